@@ -1,0 +1,84 @@
+package deed
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	breakerPause    = time.Second
+	breakerMaxPause = 30 * time.Second
+)
+
+// breaker stops a subscription's claims while its sink says that it is down,
+// so that an outage costs no attempts and no writes. It looks at a process's
+// monotonic clock, which decides only when this process probes again.
+type breaker struct {
+	mu    sync.Mutex
+	open  bool
+	pause time.Duration
+	until time.Time
+	probe bool // one probe has been let through
+	cause error
+}
+
+// limit says how many of n may be attempted now, and if none when to ask again.
+func (b *breaker) limit(n int) (int, time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return n, 0
+	}
+	wait := time.Until(b.until)
+	if wait > 0 {
+		return 0, wait
+	}
+	if b.probe {
+		return 0, b.pause
+	}
+	return min(n, 1), 0
+}
+
+// admit reports whether an attempt may be made now, and the outage's cause if
+// not. In the half-open state it admits one at a time.
+func (b *breaker) admit() (ok bool, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return true, nil
+	}
+	if b.probe || time.Now().Before(b.until) {
+		return false, b.cause
+	}
+	b.probe = true
+	return true, nil
+}
+
+// report records an attempt's outcome and says whether the state changed.
+func (b *breaker) report(outcome error) (opened, closed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !IsUnavailable(outcome) {
+		closed = b.open
+		b.open, b.probe, b.pause = false, false, 0
+		return false, closed
+	}
+	if b.open && !b.probe {
+		return false, false // a call that was under way when it opened
+	}
+	opened = !b.open
+	b.open, b.probe, b.cause = true, false, outcome
+	b.pause = min(max(2*b.pause, breakerPause), breakerMaxPause)
+	wait := b.pause
+	if asked, ok := RetryAfter(outcome); ok && asked > 0 {
+		wait = min(asked, breakerMaxPause)
+	}
+	b.until = time.Now().Add(wait)
+	return opened, false
+}
+
+func (b *breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}

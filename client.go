@@ -1,0 +1,323 @@
+package deed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/schema"
+)
+
+// Options configures a Client. The zero value works for a client that only
+// publishes or inspects.
+type Options struct {
+	// Subscriptions are what this process drains.
+	Subscriptions []Subscription
+
+	// Worker names this process in claims, receipts and logs, for people; at
+	// most 200 characters. Default: the host's name and the process id.
+	Worker string
+
+	// Logger receives claims and deliveries (debug), retries (warn), and deaths
+	// (error), with message id, topic, tenant and correlation id; never
+	// payloads. Default: discard.
+	Logger *slog.Logger
+
+	// Deadline bounds every statement. Default 10s.
+	Deadline time.Duration
+
+	// Grace is how long a stop lets running deliveries go on before it cancels
+	// them. Default 20s.
+	Grace time.Duration
+}
+
+// subscriptionName is also the schema's check.
+var subscriptionName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+
+func (o Options) withDefaults() (Options, error) {
+	host, _ := os.Hostname()
+	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s:%d", cmp.Or(host, "worker"), os.Getpid()))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Deadline = cmp.Or(o.Deadline, 10*time.Second)
+	o.Grace = cmp.Or(o.Grace, 20*time.Second)
+	var errs []error
+	if len(o.Worker) > 200 {
+		errs = append(errs, errors.New("Worker is over 200 characters"))
+	}
+	if o.Deadline < 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("Deadline %s is below 100ms", o.Deadline))
+	}
+	if o.Grace < 0 {
+		errs = append(errs, fmt.Errorf("Grace %s is negative", o.Grace))
+	}
+	subs := make([]Subscription, len(o.Subscriptions))
+	seen := map[string]bool{}
+	for i, s := range o.Subscriptions {
+		var err error
+		if subs[i], err = s.withDefaults(); err != nil {
+			errs = append(errs, fmt.Errorf("subscription %q of topic %q: %w", clip(s.Name), clip(s.Topic), err))
+		}
+		id := subs[i].Topic + "/" + subs[i].Name
+		if seen[id] {
+			errs = append(errs, fmt.Errorf("subscription %q of topic %q is given twice", clip(subs[i].Name), clip(s.Topic)))
+		}
+		seen[id] = true
+	}
+	o.Subscriptions = subs
+	return o, errors.Join(errs...)
+}
+
+func (s Subscription) withDefaults() (Subscription, error) {
+	var errs []error
+	group := 1
+	switch sink := s.Sink.(type) {
+	case nil:
+		errs = append(errs, errors.New("it has no Sink"))
+	case BatchSink:
+		if group = sink.BatchSize(); group < 1 {
+			errs = append(errs, fmt.Errorf("its sink's BatchSize is %d", group))
+			group = 1
+		}
+	}
+	s.Name = cmp.Or(s.Name, "handler")
+	s.Concurrency = cmp.Or(s.Concurrency, 16)
+	s.BatchSize = cmp.Or(s.BatchSize, min(max(200, group*s.Concurrency), 10000))
+	// Topic "" with the name "default" is the catch-all of undeclared topics.
+	if !validTopic(s.Topic) && (s.Topic != "" || s.Name != "default") {
+		errs = append(errs, errors.New("a topic has 1 to 200 characters of A-Z a-z 0-9 . _ : / -"))
+	}
+	if !subscriptionName.MatchString(s.Name) {
+		errs = append(errs, errors.New("a name has 1 to 100 characters of A-Z a-z 0-9 . _ -"))
+	}
+	if s.From != "" && s.From != FromBeginning && s.From != FromNow {
+		errs = append(errs, fmt.Errorf("From %q is neither %q nor %q", clip(string(s.From)), FromBeginning, FromNow))
+	}
+	if s.MaxAttempts < 0 || s.MaxAttempts > 1000 {
+		errs = append(errs, fmt.Errorf("MaxAttempts %d is not from 1 to 1000", s.MaxAttempts))
+	}
+	if s.Lease != 0 && (s.Lease < time.Second || s.Lease > 24*time.Hour) {
+		errs = append(errs, fmt.Errorf("Lease %s is not from 1s to 24h", s.Lease))
+	}
+	if s.Concurrency < 1 || s.Concurrency > 10000 {
+		errs = append(errs, fmt.Errorf("Concurrency %d is not from 1 to 10000", s.Concurrency))
+	}
+	if s.BatchSize < 1 || s.BatchSize > 10000 {
+		errs = append(errs, fmt.Errorf("BatchSize %d is not from 1 to 10000", s.BatchSize))
+	}
+	if s.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("Timeout %s is negative", s.Timeout))
+	}
+	return s, errors.Join(errs...)
+}
+
+// A Client drains subscriptions and inspects messages. Its methods may be
+// called at the same time; Run once.
+type Client struct {
+	pool    *pgxpool.Pool
+	opts    Options
+	sources []*source
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	running bool  // guarded by mu: the sources are registered
+	ready   error // guarded by mu: why Ready would fail
+}
+
+// New checks opts and the installed schema; it starts nothing and writes
+// nothing. All problems of opts come in one error.
+func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, &Error{Op: "new", Code: Invalid, Err: err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(opts.Deadline, 10*time.Second))
+	defer cancel()
+	newer, err := schema.Check(ctx, pool)
+	if err != nil {
+		return nil, fmt.Errorf("deed: new: %w", err)
+	}
+	if newer {
+		opts.Logger.Warn("the database's schema is newer than this program, in a compatible way; upgrade the program soon")
+	}
+	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		var recovery bool
+		if err := conn.QueryRow(ctx, `select pg_is_in_recovery()`).Scan(&recovery); err != nil {
+			return err
+		}
+		if recovery && len(opts.Subscriptions) > 0 {
+			return errors.New("the server is a standby, where nothing can be claimed; connect to the primary")
+		}
+		return checkQueries(ctx, conn.Conn())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("deed: new: %w", err)
+	}
+	c := &Client{
+		pool: pool, opts: opts, wake: make(chan struct{}, 1),
+		ready: errors.New("the workers have not started"),
+	}
+	for _, s := range opts.Subscriptions {
+		c.sources = append(c.sources, newSource(c, s))
+	}
+	return c, nil
+}
+
+// Run declares the client's subscriptions, drains them until ctx ends, and
+// returns when all work in hand is finished or given back; then it returns nil,
+// unless deliveries ignored their cancellation. It blocks. While the database
+// is away it waits and tries again; it returns early only for what waiting
+// cannot cure, such as a subscription that is stored with other settings.
+func (c *Client) Run(ctx context.Context) error {
+	c.mu.Lock()
+	if c.running {
+		c.mu.Unlock()
+		return errors.New("deed: run: this client is running already")
+	}
+	c.running = true
+	c.mu.Unlock()
+	if err := c.register(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+
+	// The watcher and the housekeeper end when the loops have.
+	background, cancel := context.WithCancel(ctx)
+	var others, loops sync.WaitGroup
+	others.Go(func() { c.watch(background) })
+	others.Go(func() { c.keepHouse(background) })
+	c.setReady(nil)
+	errs := make([]error, len(c.sources))
+	for i, s := range c.sources {
+		loops.Go(func() {
+			if err := s.run(ctx); err != nil {
+				errs[i] = fmt.Errorf("deed: run: subscription %s: %w", s.label(), err)
+			}
+		})
+	}
+	if len(c.sources) == 0 {
+		<-ctx.Done()
+	}
+	loops.Wait()
+	c.setReady(errors.New("the workers have stopped"))
+	cancel()
+	others.Wait()
+	return errors.Join(errs...)
+}
+
+// Wake makes the client look for messages now. It may be called after a
+// publisher's commit to save the rest of the poll interval; nothing depends on
+// it.
+func (c *Client) Wake() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Ready says whether the client can do its work: the database answers, the
+// schema fits, there are partitions ahead, and the workers run.
+func (c *Client) Ready(ctx context.Context) error {
+	c.mu.Lock()
+	err := c.ready
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Deadline)
+	defer cancel()
+	if _, err := schema.Check(ctx, c.pool); err != nil {
+		return err
+	}
+	var ahead int
+	if err := c.pool.QueryRow(ctx, query["partitions_ahead"]).Scan(&ahead); err != nil {
+		return fmt.Errorf("count partitions: %w", err)
+	}
+	if ahead < 1 {
+		return errors.New("there is no partition of the log ahead of the one in use; see docs/operations.md")
+	}
+	return nil
+}
+
+func (c *Client) setReady(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ready = err
+}
+
+// Drained reports whether nothing of the client's subscriptions is unfinished
+// but dead messages and those scheduled more than a minute ahead.
+func (c *Client) Drained(ctx context.Context) (bool, error) {
+	ids := make([]int, 0, len(c.sources))
+	for _, s := range c.sources {
+		id := s.id.Load()
+		if id < 0 {
+			return false, nil // not registered yet
+		}
+		ids = append(ids, int(id))
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Deadline)
+	defer cancel()
+	var unfinished bool
+	if err := c.pool.QueryRow(ctx, query["unfinished"], ids, 60).Scan(&unfinished); err != nil {
+		return false, opError("drained", err)
+	}
+	return !unfinished, nil
+}
+
+// register declares the subscriptions that are absent, and compares the others
+// with what is stored.
+func (c *Client) register(ctx context.Context) error {
+	var errs []error
+	for _, s := range c.sources {
+		for n := 1; ; n++ {
+			err := s.register(ctx)
+			if err == nil {
+				break
+			}
+			if CodeOf(err) != Internal || ctx.Err() != nil || !passing(err) {
+				errs = append(errs, err)
+				break
+			}
+			pause := work.Backoff(n, 100*time.Millisecond, 5*time.Second)
+			c.opts.Logger.Warn("subscription not registered; will try again", "subscription", s.label(), "error", err)
+			if !sleepCtx(ctx, pause) {
+				return ctx.Err()
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deadline is the context of one statement.
+func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.opts.Deadline)
+}
+
+func sleepCtx(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// InTx runs fn in a transaction of pool: committed if fn returns nil, rolled
+// back otherwise.
+func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, pool, fn)
+}

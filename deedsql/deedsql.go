@@ -1,0 +1,35 @@
+// Package deedsql publishes messages inside database/sql transactions, through
+// any PostgreSQL driver.
+package deedsql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/deedhq/deed"
+)
+
+// Tx is what Publish needs of a transaction: *sql.Tx is one; so are *sql.DB
+// and *sql.Conn, with which the messages are a transaction of their own.
+type Tx interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Publish stores msgs in tx as [deed.Publish] does, with the same promises and
+// errors (O1).
+func Publish(ctx context.Context, tx Tx, msgs ...deed.Message) ([]deed.Published, error) {
+	st, err := deed.NewStatement(ctx, msgs...)
+	if err != nil || len(msgs) == 0 {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, st.SQL, st.TextArgs()...)
+	if err != nil {
+		return nil, fmt.Errorf("deed: publish: %w", err)
+	}
+	published, err := st.Published(rows)
+	if closeErr := rows.Close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("deed: publish: %w", closeErr)
+	}
+	return published, err
+}

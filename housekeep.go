@@ -1,0 +1,88 @@
+package deed
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	housekeepEvery = time.Minute
+	purgeBatch     = 5000
+	backfillPage   = 1000
+)
+
+// keepHouse does what must be done now and then by some process: partitions
+// ahead of need, old idempotency keys, and what new subscriptions are owed.
+// Any number of processes may do it at the same time.
+func (c *Client) keepHouse(ctx context.Context) {
+	owing := append([]*source(nil), c.sources...)
+	pause := time.Duration(0)
+	var chores time.Time
+	for {
+		if !time.Now().Before(chores) {
+			c.chore(ctx, "make partitions ahead", func(ctx context.Context) error {
+				_, err := c.pool.Exec(ctx, query["keep_partitions"])
+				return err
+			})
+			c.chore(ctx, "purge idempotency keys", c.purgeKeys)
+			chores = time.Now().Add(housekeepEvery/2 + rand.N(housekeepEvery))
+		}
+		worked := false
+		still := owing[:0]
+		for _, s := range owing {
+			added, finished := c.backfill(ctx, s)
+			if added > 0 {
+				s.poke()
+				worked = true
+			}
+			if !finished {
+				still = append(still, s)
+			}
+		}
+		owing = still
+		switch {
+		case len(owing) == 0:
+			pause = housekeepEvery / 4
+		case worked:
+			pause = time.Millisecond
+		default:
+			pause = min(max(2*pause, 2*time.Millisecond), time.Second)
+		}
+		if !sleepCtx(ctx, pause) {
+			return
+		}
+	}
+}
+
+func (c *Client) chore(ctx context.Context, name string, do func(context.Context) error) {
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	if err := do(ctx); err != nil && ctx.Err() == nil {
+		c.opts.Logger.Warn("housekeeping failed; will try again", "chore", name, "error", err)
+	}
+}
+
+func (c *Client) purgeKeys(ctx context.Context) error {
+	for {
+		var purged int
+		if err := c.pool.QueryRow(ctx, query["purge_keys"], purgeBatch).Scan(&purged); err != nil {
+			return err
+		}
+		if purged < purgeBatch {
+			return nil
+		}
+	}
+}
+
+// backfill takes one step towards what s is owed from before it existed.
+func (c *Client) backfill(ctx context.Context, s *source) (added int, finished bool) {
+	id := s.id.Load()
+	if id == 0 {
+		return 0, true
+	}
+	c.chore(ctx, "backfill "+s.label(), func(ctx context.Context) error {
+		return c.pool.QueryRow(ctx, query["backfill"], id, backfillPage).Scan(&added, &finished)
+	})
+	return added, finished
+}

@@ -1,0 +1,332 @@
+package deed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/tenant"
+)
+
+// Published says where a message went.
+type Published struct {
+	ID  ID    // the message's identity outside the database
+	Seq int64 // its number in the log
+
+	// Repeated is true if the idempotency key had been used before: ID and Seq
+	// are the first message's, and nothing was stored.
+	Repeated bool
+}
+
+// Tx is what Publish needs of a pgx transaction. pgx.Tx is one; so are a pool
+// and a connection, with which the messages are a transaction of their own.
+type Tx interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Publish stores msgs in tx, in order and in one round trip; they exist if and
+// only if tx commits (O1). It returns one result a message.
+//
+// It stores all or nothing. A message that is refused leaves tx usable, and
+// the error's code says why: [Invalid] for an empty or over-long topic, an
+// over-large payload, invalid JSON, a header that no sink could carry;
+// [NotFound] for a topic that is not declared where topics must be;
+// [Forbidden] for another tenant's message. Any other error is PostgreSQL's and
+// has ended tx: under REPEATABLE READ and SERIALIZABLE that may be 40001, after
+// which the transaction is to be run again.
+func Publish(ctx context.Context, tx Tx, msgs ...Message) ([]Published, error) {
+	st, err := NewStatement(ctx, msgs...)
+	if err != nil || len(msgs) == 0 {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, st.SQL, st.Args...)
+	if err != nil {
+		return nil, opError("publish", err)
+	}
+	defer rows.Close()
+	return st.Published(rows)
+}
+
+// A Statement publishes messages through a database layer that deed does not
+// know: run SQL with Args in the business transaction and hand the rows to
+// Published. Package deedsql does so for database/sql.
+type Statement struct {
+	SQL string
+	// Args are slices that pgx encodes as arrays; TextArgs are the same as
+	// PostgreSQL's array literals, for other drivers.
+	Args  []any
+	count int
+}
+
+const publishSQL = `select ordinal, id, message_id::text, repeated, code, problem
+from deed.publish_many(
+  p_topics => $1::text[], p_payloads => $2::bytea[], p_keys => $3::text[], p_types => $4::text[],
+  p_content_types => $5::text[], p_headers => $6::text[]::jsonb[], p_tenants => $7::text[]::uuid[],
+  p_idempotency_keys => $8::text[], p_process_after => $9::text[]::timestamptz[], p_raise => false
+)`
+
+// NewStatement checks msgs as [Publish] does and prepares the call.
+func NewStatement(ctx context.Context, msgs ...Message) (Statement, error) {
+	n := len(msgs)
+	topics := make([]string, n)
+	payloads := make([][]byte, n)
+	// A column that no message uses stays a null array.
+	var keys, types, contentTypes, headers, tenants, idempotency, after []*string
+	set := func(column *[]*string, i int, value string) {
+		if value == "" {
+			return
+		}
+		if *column == nil {
+			*column = make([]*string, n)
+		}
+		(*column)[i] = &value
+	}
+	for i, m := range msgs {
+		payload, err := m.payload()
+		if err == nil {
+			err = m.check()
+		}
+		if err != nil {
+			return Statement{}, invalidf("publish", "message %d of %d, topic %q: %w", i+1, n, clip(m.Topic), err)
+		}
+		topics[i], payloads[i] = m.Topic, payload
+		set(&keys, i, m.Key)
+		set(&types, i, m.Type)
+		set(&contentTypes, i, m.ContentType)
+		set(&idempotency, i, m.IdempotencyKey)
+		if h := headersWithTrace(ctx, m.Headers); len(h) > 0 {
+			text, err := encodeHeaders(h)
+			if err != nil {
+				return Statement{}, invalidf("publish", "message %d of %d, topic %q: %w", i+1, n, clip(m.Topic), err)
+			}
+			set(&headers, i, text)
+		}
+		if m.Tenant != tenant.Default {
+			set(&tenants, i, m.Tenant.String())
+		}
+		if !m.ProcessAfter.IsZero() {
+			set(&after, i, m.ProcessAfter.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return Statement{
+		SQL:   publishSQL,
+		Args:  []any{topics, payloads, keys, types, contentTypes, headers, tenants, idempotency, after},
+		count: n,
+	}, nil
+}
+
+// Rows is what [Statement.Published] reads; pgx.Rows and *sql.Rows are.
+type Rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+}
+
+// Published reads the statement's result. The caller closes rows.
+func (s Statement) Published(rows Rows) ([]Published, error) {
+	published := make([]Published, 0, s.count)
+	var problems []error
+	code := Internal
+	for rows.Next() {
+		var ordinal int
+		var seq *int64
+		var id, state, problem *string
+		var repeated *bool
+		if err := rows.Scan(&ordinal, &seq, &id, &repeated, &state, &problem); err != nil {
+			return nil, opError("publish", err)
+		}
+		if state != nil {
+			code = codeBySQLState[*state]
+			problems = append(problems, fmt.Errorf("message %d of %d: %s", ordinal, s.count, deref(problem)))
+			continue
+		}
+		parsed, err := ParseID(deref(id))
+		if err != nil {
+			return nil, err
+		}
+		published = append(published, Published{ID: parsed, Seq: *seq, Repeated: *repeated})
+	}
+	if err := rows.Err(); err != nil {
+		return nil, opError("publish", err)
+	}
+	if problems != nil {
+		return nil, &Error{Op: "publish", Code: code, Err: errors.Join(problems...)}
+	}
+	if len(published) != s.count {
+		return nil, fmt.Errorf("deed: publish: the database answered for %d of %d messages", len(published), s.count)
+	}
+	return published, nil
+}
+
+// TextArgs returns Args as text that any driver can send.
+func (s Statement) TextArgs() []any {
+	args := make([]any, len(s.Args))
+	for i, arg := range s.Args {
+		switch v := arg.(type) {
+		case []string:
+			args[i] = arrayLiteral(len(v), func(i int) *string { return &v[i] })
+		case [][]byte:
+			args[i] = arrayLiteral(len(v), func(i int) *string { h := fmt.Sprintf(`\x%x`, v[i]); return &h })
+		case []*string:
+			if v != nil {
+				args[i] = arrayLiteral(len(v), func(i int) *string { return v[i] })
+			}
+		}
+	}
+	return args
+}
+
+var arrayQuoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+func arrayLiteral(n int, element func(int) *string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if e := element(i); e == nil {
+			b.WriteString("NULL")
+		} else {
+			b.WriteByte('"')
+			b.WriteString(arrayQuoter.Replace(*e))
+			b.WriteByte('"')
+		}
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+func (m Message) payload() ([]byte, error) {
+	payload := m.Payload
+	if payload == nil {
+		if m.Value == nil {
+			return nil, errors.New("it has neither a payload nor a value")
+		}
+		var err error
+		if payload, err = json.Marshal(m.Value); err != nil {
+			return nil, fmt.Errorf("encode value as JSON: %w", err)
+		}
+	}
+	if isJSON(m.ContentType) {
+		switch {
+		case !json.Valid(payload):
+			return nil, errors.New("payload is not valid JSON; give another content type if it is not meant to be")
+		case !utf8.Valid(payload):
+			return nil, errors.New("payload is not valid UTF-8; give another content type if it is not meant to be JSON")
+		case bytes.Contains(payload, []byte(`\u0000`)) && hasNulEscape(payload):
+			return nil, errors.New(`payload has the escape \u0000, which PostgreSQL's jsonb cannot hold`)
+		}
+	}
+	return payload, nil
+}
+
+// hasNulEscape tells \u0000 from an escaped backslash before u0000.
+func hasNulEscape(payload []byte) bool {
+	for i := 0; i+5 < len(payload); i++ {
+		if payload[i] != '\\' {
+			continue
+		}
+		if string(payload[i:i+6]) == `\u0000` {
+			return true
+		}
+		i++
+	}
+	return false
+}
+
+// check finds early what the database would refuse too, without a round trip.
+func (m Message) check() error {
+	if !validTopic(m.Topic) {
+		return errors.New("a topic has 1 to 200 characters of A-Z a-z 0-9 . _ : / -")
+	}
+	for _, f := range []struct {
+		name, value string
+		most        int
+	}{
+		{"key", m.Key, 1000},
+		{"type", m.Type, 200},
+		{"idempotency key", m.IdempotencyKey, 200},
+		{"content type", m.ContentType, 200},
+	} {
+		if len(f.value) > f.most {
+			return fmt.Errorf("%s of %d bytes is over the limit of %d", f.name, len(f.value), f.most)
+		}
+		if !utf8.ValidString(f.value) || strings.ContainsRune(f.value, 0) {
+			return fmt.Errorf("%s is not valid UTF-8 text", f.name)
+		}
+	}
+	return nil
+}
+
+func validTopic(topic string) bool {
+	if topic == "" || len(topic) > 200 {
+		return false
+	}
+	for _, c := range []byte(topic) {
+		if !isAlphanumeric(c) && !strings.ContainsRune("._:/-", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+func isAlphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// encodeHeaders folds names to lower case and refuses what a sink could not
+// carry.
+func encodeHeaders(headers map[string]string) (string, error) {
+	folded := make(map[string]string, len(headers))
+	for name, value := range headers {
+		lower := strings.ToLower(name)
+		switch {
+		case lower == "" || len(lower) > 200 || strings.ContainsFunc(lower, notTokenRune):
+			return "", fmt.Errorf("header %q is not a name that every sink can carry: use letters, digits and - . _", clip(name))
+		case strings.HasPrefix(lower, "deed-") || strings.HasPrefix(lower, "webhook-"):
+			return "", fmt.Errorf("header %q is reserved: names from deed- and webhook- on are deed's own", clip(name))
+		case len(value) > 8192 || !utf8.ValidString(value) || strings.ContainsFunc(value, isControlRune):
+			return "", fmt.Errorf("header %q has a value that HTTP cannot carry (control characters, invalid UTF-8, or over 8192 bytes)", clip(name))
+		}
+		if _, twice := folded[lower]; twice {
+			return "", fmt.Errorf("header %q is given twice, in different case", clip(name))
+		}
+		folded[lower] = value
+	}
+	text, err := json.Marshal(folded)
+	return string(text), err
+}
+
+func notTokenRune(r rune) bool {
+	return r > 0x7e || !isAlphanumeric(byte(r)) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}
+
+func isControlRune(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	return media == "" || media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// clip bounds what a user's mistake may put into an error or a log line.
+func clip(s string) string {
+	if len(s) <= 60 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:60], "") + "…"
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

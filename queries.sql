@@ -1,0 +1,132 @@
+-- The statements of the Go side. Each is prepared by New, so that one that
+-- does not fit the installed schema fails there and in CI, not at first use.
+
+-- name: subscribe
+select subscription, made, coalesce(max_attempts, 0), extract(epoch from lease)::float8, start
+from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8));
+
+-- name: claim
+select subscription, id, message_id::text, claim, attempts, lost_claims, tenant_id::text, topic,
+  coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at, ord
+from deed.claim($1::text, $2::text, $3::int, p_subscription => $4::text, p_floor => $5::timestamptz);
+
+-- name: extend
+select deed.extend($1::int, $2::bigint, $3::bigint[]);
+
+-- name: finish
+select deed.finish($1::int, $2::bigint, $3::bigint[], p_failed => $4::int);
+
+-- name: fail
+select id, attempts, dead, process_after
+from deed.fail($1::int, $2::bigint, $3::bigint[], $4::text[], $5::float8[]::text[]::interval[], $6::text[]);
+
+-- name: watch
+select seq, ready from deed.watch($1::bigint, $2::int[], $3::timestamptz[]);
+
+-- name: next_due
+select deed.next_due($1::int);
+
+-- name: backfill
+select added, finished from deed.backfill($1::int, $2::int);
+
+-- name: keep_partitions
+select deed.keep_partitions();
+
+-- name: partitions_ahead
+select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736
+from deed.partitions p;
+
+-- name: purge_keys
+select deed.purge_keys($1::int);
+
+-- name: unfinished
+select exists (
+    select from deed.pending p
+    where p.subscription = any ($1::int[]) and p.dead_at is null
+      and p.ord <= clock_timestamp() + make_interval(secs => $2::float8)
+  )
+  or exists (
+    select from deed.backfills b
+    where b.subscription = any ($1::int[]) and not b.scanned
+  );
+
+-- name: status
+select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_seconds
+from deed.status();
+
+-- name: verify
+select invariant, coalesce(subscription, ''), coalesce(message_id, 0), detail
+from deed.verify();
+
+-- name: messages
+select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
+  content_type, headers::text, octet_length(payload), case when $8::boolean then payload end, created_at, process_after
+from deed.log
+where ($1::text is null or topic = $1::text)
+  and ($2::text is null or key = $2::text)
+  and ($3::text is null or tenant_id = $3::text::uuid)
+  and ($4::float8 is null or created_at >= clock_timestamp() - make_interval(secs => $4::float8))
+  and id > $5::bigint and id <= $6::bigint
+order by id desc
+limit $7::int;
+
+-- name: messages_after
+select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
+  content_type, headers::text, octet_length(payload), case when $5::boolean then payload end, created_at, process_after
+from deed.log
+where id > $1::bigint
+  and xid >= $2::text::xid8
+  and not pg_visible_in_snapshot(xid, $3::text::pg_snapshot)
+  and ($4::text is null or topic = $4::text)
+order by id;
+
+-- name: message_states
+select s.name, p.attempts, p.lost_claims, p.parked, p.ord, p.lease_until, coalesce(p.claimed_by, ''), p.dead_at,
+  coalesce(p.last_error, ''), p.ord <= clock_timestamp(), p.lease_until > clock_timestamp()
+from deed.pending p
+join deed.subscriptions s on s.id = p.subscription
+where p.id = $1::bigint
+order by s.name;
+
+-- name: message_receipts
+select s.name, r.worker, r.claim, r.claimed_at, r.finished_at, coalesce(r.attempts[array_position(r.ids, $1::bigint)], 0) + 1
+from deed.receipts r
+join deed.subscriptions s on s.id = r.subscription
+where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') @> $1::bigint and $1::bigint = any (r.ids)
+order by r.finished_at;
+
+-- name: dead
+select p.id, deed.message_id(l.created_at, l.id)::text, l.topic, s.name, coalesce(l.key, ''), coalesce(l.type, ''),
+  l.tenant_id::text, p.attempts, p.lost_claims, p.dead_at, p.last_error
+from deed.pending p
+join deed.subscriptions s on s.id = p.subscription
+join deed.log l on l.slot = p.slot and l.id = p.id
+where p.dead_at is not null
+  and ($1::text is null or l.topic = $1::text)
+  and ($2::text is null or s.name = $2::text)
+  and ($3::text is null or l.tenant_id = $3::text::uuid)
+order by p.id desc, s.name
+limit $4::int;
+
+-- name: redrive
+select deed.redrive($1::text, $2::text, $3::text::uuid, $4::bigint[], $5::int, $6::boolean);
+
+-- name: topics
+select s.topic, s.name, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, s.start, s.created_at,
+  s.id = 0 or exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null)
+from deed.subscriptions s
+where s.id <> 0
+order by s.topic, s.name;
+
+-- name: set_subscription
+select deed.set_subscription($1::text, $2::text, $3::int, make_interval(secs => $4::float8));
+
+-- name: settings
+select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text
+from deed.settings;
+
+-- name: set_settings
+update deed.settings
+set strict_topics = coalesce($1::boolean, strict_topics),
+  max_payload = coalesce($2::int, max_payload),
+  dedup_window = coalesce(make_interval(secs => $3::float8), dedup_window);

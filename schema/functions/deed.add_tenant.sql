@@ -1,0 +1,25 @@
+-- deed.add_tenant: register a tenant; from the first one on the installation
+-- is no longer single-tenant, and who sets no tenant sees nothing (D7).
+--
+-- Raises DDCON when the id or the name is taken by another, DDARG for a bad
+-- name. The same id and name again is no error.
+create or replace function deed.add_tenant(
+  p_tenant uuid,
+  p_name   text
+) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if p_tenant is null or coalesce(length(p_name), 0) not between 1 and 200 then
+    raise exception 'add_tenant: an id and a name of 1 to 200 characters are needed' using errcode = 'DDARG';
+  end if;
+  insert into deed.tenants (tenant_id, name) values (p_tenant, p_name) on conflict do nothing;
+  if not exists (select from deed.tenants t where t.tenant_id = p_tenant and t.name = p_name) then
+    raise exception 'add_tenant: the id % or the name % belongs to another tenant', p_tenant, quote_literal(p_name)
+      using errcode = 'DDCON';
+  end if;
+  update deed.settings set single_tenant = false where single_tenant;
+end
+$$;

@@ -1,0 +1,56 @@
+-- deed.fail: record that attempts at claimed messages did not succeed.
+--
+-- The arrays are parallel to p_ids. p_outcomes, null meaning 'retry':
+--   retry    counts an attempt; next in p_after, else in 2^min(attempts, 10)
+--            seconds with jitter that never takes more than half of it (O8);
+--            dead once max_attempts is reached (O9)
+--   discard  counts an attempt and ends the message: dead
+--   outage   the sink itself was down: counts no attempt, keeps the error
+--   release  nothing was attempted: the message goes back as it was
+-- Only rows whose claim is still the caller's; returns those. Clears the claim.
+create or replace function deed.fail(
+  p_subscription int,
+  p_claim        bigint,
+  p_ids          bigint[],
+  p_errors       text[],
+  p_after        interval[] default null,
+  p_outcomes     text[] default null
+) returns table (id bigint, attempts int, dead boolean, process_after timestamptz)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if exists (select from unnest(p_outcomes) o where o not in ('retry', 'discard', 'outage', 'release')) then
+    raise exception 'fail: an outcome is retry, discard, outage or release' using errcode = 'DDARG';
+  end if;
+  return query
+  update deed.pending p
+  set attempts = p.attempts + u.counted,
+    last_error = case when u.outcome = 'release' then p.last_error else u.error end,
+    process_after = case
+      when u.outcome = 'retry' then v_now + coalesce(
+        u.after,
+        make_interval(secs => power(2, least(p.attempts + 1, 10)) * (0.5 + random() / 2))
+      )
+      when u.after is not null and u.outcome <> 'discard' then v_now + u.after
+      else p.process_after
+    end,
+    dead_at = case
+      when u.outcome = 'discard' or (u.outcome = 'retry' and p.attempts + 1 >= s.max_attempts) then v_now
+    end,
+    claim = null, claimed_at = null, claimed_by = null, lease_until = null
+  from (
+    select r.id, r.after, coalesce(r.outcome, 'retry') as outcome,
+      left(coalesce(nullif(r.error, ''), 'no cause given'), 2000) as error,
+      case when coalesce(r.outcome, 'retry') in ('retry', 'discard') then 1 else 0 end as counted
+    from unnest(p_ids, p_errors, p_after, p_outcomes) r(id, error, after, outcome)
+  ) u
+  cross join deed.subscriptions s
+  where s.id = p_subscription
+    and p.subscription = p_subscription and p.id = u.id and p.claim = p_claim
+  returning p.id, p.attempts, p.dead_at is not null, p.process_after;
+end
+$$;

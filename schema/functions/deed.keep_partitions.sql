@@ -1,0 +1,53 @@
+-- deed.keep_partitions: have partitions of the log made ahead of need, and open
+-- the next one once a day, so that retention can drop whole days.
+--
+-- Publishers never wait for it: a partition is made as a plain table and then
+-- attached, which takes no lock that an insert would stand behind. Safe on any
+-- number of processes; one that finds another at it returns at once. Returns
+-- how many it made.
+create or replace function deed.keep_partitions(
+  p_ahead int default 2
+) returns int
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'
+as $$
+declare
+  c_size    constant bigint := 68719476736; -- 2^36 ids
+  v_current int;
+  v_n       int;
+  v_made    int := 0;
+  v_name    text;
+begin
+  if not pg_try_advisory_xact_lock(hashtextextended('deed.keep_partitions', 0)) then
+    return 0;
+  end if;
+
+  v_current := pg_sequence_last_value('deed.log_seq') / c_size;
+  if exists (
+      select from deed.partitions p
+      where p.n = v_current and p.opened_at < clock_timestamp() - interval '1 day'
+        and pg_sequence_last_value('deed.log_seq') between p.from_id + 2 and p.upto_id - c_size / 2
+    )
+    and exists (select from deed.partitions p where p.n = v_current + 1)
+  then
+    perform setval('deed.log_seq', (v_current + 1) * c_size);
+    v_current := v_current + 1;
+  end if;
+
+  for v_n in v_current..v_current + greatest(p_ahead, 1) loop
+    continue when exists (select from deed.partitions p where p.n = v_n);
+    v_name := 'log_p' || v_n;
+    execute format('create table deed.%I (like deed.log including all)', v_name);
+    execute format('alter table deed.%I add constraint log_partition check (id >= %s and id < %s)', v_name, v_n * c_size, (v_n + 1) * c_size);
+    execute format('alter table deed.%I enable row level security', v_name);
+    execute format('alter table deed.%I force row level security', v_name);
+    execute format('alter table deed.log attach partition deed.%I for values from (%s) to (%s)', v_name, v_n * c_size, (v_n + 1) * c_size);
+    insert into deed.partitions (n, from_id, upto_id) values (v_n, v_n * c_size, (v_n + 1) * c_size);
+    v_made := v_made + 1;
+  end loop;
+  update deed.partitions p set opened_at = clock_timestamp() where p.n = v_current and p.opened_at is null;
+  return v_made;
+end
+$$;

@@ -1,0 +1,169 @@
+-- deed.publish_many: store messages in the caller's transaction (O1).
+--
+-- The arrays are parallel; those but the first two may be null. Returns one row
+-- a message, in the order given: its number, its identity, and whether its
+-- idempotency key had been used before (then they are the first message's, and
+-- nothing was stored). Messages are numbered in the order given.
+--
+-- All or nothing. What is wrong raises DDARG, DDNFD (strict topics) or DDTEN
+-- (another tenant's); with p_raise => false it comes back as rows with a code
+-- and a problem instead, nothing is stored, and the caller's transaction stays
+-- usable. Under REPEATABLE READ or SERIALIZABLE a concurrent publisher of the
+-- same idempotency key, or a subscription registered since the transaction's
+-- snapshot, raises 40001: run the transaction again.
+--
+-- SECURITY DEFINER: a row takes its number after its transaction has its id
+-- (the window protocol's third rule), which only this function sees to.
+create or replace function deed.publish_many(
+  p_topics           text[],
+  p_payloads         bytea[],
+  p_keys             text[] default null,
+  p_types            text[] default null,
+  p_content_types    text[] default null,
+  p_headers          jsonb[] default null,
+  p_tenants          uuid[] default null,
+  p_idempotency_keys text[] default null,
+  p_process_after    timestamptz[] default null,
+  p_created_at       timestamptz[] default null,
+  p_aggregate_types  text[] default null,
+  p_raise            boolean default true
+) returns table (ordinal int, id bigint, message_id uuid, repeated boolean, code text, problem text)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_count   int := coalesce(cardinality(p_topics), 0);
+  v_now     timestamptz := clock_timestamp();
+  v_xid     xid8;
+  v_version bigint;
+  v_single  boolean;
+  v_current uuid := nullif(current_setting('app.current_tenant_id', true), '')::uuid;
+  v_tenant  uuid;
+  v_ids     bigint[];
+  v_first   bigint[];
+  v_times   timestamptz[];
+  v_missing int;
+begin
+  if v_count = 0 then
+    return;
+  end if;
+  if exists (
+    select from unnest(array[
+      cardinality(p_payloads), cardinality(p_keys), cardinality(p_types), cardinality(p_content_types),
+      cardinality(p_headers), cardinality(p_tenants), cardinality(p_idempotency_keys),
+      cardinality(p_process_after), cardinality(p_created_at), cardinality(p_aggregate_types)
+    ]) c
+    where c <> v_count
+  ) or p_payloads is null then
+    raise exception 'publish: the arrays must be as long as the % topics', v_count using errcode = 'DDARG';
+  end if;
+
+  select s.single_tenant, s.list_version into v_single, v_version from deed.settings s;
+  v_tenant := coalesce(v_current, '00000000-0000-0000-0000-000000000000');
+
+  -- The function's owner passes row-level security, so the tenant is held here.
+  if (v_current is null and not v_single and (p_tenants is null or array_position(p_tenants, null) is not null))
+    or exists (select from unnest(p_tenants) t where t is distinct from v_tenant and t is not null)
+  then
+    if not (pg_has_role(session_user, 'deed_worker', 'usage') or pg_has_role(session_user, 'deed_admin', 'usage')) then
+      problem := case when v_current is null and not v_single
+        then 'publish: no tenant is set; this installation has several: set app.current_tenant_id in the transaction'
+        else 'publish: the message''s tenant is not the one that the transaction has set' end;
+      if p_raise then
+        raise exception '%', problem using errcode = 'DDTEN';
+      end if;
+      ordinal := 1;
+      code := 'DDTEN';
+      return next;
+      return;
+    end if;
+  end if;
+
+  for ordinal, code, problem in
+    select q.ordinal, q.code, q.problem
+    from deed.publish_problems(p_topics, p_payloads, p_keys, p_types, p_content_types, p_headers, p_idempotency_keys) q
+  loop
+    if p_raise then
+      raise exception 'publish: message %: %', ordinal, problem using errcode = code;
+    end if;
+    return next;
+  end loop;
+  if problem is not null then
+    return;
+  end if;
+
+  -- The order matters: the transaction's id, then what it reads of the
+  -- subscriptions (deed.backfill relies on it), then the numbers.
+  v_xid := pg_current_xact_id();
+  if current_setting('transaction_isolation') <> 'read committed'
+    and pg_sequence_last_value('deed.list_seq') is distinct from v_version
+  then
+    raise exception 'publish: the subscriptions have changed since this transaction''s snapshot was taken'
+      using errcode = '40001', hint = 'Run the transaction again.';
+  end if;
+  v_ids := array(select nextval('deed.log_seq') from generate_series(1, v_count));
+  v_first := v_ids;
+
+  if p_idempotency_keys is not null then
+    -- Sorted, or two publishers deadlock. Two statements, or the second of two
+    -- concurrent publishers finds no row. Repeated, if a key was purged between them.
+    loop
+      insert into deed.publish_keys (tenant_id, topic, key, id, created_at)
+      select distinct on (tenant, u.topic, u.key)
+        coalesce(u.tenant, v_tenant) as tenant, u.topic, u.key, u.id, coalesce(u.created_at, v_now)
+      from unnest(p_tenants, p_topics, p_idempotency_keys, v_ids, p_created_at)
+        with ordinality u(tenant, topic, key, id, created_at, n)
+      where u.key is not null
+      order by tenant, u.topic, u.key, u.n
+      on conflict do nothing;
+
+      select array_agg(case when u.key is null then u.id else k.id end order by u.n),
+        array_agg(k.created_at order by u.n),
+        count(*) filter (where u.key is not null and k.id is null)
+      into v_first, v_times, v_missing
+      from unnest(p_tenants, p_topics, p_idempotency_keys, v_ids) with ordinality u(tenant, topic, key, id, n)
+      left join deed.publish_keys k
+        on k.tenant_id = coalesce(u.tenant, v_tenant) and k.topic = u.topic and k.key = u.key;
+      exit when v_missing = 0;
+    end loop;
+  end if;
+
+  with fresh as materialized (
+    select u.n, u.id, deed.slot(coalesce(t.slot_base, 0), u.key, u.id) as slot,
+      s.list_version, coalesce(u.tenant, v_tenant) as tenant, coalesce(u.created_at, v_now) as created_at,
+      u.process_after, u.topic, u.key, u.type, u.aggregate_type,
+      coalesce(u.content_type, 'application/json') as content_type, nullif(u.headers, '{}') as headers, u.payload,
+      coalesce(nullif(t.subscriptions, '{}'), '{0}') as subscriptions
+    from unnest(
+        p_topics, p_payloads, p_keys, p_types, p_content_types, p_headers, p_tenants,
+        p_process_after, p_created_at, p_aggregate_types, v_ids, v_first
+      ) with ordinality u(topic, payload, key, type, content_type, headers, tenant,
+        process_after, created_at, aggregate_type, id, first_id, n)
+    cross join deed.settings s
+    left join deed.topics t on t.topic = u.topic
+    where u.id = u.first_id
+    order by u.n
+  ),
+  logged as (
+    insert into deed.log (
+      id, xid, slot, list_version, tenant_id, created_at, process_after,
+      topic, key, type, aggregate_type, content_type, headers, payload
+    )
+    select f.id, v_xid, f.slot, f.list_version, f.tenant, f.created_at, f.process_after,
+      f.topic, f.key, f.type, f.aggregate_type, f.content_type, f.headers, f.payload
+    from fresh f
+  )
+  insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
+  select sub.id, f.slot, f.id, f.tenant, least(f.created_at, v_now), f.process_after
+  from fresh f
+  cross join lateral unnest(f.subscriptions) sub(id);
+
+  return query
+  select u.n::int, u.first_id, deed.message_id(coalesce(u.first_at, u.created_at, v_now), u.first_id),
+    u.first_id <> u.id, null::text, null::text
+  from unnest(v_ids, v_first, v_times, p_created_at) with ordinality u(id, first_id, first_at, created_at, n)
+  order by u.n;
+end
+$$;

@@ -1,0 +1,102 @@
+-- deed.publish_problems: what is wrong with messages that are to be published.
+--
+-- No row: nothing. Reads deed.settings and deed.topics. code is the SQLSTATE
+-- that deed.publish_many raises.
+create or replace function deed.publish_problems(
+  p_topics           text[],
+  p_payloads         bytea[],
+  p_keys             text[],
+  p_types            text[],
+  p_content_types    text[],
+  p_headers          jsonb[],
+  p_idempotency_keys text[]
+) returns table (ordinal int, code text, problem text)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_max     int;
+  v_strict  boolean;
+  v_invalid boolean := false;
+  v_row     record;
+begin
+  select s.max_payload, s.strict_topics into v_max, v_strict from deed.settings s;
+
+  return query
+  select f.ordinal, f.code, f.problem
+  from (
+    select u.ordinal::int as ordinal,
+      case when u.unknown then 'DDNFD' else 'DDARG' end as code,
+      case
+        when u.topic is null or u.topic = '' then 'topic is empty'
+        when u.topic !~ '^[A-Za-z0-9._:/-]{1,200}$'
+          then format('topic %s must be 1 to 200 characters of A-Z a-z 0-9 . _ : / -', quote_literal(left(u.topic, 60)))
+        when u.unknown then format('topic %s is not declared, and this installation takes declared topics only; declare it in deed.yaml', quote_literal(u.topic))
+        when u.payload is null then 'payload is null'
+        when octet_length(u.payload) > v_max
+          then format('payload of %s bytes is over the limit of %s', octet_length(u.payload), v_max)
+        when octet_length(u.key) > 1000 then format('key of %s bytes is over the limit of 1000', octet_length(u.key))
+        when octet_length(u.type) > 200 then format('type of %s bytes is over the limit of 200', octet_length(u.type))
+        when u.content_type !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+/[ -~]{1,150}$'
+          then format('content type %s is not a media type', quote_literal(left(u.content_type, 60)))
+        when octet_length(u.idempotency_key) not between 1 and 200
+          then format('idempotency key of %s bytes must have 1 to 200', octet_length(u.idempotency_key))
+        when u.headers is not null and jsonb_typeof(u.headers) <> 'object' then 'headers are not a JSON object'
+        when u.headers is not null then (
+          select format('header %s %s', quote_literal(left(h.name, 60)), case
+              when h.name !~ '^[!#$%&''*+.^_`|~0-9a-z-]{1,200}$'
+                then 'is not a name that every sink can carry: use lower-case letters, digits and - . _'
+              when h.name ~ '^(deed|webhook)-' then 'is reserved: names from deed- and webhook- on are deed''s own'
+              when jsonb_typeof(h.value) <> 'string' then 'is not a string'
+              else 'has a value that HTTP cannot carry (control characters, or over 8192 bytes)'
+            end)
+          from jsonb_each(u.headers) h(name, value)
+          where h.name !~ '^[!#$%&''*+.^_`|~0-9a-z-]{1,200}$'
+            or h.name ~ '^(deed|webhook)-'
+            or jsonb_typeof(h.value) <> 'string'
+            or h.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f]'
+            or octet_length(h.value #>> '{}') > 8192
+          order by h.name
+          limit 1
+        )
+      end as problem
+    from (
+      select r.*, v_strict and not exists (select from deed.topics t where t.topic = r.topic) as unknown
+      from unnest(p_topics, p_payloads, p_keys, p_types, p_content_types, p_headers, p_idempotency_keys)
+        with ordinality r(topic, payload, key, type, content_type, headers, idempotency_key, ordinal)
+    ) u
+  ) f
+  where f.problem is not null
+  order by f.ordinal
+  limit 20;
+
+  -- One subtransaction for the whole batch; the search for the culprit is only
+  -- made when there is one. jsonb and not json: what jsonb cannot hold (\u0000)
+  -- could never be read through the published relations.
+  begin
+    perform convert_from(u.payload, 'UTF8')::jsonb
+    from unnest(p_payloads, p_content_types) u(payload, content_type)
+    where u.payload is not null and deed.is_json(u.content_type);
+  exception when data_exception or program_limit_exceeded then
+    v_invalid := true;
+  end;
+  if not v_invalid then
+    return;
+  end if;
+
+  for v_row in
+    select u.payload, u.ordinal
+    from unnest(p_payloads, p_content_types) with ordinality u(payload, content_type, ordinal)
+    where u.payload is not null and deed.is_json(u.content_type)
+  loop
+    begin
+      perform convert_from(v_row.payload, 'UTF8')::jsonb;
+    exception when data_exception or program_limit_exceeded then
+      ordinal := v_row.ordinal;
+      code := 'DDARG';
+      problem := format('payload is not valid JSON (%s); give another content type if it is not meant to be', sqlerrm);
+      return next;
+    end;
+  end loop;
+end
+$$;

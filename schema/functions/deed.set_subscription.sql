@@ -1,0 +1,25 @@
+-- deed.set_subscription: change a subscription's settings, online.
+--
+-- Null leaves a setting as it is; p_max_attempts 0 means without limit. Claims
+-- that are held keep their lease. Raises DDNFD for an unknown subscription.
+create or replace function deed.set_subscription(
+  p_topic        text,
+  p_name         text,
+  p_max_attempts int default null,
+  p_lease        interval default null
+) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  update deed.subscriptions s
+  set max_attempts = nullif(coalesce(p_max_attempts, s.max_attempts, 0), 0),
+    lease = coalesce(p_lease, s.lease)
+  where s.topic = p_topic and s.name = p_name and s.id <> 0;
+  if not found then
+    raise exception 'set_subscription: topic % has no subscription %', quote_literal(p_topic), quote_literal(p_name)
+      using errcode = 'DDNFD';
+  end if;
+end
+$$;

@@ -1,0 +1,98 @@
+-- deed.verify: one row per violated invariant; no row, all is well.
+--
+-- One statement, hence one snapshot: it may run beside publishers and workers.
+-- Its cost grows with the log. For the roles that cross tenants.
+create or replace function deed.verify() returns table (
+  invariant text, subscription text, message_id bigint, detail text
+)
+language sql
+stable
+set search_path = pg_catalog, pg_temp
+set enable_nestloop = off
+as $$
+  with subs as (
+    select s.id, s.topic, s.start, s.list_version, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
+      s.id = 0 or b.finished_at is not null as settled, w.cur as start_snapshot
+    from deed.subscriptions s
+    left join deed.backfills b on b.subscription = s.id
+    left join deed.windows w on w.n = s.start_window
+  ),
+  finished as materialized (
+    select r.subscription, i.id, count(*) as times
+    from deed.receipts r
+    cross join unnest(r.ids) i(id)
+    group by r.subscription, i.id
+  ),
+  owed as (
+    select s.id as subscription, l.id
+    from deed.log l
+    join subs s on s.topic = l.topic
+    where l.list_version >= s.list_version
+      or (s.settled and (s.start = 'beginning' or not pg_visible_in_snapshot(l.xid, s.start_snapshot)))
+    union all
+    select 0, l.id
+    from deed.log l
+    left join (
+      select s.topic, min(s.list_version) as since, bool_or(s.start = 'beginning') as taken_over
+      from deed.subscriptions s
+      where s.id <> 0
+      group by s.topic
+    ) d on d.topic = l.topic
+    where d.topic is null or (l.list_version < d.since and not d.taken_over)
+  ),
+  found as (
+    select 'unfinished message without a due time or a live claim' as invariant, p.subscription, p.id,
+      format('due %s, lease until %s', p.ord, p.lease_until) as detail
+    from deed.pending p
+    where p.dead_at is null
+      and (p.ord is null or not isfinite(p.ord) or not isfinite(p.lease_until)
+        or num_nulls(p.claim, p.claimed_at, p.claimed_by, p.lease_until) not in (0, 4))
+    union all
+    select 'finished message still pending', p.subscription, p.id, 'it has a receipt and a pending row'
+    from deed.pending p
+    join finished f on f.subscription = p.subscription and f.id = p.id
+    union all
+    select 'two live claims on one message', p.subscription, p.id, format('%s rows are pending for it', count(*))
+    from deed.pending p
+    group by p.subscription, p.id
+    having count(*) > 1
+    union all
+    select 'message lost between content and state', o.subscription, o.id, 'it has neither a pending row nor a receipt'
+    from owed o
+    left join deed.pending p on p.subscription = o.subscription and p.id = o.id
+    left join finished f on f.subscription = o.subscription and f.id = o.id
+    where p.id is null and f.id is null
+    union all
+    select 'state without content', e.subscription, e.id, 'the log has no such message'
+    from (
+      select p.subscription, p.id from deed.pending p
+      union
+      select f.subscription, f.id from finished f
+    ) e
+    left join deed.log l on l.id = e.id
+    where l.id is null
+    union all
+    select 'message finished twice', f.subscription, f.id, format('%s receipts name it', f.times)
+    from finished f
+    where f.times > 1
+    union all
+    select 'receipt does not add up', r.subscription, null, format('receipt %s says %s messages from %s to %s and names %s', r.n, r.finished, r.min_id, r.max_id, cardinality(r.ids))
+    from deed.receipts r
+    where r.finished <> cardinality(r.ids)
+      or (r.finished > 0 and (r.min_id is distinct from (select min(i) from unnest(r.ids) i)
+        or r.max_id is distinct from (select max(i) from unnest(r.ids) i)))
+    union all
+    select 'list of subscriptions differs', null, null, format('topic %s lists %s', quote_literal(t.topic), t.subscriptions)
+    from deed.topics t
+    where t.subscriptions is distinct from coalesce(
+      (select array_agg(s.id order by s.id) from deed.subscriptions s where s.topic = t.topic), '{}'
+    )
+    union all
+    select 'no partition ahead', null, null, format('the log is at %s and the last partition ends at %s', pg_sequence_last_value('deed.log_seq'), max(p.upto_id))
+    from deed.partitions p
+    having coalesce(max(p.upto_id), 0) <= pg_sequence_last_value('deed.log_seq') + 68719476736
+  )
+  select f.invariant, coalesce(s.label, f.subscription::text), f.id, f.detail
+  from found f
+  left join subs s on s.id = f.subscription
+$$;

@@ -1,0 +1,20 @@
+-- Who may call what. Run after every replacement of the functions.
+revoke all on schema deed from public;
+grant usage on schema deed to deed_app, deed_worker, deed_admin;
+revoke all on all functions in schema deed from public;
+
+grant execute on function
+  deed.publish, deed.publish_many, deed.publish_problems,
+  deed.message_id, deed.message_seq, deed.slot, deed.is_json
+to deed_app, deed_worker, deed_admin;
+
+grant execute on function
+  deed.claim, deed.extend, deed.finish, deed.fail, deed.watch, deed.next_due,
+  deed.open_window, deed.subscribe, deed.backfill, deed.keep_partitions, deed.purge_keys
+to deed_worker;
+
+grant execute on function deed.status, deed.verify to deed_worker, deed_admin;
+
+grant execute on function
+  deed.redrive, deed.add_tenant, deed.subscribe, deed.set_subscription
+to deed_admin;

@@ -1,0 +1,553 @@
+package deed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/tenant"
+)
+
+// maxClaimBytes is what one claim should weigh at the most; its size follows
+// the payloads' average.
+const maxClaimBytes = 32 << 20
+
+// source is one subscription as a source of work: the only place that claims,
+// finishes and fails messages for deed's own workers.
+type source struct {
+	client  *Client
+	sub     Subscription
+	log     *slog.Logger
+	id      atomic.Int64 // of the subscription; -1 until it is registered
+	lease   time.Duration
+	wake    chan struct{}
+	breaker breaker
+	stats   counters
+
+	mu          sync.Mutex
+	floor       time.Time     // guarded by mu: claims look no lower, but for sweeps
+	sweptAt     time.Time     // guarded by mu
+	sweepCost   time.Duration // guarded by mu
+	payloadSize float64       // guarded by mu: average, bytes
+}
+
+// item is a message that this process has claimed.
+type item struct {
+	msg     Message
+	claim   int64
+	lost    int // claims of it that ran out before this one
+	ord     time.Time
+	problem error // it could not be decoded
+}
+
+func newSource(c *Client, sub Subscription) *source {
+	s := &source{
+		client: c, sub: sub, wake: make(chan struct{}, 1),
+		log: c.opts.Logger.With("topic", sub.Topic, "subscription", sub.Name),
+	}
+	s.id.Store(-1)
+	return s
+}
+
+func (s *source) label() string { return s.sub.Topic + "/" + s.sub.Name }
+
+// register declares the subscription if it is absent. A difference between
+// what is stored and what this program asks for is an error: two programs with
+// different settings would fight.
+func (s *source) register(ctx context.Context) error {
+	ctx, cancel := s.client.deadline(ctx)
+	defer cancel()
+	if s.sub.Topic == "" {
+		s.lease = 30 * time.Second
+		s.id.Store(0)
+		return nil
+	}
+	var lease any
+	if s.sub.Lease != 0 {
+		lease = s.sub.Lease.Seconds()
+	}
+	var id, attempts int
+	var made bool
+	var seconds float64
+	var start string
+	err := s.client.pool.QueryRow(ctx, query["subscribe"], s.sub.Topic, s.sub.Name,
+		nullIfZero(string(s.sub.From)), nullIfZero(s.sub.MaxAttempts), lease).
+		Scan(&id, &made, &attempts, &seconds, &start)
+	if err != nil {
+		return opError("subscribe "+s.label(), err)
+	}
+	stored := time.Duration(seconds * float64(time.Second))
+	var differences []error
+	if s.sub.MaxAttempts != 0 && s.sub.MaxAttempts != attempts {
+		differences = append(differences, fmt.Errorf("max_attempts is %d in the database and %d here; change it with: deed topic set %s --subscription %s --max-attempts %d",
+			attempts, s.sub.MaxAttempts, s.sub.Topic, s.sub.Name, s.sub.MaxAttempts))
+	}
+	if s.sub.Lease != 0 && s.sub.Lease != stored {
+		differences = append(differences, fmt.Errorf("lease is %s in the database and %s here; change it with: deed topic set %s --subscription %s --lease %s",
+			stored, s.sub.Lease, s.sub.Topic, s.sub.Name, s.sub.Lease))
+	}
+	if differences != nil {
+		return &Error{Op: "subscribe " + s.label(), Code: Conflict, Err: errors.Join(differences...)}
+	}
+	s.lease = stored
+	s.id.Store(int64(id))
+	if made {
+		s.log.Info("subscription made", "from", start, "max_attempts", attempts, "lease", stored)
+	}
+	return nil
+}
+
+func (s *source) run(ctx context.Context) error {
+	group := 1
+	if b, ok := s.sub.Sink.(BatchSink); ok {
+		group = b.BatchSize()
+	}
+	return work.Run(ctx, s, work.Options{
+		Concurrency: s.sub.Concurrency,
+		Batch:       s.sub.BatchSize,
+		Group:       group,
+		Lease:       s.lease,
+		Deadline:    s.client.opts.Deadline,
+		Grace:       s.client.opts.Grace,
+		Wake:        s.wake,
+		Logger:      s.log,
+	})
+}
+
+// Limit stops claims while the sink is down.
+func (s *source) Limit(n int) (int, time.Duration) {
+	s.mu.Lock()
+	if s.payloadSize > 0 {
+		n = max(1, min(n, int(maxClaimBytes/s.payloadSize)))
+	}
+	s.mu.Unlock()
+	return s.breaker.limit(n)
+}
+
+// settlement is what one claim's messages have come to.
+type settlement struct {
+	claim            int64
+	finished         []int64
+	failed           []*item
+	causes           []error
+	errors, outcomes []string
+	after            []*float64 // seconds
+}
+
+// Exchange records outcomes and claims more, all in one round trip and one
+// transaction.
+func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
+	settlements := settle(done)
+	batch := &pgx.Batch{}
+	var messages []*item
+	for _, st := range settlements {
+		s.queueSettlement(batch, st)
+	}
+	sweep, floor := s.floorForClaim()
+	started := time.Now()
+	if n > 0 {
+		batch.Queue(query["claim"], s.sub.Topic, s.client.opts.Worker, n, s.sub.Name, floor).Query(func(rows pgx.Rows) error {
+			var err error
+			messages, err = collectItems(rows)
+			return err
+		})
+	}
+	if batch.Len() == 0 {
+		return nil, 0, nil
+	}
+	if err := s.client.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, 0, err
+	}
+	s.count(settlements, done)
+	if n == 0 {
+		return nil, 0, nil
+	}
+	s.claimed(messages, n, sweep, time.Since(started))
+	if len(messages) > 0 {
+		return messages, 0, nil
+	}
+	return nil, s.nextLook(ctx, sweep), nil
+}
+
+// settle groups outcomes by claim, since each statement is fenced by one.
+func settle(done []work.Done[*item]) []*settlement {
+	byClaim := map[int64]*settlement{}
+	var list []*settlement
+	for _, d := range done {
+		st := byClaim[d.Item.claim]
+		if st == nil {
+			st = &settlement{claim: d.Item.claim}
+			byClaim[d.Item.claim] = st
+			list = append(list, st)
+		}
+		if d.Err == nil && !d.Released {
+			st.finished = append(st.finished, d.Item.msg.Seq)
+			continue
+		}
+		outcome, after := outcomeOf(d)
+		text := ""
+		if d.Err != nil {
+			text = clipError(d.Err)
+		}
+		st.failed = append(st.failed, d.Item)
+		st.causes = append(st.causes, d.Err)
+		st.errors = append(st.errors, text)
+		st.outcomes = append(st.outcomes, outcome)
+		st.after = append(st.after, after)
+	}
+	return list
+}
+
+// outcomeOf translates what a sink returned into deed.fail's words.
+func outcomeOf(d work.Done[*item]) (outcome string, after *float64) {
+	if d.Released {
+		return "release", nil
+	}
+	st, ok := errors.AsType[*steer](d.Err)
+	if !ok {
+		return "retry", nil
+	}
+	seconds := st.after.Seconds()
+	switch st.kind {
+	case steerDiscard:
+		return "discard", nil
+	case steerUnavailable:
+		// The subscription pauses as a whole; the message keeps its place.
+		return "outage", nil
+	default:
+		return "retry", &seconds
+	}
+}
+
+func (s *source) queueSettlement(batch *pgx.Batch, st *settlement) {
+	id := s.id.Load()
+	if len(st.finished) > 0 {
+		batch.Queue(query["finish"], id, st.claim, st.finished, len(st.failed)).QueryRow(func(row pgx.Row) error {
+			var finished int
+			if err := row.Scan(&finished); err != nil {
+				return err
+			}
+			if stale := len(st.finished) - finished; stale > 0 {
+				s.stats.staleFinishes.Add(int64(stale))
+				s.log.Warn("finish refused: the claim had gone to another worker", "messages", stale, "claim", st.claim)
+			}
+			return nil
+		})
+	}
+	if len(st.failed) == 0 {
+		return
+	}
+	ids := make([]int64, len(st.failed))
+	byID := make(map[int64]int, len(ids))
+	for i, it := range st.failed {
+		ids[i] = it.msg.Seq
+		byID[it.msg.Seq] = i
+	}
+	batch.Queue(query["fail"], id, st.claim, ids, st.errors, st.after, st.outcomes).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var seq int64
+			var attempts int
+			var dead bool
+			var due *time.Time
+			if err := rows.Scan(&seq, &attempts, &dead, &due); err != nil {
+				return err
+			}
+			s.logFailure(st, byID[seq], attempts, dead, due)
+		}
+		return rows.Err()
+	})
+}
+
+func (s *source) logFailure(st *settlement, i, attempts int, dead bool, due *time.Time) {
+	if st.outcomes[i] == "release" {
+		return
+	}
+	log := s.log.With(attrs(st.failed[i])...)
+	switch {
+	case dead:
+		s.stats.dead.Add(1)
+		log.Error("message is dead", "error", st.errors[i], "attempts", attempts)
+	case st.outcomes[i] == "outage":
+		log.Debug("message goes back: the sink is unavailable", "error", st.errors[i])
+	default:
+		s.stats.failed.Add(1)
+		if p, ok := errors.AsType[*work.Panic](st.causes[i]); ok {
+			log = log.With("stack", string(p.Stack))
+		}
+		log.Warn("attempt failed; the message is retried", "error", st.errors[i], "attempts", attempts, "due", due)
+	}
+}
+
+func attrs(it *item) []any {
+	return []any{
+		"message_id", it.msg.ID, "seq", it.msg.Seq, "tenant", it.msg.Tenant,
+		"correlation_id", it.msg.Headers[headerCorrelation],
+	}
+}
+
+func (s *source) count(settlements []*settlement, done []work.Done[*item]) {
+	for _, st := range settlements {
+		s.stats.delivered.Add(int64(len(st.finished)))
+	}
+	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	for _, d := range done {
+		if d.Err == nil && !d.Released {
+			s.log.With(attrs(d.Item)...).Debug("delivered", "attempt", d.Item.msg.Attempt)
+		}
+	}
+}
+
+// floorForClaim says where the next claim starts. Claims normally start where
+// the last one ended, so that they do not step over the index entries of what
+// is finished, which an old snapshot may keep alive. A sweep starts from the
+// beginning and finds what became claimable below: late commits, leases that
+// ran out, messages given back. Sweeps take a twentieth of the time at most.
+func (s *source) floorForClaim() (sweep bool, floor any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	every := min(max(sweepEvery, 20*s.sweepCost), 30*time.Second)
+	if s.floor.IsZero() || time.Since(s.sweptAt) >= every {
+		return true, pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+	}
+	return false, s.floor
+}
+
+const sweepEvery = 250 * time.Millisecond
+
+// watchFloor is the floor for the watcher's question.
+func (s *source) watchFloor() pgtype.Timestamptz {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.floor.IsZero() {
+		return pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+	}
+	return pgtype.Timestamptz{Time: s.floor, Valid: true}
+}
+
+func (s *source) claimed(items []*item, n int, sweep bool, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sweep {
+		s.sweptAt, s.sweepCost = time.Now(), took
+	}
+	if len(items) == 0 {
+		return
+	}
+	size := 0
+	for _, it := range items {
+		size += len(it.msg.Payload)
+		if it.lost > 0 {
+			s.stats.takenOver.Add(1)
+			s.log.With(attrs(it)...).Warn("took over a claim that had run out", "lost_claims", it.lost)
+		}
+	}
+	average := float64(size) / float64(len(items))
+	s.payloadSize = max(average, (s.payloadSize+average)/2)
+	s.stats.claimed.Add(int64(len(items)))
+	s.log.Debug("claimed", "messages", len(items), "claim", items[0].claim)
+	if sweep && len(items) < n {
+		// All that was there: what comes now is later than what was there.
+		s.floor = maxTime(s.floor, items[len(items)-1].ord)
+		return
+	}
+	s.floor = items[len(items)-1].ord
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// nextLook is when to claim again after a claim that found nothing: at the
+// next due time or end of a lease, if the claim was a sweep; else soon, by a
+// sweep. News is the watcher's business.
+func (s *source) nextLook(ctx context.Context, sweep bool) time.Duration {
+	if !sweep {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		every := min(max(sweepEvery, 20*s.sweepCost), 30*time.Second)
+		return max(time.Until(s.sweptAt.Add(every)), time.Millisecond)
+	}
+	var seconds *float64
+	if err := s.client.pool.QueryRow(ctx, query["next_due"], s.id.Load()).Scan(&seconds); err != nil {
+		return time.Second // the next exchange will say what is wrong
+	}
+	if seconds == nil {
+		return 0
+	}
+	return max(time.Duration(*seconds*float64(time.Second)), time.Millisecond) + time.Millisecond
+}
+
+// Extend renews the leases of held, claim by claim in one round trip.
+func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
+	byClaim := map[int64][]int64{}
+	for _, it := range held {
+		byClaim[it.claim] = append(byClaim[it.claim], it.msg.Seq)
+	}
+	batch := &pgx.Batch{}
+	still := make(map[int64]bool, len(held))
+	for claim, ids := range byClaim {
+		batch.Queue(query["extend"], s.id.Load(), claim, ids).QueryRow(func(row pgx.Row) error {
+			var kept []int64
+			if err := row.Scan(&kept); err != nil {
+				return err
+			}
+			for _, id := range kept {
+				still[id] = true
+			}
+			return nil
+		})
+	}
+	if err := s.client.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, err
+	}
+	var lost []*item
+	for _, it := range held {
+		if !still[it.msg.Seq] {
+			lost = append(lost, it)
+		}
+	}
+	if len(lost) > 0 {
+		s.stats.lostClaims.Add(int64(len(lost)))
+		s.log.Warn("claims lost to another worker", "messages", len(lost))
+	}
+	return lost, nil
+}
+
+// Do hands items to the sink, unless the breaker is open.
+func (s *source) Do(ctx context.Context, items []*item) []error {
+	outcomes := make([]error, len(items))
+	msgs := make([]Message, 0, len(items))
+	at := make([]int, 0, len(items))
+	for i, it := range items {
+		if it.problem != nil {
+			outcomes[i] = it.problem
+			continue
+		}
+		msgs = append(msgs, it.msg)
+		at = append(at, i)
+	}
+	if len(msgs) == 0 {
+		return outcomes
+	}
+	if ok, cause := s.breaker.admit(); !ok {
+		for _, i := range at {
+			outcomes[i] = cause
+		}
+		return outcomes
+	}
+	if s.sub.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.sub.Timeout)
+		defer cancel()
+	}
+	if len(msgs) == 1 {
+		ctx = WithTrace(ctx, traceOf(msgs[0].Headers))
+	}
+	var results []error
+	defer func() { s.reportToBreaker(results) }() // also after a panic
+	results = s.sub.Sink.Deliver(ctx, msgs)
+	if results == nil {
+		return outcomes
+	}
+	if len(results) != len(msgs) {
+		return results // the loop says what is wrong with it
+	}
+	for k, i := range at {
+		outcomes[i] = results[k]
+	}
+	return outcomes
+}
+
+// reportToBreaker counts the sink as down only if all it was given says so.
+func (s *source) reportToBreaker(results []error) {
+	var worst error
+	for _, err := range results {
+		if !IsUnavailable(err) {
+			worst = nil
+			break
+		}
+		worst = err
+	}
+	switch opened, closed := s.breaker.report(worst); {
+	case opened:
+		s.log.Warn("the sink is unavailable; the subscription pauses", "error", worst)
+	case closed:
+		s.log.Info("the sink answers again; the subscription goes on")
+		s.poke()
+	}
+}
+
+// poke makes the loop look for messages; it never blocks.
+func (s *source) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// collectItems reads what was claimed. A row that cannot be decoded becomes an
+// item whose attempt fails: it is counted and ends dead like any other.
+func collectItems(rows pgx.Rows) ([]*item, error) {
+	var items []*item
+	for rows.Next() {
+		it := &item{}
+		var subscription int
+		var id, owner string
+		var headers *string
+		m := &it.msg
+		err := rows.Scan(&subscription, &m.Seq, &id, &it.claim, &m.Attempt, &it.lost, &owner, &m.Topic,
+			&m.Key, &m.Type, &m.ContentType, &headers, &m.Payload, &m.CreatedAt, &it.ord)
+		if err != nil {
+			return nil, err
+		}
+		m.Attempt++
+		var idErr, tenantErr, headersErr error
+		m.ID, idErr = ParseID(id)
+		m.Tenant, tenantErr = tenant.Parse(owner)
+		if headers != nil {
+			headersErr = json.Unmarshal([]byte(*headers), &m.Headers)
+		}
+		if err := errors.Join(idErr, tenantErr, headersErr); err != nil {
+			it.problem = fmt.Errorf("decode message: %w", err)
+		}
+		items = append(items, it)
+	}
+	return items, rows.Err()
+}
+
+// passing reports whether waiting may cure err: everything about connections
+// and servers that come and go, but no refusal of ours or of permission.
+func passing(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return true
+	}
+	switch pg.Code[:2] {
+	case "08", "53", "55", "57", "40", "58", "XX": // connection, resources, locks, shutdown, serialisation, system
+		return true
+	}
+	return false
+}
+
+func nullIfZero[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}

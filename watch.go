@@ -1,0 +1,119 @@
+package deed
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/deedhq/deed/internal/work"
+)
+
+const (
+	watchBusy = 2 * time.Millisecond   // between questions while messages come
+	watchIdle = 250 * time.Millisecond // when none has come for a while
+	watchDeep = time.Second            // between questions about old messages
+)
+
+// watcher asks for news on behalf of all subscriptions of a process: one cheap
+// statement, often while messages come and seldom when they do not. A message
+// takes its number before it commits, so after the log has moved the watcher
+// looks again at growing intervals.
+type watcher struct {
+	seq        *int64
+	pause      time.Duration // until the next question
+	movedAt    time.Time
+	look       time.Duration // until the next look whether or not the log moved
+	lookAt     time.Time
+	deepAt     time.Time // when to look below the floors again
+	deepEvery  time.Duration
+	subs       []int
+	floors     []pgtype.Timestamptz
+	bySub      map[int]*source
+	failures   int
+	beginnings []pgtype.Timestamptz
+}
+
+func (c *Client) watch(ctx context.Context) {
+	w := &watcher{pause: watchBusy, look: watchBusy, deepEvery: watchDeep, bySub: map[int]*source{}}
+	for _, s := range c.sources {
+		id := int(s.id.Load())
+		w.subs = append(w.subs, id)
+		w.bySub[id] = s
+		w.beginnings = append(w.beginnings, pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true})
+	}
+	w.floors = make([]pgtype.Timestamptz, len(c.sources))
+	if len(w.subs) == 0 {
+		return
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		woken := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+			woken = true
+		case <-timer.C:
+		}
+		if err := c.ask(ctx, w, woken); err != nil && ctx.Err() == nil {
+			w.failures++
+			c.opts.Logger.Warn("watching the log failed; will try again", "error", err, "failures", w.failures)
+			timer.Reset(work.Backoff(w.failures, 50*time.Millisecond, 5*time.Second))
+			continue
+		}
+		w.failures = 0
+		timer.Reset(w.pause/2 + rand.N(w.pause))
+	}
+}
+
+func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
+	started := time.Now()
+	known := w.seq
+	looking := woken || !started.Before(w.lookAt)
+	if looking {
+		known = nil
+	}
+	deep := !started.Before(w.deepAt)
+	floors := w.beginnings
+	if deep {
+		known = nil
+	} else {
+		floors = w.floors
+		for i, id := range w.subs {
+			floors[i] = w.bySub[id].watchFloor()
+		}
+	}
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	var seq int64
+	var ready []int
+	if err := c.pool.QueryRow(ctx, query["watch"], known, w.subs, floors).Scan(&seq, &ready); err != nil {
+		return err
+	}
+	for _, id := range ready {
+		w.bySub[id].poke()
+	}
+	now := time.Now()
+	switch {
+	case w.seq == nil || seq != *w.seq || woken:
+		w.movedAt, w.pause, w.look = now, watchBusy, watchBusy
+	case now.Sub(w.movedAt) > 200*time.Millisecond:
+		w.pause = min(2*w.pause, watchIdle)
+	}
+	if looking {
+		w.look = min(2*w.look, watchDeep)
+	}
+	if looking || w.look == watchBusy {
+		w.lookAt = now.Add(w.look)
+	}
+	if deep {
+		// Below the floors there may be many finished entries to step over.
+		w.deepEvery = min(max(watchDeep, 20*now.Sub(started)), 30*time.Second)
+		w.deepAt = now.Add(w.deepEvery/2 + rand.N(w.deepEvery))
+	}
+	w.seq = &seq
+	return nil
+}
