@@ -277,27 +277,42 @@ func (c *Client) Drained(ctx context.Context) (bool, error) {
 }
 
 // register declares the subscriptions that are absent, and compares the others
-// with what is stored.
+// with what is stored. It is one transaction: a topic's first subscriptions are
+// made together, so that each gets what was published before.
 func (c *Client) register(ctx context.Context) error {
-	var errs []error
-	for _, s := range c.sources {
-		for n := 1; ; n++ {
-			err := s.register(ctx)
-			if err == nil {
-				break
-			}
-			if CodeOf(err) != Internal || ctx.Err() != nil || !passing(err) {
-				errs = append(errs, err)
-				break
-			}
-			pause := work.Backoff(n, 100*time.Millisecond, 5*time.Second)
-			c.opts.Logger.Warn("subscription not registered; will try again", "subscription", s.label(), "error", err)
-			if !sleepCtx(ctx, pause) {
-				return ctx.Err()
-			}
+	for n := 1; ; n++ {
+		err := c.tryRegister(ctx)
+		if err == nil || ctx.Err() != nil || !passing(err) {
+			return err
+		}
+		c.opts.Logger.Warn("subscriptions not registered; will try again", "error", err)
+		if !sleepCtx(ctx, work.Backoff(n, 100*time.Millisecond, 5*time.Second)) {
+			return ctx.Err()
 		}
 	}
-	return errors.Join(errs...)
+}
+
+func (c *Client) tryRegister(ctx context.Context) error {
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	var differences []error
+	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		for _, s := range c.sources {
+			different, err := s.register(ctx, tx)
+			if err != nil {
+				return err
+			}
+			differences = append(differences, different)
+		}
+		return errors.Join(differences...)
+	})
+	if err != nil {
+		return err
+	}
+	for _, s := range c.sources {
+		s.id.Store(s.registered)
+	}
+	return nil
 }
 
 // deadline is the context of one statement.

@@ -25,12 +25,15 @@ const maxClaimBytes = 32 << 20
 // source is one subscription as a source of work: the only place that claims,
 // finishes and fails messages for deed's own workers.
 type source struct {
-	client  *Client
-	sub     Subscription
-	log     *slog.Logger
-	id      atomic.Int64 // of the subscription; -1 until it is registered
-	lease   time.Duration
-	wake    chan struct{}
+	client *Client
+	sub    Subscription
+	log    *slog.Logger
+	id     atomic.Int64 // of the subscription; -1 until it is registered
+	lease  time.Duration
+	wake   chan struct{}
+
+	registered int64 // the id, until the registration has committed
+
 	breaker breaker
 	stats   counters
 
@@ -62,49 +65,44 @@ func newSource(c *Client, sub Subscription) *source {
 func (s *source) label() string { return s.sub.Topic + "/" + s.sub.Name }
 
 // register declares the subscription if it is absent. A difference between
-// what is stored and what this program asks for is an error: two programs with
-// different settings would fight.
-func (s *source) register(ctx context.Context) error {
-	ctx, cancel := s.client.deadline(ctx)
-	defer cancel()
+// what is stored and what this program asks for is returned apart: two
+// programs with different settings would fight.
+func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error) {
 	if s.sub.Topic == "" {
-		s.lease = 30 * time.Second
-		s.id.Store(0)
-		return nil
+		s.lease, s.registered = 30*time.Second, 0
+		return nil, nil
 	}
 	var lease any
 	if s.sub.Lease != 0 {
 		lease = s.sub.Lease.Seconds()
 	}
-	var id, attempts int
+	var attempts int
 	var made bool
 	var seconds float64
 	var start string
-	err := s.client.pool.QueryRow(ctx, query["subscribe"], s.sub.Topic, s.sub.Name,
+	err = tx.QueryRow(ctx, query["subscribe"], s.sub.Topic, s.sub.Name,
 		nullIfZero(string(s.sub.From)), nullIfZero(s.sub.MaxAttempts), lease).
-		Scan(&id, &made, &attempts, &seconds, &start)
+		Scan(&s.registered, &made, &attempts, &seconds, &start)
 	if err != nil {
-		return opError("subscribe "+s.label(), err)
+		return nil, opError("subscribe "+s.label(), err)
 	}
-	stored := time.Duration(seconds * float64(time.Second))
+	s.lease = time.Duration(seconds * float64(time.Second))
 	var differences []error
 	if s.sub.MaxAttempts != 0 && s.sub.MaxAttempts != attempts {
 		differences = append(differences, fmt.Errorf("max_attempts is %d in the database and %d here; change it with: deed topic set %s --subscription %s --max-attempts %d",
 			attempts, s.sub.MaxAttempts, s.sub.Topic, s.sub.Name, s.sub.MaxAttempts))
 	}
-	if s.sub.Lease != 0 && s.sub.Lease != stored {
+	if s.sub.Lease != 0 && s.sub.Lease != s.lease {
 		differences = append(differences, fmt.Errorf("lease is %s in the database and %s here; change it with: deed topic set %s --subscription %s --lease %s",
-			stored, s.sub.Lease, s.sub.Topic, s.sub.Name, s.sub.Lease))
+			s.lease, s.sub.Lease, s.sub.Topic, s.sub.Name, s.sub.Lease))
 	}
 	if differences != nil {
-		return &Error{Op: "subscribe " + s.label(), Code: Conflict, Err: errors.Join(differences...)}
+		return &Error{Op: "subscribe " + s.label(), Code: Conflict, Err: errors.Join(differences...)}, nil
 	}
-	s.lease = stored
-	s.id.Store(int64(id))
 	if made {
-		s.log.Info("subscription made", "from", start, "max_attempts", attempts, "lease", stored)
+		s.log.Info("subscription made", "from", start, "max_attempts", attempts, "lease", s.lease)
 	}
-	return nil
+	return nil, nil
 }
 
 func (s *source) run(ctx context.Context) error {
@@ -533,6 +531,9 @@ func collectItems(rows pgx.Rows) ([]*item, error) {
 // passing reports whether waiting may cure err: everything about connections
 // and servers that come and go, but no refusal of ours or of permission.
 func passing(err error) bool {
+	if CodeOf(err) != Internal {
+		return false
+	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return true

@@ -6,6 +6,8 @@ create or replace function deed.purge_keys(
   p_limit int default 5000
 ) returns int
 language sql
+volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
   with old as (

@@ -4,8 +4,9 @@
 -- from the commit on they give it its messages, and what they publish under
 -- the list before it is brought in by deed.backfill, late commits included
 -- (O18). p_from: 'beginning' or 'now'; null means 'beginning' for the first
--- subscription of a topic, 'now' for later ones. p_max_attempts null: 20; 0:
--- without limit. Returns the stored settings, which may differ from the call's.
+-- subscriptions of a topic (those made in one transaction), 'now' for later
+-- ones. p_max_attempts null: 20; 0: without limit. Returns the stored settings,
+-- which may differ from the call's.
 create or replace function deed.subscribe(
   p_topic        text,
   p_name         text,
@@ -53,7 +54,11 @@ begin
   select p_topic, coalesce(max(t.slot_base), 0) + 64 from deed.topics t
   on conflict do nothing;
 
-  v_first := not exists (select from deed.subscriptions s where s.topic = p_topic);
+  v_first := not exists (
+    select from deed.subscriptions s
+    join deed.backfills b on b.subscription = s.id
+    where s.topic = p_topic and b.made_by <> pg_current_xact_id()
+  );
   select max(s.id) + 1 into v_id from deed.subscriptions s;
   v_version := nextval('deed.list_seq');
   insert into deed.subscriptions (id, topic, name, max_attempts, lease, start, start_window, list_version)

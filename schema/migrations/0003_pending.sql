@@ -107,5 +107,5 @@ create policy publish_keys_app on deed.publish_keys for select to deed_app
 grant select on deed.pending, deed.publish_keys to deed_app;
 grant insert, update, delete on deed.pending to deed_worker;
 grant insert on deed.receipts to deed_worker;
-grant delete on deed.publish_keys to deed_worker;
+
 grant update on deed.pending to deed_admin;

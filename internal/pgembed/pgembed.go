@@ -1,0 +1,446 @@
+// Package pgembed finds PostgreSQL on this machine and runs a private server of
+// it: a cluster in one folder, on a Unix socket in that folder or, where that
+// does not work, on a loopback port with a password.
+//
+// The server belongs to the process that started it. On Linux it ends with its
+// owner, however the owner ends; elsewhere the next owner of the folder stops
+// what the last one left running.
+package pgembed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Superuser is the login that a cluster is made with.
+const Superuser = "postgres"
+
+// maxSocketPath is what every system's socket addresses have room for.
+const maxSocketPath = 100
+
+var errLocked = errors.New("locked")
+
+// Options says where and how a server runs. The zero value makes a cluster in
+// a temporary folder that [Cluster.Stop] removes.
+type Options struct {
+	// Dir is the cluster's folder: the data, the log and the socket are in it,
+	// and nothing else may be. It is made when absent, and closed to others.
+	// Default: a new folder among the temporary ones, removed by Stop.
+	Dir string
+
+	// Binaries are the programs to use. Default: those that [Find] finds, or
+	// those of the version that made the data.
+	Binaries Binaries
+
+	// Settings are parameters of postgresql.conf, by name. Where the server
+	// listens and keeps its files is not among them.
+	Settings map[string]string
+
+	// Unsafe turns fsync and full_page_writes off: a crash of the machine may
+	// destroy the cluster, a crash of the server does not.
+	Unsafe bool
+
+	// TCP listens on 127.0.0.1, with a password, instead of on a Unix socket.
+	// A folder whose path is too long for a socket implies it.
+	TCP bool
+
+	// Port is the loopback port, or the number in the socket's name. Default:
+	// a free port, and 5432 for a socket.
+	Port int
+
+	// StopTimeout is how long a shutdown may take before sessions are cut off
+	// without a checkpoint. Default 30s.
+	StopTimeout time.Duration
+
+	// Logger receives starts, stops and repairs. Default: discard.
+	Logger *slog.Logger
+}
+
+// owned are the settings that Start itself makes.
+var owned = []string{
+	"config_file", "data_directory", "external_pid_file", "hba_file", "ident_file",
+	"listen_addresses", "logging_collector", "log_destination", "port", "unix_socket_directories",
+}
+
+func (o Options) withDefaults() (Options, error) {
+	o.StopTimeout = cmp.Or(o.StopTimeout, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+
+	var errs []error
+	for _, name := range owned {
+		if _, set := o.Settings[name]; set {
+			errs = append(errs, fmt.Errorf("Settings: %s is not for the caller to set", name))
+		}
+	}
+	if o.Port < 0 || o.Port > 65535 {
+		errs = append(errs, fmt.Errorf("Port %d is not a port", o.Port))
+	}
+	if o.StopTimeout < 0 {
+		errs = append(errs, fmt.Errorf("StopTimeout %s is negative", o.StopTimeout))
+	}
+	if o.Dir != "" {
+		dir, err := filepath.Abs(o.Dir)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		o.Dir = dir
+	}
+	if err := errors.Join(errs...); err != nil {
+		return o, fmt.Errorf("pgembed: %w", err)
+	}
+	return o, nil
+}
+
+// Cluster is a running server and its folder. Its methods may be called by
+// several goroutines at once.
+type Cluster struct {
+	opts      Options
+	dir       string
+	temporary bool // Stop removes dir
+	account   account
+	tcp       bool
+	password  string
+	lock      *os.File // held from Start to Stop
+
+	life sync.Mutex // held while starting or stopping
+
+	mu     sync.Mutex // guards what follows
+	port   int
+	server *process // the latest one; never nil after Start
+}
+
+// Start runs the server of opts.Dir and returns when it takes connections. It
+// makes the cluster first unless there is a whole one, and clears away what a
+// crashed owner has left: a half-made cluster, a stale pid file, a running
+// server. The server outlives ctx, which bounds the start alone. A folder has
+// one owner at a time.
+func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{opts: opts, dir: opts.Dir, temporary: opts.Dir == ""}
+	if err := c.open(ctx); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) open(ctx context.Context) error {
+	var err error
+	if c.account, err = serverAccount(filepath.Join(c.dir, "data")); err != nil {
+		return err
+	}
+	if err := c.takeFolder(); err != nil {
+		return err
+	}
+	if err := c.chooseBinaries(); err != nil {
+		return err
+	}
+	if err := c.checkAccess(ctx); err != nil {
+		return err
+	}
+	if err := c.removeLeftovers(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(c.data()); errors.Is(err, fs.ErrNotExist) {
+		if err := c.initdb(ctx); err != nil {
+			return err
+		}
+	}
+	c.tcp = c.opts.TCP || len(c.socket()) > maxSocketPath
+	if password, err := os.ReadFile(filepath.Join(c.data(), passwordFile)); err == nil {
+		c.password = string(password)
+	} else if c.tcp {
+		return fmt.Errorf("pgembed: %w", err)
+	}
+	return c.run(ctx)
+}
+
+func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
+
+func (c *Cluster) socket() string {
+	return filepath.Join(c.dir, ".s.PGSQL."+strconv.Itoa(cmp.Or(c.opts.Port, 5432)))
+}
+
+// chooseBinaries keeps to the version that made the data.
+func (c *Cluster) chooseBinaries() error {
+	major := 0
+	if version, err := os.ReadFile(filepath.Join(c.data(), "PG_VERSION")); err == nil {
+		major, _ = strconv.Atoi(string(trimLine(version)))
+	}
+	if c.opts.Binaries == (Binaries{}) {
+		found, err := hostFinder().find(major)
+		c.opts.Binaries = found
+		return err
+	}
+	if got := c.opts.Binaries.Major; major != 0 && got != 0 && got != major {
+		return fmt.Errorf("pgembed: %s was made by PostgreSQL %d and cannot be run by %d", c.data(), major, got)
+	}
+	return nil
+}
+
+// run starts the server and waits until it takes connections.
+func (c *Cluster) run(ctx context.Context) error {
+	for try := 1; ; try++ {
+		port, err := c.choosePort()
+		if err != nil {
+			return err
+		}
+		p, err := c.spawn(port)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.port, c.server = port, p
+		c.mu.Unlock()
+		err = c.waitReady(ctx, p)
+		if err == nil {
+			c.opts.Logger.Info("postgres started", "dir", c.dir, "pid", p.pid, "version", c.opts.Binaries.Major)
+			return nil
+		}
+		c.killAll(p)
+		// Another program may take the free port before the server does.
+		if !c.tcp || c.opts.Port != 0 || try == 3 || ctx.Err() != nil || !p.portTaken(c.logPath()) {
+			return fmt.Errorf("pgembed: start %s: %w%s", c.dir, err, p.logTail(c.logPath()))
+		}
+		c.mu.Lock()
+		c.port = 0
+		c.mu.Unlock()
+	}
+}
+
+// choosePort keeps the port of an earlier start, so that clients find the
+// server again.
+func (c *Cluster) choosePort() (int, error) {
+	if port := cmp.Or(c.opts.Port, c.Port()); port != 0 {
+		return port, nil
+	}
+	if !c.tcp {
+		return 5432, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("pgembed: find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func (c *Cluster) spawn(port int) (*process, error) {
+	settings := map[string]string{"log_destination": "stderr", "logging_collector": "off"}
+	if c.tcp {
+		settings["listen_addresses"] = "127.0.0.1"
+		settings["unix_socket_directories"] = ""
+	} else {
+		settings["listen_addresses"] = ""
+		settings["unix_socket_directories"] = c.dir
+		settings["unix_socket_permissions"] = "0700"
+	}
+	if c.opts.Unsafe {
+		settings["fsync"] = "off"
+		settings["full_page_writes"] = "off"
+	}
+	for name, value := range c.opts.Settings {
+		settings[name] = value
+	}
+	args := []string{"-D", c.data(), "-p", strconv.Itoa(port)}
+	for name, value := range settings {
+		args = append(args, "-c", name+"="+value)
+	}
+	log, err := os.OpenFile(c.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND|noFollow, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("pgembed: %w", err)
+	}
+	defer log.Close()
+	if info, err := log.Stat(); err == nil && info.Size() > maxLog {
+		_ = log.Truncate(0) // losing old lines is better than filling the disk
+	}
+	return startProcess(c.command(c.opts.Binaries.Postgres, args...), log)
+}
+
+// waitReady connects until that succeeds, the server ends or ctx does.
+func (c *Cluster) waitReady(ctx context.Context, p *process) error {
+	connecting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with this call
+		select {
+		case <-p.done:
+			cancel()
+		case <-connecting.Done():
+		}
+	}()
+	retry := time.NewTicker(10 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		err := ping(connecting, c.URL("postgres"))
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("postgres ended: %w", cmp.Or(p.err, errors.New("exit status 0")))
+		case <-ctx.Done():
+			return fmt.Errorf("%w; the last attempt to connect: %w", context.Cause(ctx), err)
+		case <-retry.C:
+		}
+	}
+}
+
+func ping(ctx context.Context, url string) error {
+	// A server in recovery may accept and then not answer.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}
+
+// URL returns the superuser's connection URL for a database.
+func (c *Cluster) URL(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User(Superuser), Path: "/" + database}
+	query := url.Values{"sslmode": {"disable"}}
+	if port := strconv.Itoa(c.Port()); c.tcp {
+		u.User = url.UserPassword(Superuser, c.password)
+		u.Host = net.JoinHostPort("127.0.0.1", port)
+	} else {
+		query.Set("host", c.dir)
+		query.Set("port", port)
+	}
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // libpq, and pgx with it, takes a plus for a plus
+	return u.String()
+}
+
+// Dir returns the cluster's folder.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Port returns the loopback port, or the number in the socket's name. It stays
+// the same across restarts.
+func (c *Cluster) Port() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.port
+}
+
+func (c *Cluster) current() *process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server
+}
+
+// PID returns the postmaster's process id, or 0 while no server runs.
+func (c *Cluster) PID() int {
+	if p := c.current(); p.running() {
+		return p.pid
+	}
+	return 0
+}
+
+// Done returns a channel that is closed when the server that runs at the time
+// of the call ends, for whatever reason.
+func (c *Cluster) Done() <-chan struct{} { return c.current().done }
+
+// Stop shuts the server down and gives the folder up. Sessions are ended; if
+// that takes longer than StopTimeout, or ctx ends first, the server is stopped
+// without a checkpoint, the next start recovers, and Stop says so. Stopping a
+// stopped cluster does nothing.
+func (c *Cluster) Stop(ctx context.Context) error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	return errors.Join(c.shutdown(ctx), c.close())
+}
+
+// Restart stops the server, if it runs, and starts it anew with the same
+// address and options. After an error no server runs.
+func (c *Cluster) Restart(ctx context.Context) error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	if c.lock == nil {
+		return fmt.Errorf("pgembed: restart %s: the cluster was stopped", c.dir)
+	}
+	if err := c.shutdown(ctx); err != nil {
+		return err
+	}
+	if err := c.removeLeftovers(); err != nil {
+		return err
+	}
+	return c.run(ctx)
+}
+
+// Kill ends the postmaster and all its children at once, as a crash of the
+// server would, and returns when they are gone. [Cluster.Restart] recovers.
+func (c *Cluster) Kill() {
+	c.life.Lock()
+	defer c.life.Unlock()
+	c.killAll(c.current())
+}
+
+// shutdown ends the server in the order fast, immediate, killed.
+func (c *Cluster) shutdown(ctx context.Context) error {
+	p := c.current()
+	if !p.running() {
+		return nil
+	}
+	patience, cancel := context.WithTimeout(ctx, c.opts.StopTimeout)
+	defer cancel()
+	p.signal(syscall.SIGINT)
+	select {
+	case <-p.done:
+		c.opts.Logger.Info("postgres stopped", "dir", c.dir, "pid", p.pid)
+		return nil
+	case <-patience.Done():
+	}
+	p.signal(syscall.SIGQUIT)
+	hopeless := time.NewTimer(immediateTimeout)
+	defer hopeless.Stop()
+	select {
+	case <-p.done:
+	case <-hopeless.C:
+		c.killAll(p)
+	}
+	c.opts.Logger.Warn("postgres stopped without a checkpoint", "dir", c.dir, "pid", p.pid)
+	return fmt.Errorf("pgembed: stop %s: %w; stopped without a checkpoint", c.dir, patience.Err())
+}
+
+// close gives the folder up, and removes it if it is a temporary one.
+func (c *Cluster) close() error {
+	if c.lock == nil {
+		return nil
+	}
+	var err error
+	if c.temporary {
+		removeSharedMemory(c.data())
+		err = os.RemoveAll(c.dir)
+	}
+	c.lock.Close()
+	c.lock = nil
+	return err
+}
+
+// locale is the one that sorts by code point and is there on every system.
+func locale() string {
+	if slices.Contains([]string{"darwin", "freebsd", "openbsd"}, runtime.GOOS) {
+		return "C"
+	}
+	return "C.UTF-8"
+}

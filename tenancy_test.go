@@ -1,0 +1,187 @@
+package deed_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/tenant"
+)
+
+// Every table has row-level security, forced, and the application's role
+// cannot bypass it.
+func TestContract_D7_EveryTableIsForced(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `select deed.keep_partitions(4)`)
+	owner := db.Pool(pgtest.Owner)
+	open := pgtest.One[string](t, owner, `
+		select coalesce(string_agg(relname, ', '), '') from pg_class
+		where relnamespace = 'deed'::regnamespace and relkind in ('r', 'p') and relname <> 'migrations'
+		  and not (relrowsecurity and relforcerowsecurity)`)
+	if open != "" {
+		t.Errorf("tables without forced row-level security: %s", open)
+	}
+	keyed := pgtest.One[string](t, owner, `
+		select coalesce(string_agg(c.table_name, ', '), '')
+		from information_schema.columns c
+		where c.table_schema = 'deed' and c.column_name = 'tenant_id' and c.table_name !~ '^log_p'
+		  and not exists (
+		    select from pg_policies p
+		    where p.schemaname = 'deed' and p.tablename = c.table_name and 'deed_app' = any (p.roles)
+		      and p.qual ~ 'NULLIF\(current_setting\(''app.current_tenant_id''::text, true\), ''''::text\)\)?::uuid')`)
+	if keyed != "" {
+		t.Errorf("tables with tenants' data and no policy for deed_app: %s", keyed)
+	}
+	writable := pgtest.One[string](t, owner, `
+		select coalesce(string_agg(table_name || ' ' || privilege_type, ', '), '')
+		from information_schema.role_table_grants
+		where table_schema = 'deed' and grantee = 'deed_app' and privilege_type <> 'SELECT'`)
+	if writable != "" {
+		t.Errorf("the application may write tables directly: %s", writable)
+	}
+	for _, role := range []string{"deed_app", "deed_worker", "deed_admin"} {
+		if pgtest.One[bool](t, owner, `select rolbypassrls or rolsuper or rolcanlogin from pg_roles where rolname = $1`, role) {
+			t.Errorf("%s can bypass row-level security, or log in", role)
+		}
+	}
+	public := pgtest.One[string](t, owner, `
+		select coalesce(string_agg(p.proname, ', '), '') from pg_proc p
+		where p.pronamespace = 'deed'::regnamespace and has_function_privilege('public', p.oid, 'execute')`)
+	if public != "" {
+		t.Errorf("functions that everyone may call: %s", public)
+	}
+	unpinned := pgtest.One[string](t, owner, `
+		select coalesce(string_agg(p.proname, ', '), '') from pg_proc p
+		where p.pronamespace = 'deed'::regnamespace
+		  and not exists (select from unnest(p.proconfig) c where c like 'search_path=%')`)
+	if unpinned != "" {
+		t.Errorf("functions without a pinned search_path: %s", unpinned)
+	}
+}
+
+// What each login sees of two tenants' messages, with and without a tenant
+// set, and after one was set and is set no more.
+func TestContract_D7_WhoSeesWhat(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	subscribe(t, db, "orders", "s")
+	a, b := tenant.ID{0xa}, tenant.ID{0xb}
+	publishAs := func(id tenant.ID) {
+		err := pgx.BeginFunc(ctx, db.Pool(pgtest.App), func(tx pgx.Tx) error {
+			if err := tenant.Set(ctx, tx, id); err != nil {
+				return err
+			}
+			m := message("orders", 1)
+			m.IdempotencyKey = "k"
+			_, err := deed.Publish(ctx, tx, m)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishAs(a)
+	publishAs(b)
+	publish(t, db, message("orders", 1)) // the default tenant's
+
+	conn := db.Conn(t, pgtest.App)
+	sees := func(table string, set *tenant.ID) string {
+		t.Helper()
+		tx, err := conn.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(ctx)
+		if set != nil {
+			if err := tenant.Set(ctx, tx, *set); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return pgtest.One[string](t, tx, `select coalesce(string_agg(distinct substr(tenant_id::text, 1, 2), ','), 'nothing') from deed.`+table)
+	}
+	for _, table := range []string{"log", "pending", "publish_keys"} {
+		own := "00"
+		if table == "publish_keys" {
+			own = "nothing" // the default tenant used no key
+		}
+		for _, step := range []struct {
+			what string
+			set  *tenant.ID
+			want string
+		}{
+			{"none set, single-tenant", nil, own},
+			{"a", &a, "0a"},
+			{"b", &b, "0b"},
+			{"none set again", nil, own},
+			{"an unknown one", &tenant.ID{0xc}, "nothing"},
+		} {
+			if got := sees(table, step.set); got != step.want {
+				t.Errorf("%s, tenant %s: the application sees %s, want %s", table, step.what, got, step.want)
+			}
+		}
+	}
+
+	if err := tenant.Add(ctx, db.Pool(pgtest.Admin), a, "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"log", "pending", "publish_keys", "tenants"} {
+		if got := sees(table, nil); got != "nothing" {
+			t.Errorf("%s, several tenants and none set: the application sees %s", table, got)
+		}
+	}
+	if got := sees("tenants", &a); got != "0a" {
+		t.Errorf("tenant a sees the tenants %s", got)
+	}
+	for _, role := range []pgtest.Role{pgtest.Worker, pgtest.Admin} {
+		if got := pgtest.One[int](t, db.Pool(role), `select count(distinct tenant_id) from deed.log`); got != 3 {
+			t.Errorf("%s sees %d tenants' messages, want all 3", role, got)
+		}
+	}
+	for _, q := range []string{
+		`select * from deed.log_p0`, `insert into deed.log select * from deed.log`, `delete from deed.pending`,
+		`update deed.pending set attempts = 0`, `select * from deed.receipts`, `select deed.claim('orders', 'w')`,
+		`select deed.add_tenant(gen_random_uuid(), 'x')`, `select deed.verify()`, `update deed.settings set single_tenant = true`,
+		`select deed.redrive('orders')`, `select nextval('deed.log_seq')`,
+	} {
+		if _, err := conn.Exec(ctx, q); sqlState(err) != "42501" {
+			t.Errorf("the application may run %q: %v", q, err)
+		}
+	}
+}
+
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	admin := db.Pool(pgtest.Admin)
+	for range 2 { // again is no error
+		if err := tenant.Add(ctx, admin, tenant.ID{1}, "one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tenant.Add(ctx, admin, tenant.ID{2}, "one"); !errors.Is(err, tenant.ErrTaken) {
+		t.Errorf("a name taken by another: %v", err)
+	}
+	if err := tenant.Add(ctx, admin, tenant.ID{1}, "uno"); !errors.Is(err, tenant.ErrTaken) {
+		t.Errorf("an id taken by another: %v", err)
+	}
+	if err := tenant.Add(ctx, admin, tenant.ID{3}, ""); err == nil {
+		t.Error("a tenant without a name was added")
+	}
+	list, err := tenant.List(ctx, admin)
+	if err != nil || len(list) != 2 || list[0].Name != "default" || list[1].ID != (tenant.ID{1}) {
+		t.Errorf("tenants: %+v, %v", list, err)
+	}
+	for _, bad := range []string{"", "x", strings.Repeat("0", 36), "00000000-0000-0000-0000-00000000000x"} {
+		if _, err := tenant.Parse(bad); err == nil {
+			t.Errorf("Parse(%q) gives no error", bad)
+		}
+	}
+}
