@@ -1,0 +1,244 @@
+-- The schema deed as installed, one object a line. Made by a test: go test ./schema -run Golden -update
+table deed.backfills rls=true forced=true
+  column subscription integer not null
+  column made_by xid8 not null
+  column window_n bigint
+  column slot integer not null default '-1'::integer
+  column id bigint not null default 0
+  column scanned boolean not null default false
+  column seen pg_snapshot
+  column upto pg_snapshot
+  column late_id bigint not null default 0
+  column finished_at timestamp with time zone
+  constraint backfills_pkey PRIMARY KEY (subscription)
+  CREATE UNIQUE INDEX backfills_pkey ON deed.backfills USING btree (subscription)
+  policy backfills_admin for r to deed_admin using true
+  policy backfills_owner for * to owner using true check true
+  policy backfills_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+sequence deed.claim_seq
+  grant usage to deed_admin
+  grant usage to deed_worker
+sequence deed.list_seq
+  grant usage to deed_admin
+  grant usage to deed_worker
+sequence deed.log_seq
+  grant usage to deed_admin
+  grant usage to deed_worker
+table deed.migrations rls=false forced=false
+  column version integer not null
+  column name text not null
+  column breaking boolean not null
+  column hash text not null
+  column applied_at timestamp with time zone not null default clock_timestamp()
+  constraint migrations_pkey PRIMARY KEY (version)
+  CREATE UNIQUE INDEX migrations_pkey ON deed.migrations USING btree (version)
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.partitions rls=true forced=true
+  column n integer not null
+  column from_id bigint not null
+  column upto_id bigint not null
+  column made_at timestamp with time zone not null default clock_timestamp()
+  column opened_at timestamp with time zone
+  constraint partitions_is_range CHECK (((from_id = (n * '68719476736'::bigint)) AND (upto_id = (from_id + '68719476736'::bigint))))
+  constraint partitions_pkey PRIMARY KEY (n)
+  CREATE UNIQUE INDEX partitions_pkey ON deed.partitions USING btree (n)
+  policy partitions_admin for r to deed_admin using true
+  policy partitions_owner for * to owner using true check true
+  policy partitions_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+table deed.pending rls=true forced=true with autovacuum_vacuum_insert_scale_factor=0.2, autovacuum_vacuum_scale_factor=0.02, fillfactor=50
+  column subscription integer not null
+  column slot integer not null
+  column id bigint not null
+  column attempts integer not null default 0
+  column lost_claims integer not null default 0
+  column parked boolean not null default false
+  column tenant_id uuid not null
+  column ord_at timestamp with time zone not null
+  column process_after timestamp with time zone
+  column ord timestamp with time zone not null generated as COALESCE(process_after, ord_at)
+  column claimed_at timestamp with time zone
+  column lease_until timestamp with time zone
+  column claim bigint
+  column claimed_by text
+  column dead_at timestamp with time zone
+  column last_error text
+  constraint pending_claim_is_whole CHECK ((num_nulls(claimed_at, lease_until, claim, claimed_by) = ANY (ARRAY[0, 4])))
+  constraint pending_counts_are_counts CHECK (((attempts >= 0) AND (lost_claims >= 0)))
+  constraint pending_dead_has_reason CHECK (((dead_at IS NULL) OR (last_error IS NOT NULL)))
+  constraint pending_dead_is_unclaimed CHECK (((dead_at IS NULL) OR (claim IS NULL)))
+  constraint pending_pkey PRIMARY KEY (subscription, id)
+  CREATE INDEX pending_claim_idx ON deed.pending USING btree (subscription, ord, id) WHERE ((dead_at IS NULL) AND (NOT parked))
+  CREATE INDEX pending_dead_idx ON deed.pending USING btree (subscription, id) WHERE (dead_at IS NOT NULL)
+  CREATE UNIQUE INDEX pending_pkey ON deed.pending USING btree (subscription, id)
+  policy pending_admin for * to deed_admin using true check true
+  policy pending_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy pending_owner for * to owner using true check true
+  policy pending_worker for * to deed_worker using true check true
+  grant delete, insert, select, update to deed_worker
+  grant select to deed_app
+  grant select, update to deed_admin
+table deed.publish_keys rls=true forced=true
+  column tenant_id uuid not null
+  column topic text not null
+  column key text not null
+  column id bigint not null
+  column created_at timestamp with time zone not null
+  constraint publish_keys_pkey PRIMARY KEY (tenant_id, topic, key)
+  CREATE INDEX publish_keys_age_idx ON deed.publish_keys USING brin (created_at)
+  CREATE UNIQUE INDEX publish_keys_pkey ON deed.publish_keys USING btree (tenant_id, topic, key)
+  policy publish_keys_admin for * to deed_admin using true check true
+  policy publish_keys_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy publish_keys_owner for * to owner using true check true
+  policy publish_keys_worker for * to deed_worker using true check true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.receipts rls=true forced=true
+  column n bigint not null identity always
+  column subscription integer not null
+  column lane integer
+  column claim bigint not null
+  column worker text not null
+  column claimed_at timestamp with time zone
+  column finished_at timestamp with time zone not null
+  column min_id bigint
+  column max_id bigint
+  column ids bigint[] not null
+  column attempts integer[]
+  column finished integer not null
+  column failed integer not null
+  column lost integer not null
+  constraint receipts_adds_up CHECK ((finished = cardinality(ids)))
+  constraint receipts_counts_are_counts CHECK (((finished >= 0) AND (failed >= 0) AND (lost >= 0)))
+  constraint receipts_pkey PRIMARY KEY (n)
+  CREATE INDEX receipts_ids_idx ON deed.receipts USING gist (int8range(min_id, max_id, '[]'::text)) WHERE (finished > 0)
+  CREATE UNIQUE INDEX receipts_pkey ON deed.receipts USING btree (n)
+  policy receipts_admin for * to deed_admin using true check true
+  policy receipts_owner for * to owner using true check true
+  policy receipts_worker for * to deed_worker using true check true
+  grant insert, select to deed_worker
+  grant select to deed_admin
+table deed.settings rls=true forced=true
+  column is_only boolean not null default true
+  column installation uuid not null default gen_random_uuid()
+  column single_tenant boolean not null default true
+  column strict_topics boolean not null default false
+  column max_payload integer not null default 1048576
+  column dedup_window interval not null default '7 days'::interval
+  column list_version bigint not null default 1
+  column installed_at timestamp with time zone not null default clock_timestamp()
+  constraint settings_dedup_window_is_positive CHECK ((dedup_window > '00:00:00'::interval))
+  constraint settings_is_one_row CHECK (is_only)
+  constraint settings_max_payload_is_sane CHECK (((max_payload >= 1024) AND (max_payload <= 67108864)))
+  constraint settings_pkey PRIMARY KEY (is_only)
+  CREATE UNIQUE INDEX settings_pkey ON deed.settings USING btree (is_only)
+  policy settings_admin for * to deed_admin using true check true
+  policy settings_app for r to deed_app using true
+  policy settings_owner for * to owner using true check true
+  policy settings_worker for r to deed_worker using true
+  grant select to deed_app
+  grant select to deed_worker
+  grant select, update to deed_admin
+table deed.subscriptions rls=true forced=true
+  column id integer not null
+  column topic text not null
+  column name text not null
+  column door boolean not null default false
+  column max_attempts integer
+  column lease interval not null default '00:00:30'::interval
+  column start text not null
+  column start_window bigint
+  column list_version bigint not null
+  column created_at timestamp with time zone not null default clock_timestamp()
+  constraint subscriptions_lease_is_sane CHECK (((lease >= '00:00:01'::interval) AND (lease <= '24:00:00'::interval)))
+  constraint subscriptions_max_attempts_is_positive CHECK ((max_attempts >= 1))
+  constraint subscriptions_name_is_valid CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text))
+  constraint subscriptions_pkey PRIMARY KEY (id)
+  constraint subscriptions_start_is_known CHECK ((start = ANY (ARRAY['beginning'::text, 'now'::text])))
+  constraint subscriptions_topic_name_key UNIQUE (topic, name)
+  CREATE UNIQUE INDEX subscriptions_pkey ON deed.subscriptions USING btree (id)
+  CREATE UNIQUE INDEX subscriptions_topic_name_key ON deed.subscriptions USING btree (topic, name)
+  policy subscriptions_admin for r to deed_admin using true
+  policy subscriptions_owner for * to owner using true check true
+  policy subscriptions_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+table deed.tenants rls=true forced=true
+  column tenant_id uuid not null
+  column name text not null
+  column created_at timestamp with time zone not null default clock_timestamp()
+  constraint tenants_name_is_short CHECK (((length(name) >= 1) AND (length(name) <= 200)))
+  constraint tenants_name_is_unique UNIQUE (name)
+  constraint tenants_pkey PRIMARY KEY (tenant_id)
+  CREATE UNIQUE INDEX tenants_name_is_unique ON deed.tenants USING btree (name)
+  CREATE UNIQUE INDEX tenants_pkey ON deed.tenants USING btree (tenant_id)
+  policy tenants_admin for * to deed_admin using true check true
+  policy tenants_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy tenants_owner for * to owner using true check true
+  policy tenants_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.topics rls=true forced=true
+  column topic text not null
+  column slot_base integer not null
+  column mode text not null default 'queue'::text
+  column subscriptions integer[] not null default '{}'::integer[]
+  column created_at timestamp with time zone not null default clock_timestamp()
+  constraint topics_mode_is_known CHECK ((mode = 'queue'::text))
+  constraint topics_name_is_valid CHECK ((topic ~ '^[A-Za-z0-9._:/-]{1,200}$'::text))
+  constraint topics_pkey PRIMARY KEY (topic)
+  constraint topics_slot_base_is_aligned CHECK (((slot_base > 0) AND ((slot_base % 64) = 0)))
+  constraint topics_slot_base_key UNIQUE (slot_base)
+  CREATE UNIQUE INDEX topics_pkey ON deed.topics USING btree (topic)
+  CREATE UNIQUE INDEX topics_slot_base_key ON deed.topics USING btree (slot_base)
+  policy topics_admin for r to deed_admin using true
+  policy topics_owner for * to owner using true check true
+  policy topics_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+table deed.windows rls=true forced=true
+  column n bigint not null identity always
+  column base bigint not null
+  column h xid8 not null
+  column cur pg_snapshot not null
+  column upper bigint not null
+  column system_identifier bigint not null
+  column opened_at timestamp with time zone not null default clock_timestamp()
+  constraint windows_is_forward CHECK ((upper >= base))
+  constraint windows_pkey PRIMARY KEY (n)
+  CREATE UNIQUE INDEX windows_pkey ON deed.windows USING btree (n)
+  policy windows_admin for r to deed_admin using true
+  policy windows_owner for * to owner using true check true
+  policy windows_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
+function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off body b973b2bee9725c03d5d1080be20ce246 grant to deed_worker
+function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off body 0385b5fe36e24a0ab989d2ae44fdc358 grant to deed_worker
+function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body b2bf128d967147f4104b495b466636ed grant to deed_worker
+function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 66a3962ea3fdd2b7067b3a73a2121f98 grant to deed_worker
+function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 64f71e005557907cfaa377ea24b15004 grant to deed_worker
+function is_json(p_content_type text) returns boolean set search_path=pg_catalog, pg_temp body inline grant to deed_admin, deed_app, deed_worker
+function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 71763fd92dbcfacc8b9d20920170f572 grant to deed_worker
+function message_id(p_created_at timestamp with time zone, p_id bigint) returns uuid set search_path=pg_catalog, pg_temp body inline grant to deed_admin, deed_app, deed_worker
+function message_seq(p_message_id uuid) returns bigint set search_path=pg_catalog, pg_temp body inline grant to deed_admin, deed_app, deed_worker
+function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp body be9f8551d403cc8cf8671826110161a0 grant to deed_worker
+function open_window() returns bigint security definer set search_path=pg_catalog, pg_temp body 9802de570f5198e9438bb09b47718b64 grant to deed_worker
+function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 7ae92ac15dce56227f34ac749194bc61 grant to deed_admin, deed_app, deed_worker
+function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 04b4ae32c201fc9419a6506dd2b6a78b grant to deed_admin, deed_app, deed_worker
+function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp body f78806937087c4b9edd294063c4d19c9 grant to deed_admin, deed_app, deed_worker
+function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body 117c55bc7d65c38f14af0f76c2aa5092 grant to deed_worker
+function redrive(p_topic text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_ids bigint[] DEFAULT NULL::bigint[], p_limit integer DEFAULT NULL::integer, p_dry_run boolean DEFAULT false) returns bigint set search_path=pg_catalog, pg_temp body e0ecc6d4b8ad15647bfbf564675c5040 grant to deed_admin
+function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body bb2ca7b31f88b2b3a53a774b2b17dcf2 grant to deed_admin
+function slot(p_base integer, p_key text, p_id bigint) returns integer set search_path=pg_catalog, pg_temp body inline grant to deed_admin, deed_app, deed_worker
+function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision) set search_path=pg_catalog, pg_temp body 168753ff315e4d4e7662c5c817513111 grant to deed_admin, deed_worker
+function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text) security definer set search_path=pg_catalog, pg_temp body 36775b8ba9406bc76f7a53593080a552 grant to deed_admin, deed_worker
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off body 20b3465a3b320a82aa2802ce44b66dbf grant to deed_admin, deed_worker
+function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[]) returns TABLE(seq bigint, ready integer[]) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off body 1dc660757bfb9677cd4ab4e07b4f9f8e grant to deed_worker
