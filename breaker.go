@@ -20,6 +20,7 @@ type breaker struct {
 	until time.Time
 	probe bool // one probe has been let through
 	cause error
+	round int // of attempts whose outcome counts; moves on with every change
 }
 
 // limit says how many of n may be attempted now, and if none when to ask again.
@@ -40,34 +41,40 @@ func (b *breaker) limit(n int) (int, time.Duration) {
 }
 
 // admit reports whether an attempt may be made now, and the outage's cause if
-// not. In the half-open state it admits one at a time.
-func (b *breaker) admit() (ok bool, cause error) {
+// not; its outcome is reported with the round. While half-open it admits one
+// attempt at a time.
+func (b *breaker) admit() (round int, ok bool, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.open {
-		return true, nil
+		return b.round, true, nil
 	}
 	if b.probe || time.Now().Before(b.until) {
-		return false, b.cause
+		return 0, false, b.cause
 	}
 	b.probe = true
-	return true, nil
+	b.round++
+	return b.round, true, nil
 }
 
-// report records an attempt's outcome and says whether the state changed.
-func (b *breaker) report(outcome error) (opened, closed bool) {
+// report records the outcome of an attempt of that round and says whether the
+// state changed. Attempts that were under way when it did no longer count.
+func (b *breaker) report(round int, outcome error) (opened, closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if round != b.round {
+		return false, false
+	}
 	if !IsUnavailable(outcome) {
-		closed = b.open
+		if closed = b.open; closed {
+			b.round++
+		}
 		b.open, b.probe, b.pause = false, false, 0
 		return false, closed
 	}
-	if b.open && !b.probe {
-		return false, false // a call that was under way when it opened
-	}
 	opened = !b.open
 	b.open, b.probe, b.cause = true, false, outcome
+	b.round++
 	b.pause = min(max(2*b.pause, breakerPause), breakerMaxPause)
 	wait := b.pause
 	if asked, ok := RetryAfter(outcome); ok && asked > 0 {

@@ -52,13 +52,13 @@ func (o Options) withDefaults() (Options, error) {
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
 	var errs []error
 	if len(o.Worker) > 200 {
-		errs = append(errs, errors.New("Worker is over 200 characters"))
+		errs = append(errs, errors.New("option Worker is over 200 characters"))
 	}
 	if o.Deadline < 100*time.Millisecond {
-		errs = append(errs, fmt.Errorf("Deadline %s is below 100ms", o.Deadline))
+		errs = append(errs, fmt.Errorf("option Deadline %s is below 100ms", o.Deadline))
 	}
 	if o.Grace < 0 {
-		errs = append(errs, fmt.Errorf("Grace %s is negative", o.Grace))
+		errs = append(errs, fmt.Errorf("option Grace %s is negative", o.Grace))
 	}
 	subs := make([]Subscription, len(o.Subscriptions))
 	seen := map[string]bool{}
@@ -100,22 +100,22 @@ func (s Subscription) withDefaults() (Subscription, error) {
 		errs = append(errs, errors.New("a name has 1 to 100 characters of A-Z a-z 0-9 . _ -"))
 	}
 	if s.From != "" && s.From != FromBeginning && s.From != FromNow {
-		errs = append(errs, fmt.Errorf("From %q is neither %q nor %q", clip(string(s.From)), FromBeginning, FromNow))
+		errs = append(errs, fmt.Errorf("option From %q is neither %q nor %q", clip(string(s.From)), FromBeginning, FromNow))
 	}
 	if s.MaxAttempts < 0 || s.MaxAttempts > 1000 {
-		errs = append(errs, fmt.Errorf("MaxAttempts %d is not from 1 to 1000", s.MaxAttempts))
+		errs = append(errs, fmt.Errorf("option MaxAttempts %d is not from 1 to 1000", s.MaxAttempts))
 	}
 	if s.Lease != 0 && (s.Lease < time.Second || s.Lease > 24*time.Hour) {
-		errs = append(errs, fmt.Errorf("Lease %s is not from 1s to 24h", s.Lease))
+		errs = append(errs, fmt.Errorf("option Lease %s is not from 1s to 24h", s.Lease))
 	}
 	if s.Concurrency < 1 || s.Concurrency > 10000 {
-		errs = append(errs, fmt.Errorf("Concurrency %d is not from 1 to 10000", s.Concurrency))
+		errs = append(errs, fmt.Errorf("option Concurrency %d is not from 1 to 10000", s.Concurrency))
 	}
 	if s.BatchSize < 1 || s.BatchSize > 10000 {
-		errs = append(errs, fmt.Errorf("BatchSize %d is not from 1 to 10000", s.BatchSize))
+		errs = append(errs, fmt.Errorf("option BatchSize %d is not from 1 to 10000", s.BatchSize))
 	}
 	if s.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("Timeout %s is negative", s.Timeout))
+		errs = append(errs, fmt.Errorf("option Timeout %s is negative", s.Timeout))
 	}
 	return s, errors.Join(errs...)
 }

@@ -40,15 +40,7 @@ from deed.partitions p;
 select deed.purge_keys($1::int);
 
 -- name: unfinished
-select exists (
-    select from deed.pending p
-    where p.subscription = any ($1::int[]) and p.dead_at is null
-      and p.ord <= clock_timestamp() + make_interval(secs => $2::float8)
-  )
-  or exists (
-    select from deed.backfills b
-    where b.subscription = any ($1::int[]) and not b.scanned
-  );
+select deed.unfinished($1::int[], make_interval(secs => $2::float8));
 
 -- name: status
 select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_seconds
@@ -65,7 +57,7 @@ from deed.log
 where ($1::text is null or topic = $1::text)
   and ($2::text is null or key = $2::text)
   and ($3::text is null or tenant_id = $3::text::uuid)
-  and ($4::float8 is null or created_at >= clock_timestamp() - make_interval(secs => $4::float8))
+  and ($4::float8 is null or created_at >= statement_timestamp() - make_interval(secs => $4::float8))
   and id > $5::bigint and id <= $6::bigint
 order by id desc
 limit $7::int;

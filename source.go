@@ -442,7 +442,8 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 	if len(msgs) == 0 {
 		return outcomes
 	}
-	if ok, cause := s.breaker.admit(); !ok {
+	round, ok, cause := s.breaker.admit()
+	if !ok {
 		for _, i := range at {
 			outcomes[i] = cause
 		}
@@ -457,7 +458,7 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 		ctx = WithTrace(ctx, traceOf(msgs[0].Headers))
 	}
 	var results []error
-	defer func() { s.reportToBreaker(results) }() // also after a panic
+	defer func() { s.reportToBreaker(round, results) }() // also after a panic
 	results = s.sub.Sink.Deliver(ctx, msgs)
 	if results == nil {
 		return outcomes
@@ -472,7 +473,7 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 }
 
 // reportToBreaker counts the sink as down only if all it was given says so.
-func (s *source) reportToBreaker(results []error) {
+func (s *source) reportToBreaker(round int, results []error) {
 	var worst error
 	for _, err := range results {
 		if !IsUnavailable(err) {
@@ -481,7 +482,7 @@ func (s *source) reportToBreaker(results []error) {
 		}
 		worst = err
 	}
-	switch opened, closed := s.breaker.report(worst); {
+	switch opened, closed := s.breaker.report(round, worst); {
 	case opened:
 		s.log.Warn("the sink is unavailable; the subscription pauses", "error", worst)
 	case closed:

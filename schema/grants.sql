@@ -9,7 +9,7 @@ grant execute on function
 to deed_app, deed_worker, deed_admin;
 
 grant execute on function
-  deed.claim, deed.extend, deed.finish, deed.fail, deed.watch, deed.next_due,
+  deed.claim, deed.extend, deed.finish, deed.fail, deed.watch, deed.next_due, deed.unfinished,
   deed.open_window, deed.subscribe, deed.backfill, deed.keep_partitions, deed.purge_keys
 to deed_worker;
 

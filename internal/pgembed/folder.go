@@ -2,6 +2,7 @@ package pgembed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
@@ -21,13 +23,18 @@ const (
 	newData      = "data.new-" // a cluster in the making
 	scratch      = "out-"      // a file of one call
 	passwordFile = "deed_password"
+	temporary    = "deed-pg-" // a folder that nobody named
+
+	// sweepAge is how long ago an owner must have started for its folder to be
+	// swept if it is gone.
+	sweepAge = time.Minute
 )
 
 // takeFolder makes the folder unless it exists, takes its lock and closes it to
 // everyone but the server's account.
 func (c *Cluster) takeFolder() error {
 	if c.temporary {
-		dir, err := temporaryFolder(c.account)
+		dir, err := temporaryFolder(c.account, c.opts.TempDir)
 		if err != nil {
 			return err
 		}
@@ -104,18 +111,45 @@ func ours(name string) bool {
 	return strings.HasPrefix(name, newData) || strings.HasPrefix(name, scratch) || strings.HasPrefix(name, ".")
 }
 
-// temporaryFolder makes a folder that the account can reach.
-func temporaryFolder(a account) (string, error) {
-	for _, parent := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
+// temporaryFolder makes a folder that the account can reach, in the given one
+// if possible.
+func temporaryFolder(a account, preferred string) (string, error) {
+	for _, parent := range []string{cmp.Or(preferred, os.TempDir()), os.TempDir(), "/tmp", "/var/tmp"} {
 		parent, err := filepath.EvalSymlinks(parent)
 		if err != nil || a.closed(parent) != "" {
 			continue
 		}
-		if dir, err := os.MkdirTemp(parent, "deed-pg-"); err == nil {
+		sweep(parent)
+		if dir, err := os.MkdirTemp(parent, temporary); err == nil {
 			return dir, nil
 		}
 	}
 	return "", fmt.Errorf("pgembed: the user %s can reach no temporary folder; set TMPDIR to one that is open to it", a.name)
+}
+
+// sweep removes the temporary folders of owners that crashed. What cannot be
+// removed, such as another user's, stays.
+func sweep(parent string) {
+	dirs, _ := filepath.Glob(filepath.Join(parent, temporary+"*")) // the pattern is valid
+	for _, dir := range dirs {
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|noFollow, 0)
+		if err != nil {
+			continue
+		}
+		// A young one may be between the making of its lock and the taking.
+		info, err := lock.Stat()
+		if err == nil && time.Since(info.ModTime()) > sweepAge && tryLock(lock) == nil {
+			data := filepath.Join(dir, "data")
+			if waitGone(data, syscall.SIGQUIT, immediateTimeout) || waitGone(data, syscall.SIGKILL, immediateTimeout) {
+				removeSharedMemory(data)
+				_ = os.RemoveAll(dir)
+			}
+		}
+		lock.Close()
+	}
 }
 
 func (c *Cluster) closedError(dir string) error {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -44,6 +45,10 @@ type Options struct {
 	// and nothing else may be. It is made when absent, and closed to others.
 	// Default: a new folder among the temporary ones, removed by Stop.
 	Dir string
+
+	// TempDir is where that new folder is made, if the server's user can reach
+	// it. Default: the system's folder for temporary files.
+	TempDir string
 
 	// Binaries are the programs to use. Default: those that [Find] finds, or
 	// those of the version that made the data.
@@ -259,9 +264,11 @@ func (c *Cluster) spawn(port int) (*process, error) {
 		settings["fsync"] = "off"
 		settings["full_page_writes"] = "off"
 	}
-	for name, value := range c.opts.Settings {
-		settings[name] = value
+	if c.temporary {
+		// Inside the folder, so that a killed server leaves nothing outside.
+		settings["dynamic_shared_memory_type"] = "mmap"
 	}
+	maps.Copy(settings, c.opts.Settings)
 	args := []string{"-D", c.data(), "-p", strconv.Itoa(port)}
 	for name, value := range settings {
 		args = append(args, "-c", name+"="+value)

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ const patience = 2 * time.Minute
 
 // Options returns how the suite's server runs.
 func Options() pgembed.Options {
-	return pgembed.Options{Unsafe: true, Settings: settings()}
+	return pgembed.Options{Unsafe: true, TempDir: memoryFolder(), Settings: settings()}
 }
 
 func settings() map[string]string {
@@ -44,10 +45,10 @@ func settings() map[string]string {
 		"max_connections":           "300",
 		"max_prepared_transactions": "50",
 		"shared_buffers":            "128MB",
+		"max_wal_size":              "512MB",
 		"autovacuum":                "on",
-		// In the cluster's folder, so that a killed server leaves nothing
-		// outside of it.
-		"dynamic_shared_memory_type": "mmap",
+		// Compiling a query costs more than running it on a test's tables.
+		"jit": "off",
 	}
 }
 
@@ -141,7 +142,7 @@ func (s *server) as(role Role, database string) string {
 	if role != Owner {
 		u.User = url.UserPassword(role.login(), loginPassword)
 	}
-	u.RawQuery += "&options=-c%20search_path%3D"
+	u.RawQuery = strings.TrimPrefix(u.RawQuery+"&options=-c%20search_path%3D", "&")
 	return u.String()
 }
 

@@ -228,7 +228,9 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 		done[i] = u.outcome
 	}
 	crash.Point("settling")
-	dctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
+	// A stop must not cut it short: the server may have claimed already, and
+	// what is not known here waits for its lease.
+	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Deadline)
 	started := time.Now()
 	claimed, next, err := l.src.Exchange(dctx, done, n)
 	cancel()

@@ -6,26 +6,29 @@
 create or replace function deed.next_due(
   p_subscription int
 ) returns double precision
-language sql
+language plpgsql
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+set enable_sort = off
 as $$
-  select extract(epoch from least(
-    (
-      select min(greatest(h.lease_until, h.ord))
-      from (
-        select p.lease_until, p.ord
-        from deed.pending p
-        where p.subscription = p_subscription and p.dead_at is null and not p.parked
-          and p.ord <= clock_timestamp()
-        order by p.ord, p.id
-        limit 1000
-      ) h
-    ),
-    (
-      select min(p.ord)
-      from deed.pending p
-      where p.subscription = p_subscription and p.dead_at is null and not p.parked
-        and p.ord > clock_timestamp()
-    )
-  ) - clock_timestamp())::double precision
+declare
+  v_now  timestamptz := clock_timestamp(); -- a variable, for the index condition
+  v_held timestamptz;
+  v_next timestamptz;
+begin
+  select min(greatest(h.lease_until, h.ord)) into v_held
+  from (
+    select p.lease_until, p.ord
+    from deed.pending p
+    where p.subscription = p_subscription and p.dead_at is null and not p.parked and p.ord <= v_now
+    order by p.ord, p.id
+    limit 1000
+  ) h;
+  select min(p.ord) into v_next
+  from deed.pending p
+  where p.subscription = p_subscription and p.dead_at is null and not p.parked and p.ord > v_now;
+  return extract(epoch from least(v_held, v_next) - v_now);
+end
 $$;

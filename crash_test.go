@@ -1,0 +1,299 @@
+package deed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash/harness"
+	"github.com/deedhq/deed/internal/pgembed"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+const victimPackage = "github.com/deedhq/deed/internal/crash/victim"
+
+// scene is a topic, a victim program and the file that says what arrived.
+type scene struct {
+	t     testing.TB
+	db    *pgtest.DB
+	prog  harness.Program
+	file  string
+	topic string
+}
+
+func newScene(t testing.TB, db *pgtest.DB, flags ...string) *scene {
+	s := &scene{t: t, db: db, topic: "crash", file: filepath.Join(t.TempDir(), "received")}
+	s.prog = harness.Build(t, victimPackage, flags...)
+	// A short lease, so that what a crash leaves comes back soon.
+	id := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('crash', 's', p_lease => '1 second')`)
+	backfill(t, db, id)
+	return s
+}
+
+func (s *scene) start(point string, env ...string) *harness.Victim {
+	return s.prog.Start(s.t, point, append([]string{
+		"VICTIM_DATABASE_URL=" + s.db.URL(pgtest.Worker), "VICTIM_TOPIC=" + s.topic, "VICTIM_FILE=" + s.file,
+	}, env...)...)
+}
+
+// publish commits n messages in transactions of three and rolls every fourth
+// transaction back; it returns the numbers that committed.
+func (s *scene) publish(n int) map[string]bool {
+	s.t.Helper()
+	ctx := context.Background()
+	committed := map[string]bool{}
+	for i := 0; len(committed) < n; i++ {
+		tx, err := s.db.Pool(pgtest.App).Begin(ctx)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		published, err := deed.Publish(ctx, tx, message(s.topic, i), message(s.topic, i), message(s.topic, i))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if i%4 == 3 {
+			err = tx.Rollback(ctx)
+		} else {
+			for _, p := range published {
+				committed[p.ID.String()] = true
+			}
+			err = tx.Commit(ctx)
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return committed
+}
+
+// received reads the oracle: how often each message arrived.
+func (s *scene) received() map[string]int {
+	text, err := os.ReadFile(s.file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	times := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		var seq, pid int
+		var id string
+		if _, err := fmt.Sscan(line, &seq, &id, &pid); err != nil {
+			s.t.Fatalf("the oracle has the line %q: %v", line, err)
+		}
+		times[id]++
+	}
+	return times
+}
+
+// settle waits until everything is finished.
+func (s *scene) settle() {
+	s.t.Helper()
+	eventually(s.t, "everything to be finished", func() bool {
+		var left int
+		err := s.db.Pool(pgtest.Owner).QueryRow(context.Background(), `select count(*) from deed.pending`).Scan(&left)
+		return err == nil && left == 0
+	})
+}
+
+// judge compares the oracle with what was committed.
+func (s *scene) judge(committed map[string]bool, mostRepeats int) {
+	s.t.Helper()
+	times := s.received()
+	lost, ghosts, repeats := 0, 0, 0
+	for id := range committed {
+		if times[id] == 0 {
+			lost++
+		}
+	}
+	for id, n := range times {
+		if !committed[id] {
+			ghosts++
+		}
+		repeats += n - 1
+	}
+	if lost > 0 || ghosts > 0 || repeats > mostRepeats {
+		s.t.Errorf("of %d committed messages %d were lost; %d arrived that never committed; %d repeats, at most %d are explained",
+			len(committed), lost, ghosts, repeats, mostRepeats)
+	}
+}
+
+// SIGKILL at every named point between claim, delivery and finish loses
+// nothing, invents nothing, and repeats at most what was in hand.
+func TestCrash_KilledAtEveryPoint(t *testing.T) {
+	t.Parallel()
+	// What may have been delivered and not recorded: two batches of 20, as other
+	// deliveries go on while one dies; nothing yet where the first claim dies.
+	points := map[string]int{
+		"claimed:1": 0, "claimed:3": 40,
+		"attempting:1": 40, "attempting:30": 40,
+		"attempted:1": 40, "attempted:30": 40,
+		"settling:1": 0, "settling:3": 40,
+		"settled:1": 40, "settled:3": 40,
+	}
+	for point, mostRepeats := range points {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, pgtest.New(t))
+			committed := s.publish(150)
+			s.start(point).Crashed(t, point, time.Minute)
+			if strings.HasPrefix(point, "claimed:1") && len(s.received()) > 0 {
+				t.Error("something was delivered before its claim was recorded")
+			}
+			rest := s.start("")
+			s.settle()
+			rest.Stop()
+			if err := rest.Wait(t, time.Minute); err != nil {
+				t.Errorf("the second worker ended with %v", err)
+			}
+			s.judge(committed, mostRepeats)
+		})
+	}
+}
+
+// A worker that is frozen past its lease and comes back finishes nothing that
+// another has taken over, and does not start what it had queued.
+func TestCrash_FrozenWorkerComesBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, pgtest.New(t))
+	frozen := s.start("", "VICTIM_SLOW=150ms")
+	committed := s.publish(60)
+	eventually(t, "the first deliveries", func() bool { return len(s.received()) >= 4 })
+	frozen.Freeze()
+	other := s.start("")
+	s.settle()
+	before := len(s.received())
+	if before != len(committed) {
+		t.Errorf("the other worker delivered %d of %d", before, len(committed))
+	}
+	frozen.Thaw()
+	frozen.Stop()
+	if err := frozen.Wait(t, time.Minute); err != nil {
+		t.Errorf("the frozen worker ended with %v", err)
+	}
+	other.Stop()
+	if err := other.Wait(t, time.Minute); err != nil {
+		t.Errorf("the other worker ended with %v", err)
+	}
+	// At most the four that it was delivering when it froze, and the four whose
+	// outcome was on its way.
+	s.judge(committed, 8)
+	stale := pgtest.One[int](t, s.db.Pool(pgtest.Owner), `select coalesce(sum(lost), 0) from deed.receipts`)
+	if stale == 0 && !strings.Contains(frozen.Output(), "claims lost") {
+		t.Errorf("the comeback was not noticed:\n%s", frozen.Output())
+	}
+}
+
+// Workers whose clocks are ten minutes off, one each way, share a topic: no
+// lease is taken over early, nothing due waits, nothing scheduled comes early.
+func TestCrash_TwoClocksTenMinutesApart(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	s := newScene(t, db, harness.Skewed(t))
+	scheduled := message(s.topic, -1)
+	scheduled.ProcessAfter = pgtest.One[time.Time](t, db.Pool(pgtest.Owner), `select now() + interval '5 minutes'`)
+	publish(t, db, scheduled)
+	fast := s.start("", "DEED_CLOCK_SKEW=10m", "VICTIM_SLOW=20ms")
+	slow := s.start("", "DEED_CLOCK_SKEW=-10m", "VICTIM_SLOW=20ms")
+	committed := s.publish(200)
+	eventually(t, "everything due to be finished", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pending`) == 1
+	})
+	for _, v := range []*harness.Victim{fast, slow} {
+		v.Stop()
+		if err := v.Wait(t, time.Minute); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(v.Output(), "took over") {
+			t.Errorf("a claim was taken over early:\n%s", v.Output())
+		}
+	}
+	// The clocks were off indeed.
+	for v, skew := range map[*harness.Victim]time.Duration{fast: 10 * time.Minute, slow: -10 * time.Minute} {
+		var stamp time.Time
+		if _, after, ok := strings.Cut(v.Output(), "clock "); ok {
+			line, _, _ := strings.Cut(after, "\n")
+			stamp, _ = time.Parse(time.RFC3339, line)
+		}
+		if off := time.Until(stamp) - skew; off < -2*time.Minute || off > 2*time.Minute {
+			t.Errorf("the worker's clock was at %s, want %s off", stamp, skew)
+		}
+	}
+	s.judge(committed, 0)
+}
+
+// PostgreSQL is killed and recovers in the middle of a drain, twice, under
+// publishers that commit asynchronously: what was delivered still exists.
+func TestCrash_PostgresKilledInMidDrain(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"on", "off"} {
+		t.Run("synchronous_commit="+mode, func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			cluster := pgtest.Private(t, pgembed.Options{Settings: map[string]string{"synchronous_commit": mode, "wal_writer_delay": "1s"}})
+			db := cluster.DB(t)
+			s := newScene(t, db)
+			v := s.start("", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker))
+			var acknowledged sync.Map
+			var stop atomic.Bool
+			var publisher sync.WaitGroup
+			publisher.Go(func() {
+				for n := 0; !stop.Load(); n++ {
+					published, err := deed.Publish(ctx, db.Pool(pgtest.App), message(s.topic, n), message(s.topic, n))
+					if err != nil {
+						continue // the server is away; whether it committed is unknown
+					}
+					for _, p := range published {
+						acknowledged.Store(p.ID.String(), true)
+					}
+				}
+			})
+			for round := range 2 {
+				want := len(s.received()) + 200
+				eventually(t, "deliveries", func() bool { return len(s.received()) >= want })
+				cluster.Kill()
+				if err := cluster.Restart(ctx); err != nil {
+					t.Fatalf("round %d: %v", round, err)
+				}
+			}
+			want := len(s.received()) + 100
+			eventually(t, "deliveries after the last crash", func() bool { return len(s.received()) >= want })
+			stop.Store(true)
+			publisher.Wait()
+			s.settle()
+			v.Stop()
+			if err := v.Wait(t, time.Minute); err != nil {
+				t.Error(err)
+			}
+
+			// What the log has, is what was committed for good.
+			committed := map[string]bool{}
+			rows, err := db.NewPool(pgtest.Owner, 2).Query(ctx, `select deed.message_id(created_at, id)::text from deed.log`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var id string
+			if _, err := pgx.ForEachRow(rows, []any{&id}, func() error { committed[id] = true; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			// A crash may repeat what was in hand: two batches of 20, each time.
+			s.judge(committed, 80)
+			if mode == "on" {
+				acknowledged.Range(func(id, _ any) bool {
+					if !committed[id.(string)] {
+						t.Errorf("message %s was acknowledged and is gone", id)
+					}
+					return true
+				})
+			}
+		})
+	}
+}

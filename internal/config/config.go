@@ -1,0 +1,120 @@
+// Package config reads deed.yaml: which topics there are, which sinks each one
+// goes to, and how a sink is reached.
+//
+//	database_url: env:DATABASE_URL        # or postgres://…, or file:PATH
+//	listen: 127.0.0.1:8420
+//	log: {level: info, format: text}      # debug, info, warn, error; text, json
+//	worker: relay-1
+//	topics:
+//	  orders: {sink: hooks, max_attempts: 5, lease: 30s, from: beginning, concurrency: 16, batch: 200}
+//	  audit:  {sinks: [hooks, printer]}
+//	sinks:
+//	  hooks:
+//	    type: webhook
+//	    url: https://example.com/hooks
+//	    secret: env:HOOK_SECRET           # or file:PATH, never inline
+//	    previous_secret: file:hook.old
+//	    allow_hosts: [127.0.0.1]
+//	    body: raw                         # or cloudevents
+//	    timeout: 15s
+//	    headers: {x-api-key: env:HOOK_API_KEY}
+//	    breaker: {failures: 5, pause: 1s, max_pause: 30s}
+//	  printer: {type: print}
+//
+// Everything but a topic's sink, a sink's type and a webhook's url and secret
+// may be left out. All problems of a file are reported at once, each with its
+// line; a key that means nothing is one of them. No problem's text holds the
+// value of a secret.
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Config is what a deed.yaml says. A zero value means that it says nothing.
+type Config struct {
+	// DatabaseURL may hold a password.
+	DatabaseURL string
+
+	Listen    string // host:port
+	Worker    string
+	LogLevel  string // debug, info, warn or error
+	LogFormat string // text or json
+
+	// Topics are in the order of the file.
+	Topics []Topic
+
+	// Sinks are by name. Each is used by a topic.
+	Sinks map[string]Sink
+}
+
+// Topic is a topic and the settings that its subscriptions share.
+type Topic struct {
+	Name        string
+	Sinks       []string // keys of [Config.Sinks]: at least one, none twice
+	MaxAttempts int
+	Lease       time.Duration
+	From        string // beginning or now
+	Concurrency int
+	Batch       int
+	Line        int // where the topic stands in the file
+}
+
+// Sink is a destination. Its name is also that of the subscriptions that go to
+// it.
+type Sink struct {
+	Name    string
+	Type    string
+	Line    int      // where the sink stands in the file
+	Webhook *Webhook // for the type webhook
+}
+
+// Load reads the file at path. Secrets come from the environment and from
+// files; a relative file: is taken from the folder of path.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, cause(err))
+	}
+	return Parse(path, data, os.LookupEnv, os.ReadFile)
+}
+
+// Parse reads data, the text of the file called name. Env and readFile resolve
+// env:NAME and file:PATH. The error joins all problems in the order of their
+// lines, each a line such as
+//
+//	deed.yaml:12: topics.orders.sink: no sink is named "hookz" (did you mean "hooks"?)
+func Parse(name string, data []byte, env func(string) (string, bool), readFile func(string) ([]byte, error)) (*Config, error) {
+	r := &reader{file: name, env: env, readFile: readFile}
+	var c *Config
+	if root := parseYAML(r, data); root != nil {
+		c = r.config(root)
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Pick chooses a setting's value: the flag if it was given, else the first of
+// the environment, the file and the default that is not empty.
+func Pick(flag string, changed bool, env, file, def string) string {
+	if changed {
+		return flag
+	}
+	return cmp.Or(env, file, def)
+}
+
+// cause drops the path and the operation that the os package puts before an
+// error: the texts here name the file themselves.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package config
+
+import (
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+const redacted = "redacted"
+
+// Secret is a value that only [Secret.Reveal] shows: printing, logging and
+// encoding it give "redacted".
+type Secret struct {
+	// A pointer, since fmt prints the bare contents of a struct that it finds
+	// in an unexported field.
+	value *string
+}
+
+// Reveal returns the value; "" for the zero Secret.
+func (s Secret) Reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
+
+func (s Secret) String() string { return redacted }
+
+// GoString keeps the value out of %#v.
+func (s Secret) GoString() string { return redacted }
+
+// MarshalJSON keeps the value out of JSON.
+func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
+
+// LogValue keeps the value out of logs.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// secret reads env:NAME or file:PATH. The problem of an inline secret does not
+// repeat it.
+func (s *section) secret(key string) Secret {
+	n := s.get(key)
+	if n == nil {
+		return Secret{}
+	}
+	path := join(s.path, key)
+	if n.kind == text {
+		if value, ok := s.reference(n, path); ok {
+			return value
+		}
+	}
+	s.problemf(n.line, path, "want env:NAME or file:PATH; a secret must not stand in the file itself")
+	return Secret{}
+}
+
+// reference resolves env:NAME and file:PATH; ok is false for other texts. After
+// a problem the Secret is empty.
+func (r *reader) reference(n *node, path string) (value Secret, ok bool) {
+	if name, is := strings.CutPrefix(n.text, "env:"); is {
+		return r.variable(n, path, name), true
+	}
+	if file, is := strings.CutPrefix(n.text, "file:"); is {
+		return r.secretFile(n, path, file), true
+	}
+	return Secret{}, false
+}
+
+func (r *reader) variable(n *node, path, name string) Secret {
+	// What is no variable's name may be the secret itself.
+	if !variableName.MatchString(name) || strings.HasPrefix(name, webhookSecretPrefix) {
+		r.problemf(n.line, path, "env: wants the name of an environment variable after it")
+		return Secret{}
+	}
+	v, set := r.env(name)
+	switch {
+	case !set:
+		r.problemf(n.line, path, "the environment variable %s is not set", name)
+		return Secret{}
+	case v == "":
+		r.problemf(n.line, path, "the environment variable %s is empty", name)
+		return Secret{}
+	}
+	return Secret{&v}
+}
+
+// secretFile reads a file without the line end that editors leave behind.
+func (r *reader) secretFile(n *node, path, file string) Secret {
+	if file == "" || strings.HasPrefix(file, webhookSecretPrefix) {
+		r.problemf(n.line, path, "file: wants a path after it")
+		return Secret{}
+	}
+	at := file
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(filepath.Dir(r.file), at)
+	}
+	data, err := r.readFile(at)
+	if err != nil {
+		r.problemf(n.line, path, "file %q: %s", file, cause(err))
+		return Secret{}
+	}
+	v := strings.TrimRight(string(data), "\r\n")
+	if v == "" {
+		r.problemf(n.line, path, "file %q is empty", file)
+		return Secret{}
+	}
+	return Secret{&v}
+}

@@ -1,0 +1,39 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// sinkTypes has a function for each type, which reads the type's own keys. A
+// new type is a file with such a function, a line here, and a field in [Sink]
+// if it has keys.
+var sinkTypes = map[string]func(*section, *Sink){
+	"print":   func(*section, *Sink) {},
+	"webhook": readWebhook,
+}
+
+func (s *section) sink(name string) Sink {
+	if !sinkName.MatchString(name) {
+		s.problemf(s.line, s.path, "a sink's name is 1 to 100 characters of A-Z a-z 0-9 . _ -")
+	}
+	out := Sink{Name: name, Line: s.line}
+	types := slices.Sorted(maps.Keys(sinkTypes))
+	if !s.has("type") {
+		s.problemf(s.line, s.path, "the sink has no type; the types are %s", strings.Join(types, ", "))
+		return out
+	}
+	out.Type = s.text("type")
+	read, ok := sinkTypes[out.Type]
+	if !ok {
+		if out.Type != "" {
+			s.keyf("type", "no sink type is called %q%s; the types are %s",
+				out.Type, didYouMean(out.Type, types), strings.Join(types, ", "))
+		}
+		return out // which keys it may have is not known
+	}
+	read(s, &out)
+	s.done()
+	return out
+}

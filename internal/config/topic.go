@@ -1,0 +1,157 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var (
+	topicName = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,200}$`)
+	sinkName  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`) // it names a subscription too
+)
+
+// use is a topic's mention of a sink.
+type use struct {
+	path string
+	line int
+	sink string
+}
+
+func (r *reader) config(root *node) *Config {
+	s := &section{reader: r, line: 1, node: root}
+	c := &Config{Sinks: map[string]Sink{}}
+	c.DatabaseURL = s.databaseURL("database_url")
+	c.Listen = s.listen("listen")
+	c.Worker = s.text("worker")
+	if log := s.sub("log"); log != nil {
+		c.LogLevel = log.choice("level", "debug", "info", "warn", "error")
+		c.LogFormat = log.choice("format", "text", "json")
+		log.done()
+	}
+	var uses []use
+	s.sections("topics", func(name string, sub *section) {
+		t, u := sub.topic(name)
+		c.Topics = append(c.Topics, t)
+		uses = append(uses, u...)
+	})
+	s.sections("sinks", func(name string, sub *section) { c.Sinks[name] = sub.sink(name) })
+	s.done()
+	s.match(uses)
+	return c
+}
+
+func (s *section) topic(name string) (Topic, []use) {
+	if !topicName.MatchString(name) {
+		s.problemf(s.line, s.path, "a topic's name is 1 to 200 characters of A-Z a-z 0-9 . _ : / -")
+	}
+	t := Topic{Name: name, Line: s.line}
+	var uses []use
+	add := func(path, sink string, line int) {
+		if slices.Contains(t.Sinks, sink) {
+			s.problemf(line, path, "the sink %q is named twice", sink)
+			return
+		}
+		t.Sinks = append(t.Sinks, sink)
+		uses = append(uses, use{path: path, line: line, sink: sink})
+	}
+	one, many := s.has("sink"), s.has("sinks")
+	if n := s.get("sink"); n != nil {
+		if v := s.textOf(n, join(s.path, "sink")); v != "" {
+			add(join(s.path, "sink"), v, n.line)
+		}
+	}
+	s.texts("sinks", func(v string, line int) { add(join(s.path, "sinks"), v, line) })
+	switch e, _ := s.entry("sinks"); {
+	case one && many:
+		s.keyf("sinks", "the topic has both sink and sinks; keep one of them")
+	case !one && !many:
+		s.problemf(s.line, s.path, "the topic has no sink; add sink: NAME")
+	case many && e.value.kind == list && len(e.value.items) == 0:
+		s.keyf("sinks", "the list is empty")
+	}
+	t.MaxAttempts = s.number("max_attempts", 1, 1000)
+	t.Lease = s.duration("lease", time.Second, 24*time.Hour)
+	t.From = s.choice("from", "beginning", "now")
+	t.Concurrency = s.number("concurrency", 1, 1000)
+	t.Batch = s.number("batch", 1, 10000)
+	s.done()
+	return t, uses
+}
+
+// match reports the sinks that are named on one side only.
+func (s *section) match(uses []use) {
+	var defined []entry
+	if e, ok := s.node.entry("sinks"); ok {
+		if e.value.kind != mapping && e.value.kind != null {
+			return // a problem of its own, and nothing to compare with
+		}
+		defined = e.value.entries
+	}
+	var names []string
+	for _, e := range defined {
+		names = append(names, e.key)
+	}
+	used := map[string]bool{}
+	for _, u := range uses {
+		used[u.sink] = true
+		if !slices.Contains(names, u.sink) {
+			s.problemf(u.line, u.path, "no sink is named %q%s", u.sink, didYouMean(u.sink, names))
+			// What was most likely meant is not reported as unused as well.
+			used[closest(u.sink, names)] = true
+		}
+	}
+	for _, e := range defined {
+		if !used[e.key] {
+			s.problemf(e.line, join("sinks", e.key), "no topic uses this sink")
+		}
+	}
+}
+
+// databaseURL may be inline, since it need not hold a password; its problems
+// never repeat it.
+func (s *section) databaseURL(key string) string {
+	n := s.get(key)
+	if n == nil {
+		return ""
+	}
+	path := join(s.path, key)
+	v := s.textOf(n, path)
+	if v == "" {
+		return ""
+	}
+	if secret, ok := s.reference(n, path); ok {
+		if v = secret.Reveal(); v == "" {
+			return ""
+		}
+	}
+	if !isConnectionString(v) {
+		s.problemf(n.line, path, "want postgres://…, keywords such as host=… dbname=…, env:NAME or file:PATH")
+	}
+	return v
+}
+
+func isConnectionString(v string) bool {
+	if strings.HasPrefix(v, "postgres://") || strings.HasPrefix(v, "postgresql://") {
+		_, err := url.Parse(v)
+		return err == nil
+	}
+	keyword, _, ok := strings.Cut(v, "=")
+	return ok && variableName.MatchString(strings.TrimSpace(keyword))
+}
+
+func (s *section) listen(key string) string {
+	v := s.text(key)
+	if v == "" {
+		return ""
+	}
+	_, port, err := net.SplitHostPort(v)
+	if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+		s.keyf(key, "%q is not an address and a port such as 127.0.0.1:8420", v)
+	}
+	return v
+}

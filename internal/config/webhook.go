@@ -1,0 +1,184 @@
+package config
+
+import (
+	"encoding/base64"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+const webhookSecretPrefix = "whsec_"
+
+// Webhook says how to reach an HTTP endpoint. A zero value means that the file
+// says nothing.
+type Webhook struct {
+	URL string // http or https, with a host and without a user or password
+
+	// Secret signs the requests: "whsec_" and the base64 of 24 to 64 bytes, as
+	// Standard Webhooks has it, or any other string of at least 16 bytes, which
+	// is the key as it stands.
+	Secret Secret
+
+	// PreviousSecret signs them too while a secret is being replaced.
+	PreviousSecret Secret
+
+	AllowHosts []string // host names, IP addresses, CIDR ranges
+	Body       string   // raw or cloudevents
+	Timeout    time.Duration
+
+	// Headers have their names in lower case. Their values may come from env:
+	// and file:, so all are treated as secrets.
+	Headers map[string]Secret
+
+	Breaker Breaker
+}
+
+// Breaker tunes a circuit breaker.
+type Breaker struct {
+	Failures int
+	Pause    time.Duration
+	MaxPause time.Duration
+}
+
+func readWebhook(s *section, out *Sink) {
+	for _, key := range []string{"url", "secret"} {
+		if !s.has(key) {
+			s.problemf(s.line, s.path, "the webhook has no %s", key)
+		}
+	}
+	w := &Webhook{
+		URL:            s.endpoint("url"),
+		Secret:         s.webhookSecret("secret"),
+		PreviousSecret: s.webhookSecret("previous_secret"),
+		Body:           s.choice("body", "raw", "cloudevents"),
+		Timeout:        s.duration("timeout", 0, 0),
+	}
+	s.texts("allow_hosts", func(v string, line int) {
+		if !isHostEntry(v) {
+			s.problemf(line, join(s.path, "allow_hosts"), "%q is not a host name, IP address or CIDR range", v)
+		}
+		w.AllowHosts = append(w.AllowHosts, v)
+	})
+	if h := s.sub("headers"); h != nil {
+		w.Headers = h.headers()
+	}
+	if b := s.sub("breaker"); b != nil {
+		w.Breaker = Breaker{
+			Failures: b.number("failures", 1, 1000),
+			Pause:    b.duration("pause", 0, 0),
+			MaxPause: b.duration("max_pause", 0, 0),
+		}
+		if w.Breaker.MaxPause > 0 && w.Breaker.Pause > w.Breaker.MaxPause {
+			b.keyf("max_pause", "%s is below pause, %s", w.Breaker.MaxPause, w.Breaker.Pause)
+		}
+		b.done()
+	}
+	out.Webhook = w
+}
+
+// endpoint never repeats the URL in a problem: it may hold credentials.
+func (s *section) endpoint(key string) string {
+	v := s.text(key)
+	if v == "" {
+		return ""
+	}
+	u, err := url.Parse(v)
+	switch {
+	case err != nil:
+		s.keyf(key, "not a valid URL")
+		return ""
+	case u.Scheme != "http" && u.Scheme != "https":
+		s.keyf(key, "want a URL that begins with http:// or https://")
+	case u.Hostname() == "":
+		s.keyf(key, "the URL names no host")
+	case u.User != nil:
+		s.keyf(key, "the URL holds a user or password; put an authorization header under headers, from env: or file:")
+	case u.Fragment != "":
+		s.keyf(key, "the URL has a fragment, which is never sent")
+	}
+	return v
+}
+
+func (s *section) webhookSecret(key string) Secret {
+	secret := s.secret(key)
+	v := secret.Reveal()
+	if v == "" {
+		return secret
+	}
+	encoded, standard := strings.CutPrefix(v, webhookSecretPrefix)
+	if !standard {
+		if len(v) < 16 {
+			s.keyf(key, "the secret has %d bytes; it must have at least 16", len(v))
+		}
+		return secret
+	}
+	if raw, err := base64.StdEncoding.DecodeString(encoded); err != nil || len(raw) < 24 || len(raw) > 64 {
+		s.keyf(key, `the secret begins with "whsec_" but the base64 of 24 to 64 bytes does not follow`)
+	}
+	return secret
+}
+
+func isHostEntry(v string) bool {
+	if addr, err := netip.ParseAddr(v); err == nil {
+		return addr.Zone() == ""
+	}
+	if prefix, err := netip.ParsePrefix(v); err == nil {
+		return !prefix.Addr().Is4In6()
+	}
+	return len(v) <= 253 && !strings.ContainsFunc(v, func(c rune) bool {
+		return c <= ' ' || strings.ContainsRune(`/:@*?#%[]\`, c)
+	})
+}
+
+// credentialHeaders carry nothing but credentials.
+var credentialHeaders = []string{"authorization", "proxy-authorization", "cookie"}
+
+func (s *section) headers() map[string]Secret {
+	values := map[string]Secret{}
+	for _, e := range s.node.entries {
+		path := join(s.path, e.key)
+		name := strings.ToLower(e.key)
+		_, twice := values[name]
+		switch {
+		case !isToken(name):
+			s.problemf(e.line, path, "not a header's name")
+		case strings.HasPrefix(name, "deed-") || strings.HasPrefix(name, "webhook-"):
+			s.problemf(e.line, path, "deed sets this header itself")
+		case twice:
+			s.problemf(e.line, path, "given twice, in different case")
+		}
+		values[name] = s.headerValue(e, path, name)
+	}
+	return values
+}
+
+func (s *section) headerValue(e entry, path, name string) Secret {
+	n := s.value(e, path)
+	if n == nil {
+		return Secret{}
+	}
+	v := s.textOf(n, path)
+	if v == "" {
+		return Secret{}
+	}
+	value, isReference := s.reference(n, path)
+	if !isReference {
+		if slices.Contains(credentialHeaders, name) {
+			s.problemf(n.line, path, "want env:NAME or file:PATH; a secret must not stand in the file itself")
+		}
+		value = Secret{&v}
+	}
+	if strings.ContainsFunc(value.Reveal(), func(c rune) bool { return c < ' ' || c > '~' }) {
+		s.problemf(n.line, path, "the value is not printable ASCII")
+	}
+	return value
+}
+
+func isToken(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
+}

@@ -1,0 +1,106 @@
+package deed_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// fill makes n pending messages of one subscription by hand, fast.
+func fill(t testing.TB, db *pgtest.DB, subscription, n int, due, dead string) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `
+		with made as (
+		  select nextval('deed.log_seq') as id, (random() * 63)::int as slot from generate_series(1, $2::int)
+		),
+		logged as (
+		  insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, payload)
+		  select id, pg_current_xact_id(), 64 + slot, 1000000, '00000000-0000-0000-0000-000000000000', now(), 'orders', '{}' from made
+		)
+		insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after, dead_at, last_error)
+		select $1, 64 + slot, id, '00000000-0000-0000-0000-000000000000', now(), `+due+`, `+dead+`, 'x' from made`, subscription, n)
+}
+
+// buffers runs a statement and says how many buffers it touched, and how many
+// rows it gave.
+func buffers(t testing.TB, conn *pgx.Conn, q string) (touched, rows int) {
+	t.Helper()
+	var text string
+	err := conn.QueryRow(context.Background(), `explain (analyze, buffers, timing off, summary off, format json) `+q).Scan(&text)
+	if err != nil {
+		t.Fatalf("%s: %v", q, err)
+	}
+	var plans []struct {
+		Plan struct {
+			Hit     int     `json:"Shared Hit Blocks"`
+			Read    int     `json:"Shared Read Blocks"`
+			Rows    float64 `json:"Actual Rows"`
+			Dirtied int     `json:"Shared Dirtied Blocks"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+		t.Fatal(err)
+	}
+	return plans[0].Plan.Hit + plans[0].Plan.Read, int(plans[0].Plan.Rows)
+}
+
+// The hot statements touch a bounded number of buffers, with a million
+// scheduled, a million dead and half a million due messages about, tables that
+// were never analysed, autovacuum off, and an idle write transaction.
+func TestPlan_HotStatementsAtMillions(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	id := subscribe(t, db, "orders", "s")
+	other := subscribe(t, db, "elsewhere", "s")
+	db.Exec(t, pgtest.Owner, `alter table deed.pending set (autovacuum_enabled = off); alter table deed.log_p0 set (autovacuum_enabled = off)`)
+	idle, err := db.Conn(t, pgtest.App).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Rollback(ctx)
+	pgtest.One[int64](t, idle, `select deed.publish('orders', '{}')`)
+	fill(t, db, id, 1_000_000, `now() + interval '1 day'`, `null`)
+	fill(t, db, id, 1_000_000, `null`, `now()`)
+	fill(t, db, other, 500_000, `null`, `null`)
+	fill(t, db, id, 2000, `null`, `null`)
+	conn := db.Conn(t, pgtest.Worker)
+	if _, err := conn.Exec(ctx, `set jit = off`); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, warm := range []string{`select deed.claim('orders', 'w', 1, 's')`, `select deed.extend(1, 0, '{}')`, `select deed.watch(null, '{1}', '{now}')`, `select deed.next_due(1)`, `select deed.unfinished('{1}', '0')`} {
+		buffers(t, conn, warm) // the session's first call reads the catalogue
+	}
+	batch := claim(t, db.Pool(pgtest.Worker), "orders", "w", 100)
+	held := fmt.Sprintf("%d, '{%s}'", batch[0].Claim, strings.Trim(strings.ReplaceAll(fmt.Sprint(ids(batch)), " ", ","), "[]"))
+	for _, test := range []struct {
+		q          string
+		rows, most int
+	}{
+		// A message costs two look-ups by index and two rows, one of them changed.
+		{`select * from deed.watch(null, array[` + itoa(id) + `, ` + itoa(other) + `], array['-infinity', '-infinity']::timestamptz[])`, 1, 60},
+		{`select deed.next_due(` + itoa(other) + `)`, 1, 100},
+		{`select deed.unfinished(array[1], '1 minute')`, 1, 30},
+		{`select * from deed.claim('orders', 'w', 1, 's')`, 1, 60},
+		{`select * from deed.claim('orders', 'w', 100, 's')`, 100, 2000},
+		{`select * from deed.claim('orders', 'w', 1000, 's')`, 1000, 18000},
+		{`select deed.extend(` + itoa(id) + `, ` + held + `)`, 1, 1500},
+		{`select deed.finish(` + itoa(id) + `, ` + held + `)`, 1, 2500},
+	} {
+		got, rows := buffers(t, conn, test.q)
+		t.Logf("%6d buffers, %4d rows: %.90s", got, rows, test.q)
+		if got > test.most || rows != test.rows {
+			t.Errorf("%.90s\ntouched %d buffers for %d rows, want at most %d for %d", test.q, got, rows, test.most, test.rows)
+		}
+	}
+	db.Broken() // the filled rows are not what a publisher makes
+}
+
+func itoa(n int) string { return fmt.Sprint(n) }

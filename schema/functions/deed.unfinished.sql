@@ -1,0 +1,29 @@
+-- deed.unfinished: whether any of the subscriptions has something to do before
+-- p_horizon from now: a message that is not dead, or one from before the
+-- subscription's time that it has not been given yet.
+create or replace function deed.unfinished(
+  p_subscriptions int[],
+  p_horizon       interval
+) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+as $$
+declare
+  v_horizon timestamptz := clock_timestamp() + p_horizon;
+begin
+  return exists (
+      select from unnest(p_subscriptions) s(id)
+      where exists (
+        select from deed.pending p
+        where p.subscription = s.id and p.dead_at is null and not p.parked and p.ord <= v_horizon
+      )
+    )
+    or exists (
+      select from deed.backfills b
+      where b.subscription = any (p_subscriptions) and not b.scanned
+    );
+end
+$$;

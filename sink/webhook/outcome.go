@@ -1,0 +1,187 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"github.com/deedhq/deed"
+)
+
+// attempt is what became of one request.
+type attempt struct {
+	err     error // the cause, nil if delivered
+	outcome error // what the relay is told unless the breaker knows better
+	verdict verdict
+	after   time.Duration // how long the endpoint asks to be left alone
+}
+
+// attempt makes one request.
+func (s *Sink) attempt(ctx context.Context, m deed.Message) attempt {
+	var asked, connected atomic.Bool
+	rctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	rctx = httptrace.WithClientTrace(rctx, &httptrace.ClientTrace{
+		GetConn: func(string) { asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	request, body := s.request(rctx, m)
+	// RoundTrip follows no redirect and keeps no cookie.
+	response, err := s.transport.RoundTrip(request)
+	if err != nil {
+		return s.noAnswer(ctx, rctx, err, asked.Load(), connected.Load(), body)
+	}
+	defer response.Body.Close()
+	start, err := readAnswer(response.Body, s.opts.MaxResponse)
+	if err != nil {
+		return s.noAnswer(ctx, rctx, fmt.Errorf("status %d, then: %w", response.StatusCode, err), true, true, body)
+	}
+	return s.classify(response, start, body)
+}
+
+// noAnswer judges a request without a complete answer.
+func (s *Sink) noAnswer(ctx, rctx context.Context, err error, asked, connected bool, body []byte) attempt {
+	if ctx.Err() != nil {
+		// A deadline is the endpoint's doing, any other end the caller's.
+		err := s.errorf("no answer yet: %w", ctx.Err())
+		switch {
+		case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return attempt{err: err, outcome: err, verdict: neutral}
+		case connected:
+			return attempt{err: err, outcome: err, verdict: failed}
+		default:
+			return attempt{err: err, outcome: deed.Unavailable(err, 0), verdict: unreachable}
+		}
+	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		err := s.errorf("%w", r)
+		return attempt{err: err, outcome: err, verdict: neutral}
+	}
+	text := s.printable([]byte(err.Error()), body)
+	if rctx.Err() != nil {
+		text = fmt.Sprintf("no complete answer within %s", s.opts.Timeout)
+	}
+	switch {
+	case connected:
+		err := s.errorf("outcome unknown: %s", text)
+		return attempt{err: err, outcome: err, verdict: failed}
+	case asked:
+		err := s.errorf("no connection: %s", text)
+		return attempt{err: err, outcome: deed.Unavailable(err, 0), verdict: unreachable}
+	default:
+		// net/http refused the request itself.
+		err := s.errorf("not sent: %s", text)
+		return attempt{err: err, outcome: err, verdict: neutral}
+	}
+}
+
+// classify judges an answer by its status.
+func (s *Sink) classify(response *http.Response, start, body []byte) attempt {
+	code := response.StatusCode
+	if code >= 200 && code < 300 {
+		return attempt{verdict: answered}
+	}
+	err := s.errorf("status %d%s", code, s.excerpt(response.Header.Get("Content-Type"), start, body))
+	a := attempt{err: err, outcome: err, verdict: answered}
+	switch {
+	case isFinal(code):
+		a.outcome = deed.Discard(err)
+	case code == http.StatusTooManyRequests, code >= 500:
+		a.verdict = failed
+	}
+	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
+		if after, ok := retryAfter(response.Header, s.now()); ok {
+			a.after = after
+			a.outcome = deed.AfterError(after, err)
+		}
+	}
+	return a
+}
+
+// isFinal reports whether the same request would get the same refusal again.
+func isFinal(code int) bool {
+	switch code {
+	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusGone,
+		http.StatusLengthRequired, http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong,
+		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
+		http.StatusRequestHeaderFieldsTooLarge:
+		return true
+	}
+	return code >= 300 && code < 400
+}
+
+const excerptBytes = 200
+
+// readAnswer reads up to limit bytes and keeps the first ones. An answer that
+// is longer is complete enough; its connection will not be used again.
+func readAnswer(r io.Reader, limit int64) ([]byte, error) {
+	r = io.LimitReader(r, limit)
+	start, err := io.ReadAll(io.LimitReader(r, excerptBytes))
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, r)
+	return start, err
+}
+
+// excerpt is what an error may say of an answer's body.
+func (s *Sink) excerpt(contentType string, start, body []byte) string {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	media = strings.TrimSpace(media)
+	if len(start) == 0 || media != "" && !strings.HasPrefix(media, "text/") && !isJSON(media) {
+		return ""
+	}
+	text := s.printable(start, body)
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// echo is from how many bytes in a row on an answer is taken to repeat the
+// payload; of a short payload, half as many or all of it.
+const echo = 16
+
+// printable makes one line of an answer and takes out what it repeats of the
+// request, so that no payload and no credential gets into errors and logs.
+func (s *Sink) printable(text, body []byte) string {
+	for _, value := range s.hidden {
+		if len(value) >= 4 {
+			text = bytes.ReplaceAll(text, []byte(value), []byte("[…]"))
+		}
+	}
+	window := min(echo, max(len(body), echo/2))
+	var kept []byte
+	for len(text) > 0 {
+		n := 0
+		if len(text) >= window && bytes.Contains(body, text[:window]) {
+			for n = window; n < len(text) && bytes.Contains(body, text[:n+1]); {
+				n++
+			}
+		}
+		if n == 0 {
+			kept, text = append(kept, text[0]), text[1:]
+			continue
+		}
+		kept, text = append(kept, "[…]"...), text[n:]
+	}
+	line := strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, string(kept))
+	line = strings.Join(strings.Fields(line), " ")
+	if len(line) > excerptBytes {
+		line = strings.ToValidUTF8(line[:excerptBytes], "") + "…"
+	}
+	return line
+}

@@ -1,0 +1,164 @@
+package webhook
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/deedhq/deed"
+)
+
+// request builds one attempt's request and returns its body too. Everything
+// that net/http would refuse has been taken care of, so a request that fails
+// before it has a connection is the endpoint's doing.
+func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, []byte) {
+	body, contentType := m.Payload, cmp.Or(m.ContentType, "application/json")
+	if s.opts.Body == CloudEvents {
+		body, contentType = cloudEvent(m, s.opts.Source), cloudEventsType
+	}
+	h := http.Header{}
+	for name, value := range m.Headers {
+		if isToken(name) && !isReserved(strings.ToLower(name)) {
+			h.Set(name, encodeValue(value, false))
+		}
+	}
+	for name, values := range s.headers {
+		h[name] = values
+	}
+	h.Set("Content-Type", encodeValue(contentType, false))
+	h.Set("User-Agent", userAgent())
+	for _, d := range []struct{ name, value string }{
+		{"Deed-Topic", m.Topic},
+		{"Deed-Key", m.Key},
+		{"Deed-Type", m.Type},
+		{"Deed-Attempt", strconv.Itoa(m.Attempt)},
+	} {
+		if d.value != "" {
+			h.Set(d.name, encodeValue(d.value, true))
+		}
+	}
+	// The process's clock, not the database's: the receiver compares it with its
+	// own, so it must be the time of this very attempt, and nothing here is
+	// decided by it.
+	timestamp := strconv.FormatInt(s.now().Unix(), 10)
+	h.Set(headerID, m.ID.String())
+	h.Set(headerTimestamp, timestamp)
+	h.Set(headerSignature, signatureHeader(s.keys, m.ID.String(), timestamp, body))
+
+	r := &http.Request{
+		Method: http.MethodPost, URL: s.url, Host: s.url.Host, Header: h,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(body)),
+		Body:          http.NoBody,
+		// Without GetBody net/http cannot send the body a second time by itself.
+		GetBody: nil,
+	}
+	if len(body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return r.WithContext(ctx), body
+}
+
+// reserved are the headers, beside deed-… and webhook-…, that no message may
+// set: they belong to the connection, to the request's framing, to who we say
+// we are, or make net/http repeat requests.
+var reserved = map[string]bool{
+	"connection": true, "keep-alive": true, "proxy-connection": true, "te": true, "trailer": true,
+	"transfer-encoding": true, "upgrade": true, "http2-settings": true, "expect": true,
+	"host": true, "content-length": true, "content-type": true, "accept-encoding": true,
+	"authorization": true, "proxy-authorization": true, "proxy-authenticate": true,
+	"www-authenticate": true, "cookie": true, "cookie2": true, "set-cookie": true, "user-agent": true,
+	"idempotency-key": true, "x-idempotency-key": true,
+}
+
+func isReserved(lower string) bool {
+	return reserved[lower] || strings.HasPrefix(lower, "deed-") || strings.HasPrefix(lower, "webhook-")
+}
+
+func isToken(name string) bool {
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
+
+// encodeValue percent-encodes what a header cannot carry unharmed: all that is
+// not visible ASCII or a space inside the value. The percent sign is encoded if
+// anything else is, or always.
+func encodeValue(v string, always bool) string {
+	plain := true
+	for i := range len(v) {
+		plain = plain && carried(v, i)
+	}
+	if plain && (!always || !strings.Contains(v, "%")) {
+		return v
+	}
+	const digits = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(v) {
+		if c := v[i]; carried(v, i) && c != '%' {
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		}
+	}
+	return b.String()
+}
+
+func carried(v string, i int) bool {
+	c := v[i]
+	return ' ' < c && c < 0x7f || c == ' ' && i > 0 && i < len(v)-1
+}
+
+var userAgent = sync.OnceValue(func() string {
+	const module = "github.com/deedhq/deed"
+	version := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if info.Main.Path == module {
+			version = info.Main.Version
+		}
+		for _, dep := range info.Deps {
+			if dep.Path == module {
+				version = dep.Version
+			}
+		}
+	}
+	return "deed/" + cmp.Or(strings.Trim(version, "()"), "devel")
+})
+
+// retryAfter reads a Retry-After header: seconds, or a date that is measured
+// against the answer's own clock where it tells it.
+func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
+	const least, most = time.Second, 24 * time.Hour
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if text == "" {
+		return 0, false
+	}
+	if strings.Trim(text, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || seconds > int64(most/time.Second) {
+			return most, true
+		}
+		return max(time.Duration(seconds)*time.Second, least), true
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0, false
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return min(max(at.Sub(now), least), most), true
+}
