@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -523,4 +524,76 @@ func ExamplePublish() {
 	}
 	fmt.Println(place != nil)
 	// Output: true
+}
+
+// counter counts the statements that a client sends, by name.
+type counter struct {
+	mu         sync.Mutex
+	roundTrips int
+	claims     int
+	finishes   int
+}
+
+func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.roundTrips++
+	return ctx
+}
+
+func (c *counter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case strings.Contains(data.SQL, "deed.claim("):
+		c.claims++
+	case strings.Contains(data.SQL, "deed.finish("):
+		c.finishes++
+	}
+}
+
+func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// One round trip finishes a batch and claims the next: draining 2,000 messages
+// takes little more than 2,000 divided by the batch.
+func TestContract_O7_OneRoundTripFinishesAndClaims(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	cfg, err := pgxpool.ParseConfig(db.URL(pgtest.Worker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count counter
+	cfg.ConnConfig.Tracer = &count
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	subscribe(t, db, "orders", "handler")
+	msgs := make([]deed.Message, 2000)
+	for n := range msgs {
+		msgs[n] = message("orders", n)
+	}
+	publish(t, db, msgs...)
+	b := &batchRecorder{size: 100}
+	c, stop := runOn(t, pool, deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Sink: b, Concurrency: 1, BatchSize: 100}}})
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n, repeats := b.counts(); n != 2000 || repeats != 0 {
+		t.Fatalf("delivered %d messages with %d repeats", n, repeats)
+	}
+	// 20 batches; those at the start and the end, and looks that find nothing,
+	// are the rest.
+	if count.roundTrips > 60 || count.finishes > 40 {
+		t.Errorf("%d round trips with %d finishes and %d claims for 20 batches", count.roundTrips, count.finishes, count.claims)
+	}
 }

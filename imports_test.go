@@ -1,0 +1,100 @@
+package deed_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/deedhq/deed"
+
+// floors is the house, from the ground up: a package may import what is below
+// its own floor. Within the ground, pgtest stands on schema, tenant and
+// pgembed.
+var floors = []struct {
+	floor    float64
+	packages string
+}{
+	{1, `tenant|schema|internal/(pgembed|crash)`},
+	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
+	{1.6, `internal/pgtest/cluster`},
+	{2, `internal/work|internal/config`},
+	{3, ``},
+	{4, `sink/webhook|importer|deedsql`},
+	{4.5, `sink/sinktest`},
+	{6, `server`},
+	{7, `cmd/deed|internal/crash/victim`},
+}
+
+func floorOf(t *testing.T, pkg string) float64 {
+	t.Helper()
+	name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/")
+	for _, f := range floors {
+		if regexp.MustCompile(`^(` + f.packages + `)$`).MatchString(name) {
+			return f.floor
+		}
+	}
+	t.Fatalf("package %s has no floor; give it one here and in DESIGN.md", pkg)
+	return 0
+}
+
+// goPackage is what `go list -json` says of a package.
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	Standard   bool
+}
+
+func listPackages(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Deps,Standard"}, args...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}
+
+// An arrow between packages only ever points down.
+func TestImports_PointDown(t *testing.T) {
+	t.Parallel()
+	for _, p := range listPackages(t, module+"/...") {
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, module) && floorOf(t, imported) >= floorOf(t, p.ImportPath) {
+				t.Errorf("%s imports %s, which is not below it", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// A library user links the standard library and pgx, and nothing else.
+func TestImports_LibraryLinksPgxOnly(t *testing.T) {
+	t.Parallel()
+	outside := map[string]bool{}
+	for _, p := range listPackages(t, "-deps", module, module+"/schema", module+"/tenant", module+"/deedsql", module+"/sink/webhook") {
+		first, _, _ := strings.Cut(p.ImportPath, "/")
+		if p.Standard || !strings.Contains(first, ".") || strings.HasPrefix(p.ImportPath, module) {
+			continue
+		}
+		outside[p.ImportPath] = true
+	}
+	allowed := regexp.MustCompile(`^(github\.com/jackc/|golang\.org/x/(text|sync)/|vendor/)`)
+	for path := range outside {
+		if !allowed.MatchString(path) {
+			t.Errorf("the library links %s", path)
+		}
+	}
+}
