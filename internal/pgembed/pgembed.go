@@ -91,14 +91,14 @@ func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	for _, name := range owned {
 		if _, set := o.Settings[name]; set {
-			errs = append(errs, fmt.Errorf("Settings: %s is not for the caller to set", name))
+			errs = append(errs, fmt.Errorf("setting %s is not for the caller to make", name))
 		}
 	}
 	if o.Port < 0 || o.Port > 65535 {
-		errs = append(errs, fmt.Errorf("Port %d is not a port", o.Port))
+		errs = append(errs, fmt.Errorf("port %d is not one", o.Port))
 	}
 	if o.StopTimeout < 0 {
-		errs = append(errs, fmt.Errorf("StopTimeout %s is negative", o.StopTimeout))
+		errs = append(errs, fmt.Errorf("stop timeout %s is negative", o.StopTimeout))
 	}
 	if o.Dir != "" {
 		dir, err := filepath.Abs(o.Dir)

@@ -464,7 +464,7 @@ func TestStart_ErrSaysWhatTheServerSaid(t *testing.T) {
 func TestStart_ErrOptions(t *testing.T) {
 	t.Parallel()
 	_, err := Start(deadline(t), Options{Port: 70000, StopTimeout: -1, Settings: map[string]string{"port": "1", "listen_addresses": "*"}})
-	for _, want := range []string{"Port 70000", "StopTimeout -1ns", "Settings: port", "Settings: listen_addresses"} {
+	for _, want := range []string{"port 70000", "stop timeout -1ns", "setting port", "setting listen_addresses"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}

@@ -162,7 +162,7 @@ func TestRoles(t *testing.T) {
 			if got := One[string](t, db.Conn(t, role), `select current_database()::text`); got != db.Name() {
 				t.Errorf("%s: %s is in %q", name, role, got)
 			}
-			if db.Pool(role) != db.Pool(role) {
+			if first, second := db.Pool(role), db.Pool(role); first != second {
 				t.Errorf("%s: %s has two pools", name, role)
 			}
 		}
@@ -303,7 +303,7 @@ func TestClusterCommand(t *testing.T) {
 	}{
 		{`test -n "$DEED_TEST_PG" && echo "$DEED_TEST_PG"`, 0},
 		{`exit 7`, 7},
-		{`kill -TERM $PPID; sleep 60 & wait`, 143}, // the signal comes back to the command
+		{`kill -TERM $PPID; exec sleep 60`, 143}, // the signal comes back to the command
 	} {
 		out, err := exec.Command(program, "--", "sh", "-c", tt.script).Output()
 		status := 0
