@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -162,7 +163,7 @@ func (c *Cluster) checkAccess(ctx context.Context) error {
 	if !c.account.other() {
 		return nil
 	}
-	out, err := c.runToEnd(ctx, c.opts.Binaries.Postgres, "--version")
+	out, err := c.runToEnd(ctx, c.command(c.opts.Binaries.Postgres, "--version"))
 	if err == nil {
 		return nil
 	}
@@ -175,14 +176,14 @@ func (c *Cluster) checkAccess(ctx context.Context) error {
 }
 
 // runToEnd runs a program of PostgreSQL and returns what it wrote.
-func (c *Cluster) runToEnd(ctx context.Context, program string, args ...string) ([]byte, error) {
+func (c *Cluster) runToEnd(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	out, err := os.CreateTemp(c.dir, scratch+"*")
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(out.Name())
 	defer out.Close()
-	p, err := startProcess(c.command(program, args...), out)
+	p, err := startProcess(cmd, out)
 	if err != nil {
 		return nil, err
 	}
@@ -203,8 +204,7 @@ func (c *Cluster) removeLeftovers() error {
 	halves, _ := filepath.Glob(filepath.Join(c.dir, newData+"*")) // the pattern is valid
 	for _, half := range halves {
 		c.opts.Logger.Warn("removing a half-made cluster", "dir", half)
-		waitGone(half, syscall.SIGKILL, c.opts.StopTimeout)
-		if err := os.RemoveAll(half); err != nil {
+		if err := removeHalf(half); err != nil {
 			return fmt.Errorf("pgembed: remove a half-made cluster: %w", err)
 		}
 	}
@@ -226,6 +226,20 @@ func (c *Cluster) removeLeftovers() error {
 	return nil
 }
 
+// removeHalf removes a half-made cluster and the processes that still make it.
+// A shell between the two that wait for each other is seen only when it has
+// become a server, hence the further tries.
+func removeHalf(half string) error {
+	var err error
+	for range 5 {
+		waitGone(half, syscall.SIGKILL, immediateTimeout)
+		if err = os.RemoveAll(half); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // initdb makes the cluster beside its place and moves it there when it is
 // whole.
 func (c *Cluster) initdb(ctx context.Context) error {
@@ -233,7 +247,7 @@ func (c *Cluster) initdb(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("pgembed: %w", err)
 	}
-	defer os.RemoveAll(half) // a failed one; a whole one has moved
+	defer removeHalf(half) // a failed one; a whole one has moved
 	password := rand.Text()
 	secret, err := os.CreateTemp(c.dir, scratch+"*")
 	if err != nil {
@@ -252,7 +266,9 @@ func (c *Cluster) initdb(ctx context.Context) error {
 	if c.opts.Unsafe {
 		args = append(args, "--no-sync")
 	}
-	if out, err := c.runToEnd(ctx, c.opts.Binaries.Initdb, args...); err != nil {
+	cmd := c.command(c.opts.Binaries.Initdb, args...)
+	cmd.Dir = half // by which the next owner finds it if we crash
+	if out, err := c.runToEnd(ctx, cmd); err != nil {
 		return fmt.Errorf("pgembed: initdb: %w%s", err, tail(bytes.TrimSpace(out)))
 	}
 	if err := os.WriteFile(filepath.Join(half, passwordFile), []byte(password), 0o600); err != nil {

@@ -86,6 +86,13 @@ func (p *process) signal(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig)
 }
 
+// ofPostgres reports whether a program is one that works on a data folder. An
+// upgrade may have replaced its file, which Linux notes behind the name.
+func ofPostgres(program string) bool {
+	name := filepath.Base(program)
+	return strings.HasPrefix(name, "postgres") || strings.HasPrefix(name, "initdb")
+}
+
 // killAll kills the postmaster and its children, and waits until all are gone.
 func (c *Cluster) killAll(p *process) {
 	if p.running() {

@@ -31,7 +31,7 @@ func serverProcesses(data string) []int {
 		pid, _ := strconv.Atoi(fields[0])
 		parent, _ := strconv.Atoi(fields[1])
 		children[parent] = append(children[parent], pid)
-		if strings.HasSuffix(fields[2], "postgres") && strings.Contains(line, data) {
+		if ofPostgres(fields[2]) && strings.Contains(line, data) {
 			pids = append(pids, pid)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func dieWithOwner(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGINT }
 
 // serverProcesses returns the living processes of PostgreSQL whose data folder
-// is data, the postmaster first. They all have it as their working folder;
+// is data, the postmaster or initdb first. They all have it as their working folder;
 // zombies have none and do not count.
 func serverProcesses(data string) []int {
 	want, err := os.Stat(data)
@@ -26,7 +26,7 @@ func serverProcesses(data string) []int {
 	parent := map[int]int{}
 	for _, dir := range entries {
 		program, err := os.Readlink(dir + "/exe")
-		if err != nil || !strings.HasPrefix(filepath.Base(program), "postgres") {
+		if err != nil || !ofPostgres(program) {
 			continue
 		}
 		if got, err := os.Stat(dir + "/cwd"); err != nil || !os.SameFile(got, want) {
