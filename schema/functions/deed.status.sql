@@ -9,6 +9,7 @@ create or replace function deed.status() returns table (
 language sql
 stable
 set search_path = pg_catalog, pg_temp
+set jit = off
 as $$
   with waiting as (
     select p.subscription, case when p.subscription = 0 then l.topic end as topic,

@@ -9,6 +9,7 @@ language sql
 stable
 set search_path = pg_catalog, pg_temp
 set enable_nestloop = off
+set jit = off
 as $$
   with subs as (
     select s.id, s.topic, s.start, s.list_version, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,

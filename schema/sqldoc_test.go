@@ -1,0 +1,41 @@
+package schema_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// docs/sql.md prints the signature of every function that users may call, as
+// the database has it.
+func TestSQLDocument(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	text, err := os.ReadFile("../docs/sql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := db.Pool(pgtest.Owner).Query(context.Background(), `
+		select 'deed.' || p.proname || '(' || replace(pg_get_function_arguments(p.oid), ', ', E',\n  ') || E')\n  returns ' || pg_get_function_result(p.oid)
+		from pg_proc p
+		where p.pronamespace = 'deed'::regnamespace
+		  and p.proname in ('publish', 'publish_many', 'claim', 'extend', 'finish', 'fail', 'verify', 'subscribe', 'redrive', 'status')
+		order by p.proname`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signatures, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(signatures) != 10 {
+		t.Fatal(len(signatures), err)
+	}
+	for _, s := range signatures {
+		if !strings.Contains(string(text), s) {
+			t.Errorf("docs/sql.md lacks this signature:\n%s", s)
+		}
+	}
+}
