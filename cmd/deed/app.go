@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/tenant"
+)
+
+// app is what every command needs: the settings that all of them share.
+type app struct {
+	databaseURL, configFile, logLevel, logFormat, worker string
+
+	file *config.Config // read once; nil without a file
+}
+
+// config reads the configuration file, if there is one.
+func (a *app) config() (*config.Config, error) {
+	if a.file != nil {
+		return a.file, nil
+	}
+	path := config.Pick(a.configFile, a.configFile != "", os.Getenv("DEED_CONFIG"), "", "")
+	asked := path != ""
+	if !asked {
+		path = "deed.yaml"
+	}
+	file, err := config.Load(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !asked:
+		file = &config.Config{}
+	case err != nil:
+		return nil, &exitError{exitUsage, err}
+	}
+	a.file = file
+	return file, nil
+}
+
+// setting picks a setting: flag, environment, file, default.
+func setting(flag, name, file, otherwise string) string {
+	return config.Pick(flag, flag != "", os.Getenv(name), file, otherwise)
+}
+
+// database returns the connection string. Nothing of it may be printed.
+func (a *app) database() (string, error) {
+	if url := setting(a.databaseURL, "DEED_DATABASE_URL", "", ""); url != "" {
+		return url, nil
+	}
+	file, err := a.config()
+	if err != nil {
+		return "", err
+	}
+	if file.DatabaseURL != "" {
+		return file.DatabaseURL, nil
+	}
+	for _, name := range []string{"PGHOST", "PGDATABASE", "PGSERVICE", "PGUSER"} {
+		if os.Getenv(name) != "" {
+			return "", nil // pgx reads the rest
+		}
+	}
+	return "", usagef("which database? Give --database-url, set DEED_DATABASE_URL (or PGHOST and its like), or write database_url in deed.yaml; deed dev needs none")
+}
+
+// pool connects to the database with room for the given number of loops.
+func (a *app) pool(ctx context.Context, loops int) (*pgxpool.Pool, error) {
+	url, err := a.database()
+	if err != nil {
+		return nil, err
+	}
+	return openPool(ctx, url, loops)
+}
+
+func openPool(ctx context.Context, url string, loops int) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// pgx keeps the password out of its message.
+		return nil, &exitError{exitUsage, fmt.Errorf("database url: %w", err)}
+	}
+	if !strings.Contains(url, "pool_max_conns") {
+		cfg.MaxConns = int32(max(8, 2*loops+4))
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "deed"
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return pool, nil
+}
+
+// withClient runs fn with a client that drains nothing.
+func (a *app) withClient(ctx context.Context, fn func(*deed.Client, *pgxpool.Pool) error) error {
+	pool, err := a.pool(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	c, err := deed.New(ctx, pool, deed.Options{})
+	if err != nil {
+		return err
+	}
+	return fn(c, pool)
+}
+
+// withConn runs fn with one connection, for migrations.
+func (a *app) withConn(ctx context.Context, fn func(*pgx.Conn) error) error {
+	url, err := a.database()
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return fn(conn)
+}
+
+// logger writes to w as the settings say.
+func (a *app) logger(w io.Writer) (*slog.Logger, error) {
+	file, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	var level slog.Level
+	name := setting(a.logLevel, "DEED_LOG_LEVEL", file.LogLevel, "info")
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		return nil, usagef("log level %q is none of debug, info, warn and error", name)
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch format := setting(a.logFormat, "DEED_LOG_FORMAT", file.LogFormat, "text"); format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	default:
+		return nil, usagef("log format %q is neither text nor json", format)
+	}
+}
+
+// tenantFlag is a --tenant of a command; the empty string is none.
+type tenantFlag struct{ text string }
+
+func (t *tenantFlag) add(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&t.text, "tenant", "", usage)
+}
+
+func (t *tenantFlag) id() (*tenant.ID, error) {
+	text := setting(t.text, "DEED_TENANT", "", "")
+	if text == "" {
+		return nil, nil
+	}
+	id, err := tenant.Parse(text)
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return &id, nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/internal/pgembed"
+	"github.com/deedhq/deed/schema"
+)
+
+func newDev(a *app) *cobra.Command {
+	var data, listen string
+	var payload bool
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "A private PostgreSQL, migrated, with a relay",
+		Long: `Run everything on a private PostgreSQL: start it (or make it), migrate, and relay. The topics of deed.yaml go to
+their sinks; what is published to any other topic is printed here. Ctrl-C stops it all; the data stay.`,
+		Example: `  deed dev
+  deed dev --data ./devdata --payload`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			ctx := cmd.Context()
+			file, err := a.config()
+			if err != nil {
+				return err
+			}
+			log, err := a.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if data = setting(data, "DEED_DATA", "", ""); data == "" {
+				if data, err = dataFolder(); err != nil {
+					return err
+				}
+			}
+			if data, err = filepath.Abs(data); err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "starting a private PostgreSQL in %s …\n", data)
+			cluster, err := pgembed.Start(ctx, pgembed.Options{Dir: data, Logger: log})
+			if err != nil {
+				return err
+			}
+			defer func() {
+				stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+				defer cancel()
+				err = errors.Join(err, cluster.Stop(stop))
+			}()
+			url := cluster.URL("postgres")
+			if err := migrateDev(ctx, url); err != nil {
+				return err
+			}
+			fmt.Fprintf(out, `ready. In another terminal:
+
+  export DEED_DATABASE_URL='%s'
+  deed publish --topic hello --payload '{"n": 1}'
+  deed status
+
+Messages of topics that nobody declared appear here. Ctrl-C stops.
+
+`, url)
+			r := &relay{app: a, file: file, log: log, out: out, url: url, catchAll: &printer{out: out, payload: payload}}
+			r.listen = config.Pick(listen, cmd.Flags().Changed("listen"), os.Getenv("DEED_LISTEN"), file.Listen, defaultListen)
+			return r.run(ctx)
+		},
+	}
+	cmd.Flags().StringVar(&data, "data", "", "the folder of the private PostgreSQL; also DEED_DATA (default in the user's data folder)")
+	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz and /readyz; '' for none")
+	cmd.Flags().BoolVar(&payload, "payload", false, "print contents too")
+	return cmd
+}
+
+func migrateDev(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = schema.Up(ctx, conn)
+	return err
+}
+
+// dataFolder is where deed dev keeps its cluster. As root the server runs as
+// another user, who could not pass through root's home.
+func dataFolder() (string, error) {
+	if os.Getuid() == 0 {
+		return "/var/lib/deed/dev", os.MkdirAll("/var/lib/deed", 0o755)
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "deed"), os.MkdirAll(dir, 0o755)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("where to keep the data: %w; give --data", err)
+	}
+	dir := filepath.Join(home, ".local", "share")
+	return filepath.Join(dir, "deed"), os.MkdirAll(dir, 0o755)
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+)
+
+func newStatus(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Count every topic's messages",
+		Long:    "Count the messages of every topic and subscription: pending (not finished, not dead), due, claimed, dead, delivered.",
+		Example: "  deed status --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				topics, err := c.Status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"topics": topics})
+				}
+				var rows [][]string
+				for _, t := range topics {
+					for _, s := range t.Subscriptions {
+						rows = append(rows, []string{
+							t.Topic, s.Subscription, fmt.Sprint(s.Pending), fmt.Sprint(s.Due), fmt.Sprint(s.Claimed),
+							fmt.Sprint(s.Dead), fmt.Sprint(s.Delivered), seconds(s.OldestDueSeconds),
+						})
+					}
+				}
+				return table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "PENDING", "DUE", "CLAIMED", "DEAD", "DELIVERED", "OLDEST DUE"}, rows)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newTail(a *app) *cobra.Command {
+	var topic string
+	var payload, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "tail",
+		Short:   "Show messages as they are published",
+		Long:    "Show messages as their transactions commit, until Ctrl-C. Contents only with --payload.",
+		Example: "  deed tail --topic orders --payload",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				return c.Tail(cmd.Context(), topic, payload, func(l deed.Logged) error {
+					s, err := show(l, payload)
+					if err != nil {
+						return err
+					}
+					if asJSON {
+						return printJSON(cmd.OutOrStdout(), s)
+					}
+					line := fmt.Sprintf("%s  %s  %s  key=%s type=%s %d bytes", when(l.CreatedAt), l.ID, l.Topic, clip(l.Key, 40), clip(l.Type, 40), l.Size)
+					if payload {
+						line += "  " + string(s.Payload)
+					}
+					_, err = fmt.Fprintln(cmd.OutOrStdout(), line)
+					return err
+				})
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&topic, "topic", "", "only this topic")
+	f.BoolVar(&payload, "payload", false, "show contents")
+	f.BoolVar(&asJSON, "json", false, "print a JSON object a line")
+	return cmd
+}
+
+func newMessages(a *app) *cobra.Command {
+	var f deed.Filter
+	var owner tenantFlag
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "messages",
+		Short:   "List published messages, newest first",
+		Long:    "List messages of the log, newest first. Contents only with --payload.",
+		Example: "  deed messages --topic orders --key 42 --since 24h",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if f.Tenant, err = owner.id(); err != nil {
+				return err
+			}
+			if f.Limit < 1 {
+				return usagef("--limit %d is not from 1 to 10000", f.Limit)
+			}
+			if f.Since < 0 {
+				return usagef("--since %s is negative", f.Since)
+			}
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				list, err := c.Messages(cmd.Context(), f)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					out := make([]shown, len(list))
+					for i, l := range list {
+						if out[i], err = show(l, f.Payload); err != nil {
+							return err
+						}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"messages": out})
+				}
+				rows := make([][]string, len(list))
+				for i, l := range list {
+					rows[i] = messageRow(l, f.Payload)
+				}
+				return table(cmd.OutOrStdout(), messageHeader(f.Payload), rows)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.Topic, "topic", "", "only this topic")
+	flags.StringVar(&f.Key, "key", "", "only this key")
+	flags.DurationVar(&f.Since, "since", 0, "only those published at most this long ago")
+	flags.Int64Var(&f.Before, "before", 0, "only those with a lower number, for the next page")
+	flags.IntVar(&f.Limit, "limit", 100, "how many, at most 10000")
+	flags.BoolVar(&f.Payload, "payload", false, "show contents")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd, "only this tenant's, a UUID")
+	return cmd
+}
+
+func newShow(a *app) *cobra.Command {
+	var payload, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show a message and what became of it",
+		Long:    "Show a message, by its id or its number, and how each subscription stands with it. Its content only with --payload.",
+		Example: "  deed show 01a1fc88-7193-7000-8000-000000000002 --payload",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return showMessage(cmd, a, args[0], payload, asJSON) },
+	}
+	cmd.Flags().BoolVar(&payload, "payload", false, "show the content")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) error {
+	return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+		story, err := c.Message(cmd.Context(), ref, payload)
+		if err != nil {
+			return err
+		}
+		s, err := show(story.Logged, payload)
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		if asJSON {
+			return printJSON(out, struct {
+				shown
+				States []deed.State `json:"subscriptions"`
+			}{s, story.States})
+		}
+		fmt.Fprintf(out, "id         %s\nseq        %d\ntopic      %s\nkey        %s\ntype       %s\ntenant     %s\npublished  %s\ncontent    %s, %d bytes\n",
+			s.ID, s.Seq, s.Topic, s.Key, s.Type, s.Tenant, when(s.CreatedAt), s.ContentType, s.Size)
+		for name, value := range s.Headers {
+			fmt.Fprintf(out, "header     %s: %s\n", name, clip(value, 100))
+		}
+		if payload {
+			fmt.Fprintf(out, "payload    %s\n", s.Payload)
+		}
+		fmt.Fprintln(out)
+		var rows [][]string
+		for _, st := range story.States {
+			at, note := "", st.LastError
+			switch {
+			case st.DeliveredAt != nil:
+				at, note = when(*st.DeliveredAt), "by "+st.Worker
+			case st.DeadAt != nil:
+				at = when(*st.DeadAt)
+			case st.LeaseUntil != nil:
+				at = when(*st.LeaseUntil)
+			case st.DueAt != nil:
+				at = when(*st.DueAt)
+			}
+			rows = append(rows, []string{st.Subscription, st.State, fmt.Sprint(st.Attempts), fmt.Sprint(st.LostClaims), at, note})
+		}
+		return table(out, []string{"SUBSCRIPTION", "STATE", "ATTEMPTS", "LOST CLAIMS", "AT", "NOTE"}, rows)
+	})
+}
+
+func newVerify(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check every invariant of the message store",
+		Long: `Check every invariant: no unfinished message without a due time or a live claim, no finished message still pending,
+no two live claims on one, no message lost between content and state, counts that add up. Prints one row per
+violation and exits 1 if there is any. It may run beside publishers and relays; its cost grows with the log.`,
+		Example: "  deed verify --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				started := time.Now()
+				violations, err := c.Verify(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					if violations == nil {
+						violations = []deed.Violation{}
+					}
+					err = printJSON(cmd.OutOrStdout(), map[string]any{"violations": violations})
+				} else if len(violations) == 0 {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "no violations (%s)\n", time.Since(started).Round(time.Millisecond))
+				} else {
+					var rows [][]string
+					for _, v := range violations {
+						rows = append(rows, []string{v.Invariant, v.Subscription, fmt.Sprint(v.Seq), v.Detail})
+					}
+					err = table(cmd.OutOrStdout(), []string{"INVARIANT", "SUBSCRIPTION", "SEQ", "DETAIL"}, rows)
+				}
+				if len(violations) > 0 {
+					err = errors.Join(err, fmt.Errorf("%d violations", len(violations)))
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

@@ -1,0 +1,147 @@
+// Command deed publishes, relays, inspects and operates: see deed --help.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+	exitPartly = 3
+)
+
+// exitError carries an exit code; a nil err has been reported already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once.
+	go func() {
+		<-ctx.Done()
+		stop()
+	}()
+	return execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+}
+
+func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitFailed
+	if e, ok := errors.AsType[*exitError](err); ok {
+		if e.err == nil {
+			return e.code
+		}
+		code = e.code
+	} else if deed.CodeOf(err) == deed.Invalid {
+		code = exitUsage
+	}
+	fmt.Fprintln(errs, "deed:", strings.TrimPrefix(err.Error(), "deed: "))
+	return code
+}
+
+func newRoot() *cobra.Command {
+	a := &app{}
+	root := &cobra.Command{
+		Use:   "deed",
+		Short: "Reliable side effects on PostgreSQL",
+		Long: `deed makes side effects reliable: what a system owes the outside world is written to its own PostgreSQL in
+the transaction that owes it, attempted by one owner at a time, and ends in a recorded outcome.
+
+Settings come from flags, then from the environment (--database-url is DEED_DATABASE_URL), then from
+deed.yaml (--config, DEED_CONFIG, ./deed.yaml). The database may also be named by PGHOST, PGDATABASE, ….
+
+Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
+		Example: `  deed dev                                   a private PostgreSQL, migrated, with a relay that prints
+  deed publish --topic orders --payload '{"order": 42}'
+  deed relay --config deed.yaml
+  deed status`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see %s --help", err, cmd.CommandPath())
+	})
+	f := root.PersistentFlags()
+	f.StringVar(&a.databaseURL, "database-url", "", "the database, as a URL or keywords; also DEED_DATABASE_URL")
+	f.StringVar(&a.configFile, "config", "", "the configuration file; also DEED_CONFIG (default ./deed.yaml if it exists)")
+	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default info)")
+	f.StringVar(&a.logFormat, "log-format", "", "text or json (default text)")
+	f.StringVar(&a.worker, "worker", "", "this process's name in claims and receipts (default host:pid)")
+	for _, add := range []func(*app) *cobra.Command{
+		newDev, newRelay, newPublish, newStatus, newTail, newMessages, newShow, newDead, newTenant, newTopic,
+		newSettings, newVerify, newMigrate, newUninstall, newVersion,
+	} {
+		root.AddCommand(add(a))
+	}
+	checkArguments(root)
+	return root
+}
+
+// checkArguments makes wrong arguments a matter of usage, and a group of
+// commands refuse what it does not know.
+func checkArguments(cmd *cobra.Command) {
+	check := cmd.Args
+	if cmd.HasSubCommands() {
+		check = cobra.NoArgs
+		if cmd.RunE == nil {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		if err := check(cmd, args); err != nil {
+			return usagef("%w; see %s --help", err, cmd.CommandPath())
+		}
+		return nil
+	}
+	for _, sub := range cmd.Commands() {
+		checkArguments(sub)
+	}
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/schema"
+)
+
+func newMigrate(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "migrate", Short: "Install the schema and keep it up to date",
+		Long: "Everything lives in the schema deed. Migrations only go forward, and are safe to start from several places at once.",
+	}
+	cmd.AddCommand(newMigrateUp(a), newMigrateStatus(a), newMigrateSQL(), newMigrateValidate(a))
+	return cmd
+}
+
+func newMigrateUp(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "up", Short: "Install or upgrade the schema", Args: cobra.NoArgs,
+		Example: "  deed migrate up --database-url postgres://localhost/shop",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
+				done, err := schema.Up(cmd.Context(), conn)
+				for _, name := range done.Applied {
+					fmt.Fprintln(cmd.OutOrStdout(), "applied", name)
+				}
+				if err != nil {
+					return err
+				}
+				if done.Functions {
+					fmt.Fprintln(cmd.OutOrStdout(), "replaced the functions")
+				}
+				if len(done.Applied) == 0 && !done.Functions {
+					fmt.Fprintln(cmd.OutOrStdout(), "the schema is up to date")
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func newMigrateStatus(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "List migrations", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
+				states, err := schema.Status(cmd.Context(), conn)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"migrations": states})
+				}
+				rows := make([][]string, len(states))
+				for i, s := range states {
+					at, note := s.AppliedAt, ""
+					if at == "" {
+						at = "to come"
+					}
+					if s.Breaking {
+						note = "breaking"
+					}
+					if !s.Known {
+						note += " (not known to this program)"
+					}
+					rows[i] = []string{s.Name, at, note}
+				}
+				return table(cmd.OutOrStdout(), []string{"MIGRATION", "APPLIED", ""}, rows)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newMigrateSQL() *cobra.Command {
+	return &cobra.Command{
+		Use: "sql", Short: "Print the whole schema as one script for psql", Args: cobra.NoArgs,
+		Example: "  deed migrate sql | psql -v ON_ERROR_STOP=1 -1 postgres://localhost/shop",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := schema.SQL()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+}
+
+func newMigrateValidate(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "validate", Short: "Compare what is installed with what should be", Args: cobra.NoArgs,
+		Long: "Print a line for every difference (- is missing, + should not be there) and exit 1 if there is any.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
+				differences, err := schema.Validate(cmd.Context(), conn)
+				if err != nil {
+					return err
+				}
+				for _, d := range differences {
+					fmt.Fprintln(cmd.OutOrStdout(), d)
+				}
+				if len(differences) > 0 {
+					return fmt.Errorf("the schema differs in %d places from what this program installs", len(differences))
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), "the schema is as it should be")
+				return err
+			})
+		},
+	}
+}
+
+func newUninstall(a *app) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "uninstall --yes", Short: "Drop the schema deed with everything in it", Args: cobra.NoArgs,
+		Long: "Drop the schema deed: every message, pending or not, every receipt. The roles stay. Without --yes it says what would be lost.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if yes {
+				return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
+					if err := schema.Uninstall(cmd.Context(), conn); err != nil {
+						return err
+					}
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), "the schema deed is gone")
+					return err
+				})
+			}
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				topics, err := c.Status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				for _, t := range topics {
+					fmt.Fprintf(cmd.OutOrStdout(), "topic %s: %d pending, %d dead, %d delivered\n", t.Topic, t.Pending, t.Dead, t.Delivered)
+				}
+				return usagef("nothing was changed; give --yes to drop all of it")
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
+	return cmd
+}
+
+func newVersion(*app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			migrations, err := schema.Migrations()
+			if err != nil {
+				return err
+			}
+			goVersion := "unknown"
+			if info, ok := debug.ReadBuildInfo(); ok {
+				goVersion = info.GoVersion
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"version": version, "schema": migrations[len(migrations)-1].Name, "go": goVersion})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deed %s, schema %s, %s\n", version, migrations[len(migrations)-1].Name, goVersion)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
