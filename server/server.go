@@ -1,4 +1,5 @@
-// Package server serves a process's health over HTTP.
+// Package server serves a process's health over HTTP: whether the process
+// lives, and whether it can do its work. It does not know what that work is.
 package server
 
 import (
@@ -10,6 +11,19 @@ import (
 	"net/http"
 	"time"
 )
+
+// Listen opens a TCP address such as 127.0.0.1:8420.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", address)
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err // which names neither operation nor address
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return listener, nil
+}
 
 // Handler answers GET /healthz (the process lives) and GET /readyz (ready
 // returns nil; else 503 with the reason).
@@ -34,15 +48,9 @@ func answer(w http.ResponseWriter, status int, body map[string]string) {
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone; there is nobody to tell
 }
 
-// Serve listens on addr until ctx ends and then lets requests finish. started
-// is called with the address once it listens.
-func Serve(ctx context.Context, addr string, h http.Handler, started func(net.Addr)) error {
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", addr, err)
-	}
-	started(listener.Addr())
+// Serve answers on listener, which it closes, until ctx ends; then it lets
+// requests finish.
+func Serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -54,12 +62,12 @@ func Serve(ctx context.Context, addr string, h http.Handler, started func(net.Ad
 	go func() { done <- s.Serve(listener) }()
 	select {
 	case err := <-done:
-		return fmt.Errorf("serve on %s: %w", addr, err)
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = s.Shutdown(stop)
+	err := s.Shutdown(stop)
 	if served := <-done; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}

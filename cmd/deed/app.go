@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -82,14 +83,28 @@ func (a *app) pool(ctx context.Context, loops int) (*pgxpool.Pool, error) {
 	return openPool(ctx, url, loops)
 }
 
+// openPool has connections to spare for each loop: one that went silent keeps
+// its place for a while.
 func openPool(ctx context.Context, url string, loops int) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+	cfg, err := parseDatabase(url)
 	if err != nil {
-		// pgx keeps the password out of its message.
-		return nil, &exitError{exitUsage, fmt.Errorf("database url: %w", err)}
+		return nil, err
 	}
 	if !strings.Contains(url, "pool_max_conns") {
 		cfg.MaxConns = int32(max(8, 2*loops+4))
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return pool, nil
+}
+
+// parseDatabase reads a connection string and what PG… variables add to it.
+func parseDatabase(text string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(text)
+	if err != nil {
+		return nil, &exitError{exitUsage, databaseURLError(text, err)}
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "deed"
@@ -97,11 +112,36 @@ func openPool(ctx context.Context, url string, loops int) (*pgxpool.Pool, error)
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	return cfg, nil
+}
+
+// databaseURLError says what is wrong without repeating the text. Where it
+// cannot even be told which part is the password, pgx's own reason is left out
+// too: it may quote some of it.
+func databaseURLError(text string, err error) error {
+	if text == "" {
+		return fmt.Errorf("the PG… variables cannot be used: %s", strings.TrimPrefix(err.Error(), "cannot parse ``: "))
+	}
+	const want = "want postgres://user:password@host:port/database (special characters as %XX) or keywords such as host=… dbname=…"
+	_, urlErr := url.Parse(text)
+	reason := errors.Unwrap(err)
+	if urlErr != nil || reason == nil || !strings.Contains(text, "=") && !strings.Contains(text, "://") {
+		return fmt.Errorf("the database url cannot be read: %s", want)
+	}
+	return fmt.Errorf("the database url cannot be read: %w; %s", reason, want)
+}
+
+// connect opens one connection.
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := parseDatabase(url)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return pool, nil
+	return conn, nil
 }
 
 // withClient runs fn with a client that drains nothing.
@@ -124,9 +164,9 @@ func (a *app) withConn(ctx context.Context, fn func(*pgx.Conn) error) error {
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	return fn(conn)
@@ -158,7 +198,7 @@ func (a *app) logger(w io.Writer) (*slog.Logger, error) {
 type tenantFlag struct{ text string }
 
 func (t *tenantFlag) add(cmd *cobra.Command, usage string) {
-	cmd.Flags().StringVar(&t.text, "tenant", "", usage)
+	cmd.Flags().StringVar(&t.text, "tenant", "", usage+"; also DEED_TENANT")
 }
 
 func (t *tenantFlag) id() (*tenant.ID, error) {

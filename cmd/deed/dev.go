@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/internal/config"
@@ -75,15 +74,15 @@ Messages of topics that nobody declared appear here. Ctrl-C stops.
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "the folder of the private PostgreSQL; also DEED_DATA (default in the user's data folder)")
-	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz and /readyz; '' for none")
+	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz and /readyz; '' for none; also DEED_LISTEN")
 	cmd.Flags().BoolVar(&payload, "payload", false, "print contents too")
 	return cmd
 }
 
 func migrateDev(ctx context.Context, url string) error {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	_, err = schema.Up(ctx, conn)

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -57,18 +59,18 @@ func newTail(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
 				return c.Tail(cmd.Context(), topic, payload, func(l deed.Logged) error {
-					s, err := show(l, payload)
-					if err != nil {
-						return err
-					}
 					if asJSON {
+						s, err := show(l, payload)
+						if err != nil {
+							return err
+						}
 						return printJSON(cmd.OutOrStdout(), s)
 					}
 					line := fmt.Sprintf("%s  %s  %s  key=%s type=%s %d bytes", when(l.CreatedAt), l.ID, l.Topic, clip(l.Key, 40), clip(l.Type, 40), l.Size)
 					if payload {
-						line += "  " + string(s.Payload)
+						line += "  " + contentLine(l.ContentType, l.Payload)
 					}
-					_, err = fmt.Fprintln(cmd.OutOrStdout(), line)
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), line)
 					return err
 				})
 			})
@@ -169,11 +171,11 @@ func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) e
 		}
 		fmt.Fprintf(out, "id         %s\nseq        %d\ntopic      %s\nkey        %s\ntype       %s\ntenant     %s\npublished  %s\ncontent    %s, %d bytes\n",
 			s.ID, s.Seq, s.Topic, s.Key, s.Type, s.Tenant, when(s.CreatedAt), s.ContentType, s.Size)
-		for name, value := range s.Headers {
-			fmt.Fprintf(out, "header     %s: %s\n", name, clip(value, 100))
+		for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+			fmt.Fprintf(out, "header     %s: %s\n", name, s.Headers[name])
 		}
 		if payload {
-			fmt.Fprintf(out, "payload    %s\n", s.Payload)
+			fmt.Fprintf(out, "payload    %s\n", contentLine(s.ContentType, story.Payload))
 		}
 		fmt.Fprintln(out)
 		var rows [][]string

@@ -109,15 +109,17 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	f := root.PersistentFlags()
 	f.StringVar(&a.databaseURL, "database-url", "", "the database, as a URL or keywords; also DEED_DATABASE_URL")
 	f.StringVar(&a.configFile, "config", "", "the configuration file; also DEED_CONFIG (default ./deed.yaml if it exists)")
-	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default info)")
-	f.StringVar(&a.logFormat, "log-format", "", "text or json (default text)")
-	f.StringVar(&a.worker, "worker", "", "this process's name in claims and receipts (default host:pid)")
+	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error; also DEED_LOG_LEVEL (default info)")
+	f.StringVar(&a.logFormat, "log-format", "", "text or json; also DEED_LOG_FORMAT (default text)")
+	f.StringVar(&a.worker, "worker", "", "this process's name in claims and receipts; also DEED_WORKER (default host:pid)")
 	for _, add := range []func(*app) *cobra.Command{
 		newDev, newRelay, newPublish, newStatus, newTail, newMessages, newShow, newDead, newTenant, newTopic,
 		newSettings, newVerify, newMigrate, newUninstall, newVersion,
 	} {
 		root.AddCommand(add(a))
 	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	checkArguments(root)
 	return root
 }

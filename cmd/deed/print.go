@@ -1,11 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,21 +22,45 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// table prints rows under a header, clipped to what a terminal holds.
+// table prints rows under a header. On a terminal the longest cells give way
+// until a row fits a line; elsewhere nothing is left out.
 func table(w io.Writer, header []string, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	return tableOf(w, terminalWidth(w), header, rows)
+}
+
+func tableOf(w io.Writer, width int, header []string, rows [][]string) error {
+	const gap, least = 2, 8
+	columns := make([]int, len(header))
+	for _, row := range append([][]string{header}, rows...) {
+		for i, cell := range row {
+			columns[i] = max(columns[i], utf8.RuneCountInString(cell))
+		}
+	}
+	total := gap * (len(columns) - 1)
+	for _, c := range columns {
+		total += c
+	}
+	for width > 0 && total > width {
+		widest := slices.Index(columns, slices.Max(columns))
+		if columns[widest] <= least {
+			break
+		}
+		columns[widest]--
+		total--
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, gap, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(header, "\t"))
 	for _, row := range rows {
 		cells := make([]string, len(row))
-		for i, c := range row {
-			cells[i] = clip(c, 60)
+		for i, cell := range row {
+			cells[i] = clip(cell, columns[i])
 		}
 		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	return tw.Flush()
 }
 
-// clip makes text one printable line of at most n characters.
+// clip makes text one printable line of at most n characters; 0 is no limit.
 func clip(text string, n int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -43,7 +68,7 @@ func clip(text string, n int) string {
 		}
 		return ' '
 	}, text)
-	if utf8.RuneCountInString(text) <= n {
+	if n < 1 || utf8.RuneCountInString(text) <= n {
 		return text
 	}
 	return string([]rune(text)[:n-1]) + "…"
@@ -58,38 +83,50 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
-// isTerminal reports whether w is a terminal, for progress lines.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
+// content shows a payload: JSON as it is, text as a JSON string, other bytes as
+// a JSON string of their base64.
+func content(contentType string, payload []byte) (shown json.RawMessage, encoding string, err error) {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.TrimSpace(media)
+	switch {
+	case (media == "application/json" || strings.HasSuffix(media, "+json")) && json.Valid(payload):
+		return payload, "", nil
+	case utf8.Valid(payload):
+		shown, err = json.Marshal(string(payload))
+		return shown, "", err
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	shown, err = json.Marshal(base64.StdEncoding.EncodeToString(payload))
+	return shown, "base64", err
 }
 
-// content shows a payload: JSON as it is, text as it is, other bytes in base64.
-func content(contentType string, payload []byte) (json.RawMessage, error) {
-	if (contentType == "application/json" || strings.HasSuffix(contentType, "+json")) && json.Valid(payload) {
-		return payload, nil
+// contentLine is a payload on one line, for people.
+func contentLine(contentType string, payload []byte) string {
+	text, encoding, err := content(contentType, payload)
+	if err != nil {
+		return err.Error()
 	}
-	if utf8.Valid(payload) {
-		return json.Marshal(string(payload))
+	var line bytes.Buffer
+	if json.Compact(&line, text) != nil {
+		return string(text)
 	}
-	return json.Marshal(base64.StdEncoding.EncodeToString(payload))
+	if encoding != "" {
+		return encoding + ":" + line.String()
+	}
+	return line.String()
 }
 
 // shown is a logged message with its content, if that was asked for.
 type shown struct {
 	deed.Logged
-	Payload json.RawMessage `json:"payload,omitempty"`
+	Payload  json.RawMessage `json:"payload,omitempty"`
+	Encoding string          `json:"payload_encoding,omitempty"` // base64, unless the payload stands as it is
 }
 
 func show(l deed.Logged, payload bool) (shown, error) {
 	s := shown{Logged: l}
 	var err error
 	if payload {
-		s.Payload, err = content(l.ContentType, l.Payload)
+		s.Payload, s.Encoding, err = content(l.ContentType, l.Payload)
 	}
 	return s, err
 }
@@ -97,8 +134,7 @@ func show(l deed.Logged, payload bool) (shown, error) {
 func messageRow(l deed.Logged, payload bool) []string {
 	row := []string{fmt.Sprint(l.Seq), l.ID.String(), when(l.CreatedAt), l.Topic, l.Key, l.Type, fmt.Sprint(l.Size)}
 	if payload {
-		text, _ := content(l.ContentType, l.Payload)
-		row = append(row, string(text))
+		row = append(row, contentLine(l.ContentType, l.Payload))
 	}
 	return row
 }

@@ -175,7 +175,7 @@ func (p *publishFlags) file(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenan
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	im := &imports{cmd: cmd, pool: pool, owner: owner, rows: rows, name: name, batch: p.batch, progress: isTerminal(cmd.ErrOrStderr())}
+	im := &imports{cmd: cmd, pool: pool, owner: owner, rows: rows, name: name, batch: p.batch, progress: terminalWidth(cmd.ErrOrStderr()) > 0}
 	err = im.run()
 	im.report(true)
 	if p.json {
@@ -240,7 +240,12 @@ func (im *imports) run() error {
 
 func (im *imports) reject(line int, err error) {
 	im.tally.Rejected++
-	fmt.Fprintf(im.cmd.ErrOrStderr(), "%s:%d: %v\n", im.name, line, err)
+	clear := ""
+	if im.progress {
+		clear = "\r\x1b[K"
+	}
+	text := strings.TrimPrefix(err.Error(), "deed: publish: message 1 of 1: ")
+	fmt.Fprintf(im.cmd.ErrOrStderr(), "%s%s:%d: %s\n", clear, im.name, line, text)
 }
 
 // publish stores a batch. If the database refuses some of it, the messages go
@@ -252,9 +257,15 @@ func (im *imports) publish(msgs []deed.Message, lines []int) error {
 	ctx := im.cmd.Context()
 	var published []deed.Published
 	err := inTenant(ctx, im.pool, im.owner, func(tx pgx.Tx) error {
-		var err error
-		published, err = deed.Publish(ctx, tx, msgs...)
-		return err
+		for rest := msgs; len(rest) > 0; {
+			n := fitting(rest)
+			more, err := deed.Publish(ctx, tx, rest[:n]...)
+			if err != nil {
+				return err
+			}
+			published, rest = append(published, more...), rest[n:]
+		}
+		return nil
 	})
 	if code := deed.CodeOf(err); code == deed.Invalid {
 		if len(msgs) == 1 {
@@ -280,6 +291,19 @@ func (im *imports) publish(msgs []deed.Message, lines []int) error {
 	}
 	im.report(false)
 	return nil
+}
+
+// fitting is how many of msgs one statement takes, at least 1: PostgreSQL has a
+// limit.
+func fitting(msgs []deed.Message) int {
+	const most = 16 << 20
+	size := 0
+	for i, m := range msgs {
+		if size += len(m.Payload); size > most {
+			return max(i, 1)
+		}
+	}
+	return len(msgs)
 }
 
 // report shows progress on a terminal, a few times a second.

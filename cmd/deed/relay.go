@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
 	"github.com/deedhq/deed/server"
 	"github.com/deedhq/deed/sink/webhook"
@@ -57,7 +59,7 @@ ahead; retries are waited for.`,
 			return r.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz and /readyz; '' for none")
+	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz and /readyz; '' for none; also DEED_LISTEN")
 	cmd.Flags().BoolVar(&untilEmpty, "until-empty", false, "end when everything due is finished")
 	return cmd
 }
@@ -86,36 +88,22 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	defer pool.Close()
 
-	var mu sync.Mutex
-	var client *deed.Client
-	ready := func(ctx context.Context) error {
-		mu.Lock()
-		c := client
-		mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var client atomic.Pointer[deed.Client]
+	served, err := r.serve(ctx, cancel, func(ctx context.Context) error {
+		c := client.Load()
 		if c == nil {
 			return errors.New("the database has not been reached yet")
 		}
 		return c.Ready(ctx)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	served := make(chan error, 1)
-	if r.listen == "" {
-		served <- nil
-	} else {
-		go func() {
-			err := server.Serve(ctx, r.listen, server.Handler(ready), func(a net.Addr) { r.log.Info("listening", "address", a.String()) })
-			if err != nil {
-				cancel() // a relay that cannot be watched does not run
-			}
-			served <- err
-		}()
+	})
+	if err != nil {
+		return err
 	}
 	c, err := r.connect(ctx, pool, deed.Options{Subscriptions: subs, Worker: setting(r.app.worker, "DEED_WORKER", r.file.Worker, ""), Logger: r.log})
 	if err == nil {
-		mu.Lock()
-		client = c
-		mu.Unlock()
+		client.Store(c)
 		r.log.Info("relay starts", "subscriptions", len(subs))
 		err = r.drain(ctx, c)
 		r.log.Info("relay has stopped")
@@ -124,9 +112,33 @@ func (r *relay) run(ctx context.Context) error {
 	return errors.Join(<-served, err)
 }
 
+// serve answers for the process's health until ctx ends; then the channel
+// tells how that went. If it fails before, it ends the rest with cancel: a
+// relay that cannot be watched does not run.
+func (r *relay) serve(ctx context.Context, cancel func(), ready func(context.Context) error) (<-chan error, error) {
+	served := make(chan error, 1)
+	if r.listen == "" {
+		served <- nil
+		return served, nil
+	}
+	if _, _, err := net.SplitHostPort(r.listen); err != nil {
+		return nil, usagef("--listen %q is not an address and a port such as %s", r.listen, defaultListen)
+	}
+	listener, err := server.Listen(ctx, r.listen)
+	if err != nil {
+		return nil, fmt.Errorf("%w; give another --listen, or --listen '' for none", err)
+	}
+	r.log.Info("listening", "address", listener.Addr().String())
+	go func() { // ends with ctx
+		defer cancel()
+		served <- server.Serve(ctx, listener, server.Handler(ready))
+	}()
+	return served, nil
+}
+
 // connect waits for a database that is away; what waiting cannot cure ends it.
 func (r *relay) connect(ctx context.Context, pool *pgxpool.Pool, opts deed.Options) (*deed.Client, error) {
-	for {
+	for n := 1; ; n++ {
 		c, err := deed.New(ctx, pool, opts)
 		if err == nil {
 			return c, nil
@@ -134,19 +146,23 @@ func (r *relay) connect(ctx context.Context, pool *pgxpool.Pool, opts deed.Optio
 		pg, fromServer := errors.AsType[*pgconn.PgError](err)
 		final := deed.CodeOf(err) != deed.Internal || errors.Is(err, schema.ErrNotInstalled) || errors.Is(err, schema.ErrBehind) ||
 			errors.Is(err, schema.ErrAhead) || (fromServer && pg.Code[:2] != "57" && pg.Code[:2] != "53")
-		if final || ctx.Err() != nil {
+		if final {
 			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("stopped before the database was reached: %w", err)
 		}
 		r.log.Warn("the database does not answer; will try again", "error", err)
 		select {
 		case <-ctx.Done():
-			return nil, err
-		case <-time.After(time.Second):
+			return nil, fmt.Errorf("stopped before the database was reached: %w", err)
+		case <-time.After(work.Backoff(n, 250*time.Millisecond, 10*time.Second)):
 		}
 	}
 }
 
-// drain runs the client until ctx ends or, if so asked, until it is empty.
+// drain runs the client until ctx ends or, if so asked, until it is empty; to
+// be stopped before that is to be partly done.
 func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -155,21 +171,29 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 	if !r.untilEmpty {
 		return <-done
 	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	ask := time.NewTimer(0)
+	defer ask.Stop()
+	for failures := 0; ; {
 		select {
 		case err := <-done:
+			if err == nil {
+				err = &exitError{exitPartly, errors.New("stopped before all was finished")}
+			}
 			return err
-		case <-tick.C:
+		case <-ask.C:
 		}
 		empty, err := c.Drained(ctx)
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err != nil && ctx.Err() == nil:
+			failures++
 			r.log.Warn("asking whether all is finished failed; will try again", "error", err)
-		}
-		if empty {
+			ask.Reset(work.Backoff(failures, 100*time.Millisecond, 5*time.Second))
+		case empty:
 			cancel()
 			return <-done
+		default:
+			failures = 0
+			ask.Reset(100 * time.Millisecond)
 		}
 	}
 }
@@ -245,9 +269,7 @@ func (p *printer) Deliver(_ context.Context, ms []deed.Message) []error {
 	for i, m := range ms {
 		line := fmt.Sprintf("%s  %s  key=%s type=%s %d bytes  %s", when(m.CreatedAt), m.Topic, clip(m.Key, 40), clip(m.Type, 40), len(m.Payload), m.ID)
 		if p.payload {
-			if text, err := content(m.ContentType, m.Payload); err == nil {
-				line += "  " + string(text)
-			}
+			line += "  " + contentLine(m.ContentType, m.Payload)
 		}
 		if _, err := fmt.Fprintln(p.out, line); err != nil {
 			outcomes[i] = deed.Unavailable(fmt.Errorf("print: %w", err), 0)

@@ -40,10 +40,12 @@ func (s *Sink) attempt(ctx context.Context, m deed.Message) attempt {
 		return s.noAnswer(ctx, rctx, err, asked.Load(), connected.Load(), body)
 	}
 	defer response.Body.Close()
-	start, err := readAnswer(response.Body, s.opts.MaxResponse)
-	if err != nil {
-		return s.noAnswer(ctx, rctx, fmt.Errorf("status %d, then: %w", response.StatusCode, err), true, true, body)
-	}
+	// The status is the answer. The body is only read for the excerpt and for
+	// the connection's next use, and a receiver that never ends it is not waited
+	// for.
+	drained := time.AfterFunc(drainTimeout, cancel)
+	defer drained.Stop()
+	start, _ := readAnswer(response.Body, s.opts.MaxResponse)
 	return s.classify(response, start, body)
 }
 
@@ -118,17 +120,19 @@ func isFinal(code int) bool {
 	return code >= 300 && code < 400
 }
 
-const excerptBytes = 200
+const (
+	excerptBytes = 200
+	drainTimeout = time.Second
+)
 
 // readAnswer reads up to limit bytes and keeps the first ones. An answer that
 // is longer is complete enough; its connection will not be used again.
 func readAnswer(r io.Reader, limit int64) ([]byte, error) {
 	r = io.LimitReader(r, limit)
 	start, err := io.ReadAll(io.LimitReader(r, excerptBytes))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = io.Copy(io.Discard, r)
 	}
-	_, err = io.Copy(io.Discard, r)
 	return start, err
 }
 

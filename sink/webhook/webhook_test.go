@@ -440,10 +440,8 @@ func TestNoCompleteAnswer(t *testing.T) {
 		"EOF":            func(net.Conn) {},
 		"Reset":          func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) },
 		"ResetInHeaders": func(c net.Conn) { io.WriteString(c, head[:20]); c.(*net.TCPConn).SetLinger(0) },
-		"EOFInBody":      func(c net.Conn) { io.WriteString(c, head+"part") },
 		"NotHTTP":        func(c net.Conn) { io.WriteString(c, "220 mail.example ESMTP\r\n") },
 		"Silence":        func(c net.Conn) { io.Copy(io.Discard, c) },
-		"SilenceInBody":  func(c net.Conn) { io.WriteString(c, head+"part"); io.Copy(io.Discard, c) },
 		"HugeHeaders": func(c net.Conn) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 1<<20)+"\r\n\r\n")
 			io.Copy(io.Discard, c)
@@ -461,6 +459,27 @@ func TestNoCompleteAnswer(t *testing.T) {
 			err := deliverOne(t, s, testMessage())
 			if kindOf(err) != "attempt" || !strings.Contains(err.Error(), "outcome unknown") {
 				t.Errorf("outcome = %s (%v)", kindOf(err), err)
+			}
+		})
+	}
+
+	// The status is the answer: a body that is cut off or never ends changes
+	// nothing.
+	for name, answer := range map[string]func(net.Conn){
+		"EOFInBody":     func(c net.Conn) { io.WriteString(c, head+"part") },
+		"SilenceInBody": func(c net.Conn) { io.WriteString(c, head+"part"); io.Copy(io.Discard, c) },
+		"NoLength":      func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"); io.Copy(io.Discard, c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := rawServer(t, func(c net.Conn) {
+				if err := readRequest(bufio.NewReader(c)); err != nil {
+					t.Error(err)
+				}
+				answer(c)
+			})
+			if err := deliverOne(t, newSink(t, url), testMessage()); err != nil {
+				t.Errorf("outcome = %v, want delivered", err)
 			}
 		})
 	}
