@@ -101,7 +101,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
@@ -128,6 +128,14 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 // commands refuse what it does not know.
 func checkArguments(cmd *cobra.Command) {
 	check := cmd.Args
+	if cmd.Name() == "help" {
+		check = func(cmd *cobra.Command, args []string) error {
+			if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
+				return fmt.Errorf("unknown command %q", strings.Join(args, " "))
+			}
+			return nil
+		}
+	}
 	if cmd.HasSubCommands() {
 		check = cobra.NoArgs
 		if cmd.RunE == nil {

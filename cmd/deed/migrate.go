@@ -15,7 +15,8 @@ import (
 func newMigrate(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "migrate", Short: "Install the schema and keep it up to date",
-		Long: "Everything lives in the schema deed. Migrations only go forward, and are safe to start from several places at once.",
+		Long:    "Everything lives in the schema deed. Migrations only go forward, and are safe to start from several places at once.",
+		Example: "  deed migrate up\n  deed migrate status",
 	}
 	cmd.AddCommand(newMigrateUp(a), newMigrateStatus(a), newMigrateSQL(), newMigrateValidate(a))
 	return cmd
@@ -24,6 +25,8 @@ func newMigrate(a *app) *cobra.Command {
 func newMigrateUp(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "up", Short: "Install or upgrade the schema", Args: cobra.NoArgs,
+		Long: `Install the schema deed, or bring it up to date: migrations that are missing, then the functions. Beside running
+programs and other migrators it is safe; when there is nothing to do it changes nothing.`,
 		Example: "  deed migrate up --database-url postgres://localhost/shop",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
@@ -50,6 +53,8 @@ func newMigrateStatus(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "List migrations", Args: cobra.NoArgs,
+		Long:    "List the migrations that this program or the database knows, with the time at which each was applied.",
+		Example: "  deed migrate status --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
 				states, err := schema.Status(cmd.Context(), conn)
@@ -84,6 +89,7 @@ func newMigrateStatus(a *app) *cobra.Command {
 func newMigrateSQL() *cobra.Command {
 	return &cobra.Command{
 		Use: "sql", Short: "Print the whole schema as one script for psql", Args: cobra.NoArgs,
+		Long:    "Print what deed migrate up would run on an empty database, for those who let nobody else migrate theirs.",
 		Example: "  deed migrate sql | psql -v ON_ERROR_STOP=1 -1 postgres://localhost/shop",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := schema.SQL()
@@ -99,7 +105,8 @@ func newMigrateSQL() *cobra.Command {
 func newMigrateValidate(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate", Short: "Compare what is installed with what should be", Args: cobra.NoArgs,
-		Long: "Print a line for every difference (- is missing, + should not be there) and exit 1 if there is any.",
+		Long:    "Print a line for every difference (- is missing, + should not be there) and exit 1 if there is any.",
+		Example: "  deed migrate validate",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
 				differences, err := schema.Validate(cmd.Context(), conn)
@@ -123,7 +130,8 @@ func newUninstall(a *app) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "uninstall --yes", Short: "Drop the schema deed with everything in it", Args: cobra.NoArgs,
-		Long: "Drop the schema deed: every message, pending or not, every receipt. The roles stay. Without --yes it says what would be lost.",
+		Long:    "Drop the schema deed: every message, pending or not, every receipt. The roles stay. Without --yes it says what would be lost.",
+		Example: "  deed uninstall\n  deed uninstall --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes {
 				return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
@@ -154,6 +162,8 @@ func newVersion(*app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Long:    "Print the versions of this program, of the schema that it installs, and of Go.",
+		Example: "  deed version --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			migrations, err := schema.Migrations()
 			if err != nil {

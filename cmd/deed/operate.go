@@ -14,9 +14,10 @@ import (
 
 func newDead(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "dead",
-		Short: "List, show and redrive dead letters",
-		Long:  "Dead letters are messages that exhausted their attempts, or that the sink refused for good. They are kept until you act.",
+		Use:     "dead",
+		Short:   "List, show and redrive dead letters",
+		Long:    "Dead letters are messages that exhausted their attempts, or that the sink refused for good. They are kept until you act.",
+		Example: "  deed dead list --topic orders\n  deed dead redrive --topic orders --dry-run",
 	}
 	cmd.AddCommand(newDeadList(a), newDeadShow(a), newDeadRedrive(a))
 	return cmd
@@ -28,6 +29,7 @@ func newDeadList(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List dead letters, newest first", Args: cobra.NoArgs,
+		Long:    "List dead letters with their last error, newest first. Their contents are shown by deed dead show ID --payload.",
 		Example: "  deed dead list --topic orders",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if f.Tenant, err = owner.id(); err != nil {
@@ -67,6 +69,7 @@ func newDeadShow(a *app) *cobra.Command {
 	var payload, asJSON bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a dead letter", Args: cobra.ExactArgs(1),
+		Long:    "Show a message, by its id or its number, and how each subscription stands with it. Its content only with --payload.",
 		Example: "  deed dead show 17 --payload",
 		RunE:    func(cmd *cobra.Command, args []string) error { return showMessage(cmd, a, args[0], payload, asJSON) },
 	}
@@ -131,13 +134,16 @@ func newDeadRedrive(a *app) *cobra.Command {
 func newTenant(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tenant", Short: "Register and list tenants",
-		Long: "From the first registered tenant on the installation is no longer single-tenant: a login that sets no tenant sees nothing.",
+		Long:    "From the first registered tenant on the installation is no longer single-tenant: a login that sets no tenant sees nothing.",
+		Example: "  deed tenant add acme\n  deed tenant list",
 	}
 	var text string
 	var addJSON, listJSON bool
 	add := &cobra.Command{
 		Use: "add NAME", Short: "Register a tenant and print its id", Args: cobra.ExactArgs(1),
-		Example: "  deed tenant add acme",
+		Long: `Register a tenant and print its id, a new one unless --id gives it. The same id and name again change nothing.
+Messages carry a tenant's id whether or not it is registered.`,
+		Example: "  deed tenant add acme\n  deed tenant add acme --id 6f1c2d3e-0000-4000-8000-000000000001",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := newTenantID()
 			if text != "" {
@@ -165,6 +171,8 @@ func newTenant(a *app) *cobra.Command {
 	add.Flags().BoolVar(&addJSON, "json", false, "print JSON")
 	list := &cobra.Command{
 		Use: "list", Short: "List tenants", Args: cobra.NoArgs,
+		Long:    "List the registered tenants by name.",
+		Example: "  deed tenant list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
 				tenants, err := tenant.List(cmd.Context(), pool)
@@ -203,11 +211,14 @@ func newTenantID() tenant.ID {
 func newTopic(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "topic", Short: "List topics, and change their settings online",
-		Long: "Topics and their subscriptions are made by the first relay whose deed.yaml names them.",
+		Long:    "Topics and their subscriptions are made by the first relay whose deed.yaml names them.",
+		Example: "  deed topic list\n  deed topic set orders --max-attempts 8",
 	}
 	var asJSON bool
 	list := &cobra.Command{
 		Use: "list", Short: "List declared topics and their subscriptions", Args: cobra.NoArgs,
+		Long:    "List what the database has of every declared topic: its subscriptions, with their settings.",
+		Example: "  deed topic list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
 				topics, err := c.Topics(cmd.Context())
@@ -243,6 +254,9 @@ func newTopicSet(a *app) *cobra.Command {
 	var lease time.Duration
 	cmd := &cobra.Command{
 		Use: "set TOPIC", Short: "Change what is stored of a topic's subscriptions", Args: cobra.ExactArgs(1),
+		Long: `Change what is stored of a topic's subscriptions: all of them, or the one that is named. It takes effect at once,
+without a restart; claims that are held keep their lease. Change deed.yaml too: a relay whose file says something else
+refuses to start.`,
 		Example: "  deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			changed := cmd.Flags().Changed
@@ -281,10 +295,16 @@ func newTopicSet(a *app) *cobra.Command {
 }
 
 func newSettings(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "settings", Short: "Show and change what holds for the whole installation"}
+	cmd := &cobra.Command{
+		Use: "settings", Short: "Show and change what holds for the whole installation",
+		Long:    "These settings live in the database and hold for every program that uses it. Without a command they are shown.",
+		Example: "  deed settings\n  deed settings set --strict-topics",
+	}
 	var asJSON bool
 	show := &cobra.Command{
 		Use: "show", Short: "Show the settings", Args: cobra.NoArgs,
+		Long:    "Show the settings of the installation.",
+		Example: "  deed settings show --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
 				s, err := c.Settings(cmd.Context())
@@ -304,12 +324,16 @@ func newSettings(a *app) *cobra.Command {
 			})
 		},
 	}
-	show.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = show.RunE
+	for _, c := range []*cobra.Command{cmd, show} {
+		c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	}
 	var strict bool
 	var payload int
 	var window time.Duration
 	set := &cobra.Command{
 		Use: "set", Short: "Change settings", Args: cobra.NoArgs,
+		Long:    "Change the settings that are given; they take effect at once.",
 		Example: "  deed settings set --strict-topics --max-payload 262144 --dedup-window 720h",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var change deed.SettingsChange

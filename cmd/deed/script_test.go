@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// TestScripts runs testdata/*.txtar: the command as a process of its own on a
+// database of the script's own. Beside testscript's commands there are
+//
+//	database [bare]     makes the database, and names it as its owner
+//	as ROLE             names it as app, worker, admin or owner
+//	status N deed ARG…  runs deed, which must end with that exit status
+//	golden FILE         compares the last output, JSON, with a file
+//	sql STATEMENT       runs a statement as the owner
+//	broken              says that the script breaks the tables on purpose
+//	receiver            starts a webhook receiver: $HOOK answers 204, $HOOK/down
+//	                    500 until "repaired"
+//	repaired            makes $HOOK/down answer 204
+//	received N          waits until exactly N messages have been received
+//	expand FILE…        replaces $NAME in files by environment variables
+//	ndjson N FILE       writes a file of N rows with an id and a key
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	bin := command(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata",
+		RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			env.Setenv("HOOK_SECRET", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
+			env.Setenv("DEED_LISTEN", "127.0.0.1:0") // scripts run at the same time
+			env.Values[bench{}] = &bench{t: env.T().(testing.TB)}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"database": cmdDatabase,
+			"as":       cmdAs,
+			"status":   cmdStatus,
+			"golden":   cmdGolden,
+			"sql":      cmdSQL,
+			"broken":   func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).db.Broken() },
+			"receiver": cmdReceiver,
+			"repaired": func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).hooks.repair() },
+			"received": cmdReceived,
+			"expand":   cmdExpand,
+			"ndjson":   cmdNDJSON,
+		},
+	})
+}
+
+// bench is what a script works with.
+type bench struct {
+	t     testing.TB
+	db    *pgtest.DB
+	hooks *hooks
+}
+
+func benchOf(ts *testscript.TestScript) *bench { return ts.Value(bench{}).(*bench) }
+
+func need(ts *testscript.TestScript, ok bool, usage string) {
+	if !ok {
+		ts.Fatalf("usage: %s", usage)
+	}
+}
+
+func cmdDatabase(ts *testscript.TestScript, _ bool, args []string) {
+	b := benchOf(ts)
+	if slices.Equal(args, []string{"bare"}) {
+		b.db = pgtest.Bare(b.t)
+	} else {
+		need(ts, len(args) == 0, "database [bare]")
+		b.db = pgtest.New(b.t)
+	}
+	ts.Setenv("DEED_DATABASE_URL", b.db.URL(pgtest.Owner))
+}
+
+func cmdAs(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 1, "as ROLE")
+	ts.Setenv("DEED_DATABASE_URL", benchOf(ts).db.URL(pgtest.Role(args[0])))
+}
+
+func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, len(args) > 1 && !neg, "status N deed ARG…")
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// changing are the parts of an output that no two runs share.
+var changing = []struct {
+	pattern *regexp.Regexp
+	by      string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
+	{regexp.MustCompile(`("oldest_due_seconds": )[0-9.e-]*[1-9][0-9.e-]*`), "${1}\"SECONDS\""},
+	{regexp.MustCompile(`("claim": )"\d+"`), `${1}"CLAIM"`},
+	{regexp.MustCompile(`("go": )"[^"]+"`), `${1}"GO"`},
+}
+
+func cmdGolden(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, len(args) == 1 && !neg, "golden FILE")
+	var got bytes.Buffer
+	if err := json.Indent(&got, []byte(ts.ReadFile("stdout")), "", "  "); err != nil {
+		ts.Fatalf("the output is not JSON: %v", err)
+	}
+	text := got.String()
+	for _, c := range changing {
+		text = c.pattern.ReplaceAllString(text, c.by)
+	}
+	if diff := cmp.Diff(ts.ReadFile(args[0]), text); diff != "" {
+		ts.Fatalf("not as in %s (-want +got):\n%s\n%s", args[0], diff, text)
+	}
+}
+
+func cmdSQL(ts *testscript.TestScript, _ bool, args []string) {
+	_, err := benchOf(ts).db.Pool(pgtest.Owner).Exec(context.Background(), strings.Join(args, " "))
+	ts.Check(err)
+}
+
+// hooks receives webhooks.
+type hooks struct {
+	mu       sync.Mutex
+	healthy  bool            // guarded by mu: /down answers 204
+	requests []string        // guarded by mu: topic, key and body of what was accepted
+	ids      map[string]bool // guarded by mu
+}
+
+func (h *hooks) repair() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.healthy = true
+}
+
+func (h *hooks) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.ids)
+}
+
+func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id := r.Header.Get("webhook-id")
+	switch {
+	case err != nil || id == "" || r.Header.Get("webhook-timestamp") == "" || !strings.HasPrefix(r.Header.Get("webhook-signature"), "v1,"):
+		w.WriteHeader(http.StatusBadRequest)
+	case r.URL.Path == "/down" && !h.healthy:
+		w.WriteHeader(http.StatusInternalServerError)
+	default:
+		h.ids[id] = true
+		h.requests = append(h.requests, fmt.Sprintf("%s %s %s %s", r.Header.Get("deed-topic"), r.Header.Get("deed-key"), r.Header.Get("deed-type"), body))
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func cmdReceiver(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 0, "receiver")
+	h := &hooks{ids: map[string]bool{}}
+	server := httptest.NewServer(h)
+	ts.Defer(server.Close)
+	benchOf(ts).hooks = h
+	ts.Setenv("HOOK", server.URL)
+	ts.Setenv("HOOK_ADDRESS", server.Listener.Addr().String())
+}
+
+// cmdReceived also prints what was received, sorted.
+func cmdReceived(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 1, "received N")
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	h := benchOf(ts).hooks
+	if err := await(args[0]+" messages", func() bool { return h.count() >= want }); err != nil {
+		ts.Fatalf("%v; there are %d", err, h.count())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.ids) != want {
+		ts.Fatalf("received %d messages, want %d", len(h.ids), want)
+	}
+	for _, r := range slices.Sorted(slices.Values(h.requests)) {
+		fmt.Fprintln(ts.Stdout(), r)
+	}
+}
+
+func cmdExpand(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		text := os.Expand(ts.ReadFile(name), ts.Getenv)
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
+	}
+}
+
+func cmdNDJSON(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 2, "ndjson N FILE")
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"id": %d, "origin": "K%d"}`+"\n", i+1, i%7)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o600))
+}
