@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,7 +57,7 @@ func TestScripts(t *testing.T) {
 			"sql":      cmdSQL,
 			"broken":   func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).db.Broken() },
 			"receiver": cmdReceiver,
-			"repaired": func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).hooks.repair() },
+			"repaired": func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).far.repair() },
 			"received": cmdReceived,
 			"expand":   cmdExpand,
 			"ndjson":   cmdNDJSON,
@@ -71,9 +67,9 @@ func TestScripts(t *testing.T) {
 
 // bench is what a script works with.
 type bench struct {
-	t     testing.TB
-	db    *pgtest.DB
-	hooks *hooks
+	t   testing.TB
+	db  *pgtest.DB
+	far *receiver
 }
 
 func benchOf(ts *testscript.TestScript) *bench { return ts.Value(bench{}).(*bench) }
@@ -149,51 +145,12 @@ func cmdSQL(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// hooks receives webhooks.
-type hooks struct {
-	mu       sync.Mutex
-	healthy  bool            // guarded by mu: /down answers 204
-	requests []string        // guarded by mu: topic, key and body of what was accepted
-	ids      map[string]bool // guarded by mu
-}
-
-func (h *hooks) repair() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.healthy = true
-}
-
-func (h *hooks) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.ids)
-}
-
-func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	id := r.Header.Get("webhook-id")
-	switch {
-	case err != nil || id == "" || r.Header.Get("webhook-timestamp") == "" || !strings.HasPrefix(r.Header.Get("webhook-signature"), "v1,"):
-		w.WriteHeader(http.StatusBadRequest)
-	case r.URL.Path == "/down" && !h.healthy:
-		w.WriteHeader(http.StatusInternalServerError)
-	default:
-		h.ids[id] = true
-		h.requests = append(h.requests, fmt.Sprintf("%s %s %s %s", r.Header.Get("deed-topic"), r.Header.Get("deed-key"), r.Header.Get("deed-type"), body))
-		w.WriteHeader(http.StatusNoContent)
-	}
-}
-
 func cmdReceiver(ts *testscript.TestScript, _ bool, args []string) {
 	need(ts, len(args) == 0, "receiver")
-	h := &hooks{ids: map[string]bool{}}
-	server := httptest.NewServer(h)
-	ts.Defer(server.Close)
-	benchOf(ts).hooks = h
-	ts.Setenv("HOOK", server.URL)
-	ts.Setenv("HOOK_ADDRESS", server.Listener.Addr().String())
+	b := benchOf(ts)
+	b.far = newReceiver(b.t)
+	ts.Setenv("HOOK", b.far.URL)
+	ts.Setenv("HOOK_ADDRESS", strings.TrimPrefix(b.far.URL, "http://"))
 }
 
 // cmdReceived also prints what was received, sorted.
@@ -201,17 +158,15 @@ func cmdReceived(ts *testscript.TestScript, _ bool, args []string) {
 	need(ts, len(args) == 1, "received N")
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	h := benchOf(ts).hooks
-	if err := await(args[0]+" messages", func() bool { return h.count() >= want }); err != nil {
-		ts.Fatalf("%v; there are %d", err, h.count())
+	far := benchOf(ts).far
+	if err := await(args[0]+" messages", func() bool { return far.count() >= want }); err != nil {
+		ts.Fatalf("%v; there are %d", err, far.count())
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.ids) != want {
-		ts.Fatalf("received %d messages, want %d", len(h.ids), want)
+	if n := far.count(); n != want {
+		ts.Fatalf("received %d messages, want %d", n, want)
 	}
-	for _, r := range slices.Sorted(slices.Values(h.requests)) {
-		fmt.Fprintln(ts.Stdout(), r)
+	for _, line := range far.lines() {
+		fmt.Fprintln(ts.Stdout(), line)
 	}
 }
 
