@@ -597,3 +597,75 @@ func TestContract_O7_OneRoundTripFinishesAndClaims(t *testing.T) {
 		t.Errorf("%d round trips with %d finishes and %d claims for 20 batches", count.roundTrips, count.finishes, count.claims)
 	}
 }
+
+// Nothing needs a session: without named prepared statements, as through a
+// pooler in transaction mode, everything works.
+func TestClient_WithoutPreparedStatements(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			db := pgtest.New(t)
+			pools := map[pgtest.Role]*pgxpool.Pool{}
+			for _, role := range []pgtest.Role{pgtest.App, pgtest.Worker, pgtest.Admin} {
+				cfg, err := pgxpool.ParseConfig(db.URL(role))
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg.ConnConfig.DefaultQueryExecMode = mode
+				pools[role], err = pgxpool.NewWithConfig(ctx, cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(pools[role].Close)
+			}
+			r := &recorder{fail: func(m deed.Message) error {
+				switch {
+				case string(m.Payload) == `{"n":1}` && m.Attempt == 1:
+					return deed.After(0)
+				case string(m.Payload) == `{"n":2}`:
+					return deed.Discard(errors.New("two"))
+				}
+				return nil
+			}}
+			c, stop := runOn(t, pools[pgtest.Worker], deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Sink: r, Lease: time.Second}}})
+			m := message("orders", 3)
+			m.Key, m.Headers, m.IdempotencyKey, m.ProcessAfter = "k", map[string]string{"a": "b"}, "i", time.Now()
+			published, err := deed.Publish(ctx, pools[pgtest.App], message("orders", 1), message("orders", 2), m,
+				deed.Message{Topic: "orders", Payload: []byte{0, 0xff}, ContentType: "x/y"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			drained(t, c)
+			if n, repeats := r.counts(); n != 3 || repeats != 0 {
+				t.Errorf("delivered %d with %d repeats", n, repeats)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			admin, err := deed.New(ctx, pools[pgtest.Admin], deed.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := admin.Redrive(ctx, deed.Redrive{Topic: "orders", Seqs: []int64{published[1].Seq}}); n != 1 || err != nil {
+				t.Errorf("redrive: %d, %v", n, err)
+			}
+			for name, err := range map[string]error{
+				"status":   second(admin.Status(ctx)),
+				"messages": second(admin.Messages(ctx, deed.Filter{Topic: "orders", Since: time.Hour, Payload: true})),
+				"message":  second(admin.Message(ctx, published[0].ID.String(), true)),
+				"dead":     second(admin.Dead(ctx, deed.DeadFilter{})),
+				"topics":   second(admin.Topics(ctx)),
+				"settings": second(admin.Settings(ctx)),
+				"verify":   second(admin.Verify(ctx)),
+			} {
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -20,7 +20,6 @@ import (
 type faults struct {
 	deaf  atomic.Int32 // that many more writes that contain mark close the connection after them
 	mark  []byte
-	black atomic.Bool // connections made before go silent both ways
 	mu    sync.Mutex
 	conns []*faultyConn // guarded by mu
 }

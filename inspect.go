@@ -267,17 +267,15 @@ func scanPending(row pgx.CollectableRow) (State, error) {
 // which it returns. Messages that commit late are not left out: it looks for
 // what the last snapshot did not see. topic "": all topics.
 func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(Logged) error) error {
-	var base int64
 	var oldest, seen string
-	const mark = `select pg_sequence_last_value('deed.log_seq'), pg_snapshot_xmin(s)::text, s::text from pg_current_snapshot() s`
-	if err := c.pool.QueryRow(ctx, mark).Scan(&base, &oldest, &seen); err != nil {
+	if err := c.pool.QueryRow(ctx, query["snapshot"]).Scan(&oldest, &seen); err != nil {
 		return opError("tail", err)
 	}
 	for {
 		if !sleepCtx(ctx, 200*time.Millisecond) {
 			return nil
 		}
-		list, upper, nextOldest, next, err := c.tailPage(ctx, topic, payload, oldest, seen)
+		list, nextOldest, next, err := c.tailPage(ctx, topic, payload, oldest, seen)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
@@ -289,25 +287,26 @@ func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(L
 				return err
 			}
 		}
-		_, oldest, seen = upper, nextOldest, next
+		oldest, seen = nextOldest, next
 	}
 }
 
 // tailPage reads, in one snapshot, what the snapshot seen did not see.
-func (c *Client) tailPage(ctx context.Context, topic string, payload bool, oldest, seen string) (list []Logged, upper int64, nextOldest, next string, err error) {
+func (c *Client) tailPage(ctx context.Context, topic string, payload bool, oldest, seen string) (list []Logged, nextOldest, next string, err error) {
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
 	err = pgx.BeginTxFunc(ctx, c.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		const mark = `select pg_sequence_last_value('deed.log_seq'), pg_snapshot_xmin(s)::text, s::text from pg_current_snapshot() s`
-		if err := tx.QueryRow(ctx, mark).Scan(&upper, &nextOldest, &next); err != nil {
+		if err := tx.QueryRow(ctx, query["snapshot"]).Scan(&nextOldest, &next); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, query["messages_after"], 0, oldest, seen, nullIfZero(topic), payload)
+		rows, err := tx.Query(ctx, query["messages_after"], oldest, seen, nullIfZero(topic), payload)
 		if err != nil {
 			return err
 		}
 		list, err = pgx.CollectRows(rows, scanLogged)
 		return err
 	})
-	return list, upper, nextOldest, next, err
+	return list, nextOldest, next, err
 }
 
 // DeadMessage is a dead letter.

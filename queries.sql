@@ -62,14 +62,16 @@ where ($1::text is null or topic = $1::text)
 order by id desc
 limit $7::int;
 
+-- name: snapshot
+select pg_snapshot_xmin(s)::text, s::text from pg_current_snapshot() s;
+
 -- name: messages_after
 select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
-  content_type, headers::text, octet_length(payload), case when $5::boolean then payload end, created_at, process_after
+  content_type, headers::text, octet_length(payload), case when $4::boolean then payload end, created_at, process_after
 from deed.log
-where id > $1::bigint
-  and xid >= $2::text::xid8
-  and not pg_visible_in_snapshot(xid, $3::text::pg_snapshot)
-  and ($4::text is null or topic = $4::text)
+where xid >= $1::text::xid8
+  and not pg_visible_in_snapshot(xid, $2::text::pg_snapshot)
+  and ($3::text is null or topic = $3::text)
 order by id;
 
 -- name: message_states

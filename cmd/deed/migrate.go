@@ -130,7 +130,7 @@ func newUninstall(a *app) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "uninstall --yes", Short: "Drop the schema deed with everything in it", Args: cobra.NoArgs,
-		Long:    "Drop the schema deed: every message, pending or not, every receipt. The roles stay. Without --yes it says what would be lost.",
+		Long:    "Drop the schema deed: every message, pending or not, every receipt. The roles stay.\nWithout --yes it says what would be lost.",
 		Example: "  deed uninstall\n  deed uninstall --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes {

@@ -79,6 +79,8 @@ func (p *publishFlags) run(cmd *cobra.Command, a *app, args []string) error {
 		return usagef("which topic? Give --topic")
 	case p.batch < 1 || p.batch > 100000:
 		return usagef("--batch %d is not from 1 to 100000", p.batch)
+	case p.after < 0:
+		return usagef("--after %s is negative", p.after)
 	case single && len(args) > 0:
 		return usagef("give a file or --payload, not both")
 	case single && (p.keyField != "" || p.idField != ""):
@@ -152,7 +154,7 @@ func (p *publishFlags) one(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant
 	if r.Repeated {
 		note = " (published before)"
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", r.ID, note)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s  seq %d%s\n", r.ID, r.Seq, note)
 	return err
 }
 
