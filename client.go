@@ -286,7 +286,7 @@ func (c *Client) register(ctx context.Context) error {
 			return err
 		}
 		c.opts.Logger.Warn("subscriptions not registered; will try again", "error", err)
-		if !sleepCtx(ctx, work.Backoff(n, 100*time.Millisecond, 5*time.Second)) {
+		if !work.Sleep(ctx, work.Backoff(n, 100*time.Millisecond, 5*time.Second)) {
 			return ctx.Err()
 		}
 	}
@@ -318,17 +318,6 @@ func (c *Client) tryRegister(ctx context.Context) error {
 // deadline is the context of one statement.
 func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.opts.Deadline)
-}
-
-func sleepCtx(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // InTx runs fn in a transaction of pool: committed if fn returns nil, rolled

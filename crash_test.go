@@ -94,6 +94,24 @@ func (s *scene) received() map[string]int {
 	return times
 }
 
+// logged returns what the log has, which is what was committed for good.
+func (s *scene) logged() map[string]bool {
+	s.t.Helper()
+	rows, err := s.db.NewPool(pgtest.Owner, 2).Query(context.Background(), `select deed.message_id(created_at, id)::text from deed.log`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	committed := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		committed[id] = true
+	}
+	return committed
+}
+
 // settle waits until everything is finished.
 func (s *scene) settle() {
 	s.t.Helper()
@@ -274,16 +292,7 @@ func TestCrash_PostgresKilledInMidDrain(t *testing.T) {
 				t.Error(err)
 			}
 
-			// What the log has, is what was committed for good.
-			committed := map[string]bool{}
-			rows, err := db.NewPool(pgtest.Owner, 2).Query(ctx, `select deed.message_id(created_at, id)::text from deed.log`)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var id string
-			if _, err := pgx.ForEachRow(rows, []any{&id}, func() error { committed[id] = true; return nil }); err != nil {
-				t.Fatal(err)
-			}
+			committed := s.logged()
 			// A crash may repeat what was in hand: two batches of 20, each time.
 			s.judge(committed, 80)
 			if mode == "on" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/deedhq/deed/internal/work"
 )
 
 const (
@@ -49,7 +51,7 @@ func (c *Client) keepHouse(ctx context.Context) {
 		default:
 			pause = min(max(2*pause, 2*time.Millisecond), time.Second)
 		}
-		if !sleepCtx(ctx, pause) {
+		if !work.Sleep(ctx, pause) {
 			return
 		}
 	}

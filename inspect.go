@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -272,7 +273,7 @@ func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(L
 		return opError("tail", err)
 	}
 	for {
-		if !sleepCtx(ctx, 200*time.Millisecond) {
+		if !work.Sleep(ctx, 200*time.Millisecond) {
 			return nil
 		}
 		list, nextOldest, next, err := c.tailPage(ctx, topic, payload, oldest, seen)

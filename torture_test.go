@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/crash/harness"
 	"github.com/deedhq/deed/internal/pgembed"
@@ -119,15 +117,7 @@ func TestTorture(t *testing.T) {
 		t.Error(err)
 	}
 
-	committed := map[string]bool{}
-	rows, err := db.NewPool(pgtest.Owner, 2).Query(ctx, `select deed.message_id(created_at, id)::text from deed.log`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var id string
-	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error { committed[id] = true; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	committed := s.logged()
 	times := s.received()
 	repeats := 0
 	for _, n := range times {

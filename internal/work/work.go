@@ -271,7 +271,7 @@ func (l *loop[T]) exchangeFailed(ctx context.Context, err error) time.Duration {
 	l.opts.Logger.Warn("database exchange failed; will try again", "error", err, "failures", l.failures)
 	pause := Backoff(l.failures, 50*time.Millisecond, 5*time.Second)
 	l.doneAt = time.Now().Add(pause)
-	sleep(ctx, pause)
+	Sleep(ctx, pause)
 	return 0
 }
 
@@ -437,7 +437,7 @@ func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, gro
 		if err := l.extend(ctx, stale); err == nil {
 			break
 		}
-		if !sleep(ctx, Backoff(n, 50*time.Millisecond, 5*time.Second)) {
+		if !Sleep(ctx, Backoff(n, 50*time.Millisecond, 5*time.Second)) {
 			break
 		}
 	}
@@ -514,7 +514,7 @@ func (l *loop[T]) stop(ctx context.Context, cancel context.CancelCauseFunc) erro
 	}
 	for n := 1; len(l.done) > 0 && n <= 5; n++ {
 		if l.record(ctx) != nil {
-			sleep(ctx, Backoff(n, 50*time.Millisecond, time.Second))
+			Sleep(ctx, Backoff(n, 50*time.Millisecond, time.Second))
 		}
 	}
 	return nil
@@ -539,7 +539,8 @@ func (l *loop[T]) record(ctx context.Context) error {
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep waits for d and reports whether it did; false, ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
