@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -101,4 +103,80 @@ func TestHelp_EveryCommandTeaches(t *testing.T) {
 		}
 	}
 	visit(newRoot())
+}
+
+func TestTable_FitsATerminal(t *testing.T) {
+	t.Parallel()
+	header := []string{"ID", "ERROR"}
+	rows := [][]string{{"12345", strings.Repeat("long\n", 30)}, {"6", "short"}}
+	for _, width := range []int{0, 40, 20, 1} {
+		var out strings.Builder
+		if err := tableOf(&out, width, header, rows); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if len(lines) != 3 {
+			t.Errorf("width %d: %d lines", width, len(lines))
+		}
+		longest := 0
+		for _, line := range lines {
+			longest = max(longest, len([]rune(line)))
+		}
+		want := max(width, 15) // no cell is cut below 8 characters
+		if width == 0 {
+			want = 157
+		}
+		if longest != want {
+			t.Errorf("width %d: the longest line has %d characters, want %d\n%s", width, longest, want, &out)
+		}
+	}
+}
+
+func TestContent(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ contentType, payload, shown, encoding string }{
+		{"application/json", `{"n": 9007199254740993}`, `{"n": 9007199254740993}`, ""},
+		{"application/cloudevents+json; charset=utf-8", `[1]`, `[1]`, ""},
+		{"text/plain", `{"n":1}`, `"{\"n\":1}"`, ""},
+		{"application/octet-stream", "\xff\x00", `"/wA="`, "base64"},
+	} {
+		got, encoding, err := content(test.contentType, []byte(test.payload))
+		if err != nil || string(got) != test.shown || encoding != test.encoding {
+			t.Errorf("%s: %s %q %v, want %s %q", test.contentType, got, encoding, err, test.shown, test.encoding)
+		}
+	}
+}
+
+func TestFitting(t *testing.T) {
+	t.Parallel()
+	big, small := make([]byte, 10<<20), make([]byte, 10)
+	var sizes []int
+	for rest := []deed.Message{{Payload: big}, {Payload: big}, {Payload: small}, {Payload: make([]byte, 20<<20)}}; len(rest) > 0; {
+		n := fitting(rest)
+		sizes = append(sizes, n)
+		rest = rest[n:]
+	}
+	if diff := cmp.Diff([]int{1, 2, 1}, sizes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseDatabase(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"postgres://h/d":                       "deed",
+		"postgres://h/d?application_name=mine": "mine",
+		"host=h dbname=d pool_max_conns=3":     "deed",
+	} {
+		cfg, err := parseDatabase(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cfg.ConnConfig.RuntimeParams["application_name"]; got != want {
+			t.Errorf("%s: application_name %q, want %q", url, got, want)
+		}
+		if cfg.ConnConfig.ConnectTimeout == 0 {
+			t.Errorf("%s: connecting has no deadline", url)
+		}
+	}
 }

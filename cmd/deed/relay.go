@@ -88,6 +88,10 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	defer pool.Close()
 
+	asked := context.AfterFunc(ctx, func() {
+		r.log.Info("stopping; a second signal ends it at once")
+	})
+	defer asked()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var client atomic.Pointer[deed.Client]

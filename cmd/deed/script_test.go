@@ -127,6 +127,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
 	{regexp.MustCompile(`("oldest_due_seconds": )[0-9.e-]*[1-9][0-9.e-]*`), "${1}\"SECONDS\""},
 	{regexp.MustCompile(`("claim": )"\d+"`), `${1}"CLAIM"`},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), `127.0.0.1:PORT`},
 	{regexp.MustCompile(`("go": )"[^"]+"`), `${1}"GO"`},
 	{regexp.MustCompile(`"\d{4}_[a-z]+"`), `"MIGRATION"`},
 	{regexp.MustCompile(`("worker": )"[^"]+"`), `${1}"WORKER"`},

@@ -128,7 +128,7 @@ func (s *show) judge(committed map[string]bool, a arrivals) verdict {
 		if at, ok := s.committed[id]; ok {
 			took := max(times[0].Sub(at), 0)
 			v.latencies = append(v.latencies, took)
-			if !s.disturbed(times[0], explained) {
+			if !s.disturbed(times[0], 3*time.Second) {
 				v.quiet = append(v.quiet, took)
 			}
 		}

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// output is what a process has printed so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// process is a running deed.
+type process struct {
+	t           testing.TB
+	cmd         *exec.Cmd
+	out, errOut output
+	done        chan struct{} // closed when it has ended
+	err         error         // how it ended
+}
+
+// start runs deed; the test's end kills it if it still runs.
+func start(t *testing.T, url string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, done: make(chan struct{})}
+	p.cmd = exec.Command(filepath.Join(command(t), "deed"), args...)
+	p.cmd.Env = append(os.Environ(), "DEED_DATABASE_URL="+url, "HOOK_SECRET=whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
+	p.cmd.Dir = t.TempDir()
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errOut
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { // ends with the process
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it may have ended
+		<-p.done
+		if t.Failed() {
+			t.Logf("%s\n%s\n%s", strings.Join(args, " "), &p.out, &p.errOut)
+		}
+	})
+	return p
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wait returns the exit status, -1 after a signal.
+func (p *process) wait() int {
+	p.t.Helper()
+	eventually(p.t, "the process to end", func() bool {
+		select {
+		case <-p.done:
+			return true
+		default:
+			return false
+		}
+	})
+	if p.err == nil {
+		return 0
+	}
+	exit, ok := errors.AsType[*exec.ExitError](p.err)
+	if !ok {
+		p.t.Fatal(p.err)
+	}
+	return exit.ExitCode()
+}
+
+// prints waits for output and returns what the pattern's group matched.
+func (p *process) prints(o *output, pattern string) string {
+	p.t.Helper()
+	re := regexp.MustCompile(pattern)
+	var found []string
+	eventually(p.t, pattern, func() bool {
+		found = re.FindStringSubmatch(o.String())
+		return found != nil
+	})
+	return found[len(found)-1]
+}
+
+// deedOK runs deed to its end, which must be well.
+func deedOK(t *testing.T, url string, args ...string) string {
+	t.Helper()
+	p := start(t, url, args...)
+	if code := p.wait(); code != 0 {
+		t.Fatalf("deed %s: exit status %d\n%s", strings.Join(args, " "), code, &p.errOut)
+	}
+	return p.out.String()
+}
+
+// slowRelay is a relay that delivers one message at a time, and whose first
+// delivery hangs until release is called.
+func slowRelay(t *testing.T, db *pgtest.DB) (p *process, release func()) {
+	t.Helper()
+	reached, held := make(chan struct{}), make(chan struct{})
+	var once, released sync.Once
+	release = func() { released.Do(func() { close(held) }) }
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		once.Do(func() { close(reached) })
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(far.Close)
+	t.Cleanup(release)
+	for range 3 {
+		deedOK(t, db.URL(pgtest.App), "publish", "--topic", "slow", "--payload", "{}")
+	}
+	file := filepath.Join(t.TempDir(), "deed.yaml")
+	text := `topics: {slow: {sink: hook, concurrency: 1}}
+sinks: {hook: {type: webhook, url: "` + far.URL + `", secret: "env:HOOK_SECRET", allow_hosts: [127.0.0.1]}}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = start(t, db.URL(pgtest.Worker), "relay", "--config", file, "--listen", "")
+	eventually(t, "a delivery", func() bool {
+		select {
+		case <-reached:
+			return true
+		default:
+			return false
+		}
+	})
+	return p, release
+}
+
+func claimedNow(t *testing.T, db *pgtest.DB) int {
+	t.Helper()
+	return pgtest.One[int](t, db.Pool(pgtest.Owner), `select claimed from deed.status() where topic = 'slow'`)
+}
+
+func TestRelay_FirstSignalLetsDeliveriesFinish(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	p, release := slowRelay(t, db)
+	p.signal(syscall.SIGTERM)
+	p.prints(&p.errOut, `msg="stopping`)
+	eventually(t, "the rest to be given back", func() bool { return claimedNow(t, db) == 1 })
+	release()
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	got := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select format('%s delivered, %s due, %s claimed', delivered, due, claimed) from deed.status() where topic = 'slow'
+	`)
+	if want := "1 delivered, 2 due, 0 claimed"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select sum(attempts)::int from deed.pending`); n != 0 {
+		t.Errorf("the stop cost %d attempts", n)
+	}
+}
+
+func TestRelay_SecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	p, _ := slowRelay(t, db)
+	p.signal(os.Interrupt)
+	p.prints(&p.errOut, `msg="stopping`)
+	p.signal(os.Interrupt)
+	if code := p.wait(); code != exitFailed {
+		t.Errorf("exit status %d", code)
+	}
+	if n := claimedNow(t, db); n == 0 {
+		t.Error("the delivery was waited for")
+	}
+}
+
+// gate is a way to the database that is closed at first.
+func gate(t *testing.T, db *pgtest.DB) (url string, open func()) {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(db.URL(pgtest.Worker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, address := pgNetwork(cfg)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var opened atomic.Bool
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if !opened.Load() {
+				near.Close()
+				continue
+			}
+			conns.Go(func() {
+				defer near.Close()
+				far, err := net.Dial(network, address)
+				if err != nil {
+					return
+				}
+				defer far.Close()
+				go func() { // ends with the connections
+					_, _ = io.Copy(far, near)
+					far.Close()
+				}()
+				_, _ = io.Copy(near, far)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		conns.Wait()
+	})
+	url = "postgres://" + cfg.User + ":" + cfg.Password + "@" + listener.Addr().String() + "/" + cfg.Database + "?sslmode=disable"
+	return url, func() { opened.Store(true) }
+}
+
+func pgNetwork(cfg *pgx.ConnConfig) (network, address string) {
+	if strings.HasPrefix(cfg.Host, "/") {
+		return "unix", filepath.Join(cfg.Host, ".s.PGSQL."+strconv.Itoa(int(cfg.Port)))
+	}
+	return "tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
+}
+
+func TestRelay_WaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	url, open := gate(t, db)
+	file := filepath.Join(t.TempDir(), "deed.yaml")
+	if err := os.WriteFile(file, []byte("topics: {t: {sink: p}}\nsinks: {p: {type: print}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, url, "relay", "--config", file, "--listen", "127.0.0.1:0")
+	address := p.prints(&p.errOut, `listening address=(\S+)`)
+	p.prints(&p.errOut, `will try again`)
+	if got := get("http://" + address + "/healthz"); got != 200 {
+		t.Errorf("/healthz: %d", got)
+	}
+	if got := get("http://" + address + "/readyz"); got != 503 {
+		t.Errorf("/readyz: %d while the database is away", got)
+	}
+	open()
+	eventually(t, "/readyz", func() bool { return get("http://"+address+"/readyz") == 200 })
+	deedOK(t, db.URL(pgtest.App), "publish", "--topic", "t", "--payload", "{}")
+	p.prints(&p.out, `(?m)^\S+ \S+  t  key= type= 2 bytes  \S+$`)
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
+func TestRelay_StopsWhileWaiting(t *testing.T) {
+	t.Parallel()
+	url, _ := gate(t, pgtest.New(t))
+	file := filepath.Join(t.TempDir(), "deed.yaml")
+	if err := os.WriteFile(file, []byte("topics: {t: {sink: p}}\nsinks: {p: {type: print}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, url, "relay", "--config", file, "--listen", "", "--until-empty")
+	p.prints(&p.errOut, `will try again`)
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitFailed {
+		t.Errorf("exit status %d", code)
+	}
+	p.prints(&p.errOut, `stopped before the database was reached`)
+}
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	p := start(t, db.URL(pgtest.Worker), "tail", "--topic", "orders", "--json", "--payload")
+	eventually(t, "a message", func() bool {
+		deedOK(t, db.URL(pgtest.App), "publish", "--topic", "orders", "--payload", `{"n": 1}`)
+		return strings.Contains(p.out.String(), `"payload":{"n":1}`)
+	})
+	p.signal(os.Interrupt)
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
+func TestDev(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // as root the server is another user
+		t.Fatal(err)
+	}
+	data := filepath.Join(dir, "data")
+	for range 2 { // the second one finds the data of the first
+		p := start(t, "", "dev", "--data", data, "--listen", "", "--payload")
+		url := p.prints(&p.out, `export DEED_DATABASE_URL='([^']+)'\n`)
+		deedOK(t, url, "publish", "--topic", "hello", "--payload", `{"n": 1}`)
+		p.prints(&p.out, `(?m)^\S+ \S+  hello  key= type= 8 bytes  \S+  \{"n":1\}$`)
+		if got := deedOK(t, url, "verify"); !strings.Contains(got, "no violations") {
+			t.Errorf("verify: %s", got)
+		}
+		p.signal(os.Interrupt)
+		if code := p.wait(); code != 0 {
+			t.Fatalf("exit status %d", code)
+		}
+		if _, err := os.Stat(filepath.Join(data, "postmaster.pid")); err == nil {
+			t.Error("PostgreSQL was left running")
+		}
+	}
+}
