@@ -60,6 +60,12 @@ begin
     raise exception 'publish: the arrays must be as long as the % topics', v_count using errcode = 'DDARG';
   end if;
 
+  if exists (select from unnest(p_process_after) t where not isfinite(t))
+    or exists (select from unnest(p_created_at) t where t not between '1970-01-01Z' and '9999-12-31Z')
+  then
+    raise exception 'publish: a time is infinite or out of range' using errcode = 'DDARG';
+  end if;
+
   select s.single_tenant, s.list_version into v_single, v_version from deed.settings s;
   v_tenant := coalesce(v_current, '00000000-0000-0000-0000-000000000000');
 
