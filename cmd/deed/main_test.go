@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m)
 }
 
+// noRaceSleep is a GORACE: a command that was built with the race detector
+// would sleep for a second before it ends.
+const noRaceSleep = "atexit_sleep_ms=0"
+
 // command returns a folder that holds the command, for a PATH.
 func command(t *testing.T) (dir string) {
 	t.Helper()

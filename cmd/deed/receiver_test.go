@@ -63,13 +63,6 @@ func (r *receiver) count() int {
 	return len(r.byID)
 }
 
-// got counts the bodies that were accepted.
-func (r *receiver) got() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.bodies)
-}
-
 func (r *receiver) lines() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:      *update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			env.Setenv("GORACE", noRaceSleep)
 			env.Setenv("HOOK_SECRET", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
 			env.Setenv("DEED_LISTEN", "127.0.0.1:0") // scripts run at the same time
 			env.Values[bench{}] = &bench{t: env.T().(testing.TB)}
