@@ -156,7 +156,10 @@ func TestModel(t *testing.T) {
 						m.dead = true
 					}
 				}
-				got := pgtest.One[int](t, worker, `select count(*) from deed.fail($1, $2, $3, $4, p_outcomes => $5)`, sub, c, list, errs, outcomes)
+				got := pgtest.One[int](t, worker, `
+					select count(*) from deed.fail($1, $2, $3, $4, p_outcomes => $5,
+					  p_after => case when $6 then array_fill('1 hour'::interval, array[greatest(cardinality($3::bigint[]), 1)]) end)`,
+					sub, c, list, errs, outcomes, outcome == "retry")
 				if got != want {
 					rt.Fatalf("fail of %v under claim %d says %d, want %d", list, c, got, want)
 				}
