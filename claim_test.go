@@ -274,7 +274,7 @@ func TestContract_O9_DeadLetterAndRedrive(t *testing.T) {
 	db := pgtest.New(t)
 	worker := db.Pool(pgtest.Worker)
 	id := pgtest.One[int](t, worker, `select subscription from deed.subscribe('orders', 's', p_max_attempts => 3)`)
-	backfill(t, db, id)
+	scan(t, db, id)
 	publish(t, db, message("orders", 1), message("orders", 2))
 	for n := 1; n <= 3; n++ {
 		got := claim(t, worker, "orders", "w", 1)
@@ -434,7 +434,7 @@ func TestContract_O17_MessageThatKillsItsWorker(t *testing.T) {
 	db := pgtest.New(t)
 	worker := db.Pool(pgtest.Worker)
 	id := pgtest.One[int](t, worker, `select subscription from deed.subscribe('orders', 's', p_max_attempts => 2)`)
-	backfill(t, db, id)
+	scan(t, db, id)
 	publish(t, db, message("orders", 0), message("orders", 1), message("orders", 2))
 	expire := func() {
 		db.Exec(t, pgtest.Owner, `update deed.pending set lease_until = clock_timestamp() - interval '1 ms' where subscription = $1 and claim is not null`, id)

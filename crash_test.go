@@ -36,7 +36,7 @@ func newScene(t testing.TB, db *pgtest.DB, flags ...string) *scene {
 	s.prog = harness.Build(t, victimPackage, flags...)
 	// A short lease, so that what a crash leaves comes back soon.
 	id := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('crash', 's', p_lease => '1 second')`)
-	backfill(t, db, id)
+	scan(t, db, id)
 	return s
 }
 

@@ -28,17 +28,29 @@ func publish(t testing.TB, db *pgtest.DB, msgs ...deed.Message) []deed.Published
 	return published
 }
 
-// subscribe declares a subscription and brings it up to date.
+// subscribe declares a subscription and brings it what its topic holds.
 func subscribe(t testing.TB, db *pgtest.DB, topic, name string) int {
 	t.Helper()
 	id := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe($1, $2)`, topic, name)
-	backfill(t, db, id)
+	scan(t, db, id)
 	return id
 }
 
+// scan backfills what is committed. That nothing late is to come is known only
+// when all older transactions of the whole server have ended, other tests'
+// included: few tests need it.
+func scan(t testing.TB, db *pgtest.DB, subscription int) {
+	t.Helper()
+	eventually(t, "the backfill to have read the log", func() bool {
+		pgtest.One[int](t, db.Pool(pgtest.Worker), `select added from deed.backfill($1)`, subscription)
+		return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select scanned from deed.backfills where subscription = $1`, subscription)
+	})
+}
+
+// backfill brings a subscription all that it is owed, late commits included.
 func backfill(t testing.TB, db *pgtest.DB, subscription int) {
 	t.Helper()
-	eventually(t, "the backfill to finish", func() bool {
+	eventuallyWithin(t, 3*time.Minute, "the backfill to finish", func() bool {
 		return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select finished from deed.backfill($1)`, subscription)
 	})
 }
@@ -46,14 +58,19 @@ func backfill(t testing.TB, db *pgtest.DB, subscription int) {
 // eventually polls cond, for things that happen in another process.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	eventuallyWithin(t, 30*time.Second, what, cond)
+}
+
+func eventuallyWithin(t testing.TB, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("waited 30s for %s", what)
+			t.Fatalf("waited %s for %s", limit, what)
 		case <-tick.C:
 		}
 	}

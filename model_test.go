@@ -42,7 +42,7 @@ func TestModel(t *testing.T) {
 		name := fmt.Sprintf("model%d", topic)
 		maxAttempts := rapid.IntRange(1, 4).Draw(rt, "max attempts")
 		sub := pgtest.One[int](t, worker, `select subscription from deed.subscribe($1, 's', p_max_attempts => $2)`, name, maxAttempts)
-		backfill(t, db, sub)
+		scan(t, db, sub)
 		model := map[int64]*modelMessage{}
 		claims := []int64{}
 		pick := func() (int64, []int64) {

@@ -22,8 +22,8 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// table prints rows under a header. On a terminal the longest cells give way
-// until a row fits a line; elsewhere nothing is left out.
+// table prints rows under a header. On a terminal the last column gives way
+// until a row fits a line, and then the widest; elsewhere nothing is left out.
 func table(w io.Writer, header []string, rows [][]string) error {
 	return tableOf(w, terminalWidth(w), header, rows)
 }
@@ -41,11 +41,14 @@ func tableOf(w io.Writer, width int, header []string, rows [][]string) error {
 		total += c
 	}
 	for width > 0 && total > width {
-		widest := slices.Index(columns, slices.Max(columns))
-		if columns[widest] <= least {
+		give := len(columns) - 1
+		if columns[give] <= least {
+			give = slices.Index(columns, slices.Max(columns))
+		}
+		if columns[give] <= least {
 			break
 		}
-		columns[widest]--
+		columns[give]--
 		total--
 	}
 	tw := tabwriter.NewWriter(w, 0, 4, gap, ' ', 0)

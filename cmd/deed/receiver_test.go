@@ -19,13 +19,12 @@ type receiver struct {
 
 	mu       sync.Mutex
 	repaired bool              // guarded by mu
-	bodies   map[string]int    // guarded by mu: how often each was accepted
 	byID     map[string]string // guarded by mu: topic, key, type and body of each message
 }
 
 func newReceiver(t testing.TB) *receiver {
 	t.Helper()
-	r := &receiver{bodies: map[string]int{}, byID: map[string]string{}}
+	r := &receiver{byID: map[string]string{}}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	r.URL = server.URL
@@ -44,7 +43,6 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.URL.Path == "/down" && !r.repaired:
 		w.WriteHeader(http.StatusInternalServerError)
 	default:
-		r.bodies[string(body)]++
 		r.byID[id] = fmt.Sprintf("%s %s %s %s", h.Get("deed-topic"), h.Get("deed-key"), h.Get("deed-type"), body)
 		w.WriteHeader(http.StatusNoContent)
 	}

@@ -25,40 +25,63 @@ type options struct {
 	keep     bool
 }
 
+// errVerdict says that the demo ran to its end and found something wrong,
+// which the report has said.
+var errVerdict = errors.New("the report names failures")
+
 func main() {
+	// The demo starts itself again for the parts that get killed.
+	if part := os.Getenv("DEMO_PART"); part != "" {
+		if err := runPart(part); err != nil {
+			fmt.Fprintf(os.Stderr, "demo %s: %v\n", part, err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleaning up
+	err := run(ctx, os.Args[1:])
+	switch {
+	case err == nil:
+	case errors.Is(err, errVerdict):
 		os.Exit(1)
+	default:
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(2)
 	}
 }
 
 func run(ctx context.Context, args []string) error {
-	// The demo starts itself again for the parts that get killed.
-	if len(args) > 0 && args[0] == "relay" {
-		return relay(ctx)
-	}
-	if len(args) > 0 && args[0] == "receiver" {
-		return receiver(ctx)
-	}
 	var o options
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
-	f.StringVar(&o.input, "input", "../examples/flights.ndjson", "the flights, one JSON object with an id a line")
-	f.StringVar(&o.dir, "dir", "", "where to keep the files (default: a temporary folder, removed)")
+	f.StringVar(&o.input, "input", "../examples/flights.ndjson", "the flights: NDJSON, each line an object with its own `id`")
 	f.IntVar(&o.flights, "flights", 5000, "how many of them")
-	f.DurationVar(&o.pace, "pace", 20*time.Second, "how long publishing should take")
+	f.DurationVar(&o.pace, "pace", 24*time.Second, "how long publishing takes, without the outages")
 	f.BoolVar(&o.sabotage, "sabotage", false, "acknowledge before delivering, to see that the demo can fail")
-	f.BoolVar(&o.keep, "keep", false, "keep the files")
+	f.BoolVar(&o.keep, "keep", false, "keep the files: what arrived, what was committed, the logs, the cluster")
+	f.StringVar(&o.dir, "dir", "", "keep them in this folder, which must be empty or absent")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
 		return err
 	}
-	if o.flights < 1 || o.pace < 0 {
-		return errors.New("--flights must be at least 1, --pace not negative")
+	var errs []error
+	if f.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("unexpected argument %q", f.Arg(0)))
 	}
-	return stage(ctx, o)
+	if o.flights < 1 {
+		errs = append(errs, fmt.Errorf("--flights %d is below 1", o.flights))
+	}
+	if o.pace < time.Second {
+		errs = append(errs, fmt.Errorf("--pace %s is below 1s, too short to kill anything on the way", o.pace))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	flights, err := readFlights(o.input, o.flights)
+	if err != nil {
+		return err
+	}
+	return perform(ctx, o, flights)
 }

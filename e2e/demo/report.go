@@ -1,44 +1,27 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 )
 
-// arrivals are one subscription's deliveries, from its receiver's own record.
-type arrivals struct {
-	name string
-	at   map[string][]time.Time
-}
-
-// verdict is what the records of one subscription say.
-type verdict struct {
-	delivered, lost, ghosts, repeats, unexplained int
-	latencies, quiet                              []time.Duration
-}
-
-// report compares what the flights table says was committed with what the
-// receivers recorded.
-func (s *show) report(ctx context.Context) error {
+// report compares what the flights table says was committed with what the far
+// ends recorded, prints it all, and fails if anything is wrong.
+func (s *show) report(ctx context.Context, p *publisher) error {
 	committed, err := s.flightsTable(ctx)
 	if err != nil {
 		return err
 	}
-	byHook, err := s.receivedByWebhook()
+	hookSeen, err := s.receivedByWebhook()
 	if err != nil {
 		return err
 	}
-	byHandler, err := s.receivedByHandler(ctx)
+	handlerSeen, err := s.receivedByHandler(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,161 +33,174 @@ func (s *show) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
-	hook, handler := s.judge(committed, byHook), s.judge(committed, byHandler)
-	rows := [][3]string{
-		{"", "webhook", "handler"},
-		{"committed (the flights table)", count(len(committed)), count(len(committed))},
-		{"rolled back on purpose", count(int(s.rolledBack.Load())), count(int(s.rolledBack.Load()))},
-		{"delivered", count(hook.delivered), count(handler.delivered)},
-		{"lost", count(hook.lost), count(handler.lost)},
-		{"never committed, yet delivered", count(hook.ghosts), count(handler.ghosts)},
-		{"repeats", count(hook.repeats), count(handler.repeats)},
-		{"  of these not explained by a kill", count(hook.unexplained), count(handler.unexplained)},
-		{"commit to arrival, p50", percentile(hook.latencies, 50), percentile(handler.latencies, 50)},
-		{"                   p95", percentile(hook.latencies, 95), percentile(handler.latencies, 95)},
-		{"                   p99", percentile(hook.latencies, 99), percentile(handler.latencies, 99)},
-		{"  away from the kills, p50", percentile(hook.quiet, 50), percentile(handler.quiet, 50)},
-		{"                       p95", percentile(hook.quiet, 95), percentile(handler.quiet, 95)},
-		{"                       p99", percentile(hook.quiet, 99), percentile(handler.quiet, 99)},
-		{"messages per second (paced)", rate(hook.delivered, s.publishing), rate(handler.delivered, s.publishing)},
+	if s.keep {
+		if err := s.export(ctx); err != nil {
+			return err
+		}
 	}
+	f := facts{committed: committed, commits: p.committed, bodies: map[string]string{}, events: s.events}
+	for _, fl := range p.flights {
+		f.bodies[fl.ID] = fingerprint(fl.line)
+	}
+	hook, handler := f.judge(hookSeen), f.judge(handlerSeen)
+	// Each answered commit is in the table, each roll-back is not.
+	vanished, undead := 0, 0
+	for id := range p.committed {
+		if !committed[id] {
+			vanished++
+		}
+	}
+	for id := range p.rolledBack {
+		if committed[id] {
+			undead++
+		}
+	}
+
+	t := &table{colour: colourful()}
+	s.printEvents(t, hook, handler)
+	t.head("WHAT ARRIVED", "webhook", "handler")
+	t.row("committed (rows of the flights table)", len(committed), len(committed))
+	t.row("rolled back on purpose", len(p.rolledBack), len(p.rolledBack))
+	t.row("delivered (flights in the far end's own record)", hook.delivered, handler.delivered)
+	t.must("lost", hook.lost, handler.lost)
+	t.must("never committed, yet delivered", hook.ghosts, handler.ghosts)
+	t.must("delivered with another body than published", hook.altered, handler.altered)
+	t.row("repeats", hook.repeats, handler.repeats)
+	t.must("  not explained by a kill", hook.unexplained, handler.unexplained)
+	t.must("  under another message id", hook.reissued, handler.reissued)
+	t.printf("  %-56s%10.0f%10.0f\n", "messages per second (published at a set pace)", hook.perSecond(), handler.perSecond())
+	t.row("  in the busiest second", hook.busiest, handler.busiest)
+
+	t.printf("\n")
+	t.bold("  %-26s%10s%10s%10s%10s%10s\n", "COMMIT TO ARRIVAL", "messages", "p50", "p95", "p99", "max")
+	t.latencies("webhook, all", hook.all)
+	t.latencies("handler, all", handler.all)
+	t.latencies("webhook, no kill near", hook.quiet)
+	t.latencies("handler, no kill near", handler.quiet)
+
+	t.printf("\n")
+	t.bold("  %-56s\n", "THE PUBLISHER, AND DEED")
+	t.one("attempts that the outage cut short or kept out", p.interrupts)
+	t.one("  of these, commits whose answer was lost", p.unanswered)
+	t.one("  of these, found to have committed", p.foundThere)
+	t.mustOne("commits answered, yet not in the flights table", vanished)
+	t.mustOne("rolled back, yet in the flights table", undead)
+	t.mustOne("deed verify: violations", len(violations))
+	for _, v := range violations {
+		t.printf("    %s %s %d: %s\n", v.Invariant, v.Subscription, v.Seq, v.Detail)
+	}
+	if len(s.events) != len(script) {
+		t.failures = append(t.failures, "not everything was killed that should have been")
+	}
+	if len(committed)+len(p.rolledBack) != len(p.flights) {
+		t.failures = append(t.failures, "committed and rolled back do not add up to the flights")
+	}
+	return s.conclude(t, hook.repeats+handler.repeats)
+}
+
+// printEvents lists what was killed and which repeats that explains.
+func (s *show) printEvents(t *table, hook, handler verdict) {
+	t.head("WHAT WAS KILLED, AND THE REPEATS THAT EXPLAINS", "webhook", "handler")
+	for i, e := range s.events {
+		what := fmt.Sprintf("%5.1fs  %s, back in %.2fs", e.at.Sub(s.begun).Seconds(), e.what, e.back.Sub(e.at).Seconds())
+		t.row(what, hook.byEvent[i], handler.byEvent[i])
+	}
+	t.printf("  It explains a repeat of what the killed relay (the server's death: either relay) had delivered at most %s before,\n"+
+		"  if it came at most %s after the return: the lease is %s.\n", lease, settled, lease)
+}
+
+func (s *show) conclude(t *table, repeats int) error {
 	fmt.Println()
-	for _, r := range rows {
-		fmt.Printf("  %-36s %10s %10s\n", r[0], r[1], r[2])
-	}
-	fmt.Printf("\n  killed: a relay 3 times, PostgreSQL once; %d publisher transactions had to be run again\n", s.unsure)
-	fmt.Printf("  deed verify: %d violations\n\n", len(violations))
-
-	var problems []string
-	check := func(n int, what string) {
-		if n > 0 {
-			problems = append(problems, fmt.Sprintf("%d %s", n, what))
+	if t.failures == nil {
+		t.paint(green, "  Nothing was lost, nothing was invented, ")
+		if repeats == 0 {
+			t.paint(green, "and nothing came twice.\n")
+		} else {
+			t.paint(green, fmt.Sprintf("and each of the %d repeats follows from a kill and carries the id of the first.\n", repeats))
 		}
+	} else {
+		t.paint(red, "  FAILED: "+strings.Join(t.failures, "; ")+"\n")
 	}
-	check(hook.lost+handler.lost, "deliveries were lost")
-	check(hook.ghosts+handler.ghosts, "were delivered without a commit")
-	check(hook.unexplained+handler.unexplained, "repeats have no kill to explain them")
-	check(len(violations), "invariants are violated")
-	if len(committed) != len(s.committed) {
-		problems = append(problems, fmt.Sprintf("the flights table has %d rows and the publisher saw %d commits", len(committed), len(s.committed)))
+	if s.sabotage && t.failures != nil {
+		fmt.Println("  That is what --sabotage is for: relays that acknowledge before they deliver lose messages, and this table says so.")
 	}
-	if problems != nil {
-		if s.sabotage {
-			fmt.Println("  That is what --sabotage is for: it shows that this table can say so.")
-		}
-		return errors.New(strings.Join(problems, "; "))
+	if s.keep {
+		fmt.Printf("\n  Count again:  cut -d, -f1 flights.csv | sort > a; cut -d' ' -f1 %s | sort -u > b; diff a b\n", receivedFile)
 	}
-	fmt.Printf("  Nothing was lost, nothing was invented, %s\n", repeatsText(hook.repeats+handler.repeats))
+	if t.failures != nil {
+		return errVerdict
+	}
 	return nil
 }
 
-func repeatsText(n int) string {
+func (v verdict) perSecond() float64 {
+	if took := v.last.Sub(v.first).Seconds(); took > 0 {
+		return float64(v.delivered) / took
+	}
+	return 0
+}
+
+// table prints rows and notes which of them fail.
+type table struct {
+	colour   bool
+	failures []string
+}
+
+const (
+	red   = "31"
+	green = "32"
+	bold  = "1"
+)
+
+// colourful reports whether a person looks on.
+func colourful() bool {
+	info, err := os.Stdout.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+func (t *table) paint(colour, text string) {
+	if t.colour {
+		text = "\x1b[" + colour + "m" + text + "\x1b[0m"
+	}
+	fmt.Print(text)
+}
+
+func (t *table) printf(format string, args ...any) { fmt.Printf(format, args...) }
+
+func (t *table) bold(format string, args ...any) { t.paint(bold, fmt.Sprintf(format, args...)) }
+
+func (t *table) head(what, first, second string) {
+	fmt.Println()
+	t.bold("  %-56s%10s%10s\n", what, first, second)
+}
+
+func (t *table) row(what string, first, second int) {
+	t.printf("  %-56s%10d%10d\n", what, first, second)
+}
+
+func (t *table) one(what string, n int) { t.printf("  %-56s%10d\n", what, n) }
+
+// must is a row that has to be zero.
+func (t *table) must(what string, first, second int) {
+	t.paint(t.verdict(what, first+second), fmt.Sprintf("  %-56s%10d%10d\n", what, first, second))
+}
+
+func (t *table) mustOne(what string, n int) {
+	t.paint(t.verdict(what, n), fmt.Sprintf("  %-56s%10d\n", what, n))
+}
+
+func (t *table) verdict(what string, n int) (colour string) {
 	if n == 0 {
-		return "and nothing was repeated."
+		return green
 	}
-	return fmt.Sprintf("and each of the %d repeats followed a kill; they carry the id of the first.", n)
+	t.failures = append(t.failures, fmt.Sprintf("%d %s", n, strings.TrimSpace(what)))
+	return red
 }
 
-// explained is how long after a kill a repeat may come: the lease of what the
-// dead relay held, and a while for its turn.
-const explained = lease + 8*time.Second
-
-func (s *show) judge(committed map[string]bool, a arrivals) verdict {
-	var v verdict
-	for id, times := range a.at {
-		if !committed[id] {
-			v.ghosts++
-			continue
-		}
-		v.delivered++
-		slices.SortFunc(times, time.Time.Compare)
-		for _, again := range times[1:] {
-			v.repeats++
-			if !s.disturbed(again, explained) {
-				v.unexplained++
-			}
-		}
-		if at, ok := s.committed[id]; ok {
-			took := max(times[0].Sub(at), 0)
-			v.latencies = append(v.latencies, took)
-			if !s.disturbed(times[0], 3*time.Second) {
-				v.quiet = append(v.quiet, took)
-			}
-		}
+func (t *table) latencies(what string, sorted []time.Duration) {
+	t.printf("  %-26s%10d", what, len(sorted))
+	for _, p := range []int{50, 95, 99, 100} {
+		t.printf("%8.1fms", percentile(sorted, p).Seconds()*1000)
 	}
-	for id := range committed {
-		if len(a.at[id]) == 0 {
-			v.lost++
-		}
-	}
-	slices.Sort(v.latencies)
-	slices.Sort(v.quiet)
-	return v
-}
-
-// disturbed reports whether something was killed at most within before at.
-func (s *show) disturbed(at time.Time, within time.Duration) bool {
-	return slices.ContainsFunc(s.disturbance, func(d time.Time) bool {
-		return !at.Before(d) && at.Sub(d) <= within
-	})
-}
-
-func (s *show) flightsTable(ctx context.Context) (map[string]bool, error) {
-	rows, err := s.pool.Query(ctx, `select id from flights`)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	committed := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		committed[id] = true
-	}
-	return committed, err
-}
-
-func (s *show) receivedByWebhook() (arrivals, error) {
-	a := arrivals{name: "webhook", at: map[string][]time.Time{}}
-	in, err := os.Open(s.receiverFile())
-	if err != nil {
-		return a, err
-	}
-	defer in.Close()
-	scan := bufio.NewScanner(in)
-	for scan.Scan() {
-		var id string
-		var nanos int64
-		if _, err := fmt.Sscan(scan.Text(), &id, &nanos); err != nil {
-			return a, fmt.Errorf("the receiver's file: %q: %w", scan.Text(), err)
-		}
-		a.at[id] = append(a.at[id], time.Unix(0, nanos))
-	}
-	return a, scan.Err()
-}
-
-func (s *show) receivedByHandler(ctx context.Context) (arrivals, error) {
-	a := arrivals{name: "handler", at: map[string][]time.Time{}}
-	rows, err := s.pool.Query(ctx, `select flight, arrived_at from seen_by_handler`)
-	if err != nil {
-		return a, err
-	}
-	var id string
-	var at time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
-		a.at[id] = append(a.at[id], at)
-		return nil
-	})
-	return a, err
-}
-
-func count(n int) string { return fmt.Sprint(n) }
-
-func rate(n int, d time.Duration) string { return fmt.Sprintf("%.0f", float64(n)/d.Seconds()) }
-
-func percentile(sorted []time.Duration, p int) string {
-	if len(sorted) == 0 {
-		return "-"
-	}
-	d := sorted[min(len(sorted)*p/100, len(sorted)-1)]
-	return d.Round(100 * time.Microsecond).String()
+	t.printf("\n")
 }

@@ -9,6 +9,7 @@ create or replace function deed.status() returns table (
 language sql
 stable
 set search_path = pg_catalog, pg_temp
+set enable_nestloop = off
 set jit = off
 as $$
   with waiting as (
