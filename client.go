@@ -33,7 +33,8 @@ type Options struct {
 	// payloads. Default: discard.
 	Logger *slog.Logger
 
-	// Deadline bounds every statement. Default 10s.
+	// Deadline bounds every statement of the workers. Default 10s. Methods that
+	// inspect and operate are bounded by their context.
 	Deadline time.Duration
 
 	// Grace is how long a stop lets running deliveries go on before it cancels

@@ -34,9 +34,10 @@ func (c *Client) Topics(ctx context.Context) ([]Declared, error) {
 	return list, opError("topics", err)
 }
 
-// SetSubscription changes a subscription's settings, online; zero values leave
-// them as they are. Claims that are held keep their lease. Errors: [NotFound],
-// [Invalid]. Needs deed_admin.
+// SetSubscription changes the settings of a topic's subscription, or of all of
+// the topic's if name is empty, online; zero values leave them as they are.
+// Claims that are held keep their lease. Errors: [NotFound], [Invalid]. Needs
+// deed_admin.
 func (c *Client) SetSubscription(ctx context.Context, topic, name string, maxAttempts int, lease time.Duration) error {
 	if maxAttempts < 0 || maxAttempts > 1000 {
 		return invalidf("set subscription", "max attempts %d is not from 1 to 1000", maxAttempts)
@@ -48,7 +49,7 @@ func (c *Client) SetSubscription(ctx context.Context, topic, name string, maxAtt
 	if lease != 0 {
 		seconds = lease.Seconds()
 	}
-	_, err := c.pool.Exec(ctx, query["set_subscription"], topic, name, nullIfZero(maxAttempts), seconds)
+	_, err := c.pool.Exec(ctx, query["set_subscription"], topic, nullIfZero(name), nullIfZero(maxAttempts), seconds)
 	return opError("set subscription", err)
 }
 

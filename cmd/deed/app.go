@@ -25,7 +25,8 @@ import (
 type app struct {
 	databaseURL, configFile, logLevel, logFormat, worker string
 
-	file *config.Config // read once; nil without a file
+	timeout time.Duration  // of commands that look or change and end
+	file    *config.Config // read once; nil without a file
 }
 
 // config reads the configuration file, if there is one.
@@ -142,6 +143,34 @@ func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return conn, nil
+}
+
+// bounded gives a command, and its own commands, the --timeout.
+func (a *app) bounded(cmd *cobra.Command) *cobra.Command {
+	cmd.PersistentFlags().DurationVar(&a.timeout, "timeout", 10*time.Minute, "give up after this long; 0: never")
+	for _, c := range append(cmd.Commands(), cmd) {
+		run := c.RunE
+		if run == nil {
+			continue
+		}
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			if a.timeout < 0 {
+				return usagef("--timeout %s is negative", a.timeout)
+			}
+			if a.timeout == 0 {
+				return run(cmd, args)
+			}
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), a.timeout, fmt.Errorf("--timeout %s is over", a.timeout))
+			defer cancel()
+			cmd.SetContext(ctx)
+			err := run(cmd, args)
+			if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
+			return err
+		}
+	}
+	return cmd
 }
 
 // withClient runs fn with a client that drains nothing.

@@ -115,11 +115,11 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error; also DEED_LOG_LEVEL (default info)")
 	f.StringVar(&a.logFormat, "log-format", "", "text or json; also DEED_LOG_FORMAT (default text)")
 	f.StringVar(&a.worker, "worker", "", "this process's name in claims and receipts; also DEED_WORKER (default host:pid)")
+	root.AddCommand(newDev(a), newRelay(a), newPublish(a), newTail(a), newMigrate(a), newUninstall(a), newVersion(a))
 	for _, add := range []func(*app) *cobra.Command{
-		newDev, newRelay, newPublish, newStatus, newTail, newMessages, newShow, newDead, newTenant, newTopic,
-		newSettings, newVerify, newMigrate, newUninstall, newVersion,
+		newStatus, newMessages, newShow, newDead, newTenant, newTopic, newSettings, newVerify,
 	} {
-		root.AddCommand(add(a))
+		root.AddCommand(a.bounded(add(a)))
 	}
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -267,24 +267,7 @@ refuses to start.`,
 				return usagef("--max-attempts and --lease must be above 0")
 			}
 			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
-				topics, err := c.Topics(cmd.Context())
-				if err != nil {
-					return err
-				}
-				found := false
-				for _, t := range topics {
-					if t.Topic != args[0] || (name != "" && t.Subscription != name) {
-						continue
-					}
-					found = true
-					if err := c.SetSubscription(cmd.Context(), t.Topic, t.Subscription, attempts, lease); err != nil {
-						return err
-					}
-				}
-				if !found {
-					return fmt.Errorf("topic %q has no such subscription; see deed topic list", args[0])
-				}
-				return nil
+				return c.SetSubscription(cmd.Context(), args[0], name, attempts, lease)
 			})
 		},
 	}

@@ -1,7 +1,8 @@
--- deed.set_subscription: change a subscription's settings, online.
+-- deed.set_subscription: change subscriptions' settings, online.
 --
--- Null leaves a setting as it is; p_max_attempts 0 means without limit. Claims
--- that are held keep their lease. Raises DDNFD for an unknown subscription.
+-- p_name null: all of the topic's. Null leaves a setting as it is;
+-- p_max_attempts 0 means without limit. Claims that are held keep their lease.
+-- Raises DDNFD if there is no such subscription.
 create or replace function deed.set_subscription(
   p_topic        text,
   p_name         text,
@@ -16,9 +17,9 @@ begin
   update deed.subscriptions s
   set max_attempts = nullif(coalesce(p_max_attempts, s.max_attempts, 0), 0),
     lease = coalesce(p_lease, s.lease)
-  where s.topic = p_topic and s.name = p_name and s.id <> 0;
+  where s.topic = p_topic and s.name = coalesce(p_name, s.name) and s.id <> 0;
   if not found then
-    raise exception 'set_subscription: topic % has no subscription %', quote_literal(p_topic), quote_literal(p_name)
+    raise exception 'set_subscription: topic % has no subscription%', quote_literal(p_topic), coalesce(' ' || quote_literal(p_name), '')
       using errcode = 'DDNFD';
   end if;
 end
