@@ -307,22 +307,28 @@ func (s *source) count(settlements []*settlement, done []work.Done[*item]) {
 	}
 }
 
-// floorForClaim says where the next claim starts. Claims normally start where
-// the last one ended, so that they do not step over the index entries of what
-// is finished, which an old snapshot may keep alive. A sweep starts from the
-// beginning and finds what became claimable below: late commits, leases that
-// ran out, messages given back. Sweeps take a twentieth of the time at most.
+// floorForClaim says where the next claim starts. Claims normally start a
+// little before the last one's end, so that they do not step over the index
+// entries of what is finished, which an old snapshot may keep alive. A sweep
+// starts from the beginning and finds what became claimable below: very late
+// commits, leases that ran out, messages given back.
 func (s *source) floorForClaim() (sweep bool, floor any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	every := min(max(sweepEvery, 20*s.sweepCost), 30*time.Second)
-	if s.floor.IsZero() || time.Since(s.sweptAt) >= every {
+	if s.floor.IsZero() || time.Since(s.sweptAt) >= s.sweepEvery() {
 		return true, pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
 	}
 	return false, s.floor
 }
 
-const sweepEvery = 250 * time.Millisecond
+// floorLag is how much later than one with a later due time a message may
+// commit and still be found by the next claim; then sweeps find it.
+const floorLag = 100 * time.Millisecond
+
+// sweepEvery lets sweeps take a twentieth of the time at most; s.mu is held.
+func (s *source) sweepEvery() time.Duration {
+	return min(max(50*time.Millisecond, 20*s.sweepCost), 30*time.Second)
+}
 
 // watchFloor is the floor for the watcher's question.
 func (s *source) watchFloor() pgtype.Timestamptz {
@@ -355,12 +361,12 @@ func (s *source) claimed(items []*item, n int, sweep bool, took time.Duration) {
 	s.payloadSize = max(average, (s.payloadSize+average)/2)
 	s.stats.claimed.Add(int64(len(items)))
 	s.log.Debug("claimed", "messages", len(items), "claim", items[0].claim)
+	floor := items[len(items)-1].ord.Add(-floorLag)
 	if sweep && len(items) < n {
 		// All that was there: what comes now is later than what was there.
-		s.floor = maxTime(s.floor, items[len(items)-1].ord)
-		return
+		floor = maxTime(s.floor, floor)
 	}
-	s.floor = items[len(items)-1].ord
+	s.floor = floor
 }
 
 func maxTime(a, b time.Time) time.Time {
@@ -377,8 +383,7 @@ func (s *source) nextLook(ctx context.Context, sweep bool) time.Duration {
 	if !sweep {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		every := min(max(sweepEvery, 20*s.sweepCost), 30*time.Second)
-		return max(time.Until(s.sweptAt.Add(every)), time.Millisecond)
+		return max(time.Until(s.sweptAt.Add(s.sweepEvery())), time.Millisecond)
 	}
 	var seconds *float64
 	if err := s.client.pool.QueryRow(ctx, query["next_due"], s.id.Load()).Scan(&seconds); err != nil {

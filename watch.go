@@ -13,7 +13,8 @@ import (
 const (
 	watchBusy = 2 * time.Millisecond   // between questions while messages come
 	watchIdle = 250 * time.Millisecond // when none has come for a while
-	watchDeep = time.Second            // between questions about old messages
+	watchLook = time.Second            // between looks while the log stands still, at the most
+	watchDeep = 50 * time.Millisecond  // between looks below the floors, at the least
 )
 
 // watcher asks for news on behalf of all subscriptions of a process: one cheap
@@ -26,8 +27,7 @@ type watcher struct {
 	movedAt    time.Time
 	look       time.Duration // until the next look whether or not the log moved
 	lookAt     time.Time
-	deepAt     time.Time // when to look below the floors again
-	deepEvery  time.Duration
+	deepAt     time.Time // from when on a look goes below the floors
 	subs       []int
 	floors     []pgtype.Timestamptz
 	bySub      map[int]*source
@@ -36,7 +36,7 @@ type watcher struct {
 }
 
 func (c *Client) watch(ctx context.Context) {
-	w := &watcher{pause: watchBusy, look: watchBusy, deepEvery: watchDeep, bySub: map[int]*source{}}
+	w := &watcher{pause: watchBusy, look: watchBusy, bySub: map[int]*source{}}
 	for _, s := range c.sources {
 		id := int(s.id.Load())
 		w.subs = append(w.subs, id)
@@ -76,11 +76,9 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	if looking {
 		known = nil
 	}
-	deep := !started.Before(w.deepAt)
+	deep := looking && !started.Before(w.deepAt)
 	floors := w.beginnings
-	if deep {
-		known = nil
-	} else {
+	if !deep {
 		floors = w.floors
 		for i, id := range w.subs {
 			floors[i] = w.bySub[id].watchFloor()
@@ -104,15 +102,14 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 		w.pause = min(2*w.pause, watchIdle)
 	}
 	if looking {
-		w.look = min(2*w.look, watchDeep)
+		w.look = min(2*w.look, watchLook)
 	}
 	if looking || w.look == watchBusy {
 		w.lookAt = now.Add(w.look)
 	}
 	if deep {
 		// Below the floors there may be many finished entries to step over.
-		w.deepEvery = min(max(watchDeep, 20*now.Sub(started)), 30*time.Second)
-		w.deepAt = now.Add(w.deepEvery/2 + rand.N(w.deepEvery))
+		w.deepAt = now.Add(min(max(watchDeep, 20*now.Sub(started)), 30*time.Second))
 	}
 	w.seq = &seq
 	return nil
