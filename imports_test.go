@@ -26,7 +26,7 @@ var floors = []struct {
 	{3, ``},
 	{4, `sink/webhook|importer|deedsql`},
 	{4.5, `sink/sinktest`},
-	{6, `server`},
+	{6, `server|server/metrics`},
 	{7, `cmd/deed|internal/crash/victim`},
 }
 

@@ -69,6 +69,29 @@ func (c *Client) Status(ctx context.Context) ([]TopicStatus, error) {
 	return topics, opError("status", rows.Err())
 }
 
+// Horizon is how far the log is and what has not ended yet.
+type Horizon struct {
+	Position        int64         // the log's newest number
+	PartitionsAhead int           // partitions of the log ahead of the one in use
+	OldestRunning   string        // the oldest transaction id that has not ended; empty if all have
+	OldestAge       time.Duration // age of the oldest transaction that this login may see
+}
+
+// Horizon reports what delays late commits and the removal of dead rows: the
+// oldest transaction of the cluster. Only members of pg_read_all_stats see how
+// old other logins' transactions are. Needs deed_worker or deed_admin.
+func (c *Client) Horizon(ctx context.Context) (Horizon, error) {
+	var h Horizon
+	var seconds float64
+	err := c.pool.QueryRow(ctx, query["horizon"]).Scan(&h.Position, &h.OldestRunning, &seconds)
+	if err != nil {
+		return h, opError("horizon", err)
+	}
+	h.OldestAge = time.Duration(seconds * float64(time.Second))
+	err = c.pool.QueryRow(ctx, query["partitions_ahead"]).Scan(&h.PartitionsAhead)
+	return h, opError("horizon", err)
+}
+
 // Violation is one broken invariant.
 type Violation struct {
 	Invariant    string `json:"invariant"`

@@ -36,6 +36,23 @@ select deed.keep_partitions();
 select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736
 from deed.partitions p;
 
+-- name: horizon
+-- Sessions of others show their times only to members of pg_read_all_stats.
+select pg_sequence_last_value('deed.log_seq'),
+  (
+    select case when pg_snapshot_xmin(s) < pg_snapshot_xmax(s) then pg_snapshot_xmin(s)::text else '' end
+    from pg_current_snapshot() s
+  ),
+  (
+    select coalesce(extract(epoch from clock_timestamp() - min(held.since)), 0)::float8
+    from (
+      select a.xact_start as since from pg_stat_activity a
+      where (a.backend_xid is not null or a.backend_xmin is not null) and a.pid <> pg_backend_pid()
+      union all
+      select x.prepared from pg_prepared_xacts x
+    ) held
+  );
+
 -- name: purge_keys
 select deed.purge_keys($1::int);
 

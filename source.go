@@ -166,6 +166,14 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	if err := s.client.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, 0, err
 	}
+	switch took := time.Since(started); {
+	case n == 0:
+		s.stats.finish.observe(took)
+	case len(done) == 0:
+		s.stats.claim.observe(took)
+	default:
+		s.stats.both.observe(took)
+	}
 	s.count(settlements, done)
 	if n == 0 {
 		return nil, 0, nil
@@ -463,7 +471,14 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 		ctx = WithTrace(ctx, traceOf(msgs[0].Headers))
 	}
 	var results []error
-	defer func() { s.reportToBreaker(round, results) }() // also after a panic
+	started := time.Now()
+	s.stats.attempts.Add(int64(len(msgs)))
+	s.stats.inFlight.Add(int64(len(msgs)))
+	defer func() { // also after a panic
+		s.stats.inFlight.Add(-int64(len(msgs)))
+		s.stats.deliver.observe(time.Since(started))
+		s.reportToBreaker(round, results)
+	}()
 	results = s.sub.Sink.Deliver(ctx, msgs)
 	if results == nil {
 		return outcomes

@@ -1,5 +1,6 @@
 // Package server serves a process's health over HTTP: whether the process
-// lives, and whether it can do its work. It does not know what that work is.
+// lives, whether it can do its work, and its metrics. It does not know what
+// that work is.
 package server
 
 import (
@@ -26,9 +27,10 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 }
 
 // Handler answers GET /healthz (the process lives) and GET /readyz (ready
-// returns nil; else 503 with the reason).
-func Handler(ready func(context.Context) error) http.Handler {
+// returns nil; else 503 with the reason), and leaves GET /metrics to metrics.
+func Handler(ready func(context.Context) error, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"status": "ok"})
 	})

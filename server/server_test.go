@@ -15,7 +15,7 @@ import (
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	var reason error
-	h := server.Handler(func(context.Context) error { return reason })
+	h := server.Handler(func(context.Context) error { return reason }, http.NotFoundHandler())
 	for _, test := range []struct {
 		method, path string
 		reason       error
@@ -47,7 +47,7 @@ func TestServe(t *testing.T) {
 	a := listener.Addr()
 	done := make(chan error, 1)
 	go func() {
-		done <- server.Serve(ctx, listener, server.Handler(func(context.Context) error { return nil }))
+		done <- server.Serve(ctx, listener, server.Handler(func(context.Context) error { return nil }, http.NotFoundHandler()))
 	}()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get("http://" + a.String() + "/readyz")

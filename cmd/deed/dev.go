@@ -74,7 +74,7 @@ Messages of topics that nobody declared appear here. Ctrl-C stops.
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "the folder of the private PostgreSQL; also DEED_DATA (default in the user's data folder)")
-	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz and /readyz; '' for none; also DEED_LISTEN")
+	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
 	cmd.Flags().BoolVar(&payload, "payload", false, "print contents too")
 	return cmd
 }

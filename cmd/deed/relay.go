@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
@@ -21,6 +25,7 @@ import (
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
 	"github.com/deedhq/deed/server"
+	"github.com/deedhq/deed/server/metrics"
 	"github.com/deedhq/deed/sink/webhook"
 )
 
@@ -59,7 +64,7 @@ ahead; retries are waited for.`,
 			return r.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz and /readyz; '' for none; also DEED_LISTEN")
+	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
 	cmd.Flags().BoolVar(&untilEmpty, "until-empty", false, "end when everything due is finished")
 	return cmd
 }
@@ -95,31 +100,58 @@ func (r *relay) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var client atomic.Pointer[deed.Client]
-	served, err := r.serve(ctx, cancel, func(ctx context.Context) error {
+	registry := newRegistry()
+	served, err := r.serve(ctx, cancel, server.Handler(func(ctx context.Context) error {
 		c := client.Load()
 		if c == nil {
 			return errors.New("the database has not been reached yet")
 		}
 		return c.Ready(ctx)
-	})
+	}, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	if err != nil {
 		return err
 	}
 	c, err := r.connect(ctx, pool, deed.Options{Subscriptions: subs, Worker: setting(r.app.worker, "DEED_WORKER", r.file.Worker, ""), Logger: r.log})
 	if err == nil {
 		client.Store(c)
+		measured := r.measure(ctx, c, registry)
 		r.log.Info("relay starts", "subscriptions", len(subs))
 		err = r.drain(ctx, c)
 		r.log.Info("relay has stopped")
+		cancel()
+		measured()
 	}
 	cancel()
 	return errors.Join(<-served, err)
 }
 
-// serve answers for the process's health until ctx ends; then the channel
+// newRegistry has what every process tells of itself.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "deed_build_info", Help: "1, with the program's version.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// measure adds the client's metrics until ctx ends, if there is a port to read
+// them from; wait returns when that is over.
+func (r *relay) measure(ctx context.Context, c *deed.Client, registry *prometheus.Registry) (wait func()) {
+	var running sync.WaitGroup
+	if r.listen != "" {
+		m := metrics.New(c, metrics.Options{Logger: r.log})
+		registry.MustRegister(m)
+		running.Go(func() { m.Run(ctx) })
+	}
+	return running.Wait
+}
+
+// serve answers for the process's health and metrics until ctx ends; then the channel
 // tells how that went. If it fails before, it ends the rest with cancel: a
 // relay that cannot be watched does not run.
-func (r *relay) serve(ctx context.Context, cancel func(), ready func(context.Context) error) (<-chan error, error) {
+func (r *relay) serve(ctx context.Context, cancel func(), h http.Handler) (<-chan error, error) {
 	served := make(chan error, 1)
 	if r.listen == "" {
 		served <- nil
@@ -135,7 +167,7 @@ func (r *relay) serve(ctx context.Context, cancel func(), ready func(context.Con
 	r.log.Info("listening", "address", listener.Addr().String())
 	go func() { // ends with ctx
 		defer cancel()
-		served <- server.Serve(ctx, listener, server.Handler(ready))
+		served <- server.Serve(ctx, listener, h)
 	}()
 	return served, nil
 }

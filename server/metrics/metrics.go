@@ -1,0 +1,203 @@
+// Package metrics shows a client's work and its installation's state to
+// Prometheus.
+//
+//	m := metrics.New(client, metrics.Options{})
+//	registry.MustRegister(m)
+//	go m.Run(ctx) // asks the database now and then; a scrape never does
+//
+// What begins with deed_process_ is this process's own; sum it over processes.
+// The rest is the installation's, and every process of it tells the same.
+package metrics
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/deedhq/deed"
+)
+
+// Options tune a Collector. The zero value works.
+type Options struct {
+	// Interval is how often the database is asked. Counting takes a twentieth
+	// of the time at most, so with very many pending messages it is less often.
+	// Default 15s.
+	Interval time.Duration
+
+	// Deadline bounds each question. Default 30s.
+	Deadline time.Duration
+
+	// Topics is how many topics have figures of their own; the rest is summed
+	// up under the topic "(others)". Default 500.
+	Topics int
+
+	// Logger receives what goes wrong. Default: discard.
+	Logger *slog.Logger
+}
+
+// A Collector is a [prometheus.Collector]. Its methods may be called at the
+// same time; Run once.
+type Collector struct {
+	client *deed.Client
+	opts   Options
+
+	mu       sync.Mutex
+	topics   []deed.TopicStatus // guarded by mu
+	horizon  deed.Horizon       // guarded by mu
+	taken    time.Time          // guarded by mu: when topics and horizon were; zero: not yet
+	running  string             // guarded by mu: the horizon's oldest transaction
+	since    time.Time          // guarded by mu: when running was first seen
+	failures float64            // guarded by mu
+}
+
+// New returns a Collector of c. Until Run has asked the database once, only
+// the process's own figures are there.
+func New(c *deed.Client, opts Options) *Collector {
+	opts.Interval = cmp.Or(opts.Interval, 15*time.Second)
+	opts.Deadline = cmp.Or(opts.Deadline, 30*time.Second)
+	opts.Topics = cmp.Or(opts.Topics, 500)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	return &Collector{client: c, opts: opts}
+}
+
+// Run asks the database for the installation's figures until ctx ends.
+func (m *Collector) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		started := time.Now()
+		if err := m.refresh(ctx); err != nil && ctx.Err() == nil {
+			m.opts.Logger.Warn("metrics: the installation's figures are not renewed; will try again", "error", err)
+		}
+		wait := time.NewTimer(max(m.opts.Interval, 20*time.Since(started)))
+		select {
+		case <-ctx.Done():
+		case <-wait.C:
+		}
+		wait.Stop()
+	}
+}
+
+func (m *Collector) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Deadline)
+	defer cancel()
+	topics, err := m.client.Status(ctx)
+	var horizon deed.Horizon
+	if err == nil {
+		horizon, err = m.client.Horizon(ctx)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.failures++
+		return err
+	}
+	now := time.Now()
+	if horizon.OldestRunning != m.running {
+		m.running, m.since = horizon.OldestRunning, now
+	}
+	// A transaction that this login may not see is as old as we have watched it.
+	if horizon.OldestRunning != "" {
+		horizon.OldestAge = max(horizon.OldestAge, now.Sub(m.since))
+	}
+	m.topics, m.horizon, m.taken = limit(topics, m.opts.Topics), horizon, now
+	return nil
+}
+
+// limit sums up what is past the first n topics, those with most pending.
+func limit(topics []deed.TopicStatus, n int) []deed.TopicStatus {
+	if len(topics) <= n {
+		return topics
+	}
+	others := deed.TopicStatus{Topic: "(others)", Subscriptions: []deed.SubscriptionStatus{{Subscription: "(others)"}}}
+	sum := &others.Subscriptions[0].Counts
+	for _, t := range topics[n:] {
+		for _, s := range t.Subscriptions {
+			sum.Pending += s.Pending
+			sum.Due += s.Due
+			sum.Claimed += s.Claimed
+			sum.Dead += s.Dead
+			sum.Delivered += s.Delivered
+			sum.OldestDueSeconds = max(sum.OldestDueSeconds, s.OldestDueSeconds)
+		}
+	}
+	return append(topics[:n:n], others)
+}
+
+// Collect implements [prometheus.Collector].
+func (m *Collector) Collect(out chan<- prometheus.Metric) {
+	for _, s := range m.client.Stats() {
+		collectProcess(out, s)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out <- prometheus.MustNewConstMetric(refreshFailures, prometheus.CounterValue, m.failures)
+	if m.taken.IsZero() {
+		return
+	}
+	age := time.Since(m.taken)
+	out <- prometheus.MustNewConstMetric(refreshAge, prometheus.GaugeValue, age.Seconds())
+	out <- prometheus.MustNewConstMetric(logPosition, prometheus.GaugeValue, float64(m.horizon.Position))
+	out <- prometheus.MustNewConstMetric(partitionsAhead, prometheus.GaugeValue, float64(m.horizon.PartitionsAhead))
+	out <- prometheus.MustNewConstMetric(horizonAge, prometheus.GaugeValue, m.horizon.OldestAge.Seconds())
+	for _, t := range m.topics {
+		for _, s := range t.Subscriptions {
+			collectStatus(out, t.Topic, s, age)
+		}
+	}
+}
+
+func collectProcess(out chan<- prometheus.Metric, s deed.Stats) {
+	for _, c := range []struct {
+		desc  *prometheus.Desc
+		value int64
+	}{
+		{claimed, s.Claimed},
+		{attempts, s.Attempts},
+		{delivered, s.Delivered},
+		{failed, s.Failed},
+		{died, s.Dead},
+		{takenOver, s.TakenOver},
+		{lostClaims, s.LostClaims},
+		{staleFinishes, s.StaleFinishes},
+	} {
+		out <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.value), s.Topic, s.Subscription)
+	}
+	down := 0.0
+	if s.SinkDown {
+		down = 1
+	}
+	out <- prometheus.MustNewConstMetric(inFlight, prometheus.GaugeValue, float64(s.InFlight), s.Topic, s.Subscription)
+	out <- prometheus.MustNewConstMetric(sinkDown, prometheus.GaugeValue, down, s.Topic, s.Subscription)
+	out <- histogram(exchange, s.Claim, s.Topic, s.Subscription, "claim")
+	out <- histogram(exchange, s.Finish, s.Topic, s.Subscription, "finish")
+	out <- histogram(exchange, s.FinishAndClaim, s.Topic, s.Subscription, "finish+claim")
+	out <- histogram(deliver, s.Deliver, s.Topic, s.Subscription)
+}
+
+func collectStatus(out chan<- prometheus.Metric, topic string, s deed.SubscriptionStatus, age time.Duration) {
+	for state, n := range map[string]int64{"pending": s.Pending, "due": s.Due, "claimed": s.Claimed, "dead": s.Dead} {
+		out <- prometheus.MustNewConstMetric(messages, prometheus.GaugeValue, float64(n), topic, s.Subscription, state)
+	}
+	out <- prometheus.MustNewConstMetric(published, prometheus.GaugeValue, float64(s.Pending+s.Dead+s.Delivered), topic, s.Subscription)
+	out <- prometheus.MustNewConstMetric(finished, prometheus.GaugeValue, float64(s.Delivered), topic, s.Subscription)
+	oldest := s.OldestDueSeconds
+	if s.Due > 0 {
+		oldest += age.Seconds()
+	}
+	out <- prometheus.MustNewConstMetric(oldestDue, prometheus.GaugeValue, oldest, topic, s.Subscription)
+}
+
+func histogram(desc *prometheus.Desc, h deed.Histogram, labels ...string) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(h.Bounds))
+	var count uint64
+	for i, n := range h.Counts {
+		count += n
+		if i < len(h.Bounds) {
+			buckets[h.Bounds[i]] = count
+		}
+	}
+	return prometheus.MustNewConstHistogram(desc, count, h.Sum, buckets, labels...)
+}

@@ -1,0 +1,228 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/server/metrics"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// start runs a client and its collector and returns what a scrape says.
+func start(t *testing.T, db *pgtest.DB, subs []deed.Subscription, opts metrics.Options) (*metrics.Collector, func() string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	c, err := deed.New(ctx, db.Pool(pgtest.Worker), deed.Options{Subscriptions: subs, Grace: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Interval = 10 * time.Millisecond
+	m := metrics.New(c, opts)
+	ran, measured := make(chan error, 1), make(chan struct{})
+	go func() { ran <- c.Run(ctx) }()
+	go func() { defer close(measured); m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+		<-measured
+	})
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(m)
+	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	return m, func() string {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		if w.Code != 200 {
+			t.Fatalf("scrape: %d %s", w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+}
+
+// wantLines waits until every pattern matches a line.
+func wantLines(t *testing.T, scrape func() string, patterns ...string) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		text := scrape()
+		missing := slices.DeleteFunc(slices.Clone(patterns), func(p string) bool {
+			return regexp.MustCompile(`(?m)^` + p + `$`).MatchString(text)
+		})
+		if len(missing) == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("no line matches\n%s\nin\n%s", strings.Join(missing, "\n"), text)
+		}
+	}
+}
+
+func TestCollector_CountsWhatHappened(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	fail := func(m deed.Message) error {
+		switch m.Key {
+		case "bad":
+			return deed.Discard(errors.New("never"))
+		case "later":
+			return deed.After(time.Hour)
+		}
+		return nil
+	}
+	subs := []deed.Subscription{
+		{Topic: "orders", Name: "good", Sink: deed.SinkFunc(func(_ context.Context, m deed.Message) error { return fail(m) })},
+		{Topic: "orders", Name: "down", Sink: deed.SinkFunc(func(context.Context, deed.Message) error {
+			return deed.Unavailable(errors.New("away"), 0)
+		})},
+		{Topic: "stuck", Name: "s", Sink: deed.SinkFunc(func(ctx context.Context, _ deed.Message) error { <-ctx.Done(); return ctx.Err() })},
+	}
+	subs[2].Timeout = time.Minute
+	m, scrape := start(t, db, subs, metrics.Options{})
+	for _, key := range []string{"a", "b", "bad", "later"} {
+		if _, err := deed.Publish(t.Context(), db.Pool(pgtest.App), deed.Message{Topic: "orders", Key: key, Payload: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const good = `{subscription="good",topic="orders"}`
+	wantLines(t, scrape,
+		`deed_process_claimed_total`+good+` 4`,
+		`deed_process_attempts_total`+good+` 4`,
+		`deed_process_delivered_total`+good+` 2`,
+		`deed_process_failed_total`+good+` 1`,
+		`deed_process_dead_total`+good+` 1`,
+		`deed_process_in_flight`+good+` 0`,
+		`deed_process_sink_down`+good+` 0`,
+		`deed_process_sink_down{subscription="down",topic="orders"} 1`,
+		`deed_process_deliver_seconds_count`+good+` 4`,
+		`deed_process_exchange_seconds_count{op="claim",subscription="good",topic="orders"} [1-9]\d*`,
+		`deed_messages{state="pending",subscription="good",topic="orders"} 1`,
+		`deed_messages{state="dead",subscription="good",topic="orders"} 1`,
+		`deed_messages{state="pending",subscription="down",topic="orders"} 4`,
+		`deed_messages_published`+good+` 4`,
+		`deed_messages_delivered`+good+` 2`,
+		`deed_oldest_due_seconds{subscription="down",topic="orders"} [0-9.e-]+`,
+		`deed_partitions_ahead [2-9]`,
+		`deed_log_position [1-9]\d*`,
+		`deed_refresh_failures_total 0`,
+	)
+	if problems, err := testutil.CollectAndLint(m); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	if _, err := deed.Publish(t.Context(), db.Pool(pgtest.App), deed.Message{Topic: "stuck", Payload: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, scrape,
+		`deed_process_in_flight{subscription="s",topic="stuck"} 1`,
+		`deed_messages{state="claimed",subscription="s",topic="stuck"} 1`,
+	)
+}
+
+// An open transaction is the horizon; its age is seen even by a login that may
+// not look at other sessions.
+func TestCollector_HorizonAge(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	tx, err := db.Pool(pgtest.App).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := deed.Publish(t.Context(), tx, deed.Message{Topic: "orders", Payload: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	_, scrape := start(t, db, []deed.Subscription{{Topic: "orders", Sink: deed.SinkFunc(func(context.Context, deed.Message) error { return nil })}}, metrics.Options{})
+	wantLines(t, func() string {
+		// Others end, so that the open one is seen as running.
+		err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.App), func(tx pgx.Tx) error {
+			_, err := deed.Publish(t.Context(), tx, deed.Message{Topic: "orders", Payload: []byte(`{}`)})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return scrape()
+	}, `deed_horizon_age_seconds (0\.[3-9]|[1-9]).*`)
+}
+
+func TestCollector_ManyTopicsAndNoDatabase(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var ms []deed.Message
+	for n := range 20 {
+		ms = append(ms, deed.Message{Topic: fmt.Sprintf("t%02d", n), Payload: []byte(`{}`)})
+	}
+	if _, err := deed.Publish(t.Context(), db.Pool(pgtest.App), ms...); err != nil {
+		t.Fatal(err)
+	}
+	_, scrape := start(t, db, nil, metrics.Options{Topics: 5})
+	wantLines(t, scrape,
+		`deed_messages{state="pending",subscription="default",topic="t04"} 1`,
+		`deed_messages{state="pending",subscription="\(others\)",topic="\(others\)"} 15`,
+	)
+	if strings.Contains(scrape(), `topic="t05"`) {
+		t.Error("a topic past the limit has figures of its own")
+	}
+
+	_, blind := start(t, db, nil, metrics.Options{Deadline: time.Nanosecond})
+	wantLines(t, blind, `deed_refresh_failures_total [1-9].*`)
+	if strings.Contains(blind(), "deed_messages{") {
+		t.Error("figures that were never read are shown")
+	}
+}
+
+// The dashboard, the alert rules and the documentation speak of metrics that
+// exist, and of all of them.
+func TestDocuments_NameTheMetrics(t *testing.T) {
+	t.Parallel()
+	descs := make(chan *prometheus.Desc, 100)
+	metrics.New(nil, metrics.Options{}).Describe(descs)
+	close(descs)
+	known := []string{"deed_build_info", "deed_doctor_findings"}
+	for d := range descs {
+		known = append(known, regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())[1])
+	}
+	name := regexp.MustCompile(`\bdeed_[a-z_]+`)
+	for _, file := range []string{"grafana-dashboard.json", "alerts.yaml", "metrics.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var used []string
+		for _, n := range name.FindAllString(string(text), -1) {
+			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(n, "")
+			used = append(used, base)
+			if !slices.Contains(known, base) && !slices.Contains([]string{"deed_process_", "deed_worker", "deed_admin"}, n) {
+				t.Errorf("%s speaks of %s, which does not exist", file, n)
+			}
+		}
+		for _, n := range known {
+			if file == "metrics.md" && !slices.Contains(used, n) {
+				t.Errorf("%s does not explain %s", file, n)
+			}
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+var perSubscription = []string{"topic", "subscription"}
+
+// What this process did since it started.
+var (
+	claimed = prometheus.NewDesc("deed_process_claimed_total",
+		"Messages claimed.", perSubscription, nil)
+	attempts = prometheus.NewDesc("deed_process_attempts_total",
+		"Messages handed to the sink.", perSubscription, nil)
+	delivered = prometheus.NewDesc("deed_process_delivered_total",
+		"Messages recorded as delivered.", perSubscription, nil)
+	failed = prometheus.NewDesc("deed_process_failed_total",
+		"Attempts that failed and are retried.", perSubscription, nil)
+	died = prometheus.NewDesc("deed_process_dead_total",
+		"Messages that ended dead.", perSubscription, nil)
+	takenOver = prometheus.NewDesc("deed_process_taken_over_total",
+		"Claims of other workers that had run out and were taken over.", perSubscription, nil)
+	lostClaims = prometheus.NewDesc("deed_process_lost_claims_total",
+		"Claims of this process that others took over.", perSubscription, nil)
+	staleFinishes = prometheus.NewDesc("deed_process_stale_finishes_total",
+		"Finishes that were refused because the claim had gone to another worker.", perSubscription, nil)
+	inFlight = prometheus.NewDesc("deed_process_in_flight",
+		"Messages in the sink's hands now.", perSubscription, nil)
+	sinkDown = prometheus.NewDesc("deed_process_sink_down",
+		"1 while the sink is unavailable and the subscription pauses, else 0.", perSubscription, nil)
+	exchange = prometheus.NewDesc("deed_process_exchange_seconds",
+		"Round trips to the database that claimed, recorded outcomes, or did both.", append(perSubscription, "op"), nil)
+	deliver = prometheus.NewDesc("deed_process_deliver_seconds",
+		"Calls of the sink.", perSubscription, nil)
+)
+
+// The installation's state, as of deed_refresh_age_seconds ago.
+var (
+	messages = prometheus.NewDesc("deed_messages",
+		"Unfinished messages: pending (of these: due, or claimed under a live lease) and dead.", append(perSubscription, "state"), nil)
+	published = prometheus.NewDesc("deed_messages_published",
+		"Messages that the subscription has been given, as far as they are kept.", perSubscription, nil)
+	finished = prometheus.NewDesc("deed_messages_delivered",
+		"Messages delivered, as far as receipts are kept.", perSubscription, nil)
+	oldestDue = prometheus.NewDesc("deed_oldest_due_seconds",
+		"How long the oldest due message has been due; 0 if none is.", perSubscription, nil)
+	logPosition = prometheus.NewDesc("deed_log_position",
+		"The newest number of the log, rolled back ones included.", nil, nil)
+	partitionsAhead = prometheus.NewDesc("deed_partitions_ahead",
+		"Partitions of the log ahead of the one in use.", nil, nil)
+	horizonAge = prometheus.NewDesc("deed_horizon_age_seconds",
+		"Age of the oldest transaction of the PostgreSQL cluster; it keeps dead rows from being removed.", nil, nil)
+	refreshAge = prometheus.NewDesc("deed_refresh_age_seconds",
+		"How old the installation's figures are.", nil, nil)
+	refreshFailures = prometheus.NewDesc("deed_refresh_failures_total",
+		"Questions to the database for these figures that failed.", nil, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (m *Collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown,
+		exchange, deliver, messages, published, finished, oldestDue, logPosition, partitionsAhead, horizonAge,
+		refreshAge, refreshFailures,
+	} {
+		out <- d
+	}
+}
