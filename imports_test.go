@@ -24,7 +24,7 @@ var floors = []struct {
 	{1.6, `internal/pgtest/cluster`},
 	{2, `internal/work|internal/config`},
 	{3, ``},
-	{4, `sink/webhook|importer|deedsql`},
+	{4, `sink/webhook|importer|deedsql|otel`},
 	{4.5, `sink/sinktest`},
 	{6, `server|server/metrics`},
 	{7, `cmd/deed|internal/crash/victim`},

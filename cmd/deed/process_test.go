@@ -53,9 +53,16 @@ type process struct {
 // start runs deed; the test's end kills it if it still runs.
 func start(t *testing.T, url string, args ...string) *process {
 	t.Helper()
+	return startWith(t, nil, url, args...)
+}
+
+// startWith is start with more environment variables.
+func startWith(t *testing.T, env []string, url string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, done: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(command(t), "deed"), args...)
 	p.cmd.Env = append(os.Environ(), "GORACE="+noRaceSleep, "DEED_DATABASE_URL="+url, "HOOK_SECRET=whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
+	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Dir = t.TempDir()
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errOut
 	if err := p.cmd.Start(); err != nil {

@@ -87,6 +87,16 @@ func (r *relay) run(ctx context.Context) error {
 		return err
 	}
 	defer closeSinks()
+	tracer, stopTracing, err := tracing(ctx, r.log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
+	if tracer != nil {
+		for i := range subs {
+			subs[i] = tracer.Subscription(subs[i])
+		}
+	}
 	pool, err := openPool(ctx, r.url, len(subs))
 	if err != nil {
 		return err

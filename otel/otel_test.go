@@ -1,0 +1,217 @@
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/deedsql"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/otel"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+func setup(t *testing.T) (*otel.Tracer, *tracetest.SpanRecorder, trace.Tracer) {
+	t.Helper()
+	spans := tracetest.NewSpanRecorder()
+	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
+	return otel.New(otel.Options{TracerProvider: provider}), spans, provider.Tracer("test")
+}
+
+func attributes(s sdk.ReadOnlySpan) map[string]string {
+	m := map[string]string{}
+	for _, kv := range s.Attributes() {
+		m[string(kv.Key)] = kv.Value.Emit()
+	}
+	return m
+}
+
+// One trace leads from the request that published, through the log, to the
+// handler and what the handler does and publishes in turn.
+func TestTrace_FromPublishToHandler(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	tracer, spans, app := setup(t)
+	handled := make(chan trace.SpanContext, 2)
+	first := deed.SinkFunc(func(ctx context.Context, m deed.Message) error {
+		if _, err := deed.Publish(ctx, db.Pool(pgtest.App), deed.Message{Topic: "shipped", Payload: []byte(`{}`)}); err != nil {
+			return err
+		}
+		handled <- trace.SpanContextFromContext(ctx)
+		return nil
+	})
+	second := deed.SinkFunc(func(ctx context.Context, m deed.Message) error {
+		handled <- trace.SpanContextFromContext(ctx)
+		if got := deed.TraceFrom(ctx).CorrelationID; got != "c-1" {
+			t.Errorf("correlation id %q", got)
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := deed.New(ctx, db.Pool(pgtest.Worker), deed.Options{Subscriptions: []deed.Subscription{
+		tracer.Subscription(deed.Subscription{Topic: "orders", Name: "ship", Sink: first}),
+		tracer.Subscription(deed.Subscription{Topic: "shipped", Name: "tell", Sink: second}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(ctx) }()
+
+	rctx, request := app.Start(deed.WithTrace(t.Context(), deed.Trace{CorrelationID: "c-1"}), "request")
+	published, err := tracer.Publish(rctx, db.Pool(pgtest.App), deed.Message{Topic: "orders", Payload: []byte(`{"n":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.End()
+	for range 2 {
+		if got := <-handled; got.TraceID() != request.SpanContext().TraceID() {
+			t.Errorf("the handler is in trace %s, the request was in %s", got.TraceID(), request.SpanContext().TraceID())
+		}
+	}
+	cancel()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+
+	byName := map[string]sdk.ReadOnlySpan{}
+	for _, s := range spans.Ended() {
+		byName[s.Name()] = s
+	}
+	for child, parent := range map[string]string{
+		"publish orders": "request", "deliver orders": "publish orders", "deliver shipped": "deliver orders",
+	} {
+		if byName[child] == nil || byName[parent] == nil {
+			t.Fatalf("no span %q or %q among %v", child, parent, byName)
+		}
+		if byName[child].Parent().SpanID() != byName[parent].SpanContext().SpanID() {
+			t.Errorf("the parent of %q is not %q", child, parent)
+		}
+	}
+	want := map[string]string{
+		"messaging.system": "deed", "messaging.operation.name": "deliver", "messaging.operation.type": "process",
+		"messaging.destination.name": "orders", "messaging.destination.subscription.name": "ship",
+		"messaging.message.id": published[0].ID.String(), "messaging.message.body.size": "7", "deed.message.attempt": "1",
+		"messaging.message.conversation_id": "c-1",
+	}
+	got := attributes(byName["deliver orders"])
+	for k, v := range want {
+		if got[k] != v {
+			t.Errorf("attribute %s is %q, want %q", k, got[k], v)
+		}
+	}
+	if byName["deliver orders"].SpanKind() != trace.SpanKindConsumer || byName["publish orders"].SpanKind() != trace.SpanKindProducer {
+		t.Error("the spans' kinds are wrong")
+	}
+	if id := attributes(byName["publish orders"])["messaging.message.id"]; id != published[0].ID.String() {
+		t.Errorf("published id %q", id)
+	}
+}
+
+func TestSink_OutcomesAndBatches(t *testing.T) {
+	t.Parallel()
+	tracer, spans, _ := setup(t)
+	refused, away := errors.New("refused\nsecond line"), deed.Unavailable(errors.New("away"), 0)
+	var given []deed.Message
+	wrapped := tracer.Sink("s", batch{func(ms []deed.Message) []error {
+		given = ms
+		return []error{nil, refused, deed.Discard(errors.New("never")), away}
+	}})
+	if b, ok := wrapped.(deed.BatchSink); !ok || b.BatchSize() != 7 {
+		t.Errorf("%T is no batch sink of 7", wrapped)
+	}
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	original := map[string]string{"traceparent": parent, "tracestate": "a=b", "x": "y"}
+	ms := []deed.Message{{Topic: "t", Headers: original}, {Topic: "t"}, {Topic: "t"}, {Topic: "t"}}
+	if outcomes := wrapped.Deliver(t.Context(), ms); len(outcomes) != 4 || outcomes[1] != refused || outcomes[3] != away {
+		t.Errorf("outcomes %v", outcomes)
+	}
+	if original["traceparent"] != parent {
+		t.Error("the caller's headers were changed")
+	}
+	h := given[0].Headers
+	if h["x"] != "y" || h["traceparent"] == parent || !strings.Contains(h["traceparent"], "0af7651916cd43dd8448eb211c80319c") || h["tracestate"] != "a=b" {
+		t.Errorf("the sink was given %v", h)
+	}
+	var types []string
+	for i, s := range spans.Ended() {
+		types = append(types, attributes(s)["error.type"])
+		if (s.Status().Code == codes.Error) != (i > 0) || strings.Contains(s.Status().Description, "second") {
+			t.Errorf("span %d: status %v", i, s.Status())
+		}
+	}
+	if got := strings.Join(types, ","); got != ",_OTHER,discard,unavailable" {
+		t.Errorf("error types %q", got)
+	}
+}
+
+func TestSink_PanicEndsTheSpan(t *testing.T) {
+	t.Parallel()
+	tracer, spans, _ := setup(t)
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic did not come through")
+		}
+		if ended := spans.Ended(); len(ended) != 1 || ended[0].Status().Code != codes.Error {
+			t.Errorf("spans %v", ended)
+		}
+	}()
+	tracer.Sink("", deed.SinkFunc(func(context.Context, deed.Message) error { panic("x") })).Deliver(t.Context(), make([]deed.Message, 1))
+}
+
+func TestPublishing_DatabaseSQLAndFailure(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	tracer, spans, _ := setup(t)
+	msgs := []deed.Message{{Topic: "a", Payload: []byte(`1`)}, {Topic: "b", Payload: []byte(`2`)}}
+	ctx, end := tracer.Publishing(t.Context(), msgs...)
+	std := stdlib.OpenDBFromPool(db.Pool(pgtest.App))
+	defer std.Close()
+	published, err := deedsql.Publish(ctx, std, msgs...)
+	end(published, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers := pgtest.One[string](t, db.Pool(pgtest.Worker), `select string_agg(distinct headers->>'traceparent', ',') from deed.log`)
+	sc := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": headers}))
+	if s := spans.Ended()[0]; s.Name() != "publish" || sc.SpanID() != s.SpanContext().SpanID() || attributes(s)["messaging.batch.message_count"] != "2" {
+		t.Errorf("span %s %v, messages carry %s", s.Name(), s.Attributes(), headers)
+	}
+
+	if _, err := tracer.Publish(t.Context(), db.Pool(pgtest.App), deed.Message{Topic: "a b"}); err == nil {
+		t.Fatal("a bad topic was published")
+	}
+	if s := spans.Ended()[1]; s.Status().Code != codes.Error || attributes(s)["error.type"] != "invalid" {
+		t.Errorf("status %v, attributes %v", s.Status(), s.Attributes())
+	}
+}
+
+// Without a provider nothing is traced, and what messages carry passes through.
+func TestNoProvider(t *testing.T) {
+	t.Parallel()
+	tracer := otel.New(otel.Options{TracerProvider: noop.NewTracerProvider()})
+	var given []deed.Message
+	ms := []deed.Message{{Topic: "t", Headers: map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}}
+	tracer.Sink("", batch{func(ms []deed.Message) []error { given = ms; return nil }}).Deliver(t.Context(), ms)
+	if given[0].Headers["traceparent"] != ms[0].Headers["traceparent"] {
+		t.Errorf("the sink was given %v", given[0].Headers)
+	}
+}
+
+type batch struct {
+	fn func([]deed.Message) []error
+}
+
+func (b batch) Deliver(_ context.Context, ms []deed.Message) []error { return b.fn(ms) }
+func (batch) BatchSize() int                                         { return 7 }
