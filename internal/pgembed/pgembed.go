@@ -402,6 +402,33 @@ func (c *Cluster) Kill() {
 	c.killAll(c.current())
 }
 
+// Companion starts a program that works beside the server: as the same user, in
+// the cluster's folder, with its output in the server's log. It ends by stop,
+// which returns when it is gone, and where the server would end with a crashed
+// owner it does too.
+func (c *Cluster) Companion(program string, args ...string) (stop func(), err error) {
+	log, err := os.OpenFile(c.logPath(), os.O_WRONLY|os.O_APPEND|noFollow, 0)
+	if err != nil {
+		return nil, fmt.Errorf("pgembed: %w", err)
+	}
+	defer log.Close()
+	p, err := startProcess(c.command(program, args...), log)
+	if err != nil {
+		return nil, fmt.Errorf("pgembed: start %s: %w", program, err)
+	}
+	return func() {
+		p.signal(syscall.SIGTERM)
+		hopeless := time.NewTimer(immediateTimeout)
+		defer hopeless.Stop()
+		select {
+		case <-p.done:
+		case <-hopeless.C:
+			killGroup(p.pid)
+			<-p.done
+		}
+	}, nil
+}
+
 // shutdown ends the server in the order fast, immediate, killed.
 func (c *Cluster) shutdown(ctx context.Context) error {
 	p := c.current()
