@@ -86,7 +86,7 @@ func StartPooler(ctx context.Context, c *pgembed.Cluster) (address string, stop 
 		"default_query_exec_mode": {"exec"},
 	}
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
-	if err := awaitPooler(ctx, u.String()); err != nil {
+	if err := provePooler(ctx, u.String()); err != nil {
 		stop()
 		log, _ := os.ReadFile(filepath.Join(c.Dir(), "postgres.log"))
 		return "", nil, fmt.Errorf("pgtest: start pgbouncer: %w\n%s", err, log)
@@ -94,20 +94,51 @@ func StartPooler(ctx context.Context, c *pgembed.Cluster) (address string, stop 
 	return u.String(), stop, nil
 }
 
-// awaitPooler returns when a connection is taken.
-func awaitPooler(ctx context.Context, address string) error {
+// provePooler returns when connections are taken and one of them is seen to
+// change its server between transactions: without that the tests through it
+// would prove nothing.
+func provePooler(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	a, err := patientConnect(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer a.Close(ctx)
+	b, err := pgx.Connect(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer b.Close(ctx)
+	// With one busy, the other gets a second session; then it takes turns.
+	err = pgx.BeginFunc(ctx, a, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `select 1`)
+		return errors.Join(err, b.Ping(ctx))
+	})
+	seen := map[int]bool{}
+	for range 10 {
+		var pid int
+		err = errors.Join(err, b.QueryRow(ctx, `select pg_backend_pid()`).Scan(&pid))
+		seen[pid] = true
+	}
+	if err == nil && len(seen) < 2 {
+		err = errors.New("every transaction of a connection runs in the same session of the server")
+	}
+	return err
+}
+
+// patientConnect connects as soon as connections are taken.
+func patientConnect(ctx context.Context, address string) (*pgx.Conn, error) {
 	retry := time.NewTicker(10 * time.Millisecond)
 	defer retry.Stop()
 	for {
 		conn, err := pgx.Connect(ctx, address)
 		if err == nil {
-			return conn.Close(ctx)
+			return conn, nil
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return nil, err
 		case <-retry.C:
 		}
 	}
