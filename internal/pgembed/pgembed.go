@@ -404,9 +404,9 @@ func (c *Cluster) Kill() {
 
 // Companion starts a program that works beside the server: as the same user, in
 // the cluster's folder, with its output in the server's log. It ends by stop,
-// which returns when it is gone, and where the server would end with a crashed
-// owner it does too.
-func (c *Cluster) Companion(program string, args ...string) (stop func(), err error) {
+// or with a crashed owner as the server does. Stop returns when it is gone, and
+// an error if it was before.
+func (c *Cluster) Companion(program string, args ...string) (stop func() error, err error) {
 	log, err := os.OpenFile(c.logPath(), os.O_WRONLY|os.O_APPEND|noFollow, 0)
 	if err != nil {
 		return nil, fmt.Errorf("pgembed: %w", err)
@@ -416,7 +416,10 @@ func (c *Cluster) Companion(program string, args ...string) (stop func(), err er
 	if err != nil {
 		return nil, fmt.Errorf("pgembed: start %s: %w", program, err)
 	}
-	return func() {
+	return func() error {
+		if !p.running() {
+			return fmt.Errorf("pgembed: %s ended too early: %w%s", program, cmp.Or(p.err, errors.New("exit status 0")), p.logTail(c.logPath()))
+		}
 		p.signal(syscall.SIGTERM)
 		hopeless := time.NewTimer(immediateTimeout)
 		defer hopeless.Stop()
@@ -426,6 +429,7 @@ func (c *Cluster) Companion(program string, args ...string) (stop func(), err er
 			killGroup(p.pid)
 			<-p.done
 		}
+		return nil
 	}, nil
 }
 

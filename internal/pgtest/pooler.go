@@ -49,7 +49,7 @@ log_pooler_errors = 0
 
 // StartPooler runs PgBouncer in transaction mode in front of a cluster, until
 // stop is called, and returns its URL.
-func StartPooler(ctx context.Context, c *pgembed.Cluster) (address string, stop func(), err error) {
+func StartPooler(ctx context.Context, c *pgembed.Cluster) (address string, stop func() error, err error) {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		// Debian has it where only root looks.
@@ -87,9 +87,7 @@ func StartPooler(ctx context.Context, c *pgembed.Cluster) (address string, stop 
 	}
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
 	if err := provePooler(ctx, u.String()); err != nil {
-		stop()
-		log, _ := os.ReadFile(filepath.Join(c.Dir(), "postgres.log"))
-		return "", nil, fmt.Errorf("pgtest: start pgbouncer: %w\n%s", err, log)
+		return "", nil, fmt.Errorf("pgtest: start pgbouncer: %w", errors.Join(err, stop()))
 	}
 	return u.String(), stop, nil
 }

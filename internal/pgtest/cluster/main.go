@@ -58,11 +58,15 @@ func run(args []string, pooled bool) (status int, err error) {
 
 	env := append(os.Environ(), pgtest.Env+"="+cluster.URL("postgres"))
 	if pooled {
-		url, stop, err := pgtest.StartPooler(ctx, cluster)
-		if err != nil {
-			return 1, err
+		url, stop, startErr := pgtest.StartPooler(ctx, cluster)
+		if startErr != nil {
+			return 1, startErr
 		}
-		defer stop()
+		defer func() {
+			if stopErr := stop(); stopErr != nil {
+				status, err = max(status, 1), errors.Join(err, stopErr)
+			}
+		}()
 		env = append(env, pgtest.PoolerEnv+"="+url)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
