@@ -403,11 +403,12 @@ func (c *Cluster) Kill() {
 }
 
 // Companion starts a program that works beside the server: as the same user, in
-// the cluster's folder, with its output in the server's log. It ends by stop,
-// or with a crashed owner as the server does. Stop returns when it is gone, and
-// an error if it was before.
+// the cluster's folder, with its output in a log there. It ends by stop, or with
+// a crashed owner as the server does. Stop returns when it is gone, and an error
+// if it was before.
 func (c *Cluster) Companion(program string, args ...string) (stop func() error, err error) {
-	log, err := os.OpenFile(c.logPath(), os.O_WRONLY|os.O_APPEND|noFollow, 0)
+	path := filepath.Join(c.dir, "."+filepath.Base(program)+".log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|noFollow, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("pgembed: %w", err)
 	}
@@ -418,7 +419,7 @@ func (c *Cluster) Companion(program string, args ...string) (stop func() error, 
 	}
 	return func() error {
 		if !p.running() {
-			return fmt.Errorf("pgembed: %s ended too early: %w%s", program, cmp.Or(p.err, errors.New("exit status 0")), p.logTail(c.logPath()))
+			return fmt.Errorf("pgembed: %s ended too early: %w%s", program, cmp.Or(p.err, errors.New("exit status 0")), p.logTail(path))
 		}
 		p.signal(syscall.SIGTERM)
 		hopeless := time.NewTimer(immediateTimeout)
