@@ -145,15 +145,20 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 	defer cancel()
 	newer, err := schema.Check(ctx, pool)
 	if err != nil {
-		return nil, fmt.Errorf("deed: new: %w", err)
+		return nil, opError("new", err)
 	}
 	if newer {
 		opts.Logger.Warn("the database's schema is newer than this program, in a compatible way; upgrade the program soon")
 	}
 	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		var recovery bool
-		if err := conn.QueryRow(ctx, `select pg_is_in_recovery()`).Scan(&recovery); err != nil {
+		var session uint32
+		if err := conn.QueryRow(ctx, `select pg_is_in_recovery(), pg_backend_pid()`).Scan(&recovery, &session); err != nil {
 			return err
+		}
+		// A pooler makes up the process id that it greets with.
+		if session != conn.Conn().PgConn().PID() && conn.Conn().Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+			opts.Logger.Warn("the database is reached through a pooler; unless it keeps prepared statements, add default_query_exec_mode=exec to the connection string")
 		}
 		if recovery && len(opts.Subscriptions) > 0 {
 			return errors.New("the server is a standby, where nothing can be claimed; connect to the primary")
@@ -161,7 +166,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 		return checkQueries(ctx, conn.Conn())
 	})
 	if err != nil {
-		return nil, fmt.Errorf("deed: new: %w", err)
+		return nil, opError("new", err)
 	}
 	c := &Client{
 		pool: pool, opts: opts, wake: make(chan struct{}, 1),

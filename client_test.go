@@ -140,9 +140,7 @@ func TestClient_UndecodableRow(t *testing.T) {
 	if n, _ := r.counts(); n != 1 {
 		t.Errorf("%d messages were delivered, want the 1 that can be read", n)
 	}
-	if s := c.Stats()[0]; s.Dead != 1 {
-		t.Errorf("%d messages are dead, want 1", s.Dead)
-	}
+	eventually(t, "a dead message to be counted", func() bool { return c.Stats()[0].Dead == 1 })
 }
 
 // A handler that is slower than the lease keeps its message by renewal.

@@ -84,6 +84,9 @@ func (s *scene) received() map[string]int {
 	}
 	times := map[string]int{}
 	for line := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // it is being written just now
+		}
 		var seq, pid int
 		var id string
 		if _, err := fmt.Sscan(line, &seq, &id, &pid); err != nil {

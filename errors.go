@@ -69,7 +69,16 @@ func opError(op string, err error) error {
 			return &Error{Op: op, Code: code, Err: errors.New(pg.Message)}
 		}
 	}
-	return fmt.Errorf("deed: %s: %w", op, err)
+	return fmt.Errorf("deed: %s: %w", op, withHint(err))
+}
+
+// withHint says what to do about a prepared statement that is missing, or there
+// already, in a session that a pooler has chosen.
+func withHint(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "26000" || pg.Code == "42P05") {
+		return fmt.Errorf("%w; if a pooler in transaction mode is in between, add default_query_exec_mode=exec to the connection string", err)
+	}
+	return err
 }
 
 func invalidf(op, format string, args ...any) error {

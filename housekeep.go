@@ -61,7 +61,7 @@ func (c *Client) chore(ctx context.Context, name string, do func(context.Context
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	if err := do(ctx); err != nil && ctx.Err() == nil {
-		c.opts.Logger.Warn("housekeeping failed; will try again", "chore", name, "error", err)
+		c.opts.Logger.Warn("housekeeping failed; will try again", "chore", name, "error", withHint(err))
 	}
 }
 

@@ -164,7 +164,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		return nil, 0, nil
 	}
 	if err := s.client.pool.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, 0, err
+		return nil, 0, withHint(err)
 	}
 	switch took := time.Since(started); {
 	case n == 0:
@@ -424,7 +424,7 @@ func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
 		})
 	}
 	if err := s.client.pool.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, err
+		return nil, withHint(err)
 	}
 	var lost []*item
 	for _, it := range held {

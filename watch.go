@@ -60,7 +60,7 @@ func (c *Client) watch(ctx context.Context) {
 		}
 		if err := c.ask(ctx, w, woken); err != nil && ctx.Err() == nil {
 			w.failures++
-			c.opts.Logger.Warn("watching the log failed; will try again", "error", err, "failures", w.failures)
+			c.opts.Logger.Warn("watching the log failed; will try again", "error", withHint(err), "failures", w.failures)
 			timer.Reset(work.Backoff(w.failures, 50*time.Millisecond, 5*time.Second))
 			continue
 		}

@@ -256,7 +256,8 @@ func gate(t *testing.T, db *pgtest.DB) (url string, open func()) {
 		listener.Close()
 		conns.Wait()
 	})
-	url = "postgres://" + cfg.User + ":" + cfg.Password + "@" + listener.Addr().String() + "/" + cfg.Database + "?sslmode=disable"
+	url = "postgres://" + cfg.User + ":" + cfg.Password + "@" + listener.Addr().String() + "/" + cfg.Database +
+		"?sslmode=disable&default_query_exec_mode=" + strings.ReplaceAll(cfg.DefaultQueryExecMode.String(), " ", "_")
 	return url, func() { opened.Store(true) }
 }
 

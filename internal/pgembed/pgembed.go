@@ -402,6 +402,38 @@ func (c *Cluster) Kill() {
 	c.killAll(c.current())
 }
 
+// Companion starts a program that works beside the server: as the same user, in
+// the cluster's folder, with its output in a log there. It ends by stop, or with
+// a crashed owner as the server does. Stop returns when it is gone, and an error
+// if it was before.
+func (c *Cluster) Companion(program string, args ...string) (stop func() error, err error) {
+	path := filepath.Join(c.dir, "."+filepath.Base(program)+".log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|noFollow, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("pgembed: %w", err)
+	}
+	defer log.Close()
+	p, err := startProcess(c.command(program, args...), log)
+	if err != nil {
+		return nil, fmt.Errorf("pgembed: start %s: %w", program, err)
+	}
+	return func() error {
+		if !p.running() {
+			return fmt.Errorf("pgembed: %s ended too early: %w%s", program, cmp.Or(p.err, errors.New("exit status 0")), p.logTail(path))
+		}
+		p.signal(syscall.SIGTERM)
+		hopeless := time.NewTimer(immediateTimeout)
+		defer hopeless.Stop()
+		select {
+		case <-p.done:
+		case <-hopeless.C:
+			killGroup(p.pid)
+			<-p.done
+		}
+		return nil
+	}, nil
+}
+
 // shutdown ends the server in the order fast, immediate, killed.
 func (c *Cluster) shutdown(ctx context.Context) error {
 	p := c.current()

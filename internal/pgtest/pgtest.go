@@ -72,7 +72,8 @@ func Main(m *testing.M) {
 
 // A server is where databases are made.
 type server struct {
-	url func(database string) string // the superuser's
+	url    func(database string) string // the superuser's
+	pooler *url.URL                     // where the other logins connect; nil: to the server
 
 	mu   sync.Mutex
 	made string // the template, once it is known to be there
@@ -104,7 +105,11 @@ func (s *sharedServer) open() (*server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s is no URL", Env)
 		}
-		return &server{url: func(database string) string { return onDatabase(*u, database) }}, nil
+		pooler, err := poolerFromEnv()
+		if err != nil {
+			return nil, err
+		}
+		return &server{url: func(database string) string { return onDatabase(*u, database) }, pooler: pooler}, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -135,6 +140,11 @@ func onDatabase(u url.URL, database string) string {
 // as returns the URL of a role's login. The search path is empty, so that a
 // name without its schema is found out.
 func (s *server) as(role Role, database string) string {
+	if s.pooler != nil && role != Owner {
+		pooled := *s.pooler
+		pooled.User = url.UserPassword(role.login(), loginPassword)
+		return onDatabase(pooled, database)
+	}
 	u, err := url.Parse(s.url(database))
 	if err != nil {
 		return s.url(database) // pgx says what is wrong with it

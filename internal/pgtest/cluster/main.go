@@ -2,11 +2,14 @@
 // package pgtest finds through the environment, and removes it afterwards:
 //
 //	go run ./internal/pgtest/cluster -- go test ./...
+//
+// With -pooler the tests' logins reach it through PgBouncer in transaction mode.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,15 +22,16 @@ import (
 )
 
 func main() {
-	args := os.Args[1:]
-	if len(args) > 0 && args[0] == "--" {
-		args = args[1:]
+	pooled := flag.Bool("pooler", false, "put PgBouncer in transaction mode between the tests' logins and the server")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: cluster [-pooler] -- COMMAND [ARGUMENT...]")
 	}
-	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: cluster -- COMMAND [ARGUMENT...]")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
 		os.Exit(2)
 	}
-	status, err := run(args)
+	status, err := run(flag.Args(), *pooled)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 	}
@@ -35,7 +39,7 @@ func main() {
 }
 
 // run returns the command's exit status, or 1 for an error of our own.
-func run(args []string) (status int, err error) {
+func run(args []string, pooled bool) (status int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -52,9 +56,22 @@ func run(args []string) (status int, err error) {
 		}
 	}()
 
+	env := append(os.Environ(), pgtest.Env+"="+cluster.URL("postgres"))
+	if pooled {
+		url, stop, startErr := pgtest.StartPooler(ctx, cluster)
+		if startErr != nil {
+			return 1, startErr
+		}
+		defer func() {
+			if stopErr := stop(); stopErr != nil {
+				status, err = max(status, 1), errors.Join(err, stopErr)
+			}
+		}()
+		env = append(env, pgtest.PoolerEnv+"="+url)
+	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), pgtest.Env+"="+cluster.URL("postgres"))
+	cmd.Env = env
 	if err := cmd.Start(); err != nil {
 		return 1, err
 	}
