@@ -21,7 +21,7 @@ import (
 
 func recovery(t *testing.T, _ *scene) {
 	ctx := context.Background()
-	c := pgtest.Private(t, pgembed.Options{})
+	c := pgtest.Private(t, pgembed.Options{Unsafe: true})
 	db := c.DB(t)
 	signal := filepath.Join(c.Dir(), "data", "standby.signal")
 	if err := os.WriteFile(signal, nil, 0o644); err != nil {
@@ -54,8 +54,8 @@ func connections(t *testing.T, _ *scene) {
 	says(t, f, "of 20 connections", "3 are kept for superusers", "greedy 14")
 }
 
-func autovacuum(t *testing.T, _ *scene) {
-	db := pgtest.Private(t, pgembed.Options{Unsafe: true, Settings: map[string]string{"autovacuum": "off"}}).DB(t)
+func autovacuum(t *testing.T, s *scene) {
+	db := s.spoilt.DB(t)
 	db.Exec(t, pgtest.Owner, `alter table deed.pending set (autovacuum_enabled = off)`)
 	findings := examine(t, db.Pool(pgtest.Worker), doctor.Options{})
 	find(t, findings, "autovacuum", doctor.Warn, "autovacuum")

@@ -48,17 +48,23 @@ var troubles = map[string]func(*testing.T, *scene){
 	"late-publisher":      latePublisher,
 }
 
-// scene has a server for troubles that concern all of its databases.
-type scene struct{ server *pgtest.Cluster }
+// scene has servers for troubles that concern all of their databases.
+type scene struct {
+	server *pgtest.Cluster // transactions, slots and logins may be anyhow
+	spoilt *pgtest.Cluster // its roles and autovacuum are not as they should be
+}
 
 // Every finding is found when, and says what, its trouble is.
 func TestFindings(t *testing.T) {
 	t.Parallel()
-	s := &scene{pgtest.Private(t, pgembed.Options{Unsafe: true, Settings: map[string]string{
-		"wal_level":                 "logical",
-		"autovacuum_freeze_max_age": "100000",
-		"wal_sender_timeout":        "0",
-	}})}
+	s := &scene{
+		server: pgtest.Private(t, pgembed.Options{Unsafe: true, Settings: map[string]string{
+			"wal_level":                 "logical",
+			"autovacuum_freeze_max_age": "100000",
+			"wal_sender_timeout":        "0",
+		}}),
+		spoilt: pgtest.Private(t, pgembed.Options{Unsafe: true, Settings: map[string]string{"autovacuum": "off"}}),
+	}
 	s.makeLogicalSlot(t)
 	for _, name := range doctor.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -136,8 +142,8 @@ func hiddenSessions(t *testing.T, _ *scene) {
 	}
 }
 
-func roles(t *testing.T, _ *scene) {
-	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t)
+func roles(t *testing.T, s *scene) {
+	db := s.spoilt.DB(t)
 	db.Exec(t, pgtest.Owner, `alter role deed_app login bypassrls`)
 	db.Exec(t, pgtest.Owner, `grant deed_worker to deed_app`)
 	db.Exec(t, pgtest.Owner, `alter role deed_admin rename to somebody`)
@@ -311,8 +317,8 @@ func clockSkew(t *testing.T, _ *scene) {
 	}
 }
 
-func durability(t *testing.T, _ *scene) {
-	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t)
+func durability(t *testing.T, s *scene) {
+	db := s.server.DB(t)
 	db.Exec(t, pgtest.Owner, `alter database `+db.Name()+` set synchronous_commit = off`)
 	findings := examine(t, db.Conn(t, pgtest.Worker), doctor.Options{})
 	for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
