@@ -86,10 +86,11 @@ type DB interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 }
 
-// Examine runs every check and returns what it found: at least one finding of
-// each of [Names], of the level [OK] where all is well. A check that could not
-// be made is a finding named not-examined. The error is of the options, or of
-// a database that does not answer at all.
+// Examine makes every check and returns what it found, the worst first: of a
+// name of which there is nothing to report, one finding of the level [OK]. A
+// check that could not be made is a finding named not-examined instead; those
+// of the schema are left out while it is not installed. The error is of the
+// options, or of a database that does not answer.
 func Examine(ctx context.Context, db DB, opts Options) (Findings, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -97,10 +98,12 @@ func Examine(ctx context.Context, db DB, opts Options) (Findings, error) {
 	}
 	e := &exam{db: db, opts: opts, skipped: map[string]bool{}}
 	defer e.end(ctx)
-	if err := e.begin(ctx); err != nil {
-		return nil, fmt.Errorf("doctor: %w", err)
-	}
 	for _, c := range checks {
+		if e.tx == nil {
+			if err := e.begin(ctx); err != nil {
+				return nil, fmt.Errorf("doctor: %w", err)
+			}
+		}
 		e.run(ctx, c)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("doctor: %w", context.Cause(ctx))
@@ -164,16 +167,9 @@ func (e *exam) run(ctx context.Context, c check) {
 		e.skip(c) // schema-version has said so
 		return
 	}
-	err := func() error {
-		if e.tx == nil {
-			if err := e.begin(ctx); err != nil {
-				return err
-			}
-		}
-		ctx, cancel := e.bound(ctx)
-		defer cancel()
-		return c.run(ctx, e)
-	}()
+	bounded, cancel := e.bound(ctx)
+	defer cancel()
+	err := c.run(bounded, e)
 	if err == nil {
 		return
 	}
