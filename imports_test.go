@@ -26,6 +26,7 @@ var floors = []struct {
 	{3, ``},
 	{4, `sink/webhook|importer|deedsql|otel`},
 	{4.5, `sink/sinktest`},
+	{5, `doctor`},
 	{6, `server|server/metrics`},
 	{7, `cmd/deed|internal/crash/victim`},
 }

@@ -1,0 +1,96 @@
+package doctor
+
+import (
+	"context"
+	_ "embed"
+	"slices"
+	"strings"
+)
+
+// A check makes findings of one or more names, or none where all is well.
+type check struct {
+	names []string
+	well  []string // what to say of each name when nothing is found
+	deed  bool     // reads what only an installed schema has
+	run   func(context.Context, *exam) error
+}
+
+// checks are made in this order: what the first ones learn of the login, the
+// others use.
+var checks = []check{
+	{
+		[]string{"not-examined"},
+		[]string{"every check was made"},
+		false, func(context.Context, *exam) error { return nil },
+	},
+	{
+		[]string{"login-superuser", "login-grant", "hidden-sessions"},
+		[]string{"this login is held by row-level security", "this login holds deed_worker or deed_admin", "this login sees what other sessions do"},
+		false, checkLogin,
+	},
+	{
+		[]string{"roles", "superuser-logins"},
+		[]string{"deed_app, deed_worker and deed_admin are as they should be", "no login that holds a role of deed goes past row-level security"},
+		false, checkRoles,
+	},
+	{[]string{"schema-version"}, []string{"the schema is the one that this program knows"}, false, checkVersion},
+	{[]string{"schema-drift"}, []string{"every object of the schema is as it was installed"}, true, checkDrift},
+	{
+		[]string{"function-overload", "function-foreign"},
+		[]string{"each function of deed exists once", "the schema deed has deed's functions only"},
+		true, checkFunctions,
+	},
+	{[]string{"row-security"}, []string{"row-level security is forced on every table and partition"}, true, checkRowSecurity},
+	{[]string{"invalid-index"}, []string{"every index of the schema deed is valid"}, true, checkIndexes},
+	{[]string{"partitions-ahead"}, []string{"two partitions or more are ahead"}, true, checkPartitions},
+	{[]string{"log-sequence"}, []string{"deed.log_seq is ahead of everything that was published"}, true, checkSequence},
+	{[]string{"cluster-changed"}, []string{"the log was read on this server before, or never"}, true, checkCluster},
+	{[]string{"backfill-unfinished"}, []string{"every subscription has been given what was published before it"}, true, checkBackfills},
+	{[]string{"server-version"}, []string{"the server's version is one that deed is tested with"}, false, checkServer},
+	{[]string{"recovery"}, []string{"the server takes writes"}, false, checkRecovery},
+	{
+		[]string{"durability", "setting-hint"},
+		[]string{"a commit survives a crash", "no setting calls for a remark"},
+		false, checkSettings,
+	},
+	{[]string{"clock-skew"}, []string{"this process's clock and the database's agree"}, false, checkClock},
+	{[]string{"connections"}, []string{"there are connections to spare"}, false, checkConnections},
+	{[]string{"autovacuum"}, []string{"autovacuum is on"}, false, checkAutovacuum},
+	{[]string{"dead-rows"}, []string{"the tables of deed are vacuumed in time"}, true, checkDeadRows},
+	{[]string{"wraparound"}, []string{"no table or database is near the end of its transaction ids"}, false, checkWraparound},
+	{
+		[]string{"horizon-session", "horizon-prepared", "horizon-slot", "horizon-standby"},
+		[]string{
+			"no session holds back the horizon for long", "no prepared transaction holds back the horizon for long",
+			"no replication slot holds back the horizon for long", "no standby holds back the horizon for long",
+		},
+		false, checkHorizon,
+	},
+	{[]string{"late-publisher"}, []string{"no publisher keeps its transaction open for long"}, true, checkPublishers},
+}
+
+// Names returns the names that a finding can have, sorted. They are stable:
+// alerts may be built on them.
+func Names() []string {
+	var names []string
+	for _, c := range checks {
+		names = append(names, c.names...)
+	}
+	slices.Sort(names)
+	return names
+}
+
+//go:embed queries.sql
+var queriesText string
+
+// statements holds queries.sql by name; read-only.
+var statements = parseQueries(queriesText)
+
+func parseQueries(text string) map[string]string {
+	queries := map[string]string{}
+	for _, part := range strings.Split(text, "-- name: ")[1:] {
+		name, body, _ := strings.Cut(part, "\n")
+		queries[strings.TrimSpace(name)] = strings.TrimSuffix(strings.TrimSpace(body), ";")
+	}
+	return queries
+}

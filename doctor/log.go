@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func checkPartitions(ctx context.Context, e *exam) error {
+	var ahead int
+	var age float64
+	if err := e.queryRow(ctx, "partitions", nil, &ahead, &age); err != nil {
+		return err
+	}
+	level := OK
+	switch {
+	case ahead < 1:
+		level = Fail
+	case ahead < 2:
+		level = Warn
+	}
+	remedy := ""
+	if level != OK {
+		remedy = "start a relay, or, as deed_worker: select deed.keep_partitions(); if one runs, its log says why not (\"make partitions ahead\")"
+	}
+	e.addf(level, "partitions-ahead", "deed.log", remedy,
+		"%d partitions of the log are ahead of the one in use, of two that relays keep; the last was made %s ago", ahead, ago(age))
+	return nil
+}
+
+func checkSequence(ctx context.Context, e *exam) error {
+	var cache, increment, seen int64
+	var last *int64
+	var cycles bool
+	if err := e.queryRow(ctx, "sequence", nil, &cache, &cycles, &increment, &last, &seen); err != nil {
+		return err
+	}
+	const name, subject = "log-sequence", "deed.log_seq"
+	if cache != 1 || cycles || increment != 1 {
+		e.addf(Fail, name, subject, "alter sequence deed.log_seq cache 1 no cycle increment 1;",
+			"the sequence has cache %d, increment %d, cycle %t; windows of the log need 1, 1 and false, or messages are missed", cache, increment, cycles)
+	}
+	switch {
+	case last == nil:
+		e.addf(Fail, name, subject, fmt.Sprintf("grant usage on sequence deed.log_seq to %s;", e.login),
+			"the sequence has no value, or this login may not read it")
+	case *last < seen:
+		e.addf(Fail, name, subject, fmt.Sprintf("stop the publishers, then: select setval('deed.log_seq', %d); deed verify", seen+1),
+			"the sequence went back: it is at %d, and %d was reached before; new messages are given numbers that were used", *last, seen)
+	}
+	return nil
+}
+
+func checkCluster(ctx context.Context, e *exam) error {
+	var now, before int64
+	var age float64
+	err := e.queryRow(ctx, "cluster", nil, &now, &before, &age)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // nobody has read the log by windows
+	}
+	if err != nil {
+		return err
+	}
+	if now != before {
+		e.addf(Warn, "cluster-changed", "deed.windows", "if this is a copy, let no relay run on it: it would deliver what the original delivers; if it took the original's place, nothing is to be done",
+			"the log was last read %s ago on another cluster (system identifier %d, here %d): this one was restored, upgraded or cut over", ago(age), before, now)
+	}
+	return nil
+}
+
+func checkBackfills(ctx context.Context, e *exam) error {
+	return e.query(ctx, "backfills", []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+		var subscription, waits string
+		var age float64
+		var scanned bool
+		if err := row.Scan(&subscription, &age, &scanned, &waits); err != nil {
+			return err
+		}
+		const name = "backfill-unfinished"
+		switch {
+		case scanned && waits != "":
+			e.addf(Warn, name, subscription, "end those transactions: select pg_terminate_backend(<pid>); or rollback prepared …",
+				"the subscription was made %s ago; before it can have all that was published before it, these must end: %s", ago(age), waits)
+		default:
+			e.addf(Warn, name, subscription, "run a relay that drains it, or call deed.backfill until it says finished",
+				"the subscription was made %s ago and has not been given all that was published before it; no relay seems to work on it", ago(age))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,310 @@
+-- The statements of the doctor. They only read: catalogs and statistics, which
+-- every login may, and small tables of deed. None reads a query's text.
+
+-- name: bound
+select pg_catalog.set_config('statement_timeout', $1::bigint::text, true);
+
+-- name: login
+-- The schema's owner may read all of it, too. What a login only gets by SET
+-- ROLE does not count: nothing of deed uses it.
+select pg_catalog.quote_ident(me.rolname), me.rolsuper, me.rolbypassrls,
+  coalesce(bool_or(pg_catalog.pg_has_role(me.oid, held.oid, 'usage')) filter (where held.rolname <> 'deed_app'), false),
+  coalesce(bool_or(pg_catalog.pg_has_role(me.oid, held.oid, 'usage')) filter (where held.rolname = 'deed_app'), false),
+  coalesce(bool_or(pg_catalog.pg_has_role(me.oid, held.oid, 'member')), false),
+  coalesce((
+    select pg_catalog.pg_has_role(me.oid, n.nspowner, 'usage') from pg_catalog.pg_namespace n where n.nspname = 'deed'
+  ), false),
+  pg_catalog.pg_has_role(me.oid, 'pg_read_all_stats', 'usage'),
+  exists (
+    select from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'deed' and c.relname = 'migrations'
+  )
+from pg_catalog.pg_roles me
+left join pg_catalog.pg_roles held on held.rolname in ('deed_app', 'deed_worker', 'deed_admin')
+where me.rolname = current_user
+group by me.oid, me.rolname, me.rolsuper, me.rolbypassrls;
+
+-- name: roles
+select wanted.name, r.oid is not null, coalesce(r.rolcanlogin, false), coalesce(r.rolsuper or r.rolbypassrls, false),
+  coalesce((
+    select string_agg(g.rolname, ', ' order by g.rolname)
+    from pg_catalog.pg_auth_members m
+    join pg_catalog.pg_roles g on g.oid = m.roleid
+    where m.member = r.oid and g.rolname in ('deed_app', 'deed_worker', 'deed_admin')
+  ), '')
+from unnest(array['deed_app', 'deed_worker', 'deed_admin']) wanted(name)
+left join pg_catalog.pg_roles r on r.rolname = wanted.name;
+
+-- name: superuser_logins
+-- pg_has_role says yes to every superuser, so memberships are followed by hand.
+-- PostgreSQL 16 makes who creates a role its member, without inheritance.
+with recursive holders as (
+  select g.rolname as held, m.member
+  from pg_catalog.pg_auth_members m
+  join pg_catalog.pg_roles g on g.oid = m.roleid
+  where g.rolname in ('deed_app', 'deed_worker', 'deed_admin')
+    and coalesce(to_jsonb(m) ->> 'inherit_option', 'true')::boolean
+  union
+  select h.held, m.member
+  from pg_catalog.pg_auth_members m
+  join holders h on h.member = m.roleid
+)
+select pg_catalog.quote_ident(r.rolname), r.rolsuper, string_agg(h.held, ', ' order by h.held)
+from holders h
+join pg_catalog.pg_roles r on r.oid = h.member
+where r.rolcanlogin and (r.rolsuper or r.rolbypassrls)
+group by r.rolname, r.rolsuper
+order by r.rolname
+limit 20;
+
+-- name: functions
+select p.proname::text, count(*), string_agg(p.oid::regprocedure::text, ', ' order by p.oid)
+from pg_catalog.pg_proc p
+join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+where n.nspname = 'deed'
+group by p.proname
+order by p.proname;
+
+-- name: row_security
+select c.relname::text, c.relrowsecurity
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = 'deed' and c.relkind in ('r', 'p') and c.relname <> 'migrations'
+  and not (c.relrowsecurity and c.relforcerowsecurity)
+order by c.relname
+limit 20;
+
+-- name: invalid_indexes
+select c.relname::text, t.relname::text, i.indisunique
+from pg_catalog.pg_index i
+join pg_catalog.pg_class c on c.oid = i.indexrelid
+join pg_catalog.pg_class t on t.oid = i.indrelid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = 'deed' and not (i.indisvalid and i.indisready)
+order by c.relname
+limit 20;
+
+-- name: partitions
+select coalesce(max(p.n), -1) - pg_catalog.pg_sequence_last_value('deed.log_seq') / 68719476736,
+  coalesce(extract(epoch from pg_catalog.clock_timestamp() - max(p.made_at))::float8, 0)
+from deed.partitions p;
+
+-- name: sequence
+-- What was published is looked for where it is cheap: the log has no index on
+-- its id alone. The sequence is read after the statement's snapshot is taken,
+-- so it is ahead of every row that the statement sees.
+select s.seqcache, s.seqcycle, s.seqincrement, pg_catalog.pg_sequence_last_value('deed.log_seq'),
+  greatest(
+    (select w.upper from deed.windows w order by w.n desc limit 1),
+    (select max(l.id) from (select g.id from deed.log g order by g.xid desc limit 1000) l),
+    (select max(r.max_id) from (select t.max_id from deed.receipts t order by t.n desc limit 1000) r),
+    (select max(p.from_id) from deed.partitions p where p.opened_at is not null),
+    0
+  )
+from pg_catalog.pg_sequence s
+where s.seqrelid = 'deed.log_seq'::regclass;
+
+-- name: cluster
+select c.system_identifier, w.system_identifier,
+  extract(epoch from pg_catalog.clock_timestamp() - w.opened_at)::float8
+from deed.windows w
+cross join pg_catalog.pg_control_system() c
+order by w.n desc
+limit 1;
+
+-- name: backfills
+-- A backfill waits for the transactions that were running when its window was
+-- opened, in whatever database.
+with running as (
+  select x.xid, coalesce(
+    (
+      select format('pid %s (%s)', a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'))
+      from pg_catalog.pg_stat_activity a
+      where a.backend_xid = x.xid::xid
+      limit 1
+    ),
+    (select format('the prepared transaction %L', p.gid) from pg_catalog.pg_prepared_xacts p where p.transaction = x.xid::xid),
+    format('transaction %s', x.xid)
+  ) as name
+  from pg_catalog.pg_snapshot_xip(pg_catalog.pg_current_snapshot()) x(xid)
+)
+select s.topic || '/' || s.name, extract(epoch from pg_catalog.clock_timestamp() - s.created_at)::float8,
+  b.scanned,
+  coalesce((
+    select string_agg(o.name, ', ' order by o.xid)
+    from (select r.xid, r.name from running r where r.xid < w.h order by r.xid limit 5) o
+  ), '')
+from deed.backfills b
+join deed.subscriptions s on s.id = b.subscription
+left join deed.windows w on w.n = b.window_n
+where b.finished_at is null and s.created_at < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by s.created_at
+limit 20;
+
+-- name: version
+select pg_catalog.current_setting('server_version_num')::int;
+
+-- name: recovery
+select pg_catalog.pg_is_in_recovery();
+
+-- name: settings
+select s.name::text, s.setting
+from pg_catalog.pg_settings s
+where s.name in (
+  'fsync', 'full_page_writes', 'synchronous_commit', 'idle_in_transaction_session_timeout', 'max_prepared_transactions'
+);
+
+-- name: clock
+select pg_catalog.clock_timestamp();
+
+-- name: connections
+-- What a session is hides itself from logins without pg_monitor; then every one
+-- that is in a database counts.
+with sessions as (
+  select a.datname, coalesce(nullif(a.application_name, ''), 'unnamed') as application
+  from pg_catalog.pg_stat_activity a
+  where a.datid is not null and coalesce(a.backend_type, 'client backend') = 'client backend'
+),
+here as (
+  select s.application, count(*) as n
+  from sessions s
+  where s.datname = current_database()
+  group by s.application
+  order by count(*) desc, s.application
+  limit 6
+)
+select pg_catalog.current_setting('max_connections')::int,
+  pg_catalog.current_setting('superuser_reserved_connections')::int
+    + coalesce(nullif(pg_catalog.current_setting('reserved_connections', true), '')::int, 0),
+  (select count(*) from sessions),
+  (select string_agg(h.application || ' ' || h.n, ', ' order by h.n desc, h.application) from here h);
+
+-- name: autovacuum
+select 'setting', s.name::text
+from pg_catalog.pg_settings s
+where s.name in ('autovacuum', 'track_counts') and s.setting = 'off'
+union all
+select 'table', c.relname::text
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+cross join lateral pg_catalog.pg_options_to_table(c.reloptions) o
+where n.nspname = 'deed' and o.option_name = 'autovacuum_enabled' and not o.option_value::boolean;
+
+-- name: dead_rows
+-- A table that was never vacuumed is as old as the installation.
+with tables as (
+  select t.relname, t.n_live_tup, t.n_dead_tup, greatest(t.last_vacuum, t.last_autovacuum) as vacuumed_at,
+    coalesce(greatest(t.last_vacuum, t.last_autovacuum), (select s.installed_at from deed.settings s)) as since
+  from pg_catalog.pg_stat_all_tables t
+  where t.schemaname = 'deed'
+)
+select t.relname::text, t.n_live_tup, t.n_dead_tup, t.vacuumed_at is not null,
+  extract(epoch from pg_catalog.clock_timestamp() - t.since)::float8
+from tables t
+where t.n_dead_tup > $1::bigint and t.n_dead_tup > 0.2 * (t.n_live_tup + t.n_dead_tup)
+  and t.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $2::float8)
+order by t.n_dead_tup desc
+limit 20;
+
+-- name: wraparound
+-- Beyond half as much again as what makes the server vacuum by force, something
+-- keeps it from it.
+with ages as (
+  select 'database ' || d.datname as subject, age(d.datfrozenxid)::bigint as xids, mxid_age(d.datminmxid)::bigint as mxids
+  from pg_catalog.pg_database d
+  union all
+  select 'deed.' || c.relname, greatest(age(c.relfrozenxid), age(t.relfrozenxid)), greatest(mxid_age(c.relminmxid), mxid_age(t.relminmxid))
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  left join pg_catalog.pg_class t on t.oid = c.reltoastrelid
+  where n.nspname = 'deed' and c.relkind in ('r', 'm')
+)
+select a.subject, greatest(a.xids, a.mxids)
+from ages a
+where a.xids > 1.5 * pg_catalog.current_setting('autovacuum_freeze_max_age')::bigint
+  or a.mxids > 1.5 * pg_catalog.current_setting('autovacuum_multixact_freeze_max_age')::bigint
+order by greatest(a.xids, a.mxids) desc, a.subject
+limit 20;
+
+-- name: horizon
+-- Who holds back the horizon, the oldest first: sessions (of any database if
+-- they write, since every snapshot lists them; else of this one), prepared
+-- transactions, slots, and standbys that send feedback. A 32-bit id becomes the
+-- 64-bit one nearest to the newest. The last column says that a snapshot is no
+-- older than a writer that is listed itself. Vacuum's own snapshots do not
+-- count. Of other logins' sessions since, last and state are null unless the
+-- login may see them; ids and names are for all to see.
+with newest as materialized (
+  select pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint as xid
+),
+holders as (
+  select case when r.pid is null then 'session' else 'standby' end as kind, a.pid, '' as name, a.datname, a.usename,
+    coalesce(a.application_name, '') as application, coalesce(a.state, '') as state, a.xact_start as since,
+    a.query_start as last, ids.xid, a.backend_xid is not null as writes
+  from pg_catalog.pg_stat_activity a
+  left join pg_catalog.pg_stat_replication r on r.pid = a.pid
+  cross join lateral (
+    select x.xid from (values (a.backend_xid), (a.backend_xmin)) x(xid)
+    where x.xid is not null
+    order by age(x.xid) desc limit 1
+  ) ids
+  where a.pid <> pg_catalog.pg_backend_pid()
+    and (a.backend_xid is not null or r.pid is not null or a.datid is null or a.datname = current_database())
+    and not exists (select from pg_catalog.pg_stat_progress_vacuum v where v.pid = a.pid)
+  union all
+  select 'prepared', null, p.gid, p.database, p.owner, '', '', p.prepared, p.prepared, p.transaction, true
+  from pg_catalog.pg_prepared_xacts p
+  union all
+  select 'slot', s.active_pid, s.slot_name, s.database, null, '',
+    s.slot_type || case when s.active then ', in use' else ', not in use' end
+      || case when s.xmin is null then ', of catalogs only' else '' end,
+    null, null, ids.xid, false
+  from pg_catalog.pg_replication_slots s
+  cross join lateral (
+    select x.xid from (values (s.xmin), (s.catalog_xmin)) x(xid)
+    where x.xid is not null
+    order by age(x.xid) desc limit 1
+  ) ids
+)
+select h.kind, coalesce(h.pid, 0), h.name, coalesce(h.datname, ''), coalesce(h.usename, ''), h.application, h.state,
+  extract(epoch from pg_catalog.clock_timestamp() - h.since)::float8,
+  extract(epoch from pg_catalog.clock_timestamp() - h.last)::float8,
+  age(h.xid)::bigint,
+  newest.xid - (((newest.xid - h.xid::text::bigint + 2147483648) & 4294967295) - 2147483648),
+  not h.writes and exists (select from holders o where o.writes and o.xid = h.xid)
+from holders h
+cross join newest
+order by age(h.xid) desc, h.pid
+limit 50;
+
+-- name: published_since
+-- How long ago at least a transaction id was taken: the age of the oldest
+-- message that was published under it or a later one.
+select extract(epoch from pg_catalog.clock_timestamp() - l.created_at)::float8
+from deed.log l
+where l.xid >= $1::text::xid8
+order by l.xid
+limit 1;
+
+-- name: publishers
+-- Who has written to the log and not ended. A prepared transaction's locks have
+-- no pid; the lock on its own id says whose they are.
+with locks as (
+  select distinct k.pid, k.virtualtransaction
+  from pg_catalog.pg_locks k
+  join pg_catalog.pg_database d on d.oid = k.database
+  where d.datname = current_database() and k.locktype = 'relation' and k.mode = 'RowExclusiveLock'
+    and k.relation = 'deed.log'::regclass
+)
+select coalesce(k.pid, 0), coalesce(p.gid, ''), coalesce(a.application_name, ''), coalesce(a.usename, p.owner, ''),
+  coalesce(a.state, ''),
+  extract(epoch from pg_catalog.clock_timestamp() - coalesce(a.xact_start, p.prepared))::float8
+from locks k
+left join pg_catalog.pg_stat_activity a on a.pid = k.pid
+left join pg_catalog.pg_locks own on k.pid is null and own.pid is null
+  and own.virtualtransaction = k.virtualtransaction and own.locktype = 'transactionid' and own.granted
+left join pg_catalog.pg_prepared_xacts p on p.transaction = own.transactionid
+where coalesce(a.xact_start, p.prepared) < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by coalesce(a.xact_start, p.prepared)
+limit 20;
