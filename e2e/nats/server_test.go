@@ -37,6 +37,10 @@ type cluster struct {
 	slow    time.Duration
 	judge   func([]byte) sinktest.Verdict
 	between *nats.Subscription
+	hold    chan struct{} // what the judge has passed waits for its end
+	held    int           // how many wait
+	most    int           // how many have waited at once
+	passing sync.WaitGroup
 }
 
 // start runs a server until the test ends; change may alter its options and
@@ -59,7 +63,10 @@ func start(t *testing.T, change ...func(*server.Options, *jetstream.StreamConfig
 	if c.nc, err = nats.Connect(c.server.ClientURL(), options...); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.nc.Close)
+	t.Cleanup(func() {
+		c.passing.Wait()
+		c.nc.Close()
+	})
 	if c.js, err = jetstream.New(c.nc); err != nil {
 		t.Fatal(err)
 	}
@@ -193,11 +200,31 @@ func (c *cluster) pass(m *nats.Msg) {
 		}
 	}
 	on := &nats.Msg{Subject: "stored." + m.Subject, Reply: m.Reply, Header: m.Header, Data: m.Data}
-	time.AfterFunc(slow, func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held++
+	c.most = max(c.most, c.held)
+	hold := c.hold
+	c.passing.Go(func() { // ends when the pause or the test does
+		if hold != nil {
+			<-hold
+		}
+		select {
+		case <-time.After(slow):
+		case <-c.t.Context().Done():
+		}
+		c.set(func() { c.held-- })
 		if err := c.nc.PublishMsg(on); err != nil {
 			c.t.Error(err)
 		}
 	})
+}
+
+// waiting returns how many messages wait before the stream.
+func (c *cluster) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
 }
 
 func (c *cluster) set(change func()) {
