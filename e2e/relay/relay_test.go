@@ -48,7 +48,7 @@ func TestRelay_DrainsIntoBothBrokers(t *testing.T) {
 	}
 	file := filepath.Join(dir, "deed.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, `topics:
-  orders: {sinks: [stream, log]}
+  orders: {sinks: [stream, log], from: beginning}
 sinks:
   stream: {type: nats, url: env:NATS_URL, subject: "events.{topic}"}
   log: {type: kafka, brokers: [%s], topic: events, timeout: 1s}
