@@ -59,7 +59,8 @@
 // of it, the sink writes each record again in a batch of its own, so that every
 // message has its own outcome and none dies for another.
 //
-// What has no answer within [Options.Timeout] is given up, so that nothing of
-// it is written after the outcome was told; if the client cannot be brought to
-// give up it is closed, and the next call makes a new one.
+// What has no answer within [Options.Timeout] is given up: the client sends
+// nothing of it any more once the outcome was told, and if it cannot be brought
+// to give up it is closed, and the next call makes a new one. A call whose
+// context ends does not wait for that, and what it had may still be written.
 package kafka
