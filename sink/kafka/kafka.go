@@ -187,6 +187,7 @@ func (s *Sink) clientOptions() []kgo.Opt {
 		// allowed to give it up, it would try it too, for as long as an outage
 		// lasts, and write it once for each attempt after that.
 		kgo.AllowIdempotentProduceCancellation(),
+		kgo.MetadataMinAge(time.Second), // how soon a new leader or topic is seen
 		kgo.DisableClientMetrics(),
 	}
 	if o.SASL != (SASL{}) {
