@@ -221,6 +221,7 @@ func TestFaults(t *testing.T) {
 	}
 	t.Run("LongOutage", longOutage)
 	t.Run("Silence", silence)
+	t.Run("OneBrokerIsSilent", oneBrokerIsSilent)
 	t.Run("Brokers", brokerFaults)
 	t.Run("AcknowledgementIsAwaited", acknowledgementIsAwaited)
 	t.Run("Login", login)
@@ -285,6 +286,38 @@ func silence(t *testing.T) {
 	speak()
 	wait(t, "the sink to be understood", func() bool {
 		return kinds(sink.Deliver(t.Context(), []deed.Message{message(2, nil)})) == "delivered"
+	})
+}
+
+// One silent broker is an outage of its partitions alone.
+func oneBrokerIsSilent(t *testing.T) {
+	t.Parallel()
+	c := start(t, nil)
+	sink := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second })
+	var ms []deed.Message
+	for n := range int64(60) {
+		ms = append(ms, message(n+1, func(m *deed.Message) { m.Key = fmt.Sprintf("key-%d", n) }))
+	}
+	expect(t, sink.Deliver(t.Context(), ms), strings.TrimSpace(strings.Repeat("delivered ", len(ms))))
+	home := map[string]int32{} // of each key
+	for _, r := range c.all() {
+		home[string(r.Key)] = c.fake.LeaderFor(c.topic, r.Partition)
+	}
+	silent := home["key-0"]
+	var want []string
+	for _, m := range ms {
+		word := "delivered"
+		if home[m.Key] == silent {
+			word = "unavailable"
+		}
+		want = append(want, word)
+	}
+	c.doorOf(silent).Hush()
+	t.Cleanup(c.doorOf(silent).Speak)
+	expect(t, sink.Deliver(t.Context(), ms), strings.Join(want, " "))
+	c.doorOf(silent).Speak()
+	wait(t, "the broker to be understood", func() bool {
+		return !strings.Contains(kinds(sink.Deliver(t.Context(), ms)), "unavailable")
 	})
 }
 

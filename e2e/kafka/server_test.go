@@ -198,6 +198,19 @@ func (c *cluster) up() {
 	c.set(false)
 }
 
+// doorOf returns a broker's.
+func (c *cluster) doorOf(node int32) *door.Door {
+	c.t.Helper()
+	addr := c.brokers[node]
+	for _, d := range c.doors {
+		if d.Addr().String() == addr {
+			return d
+		}
+	}
+	c.t.Fatalf("no door leads to broker %d", node)
+	return nil
+}
+
 func (c *cluster) set(shut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
