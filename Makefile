@@ -52,7 +52,7 @@ torture: setup ## crashes, races and faults for MINUTES (10), with a report
 fuzz: setup ## every fuzz target for a minute
 	.ci/fuzz 60s
 
-setup: ## what the tests need and the machine lacks: PostgreSQL, gcc
+setup: ## what the tests need and the machine lacks: PostgreSQL, gcc, kcat
 	@.ci/setup
 
 tools: $(BIN)/gofumpt $(BIN)/staticcheck

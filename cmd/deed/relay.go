@@ -26,7 +26,6 @@ import (
 	"github.com/deedhq/deed/schema"
 	"github.com/deedhq/deed/server"
 	"github.com/deedhq/deed/server/metrics"
-	"github.com/deedhq/deed/sink/webhook"
 )
 
 const defaultListen = "127.0.0.1:8420"
@@ -79,6 +78,8 @@ type relay struct {
 	listen     string
 	untilEmpty bool
 	catchAll   deed.Sink // of undeclared topics; nil: they are left alone
+
+	installation string // the database's; known once the client is connected
 }
 
 func (r *relay) run(ctx context.Context) error {
@@ -187,7 +188,11 @@ func (r *relay) connect(ctx context.Context, pool *pgxpool.Pool, opts deed.Optio
 	for n := 1; ; n++ {
 		c, err := deed.New(ctx, pool, opts)
 		if err == nil {
-			return c, nil
+			var settings deed.Settings
+			if settings, err = c.Settings(ctx); err == nil {
+				r.installation = settings.Installation
+				return c, nil
+			}
 		}
 		pg, fromServer := errors.AsType[*pgconn.PgError](err)
 		final := deed.CodeOf(err) != deed.Internal || errors.Is(err, schema.ErrNotInstalled) || errors.Is(err, schema.ErrBehind) ||
@@ -279,25 +284,6 @@ func (r *relay) subscriptions() (subs []deed.Subscription, closeAll func(), err 
 		subs = append(subs, deed.Subscription{Name: "default", Sink: r.catchAll})
 	}
 	return subs, closeAll, nil
-}
-
-func (r *relay) sink(s config.Sink) (deed.Sink, error) {
-	switch s.Type {
-	case "print":
-		return &printer{out: r.out}, nil
-	case "webhook":
-		w := s.Webhook
-		headers := make(map[string]string, len(w.Headers))
-		for name, value := range w.Headers {
-			headers[name] = value.Reveal()
-		}
-		return webhook.New(webhook.Options{
-			URL: w.URL, Secret: w.Secret.Reveal(), PreviousSecret: w.PreviousSecret.Reveal(), AllowHosts: w.AllowHosts,
-			Body: webhook.Body(w.Body), Timeout: w.Timeout, Headers: headers,
-			Breaker: webhook.Breaker{Failures: w.Breaker.Failures, Pause: w.Breaker.Pause, MaxPause: w.Breaker.MaxPause},
-		})
-	}
-	return nil, fmt.Errorf("type %q is not known", s.Type)
 }
 
 // printer is a sink that prints a line a message.

@@ -19,10 +19,30 @@
 //	    timeout: 15s
 //	    headers: {x-api-key: env:HOOK_API_KEY}
 //	    breaker: {failures: 5, pause: 1s, max_pause: 30s}
+//	  stream:
+//	    type: nats
+//	    url: nats://nats-1:4222,nats://nats-2:4222   # with a password: env:NAME or file:PATH
+//	    subject: events.{topic}           # {topic}, {key}, {type}
+//	    creds: file:deed.creds            # or token: env:NATS_TOKEN, or user: and password: env:…
+//	    tls: {ca: ca.pem, cert: deed.pem, key: deed.key}
+//	    timeout: 10s
+//	    max_pending: 1000
+//	    batch: 100
+//	  log:
+//	    type: kafka
+//	    brokers: [kafka-1:9092, kafka-2:9092]
+//	    topic: events                     # else the message's own
+//	    sasl: {mechanism: scram-sha-256, user: deed, password: env:KAFKA_PASSWORD}
+//	    tls: {}                           # the system's authorities
+//	    compression: none                 # or gzip, snappy, lz4, zstd
+//	    timeout: 10s
+//	    max_bytes: 1000012
+//	    max_pending: 10000
+//	    batch: 100
 //	  printer: {type: print}
 //
-// Everything but a topic's sink, a sink's type and a webhook's url and secret
-// may be left out. All problems of a file are reported at once, each with its
+// Everything but a topic's sink, a sink's type, a webhook's url and secret, a
+// nats sink's url and a kafka sink's brokers may be left out. All problems of a file are reported at once, each with its
 // line; a key that means nothing is one of them. No problem's text holds the
 // value of a secret.
 package config
@@ -72,6 +92,8 @@ type Sink struct {
 	Type    string
 	Line    int      // where the sink stands in the file
 	Webhook *Webhook // for the type webhook
+	NATS    *NATS    // for the type nats
+	Kafka   *Kafka   // for the type kafka
 }
 
 // Load reads the file at path. Secrets come from the environment and from

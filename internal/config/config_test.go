@@ -229,7 +229,7 @@ etc/deed.yaml:10: topics.bad topic.sinks: no sink is named "lost"
 etc/deed.yaml:11: topics.none: the topic has no sink; add sink: NAME
 etc/deed.yaml:12: topics.both.sinks: the topic has both sink and sinks; keep one of them
 etc/deed.yaml:13: topics.orders: given twice; the first time in line 5
-etc/deed.yaml:15: sinks.printer.type: no sink type is called "prnt" (did you mean "print"?); the types are print, webhook
+etc/deed.yaml:15: sinks.printer.type: no sink type is called "prnt" (did you mean "print"?); the types are kafka, nats, print, webhook
 etc/deed.yaml:16: sinks.unused.url: unknown key
 etc/deed.yaml:16: sinks.unused: no topic uses this sink
 etc/deed.yaml:19: sinks.hooks.url: want a URL that begins with http:// or https://
@@ -327,7 +327,7 @@ func TestParse_Problems(t *testing.T) {
 			"1: topics." + strings.Repeat("a", 201) + ": a topic's name is 1 to 200 characters of A-Z a-z 0-9 . _ : / -",
 		},
 
-		{"sink without a type", "topics: {a: {sink: s}}\nsinks: {s: {}}", "2: sinks.s: the sink has no type; the types are print, webhook"},
+		{"sink without a type", "topics: {a: {sink: s}}\nsinks: {s: {}}", "2: sinks.s: the sink has no type; the types are kafka, nats, print, webhook"},
 		{
 			"sink name", "topics: {a: {sink: s/s}}\nsinks: {s/s: {type: print}}",
 			"2: sinks.s/s: a sink's name is 1 to 100 characters of A-Z a-z 0-9 . _ -",

@@ -10,6 +10,8 @@ import (
 // new type is a file with such a function, a line here, and a field in [Sink]
 // if it has keys.
 var sinkTypes = map[string]func(*section, *Sink){
+	"kafka":   readKafka,
+	"nats":    readNATS,
 	"print":   func(*section, *Sink) {},
 	"webhook": readWebhook,
 }

@@ -199,6 +199,10 @@ func (c *converter) node(n ast.Node, path string, depth int) *node {
 	}
 	switch n := n.(type) {
 	case *ast.MappingNode:
+		if whole, ok := plainText(n.Values); ok && n.Start.Type != token.MappingStartType {
+			out.kind, out.text = text, whole
+			break
+		}
 		c.mapping(out, n.Values, path, depth)
 	case *ast.MappingValueNode:
 		c.mapping(out, []*ast.MappingValueNode{n}, path, depth)
@@ -226,6 +230,29 @@ func (c *converter) node(n ast.Node, path string, depth int) *node {
 		c.scalar(out, n, path)
 	}
 	return out
+}
+
+// plainText undoes a mistake of the parser: in brackets within braces it takes
+// host:9092 for a pair. A colon parts a key from a value only before a space.
+func plainText(pairs []*ast.MappingValueNode) (string, bool) {
+	if len(pairs) != 1 {
+		return "", false
+	}
+	n := pairs[0]
+	key, value := n.Key.GetToken(), n.Value.GetToken()
+	if n.Start == nil || key.Next != n.Start || n.Start.Next != value || key.Type == token.DoubleQuoteType || key.Type == token.SingleQuoteType {
+		return "", false
+	}
+	switch n.Value.(type) {
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode:
+	default:
+		return "", false
+	}
+	k, colon, v := key.Position, n.Start.Position, value.Position
+	if k.Line != v.Line || colon.Column != k.Column+len([]rune(key.Value)) || v.Column != colon.Column+1 {
+		return "", false
+	}
+	return key.Value + ":" + value.Value, true
 }
 
 func (c *converter) scalar(out *node, n ast.Node, path string) {

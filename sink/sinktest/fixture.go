@@ -68,6 +68,14 @@ func (f *fixture) subscription(change ...func(*deed.Subscription)) deed.Subscrip
 	return s
 }
 
+// batchSize is the most messages that the sink takes in one call.
+func (f *fixture) batchSize() int {
+	if b, ok := f.Sink.(deed.BatchSink); ok {
+		return b.BatchSize()
+	}
+	return 1
+}
+
 // relay is a running client.
 type relay struct {
 	cancel context.CancelFunc

@@ -92,7 +92,7 @@ func TestFunction(t *testing.T) {
 // inBatches is a sink that takes several messages a call.
 type inBatches struct{ deed.SinkFunc }
 
-func (inBatches) BatchSize() int { return 20 }
+func (inBatches) BatchSize() int { return 100 }
 
 func TestBatchFunction(t *testing.T) {
 	t.Parallel()

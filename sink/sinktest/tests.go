@@ -90,7 +90,7 @@ func batch(t *testing.T, f *fixture) {
 	f.start(f.subscription())
 	f.waitDrained()
 	f.compare(want, 1)
-	size := f.Sink.(deed.BatchSink).BatchSize()
+	size := f.batchSize()
 	if largest := f.spy.read(&f.spy.largest); largest > size || size > 1 && largest == 1 {
 		t.Errorf("the largest call had %d messages, want more than 1 and at most %d", largest, size)
 	}
@@ -259,7 +259,7 @@ func slow(t *testing.T, f *fixture) {
 func stopInTheMiddle(t *testing.T, f *fixture) {
 	open := f.spy.holdAfter(50)
 	defer open()
-	want := f.publish(300, nil)
+	want := f.publish(300+8*f.batchSize(), nil) // more than is in hand at once
 	few := func(s *deed.Subscription) { s.Concurrency = 4 }
 	r := f.start(f.subscription(few))
 	f.wait("the drain to be in the middle", func() bool { return f.spy.read(&f.spy.held) > 0 })
@@ -297,10 +297,7 @@ func stopInTheMiddle(t *testing.T, f *fixture) {
 func endedContext(t *testing.T, f *fixture) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	n := 1
-	if b, ok := f.Sink.(deed.BatchSink); ok {
-		n = b.BatchSize()
-	}
+	n := f.batchSize()
 	ms := make([]deed.Message, n)
 	for i := range ms {
 		ms[i] = deed.Message{Topic: topic, Payload: []byte(`{}`), ContentType: "application/json", ID: deed.NewID(time.Now(), int64(i+1)), Attempt: 1}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/header"
 )
 
 // request builds one attempt's request and returns its body too. Everything
@@ -26,13 +27,13 @@ func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, []by
 	h := http.Header{}
 	for name, value := range m.Headers {
 		if isToken(name) && !isReserved(strings.ToLower(name)) {
-			h.Set(name, encodeValue(value, false))
+			h.Set(name, header.Encode(value, false))
 		}
 	}
 	for name, values := range s.headers {
 		h[name] = values
 	}
-	h.Set("Content-Type", encodeValue(contentType, false))
+	h.Set("Content-Type", header.Encode(contentType, false))
 	h.Set("User-Agent", userAgent())
 	for _, d := range []struct{ name, value string }{
 		{"Deed-Topic", m.Topic},
@@ -41,7 +42,7 @@ func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, []by
 		{"Deed-Attempt", strconv.Itoa(m.Attempt)},
 	} {
 		if d.value != "" {
-			h.Set(d.name, encodeValue(d.value, true))
+			h.Set(d.name, header.Encode(d.value, true))
 		}
 	}
 	// The process's clock, not the database's: the receiver compares it with its
@@ -92,34 +93,6 @@ func isToken(name string) bool {
 		}
 	}
 	return name != ""
-}
-
-// encodeValue percent-encodes what a header cannot carry unharmed: all that is
-// not visible ASCII or a space inside the value. The percent sign is encoded if
-// anything else is, or always.
-func encodeValue(v string, always bool) string {
-	plain := true
-	for i := range len(v) {
-		plain = plain && carried(v, i)
-	}
-	if plain && (!always || !strings.Contains(v, "%")) {
-		return v
-	}
-	const digits = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(v) {
-		if c := v[i]; carried(v, i) && c != '%' {
-			b.WriteByte(c)
-		} else {
-			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
-		}
-	}
-	return b.String()
-}
-
-func carried(v string, i int) bool {
-	c := v[i]
-	return ' ' < c && c < 0x7f || c == ' ' && i > 0 && i < len(v)-1
 }
 
 var userAgent = sync.OnceValue(func() string {

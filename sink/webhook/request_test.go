@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"testing"
 	"time"
 
@@ -23,27 +22,6 @@ func FuzzRetryAfter(f *testing.F) {
 		d, ok := retryAfter(http.Header{"Retry-After": {text}, "Date": {date}}, now)
 		if ok && (d < time.Second || d > 24*time.Hour) || !ok && d != 0 {
 			t.Fatalf("retryAfter(%q, %q) = %s, %v", text, date, d, ok)
-		}
-	})
-}
-
-func FuzzEncodeValue(f *testing.F) {
-	f.Add("o-1")
-	f.Add(" 100% é\r\nx: y\x00 ")
-	f.Fuzz(func(t *testing.T, value string) {
-		for _, always := range []bool{true, false} {
-			encoded := encodeValue(value, always)
-			for i := range len(encoded) {
-				if !carried(encoded, i) {
-					t.Fatalf("encodeValue(%q) = %q, which HTTP cannot carry", value, encoded)
-				}
-			}
-			if !always && encoded == value {
-				continue
-			}
-			if back, err := url.PathUnescape(encoded); err != nil || back != value {
-				t.Fatalf("encodeValue(%q) = %q, which gives %q back (%v)", value, encoded, back, err)
-			}
 		}
 	})
 }

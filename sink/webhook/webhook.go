@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/header"
 )
 
 // Body says what a request's body is.
@@ -283,7 +284,7 @@ func staticHeaders(headers map[string]string) (http.Header, error) {
 			errs = append(errs, fmt.Errorf("option Headers: %q is not a header name", name))
 		case lower != "authorization" && lower != "cookie" && isReserved(lower):
 			errs = append(errs, fmt.Errorf("option Headers: %q is set by deed or by HTTP itself", name))
-		case encodeValue(value, false) != value:
+		case header.Encode(value, false) != value:
 			errs = append(errs, fmt.Errorf("option Headers: the value of %q is not visible ASCII", name))
 		case h[http.CanonicalHeaderKey(name)] != nil:
 			errs = append(errs, fmt.Errorf("option Headers: %q is given twice, in different case", name))

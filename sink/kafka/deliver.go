@@ -1,0 +1,224 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/deedhq/deed"
+)
+
+var (
+	errTopic   = errors.New("no Kafka topic's name")
+	errTimeout = errors.New("no acknowledgement in time")
+	errUnknown = errors.New("not known")
+)
+
+// Deliver writes ms and waits for all acknowledgements. See the package's
+// documentation for what the outcomes mean.
+func (s *Sink) Deliver(ctx context.Context, ms []deed.Message) []error {
+	records := make([]*kgo.Record, len(ms))
+	outcomes := make([]error, len(ms))
+	var at []int // the messages that have a record
+	for i, m := range ms {
+		if records[i], outcomes[i] = s.record(m); outcomes[i] == nil {
+			at = append(at, i)
+		}
+	}
+	pick := make([]*kgo.Record, len(at))
+	for k, i := range at {
+		pick[k] = records[i]
+	}
+	for k, err := range s.produce(ctx, &s.all, pick) {
+		outcomes[at[k]] = err
+	}
+	s.separate(ctx, records, outcomes)
+	for i, err := range outcomes {
+		if err != nil {
+			outcomes[i] = s.outcome(ctx, err)
+		}
+	}
+	return outcomes
+}
+
+// record makes a message's record.
+func (s *Sink) record(m deed.Message) (*kgo.Record, error) {
+	topic := s.opts.Topic
+	if topic == "" {
+		if topic = strings.NewReplacer(":", ".", "/", ".").Replace(m.Topic); !isTopic(topic) {
+			return nil, fmt.Errorf("%w: %q", errTopic, topic)
+		}
+	}
+	r := &kgo.Record{Topic: topic, Value: m.Payload}
+	if r.Value == nil {
+		r.Value = []byte{} // nil would delete the key from a compacted topic
+	}
+	if m.Key != "" {
+		r.Key = []byte(m.Key)
+	}
+	for _, h := range []struct{ name, value string }{
+		{"deed-id", m.ID.String()},
+		{"deed-topic", m.Topic},
+		{"deed-type", m.Type},
+		{"content-type", cmp.Or(m.ContentType, "application/json")},
+	} {
+		if h.value != "" {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.name, Value: []byte(h.value)})
+		}
+	}
+	for name, value := range m.Headers {
+		if lower := strings.ToLower(name); !strings.HasPrefix(lower, "deed-") && lower != "content-type" {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		}
+	}
+	return r, nil
+}
+
+// answer is what the client says of a record.
+type answer struct {
+	at  int
+	err error
+}
+
+// produce writes records and returns once it is known what became of each, the
+// time is up, or ctx has ended.
+func (s *Sink) produce(ctx context.Context, p *producer, records []*kgo.Record) []error {
+	outcomes := make([]error, len(records))
+	for i := range outcomes {
+		outcomes[i] = errUnknown
+	}
+	rest := func(err error) []error {
+		for i := range outcomes {
+			if outcomes[i] == errUnknown {
+				outcomes[i] = err
+			}
+		}
+		return outcomes
+	}
+	if ctx.Err() != nil {
+		return rest(ctx.Err())
+	}
+	client, err := p.get()
+	if err != nil {
+		return rest(err)
+	}
+	// The client gives a record up at the time-out, give or take a request.
+	late := time.NewTimer(s.opts.Timeout + s.opts.Timeout/2)
+	defer late.Stop()
+	answers := make(chan answer, len(records))
+	for at, r := range records {
+		select {
+		case s.slots <- struct{}{}:
+		case <-late.C:
+			return rest(errTimeout)
+		case <-ctx.Done():
+			return rest(ctx.Err())
+		}
+		// Not ctx: the end of one call would fail what other calls have in the
+		// same partition.
+		client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
+			<-s.slots
+			answers <- answer{at, err}
+		})
+	}
+	for left := len(records); left > 0; left-- {
+		select {
+		case a := <-answers:
+			outcomes[a.at] = a.err
+		case <-late.C:
+			p.drop(client)
+			return rest(errTimeout)
+		case <-ctx.Done():
+			for len(answers) > 0 {
+				a := <-answers
+				outcomes[a.at] = a.err
+			}
+			return rest(ctx.Err())
+		}
+	}
+	return outcomes
+}
+
+// isPerhapsAnother reports whether a batch was refused for what may be wrong
+// with another of its records.
+func isPerhapsAnother(err error) bool {
+	for _, e := range []error{
+		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.CorruptMessage,
+		kerr.PolicyViolation, kerr.UnknownServerError,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// separate writes each record whose batch was refused for what may be another's
+// fault in a batch of its own. Once there is no answer, the others need not be
+// asked.
+func (s *Sink) separate(ctx context.Context, records []*kgo.Record, outcomes []error) {
+	for i, err := range outcomes {
+		if records[i] == nil || !isPerhapsAnother(err) {
+			continue
+		}
+		outcomes[i] = s.produceAlone(ctx, records[i])
+		if _, answered := errors.AsType[*kerr.Error](outcomes[i]); outcomes[i] != nil && !answered {
+			for k := i + 1; k < len(outcomes); k++ {
+				if records[k] != nil && isPerhapsAnother(outcomes[k]) {
+					outcomes[k] = outcomes[i]
+				}
+			}
+			return
+		}
+	}
+}
+
+func (s *Sink) produceAlone(ctx context.Context, r *kgo.Record) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	again := &kgo.Record{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
+	return s.produce(ctx, &s.lone, []*kgo.Record{again})[0]
+}
+
+// outcome judges why a record was not written, or not known to be.
+func (s *Sink) outcome(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return s.errorf("no acknowledgement yet: %w", err)
+	}
+	refusal, refused := errors.AsType[*kerr.Error](err)
+	switch {
+	case errors.Is(err, errTopic), errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return deed.Discard(s.errorf("%w", err))
+	case refused && (isPerhapsAnother(err) || !refusal.Retriable && !isOfAll(err)):
+		return s.errorf("refused: %w", err)
+	default:
+		return deed.Unavailable(s.errorf("%w", err), 0)
+	}
+}
+
+// isOfAll reports whether a refusal that the client does not retry is about all
+// records of the topic.
+func isOfAll(err error) bool {
+	for _, e := range []error{
+		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed,
+		kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
+		kerr.InvalidTopicException, kerr.InvalidRequiredAcks, kerr.UnsupportedVersion, kerr.UnsupportedForMessageFormat,
+		kerr.UnsupportedCompressionType, kerr.OutOfOrderSequenceNumber, kerr.InvalidProducerEpoch, kerr.ProducerFenced,
+		kerr.ThrottlingQuotaExceeded,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
