@@ -6,7 +6,7 @@ TESTFLAGS ?=
 MINUTES ?= 10
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help demo test ci build lint torture fuzz setup tools clean
+.PHONY: help demo test ci build lint torture fuzz packaging setup tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -16,6 +16,7 @@ demo: setup ## the main job before your eyes, on a private PostgreSQL (INPUT=fil
 	@./.cache/demo --input $(abspath $(or $(INPUT),examples/flights.ndjson)) $(DEMOFLAGS)
 
 test: setup ## all tests, on a PostgreSQL of their own
+	@.ci/setup systemd
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./...
 	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 
@@ -28,7 +29,7 @@ build: ## bin/deed
 lint: tools ## gofumpt, vet, staticcheck, go mod tidy, generated files
 	@test -z "$$($(BIN)/gofumpt -l .)" || { $(BIN)/gofumpt -l .; echo 'run gofumpt -w on these'; exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags deedcrash,torture ./...
-	$(BIN)/staticcheck ./... && cd e2e && $(GO) vet ./... && $(BIN)/staticcheck ./...
+	$(BIN)/staticcheck ./... && cd e2e && $(GO) vet -tags packaging ./... && $(BIN)/staticcheck -tags packaging ./...
 	$(GO) mod tidy -diff && cd e2e && $(GO) mod tidy -diff
 
 torture: setup ## crashes, races and faults for MINUTES (10), with a report
@@ -36,6 +37,12 @@ torture: setup ## crashes, races and faults for MINUTES (10), with a report
 
 fuzz: setup ## every fuzz target for a minute
 	.ci/fuzz 60s
+
+packaging: $(BIN)/goreleaser $(BIN)/helm ## builds and checks all packages and the Helm chart; publishes nothing
+	$(BIN)/goreleaser check
+	$(BIN)/goreleaser release --snapshot --clean --skip=publish
+	@.ci/setup systemd
+	.ci/noskip $(GO) -C e2e test -tags packaging -count=1 -v ./packaging/
 
 setup: ## what the tests need and the machine lacks: PostgreSQL, gcc
 	@.ci/setup
@@ -48,5 +55,11 @@ $(BIN)/gofumpt:
 $(BIN)/staticcheck:
 	GOBIN=$(BIN) $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+$(BIN)/goreleaser:
+	GOBIN=$(BIN) $(GO) install github.com/goreleaser/goreleaser/v2@v2.16.0
+
+$(BIN)/helm:
+	GOBIN=$(BIN) $(GO) install helm.sh/helm/v3/cmd/helm@v3.22.0
+
 clean: ## what make made
-	rm -rf bin .cache
+	rm -rf bin dist .cache
