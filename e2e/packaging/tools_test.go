@@ -280,7 +280,7 @@ func TestDockerfile_BuildLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := filepath.Join(dir, "src")
-	script := `mkdir "$2" && git ls-files | tar -c -T - -X "$1" | tar -x -C "$2" && cd "$2" && VERSION=1.2.3 TARGETOS=linux TARGETARCH=` + runtime.GOARCH + ` && ` +
+	script := `mkdir "$2" && git ls-files | tar -c -X "$1" -T - | tar -x -C "$2" && cd "$2" && VERSION=1.2.3 TARGETOS=linux TARGETARCH=` + runtime.GOARCH + ` && ` +
 		strings.Replace(m[1], "-o /deed", `-o "$2/../deed"`, 1)
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script, "bash", exclude, src)
 	cmd.Dir = root
