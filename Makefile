@@ -7,7 +7,7 @@ MINUTES ?= 10
 PG ?= 18
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help demo test test-pg test-pooler ci build lint torture fuzz setup tools clean
+.PHONY: help demo test test-pg test-pooler ci build lint torture fuzz packaging setup tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -17,11 +17,13 @@ demo: setup ## the main job before your eyes, on a private PostgreSQL (INPUT=fil
 	@./.cache/demo --input $(abspath $(or $(INPUT),examples/flights.ndjson)) $(DEMOFLAGS)
 
 test: setup ## all tests, on a PostgreSQL of their own, then those of the core through PgBouncer
+	@.ci/setup kcat systemd-analyze
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./...
 	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 	$(MAKE) test-pooler
 
 test-pg: setup ## all tests on the PostgreSQL of PG=18 (15, 16, 17), whose server npm brings
+	@.ci/setup kcat systemd-analyze
 	bin=$$(.ci/postgres $(PG)) && export DEED_PG_BIN=$$bin && \
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./... && \
 	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
@@ -43,7 +45,7 @@ build: ## bin/deed
 lint: tools ## gofumpt, vet, staticcheck, go mod tidy, generated files
 	@test -z "$$($(BIN)/gofumpt -l .)" || { $(BIN)/gofumpt -l .; echo 'run gofumpt -w on these'; exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags deedcrash,torture ./...
-	$(BIN)/staticcheck ./... && cd e2e && $(GO) vet ./... && $(BIN)/staticcheck ./...
+	$(BIN)/staticcheck ./... && cd e2e && $(GO) vet -tags packaging ./... && $(BIN)/staticcheck -tags packaging ./...
 	$(GO) mod tidy -diff && cd e2e && $(GO) mod tidy -diff
 
 torture: setup ## crashes, races and faults for MINUTES (10), with a report
@@ -52,7 +54,13 @@ torture: setup ## crashes, races and faults for MINUTES (10), with a report
 fuzz: setup ## every fuzz target for a minute
 	.ci/fuzz 60s
 
-setup: ## what the tests need and the machine lacks: PostgreSQL, gcc, kcat
+packaging: $(BIN)/goreleaser $(BIN)/helm ## builds and checks all packages and the Helm chart; publishes nothing
+	$(BIN)/goreleaser check
+	$(BIN)/goreleaser release --snapshot --clean --skip=publish
+	@.ci/setup systemd-analyze
+	.ci/noskip $(GO) -C e2e test -tags packaging -count=1 -v ./packaging/
+
+setup: ## what the tests need and the machine lacks: PostgreSQL, gcc
 	@.ci/setup
 
 tools: $(BIN)/gofumpt $(BIN)/staticcheck
@@ -63,5 +71,11 @@ $(BIN)/gofumpt:
 $(BIN)/staticcheck:
 	GOBIN=$(BIN) $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+$(BIN)/goreleaser:
+	GOBIN=$(BIN) $(GO) install github.com/goreleaser/goreleaser/v2@v2.16.0
+
+$(BIN)/helm:
+	GOBIN=$(BIN) $(GO) install helm.sh/helm/v3/cmd/helm@v3.22.0
+
 clean: ## what make made
-	rm -rf bin .cache
+	rm -rf bin dist .cache

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/deedhq/deed v0.0.0
+	github.com/goccy/go-yaml v1.19.2
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
