@@ -6,7 +6,7 @@ TESTFLAGS ?=
 MINUTES ?= 10
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help demo test ci build lint torture fuzz setup tools clean
+.PHONY: help demo bench test ci build lint torture fuzz setup tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -15,9 +15,14 @@ demo: setup ## the main job before your eyes, on a private PostgreSQL (INPUT=fil
 	@cd e2e && $(GO) build -o $(CURDIR)/.cache/demo ./demo
 	@./.cache/demo --input $(abspath $(or $(INPUT),examples/flights.ndjson)) $(DEMOFLAGS)
 
+bench: setup ## deed beside River, measured on a private PostgreSQL (BENCHFLAGS='--runs 1 --only drain', --help)
+	@cd bench && $(GO) build -ldflags '-X main.version=$(VERSION)' -o $(CURDIR)/.cache/bench .
+	@./.cache/bench $(BENCHFLAGS)
+
 test: setup ## all tests, on a PostgreSQL of their own
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./...
 	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
+	cd bench && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 
 ci: setup tools lint ## what CI runs: lint, then the tests once, under the race detector
 	.ci/noskip $(MAKE) test TESTFLAGS='-race -count=1 -v'
@@ -29,7 +34,8 @@ lint: tools ## gofumpt, vet, staticcheck, go mod tidy, generated files
 	@test -z "$$($(BIN)/gofumpt -l .)" || { $(BIN)/gofumpt -l .; echo 'run gofumpt -w on these'; exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags deedcrash,torture ./...
 	$(BIN)/staticcheck ./... && cd e2e && $(GO) vet ./... && $(BIN)/staticcheck ./...
-	$(GO) mod tidy -diff && cd e2e && $(GO) mod tidy -diff
+	cd bench && $(GO) vet ./... && $(BIN)/staticcheck ./...
+	$(GO) mod tidy -diff && cd e2e && $(GO) mod tidy -diff && cd ../bench && $(GO) mod tidy -diff
 
 torture: setup ## crashes, races and faults for MINUTES (10), with a report
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -tags torture -run '^TestTorture$$' -count=1 -v -timeout 0 . -minutes $(MINUTES)
