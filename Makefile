@@ -7,7 +7,7 @@ MINUTES ?= 10
 PG ?= 18
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help demo test test-pg test-pooler ci build lint torture fuzz packaging setup tools clean
+.PHONY: help demo bench test test-pg test-pooler ci build lint torture fuzz packaging setup tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -16,10 +16,15 @@ demo: setup ## the main job before your eyes, on a private PostgreSQL (INPUT=fil
 	@cd e2e && $(GO) build -o $(CURDIR)/.cache/demo ./demo
 	@./.cache/demo --input $(abspath $(or $(INPUT),examples/flights.ndjson)) $(DEMOFLAGS)
 
+bench: setup ## deed beside River, measured on a private PostgreSQL (BENCHFLAGS='--runs 1 --only drain', --help)
+	@cd bench && $(GO) build -ldflags '-X main.version=$(VERSION)' -o $(CURDIR)/.cache/bench .
+	@./.cache/bench $(BENCHFLAGS)
+
 test: setup ## all tests, on a PostgreSQL of their own, then those of the core through PgBouncer
 	@.ci/setup kcat systemd-analyze
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./...
 	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
+	cd bench && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 	$(MAKE) test-pooler
 
 test-pg: setup ## all tests on the PostgreSQL of PG=18 (15, 16, 17), whose server npm brings
@@ -46,7 +51,8 @@ lint: tools ## gofumpt, vet, staticcheck, go mod tidy, generated files
 	@test -z "$$($(BIN)/gofumpt -l .)" || { $(BIN)/gofumpt -l .; echo 'run gofumpt -w on these'; exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags deedcrash,torture ./...
 	$(BIN)/staticcheck ./... && cd e2e && $(GO) vet -tags packaging ./... && $(BIN)/staticcheck -tags packaging ./...
-	$(GO) mod tidy -diff && cd e2e && $(GO) mod tidy -diff
+	cd bench && $(GO) vet ./... && $(BIN)/staticcheck ./...
+	$(GO) mod tidy -diff && cd e2e && $(GO) mod tidy -diff && cd ../bench && $(GO) mod tidy -diff
 
 torture: setup ## crashes, races and faults for MINUTES (10), with a report
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -tags torture -run '^TestTorture$$' -count=1 -v -timeout 0 . -minutes $(MINUTES)

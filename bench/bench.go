@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/pgembed"
+)
+
+// serverSettings are the same for both peers. The server is durable: fsync,
+// full_page_writes and synchronous_commit are on, as they are by default. The
+// rest keeps checkpoints from falling into one peer's turn.
+var serverSettings = map[string]string{
+	"shared_buffers":     "512MB",
+	"max_wal_size":       "8GB",
+	"checkpoint_timeout": "1h",
+	"max_connections":    "100",
+}
+
+// A measure is taken for one peer, in an environment of its own.
+type measure struct {
+	name  string
+	title func(options) string
+	take  func(context.Context, *env) error
+	bare  bool // the business transaction without any peer is a contestant
+}
+
+var measures = []measure{
+	{
+		name: "bulk", take: bulk,
+		title: func(o options) string {
+			return fmt.Sprintf("Bulk publish: %d messages, %d a transaction", o.messages, o.batch)
+		},
+	},
+	{
+		name: "business", take: business, bare: true,
+		title: func(o options) string {
+			return fmt.Sprintf("Publish in a business transaction: %d connections, %s", o.clients, o.business)
+		},
+	},
+	{
+		name: "drain", take: drain,
+		title: func(o options) string {
+			return fmt.Sprintf("Drain: %d messages, a handler that does nothing", o.messages)
+		},
+	},
+	{
+		name: "latency", take: latency,
+		title: func(o options) string {
+			return fmt.Sprintf("Latency, commit to handler: %d a second for %s", o.rate, o.steady)
+		},
+	},
+	{
+		name: "cost", take: cost,
+		title: func(o options) string {
+			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)
+		},
+	},
+}
+
+func measureNames() []string {
+	names := make([]string, len(measures))
+	for i, m := range measures {
+		names[i] = m.name
+	}
+	return names
+}
+
+// bench is one run of the program.
+type bench struct {
+	opts     options
+	cluster  *pgembed.Cluster
+	admin    *pgx.Conn // the superuser's
+	figures  figures
+	wrong    []string // counts that are
+	postgres string   // the server's version
+	began    time.Time
+}
+
+// start makes the server and, for each peer, a database to copy.
+func start(ctx context.Context, o options) (*bench, error) {
+	b := &bench{opts: o, began: time.Now()}
+	var err error
+	if b.cluster, err = pgembed.Start(ctx, pgembed.Options{Settings: serverSettings}); err != nil {
+		return nil, err
+	}
+	if err := b.prepare(ctx); err != nil {
+		b.stop()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *bench) prepare(ctx context.Context) error {
+	var err error
+	if b.admin, err = pgx.Connect(ctx, b.cluster.URL("postgres")); err != nil {
+		return err
+	}
+	if err := b.admin.QueryRow(ctx, `show server_version`).Scan(&b.postgres); err != nil {
+		return err
+	}
+	for _, p := range peers {
+		if err := b.makeTemplate(ctx, p); err != nil {
+			return fmt.Errorf("prepare %s: %w", p.name(), err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) stop() {
+	if b.admin != nil {
+		_ = b.admin.Close(context.Background())
+	}
+	if err := b.cluster.Stop(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+}
+
+// measure takes turns: within each run every peer, the first one last the next
+// time, so that what the machine does meanwhile hits both alike.
+func (b *bench) measure(ctx context.Context) error {
+	for _, m := range measures {
+		if b.opts.only != nil && !slices.Contains(b.opts.only, m.name) {
+			continue
+		}
+		contestants := slices.Clone(peers)
+		if m.bare {
+			contestants = append(contestants, bare{})
+		}
+		for n := range b.opts.runs {
+			for _, p := range contestants {
+				fmt.Fprintf(os.Stderr, "%s: run %d of %d: %s\n", m.name, n+1, b.opts.runs, p.name())
+				var err error
+				pprof.Do(ctx, pprof.Labels("peer", p.name(), "measure", m.name), func(ctx context.Context) {
+					err = b.turn(ctx, m, p)
+				})
+				if err != nil {
+					return fmt.Errorf("%s: %s: %w", m.name, p.name(), err)
+				}
+			}
+			slices.Reverse(contestants)
+		}
+	}
+	return nil
+}
+
+// turn takes a measure once, on a new database.
+func (b *bench) turn(ctx context.Context, m measure, p peer) (err error) {
+	e, err := b.newEnv(ctx, m.name, p)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := e.close(context.WithoutCancel(ctx)); err == nil {
+			err = closing
+		}
+	}()
+	return m.take(ctx, e)
+}

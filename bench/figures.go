@@ -1,0 +1,100 @@
+package main
+
+import "slices"
+
+// A series is one figure, a value a run.
+type series struct {
+	Measure string    `json:"measure"`
+	Metric  string    `json:"metric"`
+	Unit    string    `json:"unit"`
+	Peer    string    `json:"peer"`
+	Values  []float64 `json:"values"`
+	Median  float64   `json:"median"`
+	Min     float64   `json:"min"`
+	Max     float64   `json:"max"`
+}
+
+// figures are all series, in the order in which they came up.
+type figures struct{ list []*series }
+
+func (f *figures) add(measure, metric, unit, peer string, value float64) {
+	s := f.get(measure, metric, peer)
+	if s == nil {
+		s = &series{Measure: measure, Metric: metric, Unit: unit, Peer: peer}
+		f.list = append(f.list, s)
+	}
+	s.Values = append(s.Values, value)
+	s.Median, s.Min, s.Max = spread(s.Values)
+}
+
+func (f *figures) get(measure, metric, peer string) *series {
+	for _, s := range f.list {
+		if s.Measure == measure && s.Metric == metric && s.Peer == peer {
+			return s
+		}
+	}
+	return nil
+}
+
+// ratio divides two peers' figures run by run: the turns of one run were taken
+// next to each other.
+func (f *figures) ratio(measure, metric, of, by string) *series {
+	a, b := f.get(measure, metric, of), f.get(measure, metric, by)
+	if a == nil || b == nil {
+		return nil
+	}
+	r := &series{Measure: measure, Metric: metric, Unit: "times", Peer: of + " / " + by}
+	for i := range min(len(a.Values), len(b.Values)) {
+		if b.Values[i] == 0 {
+			return nil
+		}
+		r.Values = append(r.Values, a.Values[i]/b.Values[i])
+	}
+	r.Median, r.Min, r.Max = spread(r.Values)
+	return r
+}
+
+func spread(values []float64) (median, least, most float64) {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]
+}
+
+// A goal is what deed wants to reach; missing one fails nothing.
+type goal struct {
+	Measure string  `json:"measure"`
+	Metric  string  `json:"metric"`
+	By      string  `json:"by,omitempty"` // deed's figure is divided by this peer's
+	AtLeast float64 `json:"at_least,omitempty"`
+	Below   float64 `json:"below,omitempty"`
+	Figure  float64 `json:"figure"`
+	Reached bool    `json:"reached"`
+}
+
+var goals = []goal{
+	{Measure: "bulk", Metric: "published", By: "river", AtLeast: 1},
+	{Measure: "business", Metric: "committed", By: "river", AtLeast: 1.4},
+	{Measure: "business", Metric: "committed", By: "bare", AtLeast: 0.5},
+	{Measure: "drain", Metric: "drained", By: "river", AtLeast: 4},
+	{Measure: "latency", Metric: "p50", Below: 3},
+	{Measure: "latency", Metric: "p99", Below: 12},
+	{Measure: "cost", Metric: "draining: WAL bytes", Below: 450},
+}
+
+// judged returns the goals whose figures were measured.
+func (f *figures) judged() []goal {
+	var list []goal
+	for _, g := range goals {
+		s := f.get(g.Measure, g.Metric, deedPeer{}.name())
+		if g.By != "" {
+			s = f.ratio(g.Measure, g.Metric, deedPeer{}.name(), g.By)
+		}
+		if s == nil {
+			continue
+		}
+		g.Figure = s.Median
+		g.Reached = g.AtLeast > 0 && s.Median >= g.AtLeast || g.Below > 0 && s.Median < g.Below
+		list = append(list, g)
+	}
+	return list
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A note is what is published: about 200 bytes of JSON.
+type note struct {
+	N   int    `json:"n"` // from 0
+	Pad string `json:"pad"`
+}
+
+var pad = strings.Repeat("0123456789abcdef", 11)
+
+// Kind is River's name for the type of job.
+func (note) Kind() string { return "bench" }
+
+// A peer stores messages in a transaction and brings them to a handler.
+type peer interface {
+	name() string
+	template() string // whose template it uses
+	tuning() string   // how its worker is set, for people
+
+	// install makes the peer's schema, and grant lets the plain login use it.
+	install(ctx context.Context, pool *pgxpool.Pool) error
+	grant(ctx context.Context, pool *pgxpool.Pool) error
+
+	// publisher stores notes through pool.
+	publisher(pool *pgxpool.Pool) (publisher, error)
+
+	// work starts a worker, as its makers would have it tuned, that calls
+	// handle for each note; stop ends it and waits.
+	work(ctx context.Context, pool *pgxpool.Pool, handle func(n int)) (worker, error)
+
+	// stored counts what waits and what is finished, by the peer's tables.
+	stored(ctx context.Context, conn *pgx.Conn) (waiting, finished int, err error)
+}
+
+type publisher interface {
+	one(ctx context.Context, tx pgx.Tx, n int) error
+	many(ctx context.Context, from, count int) error // in a transaction of its own
+}
+
+type worker interface {
+	drained(ctx context.Context) (bool, error)
+	stop() error
+}
+
+var peers = []peer{deedPeer{}, riverPeer{}}
+
+// bare publishes nothing: what a business transaction costs without a peer.
+type bare struct{}
+
+func (bare) name() string     { return "bare" }
+func (bare) template() string { return deedPeer{}.name() }
+func (bare) tuning() string   { return "" }
+
+func (bare) install(context.Context, *pgxpool.Pool) error        { return nil }
+func (bare) grant(context.Context, *pgxpool.Pool) error          { return nil }
+func (b bare) publisher(*pgxpool.Pool) (publisher, error)        { return b, nil }
+func (bare) one(context.Context, pgx.Tx, int) error              { return nil }
+func (bare) many(context.Context, int, int) error                { return nil }
+func (bare) stored(context.Context, *pgx.Conn) (int, int, error) { return 0, 0, nil }
+
+func (bare) work(context.Context, *pgxpool.Pool, func(int)) (worker, error) { return nil, nil }

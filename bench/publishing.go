@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// bulk measures publishing many messages a transaction, on one connection.
+func bulk(ctx context.Context, e *env) error {
+	took, err := e.fill(ctx, e.opts.messages)
+	if err != nil {
+		return err
+	}
+	e.record("published", "messages/s", float64(e.opts.messages)/took.Seconds())
+	return e.expectStored(ctx, e.opts.messages, 0)
+}
+
+// fill publishes n messages in bulk and says how long it took.
+func (e *env) fill(ctx context.Context, n int) (time.Duration, error) {
+	pool, err := e.pool(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	p, err := e.publisher(pool)
+	if err != nil {
+		return 0, err
+	}
+	started := time.Now()
+	for from := 0; from < n; from += e.opts.batch {
+		if err := p.many(ctx, from, min(e.opts.batch, n-from)); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(started), nil
+}
+
+// business measures transactions that insert a row of their own and publish
+// one message, on several connections at once.
+func business(ctx context.Context, e *env) error {
+	pool, err := e.pool(ctx, e.opts.clients)
+	if err != nil {
+		return err
+	}
+	p, err := e.publisher(pool)
+	if err != nil {
+		return err
+	}
+	var clients sync.WaitGroup
+	var committed atomic.Int64
+	errs := make([]error, e.opts.clients)
+	started := time.Now()
+	for c := range e.opts.clients {
+		clients.Go(func() {
+			for time.Since(started) < e.opts.business && errs[c] == nil {
+				errs[c] = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+					if _, err := tx.Exec(ctx, `insert into business (client, amount) values ($1, $2)`, c, 12.5); err != nil {
+						return err
+					}
+					return p.one(ctx, tx, int(committed.Load()))
+				})
+				if errs[c] == nil {
+					committed.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	took := time.Since(started)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	n := int(committed.Load())
+	e.record("committed", "transactions/s", float64(n)/took.Seconds())
+	var rows int
+	if err := e.owner.QueryRow(ctx, `select count(*) from business`).Scan(&rows); err != nil {
+		return err
+	}
+	e.expect("business rows", rows, n)
+	if e.peer == (bare{}) {
+		n = 0
+	}
+	return e.expectStored(ctx, n, 0)
+}
