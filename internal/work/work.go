@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,19 +107,25 @@ func Run[T comparable](ctx context.Context, src Source[T], opts Options) error {
 		queue:   make(chan []*unit[T], capacity),
 		results: make(chan []*unit[T], capacity),
 		held:    map[*unit[T]]struct{}{},
+		leased:  map[*unit[T]]struct{}{},
 		hungry:  true,
 		countAt: time.Now(),
 	}
 	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var runners sync.WaitGroup
 	for range opts.Concurrency {
-		runners.Go(func() { l.runner(running) })
+		runners.Go(func() { l.runner(running, &runners) })
 	}
+	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	var renewer sync.WaitGroup
+	renewer.Go(func() { l.renewer(renewing) })
 	l.drive(ctx)
 	err := l.stop(ctx, cancel)
+	stopRenewing()
+	renewer.Wait()
 	close(l.queue)
 	cancel(ErrStopping)
-	if err == nil {
+	if len(l.held) == 0 {
 		runners.Wait()
 	}
 	return err
@@ -131,6 +137,7 @@ type unit[T comparable] struct {
 	mu      sync.Mutex
 	renewed time.Time               // guarded by mu
 	lost    bool                    // guarded by mu
+	settle  bool                    // guarded by mu: its outcome is being recorded
 	cancel  context.CancelCauseFunc // guarded by mu; not nil while running
 	outcome Done[T]
 }
@@ -140,6 +147,9 @@ type loop[T comparable] struct {
 	opts    Options
 	queue   chan []*unit[T]
 	results chan []*unit[T]
+
+	mu     sync.Mutex
+	leased map[*unit[T]]struct{} // guarded by mu: claimed, outcome not recorded
 
 	// The fields below belong to the driving goroutine.
 	held     map[*unit[T]]struct{} // claimed, no outcome yet
@@ -151,11 +161,13 @@ type loop[T comparable] struct {
 	counted  int                   // outcomes since countedAt
 	countAt  time.Time             // when counting began
 	failures int                   // exchanges that failed in a row
+	retryAt  time.Time             // no exchange before; after a failure
+	shrink   int                   // claims ask for 1/2^shrink of the room
+	split    int                   // outcomes are recorded 1/2^split at a time, apart from claims
+	apart    bool                  // the last turn was for outcomes
 }
 
 func (l *loop[T]) drive(ctx context.Context) {
-	renew := time.NewTicker(max(l.opts.Lease/3, 10*time.Millisecond))
-	defer renew.Stop()
 	poll := time.NewTimer(0)
 	defer poll.Stop()
 	for ctx.Err() == nil {
@@ -171,8 +183,6 @@ func (l *loop[T]) drive(ctx context.Context) {
 		case <-poll.C:
 		case units := <-l.results:
 			l.collect(units)
-		case <-renew.C:
-			l.renew(ctx)
 		}
 	}
 }
@@ -184,18 +194,31 @@ func (l *loop[T]) step(ctx context.Context) time.Duration {
 	if !l.askAt.IsZero() && !time.Now().Before(l.askAt) {
 		l.hungry, l.askAt = true, time.Time{}
 	}
+	if wait := time.Until(l.retryAt); wait > 0 {
+		return wait
+	}
+	if l.failures > 0 && l.split == 0 && len(l.done) > 0 {
+		// What failed may have been the claim, or one of the outcomes.
+		return l.exchange(ctx, 0)
+	}
 	n, pause := 0, time.Duration(0)
 	if l.hungry {
 		if n = l.room(); n > 0 {
-			n, pause = l.src.Limit(n)
+			n, pause = l.src.Limit(max(n>>l.shrink, 1))
 		}
 	}
 	flush := len(l.done) > 0 && (len(l.done) >= l.opts.Batch || len(l.held) == 0 || time.Since(l.doneAt) >= flushDelay)
+	if l.split > 0 && len(l.done) > 0 {
+		// Some outcome cannot be recorded: claims go without it, in turns.
+		if l.apart = !l.apart; l.apart || n == 0 {
+			return l.exchange(ctx, 0)
+		}
+	}
 	switch {
 	case n > 0, flush:
 		// A flush claims as well: the round trip is paid for.
 		if n == 0 && l.room() > 0 && pause == 0 {
-			n, _ = l.src.Limit(l.room())
+			n, _ = l.src.Limit(max(l.room()>>l.shrink, 1))
 		}
 		return l.exchange(ctx, n)
 	case len(l.done) > 0:
@@ -223,30 +246,34 @@ func (l *loop[T]) room() int {
 }
 
 func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
-	done := make([]Done[T], len(l.done))
-	for i, u := range l.done {
-		done[i] = u.outcome
+	part := l.done
+	switch {
+	case n > 0 && l.split > 0:
+		part = nil
+	case n == 0:
+		part = l.done[:max(len(l.done)>>l.split, min(len(l.done), 1))]
 	}
 	crash.Point("settling")
 	// A stop must not cut it short: the server may have claimed already, and
 	// what is not known here waits for its lease.
 	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Deadline)
 	started := time.Now()
-	claimed, next, err := l.src.Exchange(dctx, done, n)
+	claimed, next, err := l.src.Exchange(dctx, l.settling(part), n)
 	cancel()
 	if err != nil {
-		return l.exchangeFailed(ctx, err)
+		l.exchangeFailed(ctx, err, part, n)
+		return 0
 	}
-	if len(done) > 0 {
+	if len(part) > 0 {
 		crash.Point("settled")
 	}
-	l.failures = 0
-	l.measure(len(done))
-	l.done = l.done[:0]
+	l.failures, l.retryAt = 0, time.Time{}
+	l.settled(part)
 	l.take(claimed, started)
 	if n == 0 {
 		return 0
 	}
+	l.shrink = max(l.shrink-1, 0)
 	l.hungry = len(claimed) == n
 	switch {
 	case l.hungry:
@@ -262,17 +289,59 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	return 0
 }
 
-func (l *loop[T]) exchangeFailed(ctx context.Context, err error) time.Duration {
+// settling are the outcomes of units, which are not renewed meanwhile.
+func (l *loop[T]) settling(units []*unit[T]) []Done[T] {
+	done := make([]Done[T], len(units))
+	for i, u := range units {
+		done[i] = u.outcome
+		u.mu.Lock()
+		u.settle = true
+		u.mu.Unlock()
+	}
+	return done
+}
+
+// settled lets go of part, the first of l.done.
+func (l *loop[T]) settled(part []*unit[T]) {
+	l.measure(len(part))
+	l.forget(part)
+	l.done = append(l.done[:0], l.done[len(part):]...)
+	l.doneAt = time.Now()
+	if len(part) > 0 {
+		l.split = max(l.split-1, 0)
+	}
+}
+
+func (l *loop[T]) forget(units []*unit[T]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, u := range units {
+		delete(l.leased, u)
+	}
+}
+
+// exchangeFailed has the outcomes tried without a claim next, then in smaller
+// parts with those that failed last, so that no outcome and no claim can hold
+// up the others; and smaller claims after that.
+func (l *loop[T]) exchangeFailed(ctx context.Context, err error, part []*unit[T], n int) {
+	for _, u := range part {
+		u.mu.Lock()
+		u.settle = false
+		u.mu.Unlock()
+	}
+	if n > 0 {
+		l.shrink = min(l.shrink+1, 14)
+	} else {
+		l.split = min(l.split+1, 14)
+		l.done = append(slices.Clone(l.done[len(part):]), part...)
+	}
 	if ctx.Err() != nil {
-		return 0
+		return
 	}
 	l.failures++
 	l.hungry = true
 	l.opts.Logger.Warn("database exchange failed; will try again", "error", err, "failures", l.failures)
-	pause := Backoff(l.failures, 50*time.Millisecond, 5*time.Second)
-	l.doneAt = time.Now().Add(pause)
-	Sleep(ctx, pause)
-	return 0
+	l.retryAt = time.Now().Add(Backoff(l.failures, 50*time.Millisecond, 5*time.Second))
 }
 
 // Backoff returns the pause after the n-th failure in a row: base doubled each
@@ -306,6 +375,11 @@ func (l *loop[T]) take(claimed []T, at time.Time) {
 			group[i] = &unit[T]{item: item, renewed: at}
 			l.held[group[i]] = struct{}{}
 		}
+		l.mu.Lock()
+		for _, u := range group {
+			l.leased[u] = struct{}{}
+		}
+		l.mu.Unlock()
 		claimed = claimed[k:]
 		l.queue <- group
 	}
@@ -323,6 +397,7 @@ func (l *loop[T]) collect(units []*unit[T]) {
 		// What was lost is still brought to Exchange: there it finishes
 		// nothing, and the attempt to is counted.
 		if lost && u.outcome.Released {
+			l.forget([]*unit[T]{u})
 			continue
 		}
 		l.done = append(l.done, u)
@@ -338,205 +413,6 @@ func (l *loop[T]) collectReady() {
 			return
 		}
 	}
-}
-
-// renew extends everything in hand. What is lost has its context cancelled,
-// unless it shares the context with others that may not be.
-func (l *loop[T]) renew(ctx context.Context) {
-	if len(l.held) == 0 {
-		return
-	}
-	units := make([]*unit[T], 0, len(l.held))
-	for u := range l.held {
-		units = append(units, u)
-	}
-	if err := l.extend(ctx, units); err != nil && ctx.Err() == nil {
-		l.opts.Logger.Warn("lease renewal failed; will try again", "error", err, "held", len(units))
-	}
-}
-
-func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
-	items := make([]T, len(units))
-	for i, u := range units {
-		items[i] = u.item
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
-	defer cancel()
-	started := time.Now()
-	lost, err := l.src.Extend(ctx, items)
-	if err != nil {
-		return err
-	}
-	gone := make(map[any]bool, len(lost))
-	for _, item := range lost {
-		gone[item] = true
-	}
-	for _, u := range units {
-		u.mu.Lock()
-		if gone[any(u.item)] {
-			u.lost = true
-			if u.cancel != nil && l.opts.Group == 1 {
-				u.cancel(ErrLeaseLost)
-			}
-		} else {
-			u.renewed = started
-		}
-		u.mu.Unlock()
-	}
-	return nil
-}
-
-// runner attempts groups until the queue is closed.
-func (l *loop[T]) runner(ctx context.Context) {
-	for group := range l.queue {
-		l.results <- l.attempt(ctx, group)
-	}
-}
-
-func (l *loop[T]) attempt(ctx context.Context, group []*unit[T]) []*unit[T] {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ready := l.begin(ctx, cancel, group)
-	if len(ready) == 0 {
-		return group
-	}
-	items := make([]T, len(ready))
-	for i, u := range ready {
-		items[i] = u.item
-	}
-	crash.Point("attempting")
-	outcomes := l.do(ctx, items)
-	crash.Point("attempted")
-	stopped := errors.Is(context.Cause(ctx), ErrStopping)
-	for i, u := range ready {
-		var err error
-		if outcomes != nil {
-			err = outcomes[i]
-		}
-		u.outcome = Done[T]{Item: u.item, Err: err, Released: err != nil && stopped}
-		u.mu.Lock()
-		u.cancel = nil
-		u.mu.Unlock()
-	}
-	return group
-}
-
-// begin marks the units of group as running and returns those that may be
-// attempted. What was claimed or renewed too long ago, as after the process was
-// frozen, is renewed first: only the database knows whether it is still ours.
-func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, group []*unit[T]) []*unit[T] {
-	var stale []*unit[T]
-	for _, u := range group {
-		u.mu.Lock()
-		if time.Since(u.renewed) > l.opts.Lease*2/3 {
-			stale = append(stale, u)
-		}
-		u.mu.Unlock()
-	}
-	for n := 1; len(stale) > 0; n++ {
-		if err := l.extend(ctx, stale); err == nil {
-			break
-		}
-		if !Sleep(ctx, Backoff(n, 50*time.Millisecond, 5*time.Second)) {
-			break
-		}
-	}
-	ready := make([]*unit[T], 0, len(group))
-	for _, u := range group {
-		u.mu.Lock()
-		if u.lost || ctx.Err() != nil {
-			u.outcome = Done[T]{Item: u.item, Released: true}
-		} else {
-			u.cancel = cancel
-			ready = append(ready, u)
-		}
-		u.mu.Unlock()
-	}
-	return ready
-}
-
-// do is src.Do with a panic turned into the outcome of all of its items.
-func (l *loop[T]) do(ctx context.Context, items []T) (outcomes []error) {
-	defer func() {
-		if v := recover(); v != nil {
-			p := &Panic{Value: v, Stack: debug.Stack()}
-			outcomes = make([]error, len(items))
-			for i := range outcomes {
-				outcomes[i] = p
-			}
-		}
-	}()
-	outcomes = l.src.Do(ctx, items)
-	if outcomes != nil && len(outcomes) != len(items) {
-		err := fmt.Errorf("%d outcomes for %d items: all of them count as failed", len(outcomes), len(items))
-		outcomes = make([]error, len(items))
-		for i := range outcomes {
-			outcomes[i] = err
-		}
-	}
-	return outcomes
-}
-
-// stop is both phases: give back what has not started, wait for the rest,
-// cancel it when the grace is over, and record all outcomes.
-func (l *loop[T]) stop(ctx context.Context, cancel context.CancelCauseFunc) error {
-	ctx = context.WithoutCancel(ctx)
-	for drained := false; !drained; {
-		select {
-		case group := <-l.queue:
-			for _, u := range group {
-				u.outcome = Done[T]{Item: u.item, Released: true}
-			}
-			l.collect(group)
-		default:
-			drained = true
-		}
-	}
-	renew := time.NewTicker(max(l.opts.Lease/3, 10*time.Millisecond))
-	defer renew.Stop()
-	grace := time.NewTimer(l.opts.Grace)
-	defer grace.Stop()
-	var abandon <-chan time.Time
-	for len(l.held) > 0 {
-		l.record(ctx)
-		select {
-		case units := <-l.results:
-			l.collect(units)
-		case <-renew.C:
-			l.renew(ctx)
-		case <-grace.C:
-			cancel(ErrStopping)
-			abandon = time.After(abandonAfter)
-		case <-abandon:
-			l.record(ctx)
-			return fmt.Errorf("%d attempts did not return after they were cancelled; they stay claimed until their lease ends", len(l.held))
-		}
-	}
-	for n := 1; len(l.done) > 0 && n <= 5; n++ {
-		if l.record(ctx) != nil {
-			Sleep(ctx, Backoff(n, 50*time.Millisecond, time.Second))
-		}
-	}
-	return nil
-}
-
-// record brings outcomes to the source without claiming.
-func (l *loop[T]) record(ctx context.Context) error {
-	if len(l.done) == 0 {
-		return nil
-	}
-	done := make([]Done[T], len(l.done))
-	for i, u := range l.done {
-		done[i] = u.outcome
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
-	defer cancel()
-	if _, _, err := l.src.Exchange(ctx, done, 0); err != nil {
-		l.opts.Logger.Warn("outcomes not recorded while stopping", "error", err, "outcomes", len(done))
-		return err
-	}
-	l.done = l.done[:0]
-	return nil
 }
 
 // Sleep waits for d and reports whether it did; false, ctx ended first.

@@ -1,0 +1,182 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/deedhq/deed/internal/crash"
+)
+
+// renewer extends everything in hand, however busy the driver is, until ctx
+// ends: also what is delivered and not recorded yet. What is lost has its
+// context cancelled, unless it shares the context with others that may not be.
+func (l *loop[T]) renewer(ctx context.Context) {
+	tick := time.NewTicker(max(l.opts.Lease/3, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		all := slices.Collect(maps.Keys(l.leased))
+		l.mu.Unlock()
+		units := slices.DeleteFunc(all, func(u *unit[T]) bool {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			return u.settle || u.lost
+		})
+		if len(units) == 0 {
+			continue
+		}
+		if err := l.extend(ctx, units); err != nil && ctx.Err() == nil {
+			l.opts.Logger.Warn("lease renewal failed; will try again", "error", err, "held", len(units))
+		}
+	}
+}
+
+func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
+	items := make([]T, len(units))
+	for i, u := range units {
+		items[i] = u.item
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
+	defer cancel()
+	started := time.Now()
+	lost, err := l.src.Extend(ctx, items)
+	if err != nil {
+		return err
+	}
+	gone := make(map[any]bool, len(lost))
+	for _, item := range lost {
+		gone[item] = true
+	}
+	for _, u := range units {
+		u.mu.Lock()
+		if gone[any(u.item)] {
+			u.lost = true
+			if u.cancel != nil && l.opts.Group == 1 {
+				u.cancel(ErrLeaseLost)
+			}
+		} else {
+			u.renewed = started
+		}
+		u.mu.Unlock()
+	}
+	return nil
+}
+
+// errGoexit is the outcome of an attempt that ended its goroutine.
+var errGoexit = errors.New("the attempt called runtime.Goexit, as t.FailNow does")
+
+// runner attempts groups until the queue is closed. An attempt that ends the
+// goroutine has failed; another runner takes its place.
+func (l *loop[T]) runner(ctx context.Context, runners *sync.WaitGroup) {
+	var group []*unit[T]
+	defer func() {
+		if group == nil {
+			return
+		}
+		for _, u := range group {
+			u.outcome = Done[T]{Item: u.item, Err: errGoexit}
+		}
+		runners.Go(func() { l.runner(ctx, runners) })
+		l.results <- group
+	}()
+	for group = range l.queue {
+		l.results <- l.attempt(ctx, group)
+		group = nil
+	}
+	group = nil
+}
+
+func (l *loop[T]) attempt(ctx context.Context, group []*unit[T]) []*unit[T] {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ready := l.begin(ctx, cancel, group)
+	if len(ready) == 0 {
+		return group
+	}
+	items := make([]T, len(ready))
+	for i, u := range ready {
+		items[i] = u.item
+	}
+	crash.Point("attempting")
+	outcomes := l.do(ctx, items)
+	crash.Point("attempted")
+	stopped := errors.Is(context.Cause(ctx), ErrStopping)
+	for i, u := range ready {
+		var err error
+		if outcomes != nil {
+			err = outcomes[i]
+		}
+		u.outcome = Done[T]{Item: u.item, Err: err, Released: err != nil && stopped}
+		u.mu.Lock()
+		u.cancel = nil
+		u.mu.Unlock()
+	}
+	return group
+}
+
+// begin marks the units of group as running and returns those that may be
+// attempted. What was claimed or renewed too long ago, as after the process was
+// frozen, is renewed first: only the database knows whether it is still ours.
+func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, group []*unit[T]) []*unit[T] {
+	var stale []*unit[T]
+	for _, u := range group {
+		u.mu.Lock()
+		if time.Since(u.renewed) > l.opts.Lease*2/3 {
+			stale = append(stale, u)
+		}
+		u.mu.Unlock()
+	}
+	for n := 1; len(stale) > 0; n++ {
+		if err := l.extend(ctx, stale); err == nil {
+			break
+		}
+		if !Sleep(ctx, Backoff(n, 50*time.Millisecond, 5*time.Second)) {
+			break
+		}
+	}
+	ready := make([]*unit[T], 0, len(group))
+	for _, u := range group {
+		u.mu.Lock()
+		if u.lost || ctx.Err() != nil {
+			u.outcome = Done[T]{Item: u.item, Released: true}
+		} else {
+			u.cancel = cancel
+			ready = append(ready, u)
+		}
+		u.mu.Unlock()
+	}
+	return ready
+}
+
+// do is src.Do with a panic turned into the outcome of all of its items.
+func (l *loop[T]) do(ctx context.Context, items []T) (outcomes []error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p := &Panic{Value: v, Stack: debug.Stack()}
+			outcomes = make([]error, len(items))
+			for i := range outcomes {
+				outcomes[i] = p
+			}
+		}
+	}()
+	outcomes = l.src.Do(ctx, items)
+	if outcomes != nil && len(outcomes) != len(items) {
+		err := fmt.Errorf("%d outcomes for %d items: all of them count as failed", len(outcomes), len(items))
+		outcomes = make([]error, len(items))
+		for i := range outcomes {
+			outcomes[i] = err
+		}
+	}
+	return outcomes
+}
