@@ -18,7 +18,7 @@ type breaker struct {
 	open  bool
 	pause time.Duration
 	until time.Time
-	probe bool // one probe has been let through
+	probe time.Time // when a probe was let through; zero: none is under way
 	cause error
 	round int // of attempts whose outcome counts; moves on with every change
 }
@@ -34,7 +34,7 @@ func (b *breaker) limit(n int) (int, time.Duration) {
 	if wait > 0 {
 		return 0, wait
 	}
-	if b.probe {
+	if b.probing() {
 		return 0, b.pause
 	}
 	return min(n, 1), 0
@@ -49,10 +49,10 @@ func (b *breaker) admit() (round int, ok bool, cause error) {
 	if !b.open {
 		return b.round, true, nil
 	}
-	if b.probe || time.Now().Before(b.until) {
+	if b.probing() || time.Now().Before(b.until) {
 		return 0, false, b.cause
 	}
-	b.probe = true
+	b.probe = time.Now()
 	b.round++
 	return b.round, true, nil
 }
@@ -69,11 +69,11 @@ func (b *breaker) report(round int, outcome error) (opened, closed bool) {
 		if closed = b.open; closed {
 			b.round++
 		}
-		b.open, b.probe, b.pause = false, false, 0
+		b.open, b.probe, b.pause = false, time.Time{}, 0
 		return false, closed
 	}
 	opened = !b.open
-	b.open, b.probe, b.cause = true, false, outcome
+	b.open, b.probe, b.cause = true, time.Time{}, outcome
 	b.round++
 	b.pause = min(max(2*b.pause, breakerPause), breakerMaxPause)
 	wait := b.pause
@@ -82,6 +82,12 @@ func (b *breaker) report(round int, outcome error) (opened, closed bool) {
 	}
 	b.until = time.Now().Add(wait)
 	return opened, false
+}
+
+// probing reports whether a probe is under way. One that hangs for very long
+// is given up for another: it may be the message, not the sink.
+func (b *breaker) probing() bool {
+	return !b.probe.IsZero() && time.Since(b.probe) < breakerMaxPause
 }
 
 func (b *breaker) isOpen() bool {

@@ -125,12 +125,13 @@ func (s Subscription) withDefaults() (Subscription, error) {
 // called at the same time; Run once.
 type Client struct {
 	pool    *pgxpool.Pool
+	workers *pgxpool.Pool // while Run runs: what handlers hold of pool cannot starve it
 	opts    Options
 	sources []*source
 	wake    chan struct{}
 
 	mu      sync.Mutex
-	running bool  // guarded by mu: the sources are registered
+	running bool  // guarded by mu
 	ready   error // guarded by mu: why Ready would fail
 }
 
@@ -191,6 +192,19 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	c.running = true
 	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.running = false
+		c.mu.Unlock()
+	}()
+	config := c.pool.Config().Copy()
+	config.MinConns, config.MaxConns = 0, int32(max(8, 2*len(c.sources)+4))
+	workers, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("deed: run: %w", err)
+	}
+	defer workers.Close()
+	c.workers = workers
 	if err := c.register(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -302,7 +316,7 @@ func (c *Client) tryRegister(ctx context.Context) error {
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	var differences []error
-	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, c.workers, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		for _, s := range c.sources {
 			different, err := s.register(ctx, tx)
 			if err != nil {

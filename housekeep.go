@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/deedhq/deed/internal/work"
 )
 
@@ -24,7 +26,7 @@ func (c *Client) keepHouse(ctx context.Context) {
 	for {
 		if !time.Now().Before(chores) {
 			c.chore(ctx, "make partitions ahead", func(ctx context.Context) error {
-				_, err := c.pool.Exec(ctx, query["keep_partitions"])
+				_, err := c.workers.Exec(ctx, query["keep_partitions"])
 				return err
 			})
 			c.chore(ctx, "purge idempotency keys", c.purgeKeys)
@@ -58,9 +60,9 @@ func (c *Client) keepHouse(ctx context.Context) {
 }
 
 func (c *Client) chore(ctx context.Context, name string, do func(context.Context) error) {
-	ctx, cancel := c.deadline(ctx)
+	dctx, cancel := c.deadline(ctx)
 	defer cancel()
-	if err := do(ctx); err != nil && ctx.Err() == nil {
+	if err := do(dctx); err != nil && ctx.Err() == nil {
 		c.opts.Logger.Warn("housekeeping failed; will try again", "chore", name, "error", withHint(err))
 	}
 }
@@ -68,7 +70,7 @@ func (c *Client) chore(ctx context.Context, name string, do func(context.Context
 func (c *Client) purgeKeys(ctx context.Context) error {
 	for {
 		var purged int
-		if err := c.pool.QueryRow(ctx, query["purge_keys"], purgeBatch).Scan(&purged); err != nil {
+		if err := c.workers.QueryRow(ctx, query["purge_keys"], purgeBatch).Scan(&purged); err != nil {
 			return err
 		}
 		if purged < purgeBatch {
@@ -84,7 +86,10 @@ func (c *Client) backfill(ctx context.Context, s *source) (added int, finished b
 		return 0, true
 	}
 	c.chore(ctx, "backfill "+s.label(), func(ctx context.Context) error {
-		return c.pool.QueryRow(ctx, query["backfill"], id, backfillPage).Scan(&added, &finished)
+		// A window is opened under READ COMMITTED, whatever the database's default is.
+		return pgx.BeginTxFunc(ctx, c.workers, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, query["backfill"], id, backfillPage).Scan(&added, &finished)
+		})
 	})
 	return added, finished
 }

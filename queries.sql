@@ -8,17 +8,20 @@ from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs =>
 -- name: claim
 select subscription, id, message_id::text, claim, attempts, lost_claims, tenant_id::text, topic,
   coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at, ord
-from deed.claim($1::text, $2::text, $3::int, p_subscription => $4::text, p_floor => $5::timestamptz);
+from deed.claim($1::text, $2::text, $3::int, p_subscription => $4::text, p_floor => $5::timestamptz,
+  p_lease => make_interval(secs => $6::float8));
 
 -- name: extend
-select deed.extend($1::int, $2::bigint, $3::bigint[]);
+select deed.extend($1::int, $2::bigint, $3::bigint[], make_interval(secs => $4::float8));
 
 -- name: finish
 select deed.finish($1::int, $2::bigint, $3::bigint[], p_failed => $4::int);
 
 -- name: fail
 select id, attempts, dead, process_after
-from deed.fail($1::int, $2::bigint, $3::bigint[], $4::text[], $5::float8[]::text[]::interval[], $6::text[]);
+from deed.fail($1::int, $2::bigint, $3::bigint[], $4::text[],
+  (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($5::float8[]) with ordinality a(seconds, n)),
+  $6::text[]);
 
 -- name: watch
 select seq, ready from deed.watch($1::bigint, $2::int[], $3::timestamptz[]);

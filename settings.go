@@ -36,8 +36,8 @@ func (c *Client) Topics(ctx context.Context) ([]Declared, error) {
 
 // SetSubscription changes the settings of a topic's subscription, or of all of
 // the topic's if name is empty, online; zero values leave them as they are.
-// Claims that are held keep their lease. Errors: [NotFound], [Invalid]. Needs
-// deed_admin.
+// Clients that run keep the lease they started with. Errors: [NotFound],
+// [Invalid]. Needs deed_admin.
 func (c *Client) SetSubscription(ctx context.Context, topic, name string, maxAttempts int, lease time.Duration) error {
 	if maxAttempts < 0 || maxAttempts > 1000 {
 		return invalidf("set subscription", "max attempts %d is not from 1 to 1000", maxAttempts)

@@ -132,16 +132,6 @@ func (s *source) Limit(n int) (int, time.Duration) {
 	return s.breaker.limit(n)
 }
 
-// settlement is what one claim's messages have come to.
-type settlement struct {
-	claim            int64
-	finished         []int64
-	failed           []*item
-	causes           []error
-	errors, outcomes []string
-	after            []*float64 // seconds
-}
-
 // Exchange records outcomes and claims more, all in one round trip and one
 // transaction.
 func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
@@ -154,7 +144,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	sweep, floor := s.floorForClaim()
 	started := time.Now()
 	if n > 0 {
-		batch.Queue(query["claim"], s.sub.Topic, s.client.opts.Worker, n, s.sub.Name, floor).Query(func(rows pgx.Rows) error {
+		batch.Queue(query["claim"], s.sub.Topic, s.client.opts.Worker, n, s.sub.Name, floor, s.lease.Seconds()).Query(func(rows pgx.Rows) error {
 			var err error
 			messages, err = collectItems(rows)
 			return err
@@ -163,7 +153,10 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	if batch.Len() == 0 {
 		return nil, 0, nil
 	}
-	if err := s.client.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err := s.client.workers.SendBatch(ctx, batch).Close(); err != nil {
+		if n > 0 && sweep {
+			s.swept(time.Since(started))
+		}
 		return nil, 0, withHint(err)
 	}
 	switch took := time.Since(started); {
@@ -174,7 +167,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	default:
 		s.stats.both.observe(took)
 	}
-	s.count(settlements, done)
+	s.account(settlements, done)
 	if n == 0 {
 		return nil, 0, nil
 	}
@@ -185,133 +178,10 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	return nil, s.nextLook(ctx, sweep), nil
 }
 
-// settle groups outcomes by claim, since each statement is fenced by one.
-func settle(done []work.Done[*item]) []*settlement {
-	byClaim := map[int64]*settlement{}
-	var list []*settlement
-	for _, d := range done {
-		st := byClaim[d.Item.claim]
-		if st == nil {
-			st = &settlement{claim: d.Item.claim}
-			byClaim[d.Item.claim] = st
-			list = append(list, st)
-		}
-		if d.Err == nil && !d.Released {
-			st.finished = append(st.finished, d.Item.msg.Seq)
-			continue
-		}
-		outcome, after := outcomeOf(d)
-		text := ""
-		if d.Err != nil {
-			text = clipError(d.Err)
-		}
-		st.failed = append(st.failed, d.Item)
-		st.causes = append(st.causes, d.Err)
-		st.errors = append(st.errors, text)
-		st.outcomes = append(st.outcomes, outcome)
-		st.after = append(st.after, after)
-	}
-	return list
-}
-
-// outcomeOf translates what a sink returned into deed.fail's words.
-func outcomeOf(d work.Done[*item]) (outcome string, after *float64) {
-	if d.Released {
-		return "release", nil
-	}
-	st, ok := errors.AsType[*steer](d.Err)
-	if !ok {
-		return "retry", nil
-	}
-	seconds := st.after.Seconds()
-	switch st.kind {
-	case steerDiscard:
-		return "discard", nil
-	case steerUnavailable:
-		// The subscription pauses as a whole; the message keeps its place.
-		return "outage", nil
-	default:
-		return "retry", &seconds
-	}
-}
-
-func (s *source) queueSettlement(batch *pgx.Batch, st *settlement) {
-	id := s.id.Load()
-	if len(st.finished) > 0 {
-		batch.Queue(query["finish"], id, st.claim, st.finished, len(st.failed)).QueryRow(func(row pgx.Row) error {
-			var finished int
-			if err := row.Scan(&finished); err != nil {
-				return err
-			}
-			if stale := len(st.finished) - finished; stale > 0 {
-				s.stats.staleFinishes.Add(int64(stale))
-				s.log.Warn("finish refused: the claim had gone to another worker", "messages", stale, "claim", st.claim)
-			}
-			return nil
-		})
-	}
-	if len(st.failed) == 0 {
-		return
-	}
-	ids := make([]int64, len(st.failed))
-	byID := make(map[int64]int, len(ids))
-	for i, it := range st.failed {
-		ids[i] = it.msg.Seq
-		byID[it.msg.Seq] = i
-	}
-	batch.Queue(query["fail"], id, st.claim, ids, st.errors, st.after, st.outcomes).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var seq int64
-			var attempts int
-			var dead bool
-			var due *time.Time
-			if err := rows.Scan(&seq, &attempts, &dead, &due); err != nil {
-				return err
-			}
-			s.logFailure(st, byID[seq], attempts, dead, due)
-		}
-		return rows.Err()
-	})
-}
-
-func (s *source) logFailure(st *settlement, i, attempts int, dead bool, due *time.Time) {
-	if st.outcomes[i] == "release" {
-		return
-	}
-	log := s.log.With(attrs(st.failed[i])...)
-	switch {
-	case dead:
-		s.stats.dead.Add(1)
-		log.Error("message is dead", "error", st.errors[i], "attempts", attempts)
-	case st.outcomes[i] == "outage":
-		log.Debug("message goes back: the sink is unavailable", "error", st.errors[i])
-	default:
-		s.stats.failed.Add(1)
-		if p, ok := errors.AsType[*work.Panic](st.causes[i]); ok {
-			log = log.With("stack", string(p.Stack))
-		}
-		log.Warn("attempt failed; the message is retried", "error", st.errors[i], "attempts", attempts, "due", due)
-	}
-}
-
 func attrs(it *item) []any {
 	return []any{
 		"message_id", it.msg.ID, "seq", it.msg.Seq, "tenant", it.msg.Tenant,
 		"correlation_id", it.msg.Headers[headerCorrelation],
-	}
-}
-
-func (s *source) count(settlements []*settlement, done []work.Done[*item]) {
-	for _, st := range settlements {
-		s.stats.delivered.Add(int64(len(st.finished)))
-	}
-	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
-		return
-	}
-	for _, d := range done {
-		if d.Err == nil && !d.Released {
-			s.log.With(attrs(d.Item)...).Debug("delivered", "attempt", d.Item.msg.Attempt)
-		}
 	}
 }
 
@@ -348,15 +218,21 @@ func (s *source) watchFloor() pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: s.floor, Valid: true}
 }
 
-func (s *source) claimed(items []*item, n int, sweep bool, took time.Duration) {
+func (s *source) swept(took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sweptAt, s.sweepCost = time.Now(), took
+}
+
+func (s *source) claimed(items []*item, n int, sweep bool, took time.Duration) {
 	if sweep {
-		s.sweptAt, s.sweepCost = time.Now(), took
+		s.swept(took)
 	}
 	if len(items) == 0 {
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	size := 0
 	for _, it := range items {
 		size += len(it.msg.Payload)
@@ -394,7 +270,7 @@ func (s *source) nextLook(ctx context.Context, sweep bool) time.Duration {
 		return max(time.Until(s.sweptAt.Add(s.sweepEvery())), time.Millisecond)
 	}
 	var seconds *float64
-	if err := s.client.pool.QueryRow(ctx, query["next_due"], s.id.Load()).Scan(&seconds); err != nil {
+	if err := s.client.workers.QueryRow(ctx, query["next_due"], s.id.Load()).Scan(&seconds); err != nil {
 		return time.Second // the next exchange will say what is wrong
 	}
 	if seconds == nil {
@@ -410,25 +286,26 @@ func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
 		byClaim[it.claim] = append(byClaim[it.claim], it.msg.Seq)
 	}
 	batch := &pgx.Batch{}
-	still := make(map[int64]bool, len(held))
+	type fence struct{ claim, seq int64 }
+	still := make(map[fence]bool, len(held))
 	for claim, ids := range byClaim {
-		batch.Queue(query["extend"], s.id.Load(), claim, ids).QueryRow(func(row pgx.Row) error {
+		batch.Queue(query["extend"], s.id.Load(), claim, ids, s.lease.Seconds()).QueryRow(func(row pgx.Row) error {
 			var kept []int64
 			if err := row.Scan(&kept); err != nil {
 				return err
 			}
 			for _, id := range kept {
-				still[id] = true
+				still[fence{claim, id}] = true
 			}
 			return nil
 		})
 	}
-	if err := s.client.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err := s.client.workers.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, withHint(err)
 	}
 	var lost []*item
 	for _, it := range held {
-		if !still[it.msg.Seq] {
+		if !still[fence{it.claim, it.msg.Seq}] {
 			lost = append(lost, it)
 		}
 	}
@@ -479,15 +356,23 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 		s.stats.deliver.observe(time.Since(started))
 		s.reportToBreaker(round, results)
 	}()
-	results = s.sub.Sink.Deliver(ctx, msgs)
-	if results == nil {
+	given := s.sub.Sink.Deliver(ctx, msgs)
+	if given != nil && len(given) != len(msgs) {
+		err := fmt.Errorf("the sink returned %d outcomes for %d messages: all of them count as failed", len(given), len(msgs))
+		given = make([]error, len(msgs))
+		for k := range given {
+			given[k] = err
+		}
+	}
+	if given == nil {
 		return outcomes
 	}
-	if len(results) != len(msgs) {
-		return results // the loop says what is wrong with it
-	}
+	results = make([]error, len(msgs))
 	for k, i := range at {
-		outcomes[i] = results[k]
+		if given[k] != nil {
+			results[k] = &described{given[k], describe(given[k])}
+			outcomes[i] = results[k]
+		}
 	}
 	return outcomes
 }
@@ -496,11 +381,12 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 func (s *source) reportToBreaker(round int, results []error) {
 	var worst error
 	for _, err := range results {
-		if !IsUnavailable(err) {
+		known, ok := err.(*described)
+		if !ok || known.outcome.kind != "outage" {
 			worst = nil
 			break
 		}
-		worst = err
+		worst = known.error
 	}
 	switch opened, closed := s.breaker.report(round, worst); {
 	case opened:

@@ -88,13 +88,18 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	defer cancel()
 	var seq int64
 	var ready []int
-	if err := c.pool.QueryRow(ctx, query["watch"], known, w.subs, floors).Scan(&seq, &ready); err != nil {
+	err := c.workers.QueryRow(ctx, query["watch"], known, w.subs, floors).Scan(&seq, &ready)
+	now := time.Now()
+	if deep {
+		// Below the floors there may be many finished entries to step over.
+		w.deepAt = now.Add(min(max(watchDeep, 20*now.Sub(started)), 30*time.Second))
+	}
+	if err != nil {
 		return err
 	}
 	for _, id := range ready {
 		w.bySub[id].poke()
 	}
-	now := time.Now()
 	switch {
 	case w.seq == nil || seq != *w.seq || woken:
 		w.movedAt, w.pause, w.look = now, watchBusy, watchBusy
@@ -106,10 +111,6 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	}
 	if looking || w.look == watchBusy {
 		w.lookAt = now.Add(w.look)
-	}
-	if deep {
-		// Below the floors there may be many finished entries to step over.
-		w.deepAt = now.Add(min(max(watchDeep, 20*now.Sub(started)), 30*time.Second))
 	}
 	w.seq = &seq
 	return nil

@@ -254,9 +254,9 @@ func newTopicSet(a *app) *cobra.Command {
 	var lease time.Duration
 	cmd := &cobra.Command{
 		Use: "set TOPIC", Short: "Change what is stored of a topic's subscriptions", Args: cobra.ExactArgs(1),
-		Long: `Change what is stored of a topic's subscriptions: all of them, or the one that is named. It takes effect at once,
-without a restart; claims that are held keep their lease. Change deed.yaml too: a relay whose file says something else
-refuses to start.`,
+		Long: `Change what is stored of a topic's subscriptions: all of them, or the one that is named. The
+number of attempts holds at once, a lease for relays that start from now on. Change deed.yaml too: a relay whose file
+says something else refuses to start.`,
 		Example: "  deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			changed := cmd.Flags().Changed

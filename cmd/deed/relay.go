@@ -9,8 +9,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -83,6 +86,8 @@ type relay struct {
 }
 
 func (r *relay) run(ctx context.Context) error {
+	// A reader of the output that goes away is no reason to drop claims.
+	signal.Ignore(syscall.SIGPIPE)
 	subs, closeSinks, err := r.subscriptions()
 	if err != nil {
 		return err
@@ -196,7 +201,7 @@ func (r *relay) connect(ctx context.Context, pool *pgxpool.Pool, opts deed.Optio
 		}
 		pg, fromServer := errors.AsType[*pgconn.PgError](err)
 		final := deed.CodeOf(err) != deed.Internal || errors.Is(err, schema.ErrNotInstalled) || errors.Is(err, schema.ErrBehind) ||
-			errors.Is(err, schema.ErrAhead) || (fromServer && pg.Code[:2] != "57" && pg.Code[:2] != "53")
+			errors.Is(err, schema.ErrAhead) || (fromServer && !slices.Contains([]string{"08", "40", "53", "55", "57", "58", "XX"}, pg.Code[:2]))
 		if final {
 			return nil, err
 		}

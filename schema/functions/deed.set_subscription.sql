@@ -1,7 +1,7 @@
 -- deed.set_subscription: change subscriptions' settings, online.
 --
 -- p_name null: all of the topic's. Null leaves a setting as it is;
--- p_max_attempts 0 means without limit. Claims that are held keep their lease.
+-- p_max_attempts 0 means without limit. Workers that run keep the lease they started with.
 -- Raises DDNFD if there is no such subscription.
 create or replace function deed.set_subscription(
   p_topic        text,
