@@ -299,7 +299,7 @@ func TestPublish_IdempotencyKeyReturnsTheFirst(t *testing.T) {
 	}
 
 	// After the window a key is forgotten.
-	db.Exec(t, pgtest.Owner, `update deed.publish_keys set created_at = created_at - interval '8 days' where key = 'key-1'`)
+	db.Exec(t, pgtest.Owner, `update deed.publish_keys set used_at = used_at - interval '8 days' where key = 'key-1'`)
 	if got := pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.purge_keys()`); got != 2 {
 		t.Errorf("purged %d keys, want 2", got)
 	}

@@ -51,7 +51,7 @@ table deed.partitions rls=true forced=true
   policy partitions_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
-table deed.pending rls=true forced=true with autovacuum_vacuum_insert_scale_factor=0.2, autovacuum_vacuum_scale_factor=0.02, fillfactor=50
+table deed.pending rls=true forced=true with autovacuum_vacuum_insert_scale_factor=0.2, autovacuum_vacuum_scale_factor=0.02, fillfactor=40
   column subscription integer not null
   column slot integer not null
   column id bigint not null
@@ -75,6 +75,7 @@ table deed.pending rls=true forced=true with autovacuum_vacuum_insert_scale_fact
   constraint pending_pkey PRIMARY KEY (subscription, id)
   CREATE INDEX pending_claim_idx ON deed.pending USING btree (subscription, ord, id) WHERE ((dead_at IS NULL) AND (NOT parked))
   CREATE INDEX pending_dead_idx ON deed.pending USING btree (subscription, id) WHERE (dead_at IS NOT NULL)
+  CREATE INDEX pending_retrying_idx ON deed.pending USING btree (subscription) WHERE ((attempts > 0) AND (dead_at IS NULL) AND (NOT parked))
   CREATE UNIQUE INDEX pending_pkey ON deed.pending USING btree (subscription, id)
   policy pending_admin for * to deed_admin using true check true
   policy pending_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
@@ -89,8 +90,9 @@ table deed.publish_keys rls=true forced=true
   column key text not null
   column id bigint not null
   column created_at timestamp with time zone not null
+  column used_at timestamp with time zone not null default clock_timestamp()
   constraint publish_keys_pkey PRIMARY KEY (tenant_id, topic, key)
-  CREATE INDEX publish_keys_age_idx ON deed.publish_keys USING brin (created_at)
+  CREATE INDEX publish_keys_age_idx ON deed.publish_keys USING brin (used_at)
   CREATE UNIQUE INDEX publish_keys_pkey ON deed.publish_keys USING btree (tenant_id, topic, key)
   policy publish_keys_admin for * to deed_admin using true check true
   policy publish_keys_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
@@ -210,6 +212,7 @@ table deed.windows rls=true forced=true
   column cur pg_snapshot not null
   column upper bigint not null
   column system_identifier bigint not null
+  column restored_id bigint not null default 0
   column opened_at timestamp with time zone not null default clock_timestamp()
   constraint windows_is_forward CHECK ((upper >= base))
   constraint windows_pkey PRIMARY KEY (n)
@@ -220,26 +223,26 @@ table deed.windows rls=true forced=true
   grant select to deed_admin
   grant select to deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
-function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off body b973b2bee9725c03d5d1080be20ce246 grant to deed_worker
-function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off body 0385b5fe36e24a0ab989d2ae44fdc358 grant to deed_worker
-function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body b2bf128d967147f4104b495b466636ed grant to deed_worker
-function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 66a3962ea3fdd2b7067b3a73a2121f98 grant to deed_worker
-function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 64f71e005557907cfaa377ea24b15004 grant to deed_worker
+function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off body 8238105527f48d0f34276d54605d3b69 grant to deed_worker
+function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off body 344468cd4044810c15668a87db26207e grant to deed_worker
+function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 96fb1bc200c322fa053c7812b36a7905 grant to deed_worker
+function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body fa21537a803ed9868fca22b1786c5e71 grant to deed_worker
+function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 97d151240f123f7dd9f275111465c09e grant to deed_worker
 function is_json(p_content_type text) returns boolean set search_path=pg_catalog, pg_temp body inline grant to deed_admin, deed_app, deed_worker
-function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 71763fd92dbcfacc8b9d20920170f572 grant to deed_worker
+function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 0c956cabf6adffc69eeaf1b8cdaca453 grant to deed_worker
 function message_id(p_created_at timestamp with time zone, p_id bigint) returns uuid set search_path=pg_catalog, pg_temp body inline grant to deed_admin, deed_app, deed_worker
 function message_seq(p_message_id uuid) returns bigint set search_path=pg_catalog, pg_temp body inline grant to deed_admin, deed_app, deed_worker
 function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off body a79a5932fb878da596fa44ed92be6e42 grant to deed_worker
-function open_window() returns bigint security definer set search_path=pg_catalog, pg_temp body 9802de570f5198e9438bb09b47718b64 grant to deed_worker
+function open_window() returns bigint security definer set search_path=pg_catalog, pg_temp body e41c3cd08da4b7d933418355e9926a97 grant to deed_worker
 function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 7ae92ac15dce56227f34ac749194bc61 grant to deed_admin, deed_app, deed_worker
-function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 352d4c355420294c1a404f2bb0ef86a8 grant to deed_admin, deed_app, deed_worker
+function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body a2ed7da8624101efe5f7ea9183efff02 grant to deed_admin, deed_app, deed_worker
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp body f78806937087c4b9edd294063c4d19c9 grant to deed_admin, deed_app, deed_worker
-function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body 26b31d4ad24fd0a7b7b794a0727683f9 grant to deed_worker
+function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
 function redrive(p_topic text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_ids bigint[] DEFAULT NULL::bigint[], p_limit integer DEFAULT NULL::integer, p_dry_run boolean DEFAULT false) returns bigint set search_path=pg_catalog, pg_temp body e0ecc6d4b8ad15647bfbf564675c5040 grant to deed_admin
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body f936a45536f8c2977cf41e280a5b0071 grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer set search_path=pg_catalog, pg_temp body inline grant to deed_admin, deed_app, deed_worker
 function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 168753ff315e4d4e7662c5c817513111 grant to deed_admin, deed_worker
 function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text) security definer set search_path=pg_catalog, pg_temp body 36775b8ba9406bc76f7a53593080a552 grant to deed_admin, deed_worker
-function unfinished(p_subscriptions integer[], p_horizon interval) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off body fbc279adf9eb4b13b8fc52f4f848ce60 grant to deed_worker
-function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 20b3465a3b320a82aa2802ce44b66dbf grant to deed_admin, deed_worker
-function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[]) returns TABLE(seq bigint, ready integer[]) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off body 1dc660757bfb9677cd4ab4e07b4f9f8e grant to deed_worker
+function unfinished(p_subscriptions integer[], p_horizon interval) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off body 13bacd4c217f608d8444c54c93199017 grant to deed_worker
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body fd4a94e961641cc088192cf452605ed3 grant to deed_admin, deed_worker
+function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[]) returns TABLE(seq bigint, ready integer[]) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off body a39b4af2de91bef791fcf565c98f61f7 grant to deed_worker

@@ -190,6 +190,8 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+const pinSQL = `set local search_path = pg_catalog, pg_temp`
+
 const lockSQL = `select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('deed.migrate', 0))`
 
 func bootstrap(ctx context.Context, conn *pgx.Conn) error {
@@ -246,6 +248,9 @@ func apply(ctx context.Context, conn *pgx.Conn, m Migration) (applied bool, err 
 	return applied, err
 }
 
+//go:embed owner.sql
+var settleOwnerSQL string
+
 // replaceFunctions installs the functions unless exactly they are there, then
 // counts signatures: an overload would be a second truth (O2).
 func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migration) (replaced bool, err error) {
@@ -287,6 +292,9 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 		if err := countFunctions(ctx, tx); err != nil {
 			return err
 		}
+		if _, err := tx.Exec(ctx, settleOwnerSQL); err != nil {
+			return err
+		}
 		_, err = tx.Exec(ctx, `select deed.keep_partitions()`)
 		return err
 	})
@@ -322,7 +330,13 @@ func countFunctions(ctx context.Context, tx pgx.Tx) error {
 }
 
 func inTx(ctx context.Context, conn *pgx.Conn, fn func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		// Nobody's function of the same name is called with the owner's rights.
+		if _, err := tx.Exec(ctx, pinSQL); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
 }
 
 // State is one migration, as [Status] sees it.
@@ -452,7 +466,7 @@ func SQL() (string, error) {
 		return "", fmt.Errorf("schema: read grants.sql: %w", err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "-- deed: the whole schema, for an empty database. Run with: psql -v ON_ERROR_STOP=1 -1 -f FILE\n\n%s\n", boot)
+	fmt.Fprintf(&b, "-- deed: the whole schema, for an empty database. Run with: psql -v ON_ERROR_STOP=1 -1 -f FILE\n\n%s;\n\n%s\n", pinSQL, boot)
 	for _, m := range migrations {
 		fmt.Fprintf(&b, "%s\ninsert into deed.migrations (version, name, breaking, hash) values (%d, '%s', %t, '%s');\n\n",
 			m.SQL, m.Version, m.Name, m.Breaking, hashOf(m.SQL))

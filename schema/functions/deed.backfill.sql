@@ -8,7 +8,7 @@
 -- transaction id when it has ended. No rule waits: until the last of them has
 -- ended the function returns finished = false and costs two index look-ups.
 --
--- One page a call; calls exclude each other. Moves what the subscription 0 was
+-- One page a call, in a transaction of its own; calls exclude each other. Moves what the subscription 0 was
 -- holding for the topic, if this one starts at the beginning.
 create or replace function deed.backfill(
   p_subscription int,
@@ -31,6 +31,10 @@ declare
   v_now   pg_snapshot;
   v_full  boolean;
 begin
+  if pg_current_xact_id_if_assigned() is not null then
+    -- Its window would have an id that is older than what it looks for.
+    raise exception 'backfill: it must be the first statement of its transaction that writes' using errcode = 'DDARG';
+  end if;
   added := 0;
   finished := false;
   select b.* into v_b from deed.backfills b where b.subscription = p_subscription for update skip locked;
@@ -54,13 +58,13 @@ begin
     return;
   end if;
 
-  select s.topic, s.start, s.list_version, t.slot_base, f.cur as start_snapshot
+  select s.topic, s.start, s.list_version, t.slot_base, f.cur as start_snapshot, f.restored_id
   into v_sub
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
   join deed.windows f on f.n = s.start_window
   where s.id = p_subscription;
-  select w.h, w.cur, w.upper into v_w from deed.windows w where w.n = v_b.window_n;
+  select w.h, w.cur, w.upper, w.restored_id into v_w from deed.windows w where w.n = v_b.window_n;
 
   if not v_b.scanned then
     -- First what was published while nobody had declared the topic (slots 0 to
@@ -77,7 +81,7 @@ begin
       select array_agg(p.slot) as slots, array_agg(p.id) as ids
       from page p
       where p.topic = v_sub.topic and p.list_version < v_sub.list_version and p.id <= v_w.upper
-        and pg_visible_in_snapshot(p.xid, v_w.cur)
+        and (p.id <= v_w.restored_id or pg_visible_in_snapshot(p.xid, v_w.cur))
     ),
     moved as (
       update deed.backfills b
@@ -103,15 +107,25 @@ begin
     select array_agg(r.slot), array_agg(r.id), count(*) = 10 * p_limit
     into v_slots, v_page, v_full
     from (
-      select l.slot, l.id
-      from deed.log l
-      where (
-          l.xid = any (array(select x from pg_snapshot_xip(v_b.seen) x where x < v_w.h and pg_visible_in_snapshot(x, v_now)))
-          or (l.xid >= pg_snapshot_xmax(v_b.seen) and l.xid < v_w.h)
-        )
-        and not pg_visible_in_snapshot(l.xid, v_b.seen) and pg_visible_in_snapshot(l.xid, v_now)
-        and l.id > v_b.late_id and l.topic = v_sub.topic and l.list_version < v_sub.list_version
-      order by l.id
+      select late.slot, late.id
+      from (
+        select l.slot, l.id
+        from pg_snapshot_xip(v_b.seen) x
+        cross join lateral (
+          select o.slot, o.id
+          from deed.log o
+          where o.xid = x and o.id > v_b.late_id and o.topic = v_sub.topic and o.list_version < v_sub.list_version
+          order by o.id
+          limit 10 * p_limit
+        ) l
+        where x < v_w.h and pg_visible_in_snapshot(x, v_now)
+        union all
+        select l.slot, l.id
+        from deed.log l
+        where l.xid >= pg_snapshot_xmax(v_b.seen) and l.xid < v_w.h and pg_visible_in_snapshot(l.xid, v_now)
+          and l.id > v_b.late_id and l.topic = v_sub.topic and l.list_version < v_sub.list_version
+      ) late
+      order by late.id
       limit 10 * p_limit
     ) r;
     if v_full then
@@ -130,14 +144,14 @@ begin
   end if;
   if v_sub.start = 'beginning' then
     delete from deed.pending p
-    where p.subscription = 0 and p.id = any (v_page)
+    where p.subscription = 0 and p.id = any (v_page) and p.dead_at is null -- the dead wait for an operator
       and (p.lease_until is null or p.lease_until <= clock_timestamp());
   end if;
   insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
   select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()), l.process_after
   from unnest(v_slots, v_page) page(slot, id)
   join deed.log l on l.slot = page.slot and l.id = page.id
-  where v_sub.start = 'beginning' or not pg_visible_in_snapshot(l.xid, v_sub.start_snapshot)
+  where v_sub.start = 'beginning' or not (l.id <= v_sub.restored_id or pg_visible_in_snapshot(l.xid, v_sub.start_snapshot))
   on conflict do nothing;
   get diagnostics added = row_count;
   return next;

@@ -34,6 +34,7 @@ set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
+set enable_sort = off
 as $$
 declare
   v_now   timestamptz := clock_timestamp();
@@ -114,6 +115,7 @@ begin
     set claimed_at = v_now, lease_until = v_now + v_sub.lease, claim = v_claim, claimed_by = p_worker,
       lost_claims = p.lost_claims + case when p.claim is null then 0 else 1 end
     where p.subscription = v_sub.id and p.id = any (v_ids)
+      and p.id between (select min(i) from unnest(v_ids) i) and (select max(i) from unnest(v_ids) i)
     returning p.slot, p.id, p.attempts, p.lost_claims, p.ord
   )
   select v_sub.id, l.id, deed.message_id(l.created_at, l.id), v_claim, c.attempts, c.lost_claims,

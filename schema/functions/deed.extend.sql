@@ -24,6 +24,7 @@ begin
     set lease_until = clock_timestamp() + coalesce(p_lease, s.lease)
     from deed.subscriptions s
     where p.subscription = p_subscription and p.id = any (p_ids) and p.claim = p_claim
+      and p.id between (select min(i) from unnest(p_ids) i) and (select max(i) from unnest(p_ids) i)
       and s.id = p_subscription
     returning p.id
   )

@@ -51,6 +51,7 @@ begin
   cross join deed.subscriptions s
   where s.id = p_subscription
     and p.subscription = p_subscription and p.id = u.id and p.claim = p_claim
+    and p.id between (select min(i) from unnest(p_ids) i) and (select max(i) from unnest(p_ids) i)
   returning p.id, p.attempts, p.dead_at is not null, p.process_after;
 end
 $$;

@@ -5,6 +5,10 @@
 -- attached, which takes no lock that an insert would stand behind. Safe on any
 -- number of processes; one that finds another at it returns at once. Returns
 -- how many it made.
+--
+-- Also brings the version of the list of subscriptions level with its sequence,
+-- which a crash, a failover or a registration that is rolled back moves on:
+-- publishers under REPEATABLE READ compare the two.
 create or replace function deed.keep_partitions(
   p_ahead int default 2
 ) returns int
@@ -19,7 +23,15 @@ declare
   v_n       int;
   v_made    int := 0;
   v_name    text;
+  v_grantee text;
 begin
+  -- A higher version of the same list changes nothing for anyone.
+  if pg_try_advisory_xact_lock(hashtextextended('deed.subscribe', 0)) then
+    update deed.settings s
+    set list_version = pg_sequence_last_value('deed.list_seq')
+    where s.list_version < pg_sequence_last_value('deed.list_seq');
+  end if;
+
   if not pg_try_advisory_xact_lock(hashtextextended('deed.keep_partitions', 0)) then
     return 0;
   end if;
@@ -43,6 +55,14 @@ begin
     execute format('alter table deed.%I add constraint log_partition check (id >= %s and id < %s)', v_name, v_n * c_size, (v_n + 1) * c_size);
     execute format('alter table deed.%I enable row level security', v_name);
     execute format('alter table deed.%I force row level security', v_name);
+    -- Default privileges of the owner may have granted something.
+    for v_grantee in
+      select distinct case when a.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
+      from pg_class c, aclexplode(c.relacl) a
+      where c.oid = format('deed.%I', v_name)::regclass and a.grantee <> c.relowner
+    loop
+      execute format('revoke all on deed.%I from %s', v_name, v_grantee);
+    end loop;
     execute format('alter table deed.log attach partition deed.%I for values from (%s) to (%s)', v_name, v_n * c_size, (v_n + 1) * c_size);
     insert into deed.partitions (n, from_id, upto_id) values (v_n, v_n * c_size, (v_n + 1) * c_size);
     v_made := v_made + 1;

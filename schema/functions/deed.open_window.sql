@@ -28,7 +28,7 @@ begin
   select pg_current_snapshot() into v_cur;
   v_upper := pg_sequence_last_value('deed.log_seq');
   select c.system_identifier into v_system from pg_control_system() c;
-  select w.upper, w.system_identifier into v_prev from deed.windows w order by w.n desc limit 1;
+  select w.upper, w.system_identifier, w.restored_id into v_prev from deed.windows w order by w.n desc limit 1;
   if v_base is null or v_upper is null or v_upper < v_base
     or (v_prev.upper is not null and v_base < v_prev.upper and v_prev.system_identifier = v_system)
   then
@@ -36,8 +36,11 @@ begin
       v_base, v_upper, v_prev.upper
       using errcode = 'DDCON', hint = 'Set it above the highest id of deed.log before anything is published.';
   end if;
-  insert into deed.windows (base, h, cur, upper, system_identifier)
-  values (v_base, v_h, v_cur, v_upper, v_system)
+  insert into deed.windows (base, h, cur, upper, system_identifier, restored_id)
+  values (
+    v_base, v_h, v_cur, v_upper, v_system,
+    case when v_prev.system_identifier <> v_system then v_upper else coalesce(v_prev.restored_id, 0) end
+  )
   returning n into v_n;
   return v_n;
 end

@@ -67,6 +67,11 @@ begin
   end if;
 
   select s.single_tenant, s.list_version into v_single, v_version from deed.settings s;
+  if not found then
+    -- Without it nothing would be stored and nothing be said.
+    raise exception 'publish: the settings cannot be read: the schema''s owner has changed, or deed.settings is empty'
+      using errcode = 'DDCON', hint = 'Run deed migrate up as the owner.';
+  end if;
   v_tenant := coalesce(v_current, '00000000-0000-0000-0000-000000000000');
 
   -- The function's owner passes row-level security, so the tenant is held here.
@@ -116,7 +121,7 @@ begin
     -- Sorted, or two publishers deadlock. Two statements, or the second of two
     -- concurrent publishers finds no row. Repeated, if a key was purged between them.
     loop
-      insert into deed.publish_keys (tenant_id, topic, key, id, created_at)
+      insert into deed.publish_keys (tenant_id, topic, key, id, created_at) -- used_at is now
       select distinct on (tenant, u.topic, u.key)
         coalesce(u.tenant, v_tenant) as tenant, u.topic, u.key, u.id, coalesce(u.created_at, v_now)
       from unnest(p_tenants, p_topics, p_idempotency_keys, v_ids, p_created_at)

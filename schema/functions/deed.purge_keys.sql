@@ -13,7 +13,7 @@ as $$
   with old as (
     select k.tenant_id, k.topic, k.key
     from deed.publish_keys k
-    where k.created_at < statement_timestamp() - (select s.dedup_window from deed.settings s)
+    where k.used_at < statement_timestamp() - (select s.dedup_window from deed.settings s)
     limit p_limit
     for update skip locked
   ),

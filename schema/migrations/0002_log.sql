@@ -46,7 +46,8 @@ create table deed.partitions (
   constraint partitions_is_range check (from_id = n * 68719476736 and upto_id = from_id + 68719476736)
 );
 
--- The windows of the log that readers have opened (see deed.open_window).
+-- The windows of the log that readers have opened (see deed.open_window). Rows
+-- up to restored_id came from another cluster: their transaction ids say nothing.
 create table deed.windows (
   n                 bigint      not null generated always as identity,
   base              bigint      not null,
@@ -54,6 +55,7 @@ create table deed.windows (
   cur               pg_snapshot not null,
   upper             bigint      not null,
   system_identifier bigint      not null,
+  restored_id       bigint      not null default 0,
   opened_at         timestamptz not null default clock_timestamp(),
   constraint windows_pkey primary key (n),
   constraint windows_is_forward check (upper >= base)

@@ -4,7 +4,7 @@
 -- One narrow row per subscription for a message that is not finished.
 --
 -- ord is the one key of claims: claim columns are in no index, so that a claim
--- is a HOT update; half of each page is left free for it. No foreign key: it
+-- is a HOT update; the larger part of each page is left free for it. No foreign key: it
 -- would lock one hot row per publish.
 create table deed.pending (
   subscription  int         not null,
@@ -30,10 +30,12 @@ create table deed.pending (
   constraint pending_dead_is_unclaimed check (dead_at is null or claim is null),
   constraint pending_dead_has_reason check (dead_at is null or last_error is not null),
   constraint pending_counts_are_counts check (attempts >= 0 and lost_claims >= 0)
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
+) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
 
 create index pending_claim_idx on deed.pending (subscription, ord, id)
   where dead_at is null and not parked;
+create index pending_retrying_idx on deed.pending (subscription)
+  where attempts > 0 and dead_at is null and not parked;
 create index pending_dead_idx on deed.pending (subscription, id)
   where dead_at is not null;
 
@@ -68,10 +70,11 @@ create table deed.publish_keys (
   key        text        not null,
   id         bigint      not null,
   created_at timestamptz not null,
+  used_at    timestamptz not null default clock_timestamp(),
   constraint publish_keys_pkey primary key (tenant_id, topic, key)
 );
 
-create index publish_keys_age_idx on deed.publish_keys using brin (created_at);
+create index publish_keys_age_idx on deed.publish_keys using brin (used_at);
 
 do $$
 declare

@@ -1,0 +1,234 @@
+package deed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/schema"
+)
+
+// After a change of the schema's owner, publishing is refused rather than
+// silently empty, until migrate has been run (O1).
+func TestContract_O1_NewOwnerOfTheSchema(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	publish(t, db, message("orders", 1))
+	heir := "heir_" + db.Name()
+	db.Exec(t, pgtest.Owner, `create role `+heir+` login createrole`)
+	t.Cleanup(func() { // what the database has of it goes with the database
+		conn := db.Conn(t, pgtest.Owner)
+		for _, q := range []string{`reassign owned by ` + heir + ` to current_user`, `drop owned by ` + heir, `drop role ` + heir} {
+			if _, err := conn.Exec(ctx, q); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	db.Exec(t, pgtest.Owner, `grant create on database `+db.Name()+` to `+heir)
+	db.Exec(t, pgtest.Owner, `
+		do $$
+		declare v record;
+		begin
+		  execute 'alter schema deed owner to `+heir+`';
+		  for v in select c.relname, c.relkind from pg_class c where c.relnamespace = 'deed'::regnamespace and c.relkind in ('r', 'p') loop
+		    execute format('alter table deed.%I owner to `+heir+`', v.relname);
+		  end loop;
+		  for v in select c.relname from pg_class c where c.relnamespace = 'deed'::regnamespace and c.relkind = 'S'
+		    and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('a', 'i')) loop
+		    execute format('alter sequence deed.%I owner to `+heir+`', v.relname);
+		  end loop;
+		  for v in select p.oid::regprocedure::text as f from pg_proc p where p.pronamespace = 'deed'::regnamespace loop
+		    execute format('alter function %s owner to `+heir+`', v.f);
+		  end loop;
+		end $$`)
+	_, err := deed.Publish(ctx, db.Pool(pgtest.App), message("orders", 2))
+	if err == nil || !strings.Contains(err.Error(), "owner has changed") {
+		t.Fatalf("publishing under another owner: %v", err)
+	}
+	conn := db.Conn(t, pgtest.Owner)
+	if _, err := conn.Exec(ctx, `set role `+heir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := schema.Up(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, db, message("orders", 3))
+	if got := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.log`); got != 2 {
+		t.Errorf("%d messages stored, want 2", got)
+	}
+}
+
+// A registration that is rolled back, or a crash that skips the sequence's
+// values, does not leave REPEATABLE READ publishers refused for ever.
+func TestPublish_RepeatableReadAfterARolledBackSubscription(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	undo := errors.New("undo")
+	err := pgx.BeginFunc(ctx, db.Pool(pgtest.Worker), func(tx pgx.Tx) error {
+		pgtest.One[int](t, tx, `select subscription from deed.subscribe('orders', 's')`)
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		t.Fatal(err)
+	}
+	attempt := func() error {
+		return pgx.BeginTxFunc(ctx, db.Pool(pgtest.App), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+			_, err := deed.Publish(ctx, tx, message("orders", 1))
+			return err
+		})
+	}
+	if err := attempt(); sqlState(err) != "40001" {
+		t.Fatalf("before housekeeping: %v", err)
+	}
+	pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.keep_partitions()`)
+	if err := attempt(); err != nil {
+		t.Errorf("after housekeeping: %v", err)
+	}
+	id := subscribe(t, db, "orders", "s")
+	publish(t, db, message("orders", 2))
+	if got := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where subscription = $1`, id); got != 2 {
+		t.Errorf("the subscription has %d messages, want 2", got)
+	}
+}
+
+// Retries are waited for, however far off; what is scheduled is not.
+func TestDrained_WaitsForRetries(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var n int
+	c, _ := run(t, db, deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Concurrency: 1, Sink: deed.SinkFunc(func(context.Context, deed.Message) error {
+		if n++; n == 1 {
+			return deed.After(time.Hour)
+		}
+		return nil
+	})}}})
+	later := message("orders", 1)
+	later.ProcessAfter = time.Now().Add(time.Hour)
+	publish(t, db, later)
+	drained(t, c)
+	publish(t, db, message("orders", 2))
+	eventually(t, "the failure", func() bool { return c.Stats()[0].Failed == 1 })
+	if ok, err := c.Drained(t.Context()); ok || err != nil {
+		t.Errorf("drained with a retry to come: %v, %v", ok, err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.pending set process_after = null where attempts > 0`)
+	drained(t, c)
+}
+
+// A message that was committed late is not given yet, and not forgotten.
+func TestDrained_SeesLateCommits(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	late, err := db.Conn(t, pgtest.App).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deed.Publish(ctx, late, message("orders", 1)); err != nil {
+		t.Fatal(err)
+	}
+	id := subscribe(t, db, "orders", "s")
+	unfinished := func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select deed.unfinished(array[$1::int], '1 minute')`, id)
+	}
+	if err := late.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !unfinished() {
+		t.Error("a late commit that has not been given yet is not unfinished")
+	}
+}
+
+// A backfill that begins within another transaction could miss what is late.
+func TestBackfill_RefusesATransactionWithAnID(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	id := subscribe(t, db, "orders", "s")
+	tx, err := db.Conn(t, pgtest.Worker).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	pgtest.One[string](t, tx, `select pg_current_xact_id()::text`)
+	if _, err := tx.Exec(ctx, `select deed.backfill($1)`, id); sqlState(err) != "DDARG" {
+		t.Errorf("%v", err)
+	}
+}
+
+// Rows that came from another cluster have transaction ids that say nothing
+// here; a new subscription is given them all the same (O18).
+func TestContract_O18_AfterARestore(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	subscribe(t, db, "elsewhere", "s") // a window of the old cluster
+	publish(t, db, message("orders", 1), message("orders", 2))
+	db.Exec(t, pgtest.Owner, `update deed.windows set system_identifier = system_identifier + 1`)
+	db.Exec(t, pgtest.Owner, `update deed.log set xid = '4000000000'`)
+	id := subscribe(t, db, "orders", "s")
+	fresh := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('orders', 'later', 'now')`)
+	publish(t, db, message("orders", 3))
+	scan(t, db, fresh)
+	for sub, want := range map[int]int{id: 3, fresh: 1} {
+		if got := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where subscription = $1`, sub); got != want {
+			t.Errorf("subscription %d has %d messages, want %d", sub, got, want)
+		}
+	}
+}
+
+// What is dead in the default subscription stays there for an operator when a
+// declared one takes over (O9).
+func TestBackfill_LeavesTheDead(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	publish(t, db, message("orders", 1), message("orders", 2))
+	db.Exec(t, pgtest.Owner, `update deed.pending set attempts = 3, last_error = 'bad', dead_at = now() where id = (select min(id) from deed.pending)`)
+	id := subscribe(t, db, "orders", "s")
+	got := pgtest.One[string](t, db.Pool(pgtest.Worker), `select string_agg(format('%s %s', subscription = $1, coalesce(last_error, '-')), ',' order by subscription, id) from deed.pending`, id)
+	if got != "f bad,t -,t -" {
+		t.Errorf("pending: %s", got)
+	}
+}
+
+// A table whose statistics are from when it was nearly empty, as a drained
+// outbox's are, is read by the right index when a backlog appears.
+func TestPlan_StatisticsOfAnEmptyTable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := subscribe(t, db, "orders", "s")
+	db.Exec(t, pgtest.Owner, `alter table deed.pending set (autovacuum_enabled = off); alter table deed.log_p0 set (autovacuum_enabled = off)`)
+	fill(t, db, id, 1, `null`, `null`)
+	db.Exec(t, pgtest.Owner, `analyze deed.pending`)
+	db.Exec(t, pgtest.Owner, `analyze deed.log`)
+	fill(t, db, id, 100_000, `null`, `null`)
+	conn := db.Conn(t, pgtest.Worker)
+	for _, warm := range []string{`select deed.claim('orders', 'w', 1, 's')`, `select deed.extend(1, 0, '{}')`, `select deed.watch(null, '{1}', '{now}')`, `select deed.unfinished('{1}', '0')`} {
+		buffers(t, conn, warm)
+	}
+	batch := claim(t, db.Pool(pgtest.Worker), "orders", "w", 100)
+	held := fmt.Sprintf("%d, '{%s}'", batch[0].Claim, strings.Trim(strings.ReplaceAll(fmt.Sprint(ids(batch)), " ", ","), "[]"))
+	for _, test := range []struct {
+		q    string
+		most int
+	}{
+		{`select * from deed.watch(null, array[` + itoa(id) + `], array['-infinity']::timestamptz[])`, 60},
+		{`select deed.unfinished(array[` + itoa(id) + `], '1 minute')`, 60},
+		{`select * from deed.claim('orders', 'w', 100, 's')`, 2500},
+		{`select deed.extend(` + itoa(id) + `, ` + held + `)`, 1500},
+		{`select deed.finish(` + itoa(id) + `, ` + held + `)`, 2500},
+	} {
+		if got, _ := buffers(t, conn, test.q); got > test.most {
+			t.Errorf("%.90s\ntouched %d buffers, want at most %d", test.q, got, test.most)
+		}
+	}
+	db.Broken() // the filled rows are not what a publisher makes
+}
