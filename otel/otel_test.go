@@ -32,7 +32,7 @@ func setup(t *testing.T) (*otel.Tracer, *tracetest.SpanRecorder, trace.Tracer) {
 func attributes(s sdk.ReadOnlySpan) map[string]string {
 	m := map[string]string{}
 	for _, kv := range s.Attributes() {
-		m[string(kv.Key)] = kv.Value.Emit()
+		m[string(kv.Key)] = kv.Value.String()
 	}
 	return m
 }

@@ -130,7 +130,7 @@ func (r *relay) run(ctx context.Context) error {
 	c, err := r.connect(ctx, pool, deed.Options{Subscriptions: subs, Worker: setting(r.app.worker, "DEED_WORKER", r.file.Worker, ""), Logger: r.log})
 	if err == nil {
 		client.Store(c)
-		measured := r.measure(ctx, c, registry)
+		measured := r.measure(ctx, c, pool, registry)
 		r.log.Info("relay starts", "subscriptions", len(subs))
 		err = r.drain(ctx, c)
 		r.log.Info("relay has stopped")
@@ -154,10 +154,10 @@ func newRegistry() *prometheus.Registry {
 
 // measure adds the client's metrics until ctx ends, if there is a port to read
 // them from; wait returns when that is over.
-func (r *relay) measure(ctx context.Context, c *deed.Client, registry *prometheus.Registry) (wait func()) {
+func (r *relay) measure(ctx context.Context, c *deed.Client, pool *pgxpool.Pool, registry *prometheus.Registry) (wait func()) {
 	var running sync.WaitGroup
 	if r.listen != "" {
-		m := metrics.New(c, metrics.Options{Logger: r.log})
+		m := metrics.New(c, metrics.Options{Doctor: pool, Logger: r.log})
 		registry.MustRegister(m)
 		running.Go(func() { m.Run(ctx) })
 	}

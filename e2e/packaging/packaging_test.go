@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -300,7 +301,7 @@ func TestChart_FitsTheProgram(t *testing.T) {
 	}
 	knownTo(t, args)
 	knownTo(t, []string{"migrate", "up"})
-	h := server.Handler(func(context.Context) error { return nil })
+	h := server.Handler(func(context.Context) error { return nil }, http.NotFoundHandler())
 	paths := regexp.MustCompile(`path: (/[a-z]+)`).FindAllStringSubmatch(text, -1)
 	if len(paths) != 2 {
 		t.Errorf("paths %v", paths)

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/doctor"
 )
 
 // Options tune a Collector. The zero value works.
@@ -34,6 +35,10 @@ type Options struct {
 	// Topics is how many topics have figures of their own; the rest is summed
 	// up under the topic "(others)". Default 500.
 	Topics int
+
+	// Doctor, if given, is examined once a minute by package doctor; its
+	// findings are counted. A pool is one.
+	Doctor doctor.DB
 
 	// Logger receives what goes wrong. Default: discard.
 	Logger *slog.Logger
@@ -52,6 +57,9 @@ type Collector struct {
 	running  string             // guarded by mu: the horizon's oldest transaction
 	since    time.Time          // guarded by mu: when running was first seen
 	failures float64            // guarded by mu
+	findings []doctor.Count     // guarded by mu
+
+	examineAt time.Time // Run's
 }
 
 // New returns a Collector of c. Until Run has asked the database once, only
@@ -88,8 +96,12 @@ func (m *Collector) refresh(ctx context.Context) error {
 	if err == nil {
 		horizon, err = m.client.Horizon(ctx)
 	}
+	findings := m.examine(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if findings != nil {
+		m.findings = findings
+	}
 	if err != nil {
 		m.failures++
 		return err
@@ -104,6 +116,19 @@ func (m *Collector) refresh(ctx context.Context) error {
 	}
 	m.topics, m.horizon, m.taken = limit(topics, m.opts.Topics), horizon, now
 	return nil
+}
+
+// examine counts the doctor's findings, if it is time to; else it returns nil.
+func (m *Collector) examine(ctx context.Context) []doctor.Count {
+	if m.opts.Doctor == nil || time.Now().Before(m.examineAt) {
+		return nil
+	}
+	m.examineAt = time.Now().Add(time.Minute)
+	findings, err := doctor.Examine(ctx, m.opts.Doctor, doctor.Options{})
+	if err != nil {
+		return nil // the next question to the database says the same
+	}
+	return findings.Counts()
 }
 
 // limit sums up what is past the first n topics, those with most pending.
@@ -134,6 +159,9 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out <- prometheus.MustNewConstMetric(refreshFailures, prometheus.CounterValue, m.failures)
+	for _, f := range m.findings {
+		out <- prometheus.MustNewConstMetric(doctorFindings, prometheus.GaugeValue, float64(f.N), f.Name, string(f.Level))
+	}
 	if m.taken.IsZero() {
 		return
 	}

@@ -48,6 +48,8 @@ var (
 		"Partitions of the log ahead of the one in use.", nil, nil)
 	horizonAge = prometheus.NewDesc("deed_horizon_age_seconds",
 		"Age of the oldest transaction of the PostgreSQL cluster; it keeps dead rows from being removed.", nil, nil)
+	doctorFindings = prometheus.NewDesc("deed_doctor_findings",
+		"Findings of deed doctor, looked for once a minute.", []string{"name", "level"}, nil)
 	refreshAge = prometheus.NewDesc("deed_refresh_age_seconds",
 		"How old the installation's figures are.", nil, nil)
 	refreshFailures = prometheus.NewDesc("deed_refresh_failures_total",
@@ -59,7 +61,7 @@ func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown,
 		exchange, deliver, messages, published, finished, oldestDue, logPosition, partitionsAhead, horizonAge,
-		refreshAge, refreshFailures,
+		doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d
 	}
