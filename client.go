@@ -181,9 +181,14 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 
 // Run declares the client's subscriptions, drains them until ctx ends, and
 // returns when all work in hand is finished or given back; then it returns nil,
-// unless deliveries ignored their cancellation. It blocks. While the database
-// is away it waits and tries again; it returns early only for what waiting
-// cannot cure, such as a subscription that is stored with other settings.
+// unless deliveries ignored their cancellation or outcomes could not be
+// recorded. It blocks. While the database is away it waits and tries again; it
+// returns early only for what waiting cannot cure, such as a subscription that
+// is stored with other settings.
+//
+// Its workers have a pool of their own, with the caller's configuration and at
+// most two connections a subscription and four more (at least eight): handlers
+// that hold all connections of the caller's pool cannot starve them.
 func (c *Client) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.running {

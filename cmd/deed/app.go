@@ -75,24 +75,24 @@ func (a *app) database() (string, error) {
 	return "", usagef("which database? Give --database-url, set DEED_DATABASE_URL (or PGHOST and its like), or write database_url in deed.yaml; deed dev needs none")
 }
 
-// pool connects to the database with room for the given number of loops.
-func (a *app) pool(ctx context.Context, loops int) (*pgxpool.Pool, error) {
+// pool connects to the database.
+func (a *app) pool(ctx context.Context) (*pgxpool.Pool, error) {
 	url, err := a.database()
 	if err != nil {
 		return nil, err
 	}
-	return openPool(ctx, url, loops)
+	return openPool(ctx, url)
 }
 
-// openPool has connections to spare for each loop: one that went silent keeps
-// its place for a while.
-func openPool(ctx context.Context, url string, loops int) (*pgxpool.Pool, error) {
+// openPool has connections to spare: one that went silent keeps its place for
+// a while. A relay's workers have a pool of their own besides.
+func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	cfg, err := parseDatabase(url)
 	if err != nil {
 		return nil, err
 	}
 	if !strings.Contains(url, "pool_max_conns") {
-		cfg.MaxConns = int32(max(8, 2*loops+4))
+		cfg.MaxConns = 8
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -175,7 +175,7 @@ func (a *app) bounded(cmd *cobra.Command) *cobra.Command {
 
 // withClient runs fn with a client that drains nothing.
 func (a *app) withClient(ctx context.Context, fn func(*deed.Client, *pgxpool.Pool) error) error {
-	pool, err := a.pool(ctx, 0)
+	pool, err := a.pool(ctx)
 	if err != nil {
 		return err
 	}

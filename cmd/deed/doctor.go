@@ -26,7 +26,7 @@ fails; a warning is no failure.`,
 		Example: "  deed doctor\n  deed doctor --verbose\n  deed doctor --json | jq '.findings[] | select(.level != \"ok\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pool, err := a.pool(cmd.Context(), 0)
+			pool, err := a.pool(cmd.Context())
 			if err != nil {
 				return err
 			}

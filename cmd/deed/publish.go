@@ -89,7 +89,7 @@ func (p *publishFlags) run(cmd *cobra.Command, a *app, args []string) error {
 		return usagef("--key, --idempotency-key, --header and --after go with --payload")
 	}
 	ctx := cmd.Context()
-	pool, err := a.pool(ctx, 0)
+	pool, err := a.pool(ctx)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (r *relay) run(ctx context.Context) error {
 			subs[i] = tracer.Subscription(subs[i])
 		}
 	}
-	pool, err := openPool(ctx, r.url, len(subs))
+	pool, err := openPool(ctx, r.url)
 	if err != nil {
 		return err
 	}
