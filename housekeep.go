@@ -86,10 +86,16 @@ func (c *Client) backfill(ctx context.Context, s *source) (added int, finished b
 		return 0, true
 	}
 	c.chore(ctx, "backfill "+s.label(), func(ctx context.Context) error {
+		var page int
+		var last bool
 		// A window is opened under READ COMMITTED, whatever the database's default is.
-		return pgx.BeginTxFunc(ctx, c.workers, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, query["backfill"], id, backfillPage).Scan(&added, &finished)
+		err := pgx.BeginTxFunc(ctx, c.workers, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, query["backfill"], id, backfillPage).Scan(&page, &last)
 		})
+		if err == nil { // what it says holds once it has committed
+			added, finished = page, last
+		}
+		return err
 	})
 	return added, finished
 }
