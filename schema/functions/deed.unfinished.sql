@@ -10,16 +10,20 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
 set enable_seqscan = off
+set enable_sort = off
+set jit = off
 as $$
 declare
   v_horizon timestamptz := clock_timestamp() + p_horizon;
 begin
   return exists (
       select from unnest(p_subscriptions) s(id)
-      where exists (
+      cross join lateral (
         select from deed.pending p
         where p.subscription = s.id and p.dead_at is null and not p.parked and p.ord <= v_horizon
-      )
+        order by p.ord, p.id
+        limit 1
+      ) due
     )
     or exists (
       select from deed.backfills b

@@ -14,6 +14,8 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
 set enable_seqscan = off
+set enable_sort = off
+set jit = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -25,12 +27,14 @@ begin
   if seq is distinct from p_seq then
     select coalesce(array_agg(s.id), '{}') into ready
     from unnest(p_subscriptions, p_floors) s(id, floor)
-    where exists (
+    cross join lateral (
       select from deed.pending p
       where p.subscription = s.id and p.dead_at is null and not p.parked
         and p.ord >= s.floor and p.ord <= v_now
         and (p.lease_until is null or p.lease_until <= v_now)
-    );
+      order by p.ord, p.id
+      limit 1
+    ) due;
   end if;
   return next;
 end
