@@ -1,6 +1,7 @@
 -- deed.unfinished: whether any of the subscriptions has something to do before
--- p_horizon from now: a message that is not dead, or one from before the
--- subscription's time that it has not been given yet.
+-- p_horizon from now: a message that is not dead, one that is to be tried
+-- again, whenever that is, or one from before the subscription's time that has
+-- committed and that it has not been given yet.
 create or replace function deed.unfinished(
   p_subscriptions int[],
   p_horizon       interval
@@ -26,8 +27,23 @@ begin
       ) due
     )
     or exists (
+      select from unnest(p_subscriptions) s(id)
+      cross join lateral (
+        select from deed.pending p
+        where p.subscription = s.id and p.attempts > 0 and p.dead_at is null and not p.parked
+        order by p.attempts
+        limit 1
+      ) retried
+    )
+    or exists (
       select from deed.backfills b
-      where b.subscription = any (p_subscriptions) and not b.scanned
+      left join deed.windows w on w.n = b.window_n
+      where b.subscription = any (p_subscriptions) and b.finished_at is null
+        and (not b.scanned or b.upto is not null or pg_snapshot_xmax(b.seen) < w.h
+          or exists (
+            select from pg_snapshot_xip(b.seen) x
+            where x < w.h and pg_visible_in_snapshot(x, pg_current_snapshot())
+          ))
     );
 end
 $$;

@@ -54,6 +54,7 @@ create table deed.windows (
   cur               pg_snapshot not null,
   upper             bigint      not null,
   system_identifier bigint      not null,
+  restored_id       bigint      not null default 0, -- up to here another cluster wrote it
   opened_at         timestamptz not null default clock_timestamp(),
   constraint windows_pkey primary key (n),
   constraint windows_is_forward check (upper >= base)
