@@ -125,6 +125,7 @@ func TestPlan_StatisticsOfADrainedTable(t *testing.T) {
 		}
 	}
 	fill(t, db, id, 200_000, `null`, `null`)
+	fill(t, db, id, 200_000, `now() + interval '1 day'`, `null`)
 	fresh := db.Conn(t, pgtest.Worker)
 	for _, warm := range []string{`select deed.claim('orders', 'w', 1, 's')`, `select deed.extend(1, 0, '{1}')`, `select deed.finish(1, 0, '{}')`, `select deed.fail(1, 0, '{1}', '{x}')`, `select deed.watch(null, '{1}', '{now}')`, `select deed.unfinished('{1}', '0')`} {
 		buffers(t, fresh, warm)
@@ -144,6 +145,7 @@ func TestPlan_StatisticsOfADrainedTable(t *testing.T) {
 			{`select * from deed.fail(` + held(100, 200) + `, array_fill('x'::text, '{100}'))`, 100, 5000},
 			{`select * from deed.watch(null, array[` + itoa(id) + `], array['-infinity']::timestamptz[])`, 1, 1500}, // it steps over what is leased,
 			{`select deed.unfinished(array[` + itoa(id) + `], '1 minute')`, 1, 60},
+			{`select deed.next_due(` + itoa(id) + `)`, 1, 2500}, // the thousand oldest
 		} {
 			got, rows := buffers(t, conn, test.q)
 			t.Logf("%s %6d buffers, %4d rows: %.70s", name, got, rows, test.q)
