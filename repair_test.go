@@ -3,7 +3,6 @@ package deed_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -148,23 +147,6 @@ func TestDrained_SeesLateCommits(t *testing.T) {
 	}
 }
 
-// A backfill that begins within another transaction could miss what is late.
-func TestBackfill_RefusesATransactionWithAnID(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	db := pgtest.New(t)
-	id := subscribe(t, db, "orders", "s")
-	tx, err := db.Conn(t, pgtest.Worker).Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(ctx)
-	pgtest.One[string](t, tx, `select pg_current_xact_id()::text`)
-	if _, err := tx.Exec(ctx, `select deed.backfill($1)`, id); sqlState(err) != "DDARG" {
-		t.Errorf("%v", err)
-	}
-}
-
 // Rows that came from another cluster have transaction ids that say nothing
 // here; a new subscription is given them all the same (O18).
 func TestContract_O18_AfterARestore(t *testing.T) {
@@ -183,52 +165,4 @@ func TestContract_O18_AfterARestore(t *testing.T) {
 			t.Errorf("subscription %d has %d messages, want %d", sub, got, want)
 		}
 	}
-}
-
-// What is dead in the default subscription stays there for an operator when a
-// declared one takes over (O9).
-func TestBackfill_LeavesTheDead(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
-	publish(t, db, message("orders", 1), message("orders", 2))
-	db.Exec(t, pgtest.Owner, `update deed.pending set attempts = 3, last_error = 'bad', dead_at = now() where id = (select min(id) from deed.pending)`)
-	id := subscribe(t, db, "orders", "s")
-	got := pgtest.One[string](t, db.Pool(pgtest.Worker), `select string_agg(format('%s %s', subscription = $1, coalesce(last_error, '-')), ',' order by subscription, id) from deed.pending`, id)
-	if got != "f bad,t -,t -" {
-		t.Errorf("pending: %s", got)
-	}
-}
-
-// A table whose statistics are from when it was nearly empty, as a drained
-// outbox's are, is read by the right index when a backlog appears.
-func TestPlan_StatisticsOfAnEmptyTable(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
-	id := subscribe(t, db, "orders", "s")
-	db.Exec(t, pgtest.Owner, `alter table deed.pending set (autovacuum_enabled = off); alter table deed.log_p0 set (autovacuum_enabled = off)`)
-	fill(t, db, id, 1, `null`, `null`)
-	db.Exec(t, pgtest.Owner, `analyze deed.pending`)
-	db.Exec(t, pgtest.Owner, `analyze deed.log`)
-	fill(t, db, id, 100_000, `null`, `null`)
-	conn := db.Conn(t, pgtest.Worker)
-	for _, warm := range []string{`select deed.claim('orders', 'w', 1, 's')`, `select deed.extend(1, 0, '{}')`, `select deed.watch(null, '{1}', '{now}')`, `select deed.unfinished('{1}', '0')`} {
-		buffers(t, conn, warm)
-	}
-	batch := claim(t, db.Pool(pgtest.Worker), "orders", "w", 100)
-	held := fmt.Sprintf("%d, '{%s}'", batch[0].Claim, strings.Trim(strings.ReplaceAll(fmt.Sprint(ids(batch)), " ", ","), "[]"))
-	for _, test := range []struct {
-		q    string
-		most int
-	}{
-		{`select * from deed.watch(null, array[` + itoa(id) + `], array['-infinity']::timestamptz[])`, 60},
-		{`select deed.unfinished(array[` + itoa(id) + `], '1 minute')`, 60},
-		{`select * from deed.claim('orders', 'w', 100, 's')`, 2500},
-		{`select deed.extend(` + itoa(id) + `, ` + held + `)`, 1500},
-		{`select deed.finish(` + itoa(id) + `, ` + held + `)`, 2500},
-	} {
-		if got, _ := buffers(t, conn, test.q); got > test.most {
-			t.Errorf("%.90s\ntouched %d buffers, want at most %d", test.q, got, test.most)
-		}
-	}
-	db.Broken() // the filled rows are not what a publisher makes
 }

@@ -203,9 +203,11 @@ func (s *source) floorForClaim() (sweep bool, floor any) {
 // commit and still be found by the next claim; then sweeps find it.
 const floorLag = 100 * time.Millisecond
 
-// sweepEvery lets sweeps take a twentieth of the time at most; s.mu is held.
+// sweepEvery lets sweeps take a twentieth of the time, those of more than a
+// quarter of a second up to a third; s.mu is held. What the cheap claims miss,
+// late commits and lost leases, waits for a sweep.
 func (s *source) sweepEvery() time.Duration {
-	return min(max(50*time.Millisecond, 20*s.sweepCost), 30*time.Second)
+	return max(50*time.Millisecond, min(20*s.sweepCost, max(5*time.Second, 2*s.sweepCost)))
 }
 
 // watchFloor is the floor for the watcher's question.

@@ -223,6 +223,19 @@ func TestUp_AsAnOrdinaryOwner(t *testing.T) {
 	}
 }
 
+// A kind of plan that is switched off counts as very costly where there is no
+// other, and the server compiles costly queries, for half a second each.
+func TestFunctions_WithFixedPlansAreNotCompiled(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	got := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select coalesce(string_agg(p.proname, ', '), '') from pg_proc p
+		where p.pronamespace = 'deed'::regnamespace and p.proconfig::text like '%enable_%' and not 'jit=off' = any (p.proconfig)`)
+	if got != "" {
+		t.Errorf("without set jit = off: %s", got)
+	}
+}
+
 // A login that may not make the roles is told what to run.
 func TestUp_WithoutPermission(t *testing.T) {
 	t.Parallel()

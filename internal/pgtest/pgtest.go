@@ -47,8 +47,6 @@ func settings() map[string]string {
 		"shared_buffers":            "128MB",
 		"max_wal_size":              "512MB",
 		"autovacuum":                "on",
-		// Compiling a query costs more than running it on a test's tables.
-		"jit": "off",
 	}
 }
 

@@ -5,11 +5,17 @@
 -- before they read the list, so all of them are below the id h of a window
 -- that is opened once the registration has committed: a closed set. What that
 -- window sees is read by pages of (slot, id); what was running then is taken by
--- transaction id when it has ended. No rule waits: until the last of them has
--- ended the function returns finished = false and costs two index look-ups.
+-- transaction id when it has ended. No rule waits: until the next of them has
+-- ended the function returns finished = false, and reads and writes nothing.
+-- A row with an id up to the window's base and a transaction id from h on was
+-- written by another cluster (dump and restore, logical replication): it had
+-- committed.
 --
--- One page a call, in a transaction of its own; calls exclude each other. Moves what the subscription 0 was
--- holding for the topic, if this one starts at the beginning.
+-- One page a call; calls exclude each other. If this one starts at the
+-- beginning, what the subscription 0 is holding for the topic moves here as it
+-- stands; while one message of the page is under a live lease there, the page
+-- waits. Raises DDARG in a transaction that already has a transaction id, as a
+-- window opened there would not see what is published meanwhile.
 create or replace function deed.backfill(
   p_subscription int,
   p_limit        int default 1000
@@ -20,6 +26,7 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_b     deed.backfills%rowtype;
@@ -29,42 +36,61 @@ declare
   v_slots int[];
   v_page  bigint[];
   v_now   pg_snapshot;
+  v_ended xid8[];
+  v_end   record;
+  v_limit int := p_limit;
   v_full  boolean;
+  v_rows  tid[];
+  v_more  int;
 begin
   if pg_current_xact_id_if_assigned() is not null then
-    -- Its window would have an id that is older than what it looks for.
-    raise exception 'backfill: it must be the first statement of its transaction that writes' using errcode = 'DDARG';
+    raise exception 'backfill: this transaction has written already' using errcode = 'DDARG',
+      hint = 'Call it in a transaction of its own.';
   end if;
   added := 0;
-  finished := false;
-  select b.* into v_b from deed.backfills b where b.subscription = p_subscription for update skip locked;
-  if not found or v_b.made_by = pg_current_xact_id() then
-    finished := exists (select from deed.backfills b where b.subscription = p_subscription and b.finished_at is not null);
-    return next;
-    return;
-  end if;
-  if v_b.finished_at is not null then
-    finished := true;
+  select b.* into v_b from deed.backfills b where b.subscription = p_subscription;
+  finished := found and v_b.finished_at is not null;
+  if not found or finished then
     return next;
     return;
   end if;
 
   if v_b.window_n is null then
+    -- Before any lock: a lock on a row takes a transaction id.
     v_b.window_n := deed.open_window();
     update deed.backfills b
     set window_n = v_b.window_n, seen = (select w.cur from deed.windows w where w.n = v_b.window_n)
-    where b.subscription = p_subscription;
+    where b.subscription = p_subscription and b.window_n is null;
     return next;
     return;
   end if;
 
-  select s.topic, s.start, s.list_version, t.slot_base, f.cur as start_snapshot, f.restored_id
+  select w.base, w.h, w.cur, w.upper, w.system_identifier <> c.system_identifier as moved into v_w
+  from deed.windows w
+  cross join pg_control_system() c
+  where w.n = v_b.window_n;
+  if v_b.scanned and v_b.upto is null then
+    select pg_current_snapshot() into v_now;
+    if not v_w.moved and pg_snapshot_xmin(v_now) < v_w.h and pg_snapshot_xmax(v_b.seen) >= v_w.h
+      and not exists (select from pg_snapshot_xip(v_b.seen) x where x < v_w.h and pg_visible_in_snapshot(x, v_now))
+    then
+      return next;
+      return;
+    end if;
+  end if;
+  select b.* into v_b from deed.backfills b where b.subscription = p_subscription for update skip locked;
+  if not found or v_b.finished_at is not null then
+    finished := found;
+    return next;
+    return;
+  end if;
+
+  select s.topic, s.start, s.list_version, t.slot_base, f.cur as start_snapshot, f.h as start_h, f.restored_id
   into v_sub
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
   join deed.windows f on f.n = s.start_window
   where s.id = p_subscription;
-  select w.h, w.cur, w.upper, w.restored_id into v_w from deed.windows w where w.n = v_b.window_n;
 
   if not v_b.scanned then
     -- First what was published while nobody had declared the topic (slots 0 to
@@ -81,79 +107,127 @@ begin
       select array_agg(p.slot) as slots, array_agg(p.id) as ids
       from page p
       where p.topic = v_sub.topic and p.list_version < v_sub.list_version and p.id <= v_w.upper
-        and (p.id <= v_w.restored_id or pg_visible_in_snapshot(p.xid, v_w.cur))
-    ),
-    moved as (
-      update deed.backfills b
-      set slot = f.slot, id = f.id
-      from (select p.slot, p.id from page p order by p.slot desc, p.id desc limit 1) f
-      where b.subscription = p_subscription
+        and (pg_visible_in_snapshot(p.xid, v_w.cur) or (p.id <= v_w.base and p.xid >= v_w.h))
     )
-    select o.slots, o.ids, (select count(*) = p_limit from page) into v_slots, v_page, v_full from owed o;
-    if not v_full then
-      update deed.backfills b
-      set slot = v_sub.slot_base - 1, id = 9223372036854775807, scanned = v_last > 63
-      where b.subscription = p_subscription;
-    end if;
+    select o.slots, o.ids, f.slot, f.id, (select count(*) = p_limit from page) as is_full into v_end
+    from owed o
+    left join (select p.slot, p.id from page p order by p.slot desc, p.id desc limit 1) f on true;
+    v_slots := v_end.slots;
+    v_page := v_end.ids;
   else
     -- Late rows: running in seen, ended in upto. Both stay fixed until the
-    -- last page between them has been read.
+    -- last page between them has been read. In another cluster all have ended.
     v_now := v_b.upto;
     if v_now is null then
       select pg_current_snapshot() into v_now;
       update deed.backfills b set upto = v_now, late_id = 0 where b.subscription = p_subscription;
       v_b.late_id := 0;
     end if;
-    select array_agg(r.slot), array_agg(r.id), count(*) = 10 * p_limit
+    v_limit := 10 * p_limit;
+    v_ended := array(
+      select x from pg_snapshot_xip(v_b.seen) x
+      where x < v_w.h and (v_w.moved or pg_visible_in_snapshot(x, v_now))
+    );
+    -- id + 0: by no other index than the one on xid.
+    select array_agg(r.slot), array_agg(r.id), count(*) = v_limit
     into v_slots, v_page, v_full
     from (
-      select late.slot, late.id
+      select q.slot, q.id
       from (
         select l.slot, l.id
-        from pg_snapshot_xip(v_b.seen) x
+        from unnest(v_ended) e(xid)
         cross join lateral (
-          select o.slot, o.id
-          from deed.log o
-          where o.xid = x and o.id > v_b.late_id and o.topic = v_sub.topic and o.list_version < v_sub.list_version
-          order by o.id
-          limit 10 * p_limit
+          select l.slot, l.id
+          from deed.log l
+          where l.xid = e.xid and l.id + 0 > v_b.late_id
+            and l.topic = v_sub.topic and l.list_version < v_sub.list_version
+          order by l.id
+          limit v_limit
         ) l
-        where x < v_w.h and pg_visible_in_snapshot(x, v_now)
         union all
-        select l.slot, l.id
-        from deed.log l
-        where l.xid >= pg_snapshot_xmax(v_b.seen) and l.xid < v_w.h and pg_visible_in_snapshot(l.xid, v_now)
-          and l.id > v_b.late_id and l.topic = v_sub.topic and l.list_version < v_sub.list_version
-      ) late
-      order by late.id
-      limit 10 * p_limit
+        (
+          select l.slot, l.id
+          from deed.log l
+          where l.xid >= pg_snapshot_xmax(v_b.seen) and l.xid < v_w.h
+            and (v_w.moved or pg_visible_in_snapshot(l.xid, v_now))
+            and l.id + 0 > v_b.late_id and l.topic = v_sub.topic and l.list_version < v_sub.list_version
+          order by l.id
+          limit v_limit
+        )
+      ) q
+      order by q.id
+      limit v_limit
     ) r;
-    if v_full then
-      update deed.backfills b set late_id = v_page[cardinality(v_page)] where b.subscription = p_subscription;
-    else
-      finished := pg_snapshot_xmin(v_now) >= v_w.h;
-      update deed.backfills b
-      set seen = v_now, upto = null, finished_at = case when pg_snapshot_xmin(v_now) >= v_w.h then clock_timestamp() end
-      where b.subscription = p_subscription;
-    end if;
   end if;
 
-  if v_page is null then
-    return next;
-    return;
+  if v_page is not null and v_sub.start = 'beginning' then
+    v_rows := array(
+      select q.ctid
+      from unnest(v_page) u(id)
+      cross join lateral (
+        select p.ctid from deed.pending p
+        where p.subscription = 0 and p.id = u.id and (p.lease_until is null or p.lease_until <= clock_timestamp())
+        for update skip locked
+      ) q
+    );
+    if exists (
+      select from unnest(v_page) u(id)
+      cross join lateral (
+        select p.ctid from deed.pending p where p.subscription = 0 and p.id = u.id offset 0
+      ) q
+      where q.ctid <> all (v_rows)
+    ) then
+      return next;
+      return;
+    end if;
+    with gone as (
+      delete from deed.pending p
+      where p.ctid = any (v_rows)
+      returning p.*
+    )
+    insert into deed.pending (
+      subscription, slot, id, attempts, lost_claims, parked, tenant_id, ord_at, process_after, dead_at, last_error
+    )
+    select p_subscription, g.slot, g.id, g.attempts, g.lost_claims, g.parked, g.tenant_id, g.ord_at, g.process_after,
+      g.dead_at, g.last_error
+    from gone g
+    on conflict do nothing;
+    get diagnostics added = row_count;
   end if;
-  if v_sub.start = 'beginning' then
-    delete from deed.pending p
-    where p.subscription = 0 and p.id = any (v_page) and p.dead_at is null -- the dead wait for an operator
-      and (p.lease_until is null or p.lease_until <= clock_timestamp());
+  if v_page is not null then
+    insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
+    select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()), l.process_after
+    from unnest(v_slots, v_page) page(slot, id)
+    cross join lateral (
+      select l.* from deed.log l where l.slot = page.slot and l.id = page.id offset 0
+    ) l
+    where v_sub.start = 'beginning'
+      or not (
+        pg_visible_in_snapshot(l.xid, v_sub.start_snapshot)
+        or (l.id <= v_sub.restored_id and l.xid >= greatest(v_sub.start_h, pg_snapshot_xmax(v_sub.start_snapshot)))
+      )
+    on conflict do nothing;
+    get diagnostics v_more = row_count;
+    added := added + v_more;
   end if;
-  insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
-  select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()), l.process_after
-  from unnest(v_slots, v_page) page(slot, id)
-  join deed.log l on l.slot = page.slot and l.id = page.id
-  where v_sub.start = 'beginning' or not (l.id <= v_sub.restored_id or pg_visible_in_snapshot(l.xid, v_sub.start_snapshot))
-  on conflict do nothing;
-  get diagnostics added = row_count;
+
+  if not v_b.scanned then
+    if v_end.is_full then
+      update deed.backfills b set slot = v_end.slot, id = v_end.id where b.subscription = p_subscription;
+    else
+      update deed.backfills b
+      set slot = v_sub.slot_base - 1, id = 9223372036854775807, scanned = v_last > 63
+      where b.subscription = p_subscription;
+    end if;
+  elsif v_full then
+    update deed.backfills b set late_id = v_page[cardinality(v_page)] where b.subscription = p_subscription;
+  else
+    finished := v_w.moved or pg_snapshot_xmin(v_now) >= v_w.h;
+    update deed.backfills b
+    set seen = v_now, upto = null,
+      finished_at = case when v_w.moved or pg_snapshot_xmin(v_now) >= v_w.h then clock_timestamp() end
+    where b.subscription = p_subscription;
+  end if;
   return next;
 end
 $$;

@@ -12,20 +12,35 @@ create or replace function deed.extend(
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
 as $$
 declare
+  v_rows tid[];
   v_held bigint[];
 begin
   if p_lease not between interval '1 second' and interval '24 hours' then
     raise exception 'extend: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
   end if;
+  -- One look-up by key for each message, whatever the statistics say.
+  v_rows := array(
+    select q.ctid
+    from unnest(p_ids) u(id)
+    cross join lateral (
+      select p.ctid from deed.pending p
+      where p.subscription = p_subscription and p.id = u.id and p.claim = p_claim
+      for update
+    ) q
+  );
   with held as (
     update deed.pending p
-    set lease_until = clock_timestamp() + coalesce(p_lease, s.lease)
-    from deed.subscriptions s
-    where p.subscription = p_subscription and p.id = any (p_ids) and p.claim = p_claim
-      and p.id between (select min(i) from unnest(p_ids) i) and (select max(i) from unnest(p_ids) i)
-      and s.id = p_subscription
+    set lease_until = clock_timestamp() + coalesce(
+      p_lease, (select s.lease from deed.subscriptions s where s.id = p_subscription)
+    )
+    where p.ctid = any (v_rows)
     returning p.id
   )
   select coalesce(array_agg(h.id), '{}') into v_held from held h;

@@ -19,13 +19,28 @@ create or replace function deed.fail(
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
 as $$
 declare
-  v_now timestamptz := clock_timestamp();
+  v_now   timestamptz := clock_timestamp();
+  v_rows  tid[];
+  v_which int[];
 begin
   if exists (select from unnest(p_outcomes) o where o not in ('retry', 'discard', 'outage', 'release')) then
     raise exception 'fail: an outcome is retry, discard, outage or release' using errcode = 'DDARG';
   end if;
+  -- One look-up by key for each message, whatever the statistics say.
+  select array_agg(q.ctid), array_agg(u.n::int) into v_rows, v_which
+  from unnest(p_ids) with ordinality u(id, n)
+  cross join lateral (
+    select p.ctid from deed.pending p
+    where p.subscription = p_subscription and p.id = u.id and p.claim = p_claim
+    for update
+  ) q;
   return query
   update deed.pending p
   set attempts = p.attempts + u.counted,
@@ -43,15 +58,17 @@ begin
     end,
     claim = null, claimed_at = null, claimed_by = null, lease_until = null
   from (
-    select r.id, r.after, coalesce(r.outcome, 'retry') as outcome,
+    select w.place, r.after, coalesce(r.outcome, 'retry') as outcome,
       left(coalesce(nullif(r.error, ''), 'no cause given'), 2000) as error,
       case when coalesce(r.outcome, 'retry') in ('retry', 'discard') then 1 else 0 end as counted
-    from unnest(p_ids, p_errors, p_after, p_outcomes) r(id, error, after, outcome)
+    from unnest(v_rows, v_which) w(place, n)
+    cross join lateral (
+      select p_errors[w.n] as error, p_after[w.n] as after, p_outcomes[w.n] as outcome
+    ) r
   ) u
   cross join deed.subscriptions s
   where s.id = p_subscription
-    and p.subscription = p_subscription and p.id = u.id and p.claim = p_claim
-    and p.id between (select min(i) from unnest(p_ids) i) and (select max(i) from unnest(p_ids) i)
+    and p.ctid = u.place
   returning p.id, p.attempts, p.dead_at is not null, p.process_after;
 end
 $$;

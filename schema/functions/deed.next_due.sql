@@ -12,6 +12,7 @@ set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
 set enable_seqscan = off
 set enable_sort = off
+set jit = off
 as $$
 declare
   v_now  timestamptz := clock_timestamp(); -- a variable, for the index condition
@@ -26,9 +27,11 @@ begin
     order by p.ord, p.id
     limit 1000
   ) h;
-  select min(p.ord) into v_next
+  select p.ord into v_next
   from deed.pending p
-  where p.subscription = p_subscription and p.dead_at is null and not p.parked and p.ord > v_now;
+  where p.subscription = p_subscription and p.dead_at is null and not p.parked and p.ord > v_now
+  order by p.ord, p.id
+  limit 1;
   return extract(epoch from least(v_held, v_next) - v_now);
 end
 $$;

@@ -13,7 +13,8 @@ set jit = off
 as $$
   with subs as (
     select s.id, s.topic, s.start, s.list_version, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
-      s.id = 0 or b.finished_at is not null as settled, w.cur as start_snapshot, w.restored_id
+      s.id = 0 or b.finished_at is not null as settled, w.cur as start_snapshot,
+      w.restored_id, greatest(w.h, pg_snapshot_xmax(w.cur)) as foreign_xid
     from deed.subscriptions s
     left join deed.backfills b on b.subscription = s.id
     left join deed.windows w on w.n = s.start_window
@@ -29,7 +30,9 @@ as $$
     from deed.log l
     join subs s on s.topic = l.topic
     where l.list_version >= s.list_version
-      or (s.settled and (s.start = 'beginning' or not (l.id <= s.restored_id or pg_visible_in_snapshot(l.xid, s.start_snapshot))))
+      or (s.settled and (s.start = 'beginning' or not (
+        pg_visible_in_snapshot(l.xid, s.start_snapshot) or (l.id <= s.restored_id and l.xid >= s.foreign_xid)
+      )))
     union all
     select 0, l.id
     from deed.log l

@@ -15,6 +15,7 @@ set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
 set enable_seqscan = off
 set enable_sort = off
+set jit = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -26,14 +27,14 @@ begin
   if seq is distinct from p_seq then
     select coalesce(array_agg(s.id), '{}') into ready
     from unnest(p_subscriptions, p_floors) s(id, floor)
-    where (
-      select p.id from deed.pending p
+    cross join lateral (
+      select from deed.pending p
       where p.subscription = s.id and p.dead_at is null and not p.parked
         and p.ord >= s.floor and p.ord <= v_now
         and (p.lease_until is null or p.lease_until <= v_now)
       order by p.ord, p.id
       limit 1
-    ) is not null;
+    ) due;
   end if;
   return next;
 end

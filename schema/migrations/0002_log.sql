@@ -46,8 +46,8 @@ create table deed.partitions (
   constraint partitions_is_range check (from_id = n * 68719476736 and upto_id = from_id + 68719476736)
 );
 
--- The windows of the log that readers have opened (see deed.open_window). Rows
--- up to restored_id came from another cluster: their transaction ids say nothing.
+-- The windows of the log that readers have opened (see deed.open_window). Of the
+-- rows up to restored_id some came from another cluster, with its transaction ids.
 create table deed.windows (
   n                 bigint      not null generated always as identity,
   base              bigint      not null,

@@ -34,7 +34,7 @@ create table deed.pending (
 
 create index pending_claim_idx on deed.pending (subscription, ord, id)
   where dead_at is null and not parked;
-create index pending_retrying_idx on deed.pending (subscription)
+create index pending_retry_idx on deed.pending (subscription, attempts)
   where attempts > 0 and dead_at is null and not parked;
 create index pending_dead_idx on deed.pending (subscription, id)
   where dead_at is not null;
