@@ -29,7 +29,6 @@ func TestFinish_WhileItsLeaseIsExtended(t *testing.T) {
 		t.Fatalf("extended %v, want 3", held)
 	}
 	conn := db.Conn(t, pgtest.Worker)
-	pid := conn.PgConn().PID()
 	finished := make(chan int, 1)
 	go func() {
 		var n int
@@ -39,7 +38,9 @@ func TestFinish_WhileItsLeaseIsExtended(t *testing.T) {
 		finished <- n
 	}()
 	eventually(t, "the finish to wait", func() bool {
-		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_locks where pid = $1 and not granted)`, pid)
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (
+			select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+		)`)
 	})
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
