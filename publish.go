@@ -59,13 +59,20 @@ func Publish(ctx context.Context, tx Tx, msgs ...Message) ([]Published, error) {
 // Published. Package deedsql does so for database/sql.
 type Statement struct {
 	SQL string
-	// Args are slices that pgx encodes as arrays; TextArgs are the same as
-	// PostgreSQL's array literals, for other drivers.
+	// Args are what pgx encodes, for many messages as arrays; TextArgs are the
+	// same as text, for other drivers.
 	Args  []any
 	count int
 }
 
-const publishSQL = `select ordinal, id, message_id::text, repeated, code, problem
+const publishOneSQL = `select 1, id, message_id::text, repeated, code, problem
+from deed.publish_one(
+  p_topic => $1::text, p_payload => $2::bytea, p_key => $3::text, p_type => $4::text, p_content_type => $5::text,
+  p_headers => $6::text::jsonb, p_tenant => $7::text::uuid, p_idempotency_key => $8::text,
+  p_process_after => $9::text::timestamptz, p_raise => false
+)`
+
+const publishManySQL = `select ordinal, id, message_id::text, repeated, code, problem
 from deed.publish_many(
   p_topics => $1::text[], p_payloads => $2::bytea[], p_keys => $3::text[], p_types => $4::text[],
   p_content_types => $5::text[], p_headers => $6::text[]::jsonb[], p_tenants => $7::text[]::uuid[],
@@ -77,49 +84,61 @@ func NewStatement(ctx context.Context, msgs ...Message) (Statement, error) {
 	n := len(msgs)
 	topics := make([]string, n)
 	payloads := make([][]byte, n)
-	// A column that no message uses stays a null array.
-	var keys, types, contentTypes, headers, tenants, idempotency, after []*string
-	set := func(column *[]*string, i int, value string) {
-		if value == "" {
-			return
-		}
-		if *column == nil {
-			*column = make([]*string, n)
-		}
-		(*column)[i] = &value
-	}
+	// Key, type and so on: a column that no message uses stays a null array.
+	var columns [7][]*string
 	for i, m := range msgs {
 		payload, err := m.payload()
 		if err == nil {
 			err = m.check()
 		}
+		var headers string
+		if err == nil {
+			headers, err = encodeHeaders(headersWithTrace(ctx, m.Headers))
+		}
 		if err != nil {
 			return Statement{}, invalidf("publish", "message %d of %d, topic %q: %w", i+1, n, clip(m.Topic), err)
 		}
 		topics[i], payloads[i] = m.Topic, payload
-		set(&keys, i, m.Key)
-		set(&types, i, m.Type)
-		set(&contentTypes, i, m.ContentType)
-		set(&idempotency, i, m.IdempotencyKey)
-		if h := headersWithTrace(ctx, m.Headers); len(h) > 0 {
-			text, err := encodeHeaders(h)
-			if err != nil {
-				return Statement{}, invalidf("publish", "message %d of %d, topic %q: %w", i+1, n, clip(m.Topic), err)
+		optional := m.optional(headers)
+		for c := range optional {
+			if optional[c] == "" {
+				continue
 			}
-			set(&headers, i, text)
-		}
-		if m.Tenant != tenant.Default {
-			set(&tenants, i, m.Tenant.String())
-		}
-		if !m.ProcessAfter.IsZero() {
-			set(&after, i, m.ProcessAfter.UTC().Format(time.RFC3339Nano))
+			if columns[c] == nil {
+				columns[c] = make([]*string, n)
+			}
+			columns[c][i] = &optional[c]
 		}
 	}
-	return Statement{
-		SQL:   publishSQL,
-		Args:  []any{topics, payloads, keys, types, contentTypes, headers, tenants, idempotency, after},
-		count: n,
-	}, nil
+	if n == 1 {
+		args := []any{topics[0], payloads[0]}
+		for _, column := range columns {
+			var value *string
+			if column != nil {
+				value = column[0]
+			}
+			args = append(args, value)
+		}
+		return Statement{SQL: publishOneSQL, Args: args, count: 1}, nil
+	}
+	args := []any{topics, payloads}
+	for _, column := range columns {
+		args = append(args, column)
+	}
+	return Statement{SQL: publishManySQL, Args: args, count: n}, nil
+}
+
+// optional returns what a message may lack, in the order of the statements'
+// parameters, as text; "" is null.
+func (m Message) optional(headers string) []string {
+	o := []string{m.Key, m.Type, m.ContentType, headers, "", m.IdempotencyKey, ""}
+	if m.Tenant != tenant.Default {
+		o[4] = m.Tenant.String()
+	}
+	if !m.ProcessAfter.IsZero() {
+		o[6] = m.ProcessAfter.UTC().Format(time.RFC3339Nano)
+	}
+	return o
 }
 
 // Rows is what [Statement.Published] reads; pgx.Rows and *sql.Rows are.
@@ -170,6 +189,14 @@ func (s Statement) TextArgs() []any {
 	args := make([]any, len(s.Args))
 	for i, arg := range s.Args {
 		switch v := arg.(type) {
+		case string:
+			args[i] = v
+		case []byte:
+			args[i] = fmt.Sprintf(`\x%x`, v)
+		case *string:
+			if v != nil {
+				args[i] = *v
+			}
 		case []string:
 			args[i] = arrayLiteral(len(v), func(i int) *string { return &v[i] })
 		case [][]byte:
@@ -283,8 +310,11 @@ func isAlphanumeric(c byte) bool {
 }
 
 // encodeHeaders folds names to lower case and refuses what a sink could not
-// carry.
+// carry; none are "".
 func encodeHeaders(headers map[string]string) (string, error) {
+	if len(headers) == 0 {
+		return "", nil
+	}
 	folded := make(map[string]string, len(headers))
 	for name, value := range headers {
 		lower := strings.ToLower(name)

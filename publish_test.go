@@ -530,20 +530,24 @@ func FuzzTextArgs(f *testing.F) {
 		if payload == nil {
 			m.Payload = []byte{}
 		}
-		st, err := deed.NewStatement(context.Background(), m)
-		if err != nil {
-			if !errors.As(err, new(*deed.Error)) {
-				t.Fatal(err)
+		for query, msgs := range map[string][]deed.Message{
+			`select $1::text, $2::text::bytea`:                     {m},
+			`select ($1::text::text[])[2], ($2::text::bytea[])[2]`: {m, m},
+		} {
+			st, err := deed.NewStatement(context.Background(), msgs...)
+			if err != nil {
+				if !errors.As(err, new(*deed.Error)) {
+					t.Fatal(err)
+				}
+				return
 			}
-			return
-		}
-		args := st.TextArgs()
-		var gotKey sql.NullString
-		var gotPayload []byte
-		err = db.Pool(pgtest.Owner).QueryRow(context.Background(),
-			`select ($1::text::text[])[1], ($2::text::bytea[])[1]`, args[2], args[1]).Scan(&gotKey, &gotPayload)
-		if err != nil || gotKey.String != key || string(gotPayload) != string(m.Payload) {
-			t.Errorf("%q %q came back as %q %q (%v)", key, m.Payload, gotKey.String, gotPayload, err)
+			args := st.TextArgs()
+			var gotKey sql.NullString
+			var gotPayload []byte
+			err = db.Pool(pgtest.Owner).QueryRow(context.Background(), query, args[2], args[1]).Scan(&gotKey, &gotPayload)
+			if err != nil || gotKey.String != key || string(gotPayload) != string(m.Payload) {
+				t.Errorf("%q %q came back as %q %q (%v)", key, m.Payload, gotKey.String, gotPayload, err)
+			}
 		}
 	})
 }

@@ -58,7 +58,7 @@ func TestContract_D7_EveryTableIsForced(t *testing.T) {
 	}
 	unpinned := pgtest.One[string](t, owner, `
 		select coalesce(string_agg(p.proname, ', '), '') from pg_proc p
-		where p.pronamespace = 'deed'::regnamespace
+		where p.pronamespace = 'deed'::regnamespace and p.prosqlbody is null -- those were resolved when they were made
 		  and not exists (select from unnest(p.proconfig) c where c like 'search_path=%')`)
 	if unpinned != "" {
 		t.Errorf("functions without a pinned search_path: %s", unpinned)

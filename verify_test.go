@@ -27,11 +27,16 @@ func TestVerify_SeesEveryViolation(t *testing.T) {
 			[]string{"unfinished message without a due time or a live claim|orders/s|pending"},
 		},
 		"half a claim": {
-			[]string{
-				`alter table deed.pending drop constraint pending_claim_is_whole`,
-				`update deed.pending set claimed_at = now() where id = (select max(id) from deed.pending where subscription = 1)`,
-			},
+			[]string{`update deed.pending set claimed_at = now() where id = (select max(id) from deed.pending where subscription = 1)`},
 			[]string{"unfinished message without a due time or a live claim|orders/s|pending"},
+		},
+		"negative count": {
+			[]string{`update deed.pending set lost_claims = -1 where subscription = 1`},
+			[]string{"pending row contradicts itself|orders/s|pending"},
+		},
+		"dead without a reason": {
+			[]string{`update deed.pending set dead_at = now() where subscription = 1`},
+			[]string{"pending row contradicts itself|orders/s|pending"},
 		},
 		"finished and still pending": {
 			[]string{`insert into deed.pending (subscription, slot, id, tenant_id, ord_at) select 1, l.slot, l.id, l.tenant_id, now() from deed.log l where l.id = (select max(min_id) from deed.receipts)`},

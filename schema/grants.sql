@@ -4,8 +4,8 @@ grant usage on schema deed to deed_app, deed_worker, deed_admin;
 revoke all on all functions in schema deed from public;
 
 grant execute on function
-  deed.publish, deed.publish_many, deed.publish_problems,
-  deed.message_id, deed.message_seq, deed.slot, deed.is_json
+  deed.publish, deed.publish_one, deed.publish_many, deed.publish_problems,
+  deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header
 to deed_app, deed_worker, deed_admin;
 
 grant execute on function

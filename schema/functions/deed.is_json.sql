@@ -4,7 +4,6 @@ create or replace function deed.is_json(
 ) returns boolean
 language sql
 immutable parallel safe
-set search_path = pg_catalog, pg_temp
 return p_content_type is null
   or lower(split_part(p_content_type, ';', 1)) = 'application/json'
   or lower(split_part(p_content_type, ';', 1)) like '%+json';

@@ -2,16 +2,16 @@
 --
 -- A UUIDv7-shaped value of the time of publishing, in milliseconds, and the
 -- number in the log: reversible, and different when a number is used twice, as
--- happens after a failover to an asynchronous standby.
+-- happens after a failover to an asynchronous standby. At time zone: extract
+-- from timestamptz is not immutable, and calls would not be inlined.
 create or replace function deed.message_id(
   p_created_at timestamptz,
   p_id         bigint
 ) returns uuid
 language sql
 immutable strict parallel safe
-set search_path = pg_catalog, pg_temp
 return (
-  lpad(to_hex(floor(extract(epoch from p_created_at) * 1000)::bigint), 12, '0')
+  lpad(to_hex(floor(extract(epoch from p_created_at at time zone 'UTC') * 1000)::bigint), 12, '0')
   || lpad(to_hex(28672 | (p_id >> 62)), 4, '0')
   || lpad(to_hex((p_id & 4611686018427387903) | (-9223372036854775807 - 1)), 16, '0')
 )::uuid;

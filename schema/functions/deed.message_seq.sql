@@ -4,7 +4,6 @@ create or replace function deed.message_seq(
 ) returns bigint
 language sql
 immutable strict parallel safe
-set search_path = pg_catalog, pg_temp
 return (
   ('x' || substr(replace(p_message_id::text, '-', ''), 17, 16))::bit(64)::bigint
   & 4611686018427387903

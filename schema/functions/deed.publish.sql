@@ -14,19 +14,24 @@ create or replace function deed.publish(
   p_idempotency_key text default null,
   p_process_after   timestamptz default null
 ) returns bigint
-language sql
+language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
-  select m.id
-  from deed.publish_many(
-    p_topics           => array[p_topic],
-    p_payloads         => array[convert_to(p_payload::text, 'UTF8')],
-    p_keys             => array[p_key],
-    p_types            => array[p_type],
-    p_headers          => array[p_headers],
-    p_tenants          => array[p_tenant],
-    p_idempotency_keys => case when p_idempotency_key is not null then array[p_idempotency_key] end,
-    p_process_after    => array[p_process_after]
-  ) m
+declare
+  v_id bigint;
+begin
+  select m.id into v_id
+  from deed.publish_one(
+    p_topic           => p_topic,
+    p_payload         => convert_to(p_payload::text, 'UTF8'),
+    p_key             => p_key,
+    p_type            => p_type,
+    p_headers         => p_headers,
+    p_tenant          => p_tenant,
+    p_idempotency_key => p_idempotency_key,
+    p_process_after   => p_process_after
+  ) m;
+  return v_id;
+end
 $$;

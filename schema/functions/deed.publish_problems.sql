@@ -26,12 +26,12 @@ begin
   select f.ordinal, f.code, f.problem
   from (
     select u.ordinal::int as ordinal,
-      case when u.unknown then 'DDNFD' else 'DDARG' end as code,
+      case when u.undeclared and v_strict then 'DDNFD' else 'DDARG' end as code,
       case
         when u.topic is null or u.topic = '' then 'topic is empty'
-        when u.topic !~ '^[A-Za-z0-9._:/-]{1,200}$'
+        when u.undeclared and u.topic !~ '^[A-Za-z0-9._:/-]{1,200}$' -- costly, and a declared name has been checked
           then format('topic %s must be 1 to 200 characters of A-Z a-z 0-9 . _ : / -', quote_literal(left(u.topic, 60)))
-        when u.unknown then format('topic %s is not declared, and this installation takes declared topics only; declare it in deed.yaml', quote_literal(u.topic))
+        when u.undeclared and v_strict then format('topic %s is not declared, and this installation takes declared topics only; declare it in deed.yaml', quote_literal(u.topic))
         when u.payload is null then 'payload is null'
         when octet_length(u.payload) > v_max
           then format('payload of %s bytes is over the limit of %s', octet_length(u.payload), v_max)
@@ -51,17 +51,13 @@ begin
               else 'has a value that HTTP cannot carry (control characters, or over 8192 bytes)'
             end)
           from jsonb_each(u.headers) h(name, value)
-          where h.name !~ '^[!#$%&''*+.^_`|~0-9a-z-]{1,200}$'
-            or h.name ~ '^(deed|webhook)-'
-            or jsonb_typeof(h.value) <> 'string'
-            or h.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f]'
-            or octet_length(h.value #>> '{}') > 8192
+          where deed.is_bad_header(h.name, h.value)
           order by h.name
           limit 1
         )
       end as problem
     from (
-      select r.*, v_strict and not exists (select from deed.topics t where t.topic = r.topic) as unknown
+      select r.*, not exists (select from deed.topics t where t.topic = r.topic) as undeclared
       from unnest(p_topics, p_payloads, p_keys, p_types, p_content_types, p_headers, p_idempotency_keys)
         with ordinality r(topic, payload, key, type, content_type, headers, idempotency_key, ordinal)
     ) u

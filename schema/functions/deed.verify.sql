@@ -52,6 +52,11 @@ as $$
       and (p.ord is null or not isfinite(p.ord) or not isfinite(p.lease_until)
         or num_nulls(p.claim, p.claimed_at, p.claimed_by, p.lease_until) not in (0, 4))
     union all
+    select 'pending row contradicts itself', p.subscription, p.id,
+      format('%s attempts, %s lost claims, dead since %s with claim %s', p.attempts, p.lost_claims, p.dead_at, p.claim)
+    from deed.pending p
+    where p.attempts < 0 or p.lost_claims < 0 or (p.dead_at is not null and (p.claim is not null or p.last_error is null))
+    union all
     select 'finished message still pending', p.subscription, p.id, 'it has a receipt and a pending row'
     from deed.pending p
     join finished f on f.subscription = p.subscription and f.id = p.id

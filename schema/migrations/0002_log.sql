@@ -30,8 +30,7 @@ create table deed.log (
   content_type   text        not null default 'application/json',
   headers        jsonb,
   payload        bytea       not null,
-  constraint log_slot_id_key unique (slot, id),
-  constraint log_headers_is_object check (headers is null or jsonb_typeof(headers) = 'object')
+  constraint log_slot_id_key unique (slot, id)
 ) partition by range (id);
 
 create index log_xid_idx on deed.log (xid);

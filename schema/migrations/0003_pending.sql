@@ -23,13 +23,7 @@ create table deed.pending (
   claimed_by    text,
   dead_at       timestamptz,
   last_error    text,
-  constraint pending_pkey primary key (subscription, id),
-  constraint pending_claim_is_whole check (
-    num_nulls(claimed_at, lease_until, claim, claimed_by) in (0, 4)
-  ),
-  constraint pending_dead_is_unclaimed check (dead_at is null or claim is null),
-  constraint pending_dead_has_reason check (dead_at is null or last_error is not null),
-  constraint pending_counts_are_counts check (attempts >= 0 and lost_claims >= 0)
+  constraint pending_pkey primary key (subscription, id)
 ) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
 
 create index pending_claim_idx on deed.pending (subscription, ord, id)
