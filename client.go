@@ -204,6 +204,7 @@ func (c *Client) Run(ctx context.Context) error {
 	}()
 	config := c.pool.Config().Copy()
 	config.MinConns, config.MaxConns = 0, int32(max(8, 2*len(c.sources)+4))
+	config.ConnConfig.DialFunc = briefFarewells(config.ConnConfig.DialFunc)
 	workers, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("deed: run: %w", err)

@@ -6,7 +6,7 @@ select subscription, made, coalesce(max_attempts, 0), extract(epoch from lease):
 from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8));
 
 -- name: claim
-select subscription, id, message_id::text, claim, attempts, lost_claims, tenant_id::text, topic,
+select id, claim, attempts, lost_claims, tenant_id, topic,
   coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at, ord
 from deed.claim($1::text, $2::text, $3::int, p_subscription => $4::text, p_floor => $5::timestamptz,
   p_lease => make_interval(secs => $6::float8));

@@ -108,6 +108,12 @@ type described struct {
 	outcome outcome
 }
 
+func (s *source) queueSettlements(batch *pgx.Batch, settlements []*settlement) {
+	for _, st := range settlements {
+		s.queueSettlement(batch, st)
+	}
+}
+
 func (s *source) queueSettlement(batch *pgx.Batch, st *settlement) {
 	id := s.id.Load()
 	if len(st.finished) > 0 {

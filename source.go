@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/deedhq/deed/internal/work"
-	"github.com/deedhq/deed/tenant"
 )
 
 // maxClaimBytes is what one claim should weigh at the most; its size follows
@@ -132,34 +131,42 @@ func (s *source) Limit(n int) (int, time.Duration) {
 	return s.breaker.limit(n)
 }
 
-// Exchange records outcomes and claims more, all in one round trip and one
-// transaction.
+// apartFrom is how many outcomes and claims an exchange must have for each to
+// take a connection and a transaction of its own: the server then works on both
+// at once, and two commits cost less than that gains.
+const apartFrom = 100
+
+// Exchange records outcomes and claims more, all in the time of one round trip
+// and, unless both are many, in one transaction.
 func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
-	settlements := settle(done)
-	batch := &pgx.Batch{}
-	var messages []*item
-	for _, st := range settlements {
-		s.queueSettlement(batch, st)
-	}
-	sweep, floor := s.floorForClaim()
-	started := time.Now()
-	if n > 0 {
-		batch.Queue(query["claim"], s.sub.Topic, s.client.opts.Worker, n, s.sub.Name, floor, s.lease.Seconds()).Query(func(rows pgx.Rows) error {
-			var err error
-			messages, err = collectItems(rows)
-			return err
-		})
-	}
-	if batch.Len() == 0 {
+	if len(done) == 0 && n == 0 {
 		return nil, 0, nil
 	}
-	if err := s.client.workers.SendBatch(ctx, batch).Close(); err != nil {
-		if n > 0 && sweep {
-			s.swept(time.Since(started))
-		}
-		return nil, 0, withHint(err)
+	settlements := settle(done)
+	sweep, floor := s.floorForClaim()
+	var messages []*item
+	var err error
+	started := time.Now()
+	if len(done) >= apartFrom && n >= apartFrom {
+		messages, err = s.exchangeApart(ctx, settlements, floor, n)
+	} else {
+		batch := &pgx.Batch{}
+		s.queueSettlements(batch, settlements)
+		s.queueClaim(batch, floor, n, &messages)
+		err = s.client.workers.SendBatch(ctx, batch).Close()
 	}
-	switch took := time.Since(started); {
+	took := time.Since(started)
+	if err != nil {
+		if n > 0 && sweep {
+			s.swept(took)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			// Where one connection is silent the idle ones may be too.
+			s.client.workers.Reset()
+		}
+		return messages, 0, withHint(err)
+	}
+	switch {
 	case n == 0:
 		s.stats.finish.observe(took)
 	case len(done) == 0:
@@ -171,11 +178,42 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	if n == 0 {
 		return nil, 0, nil
 	}
-	s.claimed(messages, n, sweep, time.Since(started))
+	s.claimed(messages, n, sweep, took)
 	if len(messages) > 0 {
 		return messages, 0, nil
 	}
 	return nil, s.nextLook(ctx, sweep), nil
+}
+
+// exchangeApart records outcomes and claims at the same time. A claim that
+// fails beside outcomes that were recorded is made again by the next exchange,
+// which reports it.
+func (s *source) exchangeApart(ctx context.Context, settlements []*settlement, floor any, n int) ([]*item, error) {
+	outcomes, claim := &pgx.Batch{}, &pgx.Batch{}
+	s.queueSettlements(outcomes, settlements)
+	var messages []*item
+	s.queueClaim(claim, floor, n, &messages)
+	var settling sync.WaitGroup
+	var settleErr error
+	settling.Go(func() { settleErr = s.client.workers.SendBatch(ctx, outcomes).Close() })
+	claimErr := s.client.workers.SendBatch(ctx, claim).Close()
+	settling.Wait()
+	if claimErr != nil {
+		s.log.Debug("claim failed; will try again", "error", claimErr)
+		messages = nil
+	}
+	return messages, settleErr
+}
+
+func (s *source) queueClaim(batch *pgx.Batch, floor any, n int, messages *[]*item) {
+	if n == 0 {
+		return
+	}
+	batch.Queue(query["claim"], s.sub.Topic, s.client.opts.Worker, n, s.sub.Name, floor, s.lease.Seconds()).Query(func(rows pgx.Rows) error {
+		var err error
+		*messages, err = collectItems(rows, n)
+		return err
+	})
 }
 
 func attrs(it *item) []any {
@@ -409,28 +447,23 @@ func (s *source) poke() {
 
 // collectItems reads what was claimed. A row that cannot be decoded becomes an
 // item whose attempt fails: it is counted and ends dead like any other.
-func collectItems(rows pgx.Rows) ([]*item, error) {
-	var items []*item
+func collectItems(rows pgx.Rows, n int) ([]*item, error) {
+	items := make([]*item, 0, min(n, 1000))
 	for rows.Next() {
 		it := &item{}
-		var subscription int
-		var id, owner string
 		var headers *string
 		m := &it.msg
-		err := rows.Scan(&subscription, &m.Seq, &id, &it.claim, &m.Attempt, &it.lost, &owner, &m.Topic,
+		err := rows.Scan(&m.Seq, &it.claim, &m.Attempt, &it.lost, (*[16]byte)(&m.Tenant), &m.Topic,
 			&m.Key, &m.Type, &m.ContentType, &headers, &m.Payload, &m.CreatedAt, &it.ord)
 		if err != nil {
 			return nil, err
 		}
+		m.ID = NewID(m.CreatedAt, m.Seq)
 		m.Attempt++
-		var idErr, tenantErr, headersErr error
-		m.ID, idErr = ParseID(id)
-		m.Tenant, tenantErr = tenant.Parse(owner)
 		if headers != nil {
-			headersErr = json.Unmarshal([]byte(*headers), &m.Headers)
-		}
-		if err := errors.Join(idErr, tenantErr, headersErr); err != nil {
-			it.problem = fmt.Errorf("decode message: %w", err)
+			if err := json.Unmarshal([]byte(*headers), &m.Headers); err != nil {
+				it.problem = fmt.Errorf("decode message: headers: %w", err)
+			}
 		}
 		items = append(items, it)
 	}

@@ -40,8 +40,9 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 type Source[T comparable] interface {
 	// Exchange records what became of done and claims up to n more items, in
 	// one round trip. Recording the same outcomes twice must be harmless: after
-	// an error the loop brings them again. next is when to ask again if nothing
-	// was claimed; 0 leaves it to wake-ups.
+	// an error the loop brings them again; what was claimed all the same it
+	// takes. next is when to ask again if nothing was claimed; 0 leaves it to
+	// wake-ups.
 	Exchange(ctx context.Context, done []Done[T], n int) (claimed []T, next time.Duration, err error)
 
 	// Extend renews the leases of held and returns those that are lost.
@@ -262,6 +263,7 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	cancel()
 	if err != nil {
 		l.exchangeFailed(ctx, err, part, n)
+		l.take(claimed, started)
 		return 0
 	}
 	if len(part) > 0 {

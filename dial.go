@@ -1,0 +1,34 @@
+package deed
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// farewell bounds how long the driver listens to a connection that it has
+// given up. Its own bound is 15 seconds, for which the connection keeps its
+// place in the pool: a few that have gone silent would use it up.
+const farewell = time.Second
+
+func briefFarewells(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return briefConn{c}, nil
+	}
+}
+
+type briefConn struct{ net.Conn }
+
+// SetDeadline is given a time in the future only when a connection is closed.
+func (c briefConn) SetDeadline(t time.Time) error {
+	if until := time.Now().Add(farewell); t.After(until) {
+		t = until
+	}
+	return c.Conn.SetDeadline(t)
+}
