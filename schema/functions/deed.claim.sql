@@ -123,7 +123,10 @@ begin
   )
   select v_sub.id, l.id, deed.message_id(l.created_at, l.id), v_claim, c.attempts, c.lost_claims,
     l.tenant_id, l.topic, l.key, l.type, l.content_type, l.headers, l.payload, l.created_at, c.ord
-  from claimed c
+  from (
+    -- before the content joins them: then it is not sorted along
+    select m.slot, m.id, m.attempts, m.lost_claims, m.ord from claimed m order by m.ord, m.id offset 0
+  ) c
   join deed.log l on l.slot = c.slot and l.id = c.id
   order by c.ord, c.id;
 end
