@@ -52,7 +52,7 @@ func TestCost_Drain(t *testing.T) {
 	m := newMeter(t)
 	m.publish(costMessages, costBatch)
 	batch := 1.0 / costBatch
-	m.atMost(cost{statements: 3 * batch, rows: 2 + 1.5*batch, wal: 425}, costMessages, m.drain)
+	m.atMost(cost{statements: 3 * batch, rows: 2 + 1.5*batch, wal: 295}, costMessages, m.drain)
 }
 
 // meter counts on a server of its own, since WAL and statistics are a whole
