@@ -41,6 +41,7 @@ type source struct {
 	sweptAt     time.Time     // guarded by mu
 	sweepCost   time.Duration // guarded by mu
 	payloadSize float64       // guarded by mu: average, bytes
+	exchangedAt time.Time     // guarded by mu: when the last exchange succeeded
 }
 
 // item is a message that this process has claimed.
@@ -131,10 +132,15 @@ func (s *source) Limit(n int) (int, time.Duration) {
 	return s.breaker.limit(n)
 }
 
-// apartFrom is how many outcomes and claims an exchange must have for each to
-// take a connection and a transaction of its own: the server then works on both
-// at once, and two commits cost less than that gains.
-const apartFrom = 100
+// apart says that outcomes and claims are many enough to take a connection and
+// a transaction each: the server then works on both at once, and two commits
+// cost less than that gains. Not after a pause in which leases may have run
+// out: the claim would take from us again what is only to be recorded.
+func (s *source) apart(done, n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return done >= 100 && n >= 100 && time.Since(s.exchangedAt) < s.lease/2
+}
 
 // Exchange records outcomes and claims more, all in the time of one round trip
 // and, unless both are many, in one transaction.
@@ -145,27 +151,34 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	settlements := settle(done)
 	sweep, floor := s.floorForClaim()
 	var messages []*item
-	var err error
+	var err, claimErr error
 	started := time.Now()
-	if len(done) >= apartFrom && n >= apartFrom {
-		messages, err = s.exchangeApart(ctx, settlements, floor, n)
+	if s.apart(len(done), n) {
+		messages, claimErr, err = s.exchangeApart(ctx, settlements, floor, n)
 	} else {
 		batch := &pgx.Batch{}
 		s.queueSettlements(batch, settlements)
 		s.queueClaim(batch, floor, n, &messages)
-		err = s.client.workers.SendBatch(ctx, batch).Close()
+		if err = s.client.workers.SendBatch(ctx, batch).Close(); err != nil {
+			claimErr, messages = err, nil
+		}
 	}
 	took := time.Since(started)
+	if n > 0 && claimErr == nil {
+		s.claimed(messages, n, sweep, took)
+	} else if n > 0 && sweep {
+		s.swept(took)
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(claimErr, context.DeadlineExceeded) {
+		// Where one connection is silent the idle ones may be too.
+		s.client.workers.Reset()
+	}
 	if err != nil {
-		if n > 0 && sweep {
-			s.swept(took)
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			// Where one connection is silent the idle ones may be too.
-			s.client.workers.Reset()
-		}
 		return messages, 0, withHint(err)
 	}
+	s.mu.Lock()
+	s.exchangedAt = time.Now()
+	s.mu.Unlock()
 	switch {
 	case n == 0:
 		s.stats.finish.observe(took)
@@ -175,34 +188,35 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		s.stats.both.observe(took)
 	}
 	s.account(settlements, done)
-	if n == 0 {
+	switch {
+	case n == 0:
 		return nil, 0, nil
-	}
-	s.claimed(messages, n, sweep, took)
-	if len(messages) > 0 {
+	case claimErr != nil:
+		return nil, retryClaim, nil
+	case len(messages) > 0:
 		return messages, 0, nil
+	default:
+		return nil, s.nextLook(ctx, sweep), nil
 	}
-	return nil, s.nextLook(ctx, sweep), nil
 }
 
-// exchangeApart records outcomes and claims at the same time. A claim that
-// fails beside outcomes that were recorded is made again by the next exchange,
-// which reports it.
-func (s *source) exchangeApart(ctx context.Context, settlements []*settlement, floor any, n int) ([]*item, error) {
+// retryClaim is when a claim is made again that failed beside outcomes that
+// were recorded. If it fails again, by itself, the loop hears of it.
+const retryClaim = 50 * time.Millisecond
+
+// exchangeApart records outcomes and claims at the same time.
+func (s *source) exchangeApart(ctx context.Context, settlements []*settlement, floor any, n int) (messages []*item, claimErr, settleErr error) {
 	outcomes, claim := &pgx.Batch{}, &pgx.Batch{}
 	s.queueSettlements(outcomes, settlements)
-	var messages []*item
 	s.queueClaim(claim, floor, n, &messages)
 	var settling sync.WaitGroup
-	var settleErr error
 	settling.Go(func() { settleErr = s.client.workers.SendBatch(ctx, outcomes).Close() })
-	claimErr := s.client.workers.SendBatch(ctx, claim).Close()
-	settling.Wait()
-	if claimErr != nil {
+	if claimErr = s.client.workers.SendBatch(ctx, claim).Close(); claimErr != nil {
 		s.log.Debug("claim failed; will try again", "error", claimErr)
 		messages = nil
 	}
-	return messages, settleErr
+	settling.Wait()
+	return messages, claimErr, settleErr
 }
 
 func (s *source) queueClaim(batch *pgx.Batch, floor any, n int, messages *[]*item) {

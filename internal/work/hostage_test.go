@@ -222,3 +222,37 @@ func TestRun_StopRecordsWhatEnded(t *testing.T) {
 		})
 	}
 }
+
+// hasty claims although it reports an error, for the outcomes.
+type hasty struct {
+	*fake
+	errors int
+}
+
+func (h *hasty) Exchange(ctx context.Context, done []work.Done[int], n int) ([]int, time.Duration, error) {
+	if len(done) > 0 && n > 0 && h.errors > 0 {
+		h.errors--
+		claimed, _, _ := h.fake.Exchange(ctx, nil, n)
+		return claimed, 0, errAway
+	}
+	return h.fake.Exchange(ctx, done, n)
+}
+
+// What was claimed by an exchange whose outcomes failed is attempted, once.
+func TestRun_TakesWhatAFailedExchangeClaimed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hasty{fake: &fake{left: 500}, errors: 3}
+		ctx, cancel := context.WithCancel(context.Background())
+		result := make(chan error, 1)
+		go func() { result <- work.Run(ctx, h, work.Options{Batch: 20, Concurrency: 4}) }()
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		if len(h.outcomes) != 500 || len(h.attempted) != 500 || h.errors != 0 {
+			t.Errorf("%d outcomes, %d attempts of 500, %d errors left", len(h.outcomes), len(h.attempted), h.errors)
+		}
+	})
+}
