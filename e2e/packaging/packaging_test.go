@@ -301,9 +301,10 @@ func TestChart_FitsTheProgram(t *testing.T) {
 	}
 	knownTo(t, args)
 	knownTo(t, []string{"migrate", "up"})
-	h := server.Handler(func(context.Context) error { return nil }, http.NotFoundHandler())
+	metrics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	h := server.Handler(func(context.Context) error { return nil }, metrics)
 	paths := regexp.MustCompile(`path: (/[a-z]+)`).FindAllStringSubmatch(text, -1)
-	if len(paths) != 2 {
+	if len(paths) != 3 {
 		t.Errorf("paths %v", paths)
 	}
 	for _, m := range paths {

@@ -80,7 +80,7 @@ func TestChart_Lint(t *testing.T) {
 func TestChart_Rendered(t *testing.T) {
 	for set, kinds := range map[string]string{
 		"minimal": "ConfigMap Deployment Job PodDisruptionBudget ServiceAccount",
-		"full":    "ConfigMap Deployment Job NetworkPolicy PodDisruptionBudget ServiceAccount",
+		"full":    "ConfigMap Deployment Job NetworkPolicy PodDisruptionBudget PodMonitor ServiceAccount",
 		"bare":    "ConfigMap Deployment",
 	} {
 		got := rendered(t, set)
