@@ -131,7 +131,7 @@ func TestChart_Rendered(t *testing.T) {
 	expect(t, pod, "containers.image", `"registry.example/deed@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"`)
 	expect(t, pod, "containers.envFrom.secretRef.name", `"deed-relay"`)
 	expect(t, full["PodMonitor"], "metadata.labels.release", `"prometheus"`)
-	expect(t, full["PodMonitor"], "spec.podMetricsEndpoints", `{"interval":"30s","path":"/metrics","port":"health"}`)
+	expect(t, full["PodMonitor"], "spec.podMetricsEndpoints", `[{"interval":"30s","path":"/metrics","port":"health"}]`)
 	job := get(t, full["Job"], "spec.template.spec")
 	expect(t, job, "containers.args", `["migrate","up"]`)
 	expect(t, job, "containers.env.valueFrom.secretKeyRef", `{"key":"url","name":"deed-admin"}`)
