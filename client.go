@@ -203,7 +203,7 @@ func (c *Client) Run(ctx context.Context) error {
 		c.mu.Unlock()
 	}()
 	config := c.pool.Config().Copy()
-	config.MinConns, config.MaxConns = 0, int32(max(8, 2*len(c.sources)+4))
+	config.MinConns, config.MaxConns = 0, int32(max(8, 3*len(c.sources)+4))
 	config.ConnConfig.DialFunc = briefFarewells(config.ConnConfig.DialFunc)
 	workers, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 )
 
 // farewell bounds how long the driver listens to a connection that it has
-// given up. Its own bound is 15 seconds, for which the connection keeps its
-// place in the pool: a few that have gone silent would use it up.
+// given up, once it could ask the server to cancel over a new one. Its own bound
+// is 15 seconds, for which the connection keeps its place in the pool: a few
+// that have gone silent would use it up.
 const farewell = time.Second
 
 func briefFarewells(dial pgconn.DialFunc) pgconn.DialFunc {
@@ -25,7 +26,8 @@ func briefFarewells(dial pgconn.DialFunc) pgconn.DialFunc {
 
 type briefConn struct{ net.Conn }
 
-// SetDeadline is given a time in the future only when a connection is closed.
+// SetDeadline is given a time in the future only when a statement or the
+// connection has been given up.
 func (c briefConn) SetDeadline(t time.Time) error {
 	if until := time.Now().Add(farewell); t.After(until) {
 		t = until

@@ -41,7 +41,6 @@ type source struct {
 	sweptAt     time.Time     // guarded by mu
 	sweepCost   time.Duration // guarded by mu
 	payloadSize float64       // guarded by mu: average, bytes
-	exchangedAt time.Time     // guarded by mu: when the last exchange succeeded
 }
 
 // item is a message that this process has claimed.
@@ -132,15 +131,10 @@ func (s *source) Limit(n int) (int, time.Duration) {
 	return s.breaker.limit(n)
 }
 
-// apart says that outcomes and claims are many enough to take a connection and
-// a transaction each: the server then works on both at once, and two commits
-// cost less than that gains. Not after a pause in which leases may have run
-// out: the claim would take from us again what is only to be recorded.
-func (s *source) apart(done, n int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return done >= 100 && n >= 100 && time.Since(s.exchangedAt) < s.lease/2
-}
+// apartFrom is how many outcomes and claims an exchange must have for each to
+// take a connection and a transaction of its own: the server then works on both
+// at once, and two commits cost less than that gains.
+const apartFrom = 100
 
 // Exchange records outcomes and claims more, all in the time of one round trip
 // and, unless both are many, in one transaction.
@@ -153,7 +147,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	var messages []*item
 	var err, claimErr error
 	started := time.Now()
-	if s.apart(len(done), n) {
+	if len(done) >= apartFrom && n >= apartFrom {
 		messages, claimErr, err = s.exchangeApart(ctx, settlements, floor, n)
 	} else {
 		batch := &pgx.Batch{}
@@ -176,9 +170,6 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	if err != nil {
 		return messages, 0, withHint(err)
 	}
-	s.mu.Lock()
-	s.exchangedAt = time.Now()
-	s.mu.Unlock()
 	switch {
 	case n == 0:
 		s.stats.finish.observe(took)

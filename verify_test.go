@@ -38,6 +38,14 @@ func TestVerify_SeesEveryViolation(t *testing.T) {
 			[]string{`update deed.pending set dead_at = now() where subscription = 1`},
 			[]string{"pending row contradicts itself|orders/s|pending"},
 		},
+		"dead with a lease": {
+			[]string{`update deed.pending set dead_at = now(), last_error = 'x', lease_until = now() where subscription = 1`},
+			[]string{"pending row contradicts itself|orders/s|pending"},
+		},
+		"headers": {
+			[]string{`update deed.log set headers = '[]' where id = (select max(id) from deed.pending where subscription = 1)`},
+			[]string{"headers are not an object||pending"},
+		},
 		"finished and still pending": {
 			[]string{`insert into deed.pending (subscription, slot, id, tenant_id, ord_at) select 1, l.slot, l.id, l.tenant_id, now() from deed.log l where l.id = (select max(min_id) from deed.receipts)`},
 			[]string{"finished message still pending|orders/s|finished"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -25,20 +26,39 @@ func (l *loop[T]) renewer(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		l.mu.Lock()
-		all := slices.Collect(maps.Keys(l.leased))
-		l.mu.Unlock()
-		units := slices.DeleteFunc(all, func(u *unit[T]) bool {
-			u.mu.Lock()
-			defer u.mu.Unlock()
-			return u.settle || u.lost
-		})
-		if len(units) == 0 {
-			continue
+		if err := l.renew(ctx); err != nil && ctx.Err() == nil {
+			l.opts.Logger.Warn("lease renewal failed; will try again", "error", err)
 		}
-		if err := l.extend(ctx, units); err != nil && ctx.Err() == nil {
-			l.opts.Logger.Warn("lease renewal failed; will try again", "error", err, "held", len(units))
+	}
+}
+
+func (l *loop[T]) renew(ctx context.Context) error {
+	l.renewing.RLock() // from before it looks who is being settled
+	defer l.renewing.RUnlock()
+	l.mu.Lock()
+	all := slices.Collect(maps.Keys(l.leased))
+	l.mu.Unlock()
+	units := slices.DeleteFunc(all, func(u *unit[T]) bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return u.settle || u.lost
+	})
+	if len(units) == 0 {
+		return nil
+	}
+	return l.extend(ctx, units)
+}
+
+// awaitRenewal waits until no renewal is under way that began before some units
+// were marked as being settled: in the database the two could wait for each
+// other. Not for long, as it may have gone silent.
+func (l *loop[T]) awaitRenewal() {
+	for range 1000 {
+		if l.renewing.TryLock() {
+			l.renewing.Unlock()
+			return
 		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -125,18 +145,26 @@ func (l *loop[T]) attempt(ctx context.Context, group []*unit[T]) []*unit[T] {
 	return group
 }
 
-// begin marks the units of group as running and returns those that may be
-// attempted. What was claimed or renewed too long ago, as after the process was
-// frozen, is renewed first: only the database knows whether it is still ours.
-func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, group []*unit[T]) []*unit[T] {
+// stale are those of units that were claimed or renewed too long ago, as after
+// the process was frozen: only the database knows whether they are still ours.
+// By both clocks: the monotonic one stands still while the machine sleeps.
+func (l *loop[T]) stale(units iter.Seq[*unit[T]]) []*unit[T] {
 	var stale []*unit[T]
-	for _, u := range group {
+	now := time.Now()
+	for u := range units {
 		u.mu.Lock()
-		if time.Since(u.renewed) > l.opts.Lease*2/3 {
+		if !u.lost && max(now.Sub(u.renewed), now.Round(0).Sub(u.renewed.Round(0))) > l.opts.Lease*2/3 {
 			stale = append(stale, u)
 		}
 		u.mu.Unlock()
 	}
+	return stale
+}
+
+// begin marks the units of group as running and returns those that may be
+// attempted, of the stale ones those that could be renewed.
+func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, group []*unit[T]) []*unit[T] {
+	stale := l.stale(slices.Values(group))
 	for n := 1; len(stale) > 0; n++ {
 		if err := l.extend(ctx, stale); err == nil {
 			break

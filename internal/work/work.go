@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -152,6 +153,8 @@ type loop[T comparable] struct {
 	mu     sync.Mutex
 	leased map[*unit[T]]struct{} // guarded by mu: claimed, outcome not recorded
 
+	renewing sync.RWMutex // held for reading while the renewer works
+
 	// The fields below belong to the driving goroutine.
 	held     map[*unit[T]]struct{} // claimed, no outcome yet
 	done     []*unit[T]            // outcome known, not recorded
@@ -254,6 +257,9 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	case n == 0:
 		part = l.done[:max(len(l.done)>>l.split, min(len(l.done), 1))]
 	}
+	if n > 0 && !l.renewStale(ctx, len(part) > 0) {
+		return 0
+	}
 	crash.Point("settling")
 	// A stop must not cut it short: the server may have claimed already, and
 	// what is not known here waits for its lease.
@@ -291,6 +297,25 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	return 0
 }
 
+// renewStale renews what a claim could take from this loop again, and reports
+// whether it could; if not, outcomes go without a claim.
+func (l *loop[T]) renewStale(ctx context.Context, outcomes bool) bool {
+	stale := l.stale(maps.Keys(l.leased))
+	if len(stale) == 0 {
+		return true
+	}
+	err := l.extend(context.WithoutCancel(ctx), stale)
+	if err == nil {
+		return true
+	}
+	if outcomes {
+		l.exchange(ctx, 0)
+	} else {
+		l.exchangeFailed(ctx, err, nil, 1)
+	}
+	return false
+}
+
 // settling are the outcomes of units, which are not renewed meanwhile.
 func (l *loop[T]) settling(units []*unit[T]) []Done[T] {
 	done := make([]Done[T], len(units))
@@ -299,6 +324,9 @@ func (l *loop[T]) settling(units []*unit[T]) []Done[T] {
 		u.mu.Lock()
 		u.settle = true
 		u.mu.Unlock()
+	}
+	if len(units) > 0 {
+		l.awaitRenewal()
 	}
 	return done
 }

@@ -119,14 +119,14 @@ begin
     -- last page between them has been read. In another cluster all have ended.
     v_now := v_b.upto;
     if v_now is null then
-      select pg_current_snapshot() into v_now;
+      select case when v_w.moved then format('%s:%s:', v_w.h, v_w.h)::pg_snapshot else pg_current_snapshot() end into v_now;
       update deed.backfills b set upto = v_now, late_id = 0 where b.subscription = p_subscription;
       v_b.late_id := 0;
     end if;
     v_limit := 10 * p_limit;
     v_ended := array(
       select x from pg_snapshot_xip(v_b.seen) x
-      where x < v_w.h and (v_w.moved or pg_visible_in_snapshot(x, v_now))
+      where x < v_w.h and pg_visible_in_snapshot(x, v_now)
     );
     -- id + 0: by no other index than the one on xid.
     select array_agg(r.slot), array_agg(r.id), count(*) = v_limit
@@ -149,7 +149,7 @@ begin
           select l.slot, l.id
           from deed.log l
           where l.xid >= pg_snapshot_xmax(v_b.seen) and l.xid < v_w.h
-            and (v_w.moved or pg_visible_in_snapshot(l.xid, v_now))
+            and pg_visible_in_snapshot(l.xid, v_now)
             and l.id + 0 > v_b.late_id and l.topic = v_sub.topic and l.list_version < v_sub.list_version
           order by l.id
           limit v_limit
@@ -222,10 +222,10 @@ begin
   elsif v_full then
     update deed.backfills b set late_id = v_page[cardinality(v_page)] where b.subscription = p_subscription;
   else
-    finished := v_w.moved or pg_snapshot_xmin(v_now) >= v_w.h;
+    finished := pg_snapshot_xmin(v_now) >= v_w.h;
     update deed.backfills b
     set seen = v_now, upto = null,
-      finished_at = case when v_w.moved or pg_snapshot_xmin(v_now) >= v_w.h then clock_timestamp() end
+      finished_at = case when pg_snapshot_xmin(v_now) >= v_w.h then clock_timestamp() end
     where b.subscription = p_subscription;
   end if;
   return next;

@@ -25,10 +25,11 @@ begin
   if p_lease not between interval '1 second' and interval '24 hours' then
     raise exception 'extend: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
   end if;
-  -- One look-up by key for each message, whatever the statistics say.
+  -- One look-up by key for each message, whatever the statistics say; in the
+  -- order of their numbers, as fail does, or the two deadlock.
   v_rows := array(
     select q.ctid
-    from unnest(p_ids) u(id)
+    from (select i from unnest(p_ids) i order by i) u(id)
     cross join lateral (
       select p.ctid from deed.pending p
       where p.subscription = p_subscription and p.id = u.id and p.claim = p_claim

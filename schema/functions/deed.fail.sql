@@ -35,7 +35,7 @@ begin
   end if;
   -- One look-up by key for each message, whatever the statistics say.
   select array_agg(q.ctid), array_agg(u.n::int) into v_rows, v_which
-  from unnest(p_ids) with ordinality u(id, n)
+  from (select i.id, i.n from unnest(p_ids) with ordinality i(id, n) order by i.id) u
   cross join lateral (
     select p.ctid from deed.pending p
     where p.subscription = p_subscription and p.id = u.id and p.claim = p_claim

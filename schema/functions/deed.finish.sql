@@ -65,7 +65,7 @@ begin
       offset 0
     ) q
   ) then
-    return deed.finish(p_subscription, p_claim, p_ids, 0);
+    return deed.finish(p_subscription, p_claim, p_ids, case when v_done = 0 then p_failed else 0 end);
   end if;
 
   select count(*) into v_before

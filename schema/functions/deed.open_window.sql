@@ -6,7 +6,8 @@
 -- the caller's transaction already has an id, base is that of the last window
 -- that was opened before it. restored_id is how far the log had come when this
 -- cluster opened its first window after another one's (a restore, logical
--- replication). Raises DDCON when the sequence went back.
+-- replication). Raises DDCON when the sequence went back, and
+-- DDARG for such a first window in a transaction that has an id already.
 create or replace function deed.open_window() returns bigint
 language plpgsql
 security definer
@@ -28,6 +29,13 @@ begin
   -- One at a time, so that windows are in the order of their numbers.
   perform pg_advisory_xact_lock(hashtextextended('deed.open_window', 0));
   select c.system_identifier into v_system from pg_control_system() c;
+  if pg_current_xact_id_if_assigned() is not null
+    and v_system <> (select w.system_identifier from deed.windows w order by w.n desc limit 1)
+  then
+    -- What is published meanwhile could not be told from what came with the dump.
+    raise exception 'open_window: this transaction has written already, and the cluster is another than the last window''s'
+      using errcode = 'DDARG', hint = 'Begin with it, in a transaction of its own.';
+  end if;
   v_first := pg_sequence_last_value('deed.log_seq');
   v_base := v_first;
   if pg_current_xact_id_if_assigned() is not null then

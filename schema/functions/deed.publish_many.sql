@@ -75,7 +75,7 @@ begin
   v_tenant := coalesce(v_current, '00000000-0000-0000-0000-000000000000');
 
   -- The function's owner passes row-level security, so the tenant is held here.
-  if (v_current is null and not v_single and (p_tenants is null or array_position(p_tenants, null) is not null))
+  if (v_current is null and not v_single)
     or exists (select from unnest(p_tenants) t where t is distinct from v_tenant and t is not null)
   then
     if not (pg_has_role(session_user, 'deed_worker', 'usage') or pg_has_role(session_user, 'deed_admin', 'usage')) then

@@ -19,6 +19,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  v_window  bigint;
   v_version bigint;
   v_first   boolean;
   v_id      int;
@@ -50,6 +51,7 @@ begin
     return;
   end if;
 
+  v_window := deed.open_window(); -- before the first write: see there
   insert into deed.topics (topic, slot_base)
   select p_topic, coalesce(max(t.slot_base), 0) + 64 from deed.topics t
   on conflict do nothing;
@@ -64,7 +66,7 @@ begin
   insert into deed.subscriptions (id, topic, name, max_attempts, lease, start, start_window, list_version)
   values (
     v_id, p_topic, p_name, nullif(coalesce(p_max_attempts, 20), 0), coalesce(p_lease, interval '30 seconds'),
-    coalesce(p_from, case when v_first then 'beginning' else 'now' end), deed.open_window(), v_version
+    coalesce(p_from, case when v_first then 'beginning' else 'now' end), v_window, v_version
   );
   insert into deed.backfills (subscription, made_by) values (v_id, pg_current_xact_id());
   update deed.topics t set subscriptions = t.subscriptions || v_id where t.topic = p_topic;

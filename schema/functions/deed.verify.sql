@@ -55,7 +55,11 @@ as $$
     select 'pending row contradicts itself', p.subscription, p.id,
       format('%s attempts, %s lost claims, dead since %s with claim %s', p.attempts, p.lost_claims, p.dead_at, p.claim)
     from deed.pending p
-    where p.attempts < 0 or p.lost_claims < 0 or (p.dead_at is not null and (p.claim is not null or p.last_error is null))
+    where p.attempts < 0 or p.lost_claims < 0 or (p.dead_at is not null and (num_nonnulls(p.claim, p.claimed_at, p.claimed_by, p.lease_until) > 0 or p.last_error is null))
+    union all
+    select 'headers are not an object', null, l.id, jsonb_typeof(l.headers)
+    from deed.log l
+    where jsonb_typeof(l.headers) <> 'object'
     union all
     select 'finished message still pending', p.subscription, p.id, 'it has a receipt and a pending row'
     from deed.pending p
