@@ -240,6 +240,38 @@ func TestBackfill_BegunInAnotherCluster(t *testing.T) {
 	}
 }
 
+// A backfill that was dumped between two pages of late rows, of which those of
+// another transaction had smaller numbers, gives all of them.
+func TestBackfill_DumpedBetweenPages(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	subscribe(t, db, "orders", "first")
+	slow, quick := begin(t, db), begin(t, db)
+	if _, err := deed.Publish(ctx, slow, message("orders", 1), message("orders", 2)); err != nil {
+		t.Fatal(err)
+	}
+	var many []deed.Message
+	for n := range 60 {
+		many = append(many, message("orders", 100+n))
+	}
+	if _, err := deed.Publish(ctx, quick, many...); err != nil {
+		t.Fatal(err)
+	}
+	id := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('orders', 'second', 'now')`)
+	scan(t, db, id)
+	commit(t, quick)
+	if added := pgtest.One[int](t, db.Pool(pgtest.Worker), `select added from deed.backfill($1, 5)`, id); added != 50 {
+		t.Fatalf("the first page of late rows has %d, want 50", added)
+	}
+	commit(t, slow)
+	db.Exec(t, pgtest.Owner, `update deed.windows set system_identifier = system_identifier - 1`)
+	backfill(t, db, id)
+	if got := given(t, db, id); len(got) != 62 {
+		t.Errorf("the subscription was given %d messages, want 62", len(got))
+	}
+}
+
 // What subscription 0 holds moves as it stands; what is being delivered there
 // is waited for.
 func TestBackfill_MovesWhatStands(t *testing.T) {

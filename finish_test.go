@@ -2,6 +2,7 @@ package deed_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/deedhq/deed/internal/pgtest"
@@ -11,6 +12,15 @@ import (
 // same, with one message or some.
 func TestFinish_WhileItsLeaseIsExtended(t *testing.T) {
 	t.Parallel()
+	for _, extended := range []int{1, 3, 5} {
+		t.Run(fmt.Sprint(extended), func(t *testing.T) {
+			t.Parallel()
+			finishBesideExtend(t, extended)
+		})
+	}
+}
+
+func finishBesideExtend(t *testing.T, extended int) {
 	ctx := context.Background()
 	db := pgtest.New(t)
 	id := subscribe(t, db, "orders", "s")
@@ -24,15 +34,15 @@ func TestFinish_WhileItsLeaseIsExtended(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(ctx)
-	held := pgtest.One[[]int64](t, tx, `select deed.extend($1, $2, $3)`, id, got[0].Claim, ids(got)[:3])
-	if len(held) != 3 {
-		t.Fatalf("extended %v, want 3", held)
+	held := pgtest.One[[]int64](t, tx, `select deed.extend($1, $2, $3)`, id, got[0].Claim, ids(got)[:extended])
+	if len(held) != extended {
+		t.Fatalf("extended %v, want %d", held, extended)
 	}
 	conn := db.Conn(t, pgtest.Worker)
 	finished := make(chan int, 1)
 	go func() {
 		var n int
-		if err := conn.QueryRow(ctx, `select deed.finish($1, $2, $3)`, id, got[0].Claim, ids(got)).Scan(&n); err != nil {
+		if err := conn.QueryRow(ctx, `select deed.finish($1, $2, $3, 7)`, id, got[0].Claim, ids(got)).Scan(&n); err != nil {
 			t.Error(err)
 		}
 		finished <- n
@@ -48,7 +58,7 @@ func TestFinish_WhileItsLeaseIsExtended(t *testing.T) {
 	if n := <-finished; n != 5 {
 		t.Errorf("finished %d of 5", n)
 	}
-	if lost := pgtest.One[int](t, db.Pool(pgtest.Owner), `select coalesce(sum(lost), 0)::int from deed.receipts`); lost != 0 {
-		t.Errorf("%d count as lost", lost)
+	if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select sum(lost) || ' ' || sum(failed) from deed.receipts`); got != "0 7" {
+		t.Errorf("lost and failed: %s, want 0 7", got)
 	}
 }

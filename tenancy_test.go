@@ -185,3 +185,20 @@ func TestTenants(t *testing.T) {
 		}
 	}
 }
+
+// Where there are several tenants, an application that has set none publishes
+// for nobody, not for the one that a single-tenant installation has either.
+func TestContract_D7_NoTenantSetIsNoTenant(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `update deed.settings set single_tenant = false`)
+	for _, call := range []string{
+		`select deed.publish('orders', '{}', p_tenant => '00000000-0000-0000-0000-000000000000')`,
+		`select id from deed.publish_one('orders', '{}', p_tenant => '00000000-0000-0000-0000-000000000000')`,
+		`select id from deed.publish_many('{orders}', '{"{}"}', p_tenants => '{00000000-0000-0000-0000-000000000000}')`,
+	} {
+		if _, err := db.Pool(pgtest.App).Exec(context.Background(), call); sqlState(err) != "DDTEN" {
+			t.Errorf("%s: %v, want DDTEN", call, err)
+		}
+	}
+}
