@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -324,7 +326,8 @@ func (s *source) nextLook(ctx context.Context, sweep bool) time.Duration {
 	return max(time.Duration(*seconds*float64(time.Second)), time.Millisecond) + time.Millisecond
 }
 
-// Extend renews the leases of held, claim by claim in one round trip.
+// Extend renews the leases of held, claim by claim in one round trip; in order,
+// since two renewals at once would wait for each other.
 func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
 	byClaim := map[int64][]int64{}
 	for _, it := range held {
@@ -333,8 +336,8 @@ func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
 	batch := &pgx.Batch{}
 	type fence struct{ claim, seq int64 }
 	still := make(map[fence]bool, len(held))
-	for claim, ids := range byClaim {
-		batch.Queue(query["extend"], s.id.Load(), claim, ids, s.lease.Seconds()).QueryRow(func(row pgx.Row) error {
+	for _, claim := range slices.Sorted(maps.Keys(byClaim)) {
+		batch.Queue(query["extend"], s.id.Load(), claim, byClaim[claim], s.lease.Seconds()).QueryRow(func(row pgx.Row) error {
 			var kept []int64
 			if err := row.Scan(&kept); err != nil {
 				return err

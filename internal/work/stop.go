@@ -75,9 +75,10 @@ func (l *loop[T]) recordAll(ctx context.Context) error {
 // record brings outcomes to the source without claiming.
 func (l *loop[T]) record(ctx context.Context) error {
 	part := l.done[:max(len(l.done)>>l.split, 1)]
+	done := l.settling(part)
 	dctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
 	defer cancel()
-	if _, _, err := l.src.Exchange(dctx, l.settling(part), 0); err != nil {
+	if _, _, err := l.src.Exchange(dctx, done, 0); err != nil {
 		l.exchangeFailed(ctx, err, part, 0)
 		return err
 	}

@@ -261,11 +261,12 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 		return 0
 	}
 	crash.Point("settling")
+	done := l.settling(part)
 	// A stop must not cut it short: the server may have claimed already, and
 	// what is not known here waits for its lease.
 	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Deadline)
 	started := time.Now()
-	claimed, next, err := l.src.Exchange(dctx, l.settling(part), n)
+	claimed, next, err := l.src.Exchange(dctx, done, n)
 	cancel()
 	if err != nil {
 		l.exchangeFailed(ctx, err, part, n)

@@ -1,7 +1,7 @@
 -- deed.publish_one: store one message in the caller's transaction (O1).
 --
 -- What deed.publish_many does for one message, with its promises, results and
--- errors, at a third of its cost. A message that is out of the ordinary, or
+-- errors, at half of its cost. A message that is out of the ordinary, or
 -- wrong, goes through deed.publish_many: only there is it said what is wrong.
 --
 -- SECURITY DEFINER: as deed.publish_many.
