@@ -1,4 +1,31 @@
 -- The schema deed as installed, one object a line. Made by a test: go test ./schema -run Golden -update
+table deed.audit_log rls=true forced=true
+  column n bigint not null identity always
+  column at timestamp with time zone not null default clock_timestamp()
+  column tenant_id uuid
+  column actor text not null
+  column login text not null default SESSION_USER
+  column action text not null
+  column subject_type text not null
+  column subject_id text
+  column from_status text
+  column to_status text
+  column reason text
+  column affected bigint not null default 1
+  column details jsonb
+  constraint audit_log_actor_is_named CHECK (((length(actor) >= 1) AND (length(actor) <= 200)))
+  constraint audit_log_affected_is_count CHECK ((affected >= 0))
+  constraint audit_log_pkey PRIMARY KEY (n)
+  CREATE INDEX audit_log_subject_idx ON deed.audit_log USING btree (subject_type, subject_id, n)
+  CREATE UNIQUE INDEX audit_log_pkey ON deed.audit_log USING btree (n)
+  policy audit_log_admin for * to deed_admin using true check true
+  policy audit_log_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy audit_log_owner for * to owner using true check true
+  policy audit_log_worker for * to deed_worker using true check true
+  CREATE TRIGGER audit_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON deed.audit_log FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  grant insert, select to deed_admin
+  grant insert, select to deed_worker
+  grant select to deed_app
 table deed.backfills rls=true forced=true
   column subscription integer not null
   column made_by xid8 not null
@@ -237,6 +264,7 @@ function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::tex
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp body 4e66c34d65190cb3173790b6dd4e2923 grant to deed_admin, deed_app, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
 function redrive(p_topic text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_ids bigint[] DEFAULT NULL::bigint[], p_limit integer DEFAULT NULL::integer, p_dry_run boolean DEFAULT false) returns bigint set search_path=pg_catalog, pg_temp body e0ecc6d4b8ad15647bfbf564675c5040 grant to deed_admin
+function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body e43778f286ebf8873e3985a858e95486
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body f936a45536f8c2977cf41e280a5b0071 grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer body inline grant to deed_admin, deed_app, deed_worker
 function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 168753ff315e4d4e7662c5c817513111 grant to deed_admin, deed_worker

@@ -25,7 +25,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-//go:embed bootstrap.sql grants.sql migrations/*.sql functions/*.sql
+//go:embed bootstrap.sql triggers.sql grants.sql migrations/*.sql functions/*.sql
 var files embed.FS
 
 // minServer is the oldest server_version_num that is supported: 14 lacks
@@ -83,8 +83,8 @@ func readMigrations(fsys fs.FS) ([]Migration, error) {
 	return list, nil
 }
 
-// functions returns the text of all functions in an order in which each can be
-// created: those that others call when they are created come first.
+// functions returns the text of all functions, in an order in which each can
+// be created, then their triggers and grants.
 func functions() (string, error) {
 	entries, err := fs.ReadDir(files, "functions")
 	if err != nil {
@@ -98,6 +98,13 @@ func functions() (string, error) {
 		}
 		b.Write(text)
 		b.WriteByte('\n')
+	}
+	for _, name := range []string{"triggers.sql", "grants.sql"} {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return "", fmt.Errorf("schema: read %s: %w", name, err)
+		}
+		b.Write(text)
 	}
 	return b.String(), nil
 }
@@ -258,11 +265,6 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 	if err != nil {
 		return false, err
 	}
-	grants, err := files.ReadFile("grants.sql")
-	if err != nil {
-		return false, err
-	}
-	text += string(grants)
 	err = inTx(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockSQL); err != nil {
 			return err
@@ -461,19 +463,15 @@ func SQL() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	grants, err := files.ReadFile("grants.sql")
-	if err != nil {
-		return "", fmt.Errorf("schema: read grants.sql: %w", err)
-	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- deed: the whole schema, for an empty database. Run with: psql -v ON_ERROR_STOP=1 -1 -f FILE\n\n%s;\n\n%s\n", pinSQL, boot)
 	for _, m := range migrations {
 		fmt.Fprintf(&b, "%s\ninsert into deed.migrations (version, name, breaking, hash) values (%d, '%s', %t, '%s');\n\n",
 			m.SQL, m.Version, m.Name, m.Breaking, hashOf(m.SQL))
 	}
-	fmt.Fprintf(&b, "set local check_function_bodies = off;\n%s%s\n", funcs, grants)
+	fmt.Fprintf(&b, "set local check_function_bodies = off;\n%s\n", funcs)
 	fmt.Fprintf(&b, "insert into deed.migrations (version, name, breaking, hash) values (0, 'functions', false, '%s');\n",
-		hashOf(funcs+string(grants)))
+		hashOf(funcs))
 	b.WriteString("select deed.keep_partitions();\n")
 	return b.String(), nil
 }

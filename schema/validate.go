@@ -64,7 +64,11 @@ lines as (
   from relations r
   join pg_catalog.pg_policy p on p.polrelid = r.oid
   union all
-  select 1, r.relname, 1003, '  grant ' || string_agg(lower(x.privilege_type), ', ' order by x.privilege_type) || ' to ' || coalesce(g.rolname, 'public')
+  select 1, r.relname, 1003, '  ' || pg_get_triggerdef(t.oid) || case t.tgenabled when 'O' then '' else ' enabled=' || t.tgenabled::text end
+  from relations r
+  join pg_catalog.pg_trigger t on t.tgrelid = r.oid and not t.tgisinternal
+  union all
+  select 1, r.relname, 1004, '  grant ' || string_agg(lower(x.privilege_type), ', ' order by x.privilege_type) || ' to ' || coalesce(g.rolname, 'public')
   from relations r
   cross join lateral aclexplode(r.relacl) x
   left join pg_catalog.pg_roles g on g.oid = x.grantee

@@ -1,0 +1,11 @@
+-- deed.refuse_change: the trigger of tables that are append-only, for the owner
+-- and superusers too: what stands there stays. Raises DDCON.
+create or replace function deed.refuse_change() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception '%.% is append-only: % is refused', tg_table_schema, tg_table_name, lower(tg_op)
+    using errcode = 'DDCON';
+end
+$$;
