@@ -383,7 +383,7 @@ func TestWindows_NumberAfterTransactionID(t *testing.T) {
 func TestWindows_SequenceIsAskedNotRead(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	var running sync.WaitGroup
 	for range 3 {
