@@ -47,6 +47,24 @@ table deed.backfills rls=true forced=true
 sequence deed.claim_seq
   grant usage to deed_admin
   grant usage to deed_worker
+table deed.contracts rls=true forced=true
+  column pack text not null
+  column hash text not null
+  column adopting text
+  column installed_at timestamp with time zone not null default clock_timestamp()
+  constraint contracts_pkey PRIMARY KEY (pack)
+  CREATE UNIQUE INDEX contracts_pkey ON deed.contracts USING btree (pack)
+  policy contracts_admin for * to deed_admin using true check true
+  policy contracts_app for r to deed_app using true
+  policy contracts_owner for * to owner using true check true
+  policy contracts_worker for * to deed_worker using true check true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+view deed.finished with security_barrier=true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 sequence deed.list_seq
   grant usage to deed_admin
   grant usage to deed_worker
@@ -124,6 +142,14 @@ table deed.publish_keys rls=true forced=true
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+table deed.purges rls=true forced=true
+  column xid xid8 not null default pg_current_xact_id()
+  column id bigint not null
+  policy purges_admin for * to deed_admin using true check true
+  policy purges_owner for * to owner using true check true
+  policy purges_worker for * to deed_worker using true check true
+  grant insert, select to deed_admin
+  grant insert, select to deed_worker
 table deed.receipts rls=true forced=true
   column n bigint not null identity always
   column subscription integer not null
@@ -139,8 +165,10 @@ table deed.receipts rls=true forced=true
   column finished integer not null
   column failed integer not null
   column lost integer not null
+  column outcome text not null default 'delivered'::text
   constraint receipts_adds_up CHECK ((finished = cardinality(ids)))
   constraint receipts_counts_are_counts CHECK (((finished >= 0) AND (failed >= 0) AND (lost >= 0)))
+  constraint receipts_outcome_is_known CHECK ((outcome = ANY (ARRAY['delivered'::text, 'discarded'::text])))
   constraint receipts_pkey PRIMARY KEY (n)
   CREATE INDEX receipts_ids_idx ON deed.receipts USING gist (int8range(min_id, max_id, '[]'::text)) WHERE (finished > 0)
   CREATE UNIQUE INDEX receipts_pkey ON deed.receipts USING btree (n)
@@ -149,6 +177,32 @@ table deed.receipts rls=true forced=true
   policy receipts_worker for * to deed_worker using true check true
   grant insert, select to deed_worker
   grant select to deed_admin
+table deed.redrives rls=true forced=true
+  column request text not null
+  column asked jsonb not null
+  column state text not null default 'running'::text
+  column rate integer
+  column chosen bigint not null
+  column redriven bigint not null default 0
+  column upto_id bigint not null default 0
+  column upto_sub integer not null default 0
+  column actor text not null
+  column reason text
+  column started_at timestamp with time zone not null default clock_timestamp()
+  column stepped_at timestamp with time zone not null default clock_timestamp()
+  column finished_at timestamp with time zone
+  constraint redrives_counts_are_counts CHECK (((chosen >= 0) AND (redriven >= 0)))
+  constraint redrives_end_is_whole CHECK (((state = 'running'::text) = (finished_at IS NULL)))
+  constraint redrives_pkey PRIMARY KEY (request)
+  constraint redrives_rate_is_positive CHECK ((rate >= 1))
+  constraint redrives_request_is_short CHECK (((length(request) >= 1) AND (length(request) <= 200)))
+  constraint redrives_state_is_known CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'cancelled'::text])))
+  CREATE UNIQUE INDEX redrives_pkey ON deed.redrives USING btree (request)
+  policy redrives_admin for * to deed_admin using true check true
+  policy redrives_owner for * to owner using true check true
+  policy redrives_worker for * to deed_worker using true check true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.settings rls=true forced=true
   column is_only boolean not null default true
   column installation uuid not null default gen_random_uuid()
@@ -187,6 +241,7 @@ table deed.subscriptions rls=true forced=true
   constraint subscriptions_pkey PRIMARY KEY (id)
   constraint subscriptions_start_is_known CHECK ((start = ANY (ARRAY['beginning'::text, 'now'::text])))
   constraint subscriptions_topic_name_key UNIQUE (topic, name)
+  CREATE UNIQUE INDEX subscriptions_door_key ON deed.subscriptions USING btree (topic) WHERE door
   CREATE UNIQUE INDEX subscriptions_pkey ON deed.subscriptions USING btree (id)
   CREATE UNIQUE INDEX subscriptions_topic_name_key ON deed.subscriptions USING btree (topic, name)
   policy subscriptions_admin for r to deed_admin using true
@@ -246,11 +301,15 @@ table deed.windows rls=true forced=true
   grant select to deed_admin
   grant select to deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
+function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body d586740bd1749008d3656bc02f750740
 function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 1e396f574265cdb1c934f8a8d2ffe729 grant to deed_worker
 function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 50654dba43e54d9083fbbddf58ff0ea8 grant to deed_worker
+function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 593b3b59b0f257be64fb58c9edc6d848 grant to deed_worker
+function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 705d16bd908bfe395a07932ea44bf1fb grant to deed_admin, deed_app, deed_worker
 function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 08a200f9a2c7ae5c595359601a4168c0 grant to deed_worker
 function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ecb13dd4c9531350450852df06aea863 grant to deed_worker
 function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ed8049017d793d7a5c415bcc9feec35c grant to deed_worker
+function finish_doors(p_worker text, p_ids bigint[], p_message_ids uuid[] DEFAULT NULL::uuid[]) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 7b1097c5e1f225e1d861d206e35b637a grant to deed_worker
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function is_json(p_content_type text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 0c956cabf6adffc69eeaf1b8cdaca453 grant to deed_worker
@@ -258,13 +317,16 @@ function message_id(p_created_at timestamp with time zone, p_id bigint) returns 
 function message_seq(p_message_id uuid) returns bigint body inline grant to deed_admin, deed_app, deed_worker
 function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body d322135673b3d14221d0915565808f1e grant to deed_worker
 function open_window() returns bigint security definer set search_path=pg_catalog, pg_temp body 52c3cbd5120c4fcdb85a54321decab54 grant to deed_worker
+function payload_json(p_content_type text, p_payload bytea) returns jsonb body inline grant to deed_admin, deed_app, deed_worker
 function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 4a5863fb57d87a4495d23f407c2529c8 grant to deed_admin, deed_app, deed_worker
 function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 44b3b688f376ac225e4f5e91c6c9bb92 grant to deed_admin, deed_app, deed_worker
 function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body 8178ac215820f510252e6e79ce400cf2 grant to deed_admin, deed_app, deed_worker
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp body 4e66c34d65190cb3173790b6dd4e2923 grant to deed_admin, deed_app, deed_worker
+function purge() returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off body fa4e7714ee4c134c1875dfb9ca313466 grant to deed_admin, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
 function redrive(p_topic text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_ids bigint[] DEFAULT NULL::bigint[], p_limit integer DEFAULT NULL::integer, p_dry_run boolean DEFAULT false) returns bigint set search_path=pg_catalog, pg_temp body e0ecc6d4b8ad15647bfbf564675c5040 grant to deed_admin
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body e43778f286ebf8873e3985a858e95486
+function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body caa153d38a1f1ebe4a3abaf8878af9d5 grant to deed_admin
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body f936a45536f8c2977cf41e280a5b0071 grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer body inline grant to deed_admin, deed_app, deed_worker
 function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 168753ff315e4d4e7662c5c817513111 grant to deed_admin, deed_worker

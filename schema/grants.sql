@@ -5,16 +5,17 @@ revoke all on all functions in schema deed from public;
 
 grant execute on function
   deed.publish, deed.publish_one, deed.publish_many, deed.publish_problems,
-  deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header
+  deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header, deed.payload_json, deed.doors
 to deed_app, deed_worker, deed_admin;
 
 grant execute on function
   deed.claim, deed.extend, deed.finish, deed.fail, deed.watch, deed.next_due, deed.unfinished,
-  deed.open_window, deed.subscribe, deed.backfill, deed.keep_partitions, deed.purge_keys
+  deed.open_window, deed.subscribe, deed.backfill, deed.keep_partitions, deed.purge_keys,
+  deed.claim_doors, deed.finish_doors
 to deed_worker;
 
-grant execute on function deed.status, deed.verify to deed_worker, deed_admin;
+grant execute on function deed.status, deed.verify, deed.purge to deed_worker, deed_admin;
 
 grant execute on function
-  deed.redrive, deed.add_tenant, deed.subscribe, deed.set_subscription
+  deed.redrive, deed.add_tenant, deed.subscribe, deed.set_subscription, deed.set_door
 to deed_admin;
