@@ -127,13 +127,16 @@ select deed.redrive($1::text, $2::text, $3::text::uuid, $4::bigint[], $5::int, $
 
 -- name: topics
 select s.topic, s.name, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, s.start, s.created_at,
-  s.id = 0 or exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null)
+  s.id = 0 or exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null), s.door
 from deed.subscriptions s
 where s.id <> 0
 order by s.topic, s.name;
 
 -- name: set_subscription
 select deed.set_subscription($1::text, $2::text, $3::int, make_interval(secs => $4::float8));
+
+-- name: set_door
+select deed.set_door($1::text, $2::text, $3::boolean);
 
 -- name: settings
 select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text

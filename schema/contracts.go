@@ -124,6 +124,9 @@ func Contracts(ctx context.Context, q Querier) ([]InstalledPack, error) {
 			return list, nil
 		}
 	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "42P01" || pg.Code == "3F000") {
+		return nil, ErrNotInstalled
+	}
 	return nil, fmt.Errorf("schema: read deed.contracts: %w", err)
 }
 

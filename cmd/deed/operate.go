@@ -237,9 +237,9 @@ func newTopic(a *app) *cobra.Command {
 					if t.MaxAttempts == 0 {
 						attempts = "unlimited"
 					}
-					rows[i] = []string{t.Topic, t.Subscription, attempts, t.Lease.String(), string(t.From), fmt.Sprint(t.Backfilled), when(t.CreatedAt)}
+					rows[i] = []string{t.Topic, t.Subscription, attempts, t.Lease.String(), string(t.From), fmt.Sprint(t.Backfilled), fmt.Sprint(t.Door), when(t.CreatedAt)}
 				}
-				return table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "FROM", "BACKFILLED", "SINCE"}, rows)
+				return table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "FROM", "BACKFILLED", "DOOR", "SINCE"}, rows)
 			})
 		},
 	}
@@ -252,25 +252,41 @@ func newTopicSet(a *app) *cobra.Command {
 	var name string
 	var attempts int
 	var lease time.Duration
+	var door bool
 	cmd := &cobra.Command{
 		Use: "set TOPIC", Short: "Change what is stored of a topic's subscriptions", Args: cobra.ExactArgs(1),
 		Long: `Change what is stored of a topic's subscriptions: all of them, or the one that is named. The
 number of attempts holds at once, a lease for relays that start from now on. Change deed.yaml too: a relay whose file
-says something else refuses to start.`,
-		Example: "  deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m",
+says something else refuses to start.
+
+--door lets the published SQL faces (docs/protocol.md) claim the named subscription, beside whoever else drains it; a
+topic has at most one. --door=false ends that.`,
+		Example: "  deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m\n  deed topic set orders --subscription handler --door",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			changed := cmd.Flags().Changed
-			if !changed("max-attempts") && !changed("lease") {
-				return usagef("nothing to change: give --max-attempts or --lease")
+			if !changed("max-attempts") && !changed("lease") && !changed("door") {
+				return usagef("nothing to change: give --max-attempts, --lease or --door")
 			}
 			if (changed("max-attempts") && attempts < 1) || (changed("lease") && lease <= 0) {
 				return usagef("--max-attempts and --lease must be above 0")
 			}
+			if changed("door") && name == "" {
+				return usagef("--door: which subscription? Give --subscription")
+			}
 			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				if changed("door") {
+					if err := c.SetDoor(cmd.Context(), args[0], name, door); err != nil {
+						return err
+					}
+				}
+				if !changed("max-attempts") && !changed("lease") {
+					return nil
+				}
 				return c.SetSubscription(cmd.Context(), args[0], name, attempts, lease)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&door, "door", false, "let the published SQL faces claim the subscription")
 	cmd.Flags().StringVar(&name, "subscription", "", "only this subscription (default: all of the topic's)")
 	cmd.Flags().IntVar(&attempts, "max-attempts", 0, "failed attempts before a message is dead")
 	cmd.Flags().DurationVar(&lease, "lease", 0, "how long a claim lasts unless renewed")
