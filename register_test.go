@@ -36,6 +36,8 @@ func TestRegister(t *testing.T) {
 			switch {
 			case row == "":
 				t.Errorf("clause %s is missing from the register", clause)
+			case !seedSection.MatchString(row):
+				t.Errorf("clause %s does not say where it stands in the seeds", clause)
 			case strings.Contains(row, "| kept") && !strings.Contains(row, "`TestContract_"+clause+"_"):
 				t.Errorf("clause %s is said to be kept, but no test that carries its number is named", clause)
 			}

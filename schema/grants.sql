@@ -14,8 +14,9 @@ grant execute on function
   deed.claim_doors, deed.finish_doors
 to deed_worker;
 
-grant execute on function deed.status, deed.verify, deed.purge to deed_worker, deed_admin;
+grant execute on function deed.status, deed.verify, deed.purge, deed.dead_letters to deed_worker, deed_admin;
 
 grant execute on function
-  deed.redrive, deed.add_tenant, deed.subscribe, deed.set_subscription, deed.set_door
+  deed.redrive, deed.cancel_redrive, deed.discard,
+  deed.add_tenant, deed.subscribe, deed.set_subscription, deed.set_door
 to deed_admin;
