@@ -26,6 +26,9 @@ declare
   v_before int;
   v_lost   int;
 begin
+  if p_worker is null then
+    return 0;
+  end if;
   -- Again, if an extension has moved a row meanwhile: it is still the caller's.
   for v_try in 1..3 loop
     -- One look-up by key for each message, whatever the statistics say. ord_at is

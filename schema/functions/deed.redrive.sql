@@ -37,6 +37,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
 set enable_sort = off
+set enable_incremental_sort = off
 set jit = off
 as $$
 declare
