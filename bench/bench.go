@@ -28,7 +28,19 @@ type measure struct {
 	name  string
 	title func(options) string
 	take  func(context.Context, *env) error
-	bare  bool // the business transaction without any peer is a contestant
+	bare  bool   // the business transaction without any peer is a contestant
+	peers []peer // the contestants; nil: deed and River
+}
+
+func (m measure) contestants() []peer {
+	list := slices.Clone(peers)
+	if m.peers != nil {
+		list = slices.Clone(m.peers)
+	}
+	if m.bare {
+		list = append(list, bare{})
+	}
+	return list
 }
 
 var measures = []measure{
@@ -60,6 +72,12 @@ var measures = []measure{
 		name: "cost", take: cost,
 		title: func(o options) string {
 			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)
+		},
+	},
+	{
+		name: "faces", take: claimAndMark, peers: facePeers,
+		title: func(o options) string {
+			return fmt.Sprintf("Claim and mark through the app face: batches of %d, up to %s", faceBatch, o.business)
 		},
 	},
 }
@@ -105,9 +123,19 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := b.admin.QueryRow(ctx, `show server_version`).Scan(&b.postgres); err != nil {
 		return err
 	}
-	for _, p := range peers {
-		if err := b.makeTemplate(ctx, p); err != nil {
-			return fmt.Errorf("prepare %s: %w", p.name(), err)
+	made := map[string]bool{}
+	for _, m := range measures {
+		if b.opts.only != nil && !slices.Contains(b.opts.only, m.name) {
+			continue
+		}
+		for _, p := range m.contestants() {
+			if made[p.template()] {
+				continue
+			}
+			made[p.template()] = true
+			if err := b.makeTemplate(ctx, p); err != nil {
+				return fmt.Errorf("prepare %s: %w", p.name(), err)
+			}
 		}
 	}
 	return nil
@@ -129,10 +157,7 @@ func (b *bench) measure(ctx context.Context) error {
 		if b.opts.only != nil && !slices.Contains(b.opts.only, m.name) {
 			continue
 		}
-		contestants := slices.Clone(peers)
-		if m.bare {
-			contestants = append(contestants, bare{})
-		}
+		contestants := m.contestants()
 		for n := range b.opts.runs {
 			for _, p := range contestants {
 				fmt.Fprintf(os.Stderr, "%s: run %d of %d: %s\n", m.name, n+1, b.opts.runs, p.name())

@@ -79,6 +79,8 @@ var goals = []goal{
 	{Measure: "latency", Metric: "p50", Below: 3},
 	{Measure: "latency", Metric: "p99", Below: 12},
 	{Measure: "cost", Metric: "draining: WAL bytes", Below: 450},
+	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
+	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
 }
 
 // judged returns the goals whose figures were measured.

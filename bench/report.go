@@ -107,7 +107,7 @@ func (b *bench) printMeasure(m measure) {
 	fmt.Printf("  %-37s%-13s%9s%9s%9s\n", "", "", "median", "min", "max")
 	for _, metric := range metrics {
 		label := ""
-		for _, p := range append([]peer{bare{}}, peers...) {
+		for _, p := range m.contestants() {
 			s := b.figures.get(m.name, metric, p.name())
 			if s == nil {
 				continue
@@ -119,7 +119,7 @@ func (b *bench) printMeasure(m measure) {
 			}
 			printSeries(label, s)
 		}
-		for _, pair := range [][2]string{{"deed", "river"}, {"deed", "bare"}, {"river", "bare"}} {
+		for _, pair := range [][2]string{{"deed", "river"}, {"deed", "bare"}, {"river", "bare"}, {"deed", "seed 004"}} {
 			if r := b.figures.ratio(m.name, metric, pair[0], pair[1]); r != nil {
 				printSeries("", r)
 			}
