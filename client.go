@@ -21,6 +21,10 @@ import (
 // Options configures a Client. The zero value works for a client that only
 // publishes or inspects.
 type Options struct {
+	// Topics are declared before the subscriptions. A subscription's topic that
+	// is not among them is a queue unless the database has it as a stream.
+	Topics []Topic
+
 	// Subscriptions are what this process drains.
 	Subscriptions []Subscription
 
@@ -61,6 +65,16 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Grace < 0 {
 		errs = append(errs, fmt.Errorf("option Grace %s is negative", o.Grace))
 	}
+	declared := map[string]bool{}
+	for _, t := range o.Topics {
+		if err := t.check(); err != nil {
+			errs = append(errs, fmt.Errorf("topic %q: %w", clip(t.Name), err))
+		}
+		if declared[t.Name] {
+			errs = append(errs, fmt.Errorf("topic %q is given twice", clip(t.Name)))
+		}
+		declared[t.Name] = true
+	}
 	subs := make([]Subscription, len(o.Subscriptions))
 	seen := map[string]bool{}
 	for i, s := range o.Subscriptions {
@@ -92,6 +106,7 @@ func (s Subscription) withDefaults() (Subscription, error) {
 	}
 	s.Name = cmp.Or(s.Name, "handler")
 	s.Concurrency = cmp.Or(s.Concurrency, 16)
+	s.page = cmp.Or(s.BatchSize, 1000)
 	s.BatchSize = cmp.Or(s.BatchSize, min(max(200, group*s.Concurrency), 10000))
 	// Topic "" with the name "default" is the catch-all of undeclared topics.
 	if !validTopic(s.Topic) && (s.Topic != "" || s.Name != "default") {
@@ -129,6 +144,7 @@ type Client struct {
 	opts    Options
 	sources []*source
 	wake    chan struct{}
+	windows *windowFeed
 
 	mu      sync.Mutex
 	running bool  // guarded by mu
@@ -170,7 +186,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 		return nil, opError("new", err)
 	}
 	c := &Client{
-		pool: pool, opts: opts, wake: make(chan struct{}, 1),
+		pool: pool, opts: opts, wake: make(chan struct{}, 1), windows: newWindowFeed(),
 		ready: errors.New("the workers have not started"),
 	}
 	for _, s := range opts.Subscriptions {
@@ -203,7 +219,7 @@ func (c *Client) Run(ctx context.Context) error {
 		c.mu.Unlock()
 	}()
 	config := c.pool.Config().Copy()
-	config.MinConns, config.MaxConns = 0, int32(max(8, 3*len(c.sources)+4))
+	config.MinConns, config.MaxConns = 0, int32(max(12, 3*len(c.sources)+8))
 	config.ConnConfig.DialFunc = briefFarewells(config.ConnConfig.DialFunc)
 	workers, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -218,11 +234,12 @@ func (c *Client) Run(ctx context.Context) error {
 		return err
 	}
 
-	// The watcher and the housekeeper end when the loops have.
-	background, cancel := context.WithCancel(ctx)
+	// These end when the loops have; leases are renewed while the loops stop.
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var others, loops sync.WaitGroup
-	others.Go(func() { c.watch(background) })
-	others.Go(func() { c.keepHouse(background) })
+	others.Go(func() { c.watch(ctx) })
+	others.Go(func() { c.keepHouse(ctx) })
+	others.Go(func() { c.keepLanes(background, ctx.Done()) })
 	c.setReady(nil)
 	errs := make([]error, len(c.sources))
 	for i, s := range c.sources {
@@ -295,11 +312,12 @@ func (c *Client) Drained(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Deadline)
 	defer cancel()
-	var unfinished bool
-	if err := c.pool.QueryRow(ctx, query["unfinished"], ids, 60).Scan(&unfinished); err != nil {
+	var unfinished, behind bool
+	if err := c.pool.QueryRow(ctx, query["unfinished"], ids, 60).Scan(&unfinished); err != nil || unfinished {
 		return false, opError("drained", err)
 	}
-	return !unfinished, nil
+	err := c.pool.QueryRow(ctx, query["behind"], ids).Scan(&behind)
+	return !behind && err == nil, opError("drained", err)
 }
 
 // register declares the subscriptions that are absent, and compares the others
@@ -323,6 +341,13 @@ func (c *Client) tryRegister(ctx context.Context) error {
 	defer cancel()
 	var differences []error
 	err := pgx.BeginTxFunc(ctx, c.workers, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		for _, t := range c.opts.Topics {
+			different, err := t.declare(ctx, tx)
+			if err != nil {
+				return err
+			}
+			differences = append(differences, different)
+		}
 		for _, s := range c.sources {
 			different, err := s.register(ctx, tx)
 			if err != nil {

@@ -494,15 +494,32 @@ func TestContract_O4_OldestFirstAcrossDoors(t *testing.T) {
 	if n := pgtest.One[int](t, worker, `select count(*) from deed.pending where claim is null`); n != 40+4 {
 		t.Errorf("%d pending rows are unclaimed, want the 40 of no door and the 4 given back", n)
 	}
-	// A stream's messages are not claimed one by one.
-	db.Broken()
-	db.Exec(t, pgtest.Owner, `alter table deed.topics drop constraint if exists topics_mode_is_known`)
-	db.Exec(t, pgtest.Owner, `update deed.topics set mode = 'stream' where topic = 'a'`)
-	db.Exec(t, pgtest.Owner, `update deed.pending set claim = null, claimed_at = null, claimed_by = null, lease_until = null`)
-	if got := list(t, worker, `select distinct topic from app.outbox_claim(100, '`+tokenA+`', null) order by 1`); !slices.Equal(got, []string{"b", "undeclared"}) {
-		t.Errorf("beside a stream the topics %v are claimed", got)
+}
+
+// The faces pass over a stream: its messages are read from the log, in order.
+func TestContract_O4_StreamsAreNoDoors(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := faces(t)
+	subscribe(t, db, "a", "one")
+	c := admin(t, db)
+	if err := c.SetDoor(ctx, "a", "one", true); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := db.Pool(pgtest.Admin).Exec(ctx, `select deed.set_door('a', 'one')`); sqlState(err) != "DDARG" || !strings.Contains(err.Error(), "stream") {
+	worker := db.Pool(pgtest.Worker)
+	db.Exec(t, pgtest.App, `insert into public.outbox (topic, payload) values ('a', '{}'), ('b', '{}')`)
+	db.Exec(t, pgtest.Admin, `select deed.set_topic('a', 'stream')`)
+	db.Exec(t, pgtest.App, `insert into public.outbox (topic, payload) values ('a', '{}'), ('b', '{}')`)
+	if got := list(t, worker, `select topic from app.outbox_claim(100, '`+tokenA+`', null)`); !slices.Equal(got, []string{"b", "b"}) {
+		t.Errorf("beside a stream %v are claimed", got)
+	}
+	if got := list(t, worker, `select event_type from m10_recovery.outbox`); !slices.Equal(got, []string{"b", "b"}) {
+		t.Errorf("beside a stream %v are shown", got)
+	}
+	if err := c.SetDoor(ctx, "a", "one", true); deed.CodeOf(err) != deed.Conflict || !strings.Contains(err.Error(), "stream") {
+		t.Errorf("a stream as a door: %v", err)
+	}
+	if _, err := db.Pool(pgtest.Admin).Exec(ctx, `select deed.set_door('a', 'one')`); sqlState(err) != "DDMOD" {
 		t.Errorf("a stream as a door: %v", err)
 	}
 }

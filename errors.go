@@ -56,6 +56,7 @@ var codeBySQLState = map[string]Code{
 	"DDTEN": Forbidden,
 	"DDCON": Conflict,
 	"DDLSE": LeaseLost,
+	"DDMOD": Conflict,
 }
 
 // opError wraps a database error: one that deed's functions raised on purpose

@@ -46,9 +46,11 @@ type Subscription struct {
 	// Default 16.
 	Concurrency int
 
-	// BatchSize is how many messages one claim takes at the most. Default 200,
-	// or the sink's own batch size times Concurrency if that is larger.
+	// BatchSize is how many messages one claim takes at the most, or one page of
+	// a stream. Default for a claim: 200, or the sink's own batch size times
+	// Concurrency if that is larger; for a page: 1000.
 	BatchSize int
+	page      int // the same, of a stream
 
 	// Timeout bounds one call to Deliver. Default: none for a function, the
 	// sink's own otherwise.

@@ -2,8 +2,9 @@
 -- does not fit the installed schema fails there and in CI, not at first use.
 
 -- name: subscribe
-select subscription, made, coalesce(max_attempts, 0), extract(epoch from lease)::float8, start
-from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8));
+select s.subscription, s.made, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, s.start, t.mode
+from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8)) s
+join deed.topics t on t.topic = $1::text;
 
 -- name: claim
 select id, claim, attempts, lost_claims, tenant_id, topic,
@@ -24,7 +25,91 @@ from deed.fail($1::int, $2::bigint, $3::bigint[], $4::text[],
   $6::text[]);
 
 -- name: watch
-select seq, ready from deed.watch($1::bigint, $2::int[], $3::timestamptz[]);
+select seq, ready, window_n, coalesce(window_h::text, ''), slots, low, late::text[]
+from deed.watch($1::bigint, $2::int[], $3::timestamptz[], $4::bigint, $5::text::xid8);
+
+-- name: take_lanes
+select subscription, lane, slot_from, slot_upto, ordered, fence, give_back, takeovers, last_window
+from deed.take_lanes($1::text::uuid, $2::text, $3::int[], $4::boolean);
+
+-- name: release_lane
+select deed.release_lane($1::int, $2::int, $3::bigint);
+
+-- name: pause_lane
+select deed.pause_lane($1::int, $2::int, $3::bigint);
+
+-- name: leave_relays
+select deed.leave_relays($1::text::uuid);
+
+-- name: window
+select coalesce((select w.h::text from deed.windows w where w.n = $1::bigint), '');
+
+-- name: lane_position
+select l.takeovers, g.n, g.from_window, f.h::text, coalesce(g.to_window, 0), coalesce(t.h::text, ''), g.slot, g.id
+from deed.lanes l
+cross join lateral (
+  select g.n, g.from_window, g.to_window, g.slot, g.id
+  from deed.progress g
+  where g.subscription = l.subscription and g.lane = l.lane
+  order by g.n desc
+  limit 1
+) g
+join deed.windows f on f.n = g.from_window
+left join deed.windows t on t.n = g.to_window
+where l.subscription = $1::int and l.lane = $2::int and l.fence = $3::bigint;
+
+-- name: blocked_hashes
+-- From one key to the next: many messages may be parked behind each.
+with recursive keys(hash) as (
+  (
+    select p.key_hash from deed.pending p
+    where p.subscription = $1::int and p.key_hash is not null
+    order by p.key_hash
+    limit 1
+  )
+  union all
+  select (
+    select p.key_hash from deed.pending p
+    where p.subscription = $1::int and p.key_hash > k.hash
+    order by p.key_hash
+    limit 1
+  )
+  from keys k
+  where k.hash is not null
+)
+select k.hash from keys k
+where (k.hash >> 56) & 63 between $2::int % 64 and $3::int % 64;
+
+-- name: page
+select place_slot, slot, id, tenant_id, key, type, content_type, headers::text, payload, created_at, due
+from deed.page($1::int, $2::int, $3::int, $4::bigint, $5::text::xid8, $6::bigint, $7::text::xid8, $8::int, $9::bigint, $10::int,
+  $11::bigint, $12::text[]::xid8[]);
+
+-- name: finish_page
+select n, dead
+from deed.finish_page($1::int, $2::int, $3::bigint, $4::bigint, $5::bigint, $6::text::xid8, $7::bigint, $8::text::xid8,
+  $9::int, $10::bigint, $11::int, $12::bigint, $13::bigint, $14::text, $15::bigint[], $16::int[], $17::bigint[], $18::text[],
+  (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($19::float8[]) with ordinality a(seconds, n)),
+  $20::text[]);
+
+-- name: attend
+select head, key_hash, id, claim, attempts, lost_claims, tenant_id, topic,
+  coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
+from deed.attend($1::int, $2::text, $3::int, $4::int[], $5::int[], make_interval(secs => $6::float8));
+
+-- name: release_keys
+select deed.release_keys($1::int, $2::bigint[]);
+
+-- name: declare_topic
+select made, mode, lanes, ordered, extract(epoch from retention)::float8
+from deed.declare_topic($1::text, $2::text, $3::int, $4::boolean, make_interval(secs => $5::float8));
+
+-- name: set_topic
+select deed.set_topic($1::text, $2::text, $3::int, $4::boolean, make_interval(secs => $5::float8));
+
+-- name: blocked_keys
+select topic, subscription, key, tenant_id::text, id, message_id::text, attempts, dead, due, coalesce(last_error, ''), since, behind
+from deed.blocked_keys($1::text, $2::int);
 
 -- name: next_due
 select deed.next_due($1::int);
@@ -61,6 +146,9 @@ select deed.purge_keys($1::int);
 
 -- name: unfinished
 select deed.unfinished($1::int[], make_interval(secs => $2::float8));
+
+-- name: behind
+select exists (select from deed.lag($1::int[], 1) l where l.behind > 0);
 
 -- name: status
 select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_seconds

@@ -57,7 +57,7 @@ func (c *Client) SetSubscription(ctx context.Context, topic, name string, maxAtt
 // SetDoor lets the published SQL faces (the contracts packs) claim a
 // subscription, or ends that. It takes the mark from another subscription of the
 // topic; whoever drains the subscription goes on and shares the work. Errors:
-// [NotFound]; [Invalid] for a stream. Needs deed_admin.
+// [NotFound]; [Conflict] for a stream. Needs deed_admin.
 func (c *Client) SetDoor(ctx context.Context, topic, name string, door bool) error {
 	_, err := c.pool.Exec(ctx, query["set_door"], topic, name, door)
 	return opError("set door", err)

@@ -32,8 +32,11 @@ type source struct {
 	id     atomic.Int64 // of the subscription; -1 until it is registered
 	lease  time.Duration
 	wake   chan struct{}
+	held   chan *holding // what the keeper of lanes says, of a stream
 
-	registered int64 // the id, until the registration has committed
+	registered int64       // the id, until the registration has committed
+	stream     atomic.Bool // the topic is a stream
+	changed    context.CancelCauseFunc
 
 	breaker breaker
 	stats   counters
@@ -56,7 +59,7 @@ type item struct {
 
 func newSource(c *Client, sub Subscription) *source {
 	s := &source{
-		client: c, sub: sub, wake: make(chan struct{}, 1),
+		client: c, sub: sub, wake: make(chan struct{}, 1), held: make(chan *holding, 1),
 		log: c.opts.Logger.With("topic", sub.Topic, "subscription", sub.Name),
 	}
 	s.id.Store(-1)
@@ -80,14 +83,15 @@ func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error)
 	var attempts int
 	var made bool
 	var seconds float64
-	var start string
+	var start, mode string
 	err = tx.QueryRow(ctx, query["subscribe"], s.sub.Topic, s.sub.Name,
 		nullIfZero(string(s.sub.From)), nullIfZero(s.sub.MaxAttempts), lease).
-		Scan(&s.registered, &made, &attempts, &seconds, &start)
+		Scan(&s.registered, &made, &attempts, &seconds, &start, &mode)
 	if err != nil {
 		return nil, opError("subscribe "+s.label(), err)
 	}
 	s.lease = time.Duration(seconds * float64(time.Second))
+	s.stream.Store(mode == "stream")
 	var differences []error
 	if s.sub.MaxAttempts != 0 && s.sub.MaxAttempts != attempts {
 		differences = append(differences, fmt.Errorf("max_attempts is %d in the database and %d here; change it with: deed topic set %s --subscription %s --max-attempts %d",
@@ -106,12 +110,31 @@ func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error)
 	return nil, nil
 }
 
+// run drains the subscription until ctx ends, as what its topic is now.
 func (s *source) run(ctx context.Context) error {
+	for {
+		var err error
+		if s.stream.Load() {
+			err = s.runStream(ctx)
+		} else {
+			err = s.runQueue(ctx)
+		}
+		if !errors.Is(err, errModeChanged) {
+			return err
+		}
+		s.log.Info("the topic's mode has changed", "stream", s.stream.Load())
+	}
+}
+
+func (s *source) runQueue(ctx context.Context) error {
+	ctx, changed := context.WithCancelCause(ctx)
+	defer changed(nil)
+	s.changed = changed
 	group := 1
 	if b, ok := s.sub.Sink.(BatchSink); ok {
 		group = b.BatchSize()
 	}
-	return work.Run(ctx, s, work.Options{
+	err := work.Run(ctx, s, work.Options{
 		Concurrency: s.sub.Concurrency,
 		Batch:       s.sub.BatchSize,
 		Group:       group,
@@ -121,6 +144,10 @@ func (s *source) run(ctx context.Context) error {
 		Wake:        s.wake,
 		Logger:      s.log,
 	})
+	if errors.Is(context.Cause(ctx), errModeChanged) {
+		return errors.Join(errModeChanged, err)
+	}
+	return err
 }
 
 // Limit stops claims while the sink is down.
@@ -160,6 +187,10 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		}
 	}
 	took := time.Since(started)
+	if pg, ok := errors.AsType[*pgconn.PgError](claimErr); ok && pg.Code == "DDMOD" {
+		s.stream.Store(true)
+		s.changed(errModeChanged)
+	}
 	if n > 0 && claimErr == nil {
 		s.claimed(messages, n, sweep, took)
 	} else if n > 0 && sweep {
@@ -278,8 +309,6 @@ func (s *source) claimed(items []*item, n int, sweep bool, took time.Duration) {
 	if len(items) == 0 {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	size := 0
 	for _, it := range items {
 		size += len(it.msg.Payload)
@@ -288,16 +317,28 @@ func (s *source) claimed(items []*item, n int, sweep bool, took time.Duration) {
 			s.log.With(attrs(it)...).Warn("took over a claim that had run out", "lost_claims", it.lost)
 		}
 	}
-	average := float64(size) / float64(len(items))
-	s.payloadSize = max(average, (s.payloadSize+average)/2)
+	s.weigh(size, len(items))
 	s.stats.claimed.Add(int64(len(items)))
 	s.log.Debug("claimed", "messages", len(items), "claim", items[0].claim)
 	floor := items[len(items)-1].ord.Add(-floorLag)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if sweep && len(items) < n {
 		// All that was there: what comes now is later than what was there.
 		floor = maxTime(s.floor, floor)
 	}
 	s.floor = floor
+}
+
+// weigh keeps the payloads' average size, by which claims and pages are limited.
+func (s *source) weigh(size, count int) {
+	if count == 0 {
+		return
+	}
+	average := float64(size) / float64(count)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.payloadSize = max(average, (s.payloadSize+average)/2)
 }
 
 func maxTime(a, b time.Time) time.Time {
@@ -380,12 +421,23 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 	if len(msgs) == 0 {
 		return outcomes
 	}
+	for k, err := range s.deliver(ctx, msgs) {
+		outcomes[at[k]] = err
+	}
+	return outcomes
+}
+
+// deliver hands messages to the sink, unless the breaker is open, and returns
+// an outcome each, read; nil means that all were delivered. A panic is the
+// caller's business.
+func (s *source) deliver(ctx context.Context, msgs []Message) (results []error) {
 	round, ok, cause := s.breaker.admit()
 	if !ok {
-		for _, i := range at {
-			outcomes[i] = cause
+		results = make([]error, len(msgs))
+		for k := range results {
+			results[k] = &described{cause, describe(cause)}
 		}
-		return outcomes
+		return results
 	}
 	if s.sub.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -395,7 +447,6 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 	if len(msgs) == 1 {
 		ctx = WithTrace(ctx, traceOf(msgs[0].Headers))
 	}
-	var results []error
 	started := time.Now()
 	s.stats.attempts.Add(int64(len(msgs)))
 	s.stats.inFlight.Add(int64(len(msgs)))
@@ -413,16 +464,15 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 		}
 	}
 	if given == nil {
-		return outcomes
+		return nil
 	}
 	results = make([]error, len(msgs))
-	for k, i := range at {
+	for k := range given {
 		if given[k] != nil {
 			results[k] = &described{given[k], describe(given[k])}
-			outcomes[i] = results[k]
 		}
 	}
-	return outcomes
+	return results
 }
 
 // reportToBreaker counts the sink as down only if all it was given says so.

@@ -88,7 +88,14 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	defer cancel()
 	var seq int64
 	var ready []int
-	err := c.workers.QueryRow(ctx, query["watch"], known, w.subs, floors).Scan(&seq, &ready)
+	var at, to *int64
+	var h string
+	step := news{from: c.windows.current()}
+	if c.streaming() {
+		at = &step.from.n
+	}
+	err := c.workers.QueryRow(ctx, query["watch"], known, w.subs, floors, at, nullIfZero(step.from.h)).
+		Scan(&seq, &ready, &to, &h, &step.slots, &step.low, &step.late)
 	now := time.Now()
 	if deep {
 		// Below the floors there may be many finished entries to step over.
@@ -96,6 +103,10 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	}
 	if err != nil {
 		return err
+	}
+	if to != nil && (*to != step.from.n || step.from.h == "") {
+		step.to = window{*to, h}
+		c.windows.publish(step)
 	}
 	for _, id := range ready {
 		w.bySub[id].poke()

@@ -65,6 +65,26 @@ view deed.finished with security_barrier=true
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+table deed.lanes rls=true forced=true with fillfactor=50
+  column subscription integer not null
+  column lane integer not null
+  column slot_from integer not null
+  column slot_upto integer not null
+  column fence bigint not null default 0
+  column worker uuid
+  column lease_until timestamp with time zone
+  column taken_n bigint not null default 0
+  column takeovers integer not null default 0
+  column paused_at bigint
+  constraint lanes_held_under_lease CHECK ((num_nulls(worker, lease_until) = ANY (ARRAY[0, 2])))
+  constraint lanes_is_range CHECK ((slot_upto >= slot_from))
+  constraint lanes_pkey PRIMARY KEY (subscription, lane)
+  CREATE UNIQUE INDEX lanes_pkey ON deed.lanes USING btree (subscription, lane)
+  policy lanes_admin for r to deed_admin using true
+  policy lanes_owner for * to owner using true check true
+  policy lanes_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 sequence deed.list_seq
   grant usage to deed_admin
   grant usage to deed_worker
@@ -113,9 +133,11 @@ table deed.pending rls=true forced=true with autovacuum_vacuum_insert_scale_fact
   column claimed_by text
   column dead_at timestamp with time zone
   column last_error text
+  column key_hash bigint
   constraint pending_pkey PRIMARY KEY (subscription, id)
   CREATE INDEX pending_claim_idx ON deed.pending USING btree (subscription, ord, id) WHERE ((dead_at IS NULL) AND (NOT parked))
   CREATE INDEX pending_dead_idx ON deed.pending USING btree (subscription, id) WHERE (dead_at IS NOT NULL)
+  CREATE INDEX pending_key_idx ON deed.pending USING btree (subscription, key_hash, id) WHERE (key_hash IS NOT NULL)
   CREATE INDEX pending_retry_idx ON deed.pending USING btree (subscription, attempts) WHERE ((attempts > 0) AND (dead_at IS NULL) AND (NOT parked))
   CREATE UNIQUE INDEX pending_pkey ON deed.pending USING btree (subscription, id)
   policy pending_admin for * to deed_admin using true check true
@@ -125,6 +147,29 @@ table deed.pending rls=true forced=true with autovacuum_vacuum_insert_scale_fact
   grant delete, insert, select, update to deed_worker
   grant select to deed_app
   grant select, update to deed_admin
+table deed.progress rls=true forced=true
+  column subscription integer not null
+  column lane integer not null
+  column n bigint not null
+  column fence bigint not null
+  column from_window bigint not null
+  column to_window bigint
+  column slot integer not null default '-2'::integer
+  column id bigint not null default 0
+  column messages integer not null default 0
+  column aside integer not null default 0
+  column total bigint not null default 0
+  column min_id bigint
+  column max_id bigint
+  column worker text
+  column finished_at timestamp with time zone not null default clock_timestamp()
+  constraint progress_pkey PRIMARY KEY (subscription, lane, n)
+  CREATE UNIQUE INDEX progress_pkey ON deed.progress USING btree (subscription, lane, n)
+  policy progress_admin for r to deed_admin using true
+  policy progress_owner for * to owner using true check true
+  policy progress_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.publish_keys rls=true forced=true
   column tenant_id uuid not null
   column topic text not null
@@ -203,6 +248,31 @@ table deed.redrives rls=true forced=true
   policy redrives_worker for * to deed_worker using true check true
   grant select to deed_admin
   grant select to deed_worker
+table deed.relanings rls=true forced=true
+  column subscription integer not null
+  column window_n bigint
+  column lanes integer not null
+  column mode text not null default 'stream'::text
+  column asked_at timestamp with time zone not null default clock_timestamp()
+  constraint relanings_pkey PRIMARY KEY (subscription)
+  CREATE UNIQUE INDEX relanings_pkey ON deed.relanings USING btree (subscription)
+  policy relanings_admin for r to deed_admin using true
+  policy relanings_owner for * to owner using true check true
+  policy relanings_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+table deed.relays rls=true forced=true with fillfactor=50
+  column subscription integer not null
+  column worker uuid not null
+  column name text not null
+  column seen_until timestamp with time zone not null
+  constraint relays_pkey PRIMARY KEY (subscription, worker)
+  CREATE UNIQUE INDEX relays_pkey ON deed.relays USING btree (subscription, worker)
+  policy relays_admin for r to deed_admin using true
+  policy relays_owner for * to owner using true check true
+  policy relays_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.settings rls=true forced=true
   column is_only boolean not null default true
   column installation uuid not null default gen_random_uuid()
@@ -231,15 +301,20 @@ table deed.subscriptions rls=true forced=true
   column door boolean not null default false
   column max_attempts integer
   column lease interval not null default '00:00:30'::interval
+  column backoff interval not null default '00:00:01'::interval
   column start text not null
   column start_window bigint
   column list_version bigint not null
+  column since bigint
+  column since_window bigint
   column created_at timestamp with time zone not null default clock_timestamp()
+  constraint subscriptions_backoff_is_sane CHECK (((backoff >= '00:00:00.001'::interval) AND (backoff <= '01:00:00'::interval)))
   constraint subscriptions_lease_is_sane CHECK (((lease >= '00:00:01'::interval) AND (lease <= '24:00:00'::interval)))
   constraint subscriptions_max_attempts_is_positive CHECK ((max_attempts >= 1))
   constraint subscriptions_name_is_valid CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text))
   constraint subscriptions_pkey PRIMARY KEY (id)
   constraint subscriptions_start_is_known CHECK ((start = ANY (ARRAY['beginning'::text, 'now'::text])))
+  constraint subscriptions_stream_has_beginning CHECK (((since IS NULL) = (since_window IS NULL)))
   constraint subscriptions_topic_name_key UNIQUE (topic, name)
   CREATE UNIQUE INDEX subscriptions_door_key ON deed.subscriptions USING btree (topic) WHERE door
   CREATE UNIQUE INDEX subscriptions_pkey ON deed.subscriptions USING btree (id)
@@ -269,11 +344,16 @@ table deed.topics rls=true forced=true
   column topic text not null
   column slot_base integer not null
   column mode text not null default 'queue'::text
+  column lanes integer not null default 4
+  column ordered boolean not null default true
+  column retention interval not null default '7 days'::interval
   column subscriptions integer[] not null default '{}'::integer[]
   column created_at timestamp with time zone not null default clock_timestamp()
-  constraint topics_mode_is_known CHECK ((mode = 'queue'::text))
+  constraint topics_lanes_are_sane CHECK (((lanes >= 1) AND (lanes <= 64)))
+  constraint topics_mode_is_known CHECK ((mode = ANY (ARRAY['queue'::text, 'stream'::text])))
   constraint topics_name_is_valid CHECK ((topic ~ '^[A-Za-z0-9._:/-]{1,200}$'::text))
   constraint topics_pkey PRIMARY KEY (topic)
+  constraint topics_retention_is_positive CHECK ((retention > '00:00:00'::interval))
   constraint topics_slot_base_is_aligned CHECK (((slot_base > 0) AND ((slot_base % 64) = 0)))
   constraint topics_slot_base_key UNIQUE (slot_base)
   CREATE UNIQUE INDEX topics_pkey ON deed.topics USING btree (topic)
@@ -291,6 +371,7 @@ table deed.windows rls=true forced=true
   column upper bigint not null
   column system_identifier bigint not null
   column restored_id bigint not null default 0
+  column restored_h xid8 not null default '0'::xid8
   column opened_at timestamp with time zone not null default clock_timestamp()
   constraint windows_is_forward CHECK ((upper >= base))
   constraint windows_pkey PRIMARY KEY (n)
@@ -302,38 +383,54 @@ table deed.windows rls=true forced=true
   grant select to deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
 function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body d586740bd1749008d3656bc02f750740
-function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 1e396f574265cdb1c934f8a8d2ffe729 grant to deed_worker
+function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body a8b0576b228910c9f001c522960a4cfa grant to deed_worker
+function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 6bd6309674d7a1e07fd3fda6af052b3a grant to deed_worker
+function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body 84a9ce565d255603ec9087bfae501ba5 grant to deed_admin, deed_worker
 function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 71856b2c12bf17f8bc10371d9d1accd7 grant to deed_admin
-function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 50654dba43e54d9083fbbddf58ff0ea8 grant to deed_worker
+function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
+function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body e53cf7b1e16ee0a118f0198dd6240f13 grant to deed_worker
 function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 593b3b59b0f257be64fb58c9edc6d848 grant to deed_worker
 function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
-function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body cdaff79b64fdd3b0b60db267fc24a917 grant to deed_admin
-function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 705d16bd908bfe395a07932ea44bf1fb grant to deed_admin, deed_app, deed_worker
+function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp body 38e066d1b389a936dcbb379ccc534f81 grant to deed_admin, deed_worker
+function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body 3d28ffd4e0ad1c52510eab83a27e56df grant to deed_admin
+function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 26c8c12e98b116c94370359da06f2edd grant to deed_admin, deed_app, deed_worker
+function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body 4dfe6923797dbd269a848fef2bec26d3
 function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 08a200f9a2c7ae5c595359601a4168c0 grant to deed_worker
-function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ecb13dd4c9531350450852df06aea863 grant to deed_worker
+function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body bfc27e627b2e695fdf3810685047f25a grant to deed_worker
 function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ed8049017d793d7a5c415bcc9feec35c grant to deed_worker
 function finish_doors(p_worker text, p_ids bigint[], p_message_ids uuid[] DEFAULT NULL::uuid[]) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 137c3ae8c6d73d60a40f5c3f5a606428 grant to deed_worker
+function finish_page(p_subscription integer, p_lane integer, p_fence bigint, p_n bigint, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_messages integer, p_min bigint, p_max bigint, p_worker text, p_ids bigint[] DEFAULT NULL::bigint[], p_slots integer[] DEFAULT NULL::integer[], p_hashes bigint[] DEFAULT NULL::bigint[], p_errors text[] DEFAULT NULL::text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[], OUT n bigint, OUT dead boolean[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2ff689a9fc586bd53407883545c74062 grant to deed_worker
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function is_json(p_content_type text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 0c956cabf6adffc69eeaf1b8cdaca453 grant to deed_worker
+function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body a429e05c980c88494f7f3c62e68ff556 grant to deed_admin, deed_worker
+function leave_relays(p_worker uuid) returns void security definer set search_path=pg_catalog, pg_temp body 0ff30d2ba7f05e99fd64d8799831c612 grant to deed_worker
+function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body 24c6cb7df519429557c97b75713974a4
 function message_id(p_created_at timestamp with time zone, p_id bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function message_seq(p_message_id uuid) returns bigint body inline grant to deed_admin, deed_app, deed_worker
 function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body d322135673b3d14221d0915565808f1e grant to deed_worker
-function open_window() returns bigint security definer set search_path=pg_catalog, pg_temp body 52c3cbd5120c4fcdb85a54321decab54 grant to deed_worker
+function open_window() returns bigint security definer set search_path=pg_catalog, pg_temp body 588dba1ab8472d37dcac043692866f6f grant to deed_worker
+function page(p_subscription integer, p_slot_from integer, p_slot_upto integer, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_limit integer, p_low bigint DEFAULT NULL::bigint, p_late xid8[] DEFAULT NULL::xid8[]) returns TABLE(place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body bb285ae0e438aa09b549d91bd365885b grant to deed_worker
+function pause_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body b08d385ecf7e733bbca9e3603dc220c8 grant to deed_worker
 function payload_json(p_content_type text, p_payload bytea) returns jsonb body inline grant to deed_admin, deed_app, deed_worker
 function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 4a5863fb57d87a4495d23f407c2529c8 grant to deed_admin, deed_app, deed_worker
-function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 44b3b688f376ac225e4f5e91c6c9bb92 grant to deed_admin, deed_app, deed_worker
-function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body 8178ac215820f510252e6e79ce400cf2 grant to deed_admin, deed_app, deed_worker
+function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 87b11f21fa4437b8a13f5c2b2e19374c grant to deed_admin, deed_app, deed_worker
+function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body 186daf91a8b0e42d37cd26b1cde37056 grant to deed_admin, deed_app, deed_worker
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp body 4e66c34d65190cb3173790b6dd4e2923 grant to deed_admin, deed_app, deed_worker
 function purge() returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off body fa4e7714ee4c134c1875dfb9ca313466 grant to deed_admin, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
 function redrive(p_request text, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, enable_incremental_sort=off, jit=off body 3bea251cdafc47af60f4a42cc984fb66 grant to deed_admin
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body e43778f286ebf8873e3985a858e95486
-function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body caa153d38a1f1ebe4a3abaf8878af9d5 grant to deed_admin
-function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body f936a45536f8c2977cf41e280a5b0071 grant to deed_admin
+function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 60d01b747e7b97a044f448d9bd83202e grant to deed_worker
+function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker
+function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin
+function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 91e56d943595019235e7e4fc9fdeb682 grant to deed_admin
+function set_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body f83455d53f811a1208f24e60d5e94cc4 grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer body inline grant to deed_admin, deed_app, deed_worker
 function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body f27aa953cb6d83e2a104d309d3a197fb grant to deed_admin, deed_worker
-function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text) security definer set search_path=pg_catalog, pg_temp body a48d7ffd73f2e3a55ccc294aef22273c grant to deed_admin, deed_worker
+function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text) security definer set search_path=pg_catalog, pg_temp body d11d4fc106fe0615eb1a164f6e46fab8 grant to deed_admin, deed_worker
+function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body 514173017ee780016ae9c754054e9789 grant to deed_worker
 function unfinished(p_subscriptions integer[], p_horizon interval) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body ec42ff4e46ad408967e54f9c20f3447a grant to deed_worker
-function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 834d436ce00bf90347da478ce9af1383 grant to deed_admin, deed_worker
-function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[]) returns TABLE(seq bigint, ready integer[]) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 2a7287edd2a44111c3b934cd987de9b7 grant to deed_worker
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 2ff0e6b3046fc7bfcf0f92d5262dab02 grant to deed_admin, deed_worker
+function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[], p_window bigint DEFAULT NULL::bigint, p_window_h xid8 DEFAULT NULL::xid8) returns TABLE(seq bigint, ready integer[], window_n bigint, window_h xid8, slots integer[], low bigint, late xid8[]) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body cd504b644c1804dca3affeb9ad3e86c9 grant to deed_worker
+function window_late(p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, OUT xids xid8[], OUT low bigint) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 304f903e9d8f6a7125063bed1356d3d0 grant to deed_worker

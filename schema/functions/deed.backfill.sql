@@ -85,7 +85,7 @@ begin
     return;
   end if;
 
-  select s.topic, s.start, s.list_version, t.slot_base, f.cur as start_snapshot, f.h as start_h, f.restored_id
+  select s.topic, s.start, s.list_version, s.since, t.slot_base, f.cur as start_snapshot, f.h as start_h, f.restored_id
   into v_sub
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
@@ -107,6 +107,7 @@ begin
       select array_agg(p.slot) as slots, array_agg(p.id) as ids
       from page p
       where p.topic = v_sub.topic and p.list_version < v_sub.list_version and p.id <= v_w.upper
+        and (v_sub.since is null or p.list_version < v_sub.since or p.slot < 64) -- else a stream reads it
         and (pg_visible_in_snapshot(p.xid, v_w.cur) or (p.id <= v_w.base and p.xid >= v_w.h))
     )
     select o.slots, o.ids, f.slot, f.id, (select count(*) = p_limit from page) as is_full into v_end
@@ -141,6 +142,7 @@ begin
           from deed.log l
           where l.xid = e.xid and l.id + 0 > v_b.late_id
             and l.topic = v_sub.topic and l.list_version < v_sub.list_version
+            and (v_sub.since is null or l.list_version < v_sub.since or l.slot < 64)
           order by l.id
           limit v_limit
         ) l
@@ -151,6 +153,7 @@ begin
           where l.xid >= pg_snapshot_xmax(v_b.seen) and l.xid < v_w.h
             and pg_visible_in_snapshot(l.xid, v_now)
             and l.id + 0 > v_b.late_id and l.topic = v_sub.topic and l.list_version < v_sub.list_version
+            and (v_sub.since is null or l.list_version < v_sub.since or l.slot < 64)
           order by l.id
           limit v_limit
         )

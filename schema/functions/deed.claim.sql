@@ -13,7 +13,7 @@
 -- took over one that had run out (O14); from the second on a message is claimed
 -- alone, and after max_attempts + 10 it is dead (O17).
 -- Raises DDARG for a limit below 0 or a lease out of range, DDNFD for an
--- unknown subscription.
+-- unknown subscription, DDMOD for a stream's.
 create or replace function deed.claim(
   p_topic        text,
   p_worker       text,
@@ -54,12 +54,17 @@ begin
   if p_lease not between interval '1 second' and interval '24 hours' then
     raise exception 'claim: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
   end if;
-  select s.id, coalesce(p_lease, s.lease) as lease, s.max_attempts into v_sub
+  select s.id, coalesce(p_lease, s.lease) as lease, s.max_attempts, s.since into v_sub
   from deed.subscriptions s
   where s.topic = coalesce(p_topic, '') and s.name = p_subscription;
   if not found then
     raise exception 'claim: topic % has no subscription %', quote_literal(coalesce(p_topic, '')), quote_literal(coalesce(p_subscription, ''))
       using errcode = 'DDNFD', hint = 'A topic that nobody declared is drained through p_topic => null.';
+  end if;
+
+  if v_sub.since is not null then
+    raise exception 'claim: topic % is a stream, which deed''s own relay reads in order', quote_literal(p_topic)
+      using errcode = 'DDMOD', hint = format('To claim its messages one by one: deed topic set %s --mode queue', p_topic);
   end if;
 
   -- No plan here may depend on statistics: those of a drained table say that a

@@ -1,7 +1,7 @@
 -- deed.discard: give up a dead message, for a reason that is kept.
 --
 -- Its row goes, a receipt says that it was discarded and by whom, and the audit
--- log says why. p_subscription null: for all subscriptions for which it is dead.
+-- log says why. The messages of its key that waited for it go on. p_subscription null: for all subscriptions for which it is dead.
 -- Returns for how many. Raises DDNFD if there is no such message, DDCON if it is
 -- not dead, DDARG without a reason.
 create or replace function deed.discard(
@@ -15,7 +15,9 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_count int;
+  v_count  int;
+  v_subs   int[];
+  v_hashes bigint[];
 begin
   if coalesce(btrim(p_reason), '') = '' then
     raise exception 'discard: a reason is needed: a message is never discarded silently' using errcode = 'DDARG';
@@ -25,7 +27,7 @@ begin
     using deed.subscriptions s
     where p.id = p_id and p.dead_at is not null and s.id = p.subscription
       and (p_subscription is null or s.name = p_subscription)
-    returning p.subscription, s.name, p.slot, p.attempts, p.tenant_id, p.last_error, p.dead_at
+    returning p.subscription, s.name, p.slot, p.attempts, p.tenant_id, p.last_error, p.dead_at, p.key_hash
   ),
   receipt as (
     insert into deed.receipts (
@@ -41,8 +43,12 @@ begin
     from gone g
     join deed.log l on l.slot = g.slot and l.id = p_id
   )
-  select count(*) into v_count from gone;
+  select count(*), array_agg(g.subscription) filter (where g.key_hash is not null), array_agg(g.key_hash) filter (where g.key_hash is not null)
+  into v_count, v_subs, v_hashes
+  from gone g;
   if v_count > 0 then
+    -- What stands behind it in an ordered stream goes on.
+    perform deed.release_keys(k.subscription, array[k.hash]) from unnest(v_subs, v_hashes) k(subscription, hash);
     return v_count;
   end if;
   if exists (select from deed.pending p where p.id = p_id) then

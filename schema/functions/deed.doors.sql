@@ -11,11 +11,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   return array(
-    select s.id
-    from deed.subscriptions s
-    left join deed.topics t on t.topic = s.topic
-    where s.door and coalesce(t.mode, 'queue') = 'queue'
-    order by s.id
+    select s.id from deed.subscriptions s where s.door and s.since is null order by s.id
   );
 end
 $$;

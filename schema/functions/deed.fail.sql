@@ -2,7 +2,7 @@
 --
 -- The arrays are parallel to p_ids. p_outcomes, null meaning 'retry':
 --   retry    counts an attempt; next in p_after, else in 2^min(attempts, 10)
---            seconds with jitter that never takes more than half of it (O8);
+--            times the subscription's backoff (1 s), with jitter that never takes more than half of it (O8);
 --            dead once max_attempts is reached (O9)
 --   discard  counts an attempt and ends the message: dead
 --   outage   the sink itself was down: counts no attempt, keeps the error
@@ -48,7 +48,7 @@ begin
     process_after = case
       when u.outcome = 'retry' then v_now + coalesce(
         u.after,
-        make_interval(secs => power(2, least(p.attempts + 1, 10)) * (0.5 + random() / 2))
+        power(2, least(p.attempts + 1, 10)) * s.backoff * (0.5 + random() / 2)
       )
       when u.after is not null and u.outcome <> 'discard' then v_now + u.after
       else p.process_after

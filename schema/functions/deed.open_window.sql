@@ -22,9 +22,15 @@ declare
   v_prev   record;
   v_system bigint;
   v_n      bigint;
+  v_moved  boolean;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'open_window: a window needs READ COMMITTED' using errcode = 'DDARG';
+  end if;
+  -- What is read up to a window must have been flushed (the window protocol's
+  -- rule 12): otherwise a message that a crash takes back has been delivered.
+  if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
+    perform set_config('synchronous_commit', 'on', true);
   end if;
   -- One at a time, so that windows are in the order of their numbers.
   perform pg_advisory_xact_lock(hashtextextended('deed.open_window', 0));
@@ -49,16 +55,18 @@ begin
   v_h := pg_current_xact_id();
   select pg_current_snapshot() into v_cur;
   v_upper := pg_sequence_last_value('deed.log_seq');
-  select w.upper, w.system_identifier, w.restored_id into v_prev from deed.windows w order by w.n desc limit 1;
+  select w.n, w.upper, w.system_identifier, w.restored_id, w.restored_h into v_prev from deed.windows w order by w.n desc limit 1;
   if v_first is null or v_upper is null or v_upper < v_first or v_first < v_prev.upper then
     raise exception 'open_window: the sequence deed.log_seq went back (base %, upper %, last window''s upper %)',
       v_first, v_upper, v_prev.upper
       using errcode = 'DDCON', hint = 'Set it above the highest id of deed.log before anything is published.';
   end if;
-  insert into deed.windows (base, h, cur, upper, system_identifier, restored_id)
+  v_moved := v_prev.system_identifier <> v_system;
+  insert into deed.windows (base, h, cur, upper, system_identifier, restored_id, restored_h)
   values (
     v_base, v_h, v_cur, v_upper, v_system,
-    coalesce(case when v_prev.system_identifier <> v_system then v_first else v_prev.restored_id end, 0)
+    case when v_moved then v_first else v_prev.restored_id end,
+    case when v_moved then v_h else v_prev.restored_h end
   )
   returning n into v_n;
   return v_n;

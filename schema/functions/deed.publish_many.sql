@@ -146,7 +146,7 @@ begin
       s.list_version, coalesce(u.tenant, v_tenant) as tenant, coalesce(u.created_at, v_now) as created_at,
       u.process_after, u.topic, u.key, u.type, u.aggregate_type,
       coalesce(u.content_type, 'application/json') as content_type, nullif(u.headers, '{}') as headers, u.payload,
-      coalesce(nullif(t.subscriptions, '{}'), '{0}') as subscriptions
+      case when t.mode = 'stream' then '{}' else coalesce(nullif(t.subscriptions, '{}'), '{0}') end as subscriptions
     from unnest(
         p_topics, p_payloads, p_keys, p_types, p_content_types, p_headers, p_tenants,
         p_process_after, p_created_at, p_aggregate_types, v_ids, v_first

@@ -37,7 +37,7 @@ declare
   v_slot    int;
   v_sub     int;
 begin
-  select s.single_tenant, s.list_version, s.max_payload, s.strict_topics, t.slot_base, t.subscriptions into v_s
+  select s.single_tenant, s.list_version, s.max_payload, s.strict_topics, t.slot_base, t.mode, t.subscriptions into v_s
   from deed.settings s
   left join deed.topics t on t.topic = p_topic;
 
@@ -94,6 +94,9 @@ begin
     id, v_xid, v_slot, v_s.list_version, v_tenant, v_now, p_process_after,
     p_topic, p_key, p_type, coalesce(p_content_type, 'application/json'), nullif(p_headers, '{}'), p_payload
   );
+  if v_s.mode = 'stream' then
+    return;
+  end if;
   foreach v_sub in array coalesce(nullif(v_s.subscriptions, '{}'), '{0}') loop
     insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
     values (v_sub, v_slot, id, v_tenant, v_now, p_process_after);

@@ -2,7 +2,7 @@
 --
 -- A topic has at most one such subscription: marking one takes the mark from
 -- the other. Who else drains it goes on and shares the work with the faces.
--- Raises DDNFD if there is no such subscription, DDARG for a stream.
+-- Raises DDNFD if there is no such subscription, DDMOD for a stream.
 create or replace function deed.set_door(
   p_topic text,
   p_name  text,
@@ -13,9 +13,9 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if p_door and exists (select from deed.topics t where t.topic = p_topic and t.mode <> 'queue') then
-    raise exception 'set_door: topic % is a stream: its messages cannot be claimed one by one', quote_literal(p_topic)
-      using errcode = 'DDARG', hint = 'Make it a queue first: deed topic set TOPIC --mode queue';
+  if p_door and exists (select from deed.topics t where t.topic = p_topic and t.mode = 'stream') then
+    raise exception 'set_door: topic % is a stream, which deed''s own relay reads in order', quote_literal(p_topic)
+      using errcode = 'DDMOD', hint = format('To have its messages claimed one by one: deed topic set %s --mode queue', p_topic);
   end if;
   if not exists (select from deed.subscriptions s where s.topic = p_topic and s.name = p_name and s.id <> 0) then
     raise exception 'set_door: topic % has no subscription %', quote_literal(coalesce(p_topic, '')), quote_literal(coalesce(p_name, ''))

@@ -68,6 +68,10 @@ begin
     v_id, p_topic, p_name, nullif(coalesce(p_max_attempts, 20), 0), coalesce(p_lease, interval '30 seconds'),
     coalesce(p_from, case when v_first then 'beginning' else 'now' end), v_window, v_version
   );
+  -- A stream is read from the log: from its first window, or from now on.
+  update deed.subscriptions s set since = 0, since_window = case s.start when 'now' then v_window else 0 end
+  from deed.topics t
+  where s.id = v_id and t.topic = p_topic and t.mode = 'stream';
   insert into deed.backfills (subscription, made_by) values (v_id, pg_current_xact_id());
   update deed.topics t set subscriptions = t.subscriptions || v_id where t.topic = p_topic;
   update deed.settings set list_version = v_version;

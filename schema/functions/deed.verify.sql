@@ -12,7 +12,7 @@ set enable_nestloop = off
 set jit = off
 as $$
   with subs as (
-    select s.id, s.topic, s.start, s.list_version, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
+    select s.id, s.topic, s.start, s.list_version, s.since, s.since_window, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
       s.id = 0 or b.finished_at is not null as settled, w.cur as start_snapshot,
       w.restored_id, greatest(w.h, pg_snapshot_xmax(w.cur)) as foreign_xid
     from deed.subscriptions s
@@ -29,10 +29,11 @@ as $$
     select s.id as subscription, l.id
     from deed.log l
     join subs s on s.topic = l.topic
-    where l.list_version >= s.list_version
-      or (s.settled and (s.start = 'beginning' or not (
-        pg_visible_in_snapshot(l.xid, s.start_snapshot) or (l.id <= s.restored_id and l.xid >= s.foreign_xid)
-      )))
+    where (s.since is null or l.slot < 64 or l.list_version < s.since) -- else a stream reads it
+      and (l.list_version >= s.list_version
+        or (s.settled and (s.start = 'beginning' or not (
+          pg_visible_in_snapshot(l.xid, s.start_snapshot) or (l.id <= s.restored_id and l.xid >= s.foreign_xid)
+        ))))
     union all
     select 0, l.id
     from deed.log l
@@ -44,9 +45,59 @@ as $$
     ) d on d.topic = l.topic
     where d.topic is null or (l.list_version < d.since and not d.taken_over)
   ),
+  -- Streams whose lanes all stand between two windows, and whose records are
+  -- all there: what those windows see, against what the records say.
+  places as (
+    select s.id as subscription, l.slot_from, l.slot_upto, s.since, w.cur, w.restored_id, w.restored_h,
+      f.cur as f_cur, f.restored_id as f_id, f.restored_h as f_h, w.system_identifier <> f.system_identifier as moved
+    from subs s
+    join deed.lanes l on l.subscription = s.id
+    cross join lateral (
+      select g.from_window, g.to_window
+      from deed.progress g
+      where g.subscription = l.subscription and g.lane = l.lane
+      order by g.n desc
+      limit 1
+    ) at
+    join deed.windows w on w.n = at.from_window
+    join deed.windows f on f.n = s.since_window
+    where s.since is not null and not exists (select from deed.partitions p having min(p.n) > 0)
+      and not exists (
+        select from deed.lanes o
+        cross join lateral (
+          select g.to_window from deed.progress g where g.subscription = o.subscription and g.lane = o.lane order by g.n desc limit 1
+        ) last
+        where o.subscription = s.id
+          and (last.to_window is not null or not exists (
+            select from deed.progress g where g.subscription = o.subscription and g.lane = o.lane and g.n = 0
+          ))
+      )
+  ),
+  passed as (
+    select a.subscription, count(*) as messages, bool_or(a.moved) as moved
+    from places a
+    join deed.log l on l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
+      and (pg_visible_in_snapshot(l.xid, a.cur) or (l.id <= a.restored_id and l.xid >= a.restored_h))
+      and not (pg_visible_in_snapshot(l.xid, a.f_cur) or (l.id <= a.f_id and l.xid >= a.f_h))
+    group by a.subscription
+  ),
+  told as (
+    select g.subscription, sum(g.messages) as messages
+    from deed.progress g
+    join subs s on s.id = g.subscription and g.from_window >= s.since_window
+    group by g.subscription
+  ),
   found as (
-    select 'unfinished message without a due time or a live claim' as invariant, p.subscription, p.id,
-      format('due %s, lease until %s', p.ord, p.lease_until) as detail
+    select case when coalesce(t.messages, 0) < coalesce(p.messages, 0) then 'stream has left out messages' else 'stream has read messages twice' end as invariant,
+      a.subscription, null::bigint as id,
+      format('its windows have seen %s messages, its records say %s', coalesce(p.messages, 0), coalesce(t.messages, 0)) as detail
+    from (select distinct a.subscription from places a) a
+    left join passed p on p.subscription = a.subscription
+    left join told t on t.subscription = a.subscription
+    where coalesce(t.messages, 0) < coalesce(p.messages, 0) or (coalesce(t.messages, 0) > coalesce(p.messages, 0) and not coalesce(p.moved, true))
+    union all
+    select 'unfinished message without a due time or a live claim', p.subscription, p.id,
+      format('due %s, lease until %s', p.ord, p.lease_until)
     from deed.pending p
     where p.dead_at is null
       and (p.ord is null or not isfinite(p.ord) or not isfinite(p.lease_until)

@@ -4,11 +4,19 @@
 -- something to claim at or above their p_floors; it is null when the log has
 -- not moved since p_seq (null: look in any case). One statement serves a
 -- process, however many subscriptions it drains.
+--
+-- Who reads streams gives p_window, the last window it knows (0: none), and is
+-- given a later one if there is anything new to read; slots then names the
+-- slots that have, null meaning that any may. A window is opened only if the
+-- log has moved, or a transaction that the last window did not see has ended
+-- and has published: idle ones cost nothing (the window protocol's rule 8).
 create or replace function deed.watch(
   p_seq           bigint,
   p_subscriptions int[],
-  p_floors        timestamptz[]
-) returns table (seq bigint, ready int[])
+  p_floors        timestamptz[],
+  p_window        bigint default null,
+  p_window_h      xid8 default null
+) returns table (seq bigint, ready int[], window_n bigint, window_h xid8, slots int[], low bigint, late xid8[])
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -17,8 +25,13 @@ set enable_seqscan = off
 set enable_sort = off
 set jit = off
 as $$
+#variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp();
+  v_now   timestamptz := clock_timestamp();
+  v_last  record;
+  v_from  record;
+  v_snap  pg_snapshot;
+  v_news  boolean := false;
 begin
   seq := pg_sequence_last_value('deed.log_seq');
   if seq is null then
@@ -35,6 +48,58 @@ begin
       order by p.ord, p.id
       limit 1
     ) due;
+  end if;
+  if p_window is null then
+    return next;
+    return;
+  end if;
+
+  select w.n, w.h, w.cur, w.upper, w.system_identifier into v_last from deed.windows w order by w.n desc limit 1;
+  if p_window = 0 then
+    v_news := v_last.system_identifier <> (select c.system_identifier from pg_control_system() c);
+  end if;
+  v_news := v_news or seq <> v_last.upper;
+  if not v_news then
+    select pg_current_snapshot() into v_snap;
+    v_news := exists (
+      select
+      from (
+        select x from pg_snapshot_xip(v_last.cur) x where x < v_last.h
+        union all
+        select x::text::xid8
+        from generate_series(pg_snapshot_xmax(v_last.cur)::text::bigint, v_last.h::text::bigint - 1) x
+      ) ran(xid)
+      where pg_visible_in_snapshot(ran.xid, v_snap)
+        and exists (select from deed.log l where l.xid = ran.xid)
+    );
+  end if;
+  if v_news then
+    window_n := deed.open_window();
+  elsif v_last.n > p_window or p_window = 0 then
+    window_n := v_last.n;
+  else
+    return next;
+    return;
+  end if;
+  select w.h into window_h from deed.windows w where w.n = window_n;
+
+  select w.base, w.h, w.system_identifier into v_from from deed.windows w where w.n = p_window and w.h = p_window_h;
+  select w.n, w.upper, w.cur, w.system_identifier into v_last from deed.windows w where w.n = window_n;
+  if v_from.base is not null and v_from.system_identifier = v_last.system_identifier then
+    select l.xids, l.low into late, low from deed.window_late(p_window, p_window_h, window_n, window_h) l;
+    if low = v_from.base and v_last.upper - low <= 2000 then
+      -- More than are owed, perhaps, but no fewer.
+      select coalesce(array_agg(distinct f.slot), '{}') into slots
+      from (
+        select l.slot
+        from unnest(late) e(xid)
+        cross join lateral (select l.slot from deed.log l where l.xid = e.xid) l
+        union all
+        select l.slot
+        from deed.log l
+        where l.xid >= v_from.h and l.xid < pg_snapshot_xmax(v_last.cur) and l.id > low and l.id <= v_last.upper
+      ) f;
+    end if;
   end if;
   return next;
 end

@@ -46,7 +46,8 @@ create table deed.partitions (
 );
 
 -- The windows of the log that readers have opened (see deed.open_window). Of the
--- rows up to restored_id some came from another cluster, with its transaction ids.
+-- rows up to restored_id some came from another cluster, with its transaction
+-- ids; those from restored_h on are certainly not this cluster's.
 create table deed.windows (
   n                 bigint      not null generated always as identity,
   base              bigint      not null,
@@ -55,10 +56,15 @@ create table deed.windows (
   upper             bigint      not null,
   system_identifier bigint      not null,
   restored_id       bigint      not null default 0,
+  restored_h        xid8        not null default '0',
   opened_at         timestamptz not null default clock_timestamp(),
   constraint windows_pkey primary key (n),
   constraint windows_is_forward check (upper >= base)
 );
+
+-- The window before all others, in which nothing is visible.
+insert into deed.windows (n, base, h, cur, upper, system_identifier) overriding system value
+select 0, 0, '0', '1:1:', 0, c.system_identifier from pg_control_system() c;
 
 -- What a publisher reads: one row a declared topic, with its subscriptions.
 -- Topics that nobody declared share the slots from 0 and the subscription 0.
@@ -66,12 +72,17 @@ create table deed.topics (
   topic         text        not null,
   slot_base     int         not null,
   mode          text        not null default 'queue',
+  lanes         int         not null default 4,
+  ordered       boolean     not null default true,
+  retention     interval    not null default interval '7 days',
   subscriptions int[]       not null default '{}',
   created_at    timestamptz not null default clock_timestamp(),
   constraint topics_pkey primary key (topic),
   constraint topics_slot_base_key unique (slot_base),
   constraint topics_slot_base_is_aligned check (slot_base > 0 and slot_base % 64 = 0),
-  constraint topics_mode_is_known check (mode in ('queue')),
+  constraint topics_mode_is_known check (mode in ('queue', 'stream')),
+  constraint topics_lanes_are_sane check (lanes between 1 and 64),
+  constraint topics_retention_is_positive check (retention > interval '0'),
   constraint topics_name_is_valid check (topic ~ '^[A-Za-z0-9._:/-]{1,200}$')
 );
 
@@ -82,16 +93,23 @@ create table deed.subscriptions (
   door         boolean     not null default false,
   max_attempts int,
   lease        interval    not null default interval '30 seconds',
+  backoff      interval    not null default interval '1 second',
   start        text        not null,
   start_window bigint,
   list_version bigint      not null,
+  -- Of a stream: the list version from which on its rows are read from the log,
+  -- and the window where reading begins.
+  since        bigint,
+  since_window bigint,
   created_at   timestamptz not null default clock_timestamp(),
   constraint subscriptions_pkey primary key (id),
   constraint subscriptions_topic_name_key unique (topic, name),
   constraint subscriptions_name_is_valid check (name ~ '^[A-Za-z0-9._-]{1,100}$'),
   constraint subscriptions_start_is_known check (start in ('beginning', 'now')),
   constraint subscriptions_max_attempts_is_positive check (max_attempts >= 1),
-  constraint subscriptions_lease_is_sane check (lease between interval '1 second' and interval '24 hours')
+  constraint subscriptions_lease_is_sane check (lease between interval '1 second' and interval '24 hours'),
+  constraint subscriptions_backoff_is_sane check (backoff between interval '1 millisecond' and interval '1 hour'),
+  constraint subscriptions_stream_has_beginning check ((since is null) = (since_window is null))
 );
 
 -- Subscription 0 takes what is published to topics that nobody declared.

@@ -5,7 +5,9 @@
 --
 -- ord is the one key of claims: claim columns are in no index, so that a claim
 -- is a HOT update; the larger part of each page is left free for it. No foreign key: it
--- would lock one hot row per publish.
+-- would lock one hot row per publish. key_hash is set for messages of ordered
+-- streams: those of one hash are delivered one after the other, and all but the
+-- first of them are parked.
 create table deed.pending (
   subscription  int         not null,
   slot          int         not null,
@@ -23,6 +25,7 @@ create table deed.pending (
   claimed_by    text,
   dead_at       timestamptz,
   last_error    text,
+  key_hash      bigint,
   constraint pending_pkey primary key (subscription, id)
 ) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
 
@@ -30,6 +33,8 @@ create index pending_claim_idx on deed.pending (subscription, ord, id)
   where dead_at is null and not parked;
 create index pending_retry_idx on deed.pending (subscription, attempts)
   where attempts > 0 and dead_at is null and not parked;
+create index pending_key_idx on deed.pending (subscription, key_hash, id)
+  where key_hash is not null;
 create index pending_dead_idx on deed.pending (subscription, id)
   where dead_at is not null;
 

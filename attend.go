@@ -1,0 +1,229 @@
+package deed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/work"
+)
+
+// attendAtLeast is the pause after a look that found nothing to do: what is due
+// may be in another process's lanes.
+const attendAtLeast = 500 * time.Millisecond
+
+// run is messages that a stream has put aside and that are delivered one after
+// the other: one, and those of its key that stand behind it.
+type run struct {
+	items     []*item
+	hash      *int64
+	delivered int // the first so many
+}
+
+// attention is the source of what a stream has put aside, in the lanes that
+// this process holds.
+type attention struct{ *stream }
+
+// attendAside delivers what is put aside until ctx ends.
+func (st *stream) attendAside(ctx context.Context) error {
+	group := 1
+	if b, ok := st.sub.Sink.(BatchSink); ok {
+		group = b.BatchSize()
+	}
+	return work.Run(ctx, attention{st}, work.Options{
+		Concurrency: st.sub.Concurrency,
+		Batch:       st.sub.BatchSize,
+		Group:       group,
+		Lease:       st.lease,
+		Deadline:    st.client.opts.Deadline,
+		Grace:       st.client.opts.Grace,
+		Wake:        st.wake,
+		Logger:      st.log,
+	})
+}
+
+// Exchange records outcomes, lets what stood behind them go, and claims more,
+// in one transaction.
+func (a attention) Exchange(ctx context.Context, done []work.Done[*run], n int) ([]*run, time.Duration, error) {
+	if len(done) == 0 && n == 0 {
+		return nil, 0, nil
+	}
+	flat, hashes := flatten(done)
+	settlements := settle(flat)
+	batch := &pgx.Batch{}
+	a.queueSettlements(batch, settlements)
+	var drained []int64
+	if len(hashes) > 0 {
+		batch.Queue(query["release_keys"], a.id.Load(), hashes).QueryRow(func(row pgx.Row) error { return row.Scan(&drained) })
+	}
+	var runs []*run
+	if n > 0 {
+		from, upto := a.slots()
+		batch.Queue(query["attend"], a.id.Load(), a.client.opts.Worker, n, from, upto, a.lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
+			runs, err = collectRuns(rows)
+			return err
+		})
+	}
+	err := a.exchange(ctx, batch, len(hashes) > 0, &drained)
+	if err != nil {
+		return nil, 0, withHint(err)
+	}
+	a.account(settlements, flat)
+	for _, r := range runs {
+		a.stats.claimed.Add(int64(len(r.items)))
+		for _, it := range r.items {
+			if it.lost > 0 {
+				a.stats.takenOver.Add(1)
+				a.log.With(attrs(it)...).Warn("took over a claim that had run out", "lost_claims", it.lost)
+			}
+		}
+	}
+	if n > 0 && len(runs) == 0 {
+		return nil, a.nextDue(ctx), nil
+	}
+	return runs, 0, nil
+}
+
+// exchange sends the batch. Outcomes of keys are recorded while no lane decides
+// to put a message behind others of its key; then the keys that have none left
+// are let go.
+func (a attention) exchange(ctx context.Context, batch *pgx.Batch, keys bool, drained *[]int64) error {
+	if keys {
+		a.parking.Lock()
+		defer a.parking.Unlock()
+	}
+	if err := a.client.workers.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	a.drained(*drained)
+	return nil
+}
+
+func (a attention) nextDue(ctx context.Context) time.Duration {
+	var seconds *float64
+	if err := a.client.workers.QueryRow(ctx, query["next_due"], a.id.Load()).Scan(&seconds); err != nil {
+		return attendAtLeast // the next exchange will say what is wrong
+	}
+	if seconds == nil {
+		return 0
+	}
+	return max(time.Duration(*seconds*float64(time.Second))+time.Millisecond, attendAtLeast)
+}
+
+// flatten is what became of each message, and the keys that are concerned.
+func flatten(done []work.Done[*run]) (list []work.Done[*item], hashes []int64) {
+	for _, d := range done {
+		r := d.Item
+		if r.hash != nil {
+			hashes = append(hashes, *r.hash)
+		}
+		for i, it := range r.items {
+			switch {
+			case i < r.delivered:
+				list = append(list, work.Done[*item]{Item: it})
+			case i == r.delivered && d.Err != nil && !d.Released:
+				list = append(list, work.Done[*item]{Item: it, Err: d.Err})
+			default:
+				list = append(list, work.Done[*item]{Item: it, Released: true})
+			}
+		}
+	}
+	return list, hashes
+}
+
+// Extend renews the claims of all messages of the runs.
+func (a attention) Extend(ctx context.Context, held []*run) ([]*run, error) {
+	var items []*item
+	of := map[*item]*run{}
+	for _, r := range held {
+		for _, it := range r.items {
+			items = append(items, it)
+			of[it] = r
+		}
+	}
+	gone, err := a.source.Extend(ctx, items)
+	if err != nil {
+		return nil, err
+	}
+	var lost []*run
+	seen := map[*run]bool{}
+	for _, it := range gone {
+		if r := of[it]; !seen[r] {
+			seen[r] = true
+			lost = append(lost, r)
+		}
+	}
+	return lost, nil
+}
+
+// Do delivers the first message of each run, then the second of those that got
+// on, and so forth.
+func (a attention) Do(ctx context.Context, runs []*run) []error {
+	outcomes := make([]error, len(runs))
+	for {
+		var msgs []Message
+		var at []int
+		for i, r := range runs {
+			if outcomes[i] != nil || r.delivered == len(r.items) {
+				continue
+			}
+			if it := r.items[r.delivered]; it.problem != nil {
+				outcomes[i] = it.problem
+			} else {
+				msgs, at = append(msgs, it.msg), append(at, i)
+			}
+		}
+		if len(msgs) == 0 {
+			return outcomes
+		}
+		results := a.deliver(ctx, msgs)
+		for k, i := range at {
+			if results == nil || results[k] == nil {
+				runs[i].delivered++
+			} else {
+				outcomes[i] = results[k]
+			}
+		}
+		if err := context.Cause(ctx); err != nil {
+			for _, i := range at {
+				if outcomes[i] == nil && runs[i].delivered < len(runs[i].items) {
+					outcomes[i] = err
+				}
+			}
+		}
+	}
+}
+
+func collectRuns(rows pgx.Rows) ([]*run, error) {
+	var runs []*run
+	var head int64
+	for rows.Next() {
+		it := &item{}
+		var of int64
+		var hash *int64
+		var headers *string
+		m := &it.msg
+		err := rows.Scan(&of, &hash, &m.Seq, &it.claim, &m.Attempt, &it.lost, (*[16]byte)(&m.Tenant), &m.Topic,
+			&m.Key, &m.Type, &m.ContentType, &headers, &m.Payload, &m.CreatedAt)
+		if err != nil {
+			return nil, err
+		}
+		m.ID = NewID(m.CreatedAt, m.Seq)
+		m.Attempt++
+		if headers != nil {
+			if err := json.Unmarshal([]byte(*headers), &m.Headers); err != nil {
+				it.problem = fmt.Errorf("decode message: headers: %w", err)
+			}
+		}
+		if len(runs) == 0 || of != head {
+			runs = append(runs, &run{hash: hash})
+			head = of
+		}
+		last := runs[len(runs)-1]
+		last.items = append(last.items, it)
+	}
+	return runs, rows.Err()
+}

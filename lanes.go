@@ -1,0 +1,146 @@
+package deed
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/tenant"
+)
+
+// lanesEvery is how often a process looks after its lanes: how long one that
+// was given back waits for another process to take it.
+const lanesEvery = time.Second
+
+// heldLane is a lane of this process, as deed.take_lanes tells of it.
+type heldLane struct {
+	no                 int
+	slotFrom, slotUpto int32
+	ordered, giveBack  bool
+	fence              int64
+	takeovers          int
+	lastWindow         *int64 // 0: stop between two windows; more: read up to it
+}
+
+// holding is what the keeper tells a subscription.
+type holding struct {
+	asked   time.Time // before the leases were renewed
+	lanes   []heldLane
+	isQueue bool // the topic is no stream any more
+}
+
+// streaming reports whether any of the client's subscriptions is a stream's.
+func (c *Client) streaming() bool {
+	for _, s := range c.sources {
+		if s.stream.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// keepLanes holds the process's share of the lanes of all its streams, in one
+// statement a second. Once stopping is closed it only renews what is still
+// held, until ctx ends.
+func (c *Client) keepLanes(ctx context.Context, stopping <-chan struct{}) {
+	var worker tenant.ID
+	_, _ = rand.Read(worker[:])
+	tick := time.NewTicker(lanesEvery)
+	defer tick.Stop()
+	live, stop := true, stopping
+	for failures := 0; ctx.Err() == nil; {
+		pause := (<-chan time.Time)(tick.C)
+		if c.streaming() {
+			if err := c.takeLanes(ctx, worker, live); err == nil {
+				failures = 0
+			} else if ctx.Err() == nil {
+				failures++
+				c.opts.Logger.Warn("looking after the lanes failed; will try again", "error", withHint(err), "failures", failures)
+				pause = time.After(work.Backoff(failures, 50*time.Millisecond, lanesEvery))
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-pause:
+		case <-stop:
+			live, stop = false, nil
+			c.leaveRelays(context.WithoutCancel(ctx), worker)
+		}
+	}
+}
+
+// leaveRelays makes the other processes take this one's share at once.
+func (c *Client) leaveRelays(ctx context.Context, worker tenant.ID) {
+	if !c.streaming() {
+		return
+	}
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	if _, err := c.workers.Exec(ctx, query["leave_relays"], worker.String()); err != nil {
+		c.opts.Logger.Warn("signing off from the streams failed; the others wait for the lease", "error", withHint(err))
+	}
+}
+
+func (c *Client) takeLanes(ctx context.Context, worker tenant.ID, take bool) error {
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	byID := map[int]*source{}
+	var subs []int
+	for _, s := range c.sources {
+		if s.stream.Load() {
+			id := int(s.id.Load())
+			byID[id] = s
+			subs = append(subs, id)
+		}
+	}
+	asked := time.Now()
+	rows, err := c.workers.Query(ctx, query["take_lanes"], worker.String(), c.opts.Worker, subs, take)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	held := map[int]*holding{}
+	for _, id := range subs {
+		held[id] = &holding{asked: asked}
+	}
+	for rows.Next() {
+		var sub int
+		var no *int
+		var from, upto *int32
+		var ordered *bool
+		var fence *int64
+		var l heldLane
+		if err := rows.Scan(&sub, &no, &from, &upto, &ordered, &fence, &l.giveBack, &l.takeovers, &l.lastWindow); err != nil {
+			return err
+		}
+		if no == nil {
+			held[sub].isQueue = true
+			continue
+		}
+		l.no, l.slotFrom, l.slotUpto, l.ordered, l.fence = *no, *from, *upto, *ordered, *fence
+		held[sub].lanes = append(held[sub].lanes, l)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for id, h := range held {
+		byID[id].tell(h)
+	}
+	return nil
+}
+
+// tell hands h to the subscription's stream in place of what it has not read.
+func (s *source) tell(h *holding) {
+	for {
+		select {
+		case s.held <- h:
+			return
+		default:
+		}
+		select {
+		case <-s.held:
+		default:
+		}
+	}
+}

@@ -1,0 +1,441 @@
+package deed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// entry is a message of a page, and what has become of it.
+type entry struct {
+	msg   Message
+	place int32 // with msg.Seq, the position after it
+	slot  int32
+	due   bool
+	err   error // its headers could not be read
+
+	tried   bool // the attempt has not come back
+	settled bool
+	aside   *aside // how it was settled, if it was not delivered
+}
+
+// page is one read of the log.
+type page struct {
+	entries []*entry
+	end     bool // of the window
+	err     error
+}
+
+// readWindow goes through the rest of the window, page by page: while one is
+// delivered the next is read and the one before recorded.
+func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
+	rctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pages := make(chan page, 1)
+	go l.readPages(rctx, l.place, pages)
+	for p := range pages {
+		if p.err != nil {
+			rec.fail(p.err)
+			return
+		}
+		if l.st.stale() {
+			rec.fail(errStale)
+			return
+		}
+		l.st.stats.claimed.Add(int64(len(p.entries)))
+		parks := l.deliverPage(ctx, p.entries, *careful)
+		*careful = *careful && len(p.entries) == 0
+		done := settledPrefix(p.entries)
+		p.end = p.end && done == len(p.entries)
+		next := record{at: l.at, to: l.to, slot: l.slot, id: l.id, parks: parks}
+		next.add(p.entries[:done])
+		if p.end {
+			next.at, next.to, next.slot, next.id = l.to, window{}, slotLate, 0
+			rec.told = l.to
+		}
+		if next.messages == 0 && !p.end {
+			for range parks {
+				l.st.parking.RUnlock()
+			}
+			return // a stop, before anything was settled
+		}
+		l.at, l.to, l.slot, l.id = next.at, next.to, next.slot, next.id
+		rec.queue <- next
+		if p.end || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// errStale makes a lane ask whether it is still this worker's.
+var errStale = errors.New("the lease could not be renewed in time")
+
+// settledPrefix is up to where all is settled: a stop may leave the rest.
+func settledPrefix(entries []*entry) int {
+	for i, e := range entries {
+		if !e.settled {
+			return i
+		}
+	}
+	return len(entries)
+}
+
+// add makes entries part of what n records.
+func (n *record) add(entries []*entry) {
+	for _, e := range entries {
+		seq := e.msg.Seq
+		if n.messages == 0 {
+			n.min, n.max = seq, seq
+		}
+		n.min, n.max = min(n.min, seq), max(n.max, seq)
+		n.messages++
+		n.slot, n.id = e.place, seq
+		if e.aside != nil {
+			n.aside = append(n.aside, *e.aside)
+		}
+	}
+}
+
+// readPages reads from p to the end of its window, until ctx ends.
+func (l *lane) readPages(ctx context.Context, p place, pages chan<- page) {
+	defer close(pages)
+	for {
+		entries, end, err := l.st.readPage(ctx, l, p)
+		if err != nil && ctx.Err() != nil {
+			return
+		}
+		select {
+		case pages <- page{entries, end, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil || end {
+			return
+		}
+		last := entries[len(entries)-1]
+		p.slot, p.id = last.place, last.msg.Seq
+	}
+}
+
+func (st *stream) readPage(ctx context.Context, l *lane, p place) (entries []*entry, end bool, err error) {
+	ctx, cancel := st.client.deadline(ctx)
+	defer cancel()
+	limit := st.pageLimit()
+	started := time.Now()
+	rows, err := st.client.workers.Query(ctx, query["page"], st.id.Load(), l.slotFrom, l.slotUpto,
+		p.at.n, p.at.h, p.to.n, p.to.h, p.slot, p.id, limit, p.low, p.late)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	block := make([]entry, 0, min(limit, 1000))
+	size := 0
+	for rows.Next() {
+		block = append(block, entry{})
+		e := &block[len(block)-1]
+		m := &e.msg
+		var key, kind, headers *string
+		err := rows.Scan(&e.place, &e.slot, &m.Seq, (*[16]byte)(&m.Tenant), &key, &kind, &m.ContentType, &headers,
+			&m.Payload, &m.CreatedAt, &e.due)
+		if err != nil {
+			return nil, false, err
+		}
+		m.Topic, m.Key, m.Type, m.Attempt = st.sub.Topic, deref(key), deref(kind), 1
+		m.ID = NewID(m.CreatedAt, m.Seq)
+		if headers != nil {
+			if err := json.Unmarshal([]byte(*headers), &m.Headers); err != nil {
+				e.err = fmt.Errorf("decode message: headers: %w", err)
+			}
+		}
+		size += len(m.Payload)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, false, err
+	}
+	st.stats.claim.observe(time.Since(started))
+	st.weigh(size, len(block))
+	entries = make([]*entry, len(block))
+	for i := range block {
+		entries[i] = &block[i]
+	}
+	return entries, len(block) < limit, nil
+}
+
+// pageLimit is how many messages a page has at the most.
+func (st *stream) pageLimit() int {
+	st.source.mu.Lock()
+	defer st.source.mu.Unlock()
+	if st.payloadSize > 0 {
+		return max(1, min(st.sub.page, int(maxClaimBytes/st.payloadSize)))
+	}
+	return st.sub.page
+}
+
+// deliverPage settles the page: every message is delivered or put aside, unless
+// the lane is to stop. Of an ordered stream's key it delivers one message after
+// the other, and once one has failed, or others are aside, none. It returns how
+// often it holds the stream's parking.
+func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) (parks int) {
+	crash.Point("claimed")
+	d := &delivery{l: l, ctx: ctx, ordered: l.isOrdered(), held: map[string]bool{}}
+	var todo []*entry
+	for _, e := range entries {
+		switch {
+		case careful:
+			d.putAside(e, outcome{kind: "doubt"})
+		case !e.due:
+			e.settled = true
+			e.aside = &aside{entry: e, outcome: outcome{kind: "later"}}
+		default:
+			todo = append(todo, e)
+		}
+	}
+	for failures := 0; len(todo) > 0; {
+		d.pass(todo)
+		left := todo[:0]
+		for _, e := range todo {
+			if !e.settled {
+				left = append(left, e)
+			}
+		}
+		todo = left
+		if len(todo) == 0 || ctx.Err() != nil {
+			break
+		}
+		// The sink is unavailable: it is asked again when the breaker allows.
+		failures++
+		pause := work.Backoff(failures, 10*time.Millisecond, time.Second)
+		if n, wait := l.st.breaker.limit(1); n == 0 {
+			pause = max(wait, pause)
+		}
+		work.Sleep(ctx, pause)
+	}
+	if d.parks {
+		return 1
+	}
+	return 0
+}
+
+func (l *lane) isOrdered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ordered
+}
+
+// delivery is the work on one page.
+type delivery struct {
+	l       *lane
+	ctx     context.Context // ended: begin nothing more
+	ordered bool
+
+	mu    sync.Mutex
+	parks bool            // guarded by mu: the stream's parking is held
+	held  map[string]bool // guarded by mu: keys of which no more is tried in this pass
+}
+
+// pass tries each message once.
+func (d *delivery) pass(todo []*entry) {
+	clear(d.held)
+	sub := d.l.st.sub
+	var workers sync.WaitGroup
+	batch, ok := sub.Sink.(BatchSink)
+	switch {
+	case ok:
+		workers.Go(func() { d.inBatches(todo, batch.BatchSize()) })
+	case !d.ordered:
+		var next atomic.Int64
+		for range min(sub.Concurrency, len(todo)) {
+			workers.Go(func() {
+				for i := next.Add(1) - 1; i < int64(len(todo)); i = next.Add(1) - 1 {
+					d.one(todo[i])
+				}
+			})
+		}
+	default:
+		for _, list := range byKey(todo, min(sub.Concurrency, len(todo))) {
+			workers.Go(func() {
+				for _, e := range list {
+					d.one(e)
+				}
+			})
+		}
+	}
+	workers.Wait()
+	for _, e := range todo {
+		if e.tried {
+			d.settle(e, errEnded)
+		}
+	}
+}
+
+// errEnded is the outcome of an attempt that ended its goroutine.
+var errEnded = errors.New("the attempt called runtime.Goexit, as t.FailNow does")
+
+// byKey deals messages out to n hands, those of one key to one hand, in order.
+func byKey(todo []*entry, n int) [][]*entry {
+	hands := make([][]*entry, n)
+	for i, e := range todo {
+		at := i % n
+		if e.msg.Key != "" {
+			at = int(fnv(e.msg.Key) % uint32(n))
+		}
+		hands[at] = append(hands[at], e)
+	}
+	return hands
+}
+
+// fnv spreads keys over goroutines.
+func fnv(key string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(key) {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return h
+}
+
+func (d *delivery) one(e *entry) {
+	if !d.mayTry(e) {
+		return
+	}
+	if e.err != nil {
+		d.settle(e, e.err)
+		return
+	}
+	d.attempt([]*entry{e}, []Message{e.msg})
+}
+
+func (d *delivery) inBatches(todo []*entry, size int) {
+	for len(todo) > 0 && d.ctx.Err() == nil {
+		batch := make([]*entry, 0, min(size, len(todo)))
+		msgs := make([]Message, 0, min(size, len(todo)))
+		for len(todo) > 0 && len(batch) < size {
+			e := todo[0]
+			todo = todo[1:]
+			switch {
+			case !d.mayTry(e):
+			case e.err != nil:
+				d.settle(e, e.err)
+			default:
+				batch = append(batch, e)
+				msgs = append(msgs, e.msg)
+			}
+		}
+		if len(batch) > 0 {
+			d.attempt(batch, msgs)
+		}
+	}
+}
+
+// attempt hands messages to the sink; a panic is an outcome of all of them.
+func (d *delivery) attempt(batch []*entry, msgs []Message) {
+	for _, e := range batch {
+		e.tried = true
+	}
+	crash.Point("attempting")
+	results := d.deliver(msgs)
+	crash.Point("attempted")
+	for i, e := range batch {
+		if e.tried = false; results == nil {
+			e.settled = true
+		} else {
+			d.settle(e, results[i])
+		}
+	}
+}
+
+func (d *delivery) deliver(msgs []Message) (results []error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err := &work.Panic{Value: v, Stack: debug.Stack()}
+			results = make([]error, len(msgs))
+			for i := range results {
+				results[i] = err
+			}
+		}
+	}()
+	return d.l.st.deliver(d.l.working, msgs)
+}
+
+// mayTry reports whether the message may be attempted now; if others of its key
+// are aside it joins them.
+func (d *delivery) mayTry(e *entry) bool {
+	if d.ctx.Err() != nil {
+		return false
+	}
+	if !d.ordered || e.msg.Key == "" {
+		return true
+	}
+	d.mu.Lock()
+	held := d.held[e.msg.Key]
+	d.mu.Unlock()
+	if held {
+		return false
+	}
+	if d.l.nothingBlocked() {
+		return true
+	}
+	hash := keyHash(e.msg.Key)
+	if !d.l.isBlocked(hash) {
+		return true
+	}
+	d.hold()
+	if !d.l.isBlocked(hash) { // let go meanwhile
+		return true
+	}
+	e.settled = true
+	e.aside = &aside{entry: e, hash: &hash, outcome: outcome{kind: "park"}}
+	return false
+}
+
+// settle says what a failed attempt means.
+func (d *delivery) settle(e *entry, err error) {
+	e.tried = false
+	if err == nil {
+		e.settled = true
+		return
+	}
+	known, ok := err.(*described)
+	if !ok {
+		known = &described{err, describe(err)}
+	}
+	cause := context.Cause(d.l.working)
+	if known.outcome.kind == "outage" || cause != nil {
+		// Nothing is counted: the page waits with it, and its key.
+		d.mu.Lock()
+		d.held[e.msg.Key] = e.msg.Key != ""
+		d.mu.Unlock()
+		return
+	}
+	d.putAside(e, known.outcome)
+}
+
+// putAside makes e a message with a row of its own, behind which others of its
+// key stand.
+func (d *delivery) putAside(e *entry, o outcome) {
+	a := &aside{entry: e, outcome: o}
+	if d.ordered && e.msg.Key != "" {
+		hash := keyHash(e.msg.Key)
+		a.hash = &hash
+		d.hold()
+		d.l.block(hash)
+	}
+	e.settled, e.aside = true, a
+}
+
+// hold takes the stream's parking until the page is recorded.
+func (d *delivery) hold() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.parks {
+		d.l.st.parking.RLock()
+		d.parks = true
+	}
+}

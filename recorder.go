@@ -1,0 +1,225 @@
+package deed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// recordsAhead is how many delivered pages may wait for their record.
+const recordsAhead = 4
+
+// record is what has become of a page: how far the lane has come, and what is
+// put aside.
+type record struct {
+	at, to   window // to is zero if everything up to at has been read
+	slot     int32
+	id       int64
+	messages int
+	min, max int64
+	aside    []aside
+	parks    int  // so often the stream's parking is held for reading, until this is recorded
+	pause    bool // only say that the lane has stopped
+}
+
+// aside is a message that is put aside.
+type aside struct {
+	entry   *entry
+	hash    *int64
+	outcome outcome // as for deed.finish_page
+}
+
+// merge makes n the record of both pages.
+func (n *record) merge(more record) {
+	if n.messages == 0 {
+		n.min, n.max = more.min, more.max
+	} else if more.messages > 0 {
+		n.min, n.max = min(n.min, more.min), max(n.max, more.max)
+	}
+	n.at, n.to, n.slot, n.id = more.at, more.to, more.slot, more.id
+	n.messages += more.messages
+	n.parks += more.parks
+	n.aside = append(n.aside, more.aside...)
+}
+
+// recorder records a lane's pages, one after the other, in the background.
+type recorder struct {
+	l     *lane
+	n     int64 // of the lane's last row of deed.progress
+	queue chan record
+	done  chan struct{}
+	fail  context.CancelCauseFunc // ends the reading
+	err   error                   // once done is closed: why not all was recorded
+
+	told window // by the reader: the last window of which it was said that it is read
+}
+
+func newRecorder(l *lane, n int64, fail context.CancelCauseFunc) *recorder {
+	r := &recorder{l: l, n: n, queue: make(chan record, recordsAhead), done: make(chan struct{}), fail: fail}
+	if l.to.n == 0 {
+		r.told = l.at
+	}
+	return r
+}
+
+// confirm records that everything up to at has been read.
+func (r *recorder) confirm(at window) {
+	if at != r.told {
+		r.told = at
+		r.queue <- record{at: at, slot: slotLate}
+	}
+}
+
+// pause says that the lane has stopped where it confirmed.
+func (r *recorder) pause() { r.queue <- record{pause: true} }
+
+// run records until the queue is closed; pages that have come meanwhile as one.
+func (r *recorder) run() {
+	defer close(r.done)
+	for next := range r.queue {
+		for more := r.waiting(); more != nil; more = r.waiting() {
+			if next.pause || more.pause {
+				r.record(next)
+				next = *more
+				continue
+			}
+			next.merge(*more)
+		}
+		r.record(next)
+	}
+}
+
+// waiting returns the next record if it is there already.
+func (r *recorder) waiting() *record {
+	select {
+	case more, ok := <-r.queue:
+		if ok {
+			return &more
+		}
+	default:
+	}
+	return nil
+}
+
+// record tries until the page is recorded, or cannot be; then the reading ends.
+func (r *recorder) record(rec record) {
+	defer func() {
+		for range rec.parks {
+			r.l.st.parking.RUnlock()
+		}
+	}()
+	ctx := context.WithoutCancel(r.l.working) // also what a stop has cancelled
+	for failures := 0; r.err == nil; {
+		crash.Point("settling")
+		err := r.try(ctx, rec)
+		if err == nil {
+			crash.Point("settled")
+			return
+		}
+		if r.l.isLost() || !passing(err) || errors.Is(err, errLaneLost) || failures == 20 {
+			r.err = err
+			r.fail(err)
+			return
+		}
+		failures++
+		r.l.st.log.Warn("recording a page failed; will try again", "lane", r.l.no, "error", withHint(err), "failures", failures)
+		work.Sleep(ctx, work.Backoff(failures, 20*time.Millisecond, 5*time.Second))
+	}
+}
+
+func (r *recorder) try(ctx context.Context, rec record) error {
+	st := r.l.st
+	ctx, cancel := st.client.deadline(ctx)
+	defer cancel()
+	if rec.pause {
+		_, err := st.client.workers.Exec(ctx, query["pause_lane"], st.id.Load(), r.l.no, r.l.fence)
+		return err
+	}
+	a := asideColumns(rec.aside)
+	var n *int64
+	var dead []bool
+	started := time.Now()
+	err := st.client.workers.QueryRow(ctx, query["finish_page"], st.id.Load(), r.l.no, r.l.fence, r.n,
+		rec.at.n, rec.at.h, nullIfZero(rec.to.n), nullIfZero(rec.to.h), rec.slot, rec.id,
+		rec.messages, nullIfZero(rec.min), nullIfZero(rec.max), st.client.opts.Worker,
+		a.ids, a.slots, a.hashes, a.texts, a.after, a.kinds).Scan(&n, &dead)
+	if err != nil {
+		return err
+	}
+	if n == nil {
+		return r.compare(ctx, rec)
+	}
+	r.n = *n
+	st.stats.finish.observe(time.Since(started))
+	st.recorded(rec, dead)
+	return nil
+}
+
+// compare finds out why nothing was recorded: it was before, and the answer was
+// lost; or the lane is another's; or a failover has taken rows back.
+func (r *recorder) compare(ctx context.Context, rec record) error {
+	var there lane
+	there.st, there.no, there.fence, there.slotFrom, there.slotUpto = r.l.st, r.l.no, r.l.fence, r.l.slotFrom, r.l.slotUpto
+	n, err := there.position(ctx)
+	switch {
+	case err != nil:
+		return err
+	case n == r.n+1 && there.at == rec.at && there.to == rec.to && there.slot == rec.slot && there.id == rec.id:
+		r.n = n
+		r.l.st.recorded(rec, nil)
+		return nil
+	default:
+		return fmt.Errorf("the recorded position of lane %d is not where this worker left it", r.l.no)
+	}
+}
+
+// columns are what deed.finish_page takes.
+type columns struct {
+	ids    []int64
+	slots  []int32
+	hashes []*int64
+	texts  []string
+	after  []*float64
+	kinds  []string
+}
+
+func asideColumns(list []aside) (c columns) {
+	for _, a := range list {
+		c.ids = append(c.ids, a.entry.msg.Seq)
+		c.slots = append(c.slots, a.entry.slot)
+		c.hashes = append(c.hashes, a.hash)
+		c.texts = append(c.texts, a.outcome.text)
+		c.after = append(c.after, a.outcome.after)
+		c.kinds = append(c.kinds, a.outcome.kind)
+	}
+	return c
+}
+
+// recorded counts and logs what a page has come to, once it is committed.
+func (st *stream) recorded(rec record, dead []bool) {
+	st.stats.delivered.Add(int64(rec.messages - len(rec.aside)))
+	poke := false
+	for i, a := range rec.aside {
+		it := &item{msg: a.entry.msg}
+		log := st.log.With(attrs(it)...)
+		switch {
+		case i < len(dead) && dead[i]:
+			st.stats.dead.Add(1)
+			log.Error("message is dead", "error", a.outcome.text, "attempts", 1)
+		case a.outcome.kind == "retry":
+			st.stats.failed.Add(1)
+			if a.outcome.stack != "" {
+				log = log.With("stack", a.outcome.stack)
+			}
+			log.Warn("attempt failed; the message is retried", "error", a.outcome.text, "attempts", 1)
+		}
+		poke = true
+	}
+	if poke {
+		st.poke()
+	}
+}

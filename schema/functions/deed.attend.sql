@@ -1,0 +1,117 @@
+-- deed.attend: lease what a stream has put aside and is due now.
+--
+-- For the holder of lanes, whose slots the parallel arrays name; claims work as
+-- deed.claim's do. Up to p_limit messages that are not parked are claimed,
+-- oldest first, each with up to p_run messages of its key that stand behind it,
+-- in order: head names the message that a row follows. deed.finish and
+-- deed.fail record outcomes, and deed.release_keys, in the same transaction,
+-- lets what stands behind them go.
+create or replace function deed.attend(
+  p_subscription int,
+  p_worker       text,
+  p_limit        int,
+  p_slots_from   int[],
+  p_slots_upto   int[],
+  p_lease        interval,
+  p_run          int default 100
+) returns table (
+  head bigint, key_hash bigint, id bigint, claim bigint, attempts int, lost_claims int, tenant_id uuid, topic text,
+  key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamptz
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now   timestamptz := clock_timestamp();
+  v_max   int;
+  v_heads bigint[];
+  v_rows  tid[];
+  v_of    bigint[];
+  v_lost  int[];
+  v_claim bigint;
+  v_count int;
+begin
+  select s.max_attempts into v_max from deed.subscriptions s where s.id = p_subscription;
+  select array_agg(q.id), array_agg(q.ctid), array_agg(case when q.claim is null then q.lost_claims else q.lost_claims + 1 end)
+  into v_heads, v_rows, v_lost
+  from (
+    select p.id, p.ctid, p.claim, p.lost_claims
+    from deed.pending p
+    where p.subscription = p_subscription
+      and p.dead_at is null and not p.parked
+      and p.ord <= v_now
+      and (p.lease_until is null or p.lease_until <= v_now)
+      and exists (
+        select from unnest(p_slots_from, p_slots_upto) s(lo, hi)
+        where p.slot between s.lo and s.hi or (p.slot < 64 and p.slot between s.lo % 64 and s.hi % 64)
+      )
+    order by p.ord, p.id
+    limit p_limit
+    for update skip locked
+  ) q;
+  if v_heads is null then
+    return;
+  end if;
+
+  if 1 < any (v_lost) then
+    -- It may be what kills its workers: alone, and dead in the end (O17).
+    update deed.pending p
+    set dead_at = v_now, lost_claims = u.lost, claim = null, claimed_at = null, claimed_by = null, lease_until = null,
+      last_error = format('claim lost %s times: each time the worker died or froze before it could report', u.lost)
+    from unnest(v_heads, v_lost) u(id, lost)
+    where p.subscription = p_subscription and p.id = u.id and u.lost >= v_max + 10;
+    select (array_agg(u.id order by u.n))[1:1], (array_agg(u.place order by u.n))[1:1]
+    into v_heads, v_rows
+    from unnest(v_heads, v_rows, v_lost) with ordinality u(id, place, lost, n)
+    where u.lost > 1 and (u.lost < v_max + 10 or v_max is null);
+    if v_heads is null then
+      return;
+    end if;
+    p_run := 0;
+  end if;
+
+  v_of := v_heads;
+  if p_run > 0 then
+    select v_rows || coalesce(array_agg(f.ctid), '{}'), v_of || coalesce(array_agg(h.id), '{}')
+    into v_rows, v_of
+    from unnest(v_heads) h(id)
+    cross join lateral (
+      select p.key_hash from deed.pending p where p.subscription = p_subscription and p.id = h.id and p.key_hash is not null
+    ) k
+    cross join lateral (
+      select p.ctid
+      from deed.pending p
+      where p.subscription = p_subscription and p.key_hash = k.key_hash and p.id > h.id and p.parked
+      order by p.id
+      limit p_run
+      for update
+    ) f;
+  end if;
+
+  if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+  v_claim := nextval('deed.claim_seq');
+  return query
+  with claimed as (
+    update deed.pending p
+    set claim = v_claim, claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease,
+      lost_claims = p.lost_claims + case when p.claim is null then 0 else 1 end
+    from unnest(v_rows, v_of) u(place, head)
+    where p.ctid = u.place -- locked above: they stay where they are
+    returning u.head, p.key_hash, p.slot, p.id, p.attempts, p.lost_claims
+  )
+  select c.head, c.key_hash, l.id, v_claim, c.attempts, c.lost_claims, l.tenant_id, l.topic, l.key, l.type,
+    l.content_type, l.headers, l.payload, l.created_at
+  from claimed c
+  join deed.log l on l.slot = c.slot and l.id = c.id
+  order by c.head, l.id;
+end
+$$;

@@ -1,0 +1,50 @@
+-- deed.end_stream: make a stream a queue, once the lanes of all its
+-- subscriptions have read up to their last windows.
+--
+-- What those windows did not see, and was published without pending rows, is
+-- brought by deed.backfill, as for a subscription that begins there. Called by
+-- deed.make_lanes and deed.set_topic, under their locks.
+create or replace function deed.end_stream(
+  p_topic text
+) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_version bigint;
+begin
+  if exists (
+    select from deed.subscriptions s
+    join deed.lanes l on l.subscription = s.id
+    cross join lateral (
+      select g.from_window, g.to_window
+      from deed.progress g
+      where g.subscription = l.subscription and g.lane = l.lane
+      order by g.n desc
+      limit 1
+    ) at
+    left join deed.relanings r on r.subscription = s.id
+    where s.topic = p_topic and not coalesce(at.to_window is null and at.from_window = r.window_n, false)
+  ) then
+    return;
+  end if;
+  v_version := nextval('deed.list_seq');
+  insert into deed.backfills as b (subscription, made_by)
+  select s.id, pg_current_xact_id() from deed.subscriptions s where s.topic = p_topic
+  on conflict (subscription) do update
+  set made_by = excluded.made_by, window_n = null, slot = -1, id = 0, scanned = false, seen = null, upto = null, late_id = 0,
+    finished_at = null;
+  update deed.subscriptions s
+  set since = null, since_window = null, start = 'now', list_version = v_version,
+    start_window = coalesce((select r.window_n from deed.relanings r where r.subscription = s.id), s.since_window)
+  where s.topic = p_topic;
+  delete from deed.lanes l using deed.subscriptions s where s.topic = p_topic and l.subscription = s.id;
+  delete from deed.relanings r using deed.subscriptions s where s.topic = p_topic and r.subscription = s.id;
+  update deed.pending p set parked = false, key_hash = null
+  from deed.subscriptions s
+  where s.topic = p_topic and p.subscription = s.id and p.key_hash is not null;
+  update deed.topics t set mode = 'queue' where t.topic = p_topic;
+  update deed.settings set list_version = v_version;
+end
+$$;

@@ -1,0 +1,103 @@
+-- deed.finish_page: record that a lane has come to a position in the log.
+--
+-- p_n is the number of the lane's last row in deed.progress, which must be the
+-- caller's own (p_fence): another owner, or a failover that took it back, leaves
+-- none. Then nothing is recorded and the result is null: the lane is to be read
+-- again from its durable row. p_to null says that everything up to p_from has
+-- been read.
+--
+-- p_messages were read since, from p_min to p_max. Those that need attention of
+-- their own are put aside as pending rows; the arrays are parallel, in the
+-- order of the page. p_outcomes: as deed.fail's, and
+--   park   it stands behind another of its key (p_hashes)
+--   later  it is to wait for its process_after
+--   doubt  it may be what killed the owners before: it is tried alone (O17)
+-- A message whose key has others aside is parked behind them, one whose key has
+-- none is not. Returns what became of them, in the same order.
+create or replace function deed.finish_page(
+  p_subscription int,
+  p_lane         int,
+  p_fence        bigint,
+  p_n            bigint,
+  p_from         bigint,
+  p_from_h       xid8,
+  p_to           bigint,
+  p_to_h         xid8,
+  p_slot         int,
+  p_id           bigint,
+  p_messages     int,
+  p_min          bigint,
+  p_max          bigint,
+  p_worker       text,
+  p_ids          bigint[] default null,
+  p_slots        int[] default null,
+  p_hashes       bigint[] default null,
+  p_errors       text[] default null,
+  p_after        interval[] default null,
+  p_outcomes     text[] default null,
+  out n          bigint,
+  out dead       boolean[]
+) returns record
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_now    timestamptz := clock_timestamp();
+  v_aside  int := coalesce(cardinality(p_ids), 0);
+  v_sub    record;
+  v_parked boolean;
+  v_dead   boolean;
+begin
+  insert into deed.progress as g (
+    subscription, lane, n, fence, from_window, to_window, slot, id, messages, aside, total, min_id, max_id, worker, finished_at
+  )
+  select p_subscription, p_lane, p_n + 1, p_fence, p_from, p_to, p_slot, p_id, p_messages, v_aside,
+    last.total + p_messages - v_aside, p_min, p_max, p_worker, v_now
+  from deed.progress last
+  where last.subscription = p_subscription and last.lane = p_lane and last.n = p_n and last.fence = p_fence
+    and exists (select from deed.windows w where w.n = p_from and w.h = p_from_h)
+    and (p_to is null or exists (select from deed.windows w where w.n = p_to and w.h = p_to_h))
+  on conflict do nothing
+  returning g.n into n;
+  if n is null or v_aside = 0 then
+    return;
+  end if;
+
+  select s.max_attempts, s.backoff into v_sub from deed.subscriptions s where s.id = p_subscription;
+  for i in 1..v_aside loop
+    v_parked := false;
+    if p_hashes[i] is not null then
+      -- Waits for whoever is just finishing the first of the key.
+      perform from deed.pending p
+      where p.subscription = p_subscription and p.key_hash = p_hashes[i]
+      order by p.id
+      limit 1
+      for share;
+      v_parked := found;
+    end if;
+    v_dead := p_outcomes[i] = 'discard' or (p_outcomes[i] = 'retry' and 1 >= v_sub.max_attempts);
+    insert into deed.pending (
+      subscription, slot, id, attempts, lost_claims, parked, tenant_id, ord_at, process_after, dead_at, last_error, key_hash
+    )
+    select p_subscription, l.slot, l.id,
+      case when p_outcomes[i] in ('retry', 'discard') then 1 else 0 end,
+      case when p_outcomes[i] = 'doubt' then 2 else 0 end,
+      v_parked, l.tenant_id, least(l.created_at, v_now),
+      case p_outcomes[i]
+        when 'retry' then v_now + coalesce(p_after[i], 2 * v_sub.backoff * (0.5 + random() / 2))
+        when 'later' then l.process_after
+      end,
+      case when v_dead then v_now end,
+      case when p_outcomes[i] in ('retry', 'discard') then left(coalesce(nullif(p_errors[i], ''), 'no cause given'), 2000) end,
+      p_hashes[i]
+    from deed.log l
+    where l.slot = p_slots[i] and l.id = p_ids[i];
+    dead := dead || v_dead;
+  end loop;
+end
+$$;

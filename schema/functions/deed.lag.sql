@@ -1,0 +1,88 @@
+-- deed.lag: how many messages streams have still to read, and since when the
+-- oldest of them waits.
+--
+-- Exact up to p_most for each stretch of a lane, and at least that if there are
+-- more. Only what has committed counts; what is put aside does not.
+create or replace function deed.lag(
+  p_subscriptions int[],
+  p_most          int default 10000
+) returns table (subscription int, behind bigint, oldest timestamptz)
+language sql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+set jit = off
+as $$
+  with places as (
+    select l.subscription, l.slot_from, l.slot_upto, s.since, at.slot as at_slot, at.id as at_id,
+      p.base, p.h, p.cur as p_cur, p.restored_id as p_id, p.restored_h as p_h, p.n as p_n,
+      c.cur as c_cur, c.restored_id as c_id, c.restored_h as c_h
+    from (
+      select l.subscription, l.lane, l.slot_from, l.slot_upto from deed.lanes l where l.subscription = any (p_subscriptions)
+      union all
+      select s.id, null, t.slot_base, t.slot_base + 63
+      from deed.subscriptions s
+      join deed.topics t on t.topic = s.topic
+      where s.id = any (p_subscriptions) and not exists (select from deed.lanes l where l.subscription = s.id)
+    ) l
+    join deed.subscriptions s on s.id = l.subscription and s.since is not null
+    left join lateral (
+      select g.from_window, g.to_window, g.slot, g.id
+      from deed.progress g
+      where g.subscription = l.subscription and g.lane = l.lane
+      order by g.n desc
+      limit 1
+    ) at on true
+    join deed.windows p on p.n = coalesce(at.from_window, s.since_window)
+    left join deed.windows c on c.n = at.to_window
+  ),
+  waiting as (
+    select a.subscription, r.created_at
+    from places a
+    cross join lateral (
+      (
+        select l.created_at
+        from generate_series(a.slot_from, a.slot_upto) s(slot)
+        cross join lateral (
+          select l.*
+          from deed.log l
+          where l.slot = s.slot and l.id > a.base and l.list_version >= a.since
+            and not (pg_visible_in_snapshot(l.xid, a.p_cur) or (l.id <= a.p_id and l.xid >= a.p_h))
+            and not coalesce(
+              (pg_visible_in_snapshot(l.xid, a.c_cur) or (l.id <= a.c_id and l.xid >= a.c_h))
+                and case
+                  when a.at_slot < -1 then false
+                  when a.at_slot = -1 then l.id <= a.at_id
+                  else ((l.id - 1) / 65536, l.slot, l.id) <= ((a.at_id - 1) / 65536, a.at_slot, a.at_id)
+                end,
+              false
+            )
+          order by l.slot, l.id
+          limit p_most
+        ) l
+        limit p_most
+      )
+      union all
+      (
+        select l.created_at
+        from (
+          select x from pg_snapshot_xip(a.p_cur) x where x < a.h
+          union all
+          select x::text::xid8
+          from generate_series(pg_snapshot_xmax(a.p_cur)::text::bigint, a.h::text::bigint - 1) x
+        ) ran(xid)
+        cross join lateral (select l.* from deed.log l where l.xid = ran.xid offset 0) l
+        where l.id <= a.base and l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
+          and (a.at_slot is null or a.at_slot < 0)
+          and not coalesce((pg_visible_in_snapshot(l.xid, a.c_cur)) and (a.at_slot > -2 or l.id <= a.at_id), false)
+        limit p_most
+      )
+    ) r
+  )
+  select s.id, coalesce(w.behind, 0), w.oldest
+  from unnest(p_subscriptions) s(id)
+  left join (
+    select w.subscription, count(*) as behind, min(w.created_at) as oldest from waiting w group by w.subscription
+  ) w on w.subscription = s.id
+$$;

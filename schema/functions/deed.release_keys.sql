@@ -1,0 +1,39 @@
+-- deed.release_keys: let the next message of each key go, after deed.finish and
+-- deed.fail have recorded what became of those before it.
+--
+-- Of each key of a stream the first message that is aside stands free, the
+-- others are parked behind it. Returns the keys that have none left.
+create or replace function deed.release_keys(
+  p_subscription int,
+  p_hashes       bigint[]
+) returns bigint[]
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_hash    bigint;
+  v_first   record;
+  v_drained bigint[] := '{}';
+begin
+  for v_hash in select distinct u from unnest(p_hashes) u order by u loop
+    select p.id, p.parked into v_first
+    from deed.pending p
+    where p.subscription = p_subscription and p.key_hash = v_hash
+    order by p.id
+    limit 1
+    for update;
+    if not found then
+      v_drained := v_drained || v_hash;
+    elsif v_first.parked then
+      update deed.pending p set parked = false
+      where p.subscription = p_subscription and p.id = v_first.id;
+    end if;
+  end loop;
+  return v_drained;
+end
+$$;

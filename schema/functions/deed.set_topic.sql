@@ -1,0 +1,66 @@
+-- deed.set_topic: change a declared topic's settings, online; null leaves one
+-- as it is.
+--
+-- A change of lanes takes effect when the lanes that are have all stopped at
+-- one window, which takes a few seconds while relays run; nothing is lost, comes
+-- twice or overtakes. From queue to stream: what was published before stays with
+-- its pending rows, what comes after is read from the log. From stream to queue:
+-- takes effect as a change of lanes does; order is no longer kept. The
+-- transaction must not have written before. Raises DDNFD for an unknown topic, DDARG for bad settings,
+-- DDCON while an earlier change of mode is under way.
+create or replace function deed.set_topic(
+  p_topic     text,
+  p_mode      text default null,
+  p_lanes     int default null,
+  p_ordered   boolean default null,
+  p_retention interval default null
+) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_topic   deed.topics%rowtype;
+  v_window  bigint;
+  v_version bigint;
+  v_sub     int;
+begin
+  perform deed.check_topic(p_topic, p_mode, p_lanes, p_retention);
+  if p_mode = 'stream' then
+    v_window := deed.open_window(); -- before the first write: see there
+  end if;
+  perform pg_advisory_xact_lock(hashtextextended('deed.subscribe', 0));
+  select t.* into v_topic from deed.topics t where t.topic = p_topic for update;
+  if not found then
+    raise exception 'set_topic: topic % is not declared', quote_literal(p_topic) using errcode = 'DDNFD';
+  end if;
+  if exists (
+    select from deed.relanings r
+    where r.subscription = any (v_topic.subscriptions) and r.mode = 'queue' and coalesce(p_mode, 'queue') <> 'queue'
+  ) then
+    raise exception 'set_topic: topic % is being made a queue; wait until its lanes have come to the end', quote_literal(p_topic)
+      using errcode = 'DDCON';
+  end if;
+  update deed.topics t
+  set ordered = coalesce(p_ordered, t.ordered), retention = coalesce(p_retention, t.retention), lanes = coalesce(p_lanes, t.lanes)
+  where t.topic = p_topic;
+
+  if v_topic.mode = 'queue' and p_mode = 'stream' then
+    v_version := nextval('deed.list_seq');
+    update deed.topics t set mode = 'stream' where t.topic = p_topic;
+    update deed.subscriptions s set since = v_version, since_window = v_window where s.topic = p_topic;
+    update deed.settings set list_version = v_version;
+  elsif v_topic.mode = 'stream' and (p_mode = 'queue' or p_lanes <> v_topic.lanes) then
+    foreach v_sub in array v_topic.subscriptions loop
+      perform pg_advisory_xact_lock(hashtextextended('deed.lanes', v_sub));
+      insert into deed.relanings as r (subscription, lanes, mode)
+      select v_sub, coalesce(p_lanes, v_topic.lanes), coalesce(p_mode, 'stream')
+      where p_mode = 'queue' or exists (select from deed.lanes l where l.subscription = v_sub)
+      on conflict on constraint relanings_pkey do update set lanes = excluded.lanes, mode = excluded.mode;
+    end loop;
+    if p_mode = 'queue' then
+      perform deed.end_stream(p_topic); -- at once, if nothing has been read
+    end if;
+  end if;
+end
+$$;

@@ -1,0 +1,131 @@
+-- deed.take_lanes: hold a fair share of the lanes of streams.
+--
+-- What a process calls every second or so for all streams it reads: it says
+-- that it lives, renews its leases, takes lanes that are free or whose lease
+-- has run out, up to its share (lanes divided by living processes, rounded up),
+-- and is told which to give back because another has less than its own. A lane
+-- that is taken has a new fence and a row of deed.progress of it, so that its
+-- former owner records nothing any more. Returns the lanes that are held, with
+-- the position for those taken now; takeovers counts the owners in a row that
+-- lost the lane where they had taken it.
+--
+-- Makes the lanes of a stream that has none, and sees to a change of lanes
+-- (deed.set_topic): last_window 0 asks for a stop between two windows and
+-- deed.pause_lane, more says up to which window to read. For a subscription
+-- that is a queue's one row comes, without a lane.
+create or replace function deed.take_lanes(
+  p_worker        uuid,
+  p_name          text,
+  p_subscriptions int[],
+  p_take          boolean default true
+) returns table (
+  subscription int, lane int, slot_from int, slot_upto int, ordered boolean, fence bigint, give_back boolean,
+  takeovers int, last_window bigint
+)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now   timestamptz := clock_timestamp();
+  v_sub   record;
+  v_lane  deed.lanes%rowtype;
+  v_was   deed.lanes%rowtype;
+  v_last  deed.progress%rowtype;
+  v_total int;
+  v_mine  int;
+  v_old   int;
+  v_free  int;
+  v_live  int;
+  v_share int;
+begin
+  return query
+  select s.id, null::int, null::int, null::int, null::boolean, null::bigint, false, 0, null::bigint
+  from deed.subscriptions s
+  join deed.topics t on t.topic = s.topic
+  where s.id = any (p_subscriptions) and t.mode = 'queue';
+
+  -- One order for all, or two that take lanes at once deadlock.
+  for v_sub in
+    select s.id, s.lease, s.since_window, t.topic, t.slot_base, t.lanes, t.ordered, case when r.subscription is not null then coalesce(r.window_n, 0) end as last_window
+    from deed.subscriptions s
+    join deed.topics t on t.topic = s.topic
+    left join deed.relanings r on r.subscription = s.id
+    where s.id = any (p_subscriptions) and t.mode = 'stream'
+    order by s.id
+  loop
+    if p_take then
+      insert into deed.relays as r (subscription, worker, name, seen_until)
+      values (v_sub.id, p_worker, p_name, v_now + v_sub.lease)
+      on conflict on constraint relays_pkey do update set seen_until = excluded.seen_until
+      where r.seen_until < v_now + v_sub.lease * 2 / 3;
+    end if;
+
+    select count(*) as total,
+      count(*) filter (where l.worker = p_worker) as mine,
+      count(*) filter (where l.lease_until < v_now + v_sub.lease * 2 / 3 and l.worker = p_worker) as old,
+      count(*) filter (where l.worker is null or l.lease_until <= v_now) as free
+    into v_total, v_mine, v_old, v_free
+    from deed.lanes l where l.subscription = v_sub.id;
+    select count(*) into v_live from deed.relays r where r.subscription = v_sub.id and r.seen_until > v_now;
+
+    if p_take and (v_total = 0 or v_sub.last_window is not null) then
+      if pg_try_advisory_xact_lock(hashtextextended('deed.lanes', v_sub.id)) then
+        perform deed.make_lanes(v_sub.id);
+        select case when r.subscription is not null then coalesce(r.window_n, 0) end into v_sub.last_window
+        from (select) x left join deed.relanings r on r.subscription = v_sub.id;
+        select count(*), count(*) filter (where l.worker = p_worker), count(*) filter (where l.worker is null or l.lease_until <= v_now)
+        into v_total, v_mine, v_free
+        from deed.lanes l where l.subscription = v_sub.id;
+      end if;
+    end if;
+
+    if v_old > 0 then
+      update deed.lanes l set lease_until = v_now + v_sub.lease
+      where l.subscription = v_sub.id and l.worker = p_worker;
+    end if;
+
+    v_share := ceil(v_total::numeric / greatest(v_live, 1));
+    if p_take and v_free > 0 and v_mine < v_share then
+      for v_was in
+        select l.*
+        from deed.lanes l
+        where l.subscription = v_sub.id and (l.worker is null or (l.lease_until <= v_now and l.worker <> p_worker))
+        order by l.lane
+        limit v_share - v_mine
+        for update skip locked
+      loop
+        select g.* into v_last
+        from deed.progress g
+        where g.subscription = v_sub.id and g.lane = v_was.lane
+        order by g.n desc
+        limit 1;
+        update deed.lanes l
+        set worker = p_worker, lease_until = v_now + v_sub.lease, fence = nextval('deed.claim_seq'), taken_n = v_last.n + 1,
+          takeovers = case
+            when v_was.worker is null then 0
+            when v_last.n = v_was.taken_n then v_was.takeovers + 1
+            else 1
+          end
+        where l.subscription = v_sub.id and l.lane = v_was.lane
+        returning l.* into v_lane;
+        insert into deed.progress as g (subscription, lane, n, fence, from_window, to_window, slot, id, total, worker)
+        values (v_sub.id, v_lane.lane, v_last.n + 1, v_lane.fence, v_last.from_window, v_last.to_window, v_last.slot, v_last.id, v_last.total, p_name);
+        v_mine := v_mine + 1;
+      end loop;
+    end if;
+
+    -- From one that has more than its share, the last ones.
+    return query
+    select v_sub.id, h.lane, h.slot_from, h.slot_upto, v_sub.ordered, h.fence, h.place > v_share, h.takeovers, v_sub.last_window
+    from (
+      select l.*, row_number() over (order by l.lane) as place
+      from deed.lanes l
+      where l.subscription = v_sub.id and l.worker = p_worker
+    ) h;
+  end loop;
+end
+$$;

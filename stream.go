@@ -1,0 +1,167 @@
+package deed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/deedhq/deed/internal/work"
+)
+
+// errModeChanged ends the work on a subscription whose topic has become a
+// stream, or a queue again.
+var errModeChanged = errors.New("the topic's mode has changed")
+
+// stream reads a subscription of a stream: lanes that go through the log, and
+// beside them one loop for the messages that were put aside.
+type stream struct {
+	*source
+
+	// parking orders two decisions about a key: a lane's, that a message stands
+	// behind others of it, up to its record (read lock), and the record of what
+	// became of those others (write lock).
+	parking sync.RWMutex
+
+	mu      sync.Mutex
+	lanes   map[int]*lane // guarded by mu: those that run
+	renewed time.Time     // guarded by mu: when the leases were renewed, at the latest
+}
+
+// runStream reads the stream until ctx ends, or the topic becomes a queue.
+func (s *source) runStream(ctx context.Context) error {
+	st := &stream{source: s, lanes: map[int]*lane{}}
+	ctx, changed := context.WithCancelCause(ctx)
+	defer changed(nil)
+	var aside sync.WaitGroup
+	var asideErr error
+	aside.Go(func() { asideErr = st.attendAside(ctx) })
+	st.followLanes(ctx, changed)
+	err := st.stopLanes()
+	aside.Wait()
+	if errors.Is(context.Cause(ctx), errModeChanged) {
+		return errModeChanged
+	}
+	return errors.Join(err, asideErr)
+}
+
+// followLanes starts and stops lanes as the keeper says, until ctx ends.
+func (st *stream) followLanes(ctx context.Context, changed context.CancelCauseFunc) {
+	tick := time.NewTicker(min(st.lease/4, time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case h := <-st.held:
+			if h.isQueue {
+				st.stream.Store(false)
+				changed(errModeChanged)
+				return
+			}
+			st.hold(ctx, h)
+		case <-tick.C:
+			if st.stale() {
+				st.hold(ctx, &holding{}) // others may have taken them
+			}
+		}
+	}
+}
+
+// stale reports whether the leases may have run out: they are renewed when less
+// than two thirds are left. By both clocks, as the monotonic one stands still
+// while the machine sleeps.
+func (st *stream) stale() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	now := time.Now()
+	return max(now.Sub(st.renewed), now.Round(0).Sub(st.renewed.Round(0))) > st.lease*3/5
+}
+
+// hold makes the running lanes those of h.
+func (st *stream) hold(ctx context.Context, h *holding) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.renewed = h.asked
+	keep := map[int]bool{}
+	gone := map[int]*lane{}
+	for _, held := range h.lanes {
+		l := st.lanes[held.no]
+		if l != nil && l.fence == held.fence {
+			l.notify(held)
+			keep[held.no] = true
+		}
+	}
+	for no, l := range st.lanes {
+		if !keep[no] {
+			l.cancel(work.ErrLeaseLost)
+			delete(st.lanes, no)
+			gone[no] = l
+		}
+	}
+	for _, held := range h.lanes {
+		if keep[held.no] || held.giveBack {
+			continue
+		}
+		l := newLane(st, held)
+		st.lanes[held.no] = l
+		go l.run(ctx, gone[held.no])
+		st.log.Debug("lane taken", "lane", held.no, "fence", held.fence, "takeovers", held.takeovers)
+	}
+}
+
+// forget is called by a lane that has given itself back.
+func (st *stream) forget(l *lane) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.lanes[l.no] == l {
+		delete(st.lanes, l.no)
+	}
+}
+
+// slots are those of the lanes that run, for deed.attend.
+func (st *stream) slots() (from, upto []int32) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, l := range st.lanes {
+		from = append(from, l.slotFrom)
+		upto = append(upto, l.slotUpto)
+	}
+	return from, upto
+}
+
+// drained lets the keys go of which no message is aside any more.
+func (st *stream) drained(hashes []int64) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, l := range st.lanes {
+		l.unblock(hashes)
+	}
+}
+
+// stopLanes lets the lanes end what they have begun, and past the grace
+// cancels it.
+func (st *stream) stopLanes() error {
+	st.mu.Lock()
+	all := make([]*lane, 0, len(st.lanes))
+	for _, l := range st.lanes {
+		all = append(all, l)
+	}
+	st.mu.Unlock()
+	grace := time.AfterFunc(st.client.opts.Grace, func() {
+		for _, l := range all {
+			l.cancel(work.ErrStopping)
+		}
+	})
+	defer grace.Stop()
+	abandoned := time.NewTimer(st.client.opts.Grace + 5*time.Second)
+	defer abandoned.Stop()
+	for _, l := range all {
+		select {
+		case <-l.done:
+		case <-abandoned.C:
+			return errors.New("deliveries did not return after they were cancelled; their lanes are another's when the lease ends")
+		}
+	}
+	return nil
+}

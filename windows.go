@@ -1,0 +1,107 @@
+package deed
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// window is a point in the log, as deed.windows has it: a number, and the
+// transaction id that tells it from another that was given the same number
+// after a failover.
+type window struct {
+	n int64
+	h string
+}
+
+// news is one step from a window to a later one.
+type news struct {
+	from, to window
+	slots    []int32 // those that have something new, sorted; nil: any may
+	low      *int64  // as deed.window_late says
+	late     []string
+}
+
+// concerns reports whether any of the slots may have something new.
+func (s news) concerns(from, upto int32) bool {
+	if s.slots == nil {
+		return true
+	}
+	i, _ := slices.BinarySearch(s.slots, from)
+	return i < len(s.slots) && s.slots[i] <= upto
+}
+
+// windowFeed hands the windows that the process's watcher finds to its lanes.
+type windowFeed struct {
+	mu      sync.Mutex
+	last    window        // guarded by mu
+	steps   []news        // guarded by mu: consecutive, the latest last
+	changed chan struct{} // guarded by mu: closed at the next step
+}
+
+// keptSteps is how many steps a lane may lie behind and still be told that
+// they do not concern it; then it looks for itself.
+const keptSteps = 1024
+
+func newWindowFeed() *windowFeed { return &windowFeed{changed: make(chan struct{})} }
+
+func (f *windowFeed) current() window {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+func (f *windowFeed) publish(s news) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.steps) >= keptSteps {
+		f.steps = append(f.steps[:0], f.steps[keptSteps/2:]...)
+	}
+	f.last = s.to
+	f.steps = append(f.steps, s)
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// next returns what a lane that has read up to at has to read next: the step to
+// the newest window. seen is how far it is known that there is nothing. It waits
+// until there is something, ctx ends or interrupt says that the lane has other
+// business; then ok is false.
+func (f *windowFeed) next(ctx context.Context, at window, from, upto int32, interrupt <-chan struct{}) (step news, seen window, ok bool) {
+	seen = at
+	for {
+		f.mu.Lock()
+		changed := f.changed
+		step, seen, ok = f.look(seen, from, upto)
+		f.mu.Unlock()
+		if ok {
+			return step, seen, true
+		}
+		select {
+		case <-ctx.Done():
+			return news{}, seen, false
+		case <-interrupt:
+			return news{}, seen, false
+		case <-changed:
+		}
+	}
+}
+
+// look finds the next step that concerns the slots; f.mu is held.
+func (f *windowFeed) look(at window, from, upto int32) (step news, seen window, ok bool) {
+	i := slices.IndexFunc(f.steps, func(s news) bool { return s.to.n > at.n })
+	if i < 0 {
+		return news{}, at, false
+	}
+	for _, s := range f.steps[i:] {
+		switch {
+		case s.from == at && !s.concerns(from, upto):
+			at = s.to
+		case s.from == at && s.to == f.last:
+			return s, at, true
+		default:
+			return news{from: at, to: f.last}, at, true
+		}
+	}
+	return news{}, at, false
+}
