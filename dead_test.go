@@ -2,6 +2,7 @@ package deed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -305,5 +306,44 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 	}
 	if list, err := worker.Verify(ctx); len(list) != 0 || err != nil {
 		t.Errorf("verify: %+v, %v", list, err)
+	}
+}
+
+// In an ordered stream the messages behind a dead one wait; when that is given
+// up they go on, in order.
+func TestContract_O9_DiscardLetsTheKeyGoOn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{fail: func(m deed.Message) error {
+		if m.Key == "bad" && string(m.Payload) == `{"n":0}` {
+			return deed.Discard(errors.New("cannot be"))
+		}
+		return nil
+	}}
+	c, stop := runStream(t, db, stream(sink))
+	for i := range 20 {
+		publish(t, db, keyed("bad", i), keyed("good", i))
+	}
+	eventually(t, "the message to be dead and its followers parked", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where dead_at is not null or parked`) == 20
+	})
+	operator := admin(t, db)
+	dead, err := operator.Dead(t.Context(), deed.DeadFilter{})
+	if err != nil || len(dead) != 1 {
+		t.Fatal(dead, err)
+	}
+	if n, err := operator.Discard(t.Context(), dead[0].Seq, "", "cannot be mended", ""); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	eventually(t, "the others to have come", func() bool { n, _ := sink.counts(); return n == 39 })
+	drained(t, c)
+	publish(t, db, keyed("bad", 20)) // the key goes its own way again
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	inOrder(t, sink.succeeded())
+	if n, repeats := sink.counts(); n != 40 || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want 40 and none", n, repeats)
 	}
 }

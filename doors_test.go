@@ -132,9 +132,9 @@ func list(t testing.TB, q interface {
 	return out
 }
 
-// publishers are the four doors to publish through; each stores one message of
+// publishDoors are the four doors to publish through; each stores one message of
 // a topic, whose payload is {"n": n}.
-var publishers = map[string]func(t testing.TB, db *pgtest.DB, topic string, n int){
+var publishDoors = map[string]func(t testing.TB, db *pgtest.DB, topic string, n int){
 	"go": func(t testing.TB, db *pgtest.DB, topic string, n int) { publish(t, db, message(topic, n)) },
 	"sql": func(t testing.TB, db *pgtest.DB, topic string, n int) {
 		db.Exec(t, pgtest.App, `select deed.publish($1, jsonb_build_object('n', $2::int))`, topic, n)
@@ -147,9 +147,9 @@ var publishers = map[string]func(t testing.TB, db *pgtest.DB, topic string, n in
 	},
 }
 
-// sqlClaimers are the doors to claim through with SQL: each claims up to two
+// claimDoors are the doors to claim through with SQL: each claims up to two
 // messages and finishes them, and returns their numbers.
-var sqlClaimers = map[string]func(t testing.TB, q *pgxpool.Pool, topic, subscription string) []string{
+var claimDoors = map[string]func(t testing.TB, q *pgxpool.Pool, topic, subscription string) []string{
 	"sql": func(t testing.TB, q *pgxpool.Pool, topic, subscription string) []string {
 		return list(t, q, `
 			with c as materialized (select * from deed.claim($1, 'w', 2, $2)),
@@ -199,8 +199,8 @@ func TestContract_O3_EveryDoorToEveryDoor(t *testing.T) {
 				}
 			}
 			n := 0
-			for in, put := range publishers {
-				for out, take := range sqlClaimers {
+			for in, put := range publishDoors {
+				for out, take := range claimDoors {
 					n++
 					put(t, db, topic, n)
 					if got := take(t, db.Pool(pgtest.Worker), claimTopic, subscription); len(got) != 1 || got[0] != fmt.Sprint(n) {
@@ -210,11 +210,11 @@ func TestContract_O3_EveryDoorToEveryDoor(t *testing.T) {
 			}
 			rec := &recorder{}
 			c, stop := run(t, db, deed.Options{Subscriptions: []deed.Subscription{{Topic: runTopic, Name: subscription, Sink: rec}}})
-			for _, put := range publishers {
+			for _, put := range publishDoors {
 				n++
 				put(t, db, topic, n)
 			}
-			eventually(t, "the Go worker to deliver", func() bool { m, _ := rec.counts(); return m == len(publishers) })
+			eventually(t, "the Go worker to deliver", func() bool { m, _ := rec.counts(); return m == len(publishDoors) })
 			drained(t, c)
 			if err := stop(); err != nil {
 				t.Fatal(err)
@@ -267,7 +267,7 @@ func TestContract_O6_MixedWorkersShareATopic(t *testing.T) {
 	})
 	pool := db.NewPool(pgtest.Worker, 16)
 	var wg sync.WaitGroup
-	for _, take := range sqlClaimers {
+	for _, take := range claimDoors {
 		for range 3 {
 			wg.Go(func() {
 				for empty := 0; empty < 200 && count() < n; {

@@ -3,6 +3,7 @@ package deed
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,13 +15,14 @@ const (
 	housekeepEvery = time.Minute
 	purgeBatch     = 5000
 	backfillPage   = 1000
+	owingEvery     = 5 * time.Second
 )
 
 // keepHouse does what must be done now and then by some process: partitions
 // ahead of need, old idempotency keys, and what new subscriptions are owed.
 // Any number of processes may do it at the same time.
 func (c *Client) keepHouse(ctx context.Context) {
-	owing := append([]*source(nil), c.sources...)
+	var owing []*source
 	pause := time.Duration(0)
 	var chores time.Time
 	for {
@@ -31,6 +33,9 @@ func (c *Client) keepHouse(ctx context.Context) {
 			})
 			c.chore(ctx, "purge idempotency keys", c.purgeKeys)
 			chores = time.Now().Add(housekeepEvery/2 + rand.N(housekeepEvery))
+		}
+		if len(owing) == 0 {
+			owing = c.owing(ctx)
 		}
 		worked := false
 		still := owing[:0]
@@ -47,7 +52,7 @@ func (c *Client) keepHouse(ctx context.Context) {
 		owing = still
 		switch {
 		case len(owing) == 0:
-			pause = housekeepEvery / 4
+			pause = owingEvery
 		case worked:
 			pause = time.Millisecond
 		default:
@@ -57,6 +62,29 @@ func (c *Client) keepHouse(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// owing returns the sources that are still owed messages from before their
+// time: that of a new subscription, or of a stream that has become a queue.
+func (c *Client) owing(ctx context.Context) (list []*source) {
+	ids := make([]int64, len(c.sources))
+	for i, s := range c.sources {
+		ids[i] = s.id.Load()
+	}
+	c.chore(ctx, "look for backfills", func(ctx context.Context) error {
+		rows, err := c.workers.Query(ctx, query["owing"], ids)
+		if err != nil {
+			return err
+		}
+		found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		for _, s := range c.sources {
+			if slices.Contains(found, s.id.Load()) {
+				list = append(list, s)
+			}
+		}
+		return err
+	})
+	return list
 }
 
 func (c *Client) chore(ctx context.Context, name string, do func(context.Context) error) {

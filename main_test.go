@@ -170,6 +170,7 @@ type recorder struct {
 	mu   sync.Mutex
 	seen map[int64]int
 	list []deed.Message
+	done []deed.Message // the delivered ones
 	fail func(deed.Message) error
 }
 
@@ -188,6 +189,7 @@ func (r *recorder) Deliver(_ context.Context, ms []deed.Message) []error {
 			}
 		}
 		r.seen[m.Seq]++
+		r.done = append(r.done, m)
 	}
 	return outcomes
 }

@@ -2,9 +2,8 @@
 -- does not fit the installed schema fails there and in CI, not at first use.
 
 -- name: subscribe
-select s.subscription, s.made, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, s.start, t.mode
-from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8)) s
-join deed.topics t on t.topic = $1::text;
+select subscription, made, coalesce(max_attempts, 0), extract(epoch from lease)::float8, start, mode
+from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8));
 
 -- name: claim
 select id, claim, attempts, lost_claims, tenant_id, topic,
@@ -113,6 +112,10 @@ from deed.blocked_keys($1::text, $2::int);
 
 -- name: next_due
 select deed.next_due($1::int);
+
+-- name: owing
+select b.subscription from deed.backfills b
+where b.subscription = any ($1::int[]) and b.finished_at is null;
 
 -- name: backfill
 select added, finished from deed.backfill($1::int, $2::int);

@@ -2,8 +2,15 @@ package deed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -11,13 +18,13 @@ import (
 
 // stream is the options of a client that reads the topic "orders", a stream,
 // into sink.
-func stream(sink deed.Sink, more func(*deed.Options)) deed.Options {
+func stream(sink deed.Sink, more ...func(*deed.Options)) deed.Options {
 	opts := deed.Options{
 		Topics:        []deed.Topic{{Name: "orders", Mode: deed.Stream}},
 		Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Sink: sink}},
 	}
-	if more != nil {
-		more(&opts)
+	for _, m := range more {
+		m(&opts)
 	}
 	return opts
 }
@@ -42,11 +49,11 @@ func inOrder(t *testing.T, list []deed.Message) {
 	last := map[string]int64{}
 	seen := map[int64]bool{}
 	for _, m := range list {
-		if seen[m.Seq] {
+		if seen[m.Seq] || m.Key == "" {
 			continue
 		}
 		seen[m.Seq] = true
-		if m.Key != "" && m.Seq < last[m.Key] {
+		if m.Seq < last[m.Key] {
 			t.Errorf("key %s: message %d came after %d", m.Key, m.Seq, last[m.Key])
 		}
 		last[m.Key] = m.Seq
@@ -57,7 +64,7 @@ func TestContract_O13_EachKeyInOrder(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	sink := &recorder{}
-	c, stop := runStream(t, db, stream(sink, nil))
+	c, stop := runStream(t, db, stream(sink))
 	for i := range 300 {
 		publish(t, db, keyed(fmt.Sprint(i%7), i))
 	}
@@ -76,5 +83,332 @@ func TestContract_O13_EachKeyInOrder(t *testing.T) {
 	inOrder(t, sink.list)
 	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending`); n != 0 {
 		t.Errorf("%d pending rows", n)
+	}
+}
+
+// succeeded are the deliveries that were.
+func (r *recorder) succeeded() []deed.Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]deed.Message(nil), r.done...)
+}
+
+func TestContract_O13_FailureHoldsBackItsKeyOnly(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var tries atomic.Int64
+	sink := &recorder{fail: func(m deed.Message) error {
+		if m.Key == "bad" && string(m.Payload) == `{"n":3}` && tries.Add(1) < 3 {
+			return deed.AfterError(50*time.Millisecond, errors.New("not yet"))
+		}
+		return nil
+	}}
+	c, stop := runStream(t, db, stream(sink))
+	for i := range 200 {
+		publish(t, db, keyed("bad", i), keyed("good", i))
+	}
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n, repeats := sink.counts(); n != 400 || repeats != 0 {
+		t.Errorf("%d messages came, %d again", n, repeats)
+	}
+	inOrder(t, sink.succeeded())
+}
+
+func TestContract_O13_DeadMessageBlocksItsKeyUntilRedriven(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var well atomic.Bool
+	sink := &recorder{fail: func(m deed.Message) error {
+		if m.Key == "bad" && string(m.Payload) == `{"n":0}` && !well.Load() {
+			return deed.AfterError(0, errors.New("cannot be"))
+		}
+		return nil
+	}}
+	c, stop := runStream(t, db, stream(sink, func(o *deed.Options) { o.Subscriptions[0].MaxAttempts = 2 }))
+	for i := range 50 {
+		publish(t, db, keyed("bad", i), keyed("good", i))
+	}
+	eventually(t, "the message to be dead and its followers parked", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where dead_at is not null or parked`) == 50
+	})
+	drained(t, c)
+	blocked, err := c.BlockedKeys(context.Background(), "orders", 10)
+	if err != nil || len(blocked) != 1 || blocked[0].Key != "bad" || !blocked[0].Dead || blocked[0].Behind != 49 || blocked[0].LastError != "cannot be" {
+		t.Fatalf("blocked keys: %+v, %v", blocked, err)
+	}
+	if n, _ := sink.counts(); n != 50 {
+		t.Errorf("%d messages of other keys came, want 50", n)
+	}
+	well.Store(true)
+	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := admin.Redrive(t.Context(), deed.Redrive{Topic: "orders"}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	publish(t, db, keyed("bad", 50))
+	eventually(t, "all to have come", func() bool { n, _ := sink.counts(); return n == 101 })
+	drained(t, c)
+	// The key goes its own way again.
+	publish(t, db, keyed("bad", 51))
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	inOrder(t, sink.succeeded())
+	if n, repeats := sink.counts(); n != 102 || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want 102 and none", n, repeats)
+	}
+}
+
+// An idle transaction makes its own rows late and nothing else.
+func TestStream_LateCommit(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink))
+	tx, err := db.Pool(pgtest.App).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deed.Publish(t.Context(), tx, keyed("late", 0)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		publish(t, db, keyed("early", i))
+	}
+	eventually(t, "the others to come", func() bool { n, _ := sink.counts(); return n == 50 })
+	if _, err := deed.Publish(t.Context(), tx, keyed("late", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the late ones to come", func() bool { n, _ := sink.counts(); return n == 52 })
+	drained(t, c)
+	inOrder(t, sink.list)
+}
+
+func TestStream_ScheduledMessagesWait(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink))
+	later := keyed("k", 0)
+	later.ProcessAfter = time.Now().Add(2 * time.Second)
+	publish(t, db, later, keyed("k", 1))
+	eventually(t, "what is due to come", func() bool { n, _ := sink.counts(); return n == 1 })
+	eventually(t, "the other to be put aside", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where process_after > clock_timestamp()`) == 1
+	})
+	drained(t, c)
+	if n, _ := sink.counts(); n != 2 {
+		t.Errorf("%d messages came, want 2", n)
+	}
+}
+
+// An outage of the sink counts no attempt, puts nothing aside and keeps order.
+func TestContract_O9_StreamOutageBurnsNoAttempt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var down atomic.Bool
+	down.Store(true)
+	var tries atomic.Int64
+	sink := &recorder{fail: func(deed.Message) error {
+		if down.Load() {
+			tries.Add(1)
+			return deed.Unavailable(errors.New("away"), time.Millisecond)
+		}
+		return nil
+	}}
+	c, _ := runStream(t, db, stream(sink))
+	for i := range 100 {
+		publish(t, db, keyed(fmt.Sprint(i%3), i))
+	}
+	eventually(t, "the sink to be tried", func() bool { return tries.Load() > 2 })
+	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending`); n != 0 {
+		t.Errorf("%d messages were put aside", n)
+	}
+	down.Store(false)
+	drained(t, c)
+	if n, repeats := sink.counts(); n != 100 || repeats != 0 {
+		t.Errorf("%d messages came, %d again", n, repeats)
+	}
+	inOrder(t, sink.succeeded())
+}
+
+// publishers publish until stopped, each transaction one message of a key whose
+// row it has locked, so that the numbers in the payloads are in commit order.
+func publishers(t *testing.T, db *pgtest.DB, count, keys int) (stop func() (published int)) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `create table public.aggregates (key int primary key, n int not null default 0)`)
+	db.Exec(t, pgtest.Owner, fmt.Sprintf(`insert into public.aggregates select i from generate_series(1, %d) i`, keys))
+	db.Exec(t, pgtest.Owner, `grant select, update on public.aggregates to public`)
+	ctx, cancel := context.WithCancel(context.Background())
+	var total atomic.Int64
+	var running sync.WaitGroup
+	for range count {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				err := pgx.BeginFunc(context.Background(), db.Pool(pgtest.App), func(tx pgx.Tx) error {
+					key, n := 1+rand.IntN(keys), 0
+					err := tx.QueryRow(ctx, `update public.aggregates set n = n + 1 where key = $1 returning n`, key).Scan(&n)
+					if err != nil {
+						return err
+					}
+					_, err = deed.Publish(ctx, tx, keyed(fmt.Sprint(key), n))
+					return err
+				})
+				if err == nil {
+					total.Add(1)
+				} else if ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	stop = sync.OnceValue(func() int {
+		cancel()
+		running.Wait()
+		return int(total.Load())
+	})
+	t.Cleanup(func() { stop() })
+	return stop
+}
+
+func TestStream_WorkersShareTheLanes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	one := func(name string) deed.Options { return stream(sink, func(o *deed.Options) { o.Worker = name }) }
+	c, stop := runStream(t, db, one("first"))
+	stopPublishing := publishers(t, db, 2, 20)
+	shares := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Worker), `
+			select coalesce(string_agg(r.name || ' ' || l.n, ', ' order by r.name), '')
+			from (select worker, count(*) as n from deed.lanes group by worker) l
+			join deed.relays r on r.worker = l.worker`)
+	}
+	eventually(t, "the first to hold all lanes", func() bool { return shares() == "first 4" })
+	_, stopSecond := run(t, db, one("second"))
+	eventually(t, "the second to have its share", func() bool { return shares() == "first 2, second 2" })
+	if err := stopSecond(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the first to have all again", func() bool { return shares() == "first 4" })
+	n := stopPublishing()
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if got, repeats := sink.counts(); got != n || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want %d and none: lanes were handed over cleanly", got, repeats, n)
+	}
+	inOrder(t, sink.list)
+}
+
+func TestStream_ChangeOfLanes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink))
+	run(t, db, stream(sink))
+	stopPublishing := publishers(t, db, 2, 20)
+	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lanes := range []int{7, 1, 64} {
+		if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Lanes: lanes}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, fmt.Sprint("the stream to have lanes: ", lanes), func() bool {
+			return pgtest.One[bool](t, db.Pool(pgtest.Worker), `
+				select count(*) = $1 and bool_and(worker is not null) and not exists (select from deed.relanings) from deed.lanes`, lanes)
+		})
+	}
+	n := stopPublishing()
+	drained(t, c)
+	if got, repeats := sink.counts(); got != n || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want %d and none", got, repeats, n)
+	}
+	inOrder(t, sink.list)
+}
+
+func TestStream_ChangeOfMode(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics = nil }))
+	stopPublishing := publishers(t, db, 2, 20)
+	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, mode := range []deed.Mode{deed.Stream, deed.Queue} {
+			eventually(t, "the change to be taken", func() bool {
+				err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Mode: mode})
+				if err != nil && deed.CodeOf(err) != deed.Conflict {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
+			before := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select coalesce(max(id), 0) from deed.log`)
+			eventually(t, "the topic to be a "+string(mode), func() bool {
+				if pgtest.One[string](t, db.Pool(pgtest.Worker), `select mode from deed.topics`) != string(mode) {
+					return false
+				}
+				sink.mu.Lock()
+				defer sink.mu.Unlock()
+				newest := int64(0)
+				for seq := range sink.seen {
+					newest = max(newest, seq)
+				}
+				return newest > before+20
+			})
+		}
+	}
+	n := stopPublishing()
+	eventually(t, "all to have come", func() bool { got, _ := sink.counts(); return got >= n })
+	drained(t, c)
+	if got, repeats := sink.counts(); got != n || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want %d and none", got, repeats, n)
+	}
+}
+
+// A lane that another worker has taken over records nothing any more.
+func TestContract_O14_StaleOwnerOfALane(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	release := make(chan struct{})
+	began := make(chan struct{}, 1)
+	frozen := &recorder{fail: func(m deed.Message) error {
+		select {
+		case began <- struct{}{}:
+		default:
+		}
+		<-release
+		return nil
+	}}
+	slow, stopSlow := runStream(t, db, stream(frozen, func(o *deed.Options) { o.Worker = "slow"; o.Topics[0].Lanes = 1 }))
+	_ = slow
+	publish(t, db, keyed("k", 0), keyed("k", 1))
+	<-began
+	// As when the process is frozen for longer than its lease.
+	db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second', worker = gen_random_uuid()`)
+	db.Exec(t, pgtest.Owner, `update deed.relays set seen_until = clock_timestamp()`)
+	sink := &recorder{}
+	second, _ := run(t, db, stream(sink, func(o *deed.Options) { o.Worker = "second"; o.Topics[0].Lanes = 1 }))
+	eventually(t, "the other worker to deliver them", func() bool { n, _ := sink.counts(); return n == 2 })
+	close(release)
+	drained(t, second)
+	_ = stopSlow()
+	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select coalesce(sum(messages), 0) from deed.progress where worker = 'slow' and messages > 0`); n != 0 {
+		t.Errorf("the stale owner recorded %d messages", n)
 	}
 }

@@ -85,11 +85,13 @@ begin
     return;
   end if;
 
-  select s.topic, s.start, s.list_version, s.since, t.slot_base, f.cur as start_snapshot, f.h as start_h, f.restored_id
+  select s.topic, case when s.read_window is null then s.start end as start, s.list_version, s.since,
+    case when s.read_window is null then -1 else 64 end as slot_from, t.slot_base,
+    f.cur as start_snapshot, f.h as start_h, f.restored_id
   into v_sub
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
-  join deed.windows f on f.n = s.start_window
+  join deed.windows f on f.n = coalesce(s.read_window, s.start_window)
   where s.id = p_subscription;
 
   if not v_b.scanned then
@@ -108,6 +110,7 @@ begin
       from page p
       where p.topic = v_sub.topic and p.list_version < v_sub.list_version and p.id <= v_w.upper
         and (v_sub.since is null or p.list_version < v_sub.since or p.slot < 64) -- else a stream reads it
+        and p.slot >= v_sub.slot_from
         and (pg_visible_in_snapshot(p.xid, v_w.cur) or (p.id <= v_w.base and p.xid >= v_w.h))
     )
     select o.slots, o.ids, f.slot, f.id, (select count(*) = p_limit from page) as is_full into v_end
@@ -143,6 +146,7 @@ begin
           where l.xid = e.xid and l.id + 0 > v_b.late_id
             and l.topic = v_sub.topic and l.list_version < v_sub.list_version
             and (v_sub.since is null or l.list_version < v_sub.since or l.slot < 64)
+            and l.slot >= v_sub.slot_from
           order by l.id
           limit v_limit
         ) l
@@ -154,6 +158,7 @@ begin
             and pg_visible_in_snapshot(l.xid, v_now)
             and l.id + 0 > v_b.late_id and l.topic = v_sub.topic and l.list_version < v_sub.list_version
             and (v_sub.since is null or l.list_version < v_sub.since or l.slot < 64)
+            and l.slot >= v_sub.slot_from
           order by l.id
           limit v_limit
         )
@@ -204,7 +209,7 @@ begin
     cross join lateral (
       select l.* from deed.log l where l.slot = page.slot and l.id = page.id offset 0
     ) l
-    where v_sub.start = 'beginning'
+    where coalesce(v_sub.start = 'beginning', false)
       or not (
         pg_visible_in_snapshot(l.xid, v_sub.start_snapshot)
         or (l.id <= v_sub.restored_id and l.xid >= greatest(v_sub.start_h, pg_snapshot_xmax(v_sub.start_snapshot)))

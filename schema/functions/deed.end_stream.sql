@@ -36,8 +36,8 @@ begin
   set made_by = excluded.made_by, window_n = null, slot = -1, id = 0, scanned = false, seen = null, upto = null, late_id = 0,
     finished_at = null;
   update deed.subscriptions s
-  set since = null, since_window = null, start = 'now', list_version = v_version,
-    start_window = coalesce((select r.window_n from deed.relanings r where r.subscription = s.id), s.since_window)
+  set since = null, since_window = null, list_version = v_version,
+    read_window = coalesce((select r.window_n from deed.relanings r where r.subscription = s.id), s.since_window)
   where s.topic = p_topic;
   delete from deed.lanes l using deed.subscriptions s where s.topic = p_topic and l.subscription = s.id;
   delete from deed.relanings r using deed.subscriptions s where s.topic = p_topic and r.subscription = s.id;

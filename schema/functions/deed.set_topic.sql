@@ -41,6 +41,12 @@ begin
     raise exception 'set_topic: topic % is being made a queue; wait until its lanes have come to the end', quote_literal(p_topic)
       using errcode = 'DDCON';
   end if;
+  if v_topic.mode = 'stream' and p_mode = 'queue' and exists (
+    select from deed.backfills b where b.subscription = any (v_topic.subscriptions) and b.finished_at is null
+  ) then
+    raise exception 'set_topic: a subscription of topic % is still being brought what was published before it', quote_literal(p_topic)
+      using errcode = 'DDCON', hint = 'Try again soon; a long transaction that began before may hold it up.';
+  end if;
   update deed.topics t
   set ordered = coalesce(p_ordered, t.ordered), retention = coalesce(p_retention, t.retention), lanes = coalesce(p_lanes, t.lanes)
   where t.topic = p_topic;

@@ -13,7 +13,7 @@ create or replace function deed.subscribe(
   p_from         text default null,
   p_max_attempts int default null,
   p_lease        interval default null
-) returns table (subscription int, made boolean, max_attempts int, lease interval, start text)
+) returns table (subscription int, made boolean, max_attempts int, lease interval, start text, mode text)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -37,16 +37,20 @@ begin
   end if;
 
   return query
-  select s.id, false, s.max_attempts, s.lease, s.start
-  from deed.subscriptions s where s.topic = p_topic and s.name = p_name;
+  select s.id, false, s.max_attempts, s.lease, s.start, t.mode
+  from deed.subscriptions s
+  join deed.topics t on t.topic = s.topic
+  where s.topic = p_topic and s.name = p_name;
   if found then
     return;
   end if;
 
   perform pg_advisory_xact_lock(hashtextextended('deed.subscribe', 0));
   return query
-  select s.id, false, s.max_attempts, s.lease, s.start
-  from deed.subscriptions s where s.topic = p_topic and s.name = p_name;
+  select s.id, false, s.max_attempts, s.lease, s.start, t.mode
+  from deed.subscriptions s
+  join deed.topics t on t.topic = s.topic
+  where s.topic = p_topic and s.name = p_name;
   if found then
     return;
   end if;
@@ -77,7 +81,9 @@ begin
   update deed.settings set list_version = v_version;
 
   return query
-  select s.id, true, s.max_attempts, s.lease, s.start
-  from deed.subscriptions s where s.id = v_id;
+  select s.id, true, s.max_attempts, s.lease, s.start, t.mode
+  from deed.subscriptions s
+  join deed.topics t on t.topic = s.topic
+  where s.id = v_id;
 end
 $$;

@@ -14,10 +14,12 @@ as $$
   with subs as (
     select s.id, s.topic, s.start, s.list_version, s.since, s.since_window, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
       s.id = 0 or b.finished_at is not null as settled, w.cur as start_snapshot,
-      w.restored_id, greatest(w.h, pg_snapshot_xmax(w.cur)) as foreign_xid
+      w.restored_id, greatest(w.h, pg_snapshot_xmax(w.cur)) as foreign_xid,
+      r.cur as read_snapshot, r.restored_id as read_id, r.restored_h as read_h
     from deed.subscriptions s
     left join deed.backfills b on b.subscription = s.id
     left join deed.windows w on w.n = s.start_window
+    left join deed.windows r on r.n = s.read_window
   ),
   finished as materialized (
     select r.subscription, i.id, count(*) as times
@@ -31,9 +33,13 @@ as $$
     join subs s on s.topic = l.topic
     where (s.since is null or l.slot < 64 or l.list_version < s.since) -- else a stream reads it
       and (l.list_version >= s.list_version
-        or (s.settled and (s.start = 'beginning' or not (
-          pg_visible_in_snapshot(l.xid, s.start_snapshot) or (l.id <= s.restored_id and l.xid >= s.foreign_xid)
-        ))))
+        or (s.settled and case
+          when s.read_snapshot is not null and l.slot >= 64
+            then not (pg_visible_in_snapshot(l.xid, s.read_snapshot) or (l.id <= s.read_id and l.xid >= s.read_h))
+          else s.start = 'beginning' or not (
+            pg_visible_in_snapshot(l.xid, s.start_snapshot) or (l.id <= s.restored_id and l.xid >= s.foreign_xid)
+          )
+        end))
     union all
     select 0, l.id
     from deed.log l
@@ -43,7 +49,7 @@ as $$
       where s.id <> 0
       group by s.topic
     ) d on d.topic = l.topic
-    where d.topic is null or (l.list_version < d.since and not d.taken_over)
+    where d.topic is null or (l.slot < 64 and l.list_version < d.since and not d.taken_over)
   ),
   -- Streams whose lanes all stand between two windows, and whose records are
   -- all there: what those windows see, against what the records say.
