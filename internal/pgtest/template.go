@@ -16,7 +16,7 @@ const (
 	App    Role = "app"    // a plain login that holds deed_app
 	Worker Role = "worker" // a plain login that holds deed_worker
 	Admin  Role = "admin"  // a plain login that holds deed_admin
-	Team   Role = "team"   // a plain login that holds deed_app and deed_worker, as who speaks a seed's SQL
+	Team   Role = "both"   // a plain login that holds deed_app and deed_worker, as who speaks a seed's SQL
 	Owner  Role = "owner"  // the superuser, for breaking things by hand
 )
 
