@@ -21,7 +21,7 @@ var floors = []struct {
 }{
 	{1, `tenant|schema|internal/(pgembed|crash)`},
 	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
-	{1.6, `internal/pgtest/cluster`},
+	{1.6, `internal/pgtest/cluster|internal/conformance`},
 	{2, `internal/work|internal/config|internal/header`},
 	{3, ``},
 	{4, `sink/(webhook|nats|kafka)|importer|deedsql|otel`},

@@ -194,37 +194,71 @@ where p.id = $1::bigint
 order by s.name;
 
 -- name: message_receipts
-select s.name, r.worker, r.claim, r.claimed_at, r.finished_at, coalesce(r.attempts[array_position(r.ids, $1::bigint)], 0) + 1
+select s.name, r.worker, r.claim, r.finished_at,
+  coalesce(r.attempts[array_position(r.ids, $1::bigint)], 0) + case r.outcome when 'delivered' then 1 else 0 end,
+  r.outcome, coalesce((
+    select a.reason from deed.audit_log a
+    where r.outcome = 'discarded' and a.subject_type = 'message' and a.subject_id = $1::bigint::text
+      and a.action = 'discard' and a.details ->> 'subscription' = s.name
+    order by a.n desc
+    limit 1
+  ), '')
 from deed.receipts r
 join deed.subscriptions s on s.id = r.subscription
 where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') @> $1::bigint and $1::bigint = any (r.ids)
 order by r.finished_at;
 
 -- name: dead
-select p.id, deed.message_id(l.created_at, l.id)::text, l.topic, s.name, coalesce(l.key, ''), coalesce(l.type, ''),
-  l.tenant_id::text, p.attempts, p.lost_claims, p.dead_at, p.last_error
-from deed.pending p
-join deed.subscriptions s on s.id = p.subscription
-join deed.log l on l.slot = p.slot and l.id = p.id
-where p.dead_at is not null
-  and ($1::text is null or l.topic = $1::text)
-  and ($2::text is null or s.name = $2::text)
-  and ($3::text is null or l.tenant_id = $3::text::uuid)
-order by p.id desc, s.name
-limit $4::int;
+select id, deed.message_id(created_at, id)::text, topic, name, coalesce(key, ''), coalesce(type, ''),
+  tenant_id::text, attempts, lost_claims, dead_at, last_error
+from deed.dead_letters($1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
+  make_interval(secs => $7::float8), make_interval(secs => $8::float8))
+order by id desc, name
+limit $9::int;
+
+-- name: count_dead
+select topic, name, count(*), min(dead_at), max(dead_at)
+from deed.dead_letters($1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
+  make_interval(secs => $7::float8), make_interval(secs => $8::float8))
+group by topic, name
+order by topic, name;
 
 -- name: redrive
-select deed.redrive($1::text, $2::text, $3::text::uuid, $4::bigint[], $5::int, $6::boolean);
+select state, chosen, redriven, wait
+from deed.redrive($9::text, $1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
+  make_interval(secs => $7::float8), make_interval(secs => $8::float8), $10::int, $11::int, $12::text, $13::text);
+
+-- name: cancel_redrive
+select deed.cancel_redrive($1::text, $2::text, $3::text);
+
+-- name: redrives
+select request, state, chosen, redriven, coalesce(rate, 0), asked::text, actor, coalesce(reason, ''), started_at, finished_at
+from deed.redrives
+order by started_at desc
+limit $1::int;
+
+-- name: discard
+select deed.discard($1::bigint, $2::text, $3::text, $4::text);
+
+-- name: audit
+select n, at, actor, login, action, subject_type, coalesce(subject_id, ''), coalesce(reason, ''), affected, coalesce(details::text, '{}')
+from deed.audit_log
+where ($1::text is null or subject_id = $1::text)
+order by n desc
+limit $2::int;
 
 -- name: topics
 select s.topic, s.name, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, s.start, s.created_at,
-  s.id = 0 or exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null)
+  s.id = 0 or exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null), s.door
 from deed.subscriptions s
 where s.id <> 0
 order by s.topic, s.name;
 
 -- name: set_subscription
 select deed.set_subscription($1::text, $2::text, $3::int, make_interval(secs => $4::float8));
+
+-- name: set_door
+select deed.set_door($1::text, $2::text, $3::boolean);
 
 -- name: settings
 select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text

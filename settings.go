@@ -17,6 +17,7 @@ type Declared struct {
 	From         From          `json:"from"`
 	CreatedAt    time.Time     `json:"created_at"`
 	Backfilled   bool          `json:"backfilled"` // it has all that was published before it
+	Door         bool          `json:"door"`       // the published SQL faces claim it
 }
 
 // Topics lists the declared topics' subscriptions.
@@ -27,7 +28,7 @@ func (c *Client) Topics(ctx context.Context) ([]Declared, error) {
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Declared, error) {
 		var d Declared
-		err := row.Scan(&d.Topic, &d.Subscription, &d.MaxAttempts, &d.LeaseSeconds, &d.From, &d.CreatedAt, &d.Backfilled)
+		err := row.Scan(&d.Topic, &d.Subscription, &d.MaxAttempts, &d.LeaseSeconds, &d.From, &d.CreatedAt, &d.Backfilled, &d.Door)
 		d.Lease = time.Duration(d.LeaseSeconds * float64(time.Second))
 		return d, err
 	})
@@ -51,6 +52,15 @@ func (c *Client) SetSubscription(ctx context.Context, topic, name string, maxAtt
 	}
 	_, err := c.pool.Exec(ctx, query["set_subscription"], topic, nullIfZero(name), nullIfZero(maxAttempts), seconds)
 	return opError("set subscription", err)
+}
+
+// SetDoor lets the published SQL faces (the contracts packs) claim a
+// subscription, or ends that. It takes the mark from another subscription of the
+// topic; whoever drains the subscription goes on and shares the work. Errors:
+// [NotFound]; [Conflict] for a stream. Needs deed_admin.
+func (c *Client) SetDoor(ctx context.Context, topic, name string, door bool) error {
+	_, err := c.pool.Exec(ctx, query["set_door"], topic, name, door)
+	return opError("set door", err)
 }
 
 // Settings hold for the whole installation.

@@ -100,6 +100,12 @@ var measures = []measure{
 			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)
 		},
 	},
+	{
+		name: "faces", take: claimAndMark, peers: facePeers,
+		title: func(o options) string {
+			return fmt.Sprintf("Claim and mark through the app face: batches of %d, up to %s", faceBatch, o.business)
+		},
+	},
 }
 
 // contestants are who takes part, the one in question first.
@@ -169,13 +175,18 @@ func (b *bench) prepare(ctx context.Context) error {
 		return err
 	}
 	made := map[string]bool{}
-	for _, p := range allPeers() {
-		if made[p.template()] {
+	for _, m := range measures {
+		if b.opts.only != nil && !slices.Contains(b.opts.only, m.name) {
 			continue
 		}
-		made[p.template()] = true
-		if err := b.makeTemplate(ctx, p); err != nil {
-			return fmt.Errorf("prepare %s: %w", p.name(), err)
+		for _, p := range m.contestants() {
+			if made[p.template()] {
+				continue
+			}
+			made[p.template()] = true
+			if err := b.makeTemplate(ctx, p); err != nil {
+				return fmt.Errorf("prepare %s: %w", p.name(), err)
+			}
 		}
 	}
 	return nil

@@ -59,12 +59,13 @@ order by r.rolname
 limit 20;
 
 -- name: functions
-select p.proname::text, count(*), string_agg(p.oid::regprocedure::text, ', ' order by p.oid)
+-- Of the packs' schemas only the packs' own: the rest there is their owner's.
+select n.nspname::text, p.proname::text, count(*), string_agg(p.oid::regprocedure::text, ', ' order by p.oid)
 from pg_catalog.pg_proc p
 join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-where n.nspname = 'deed'
-group by p.proname
-order by p.proname;
+where n.nspname = 'deed' or n.nspname || '.' || p.proname = any ($1)
+group by n.nspname, p.proname
+order by n.nspname, p.proname;
 
 -- name: row_security
 select c.relname::text, c.relrowsecurity

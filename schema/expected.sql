@@ -47,6 +47,24 @@ table deed.backfills rls=true forced=true
 sequence deed.claim_seq
   grant usage to deed_admin
   grant usage to deed_worker
+table deed.contracts rls=true forced=true
+  column pack text not null
+  column hash text not null
+  column adopting text
+  column installed_at timestamp with time zone not null default clock_timestamp()
+  constraint contracts_pkey PRIMARY KEY (pack)
+  CREATE UNIQUE INDEX contracts_pkey ON deed.contracts USING btree (pack)
+  policy contracts_admin for * to deed_admin using true check true
+  policy contracts_app for r to deed_app using true
+  policy contracts_owner for * to owner using true check true
+  policy contracts_worker for * to deed_worker using true check true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+view deed.finished with security_barrier=true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 table deed.lanes rls=true forced=true with fillfactor=50
   column subscription integer not null
   column lane integer not null
@@ -169,6 +187,14 @@ table deed.publish_keys rls=true forced=true
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+table deed.purges rls=true forced=true
+  column xid xid8 not null default pg_current_xact_id()
+  column id bigint not null
+  policy purges_admin for * to deed_admin using true check true
+  policy purges_owner for * to owner using true check true
+  policy purges_worker for * to deed_worker using true check true
+  grant insert, select to deed_admin
+  grant insert, select to deed_worker
 table deed.receipts rls=true forced=true
   column n bigint not null identity always
   column subscription integer not null
@@ -184,8 +210,10 @@ table deed.receipts rls=true forced=true
   column finished integer not null
   column failed integer not null
   column lost integer not null
+  column outcome text not null default 'delivered'::text
   constraint receipts_adds_up CHECK ((finished = cardinality(ids)))
   constraint receipts_counts_are_counts CHECK (((finished >= 0) AND (failed >= 0) AND (lost >= 0)))
+  constraint receipts_outcome_is_known CHECK ((outcome = ANY (ARRAY['delivered'::text, 'discarded'::text])))
   constraint receipts_pkey PRIMARY KEY (n)
   CREATE INDEX receipts_ids_idx ON deed.receipts USING gist (int8range(min_id, max_id, '[]'::text)) WHERE (finished > 0)
   CREATE UNIQUE INDEX receipts_pkey ON deed.receipts USING btree (n)
@@ -194,6 +222,32 @@ table deed.receipts rls=true forced=true
   policy receipts_worker for * to deed_worker using true check true
   grant insert, select to deed_worker
   grant select to deed_admin
+table deed.redrives rls=true forced=true
+  column request text not null
+  column asked jsonb not null
+  column state text not null default 'running'::text
+  column rate integer
+  column chosen bigint not null
+  column redriven bigint not null default 0
+  column upto_id bigint not null default 0
+  column upto_sub integer not null default 0
+  column actor text not null
+  column reason text
+  column started_at timestamp with time zone not null default clock_timestamp()
+  column stepped_at timestamp with time zone not null default clock_timestamp()
+  column finished_at timestamp with time zone
+  constraint redrives_counts_are_counts CHECK (((chosen >= 0) AND (redriven >= 0)))
+  constraint redrives_end_is_whole CHECK (((state = 'running'::text) = (finished_at IS NULL)))
+  constraint redrives_pkey PRIMARY KEY (request)
+  constraint redrives_rate_is_positive CHECK ((rate >= 1))
+  constraint redrives_request_is_short CHECK (((length(request) >= 1) AND (length(request) <= 200)))
+  constraint redrives_state_is_known CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'cancelled'::text])))
+  CREATE UNIQUE INDEX redrives_pkey ON deed.redrives USING btree (request)
+  policy redrives_admin for * to deed_admin using true check true
+  policy redrives_owner for * to owner using true check true
+  policy redrives_worker for * to deed_worker using true check true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.relanings rls=true forced=true
   column subscription integer not null
   column window_n bigint
@@ -263,6 +317,7 @@ table deed.subscriptions rls=true forced=true
   constraint subscriptions_start_is_known CHECK ((start = ANY (ARRAY['beginning'::text, 'now'::text])))
   constraint subscriptions_stream_has_beginning CHECK (((since IS NULL) = (since_window IS NULL)))
   constraint subscriptions_topic_name_key UNIQUE (topic, name)
+  CREATE UNIQUE INDEX subscriptions_door_key ON deed.subscriptions USING btree (topic) WHERE door
   CREATE UNIQUE INDEX subscriptions_pkey ON deed.subscriptions USING btree (id)
   CREATE UNIQUE INDEX subscriptions_topic_name_key ON deed.subscriptions USING btree (topic, name)
   policy subscriptions_admin for r to deed_admin using true
@@ -328,16 +383,23 @@ table deed.windows rls=true forced=true
   grant select to deed_admin
   grant select to deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
+function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body d586740bd1749008d3656bc02f750740
 function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body a8b0576b228910c9f001c522960a4cfa grant to deed_worker
 function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 4ba6fef408bdb63e65be607cd8afb478 grant to deed_worker
 function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body 84a9ce565d255603ec9087bfae501ba5 grant to deed_admin, deed_worker
+function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 71856b2c12bf17f8bc10371d9d1accd7 grant to deed_admin
 function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
 function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body e53cf7b1e16ee0a118f0198dd6240f13 grant to deed_worker
+function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 593b3b59b0f257be64fb58c9edc6d848 grant to deed_worker
+function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
 function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp body 38e066d1b389a936dcbb379ccc534f81 grant to deed_admin, deed_worker
+function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body 3d28ffd4e0ad1c52510eab83a27e56df grant to deed_admin
+function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 26c8c12e98b116c94370359da06f2edd grant to deed_admin, deed_app, deed_worker
 function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body 7b8b4c7c8812553a59212310dca72c66
 function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 08a200f9a2c7ae5c595359601a4168c0 grant to deed_worker
 function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body bfc27e627b2e695fdf3810685047f25a grant to deed_worker
 function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ed8049017d793d7a5c415bcc9feec35c grant to deed_worker
+function finish_doors(p_worker text, p_ids bigint[], p_message_ids uuid[] DEFAULT NULL::uuid[]) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 137c3ae8c6d73d60a40f5c3f5a606428 grant to deed_worker
 function finish_page(p_subscription integer, p_lane integer, p_fence bigint, p_n bigint, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_messages integer, p_min bigint, p_max bigint, p_worker text, p_ids bigint[] DEFAULT NULL::bigint[], p_slots integer[] DEFAULT NULL::integer[], p_hashes bigint[] DEFAULT NULL::bigint[], p_errors text[] DEFAULT NULL::text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[], OUT n bigint, OUT dead boolean[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2ff689a9fc586bd53407883545c74062 grant to deed_worker
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function is_json(p_content_type text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
@@ -351,19 +413,22 @@ function next_due(p_subscription integer) returns double precision set search_pa
 function open_window() returns bigint security definer set search_path=pg_catalog, pg_temp body 588dba1ab8472d37dcac043692866f6f grant to deed_worker
 function page(p_subscription integer, p_slot_from integer, p_slot_upto integer, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_limit integer, p_low bigint DEFAULT NULL::bigint, p_late xid8[] DEFAULT NULL::xid8[]) returns TABLE(place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body bb285ae0e438aa09b549d91bd365885b grant to deed_worker
 function pause_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body b08d385ecf7e733bbca9e3603dc220c8 grant to deed_worker
+function payload_json(p_content_type text, p_payload bytea) returns jsonb body inline grant to deed_admin, deed_app, deed_worker
 function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 4a5863fb57d87a4495d23f407c2529c8 grant to deed_admin, deed_app, deed_worker
 function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body b8d6ff9ceee61eb4f6a862d3c4d19582 grant to deed_admin, deed_app, deed_worker
 function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body 186daf91a8b0e42d37cd26b1cde37056 grant to deed_admin, deed_app, deed_worker
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp body 4e66c34d65190cb3173790b6dd4e2923 grant to deed_admin, deed_app, deed_worker
+function purge() returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off body fa4e7714ee4c134c1875dfb9ca313466 grant to deed_admin, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
-function redrive(p_topic text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_ids bigint[] DEFAULT NULL::bigint[], p_limit integer DEFAULT NULL::integer, p_dry_run boolean DEFAULT false) returns bigint set search_path=pg_catalog, pg_temp body e0ecc6d4b8ad15647bfbf564675c5040 grant to deed_admin
+function redrive(p_request text, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, enable_incremental_sort=off, jit=off body 3bea251cdafc47af60f4a42cc984fb66 grant to deed_admin
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body e43778f286ebf8873e3985a858e95486
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 60d01b747e7b97a044f448d9bd83202e grant to deed_worker
 function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker
+function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 91e56d943595019235e7e4fc9fdeb682 grant to deed_admin
 function set_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 0e67795b76be9df9981491637fc2042b grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer body inline grant to deed_admin, deed_app, deed_worker
-function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 168753ff315e4d4e7662c5c817513111 grant to deed_admin, deed_worker
+function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body f27aa953cb6d83e2a104d309d3a197fb grant to deed_admin, deed_worker
 function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text, mode text) security definer set search_path=pg_catalog, pg_temp body 685081e70132d67af5a455c0f73b0651 grant to deed_admin, deed_worker
 function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body 514173017ee780016ae9c754054e9789 grant to deed_worker
 function unfinished(p_subscriptions integer[], p_horizon interval) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body ec42ff4e46ad408967e54f9c20f3447a grant to deed_worker

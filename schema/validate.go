@@ -116,7 +116,11 @@ func Validate(ctx context.Context, q Querier) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lineDifferences(expected, got), nil
+	contracts, err := validateContracts(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return append(lineDifferences(expected, got), contracts...), nil
 }
 
 func lineDifferences(want, got string) []string {

@@ -12,125 +12,6 @@ import (
 	"github.com/deedhq/deed/tenant"
 )
 
-func newDead(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "dead",
-		Short:   "List, show and redrive dead letters",
-		Long:    "Dead letters are messages that exhausted their attempts, or that the sink refused for good. They are kept until you act.",
-		Example: "  deed dead list --topic orders\n  deed dead redrive --topic orders --dry-run",
-	}
-	cmd.AddCommand(newDeadList(a), newDeadShow(a), newDeadRedrive(a))
-	return cmd
-}
-
-func newDeadList(a *app) *cobra.Command {
-	var f deed.DeadFilter
-	var owner tenantFlag
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "list", Short: "List dead letters, newest first", Args: cobra.NoArgs,
-		Long:    "List dead letters with their last error, newest first. Their contents are shown by deed dead show ID --payload.",
-		Example: "  deed dead list --topic orders",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if f.Tenant, err = owner.id(); err != nil {
-				return err
-			}
-			if f.Limit < 1 {
-				return usagef("--limit %d is below 1", f.Limit)
-			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
-				list, err := c.Dead(cmd.Context(), f)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					if list == nil {
-						list = []deed.DeadMessage{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"dead": list})
-				}
-				rows := make([][]string, len(list))
-				for i, d := range list {
-					rows[i] = []string{fmt.Sprint(d.Seq), d.ID.String(), d.Topic, d.Subscription, d.Key, fmt.Sprint(d.Attempts), when(d.DeadAt), d.LastError}
-				}
-				return table(cmd.OutOrStdout(), []string{"SEQ", "ID", "TOPIC", "SUBSCRIPTION", "KEY", "ATTEMPTS", "DEAD SINCE", "LAST ERROR"}, rows)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&f.Topic, "topic", "", "only this topic")
-	cmd.Flags().StringVar(&f.Subscription, "subscription", "", "only this subscription")
-	cmd.Flags().IntVar(&f.Limit, "limit", 100, "how many")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	owner.add(cmd, "only this tenant's, a UUID")
-	return cmd
-}
-
-func newDeadShow(a *app) *cobra.Command {
-	var payload, asJSON bool
-	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show a dead letter", Args: cobra.ExactArgs(1),
-		Long:    "Show a message, by its id or its number, and how each subscription stands with it. Its content only with --payload.",
-		Example: "  deed dead show 17 --payload",
-		RunE:    func(cmd *cobra.Command, args []string) error { return showMessage(cmd, a, args[0], payload, asJSON) },
-	}
-	cmd.Flags().BoolVar(&payload, "payload", false, "show the content")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
-}
-
-func newDeadRedrive(a *app) *cobra.Command {
-	var r deed.Redrive
-	var owner tenantFlag
-	var refs []string
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "redrive --topic TOPIC", Short: "Put dead letters back, oldest first", Args: cobra.NoArgs,
-		Long:    "Put dead letters back, oldest first, with their attempts at 0. With --dry-run nothing changes and the number is printed.",
-		Example: "  deed dead redrive --topic orders --limit 100 --dry-run",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if r.Topic == "" {
-				return usagef("which topic? Give --topic")
-			}
-			if r.Limit < 0 || (cmd.Flags().Changed("limit") && r.Limit == 0) {
-				return usagef("--limit %d is below 1", r.Limit)
-			}
-			if r.Tenant, err = owner.id(); err != nil {
-				return err
-			}
-			for _, ref := range refs {
-				seq, _, err := deed.ParseRef(ref)
-				if err != nil {
-					return err
-				}
-				r.Seqs = append(r.Seqs, seq)
-			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
-				n, err := c.Redrive(cmd.Context(), r)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"redriven": n, "dry_run": r.DryRun})
-				}
-				verb := "redriven"
-				if r.DryRun {
-					verb = "would be redriven"
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d messages %s\n", n, verb)
-				return err
-			})
-		},
-	}
-	cmd.Flags().StringVar(&r.Topic, "topic", "", "the topic (required)")
-	cmd.Flags().StringVar(&r.Subscription, "subscription", "", "only this subscription")
-	cmd.Flags().StringArrayVar(&refs, "id", nil, "only this message, by its id or number; may be repeated")
-	cmd.Flags().IntVar(&r.Limit, "limit", 0, "how many at the most (default: all)")
-	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "only count")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	owner.add(cmd, "only this tenant's, a UUID")
-	return cmd
-}
-
 func newTenant(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tenant", Short: "Register and list tenants",
@@ -237,9 +118,9 @@ func newTopic(a *app) *cobra.Command {
 					if t.MaxAttempts == 0 {
 						attempts = "unlimited"
 					}
-					rows[i] = []string{t.Topic, t.Subscription, attempts, t.Lease.String(), string(t.From), fmt.Sprint(t.Backfilled), when(t.CreatedAt)}
+					rows[i] = []string{t.Topic, t.Subscription, attempts, t.Lease.String(), string(t.From), fmt.Sprint(t.Backfilled), fmt.Sprint(t.Door), when(t.CreatedAt)}
 				}
-				return table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "FROM", "BACKFILLED", "SINCE"}, rows)
+				return table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "FROM", "BACKFILLED", "DOOR", "SINCE"}, rows)
 			})
 		},
 	}
@@ -252,25 +133,41 @@ func newTopicSet(a *app) *cobra.Command {
 	var name string
 	var attempts int
 	var lease time.Duration
+	var door bool
 	cmd := &cobra.Command{
 		Use: "set TOPIC", Short: "Change what is stored of a topic's subscriptions", Args: cobra.ExactArgs(1),
 		Long: `Change what is stored of a topic's subscriptions: all of them, or the one that is named. The
 number of attempts holds at once, a lease for relays that start from now on. Change deed.yaml too: a relay whose file
-says something else refuses to start.`,
-		Example: "  deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m",
+says something else refuses to start.
+
+--door lets the published SQL faces (docs/protocol.md) claim the named subscription, beside whoever else drains it; a
+topic has at most one. --door=false ends that.`,
+		Example: "  deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m\n  deed topic set orders --subscription handler --door",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			changed := cmd.Flags().Changed
-			if !changed("max-attempts") && !changed("lease") {
-				return usagef("nothing to change: give --max-attempts or --lease")
+			if !changed("max-attempts") && !changed("lease") && !changed("door") {
+				return usagef("nothing to change: give --max-attempts, --lease or --door")
 			}
 			if (changed("max-attempts") && attempts < 1) || (changed("lease") && lease <= 0) {
 				return usagef("--max-attempts and --lease must be above 0")
 			}
+			if changed("door") && name == "" {
+				return usagef("--door: which subscription? Give --subscription")
+			}
 			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				if changed("door") {
+					if err := c.SetDoor(cmd.Context(), args[0], name, door); err != nil {
+						return err
+					}
+				}
+				if !changed("max-attempts") && !changed("lease") {
+					return nil
+				}
 				return c.SetSubscription(cmd.Context(), args[0], name, attempts, lease)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&door, "door", false, "let the published SQL faces claim the subscription")
 	cmd.Flags().StringVar(&name, "subscription", "", "only this subscription (default: all of the topic's)")
 	cmd.Flags().IntVar(&attempts, "max-attempts", 0, "failed attempts before a message is dead")
 	cmd.Flags().DurationVar(&lease, "lease", 0, "how long a claim lasts unless renewed")

@@ -27,14 +27,14 @@ as $$
   finished as (
     select r.subscription, null::text as topic, sum(r.finished) as delivered
     from deed.receipts r
-    where r.subscription <> 0
+    where r.subscription <> 0 and r.outcome = 'delivered'
     group by 1
     union all
     select 0, l.topic, count(*)
     from deed.receipts r
     cross join unnest(r.ids) i(id)
     join deed.log l on l.slot between 0 and 63 and l.id = i.id
-    where r.subscription = 0
+    where r.subscription = 0 and r.outcome = 'delivered'
     group by 2
   ),
   named as (
