@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -147,7 +146,7 @@ func (s *section) duration(key string, least, most time.Duration) time.Duration 
 		s.problemf(n.line, path, "want a duration such as 30s, got %s", n.kind)
 		return 0
 	}
-	d, err := time.ParseDuration(n.text)
+	d, err := ParseDuration(n.text)
 	switch {
 	case err != nil:
 		s.problemf(n.line, path, "%q is not a duration such as 30s, 5m or 1h30m", n.text)
@@ -159,17 +158,6 @@ func (s *section) duration(key string, least, most time.Duration) time.Duration 
 		return d
 	}
 	return 0
-}
-
-// short writes a duration without its zero parts: 24h, not 24h0m0s.
-func short(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	}
-	return d.String()
 }
 
 // texts calls each for the items of a list of texts.
