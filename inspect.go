@@ -219,7 +219,7 @@ type State struct {
 	DeadAt       *time.Time `json:"dead_at,omitempty"`
 	DeliveredAt  *time.Time `json:"delivered_at,omitempty"`
 	Claim        int64      `json:"claim,omitempty,string"`
-	Lane         int        `json:"lane,omitempty"`        // of a stream: with Page, the record of the delivery
+	Lane         int        `json:"lane,omitempty"` // of a stream: with Page, the record of the delivery
 	Page         int64      `json:"page,omitempty,string"`
 }
 

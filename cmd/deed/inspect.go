@@ -16,8 +16,8 @@ import (
 func newStatus(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "status",
-		Short:   "Count every topic's messages",
+		Use:   "status",
+		Short: "Count every topic's messages",
 		Long: `Count the messages of every topic and subscription: pending (not finished, not dead), and of these due, claimed, and
 parked behind another message of their key; dead; delivered. What a stream has still to read is pending and due; it is
 counted up to 10,000 a lane, and more is shown as 10000+ (in JSON: "at_least": true).`,

@@ -35,7 +35,7 @@ func ParseDuration(text string) (time.Duration, error) {
 func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
-	case d < day:
+	case d <= day:
 		return short(d)
 	case d%day == 0:
 		return fmt.Sprintf("%dd", d/day)

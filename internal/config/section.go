@@ -153,7 +153,7 @@ func (s *section) duration(key string, least, most time.Duration) time.Duration 
 	case d <= 0:
 		s.problemf(n.line, path, "%s is not above 0", n.text)
 	case most > 0 && (d < least || d > most):
-		s.problemf(n.line, path, "%s is not from %s to %s", n.text, short(least), short(most))
+		s.problemf(n.line, path, "%s is not from %s to %s", n.text, FormatDuration(least), FormatDuration(most))
 	default:
 		return d
 	}

@@ -82,7 +82,7 @@ func (s *section) topic(name string) (Topic, []use) {
 			s.keyf(key, "only a stream has %s; add mode: stream", key)
 		}
 	}
-	t.Retention = s.duration("retention", time.Minute, 65535*24*time.Hour)
+	t.Retention = s.duration("retention", time.Minute, 36500*24*time.Hour)
 	t.MaxAttempts = s.number("max_attempts", 1, 1000)
 	t.Backoff = s.duration("backoff", time.Millisecond, time.Hour)
 	t.Lease = s.duration("lease", time.Second, 24*time.Hour)

@@ -42,7 +42,7 @@ func TestParse_ProblemsOfStreams(t *testing.T) {
 		"mode: stream, ordering: all": `topics.a.ordering: "all" is none of key, none`,
 		"lanes: 4":                    "topics.a.lanes: only a stream has lanes; add mode: stream",
 		"mode: queue, ordering: key":  "topics.a.ordering: only a stream has ordering; add mode: stream",
-		"retention: 10s":              "topics.a.retention: 10s is not from 1m to 65535d",
+		"retention: 10s":              "topics.a.retention: 10s is not from 1m to 36500d",
 		"retention: 7":                "topics.a.retention: 7 has no unit; write it as 30s, 5m or 1h30m",
 		"retention: 1w":               `topics.a.retention: "1w" is not a duration such as 30s, 5m or 1h30m`,
 		"retention: 1d-2h":            `topics.a.retention: "1d-2h" is not a duration such as 30s, 5m or 1h30m`,
