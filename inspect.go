@@ -39,6 +39,15 @@ type SubscriptionStatus struct {
 	LanesHeld   int64 `json:"lanes_held,omitempty"`   // by some process, under a live lease
 }
 
+// Add sums up what is told of several subscriptions.
+func (s *SubscriptionStatus) Add(more SubscriptionStatus) {
+	s.Counts.add(more.Counts)
+	s.Lag += more.Lag
+	s.BlockedKeys += more.BlockedKeys
+	s.Lanes += more.Lanes
+	s.LanesHeld += more.LanesHeld
+}
+
 // add sums up; the oldest is the oldest of both.
 func (c *Counts) add(more Counts) {
 	c.Pending += more.Pending
