@@ -56,8 +56,8 @@ begin
       skip_reason = m.skip,
       request = coalesce(c.request, case when m.skip is null then m.request end),
       attempts = c.attempts + case when m.skip is null then 1 else 0 end,
-      first_attempt_at = coalesce(c.first_attempt_at, case when m.skip is null then v_now end),
-      attempted_at = case when m.skip is null then v_now else c.attempted_at end,
+      first_called_at = coalesce(c.first_called_at, case when m.skip is null then v_now end),
+      called_at = case when m.skip is null then v_now else c.called_at end,
       repeat_safe_until = case
         when m.skip is not null or p_window is null then c.repeat_safe_until
         when c.repeat_safe_until is null or v_now > c.repeat_safe_until + p_window * 0.2 then v_now + p_window * 0.9

@@ -127,27 +127,20 @@ begin
     v_share := ceil(v_left::float8 / v_n);
     v_n := v_n - 1;
     v_start := coalesce(p_lanes[array_position(p_tenants, v_tenant)], '');
-    v_lane := null;
-    v_wrapped := v_start = '';
+    v_lane := nullif(v_start, '');
+    v_wrapped := v_lane is null;
     loop
       exit when v_share < 1;
-      if v_lane is null then -- the first lane behind the last claim's
-        select c.lane into v_lane from deed.channel_outbox c
-        where c.provider = p_provider and c.status = 'queued' and c.tenant_id = v_tenant
-          and (c.lane > v_start or (v_start = '' and c.lane >= ''))
-        order by c.lane limit 1;
-      else
-        select c.lane into v_lane from deed.channel_outbox c
-        where c.provider = p_provider and c.status = 'queued' and c.tenant_id = v_tenant and c.lane > v_lane
-        order by c.lane limit 1;
-      end if;
-      if not found then
-        exit when v_wrapped;
+      select c.lane into v_lane from deed.channel_outbox c
+      where c.provider = p_provider and c.status = 'queued' and c.tenant_id = v_tenant
+        and c.lane >= coalesce(v_lane, '') and (v_lane is null or c.lane > v_lane)
+      order by c.lane limit 1;
+      if not found and not v_wrapped then -- round to the first one
         v_wrapped := true;
         v_lane := null;
-        v_start := '';
         continue;
       end if;
+      exit when not found or (v_wrapped and v_start <> '' and v_lane > v_start);
       continue when v_lane = any (p_busy);
       v_at := case when v_lane <> '' then array_position(v_domains, v_lane) end;
       v_take := least(v_share, p_per_lane, case when v_at is not null then floor(v_tokens[v_at])::int - v_taken[v_at] end);
@@ -157,7 +150,6 @@ begin
         select c.ctid from deed.channel_outbox c
         where c.provider = p_provider and c.status = 'queued' and c.tenant_id = v_tenant and c.lane = v_lane
           and c.ord <= v_now and (c.lease_until is null or c.lease_until <= v_now)
-          and not c.ctid = any (v_rows)
         order by c.ord
         limit v_take
         for update skip locked

@@ -21,7 +21,7 @@ create or replace function deed.claim_doubts(
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
   recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int, max_attempts int,
-  correlation_id text, channel_message_id uuid, action text, attempted_at timestamptz
+  correlation_id text, channel_message_id uuid, action text, called_at timestamptz
 )
 language plpgsql
 security definer
@@ -118,12 +118,12 @@ begin
   )
   update deed.channel_outbox c
   set claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, claim = v_claim,
-    attempts = c.attempts + case when o.repeats then 1 else 0 end, attempted_at = case when o.repeats then v_now else c.attempted_at end,
+    attempts = c.attempts + case when o.repeats then 1 else 0 end, called_at = case when o.repeats then v_now else c.called_at end,
     updated_at = v_now
   from open o
   where c.ctid = o.place
   returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane, c.recipient, c.recipient_id,
     c.payload, c.request, c.guarantee, c.attempts, c.max_attempts, c.correlation_id, c.channel_message_id,
-    case when o.repeats then 'repeat' else 'look_up' end, c.attempted_at;
+    case when o.repeats then 'repeat' else 'look_up' end, c.called_at;
 end
 $$;

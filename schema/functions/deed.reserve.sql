@@ -110,9 +110,9 @@ begin
         end as skip
       from unnest(v_ids, p_channels, p_providers, p_recipients, p_payloads, p_keys, p_recipient_ids, p_guarantees, p_process_after,
           p_correlation_ids, p_channel_message_ids, p_run_ids, p_job_ids, p_workspaces, p_max_attempts)
-        r(id, channel, provider, recipient, payload, key, recipient_id, guarantee, process_after,
-          correlation_id, channel_message_id, run, job, workspace, max_attempts)
-      order by r.key
+        with ordinality r(id, channel, provider, recipient, payload, key, recipient_id, guarantee, process_after,
+          correlation_id, channel_message_id, run, job, workspace, max_attempts, n)
+      order by r.key, r.n
     ) u
     on conflict on constraint channel_outbox_idempotency_key_key do nothing
     returning id, status
