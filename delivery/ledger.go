@@ -131,17 +131,17 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	p.PerDomain = cmp.Or(p.PerDomain, max(1, p.Concurrency/4))
 	p.Timeout = cmp.Or(p.Timeout, 30*time.Second)
 	if p.Concurrency < 1 || p.Concurrency > 10000 || p.PerDomain < 1 {
-		errs = append(errs, fmt.Errorf("Concurrency %d and PerDomain %d are not from 1 to 10000", p.Concurrency, p.PerDomain))
+		errs = append(errs, fmt.Errorf("option Concurrency %d and PerDomain %d are not from 1 to 10000", p.Concurrency, p.PerDomain))
 	}
 	if p.Timeout < time.Millisecond {
-		errs = append(errs, fmt.Errorf("Timeout %s is below 1ms", p.Timeout))
+		errs = append(errs, fmt.Errorf("option Timeout %s is below 1ms", p.Timeout))
 	}
 	if p.Rate < 0 || p.Burst < 0 || (p.Burst > 0 && p.Burst < 1) {
-		errs = append(errs, fmt.Errorf("Rate %g is negative, or Burst %g below 1", p.Rate, p.Burst))
+		errs = append(errs, fmt.Errorf("option Rate %g is negative, or Burst %g below 1", p.Rate, p.Burst))
 	}
 	for domain, rate := range p.Domains {
 		if domain == "" || rate <= 0 {
-			errs = append(errs, fmt.Errorf("Domains: %q has no rate above 0", domain))
+			errs = append(errs, fmt.Errorf("option Domains: %q has no rate above 0", domain))
 		}
 	}
 	return p, errors.Join(errs...)

@@ -36,7 +36,7 @@ type source struct {
 	mu     sync.Mutex
 	inHand map[string]int    // guarded by mu: claimed deliveries by lane
 	after  string            // guarded by mu: the tenant at which the last claim ended
-	lanes  map[string]string // guarded by mu: where the rotation of a tenant's lanes is
+	lanes  map[string]string // guarded by mu: the lane at which the last claim ended, by tenant
 }
 
 // item is a claimed delivery, and what has become of it.
@@ -185,8 +185,8 @@ func (s *source) busyLanes() (busy []string, perLane any) {
 	return busy, s.opts.PerDomain
 }
 
-// mostLanes bounds for how many tenants it is remembered where the rotation of
-// their lanes is; others begin at the first one.
+// mostLanes bounds for how many tenants the rotation of their lanes is
+// remembered; others begin at the first one.
 const mostLanes = 100
 
 // count keeps what the next claim needs to know.
@@ -198,11 +198,7 @@ func (s *source) count(done []work.Done[*item], claimed []*item) {
 			delete(s.inHand, d.Item.lane)
 		}
 	}
-	first := s.after
-	behind := func(a, b string, from string) bool { // whether a comes later than b on the way round from from
-		return (a > from) == (b > from) && a > b || (a > from) != (b > from) && a <= from
-	}
-	last, start := "", maps.Clone(s.lanes)
+	first, last, start := s.after, "", maps.Clone(s.lanes)
 	for _, it := range claimed {
 		s.inHand[it.lane]++
 		if it.takenOver {
@@ -211,19 +207,29 @@ func (s *source) count(done []work.Done[*item], claimed []*item) {
 		if last == "" || behind(it.tenant, last, first) {
 			last = it.tenant
 		}
-		if it.lane == "" && s.lanes[it.tenant] == "" {
-			continue
-		}
-		if reached, ok := s.lanes[it.tenant]; (ok || len(s.lanes) < mostLanes) && (!ok || behind(it.lane, reached, start[it.tenant])) {
+		from, ok := start[it.tenant]
+		if reached, known := s.lanes[it.tenant]; !known || (ok && reached == from) || behind(it.lane, reached, from) {
 			s.lanes[it.tenant] = it.lane
 		}
 	}
 	if last != "" {
 		s.after = last
 	}
-	if len(s.lanes) >= mostLanes {
+	if !s.laned() || len(s.lanes) > mostLanes {
 		clear(s.lanes)
 	}
+}
+
+// laned reports whether there are lanes but the one.
+func (s *source) laned() bool { return s.caps.PerDomain || len(s.opts.Domains) > 0 }
+
+// behind reports whether a comes later than b on the way round that begins
+// after from.
+func behind(a, b, from string) bool {
+	if (a > from) == (b > from) {
+		return a > b
+	}
+	return b > from
 }
 
 // nextLook is when to claim again after a claim that found nothing.

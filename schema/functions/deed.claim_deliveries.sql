@@ -126,9 +126,9 @@ begin
     exit when v_left < 1;
     v_share := ceil(v_left::float8 / v_n);
     v_n := v_n - 1;
-    v_start := coalesce(p_lanes[array_position(p_tenants, v_tenant)], '');
-    v_lane := nullif(v_start, '');
-    v_wrapped := v_lane is null;
+    v_start := p_lanes[array_position(p_tenants, v_tenant)];
+    v_lane := v_start;
+    v_wrapped := v_start is null;
     loop
       exit when v_share < 1;
       select c.lane into v_lane from deed.channel_outbox c
@@ -140,7 +140,7 @@ begin
         v_lane := null;
         continue;
       end if;
-      exit when not found or (v_wrapped and v_start <> '' and v_lane > v_start);
+      exit when not found or (v_wrapped and v_lane > v_start);
       continue when v_lane = any (p_busy);
       v_at := case when v_lane <> '' then array_position(v_domains, v_lane) end;
       v_take := least(v_share, p_per_lane, case when v_at is not null then floor(v_tokens[v_at])::int - v_taken[v_at] end);

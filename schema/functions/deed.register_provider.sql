@@ -59,8 +59,8 @@ begin
   end if;
 
   update deed.channel_outbox c
-  set lane = deed.lane_of(c.provider, c.recipient)
-  where c.provider = p_name and c.status in ('queued', 'sending') and c.lane <> deed.lane_of(c.provider, c.recipient);
+  set lane = deed.lane_of(c.provider, c.recipient_domain)
+  where c.provider = p_name and c.status in ('queued', 'sending') and c.lane <> deed.lane_of(c.provider, c.recipient_domain);
   insert into deed.audit_log (actor, action, subject_type, subject_id, details)
   values (coalesce(nullif(left(p_actor, 200), ''), session_user), 'register', 'provider', p_name,
     jsonb_build_object('kind', p_kind, 'limits', (select jsonb_object_agg(u.domain, u.rate) from unnest(p_domains, p_rates) u(domain, rate))));

@@ -39,9 +39,12 @@ declare
   v_tenant uuid := deed.tenant_of_call('reserve', p_tenant);
   v_count  int := coalesce(cardinality(p_keys), 0);
   v_now    timestamptz := clock_timestamp();
+  v_ms     text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
+  v_prefix text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
   v_ids    uuid[];
   v_made   uuid[];
   v_bad    record;
+  v_names  text[] := array(select p from (select distinct unnest(p_providers)) d(p) where p !~ '^[A-Za-z0-9._-]{1,100}$');
   v_limits boolean := exists (select from deed.rate_limits r where r.domain <> '' and r.provider = any (p_providers))
     or exists (select from deed.providers p where p.lane_per_domain and p.name = any (p_providers));
   v_listed boolean := exists (select from deed.suppressions s where s.tenant_id = v_tenant);
@@ -61,7 +64,7 @@ begin
   select u.n, case
       when u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
         then format('channel %s is none of email, sms, voice, social, chat, webhook', coalesce(quote_literal(left(u.channel, 60)), 'null'))
-      when u.provider is null or u.provider !~ '^[A-Za-z0-9._-]{1,100}$' then 'provider must be 1 to 100 characters of A-Z a-z 0-9 . _ -'
+      when u.provider is null or u.provider = any (v_names) then 'provider must be 1 to 100 characters of A-Z a-z 0-9 . _ -'
       when u.key is null or octet_length(u.key) <> 32 then 'key must be the 32 bytes of deed.idempotency_key'
       when u.payload is null or jsonb_typeof(u.payload) <> 'object' then 'payload must be a JSON object'
       when length(u.recipient) > 2000 then 'recipient has over 2000 characters'
@@ -74,7 +77,7 @@ begin
   from unnest(p_channels, p_providers, p_recipients, p_payloads, p_keys, p_guarantees, p_process_after, p_max_attempts, p_correlation_ids, p_recipient_ids)
     with ordinality u(channel, provider, recipient, payload, key, guarantee, process_after, max_attempts, correlation_id, recipient_id, n)
   where u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
-    or u.provider is null or u.provider !~ '^[A-Za-z0-9._-]{1,100}$'
+    or u.provider is null or u.provider = any (v_names)
     or u.key is null or octet_length(u.key) <> 32
     or u.payload is null or jsonb_typeof(u.payload) <> 'object'
     or length(u.recipient) > 2000 or u.guarantee not in ('at_most_once', 'at_least_once')
@@ -86,7 +89,10 @@ begin
     raise exception 'reserve: delivery %: %', v_bad.n, v_bad.problem using errcode = 'DDARG';
   end if;
 
-  v_ids := array(select deed.delivery_id(v_now) from generate_series(1, v_count));
+  -- UUIDv7 of this moment.
+  v_ids := array(
+    select (v_prefix || substr(gen_random_uuid()::text, 16))::uuid from generate_series(1, v_count)
+  );
   -- In the order of the keys: otherwise two callers with the same keys
   -- deadlock.
   with made as (
@@ -97,7 +103,9 @@ begin
     )
     select u.id, v_tenant, coalesce(u.workspace, '00000000-0000-0000-0000-000000000000'), u.key,
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
-      u.channel, u.provider, case when v_limits then deed.lane_of(u.provider, u.recipient) else '' end,
+      u.channel, u.provider, case when v_limits then deed.lane_of(u.provider, case
+        when u.recipient like '%://%' then lower(substring(u.recipient from '^[A-Za-z]+://(?:[^@/?#]*@)?([^@/:?#]+)'))
+        when u.recipient like '%@%' then lower(split_part(u.recipient, '@', -1)) end) else '' end,
       u.recipient, u.recipient_id, u.payload, coalesce(u.guarantee, 'at_most_once'), u.process_after, coalesce(u.max_attempts, 5),
       u.correlation_id, u.channel_message_id, u.run, u.job, v_now, v_now
     from (

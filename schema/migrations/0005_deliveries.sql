@@ -71,7 +71,9 @@ create table deed.channel_outbox (
   claimed_by          text,
   recipient_id        text,
   recipient           text,
-  recipient_domain    text        generated always as (lower(substring(recipient from '(?:^[A-Za-z]+://|@)([^@/:?#]+)'))) stored,
+  recipient_domain    text        generated always as (case
+                        when recipient like '%://%' then lower(substring(recipient from '^[A-Za-z]+://(?:[^@/?#]*@)?([^@/:?#]+)'))
+                        when recipient like '%@%' then lower(split_part(recipient, '@', -1)) end) stored,
   correlation_id      text,
   provider_message_id text,
   skip_reason         text,
@@ -87,7 +89,7 @@ create table deed.channel_outbox (
   constraint channel_outbox_skipped_has_reason check (status <> 'skipped' or (skipped and skip_reason is not null)),
   constraint channel_outbox_key_is_sha256 check (octet_length(idempotency_key) = 32),
   constraint channel_outbox_channel_is_known check (channel in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')),
-  constraint channel_outbox_provider_is_named check (provider ~ '^[A-Za-z0-9._-]{1,100}$'),
+  constraint channel_outbox_provider_is_named check (length(provider) between 1 and 100),
   constraint channel_outbox_guarantee_is_known check (guarantee in ('at_most_once', 'at_least_once')),
   constraint channel_outbox_called_is_voice check (status <> 'called' or channel = 'voice'),
   constraint channel_outbox_posted_is_social check (status <> 'posted' or channel = 'social'),
