@@ -22,7 +22,7 @@ var floors = []struct {
 	{1, `tenant|schema|internal/(pgembed|crash)`},
 	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
 	{1.6, `internal/pgtest/cluster`},
-	{2, `internal/work|internal/config|internal/header|internal/idempotency`},
+	{2, `internal/work|internal/config|internal/header|internal/idempotency|internal/httpcall|internal/catcher`},
 	{3, ``},
 	{4, `delivery|sink/(webhook|nats|kafka)|importer|deedsql|otel`},
 	{4.5, `sink/sinktest|provider/providertest`},
