@@ -41,7 +41,7 @@ type Entry struct {
 	RecipientID       string          `json:"recipient_id,omitempty"`
 	Guarantee         Guarantee       `json:"guarantee"`
 	Attempts          int             `json:"attempts"`
-	MaxAttempts       int             `json:"max_attempts"`
+	MaxAttempts       int             `json:"max_attempts,omitempty"` // 0: the ledger's
 	CreatedAt         time.Time       `json:"created_at"`
 	ProcessAfter      *time.Time      `json:"process_after,omitempty"`
 	FirstCalledAt     *time.Time      `json:"first_called_at,omitempty"`

@@ -34,6 +34,9 @@ type Options struct {
 	// Lease is how long a claim lasts unless renewed; a call that is under way
 	// when it runs out is in doubt. Renewed at a third of it. Default 1m.
 	Lease time.Duration
+	// MaxAttempts is how many attempts that are known to have failed make a
+	// delivery dead that names no number of its own. Default 5.
+	MaxAttempts int
 	// BaseRetry is the pause after the first attempt that failed; it doubles
 	// with each, up to an hour. Default 5s.
 	BaseRetry time.Duration
@@ -77,6 +80,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.ClaimBatch = cmp.Or(o.ClaimBatch, 200)
 	o.Lease = cmp.Or(o.Lease, time.Minute)
 	o.BaseRetry = cmp.Or(o.BaseRetry, 5*time.Second)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 5)
 	if o.JitterMin == 0 && o.JitterMax == 0 {
 		o.JitterMin, o.JitterMax = 0.5, 1
 	}
@@ -101,6 +105,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.ClaimBatch < 1 || o.ClaimBatch > 10000 {
 		errs = append(errs, fmt.Errorf("option ClaimBatch %d is not from 1 to 10000", o.ClaimBatch))
+	}
+	if o.MaxAttempts < 1 || o.MaxAttempts > 1000 {
+		errs = append(errs, fmt.Errorf("option MaxAttempts %d is not from 1 to 1000", o.MaxAttempts))
 	}
 	if o.JitterMin <= 0 || o.JitterMax < o.JitterMin || o.JitterMax > 2 {
 		errs = append(errs, fmt.Errorf("options JitterMin %g and JitterMax %g are not a range between 0 and 2", o.JitterMin, o.JitterMax))

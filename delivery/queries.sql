@@ -8,7 +8,7 @@ from deed.reserve($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::b
 
 -- name: claim
 select id::text, claim, tenant_id::text, workspace_id::text, idempotency_key, channel, lane, coalesce(recipient, ''), coalesce(recipient_id, ''),
-  payload::text, request, guarantee, attempts, max_attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), taken_over
+  payload::text, request, guarantee, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), taken_over
 from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::text[], $6::int, $7::text::uuid, $8::text[]::uuid[], $9::text[]);
 
 -- name: next
@@ -23,12 +23,13 @@ select deed.extend_deliveries($1::text[]::uuid[], $2::bigint[], make_interval(se
 
 -- name: settle
 select id::text, status, attempts, process_after, in_doubt, held
-from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text, make_interval(secs => $8::float8), $9::float8[]);
+from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text, make_interval(secs => $8::float8), $9::float8[], $10::int);
 
 -- name: claim_doubts
 select id::text, claim, tenant_id::text, workspace_id::text, idempotency_key, channel, lane, coalesce(recipient, ''), coalesce(recipient_id, ''),
-  payload::text, request, guarantee, attempts, max_attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), action, called_at
-from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::boolean, $6::boolean, make_interval(secs => $7::float8));
+  payload::text, request, guarantee, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), action, called_at
+from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::boolean, $6::boolean, make_interval(secs => $7::float8),
+  p_max_attempts => $8::int);
 
 -- name: register_provider
 select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text);
@@ -62,7 +63,7 @@ limit $4::int;
 
 -- name: deliveries
 select id::text, tenant_id::text, workspace_id::text, encode(idempotency_key, 'hex'), status, channel, provider, coalesce(recipient, ''),
-  coalesce(recipient_id, ''), guarantee, attempts, max_attempts, created_at, process_after, first_called_at, called_at, sent_at, finished_at,
+  coalesce(recipient_id, ''), guarantee, attempts, coalesce(max_attempts, 0), created_at, process_after, first_called_at, called_at, sent_at, finished_at,
   repeat_safe_until, case when status = 'sending' and lease_until <= clock_timestamp() then coalesce(doubt_since, lease_until) else doubt_since end,
   coalesce(doubt_reason, case when status = 'sending' and lease_until <= clock_timestamp() then 'the lease of ' || claimed_by || ' ran out during the call' end, ''),
   held_at, coalesce(provider_message_id, ''), coalesce(skip_reason, ''), coalesce(last_error, ''), coalesce(correlation_id, ''),

@@ -51,12 +51,12 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 	var claimed []*item
 	if n > 0 {
 		o := r.ledger.opts
-		batch.Queue(query["claim_doubts"], r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds()).Query(func(rows pgx.Rows) error {
+		batch.Queue(query["claim_doubts"], r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				it := &item{}
 				w := &it.row
 				if err := rows.Scan(&w.id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
-					(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.maxAttempts, &w.correlationID, &w.channelMsgID, &w.action, &w.calledAt); err != nil {
+					(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.action, &w.calledAt); err != nil {
 					return err
 				}
 				claimed = append(claimed, it)

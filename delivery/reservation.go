@@ -92,7 +92,7 @@ type row struct {
 	payload                     json.RawMessage
 	request                     []byte
 	guarantee                   Guarantee
-	attempts, maxAttempts       int
+	attempts                    int
 	correlationID, channelMsgID string
 
 	claim     int64

@@ -57,7 +57,7 @@ type Delivery struct {
 	// ProcessAfter holds the delivery back until then. Default: now.
 	ProcessAfter time.Time
 	// MaxAttempts is how many attempts that are known to have failed make it
-	// dead. Default 5.
+	// dead. Default: the ledger's.
 	MaxAttempts int
 	// Workspace divides a tenant; keys are unique in it. Default: the nil UUID.
 	Workspace tenant.ID

@@ -78,7 +78,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		return st
 	}
 	o := s.ledger.opts
-	batch.Queue(query["settle"], ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}).Query(func(rows pgx.Rows) error {
+	batch.Queue(query["settle"], ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id string
 			var r result

@@ -158,7 +158,7 @@ func (s *source) queueClaim(batch *pgx.Batch, n int, claimed *[]*item) {
 			it := &item{}
 			w := &it.row
 			if err := rows.Scan(&w.id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
-				(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.maxAttempts, &w.correlationID, &w.channelMsgID, &w.takenOver); err != nil {
+				(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.takenOver); err != nil {
 				return err
 			}
 			list = append(list, it)

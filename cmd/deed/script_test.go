@@ -38,6 +38,7 @@ var update = flag.Bool("update", false, "write the golden shapes into the script
 //	                    500 until "repaired"
 //	repaired            makes $HOOK/down answer 204
 //	received N          waits until exactly N messages have been received
+//	held                puts the id of the delivery that waits for a person into $HELD
 //	expand FILE…        replaces $NAME in files by environment variables
 //	ndjson N FILE       writes a file of N rows with an id and a key
 func TestScripts(t *testing.T) {
@@ -66,6 +67,7 @@ func TestScripts(t *testing.T) {
 			"repaired": func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).far.repair() },
 			"received": cmdReceived,
 			"expand":   cmdExpand,
+			"held":     cmdHeld,
 			"ndjson":   cmdNDJSON,
 		},
 	})
@@ -133,6 +135,8 @@ var changing = []struct {
 	{regexp.MustCompile(`("go": )"[^"]+"`), `${1}"GO"`},
 	{regexp.MustCompile(`"\d{4}_[a-z]+"`), `"MIGRATION"`},
 	{regexp.MustCompile(`("worker": )"[^"]+"`), `${1}"WORKER"`},
+	{regexp.MustCompile(`("(?:actor|claimed_by)": )"[^"]+:\d+"`), `${1}"WORKER"`},
+	{regexp.MustCompile(`("idempotency_key": )"[0-9a-f]{64}"`), `${1}"KEY"`},
 }
 
 func cmdShape(ts *testscript.TestScript, neg bool, args []string) {
@@ -176,6 +180,12 @@ func cmdReceived(ts *testscript.TestScript, _ bool, args []string) {
 	for _, line := range far.lines() {
 		fmt.Fprintln(ts.Stdout(), line)
 	}
+}
+
+func cmdHeld(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 0, "held")
+	b := benchOf(ts)
+	ts.Setenv("HELD", pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select id::text from deed.channel_outbox where held_at is not null`))
 }
 
 func cmdExpand(ts *testscript.TestScript, _ bool, args []string) {

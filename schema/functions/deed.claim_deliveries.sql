@@ -21,7 +21,7 @@ create or replace function deed.claim_deliveries(
   p_lanes    text[] default '{}'
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
-  recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int, max_attempts int,
+  recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
   correlation_id text, channel_message_id uuid, taken_over boolean
 )
 language plpgsql
@@ -188,7 +188,7 @@ begin
   from free f
   where c.ctid = f.place -- locked above: they stay where they are
   returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane,
-    c.recipient, c.recipient_id, c.payload, c.request, c.guarantee, c.attempts, c.max_attempts,
+    c.recipient, c.recipient_id, c.payload, c.request, c.guarantee, c.attempts,
     c.correlation_id, c.channel_message_id, f.taken_over;
 end
 $$;

@@ -10,17 +10,18 @@
 -- A repeat is counted as an attempt. p_patience bounds for how long look-ups
 -- are tried; an answer that the provider does not have it ends them too.
 create or replace function deed.claim_doubts(
-  p_provider  text,
-  p_worker    text,
-  p_limit     int,
-  p_lease     interval,
-  p_has_key   boolean,
-  p_look_up   boolean,
-  p_delay     interval default interval '0',
-  p_patience  interval default interval '1 hour'
+  p_provider     text,
+  p_worker       text,
+  p_limit        int,
+  p_lease        interval,
+  p_has_key      boolean,
+  p_look_up      boolean,
+  p_delay        interval default interval '0',
+  p_patience     interval default interval '1 hour',
+  p_max_attempts int default 5
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
-  recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int, max_attempts int,
+  recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
   correlation_id text, channel_message_id uuid, action text, called_at timestamptz
 )
 language plpgsql
@@ -72,7 +73,7 @@ begin
   -- Those about which nothing can be learnt.
   with open as (
     select c.ctid as place,
-      case when c.guarantee = 'at_most_once' then 'sending' when c.attempts >= c.max_attempts then 'dead' else 'queued' end as becomes
+      case when c.guarantee = 'at_most_once' then 'sending' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end as becomes
     from deed.channel_outbox c
     where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
       and c.lease_until is null and c.ord <= v_now
@@ -123,7 +124,7 @@ begin
   from open o
   where c.ctid = o.place
   returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane, c.recipient, c.recipient_id,
-    c.payload, c.request, c.guarantee, c.attempts, c.max_attempts, c.correlation_id, c.channel_message_id,
+    c.payload, c.request, c.guarantee, c.attempts, c.correlation_id, c.channel_message_id,
     case when o.repeats then 'repeat' else 'look_up' end, c.called_at;
 end
 $$;

@@ -106,7 +106,7 @@ begin
       u.channel, u.provider, case when v_limits then deed.lane_of(u.provider, case
         when u.recipient like '%://%' then lower(substring(u.recipient from '^[A-Za-z]+://(?:[^@/?#]*@)?([^@/:?#]+)'))
         when u.recipient like '%@%' then lower(split_part(u.recipient, '@', -1)) end) else '' end,
-      u.recipient, u.recipient_id, u.payload, coalesce(u.guarantee, 'at_most_once'), u.process_after, coalesce(u.max_attempts, 5),
+      u.recipient, u.recipient_id, u.payload, coalesce(u.guarantee, 'at_most_once'), u.process_after, u.max_attempts,
       u.correlation_id, u.channel_message_id, u.run, u.job, v_now, v_now
     from (
       select r.*, case

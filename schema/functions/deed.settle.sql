@@ -17,18 +17,19 @@
 --
 -- Of a row in doubt, what a repeated call says about itself proves nothing
 -- about the first one: only accepted ends the doubt, later keeps it, refused is
--- as undecided. The back-off is p_base * 2^(attempts-1), at most an hour, times
+-- as undecided. p_max_attempts is for rows that have none of their own. The back-off is p_base * 2^(attempts-1), at most an hour, times
 -- a random factor between p_jitter's two.
 create or replace function deed.settle(
-  p_ids         uuid[],
-  p_claims      bigint[],
-  p_kinds       text[],
-  p_message_ids text[],
-  p_errors      text[],
-  p_after       float8[],
-  p_worker      text,
-  p_base        interval default interval '5 seconds',
-  p_jitter      float8[] default '{0.5,1}'
+  p_ids          uuid[],
+  p_claims       bigint[],
+  p_kinds        text[],
+  p_message_ids  text[],
+  p_errors       text[],
+  p_after        float8[],
+  p_worker       text,
+  p_base         interval default interval '5 seconds',
+  p_jitter       float8[] default '{0.5,1}',
+  p_max_attempts int default 5
 ) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean)
 language plpgsql
 security definer
@@ -64,10 +65,10 @@ begin
           -- A claim that was lost before anything was called only lets go.
           when c.status = 'queued' and u.kind not in ('unusable') then 'let go'
           when c.doubt_since is not null and u.kind in ('refused', 'undecided') then
-            case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= c.max_attempts then 'dead' else 'again' end
+            case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
           when c.doubt_since is not null and u.kind in ('later', 'outage', 'release') then 'unknown'
           when u.kind = 'undecided' then 'unknown'
-          when u.kind = 'later' and c.attempts >= c.max_attempts then 'dead'
+          when u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead'
           when u.kind = 'release' then 'outage'
           else u.kind
         end as verdict
@@ -115,12 +116,12 @@ begin
     from judged j
     where c.ctid = j.place
     returning c.id, c.tenant_id, c.status, c.attempts, c.process_after, c.doubt_since is not null as in_doubt, c.held_at is not null as held,
-      j.was, j.doubted, j.verdict
+      j.was, j.doubted, j.verdict, case when j.verdict <> 'accepted' then left(j.error, 2000) end as error
   ),
   audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details)
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
     select d.tenant_id, p_worker, case d.verdict when 'unknown' then 'doubt' when 'hold' then 'hold' else 'settle' end,
-      'delivery', case when count(*) = 1 then min(d.id::text) end, d.was, d.status, count(*),
+      'delivery', case when count(*) = 1 then min(d.id::text) end, d.was, d.status, case when count(*) = 1 then min(d.error) end, count(*),
       nullif(jsonb_strip_nulls(jsonb_build_object('ids', case when count(*) > 1 then jsonb_agg(d.id) end, 'after_doubt', case when d.doubted and not d.in_doubt then true end)), '{}')
     from done d
     where d.was <> d.status or (d.in_doubt and not d.doubted) or d.verdict = 'hold'

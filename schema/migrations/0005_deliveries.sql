@@ -30,7 +30,8 @@ insert into deed.delivery_transitions (from_status, to_status, made_by, meaning)
   ('dead', 'queued', 'person', 'to be tried again');
 
 -- process_after is the one field that schedules: null is now; of a row in
--- doubt it is when to look again. attempt_count and locked_at are the names of
+-- doubt it is when to look again. max_attempts null is the worker's setting
+-- (D10). attempt_count and locked_at are the names of
 -- seed 002 for attempts and claimed_at; its next_attempt_at is process_after,
 -- which has no second name, as nothing but it may look like a schedule.
 --
@@ -44,7 +45,7 @@ create table deed.channel_outbox (
   status              text        not null default 'queued',
   skipped             boolean     not null default false,
   attempts            int         not null default 0,
-  max_attempts        int         not null default 5,
+  max_attempts        int,
   channel             text        not null,
   provider            text        not null,
   lane                text        not null default '',
