@@ -55,7 +55,7 @@ var refusedToApp = functionCase{refused: true}
 // functionCases has every function of the schema.
 var functionCases = map[string]functionCase{
 	"idempotency_key": {pure: true}, "is_bad_header": {pure: true}, "is_json": {pure: true}, "message_id": {pure: true}, "message_seq": {pure: true},
-	"slot": {call: `select deed.slot(0, $1)`},
+	"slot": {call: `select deed.slot(0, $1::text, 1)`},
 
 	"publish":      {call: `select deed.publish('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"publish_one":  {call: `select id from deed.publish_one('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
