@@ -28,7 +28,7 @@ var floors = []struct {
 	{4.5, `sink/sinktest|provider/providertest`},
 	{5, `doctor|provider/(smtp|resend|webhook)`},
 	{6, `server|server/metrics`},
-	{7, `cmd/deed|internal/crash/victim`},
+	{7, `cmd/deed|internal/crash/(victim|deliverer)`},
 }
 
 func floorOf(t *testing.T, pkg string) float64 {
