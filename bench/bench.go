@@ -29,6 +29,7 @@ type measure struct {
 	title func(options) string
 	take  func(context.Context, *env) error
 	bare  bool // the business transaction without any peer is a contestant
+	alone bool // nobody but deed does this
 }
 
 var measures = []measure{
@@ -60,6 +61,12 @@ var measures = []measure{
 		name: "cost", take: cost,
 		title: func(o options) string {
 			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)
+		},
+	},
+	{
+		name: "deliveries", take: deliveries, alone: true,
+		title: func(o options) string {
+			return fmt.Sprintf("Deliveries: %d reserved in one call, then made; %d by SMTP", o.messages, smtpShare(o.messages))
 		},
 	},
 }
@@ -130,6 +137,9 @@ func (b *bench) measure(ctx context.Context) error {
 			continue
 		}
 		contestants := slices.Clone(peers)
+		if m.alone {
+			contestants = []peer{deedPeer{}}
+		}
 		if m.bare {
 			contestants = append(contestants, bare{})
 		}

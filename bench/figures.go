@@ -79,6 +79,10 @@ var goals = []goal{
 	{Measure: "latency", Metric: "p50", Below: 3},
 	{Measure: "latency", Metric: "p99", Below: 12},
 	{Measure: "cost", Metric: "draining: WAL bytes", Below: 450},
+	{Measure: "deliveries", Metric: "reserved", AtLeast: 40_000},
+	{Measure: "deliveries", Metric: "made, no-op provider", AtLeast: 5_000},
+	{Measure: "deliveries", Metric: "made, SMTP", AtLeast: 1_000},
+	{Measure: "deliveries", Metric: "made, SMTP, cost of a limit", Below: 20},
 }
 
 // judged returns the goals whose figures were measured.
