@@ -111,6 +111,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness, tell map[Fault]Mea
 	run("WithoutAReservation", withoutAReservation)
 	run("OutageCutsNothingShort", outage)
 	run("PayloadThatIsNone", payloadThatIsNone)
+	run("NoRetryOfTheLibrary", noRetryOfTheLibrary)
 	for _, fault := range newHarness(t).Faults {
 		want := expected[fault]
 		switch tell[fault] {

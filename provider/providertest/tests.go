@@ -188,6 +188,25 @@ func payloadThatIsNone(t *testing.T, f *fixture) {
 	}
 }
 
+// A connection that breaks at its second use is where client libraries repeat
+// by themselves: every call that the server sees is an attempt that the ledger
+// has counted.
+func noRetryOfTheLibrary(t *testing.T, f *fixture) {
+	first := f.reserve(1, func(_ int, d *delivery.Delivery) { d.Key = delivery.NewKey(t.Name(), "first") })
+	f.start()
+	if e := f.ended(first[0]); e.SentAt == nil {
+		t.Fatalf("%s: %s", e.Status, e.LastError)
+	}
+	f.Fail(ResetAccepted, 1)
+	second := f.reserve(1, nil)
+	if e := f.ended(second[0]); e.Attempts != f.Calls() {
+		t.Errorf("the server saw %d calls of %d attempts", f.Calls(), e.Attempts)
+	}
+	if n := len(f.Accepted()); n != 2 {
+		t.Errorf("%d accepted, want 2", n)
+	}
+}
+
 // once has the server fail once, and judges what comes of it.
 func once(t *testing.T, f *fixture, fault Fault, want expectation, guarantee delivery.Guarantee) {
 	f.Fail(fault, 1)

@@ -33,6 +33,7 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
+set work_mem = '64MB'
 as $$
 #variable_conflict use_column
 declare
