@@ -72,7 +72,7 @@ func init() {
 	for _, name := range []string{
 		"add_tenant", "attempt", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "extend", "extend_deliveries", "fail", "finish",
 		"keep_partitions", "lane_of", "next_delivery", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refuse_change",
-		"refuse_rewrite", "register_provider", "retry_deliveries", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "tenant_of_call",
+		"refuse_rewrite", "register_provider", "relane_deliveries", "retry_deliveries", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "tenant_of_call",
 		"unfinished", "verify", "watch",
 	} {
 		functionCases[name] = refusedToApp

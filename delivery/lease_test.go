@@ -148,6 +148,8 @@ func TestRegister_MovesLanes(t *testing.T) {
 	}
 	register := func(domains, rates string) {
 		pgtest.One[bool](t, db.Pool(pgtest.Worker), `select deed.register_provider('fake', 'fake', false, null, false, $1::text::text[], $2::text::float8[], $2::text::float8[], 'w')`, domains, rates)
+		for pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.relane_deliveries('fake', 1)`) > 0 {
+		}
 	}
 	register(`{"",Slow.example}`, `{100,5}`)
 	if got := lanes(); got != "slow.example," {

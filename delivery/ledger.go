@@ -286,16 +286,39 @@ func (l *Ledger) Drained(ctx context.Context) (bool, error) {
 const (
 	housekeepEvery = time.Minute
 	purgeBatch     = 5000
+	relaneBatch    = 20_000
+	relaneDeadline = time.Minute // it may have to look at all that is queued
 )
 
-// keepHouse removes what is over, if that was asked for.
+// keepHouse moves deliveries into the lanes that the limits ask for, and
+// removes what is over, if that was asked for.
 func (l *Ledger) keepHouse(ctx context.Context) {
-	for l.opts.Retention > 0 && work.Sleep(ctx, housekeepEvery/2+rand.N(housekeepEvery)) {
-		for removed := purgeBatch; removed == purgeBatch && ctx.Err() == nil; {
-			var err error
-			if removed, err = l.purge(ctx); err != nil && ctx.Err() == nil {
-				l.opts.Logger.Warn("old deliveries not removed; will try again", "error", err)
+	for first := true; ; first = false {
+		for _, s := range l.sources {
+			if first || s.laned() {
+				l.chore(ctx, "move deliveries into their lanes", relaneBatch, func(ctx context.Context) (n int, err error) {
+					ctx, cancel := context.WithTimeout(ctx, relaneDeadline)
+					defer cancel()
+					err = l.pool.QueryRow(ctx, query["relane"], s.name, relaneBatch).Scan(&n)
+					return n, err
+				})
 			}
+		}
+		if l.opts.Retention > 0 && !first {
+			l.chore(ctx, "remove old deliveries", purgeBatch, l.purge)
+		}
+		if !work.Sleep(ctx, housekeepEvery/2+rand.N(housekeepEvery)) {
+			return
+		}
+	}
+}
+
+// chore does what is to be done in batches until a batch is not full.
+func (l *Ledger) chore(ctx context.Context, what string, batch int, do func(context.Context) (int, error)) {
+	for n := batch; n == batch && ctx.Err() == nil; {
+		var err error
+		if n, err = do(ctx); err != nil && ctx.Err() == nil {
+			l.opts.Logger.Warn("chore failed; will try again", "chore", what, "error", err)
 		}
 	}
 }

@@ -34,6 +34,9 @@ from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::fl
 -- name: register_provider
 select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text);
 
+-- name: relane
+select deed.relane_deliveries($1::text, $2::int);
+
 -- name: prove
 select deed.prove_delivery($1::text::uuid, $2::text, $3::text);
 

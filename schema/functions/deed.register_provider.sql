@@ -2,8 +2,8 @@
 --
 -- The last one to start wins. p_domains and p_rates are the limits of
 -- recipients' domains; '' is the provider's own. A limit that is not named is
--- removed. What is queued moves into the lanes that the limits ask for. Returns
--- whether anything changed. Raises DDARG.
+-- removed. deed.relane_deliveries moves what is queued then. Returns whether
+-- anything changed. Raises DDARG.
 create or replace function deed.register_provider(
   p_name            text,
   p_kind            text,
@@ -58,9 +58,6 @@ begin
     return false;
   end if;
 
-  update deed.channel_outbox c
-  set lane = deed.lane_of(c.provider, c.recipient_domain)
-  where c.provider = p_name and c.status in ('queued', 'sending') and c.lane <> deed.lane_of(c.provider, c.recipient_domain);
   insert into deed.audit_log (actor, action, subject_type, subject_id, details)
   values (coalesce(nullif(left(p_actor, 200), ''), session_user), 'register', 'provider', p_name,
     jsonb_build_object('kind', p_kind, 'limits', (select jsonb_object_agg(u.domain, u.rate) from unnest(p_domains, p_rates) u(domain, rate))));
