@@ -106,6 +106,12 @@ var measures = []measure{
 			return fmt.Sprintf("Claim and mark through the app face: batches of %d, up to %s", faceBatch, o.business)
 		},
 	},
+	{
+		name: "deliveries", take: deliveries, peers: []peer{deedPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Deliveries: %d reserved in one call, then made; %d by SMTP", o.messages, smtpShare(o.messages))
+		},
+	},
 }
 
 // contestants are who takes part, the one in question first.

@@ -94,6 +94,10 @@ var goals = []goal{
 	{Measure: "stream latency", Metric: "p99", Below: 8},
 	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
+	{Measure: "deliveries", Metric: "reserved", AtLeast: 40_000},
+	{Measure: "deliveries", Metric: "made, no-op provider", AtLeast: 5_000},
+	{Measure: "deliveries", Metric: "made, SMTP", AtLeast: 1_000},
+	{Measure: "deliveries", Metric: "made, SMTP, cost of a limit", Below: 20},
 }
 
 // judged returns the goals whose figures were measured.

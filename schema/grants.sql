@@ -24,3 +24,11 @@ grant execute on function
   deed.redrive, deed.cancel_redrive, deed.discard, deed.add_tenant, deed.declare_topic, deed.check_topic, deed.set_topic, deed.lag,
   deed.subscribe, deed.set_subscription, deed.set_door
 to deed_admin;
+
+-- Deliveries. What these functions call, they call as the owner.
+grant execute on function deed.idempotency_key, deed.reserve, deed.suppress, deed.unsuppress to deed_app, deed_worker, deed_admin;
+grant execute on function
+  deed.claim_deliveries, deed.next_delivery, deed.attempt, deed.extend_deliveries, deed.settle, deed.claim_doubts,
+  deed.prove_delivery, deed.register_provider, deed.relane_deliveries, deed.purge_deliveries
+to deed_worker;
+grant execute on function deed.settle_delivery, deed.retry_deliveries to deed_admin;

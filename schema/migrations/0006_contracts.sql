@@ -95,4 +95,3 @@ where r.outcome = 'delivered'
   );
 grant select on deed.finished to deed_app, deed_worker, deed_admin;
 
-drop function if exists deed.redrive(text, text, uuid, bigint[], int, boolean);
