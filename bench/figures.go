@@ -1,6 +1,9 @@
 package main
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A series is one figure, a value a run.
 type series struct {
@@ -81,15 +84,29 @@ var goals = []goal{
 	{Measure: "cost", Metric: "draining: WAL bytes", Below: 450},
 	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
+	{Measure: "stream drain", Metric: "drained", By: "river", AtLeast: 15},
+	{Measure: "stream drain", Metric: "drained", By: "watermill", AtLeast: 2},
+	{Measure: "stream drain", Metric: "drained", By: "cursor loop", AtLeast: 0.5},
+	{Measure: "stream cost", Metric: "draining: WAL bytes", Below: 2},
+	{Measure: "stream business", Metric: "committed", By: "river", AtLeast: 1.7},
+	{Measure: "stream business", Metric: "committed", By: "cursor loop", AtLeast: 0.85},
+	{Measure: "stream bulk", Metric: "published", By: "river", AtLeast: 1},
+	{Measure: "stream bulk", Metric: "published", By: "same columns", AtLeast: 0.8},
+	{Measure: "stream latency", Metric: "p50", Below: 2},
+	{Measure: "stream latency", Metric: "p99", Below: 8},
 }
 
 // judged returns the goals whose figures were measured.
 func (f *figures) judged() []goal {
 	var list []goal
 	for _, g := range goals {
-		s := f.get(g.Measure, g.Metric, deedPeer{}.name())
+		of := deedPeer{}.name()
+		if strings.HasPrefix(g.Measure, "stream ") {
+			of = streamPeer{}.name()
+		}
+		s := f.get(g.Measure, g.Metric, of)
 		if g.By != "" {
-			s = f.ratio(g.Measure, g.Metric, deedPeer{}.name(), g.By)
+			s = f.ratio(g.Measure, g.Metric, of, g.By)
 		}
 		if s == nil {
 			continue
