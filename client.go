@@ -124,6 +124,9 @@ func (s Subscription) withDefaults() (Subscription, error) {
 	if s.Lease != 0 && (s.Lease < time.Second || s.Lease > 24*time.Hour) {
 		errs = append(errs, fmt.Errorf("option Lease %s is not from 1s to 24h", s.Lease))
 	}
+	if s.Backoff != 0 && (s.Backoff < time.Millisecond || s.Backoff > time.Hour) {
+		errs = append(errs, fmt.Errorf("option Backoff %s is not from 1ms to 1h", s.Backoff))
+	}
 	if s.Concurrency < 1 || s.Concurrency > 10000 {
 		errs = append(errs, fmt.Errorf("option Concurrency %d is not from 1 to 10000", s.Concurrency))
 	}

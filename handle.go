@@ -42,6 +42,10 @@ type Subscription struct {
 	// third of it. Default 30s, at least 1s.
 	Lease time.Duration
 
+	// Backoff is what the pause after a failed attempt grows from: it doubles
+	// with every failure, up to 2^10 times this. Default 1s.
+	Backoff time.Duration
+
 	// Concurrency is how many calls to Deliver may run at once in this process.
 	// Default 16.
 	Concurrency int

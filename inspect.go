@@ -18,8 +18,10 @@ import (
 // Counts are how a topic's or a subscription's messages stand.
 type Counts struct {
 	Pending          int64   `json:"pending"`            // not finished and not dead
-	Due              int64   `json:"due"`                // of those, claimable now
-	Claimed          int64   `json:"claimed"`            // of those, under a live lease
+	AtLeast          bool    `json:"at_least,omitempty"` // Pending and Due may be more: a stream's backlog is counted up to 10,000 a lane
+	Due              int64   `json:"due"`                // of those pending, what could be delivered now
+	Claimed          int64   `json:"claimed"`            // of those pending, under a live lease
+	Parked           int64   `json:"parked"`             // of those pending, behind another message of their key
 	Dead             int64   `json:"dead"`               // ended, kept until an operator acts
 	Delivered        int64   `json:"delivered"`          // finished
 	OldestDueSeconds float64 `json:"oldest_due_seconds"` // how long the oldest due one has been due
@@ -29,6 +31,33 @@ type Counts struct {
 type SubscriptionStatus struct {
 	Subscription string `json:"subscription"`
 	Counts
+
+	// Of a stream; 0 of a queue.
+	Lag         int64 `json:"lag,omitempty"`          // what it has still to read, counted up to 10,000 a lane
+	BlockedKeys int64 `json:"blocked_keys,omitempty"` // keys that wait for a message
+	Lanes       int64 `json:"lanes,omitempty"`        // once a process has read it
+	LanesHeld   int64 `json:"lanes_held,omitempty"`   // by some process, under a live lease
+}
+
+// Add sums up what is told of several subscriptions.
+func (s *SubscriptionStatus) Add(more SubscriptionStatus) {
+	s.Counts.add(more.Counts)
+	s.Lag += more.Lag
+	s.BlockedKeys += more.BlockedKeys
+	s.Lanes += more.Lanes
+	s.LanesHeld += more.LanesHeld
+}
+
+// add sums up; the oldest is the oldest of both.
+func (c *Counts) add(more Counts) {
+	c.Pending += more.Pending
+	c.AtLeast = c.AtLeast || more.AtLeast
+	c.Due += more.Due
+	c.Claimed += more.Claimed
+	c.Parked += more.Parked
+	c.Dead += more.Dead
+	c.Delivered += more.Delivered
+	c.OldestDueSeconds = max(c.OldestDueSeconds, more.OldestDueSeconds)
 }
 
 // TopicStatus is a topic's counts, summed over its subscriptions.
@@ -50,7 +79,8 @@ func (c *Client) Status(ctx context.Context) ([]TopicStatus, error) {
 	for rows.Next() {
 		var topic string
 		var s SubscriptionStatus
-		err := rows.Scan(&topic, &s.Subscription, &s.Pending, &s.Due, &s.Claimed, &s.Dead, &s.Delivered, &s.OldestDueSeconds)
+		err := rows.Scan(&topic, &s.Subscription, &s.Pending, &s.Due, &s.Claimed, &s.Dead, &s.Delivered, &s.OldestDueSeconds,
+			&s.Parked, &s.BlockedKeys, &s.Lag, &s.AtLeast, &s.Lanes, &s.LanesHeld)
 		if err != nil {
 			return nil, opError("status", err)
 		}
@@ -58,12 +88,7 @@ func (c *Client) Status(ctx context.Context) ([]TopicStatus, error) {
 			topics = append(topics, TopicStatus{Topic: topic})
 		}
 		t := &topics[len(topics)-1]
-		t.Pending += s.Pending
-		t.Due += s.Due
-		t.Claimed += s.Claimed
-		t.Dead += s.Dead
-		t.Delivered += s.Delivered
-		t.OldestDueSeconds = max(t.OldestDueSeconds, s.OldestDueSeconds)
+		t.add(s.Counts)
 		t.Subscriptions = append(t.Subscriptions, s)
 	}
 	return topics, opError("status", rows.Err())
@@ -193,7 +218,7 @@ func scanLogged(row pgx.CollectableRow) (Logged, error) {
 // State is how one subscription stands with a message.
 type State struct {
 	Subscription string     `json:"subscription"`
-	State        string     `json:"state"` // due, scheduled, claimed, parked, dead, delivered or discarded
+	State        string     `json:"state"` // waiting (a stream has not read it yet), due, scheduled, claimed, parked, dead, delivered or discarded
 	Attempts     int        `json:"attempts"`
 	LostClaims   int        `json:"lost_claims"`
 	DueAt        *time.Time `json:"due_at,omitempty"`
@@ -205,6 +230,8 @@ type State struct {
 	DiscardedAt  *time.Time `json:"discarded_at,omitempty"` // by Worker, who gave the reason
 	Reason       string     `json:"reason,omitempty"`
 	Claim        int64      `json:"claim,omitempty,string"`
+	Lane         int        `json:"lane,omitempty"` // of a stream: with Page, the record of the delivery
+	Page         int64      `json:"page,omitempty,string"`
 }
 
 // Story is a message with what became of it.
@@ -268,7 +295,22 @@ func (c *Client) Message(ctx context.Context, ref string, payload bool) (Story, 
 		}
 		return s, err
 	})
-	story.States = append(append(story.States, pending...), finished...)
+	if err != nil {
+		return Story{}, opError("message", err)
+	}
+	rows, err = c.pool.Query(ctx, query["message_pages"], seq)
+	if err != nil {
+		return Story{}, opError("message", err)
+	}
+	read, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (State, error) {
+		var s State
+		err := row.Scan(&s.Subscription, &s.State, &s.Worker, &s.DeliveredAt, &s.Lane, &s.Page)
+		if s.State == "delivered" {
+			s.Attempts = 1
+		}
+		return s, err
+	})
+	story.States = append(append(append(story.States, pending...), finished...), read...)
 	return story, opError("message", err)
 }
 

@@ -2,8 +2,8 @@
 -- does not fit the installed schema fails there and in CI, not at first use.
 
 -- name: subscribe
-select subscription, made, coalesce(max_attempts, 0), extract(epoch from lease)::float8, start, mode
-from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8));
+select subscription, made, coalesce(max_attempts, 0), extract(epoch from lease)::float8, start, mode, extract(epoch from backoff)::float8
+from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8), make_interval(secs => $6::float8));
 
 -- name: claim
 select id, claim, attempts, lost_claims, tenant_id, topic,
@@ -107,7 +107,8 @@ from deed.declare_topic($1::text, $2::text, $3::int, $4::boolean, make_interval(
 select deed.set_topic($1::text, $2::text, $3::int, $4::boolean, make_interval(secs => $5::float8));
 
 -- name: blocked_keys
-select topic, subscription, key, tenant_id::text, id, message_id::text, attempts, dead, due, coalesce(last_error, ''), since, behind
+select topic, subscription, key, tenant_id::text, id, message_id::text, attempts, dead, due, coalesce(last_error, ''), since,
+  greatest(extract(epoch from clock_timestamp() - since), 0)::float8, behind
 from deed.blocked_keys($1::text, $2::int);
 
 -- name: next_due
@@ -154,7 +155,8 @@ select deed.unfinished($1::int[], make_interval(secs => $2::float8));
 select exists (select from deed.lag($1::int[], 1) l where l.behind > 0);
 
 -- name: status
-select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_seconds
+select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_seconds,
+  parked, blocked_keys, lag, at_least, lanes, lanes_held
 from deed.status();
 
 -- name: verify
@@ -208,6 +210,10 @@ join deed.subscriptions s on s.id = r.subscription
 where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') @> $1::bigint and $1::bigint = any (r.ids)
 order by r.finished_at;
 
+-- name: message_pages
+select subscription, state, coalesce(worker, ''), delivered_at, coalesce(lane, 0), coalesce(page, 0)
+from deed.stream_states($1::bigint);
+
 -- name: dead
 select id, deed.message_id(created_at, id)::text, topic, name, coalesce(key, ''), coalesce(type, ''),
   tenant_id::text, attempts, lost_claims, dead_at, last_error
@@ -248,14 +254,20 @@ order by n desc
 limit $2::int;
 
 -- name: topics
-select s.topic, s.name, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, s.start, s.created_at,
-  s.id = 0 or exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null), s.door
+select topic, mode, lanes, ordered, extract(epoch from retention)::float8, created_at
+from deed.topics
+order by topic;
+
+-- name: subscriptions
+select s.topic, s.name, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, extract(epoch from s.backoff)::float8,
+  s.start, s.created_at,
+  exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null), s.door
 from deed.subscriptions s
 where s.id <> 0
 order by s.topic, s.name;
 
 -- name: set_subscription
-select deed.set_subscription($1::text, $2::text, $3::int, make_interval(secs => $4::float8));
+select deed.set_subscription($1::text, $2::text, $3::int, make_interval(secs => $4::float8), make_interval(secs => $5::float8));
 
 -- name: set_door
 select deed.set_door($1::text, $2::text, $3::boolean);

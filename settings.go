@@ -2,55 +2,100 @@ package deed
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// Declared is a subscription as the database has it.
-type Declared struct {
-	Topic        string        `json:"topic"`
-	Subscription string        `json:"subscription"`
-	MaxAttempts  int           `json:"max_attempts"` // 0: without limit
-	Lease        time.Duration `json:"-"`
-	LeaseSeconds float64       `json:"lease_seconds"`
-	From         From          `json:"from"`
-	CreatedAt    time.Time     `json:"created_at"`
-	Backfilled   bool          `json:"backfilled"` // it has all that was published before it
-	Door         bool          `json:"door"`       // the published SQL faces claim it
+// DeclaredTopic is a topic as the database has it.
+type DeclaredTopic struct {
+	Topic            string                 `json:"topic"`
+	Mode             Mode                   `json:"mode"`
+	Lanes            int                    `json:"lanes"`
+	Ordering         Ordering               `json:"ordering"` // of a stream; a queue keeps none
+	Retention        time.Duration          `json:"-"`
+	RetentionSeconds float64                `json:"retention_seconds"`
+	CreatedAt        time.Time              `json:"created_at"`
+	Subscriptions    []DeclaredSubscription `json:"subscriptions"`
 }
 
-// Topics lists the declared topics' subscriptions.
-func (c *Client) Topics(ctx context.Context) ([]Declared, error) {
+// DeclaredSubscription is a subscription as the database has it.
+type DeclaredSubscription struct {
+	Subscription   string        `json:"subscription"`
+	MaxAttempts    int           `json:"max_attempts"` // 0: without limit
+	Lease          time.Duration `json:"-"`
+	LeaseSeconds   float64       `json:"lease_seconds"`
+	Backoff        time.Duration `json:"-"`
+	BackoffSeconds float64       `json:"backoff_seconds"`
+	From           From          `json:"from"`
+	CreatedAt      time.Time     `json:"created_at"`
+	Backfilled     bool          `json:"backfilled"` // it has all that was published before it
+	Door           bool          `json:"door"`       // the published SQL faces claim it
+}
+
+// Topics lists the declared topics with their subscriptions, by name.
+func (c *Client) Topics(ctx context.Context) ([]DeclaredTopic, error) {
 	rows, err := c.pool.Query(ctx, query["topics"])
 	if err != nil {
 		return nil, opError("topics", err)
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Declared, error) {
-		var d Declared
-		err := row.Scan(&d.Topic, &d.Subscription, &d.MaxAttempts, &d.LeaseSeconds, &d.From, &d.CreatedAt, &d.Backfilled, &d.Door)
-		d.Lease = time.Duration(d.LeaseSeconds * float64(time.Second))
-		return d, err
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (DeclaredTopic, error) {
+		t := DeclaredTopic{Subscriptions: []DeclaredSubscription{}}
+		var ordered bool
+		err := row.Scan(&t.Topic, &t.Mode, &t.Lanes, &ordered, &t.RetentionSeconds, &t.CreatedAt)
+		t.Ordering = OrderNone
+		if t.Mode == Stream {
+			t.Ordering = orderingOf(ordered)
+		}
+		t.Retention = ofSeconds(t.RetentionSeconds)
+		return t, err
+	})
+	if err != nil {
+		return nil, opError("topics", err)
+	}
+	at := make(map[string]*DeclaredTopic, len(list))
+	for i := range list {
+		at[list[i].Topic] = &list[i]
+	}
+	if rows, err = c.pool.Query(ctx, query["subscriptions"]); err != nil {
+		return nil, opError("topics", err)
+	}
+	var topic string
+	var s DeclaredSubscription
+	_, err = pgx.ForEachRow(rows, []any{&topic, &s.Subscription, &s.MaxAttempts, &s.LeaseSeconds, &s.BackoffSeconds, &s.From, &s.CreatedAt, &s.Backfilled, &s.Door}, func() error {
+		s.Lease, s.Backoff = ofSeconds(s.LeaseSeconds), ofSeconds(s.BackoffSeconds)
+		if t := at[topic]; t != nil { // else it was declared since the first look
+			t.Subscriptions = append(t.Subscriptions, s)
+		}
+		return nil
 	})
 	return list, opError("topics", err)
 }
 
+// SubscriptionChange names what to change of a subscription; zero fields stay
+// as they are.
+type SubscriptionChange struct {
+	MaxAttempts int
+	Lease       time.Duration
+	Backoff     time.Duration
+}
+
 // SetSubscription changes the settings of a topic's subscription, or of all of
-// the topic's if name is empty, online; zero values leave them as they are.
-// Clients that run keep the lease they started with. Errors: [NotFound],
-// [Invalid]. Needs deed_admin.
-func (c *Client) SetSubscription(ctx context.Context, topic, name string, maxAttempts int, lease time.Duration) error {
-	if maxAttempts < 0 || maxAttempts > 1000 {
-		return invalidf("set subscription", "max attempts %d is not from 1 to 1000", maxAttempts)
+// the topic's if name is empty, online. Clients that run keep the lease they
+// started with. Errors: [NotFound], [Invalid]. Needs deed_admin.
+func (c *Client) SetSubscription(ctx context.Context, topic, name string, change SubscriptionChange) error {
+	if change.MaxAttempts < 0 || change.MaxAttempts > 1000 {
+		return invalidf("set subscription", "max attempts %d is not from 1 to 1000", change.MaxAttempts)
 	}
-	if lease != 0 && (lease < time.Second || lease > 24*time.Hour) {
-		return invalidf("set subscription", "lease %s is not from 1s to 24h", lease)
+	if change.Lease != 0 && (change.Lease < time.Second || change.Lease > 24*time.Hour) {
+		return invalidf("set subscription", "lease %s is not from 1s to 24h", change.Lease)
 	}
-	var seconds any
-	if lease != 0 {
-		seconds = lease.Seconds()
+	if change.Backoff != 0 && (change.Backoff < time.Millisecond || change.Backoff > time.Hour) {
+		return invalidf("set subscription", "backoff %s is not from 1ms to 1h", change.Backoff)
 	}
-	_, err := c.pool.Exec(ctx, query["set_subscription"], topic, nullIfZero(name), nullIfZero(maxAttempts), seconds)
+	_, err := c.pool.Exec(ctx, query["set_subscription"], topic, nullIfZero(name), nullIfZero(change.MaxAttempts),
+		nullIfZero(change.Lease.Seconds()), nullIfZero(change.Backoff.Seconds()))
 	return opError("set subscription", err)
 }
 
@@ -61,6 +106,11 @@ func (c *Client) SetSubscription(ctx context.Context, topic, name string, maxAtt
 func (c *Client) SetDoor(ctx context.Context, topic, name string, door bool) error {
 	_, err := c.pool.Exec(ctx, query["set_door"], topic, name, door)
 	return opError("set door", err)
+}
+
+// ofSeconds is an interval as the statements return it.
+func ofSeconds(s float64) time.Duration {
+	return time.Duration(math.Round(s*1e6)) * time.Microsecond
 }
 
 // Settings hold for the whole installation.

@@ -76,30 +76,31 @@ func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error)
 		s.lease, s.registered = 30*time.Second, 0
 		return nil, nil
 	}
-	var lease any
-	if s.sub.Lease != 0 {
-		lease = s.sub.Lease.Seconds()
-	}
 	var attempts int
 	var made bool
-	var seconds float64
+	var leased, backs float64
 	var start, mode string
 	err = tx.QueryRow(ctx, query["subscribe"], s.sub.Topic, s.sub.Name,
-		nullIfZero(string(s.sub.From)), nullIfZero(s.sub.MaxAttempts), lease).
-		Scan(&s.registered, &made, &attempts, &seconds, &start, &mode)
+		nullIfZero(string(s.sub.From)), nullIfZero(s.sub.MaxAttempts), nullIfZero(s.sub.Lease.Seconds()), nullIfZero(s.sub.Backoff.Seconds())).
+		Scan(&s.registered, &made, &attempts, &leased, &start, &mode, &backs)
 	if err != nil {
 		return nil, opError("subscribe "+s.label(), err)
 	}
-	s.lease = time.Duration(seconds * float64(time.Second))
+	s.lease = ofSeconds(leased)
 	s.stream.Store(mode == "stream")
 	var differences []error
+	differs := func(what string, stored, here any, flag string) {
+		differences = append(differences, fmt.Errorf("%s is %v in the database and %v here; change it with: deed topic set %s --subscription %s %s %v",
+			what, stored, here, s.sub.Topic, s.sub.Name, flag, here))
+	}
 	if s.sub.MaxAttempts != 0 && s.sub.MaxAttempts != attempts {
-		differences = append(differences, fmt.Errorf("max_attempts is %d in the database and %d here; change it with: deed topic set %s --subscription %s --max-attempts %d",
-			attempts, s.sub.MaxAttempts, s.sub.Topic, s.sub.Name, s.sub.MaxAttempts))
+		differs("max_attempts", attempts, s.sub.MaxAttempts, "--max-attempts")
 	}
 	if s.sub.Lease != 0 && s.sub.Lease != s.lease {
-		differences = append(differences, fmt.Errorf("lease is %s in the database and %s here; change it with: deed topic set %s --subscription %s --lease %s",
-			s.lease, s.sub.Lease, s.sub.Topic, s.sub.Name, s.sub.Lease))
+		differs("lease", s.lease, s.sub.Lease, "--lease")
+	}
+	if stored := ofSeconds(backs); s.sub.Backoff != 0 && s.sub.Backoff != stored {
+		differs("backoff", stored, s.sub.Backoff, "--backoff")
 	}
 	if differences != nil {
 		return &Error{Op: "subscribe " + s.label(), Code: Conflict, Err: errors.Join(differences...)}, nil

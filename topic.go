@@ -24,6 +24,17 @@ const (
 	Stream Mode = "stream"
 )
 
+// Ordering says which messages of a stream come one after the other.
+type Ordering string
+
+const (
+	// OrderKey keeps the order of the messages of each key; one that fails holds
+	// back those of its key.
+	OrderKey Ordering = "key"
+	// OrderNone keeps no order: a message that fails holds back no other.
+	OrderNone Ordering = "none"
+)
+
 // Topic declares a topic. A client makes those that the database does not have;
 // if it has one with other settings, Run returns [Conflict]. Zero fields take
 // what is stored, or the default.
@@ -35,9 +46,9 @@ type Topic struct {
 	// process at a time: more lanes, more processes. 1 to 64, default 4.
 	Lanes int
 
-	// Unordered gives up the order of messages with the same key: a message that
-	// fails then holds up no other. Default: a stream keeps it.
-	Unordered bool
+	// Ordering is what order a stream keeps. A queue keeps none. Default
+	// OrderKey.
+	Ordering Ordering
 
 	// Retention is how long messages are kept once every subscription has
 	// finished them. At least a minute, default 7 days.
@@ -52,6 +63,9 @@ func (t Topic) check() error {
 	if t.Mode != "" && t.Mode != Queue && t.Mode != Stream {
 		errs = append(errs, fmt.Errorf("mode %q is neither %q nor %q", clip(string(t.Mode)), Queue, Stream))
 	}
+	if t.Ordering != "" && t.Ordering != OrderKey && t.Ordering != OrderNone {
+		errs = append(errs, fmt.Errorf("ordering %q is neither %q nor %q", clip(string(t.Ordering)), OrderKey, OrderNone))
+	}
 	if t.Lanes < 0 || t.Lanes > 64 {
 		errs = append(errs, fmt.Errorf("%d lanes are not from 1 to 64", t.Lanes))
 	}
@@ -64,20 +78,12 @@ func (t Topic) check() error {
 // declare makes the topic if it is absent. A difference between what is stored
 // and what this program asks for is returned apart.
 func (t Topic) declare(ctx context.Context, tx pgx.Tx) (different, err error) {
-	var ordered *bool
-	if t.Unordered {
-		ordered = new(bool)
-	}
-	var seconds any
-	if t.Retention != 0 {
-		seconds = t.Retention.Seconds()
-	}
-	var made, isOrdered bool
+	var made, ordered bool
 	var mode Mode
 	var lanes int
 	var kept float64
-	err = tx.QueryRow(ctx, query["declare_topic"], t.Name, nullIfZero(string(t.Mode)), nullIfZero(t.Lanes), ordered, seconds).
-		Scan(&made, &mode, &lanes, &isOrdered, &kept)
+	err = tx.QueryRow(ctx, query["declare_topic"], t.Name, nullIfZero(string(t.Mode)), nullIfZero(t.Lanes), t.ordered(), nullIfZero(t.Retention.Seconds())).
+		Scan(&made, &mode, &lanes, &ordered, &kept)
 	if err != nil {
 		return nil, opError("declare topic "+t.Name, err)
 	}
@@ -91,10 +97,10 @@ func (t Topic) declare(ctx context.Context, tx pgx.Tx) (different, err error) {
 	if t.Lanes != 0 && t.Lanes != lanes {
 		differs("lanes", lanes, t.Lanes, "--lanes")
 	}
-	if t.Unordered && isOrdered {
-		differs("ordering", "key", "none", "--ordering")
+	if stored := orderingOf(ordered); t.Ordering != "" && t.Ordering != stored {
+		differs("ordering", stored, t.Ordering, "--ordering")
 	}
-	if stored := time.Duration(kept * float64(time.Second)); t.Retention != 0 && t.Retention != stored {
+	if stored := ofSeconds(kept); t.Retention != 0 && t.Retention != stored {
 		differs("retention", stored, t.Retention, "--retention")
 	}
 	if differences != nil {
@@ -103,11 +109,27 @@ func (t Topic) declare(ctx context.Context, tx pgx.Tx) (different, err error) {
 	return nil, nil
 }
 
+// ordered is the ordering as the database has it; nil leaves it as it is.
+func (t Topic) ordered() *bool {
+	if t.Ordering == "" {
+		return nil
+	}
+	is := t.Ordering == OrderKey
+	return &is
+}
+
+func orderingOf(ordered bool) Ordering {
+	if ordered {
+		return OrderKey
+	}
+	return OrderNone
+}
+
 // TopicChange names what to change of a topic; zero fields stay as they are.
 type TopicChange struct {
 	Mode      Mode
 	Lanes     int
-	Ordered   *bool
+	Ordering  Ordering
 	Retention time.Duration
 }
 
@@ -117,16 +139,12 @@ type TopicChange struct {
 // overtakes. Errors: [NotFound], [Invalid], [Conflict] while an earlier change
 // of mode is under way. Needs deed_admin.
 func (c *Client) SetTopic(ctx context.Context, name string, change TopicChange) error {
-	t := Topic{Name: name, Mode: change.Mode, Lanes: change.Lanes, Retention: change.Retention}
+	t := Topic{Name: name, Mode: change.Mode, Lanes: change.Lanes, Ordering: change.Ordering, Retention: change.Retention}
 	if err := t.check(); err != nil {
 		return &Error{Op: "set topic " + clip(name), Code: Invalid, Err: err}
 	}
-	var seconds any
-	if change.Retention != 0 {
-		seconds = change.Retention.Seconds()
-	}
 	err := pgx.BeginTxFunc(ctx, c.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, query["set_topic"], name, nullIfZero(string(change.Mode)), nullIfZero(change.Lanes), change.Ordered, seconds)
+		_, err := tx.Exec(ctx, query["set_topic"], name, nullIfZero(string(t.Mode)), nullIfZero(t.Lanes), t.ordered(), nullIfZero(t.Retention.Seconds()))
 		return err
 	})
 	return opError("set topic", err)
@@ -144,7 +162,8 @@ type BlockedKey struct {
 	Dead         bool       `json:"dead"` // it waits for an operator
 	DueAt        *time.Time `json:"due_at,omitempty"`
 	LastError    string     `json:"last_error,omitempty"`
-	Since        time.Time  `json:"since"`  // when that message was published
+	Since        time.Time  `json:"since"` // when that message was published
+	AgeSeconds   float64    `json:"age_seconds"`
 	Behind       int64      `json:"behind"` // messages that stand behind it, counted up to 10,000
 }
 
@@ -161,7 +180,7 @@ func (c *Client) BlockedKeys(ctx context.Context, topic string, limit int) ([]Bl
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (BlockedKey, error) {
 		var b BlockedKey
 		var owner, id string
-		err := row.Scan(&b.Topic, &b.Subscription, &b.Key, &owner, &b.Seq, &id, &b.Attempts, &b.Dead, &b.DueAt, &b.LastError, &b.Since, &b.Behind)
+		err := row.Scan(&b.Topic, &b.Subscription, &b.Key, &owner, &b.Seq, &id, &b.Attempts, &b.Dead, &b.DueAt, &b.LastError, &b.Since, &b.AgeSeconds, &b.Behind)
 		if err != nil {
 			return b, err
 		}

@@ -82,8 +82,6 @@ var goals = []goal{
 	{Measure: "latency", Metric: "p50", Below: 3},
 	{Measure: "latency", Metric: "p99", Below: 12},
 	{Measure: "cost", Metric: "draining: WAL bytes", Below: 450},
-	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
-	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "stream drain", Metric: "drained", By: "river", AtLeast: 15},
 	{Measure: "stream drain", Metric: "drained", By: "watermill", AtLeast: 2},
 	{Measure: "stream drain", Metric: "drained", By: "cursor loop", AtLeast: 0.5},
@@ -94,6 +92,8 @@ var goals = []goal{
 	{Measure: "stream bulk", Metric: "published", By: "same columns", AtLeast: 0.8},
 	{Measure: "stream latency", Metric: "p50", Below: 2},
 	{Measure: "stream latency", Metric: "p99", Below: 8},
+	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
+	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
 }
 
 // judged returns the goals whose figures were measured.

@@ -24,13 +24,14 @@ func TestSQLDocument(t *testing.T) {
 		select 'deed.' || p.proname || '(' || replace(pg_get_function_arguments(p.oid), ', ', E',\n  ') || E')\n  returns ' || pg_get_function_result(p.oid)
 		from pg_proc p
 		where p.pronamespace = 'deed'::regnamespace
-		  and p.proname in ('publish', 'publish_one', 'publish_many', 'claim', 'extend', 'finish', 'fail', 'verify', 'subscribe', 'redrive', 'status', 'cancel_redrive', 'discard', 'set_door')
+		  and p.proname in ('publish', 'publish_one', 'publish_many', 'claim', 'extend', 'finish', 'fail', 'verify', 'subscribe', 'redrive', 'status',
+		    'declare_topic', 'set_topic', 'set_subscription', 'blocked_keys', 'lag', 'cancel_redrive', 'discard', 'set_door')
 		order by p.proname`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	signatures, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(signatures) != 14 {
+	if err != nil || len(signatures) != 19 {
 		t.Fatal(len(signatures), err)
 	}
 	for _, s := range signatures {

@@ -16,9 +16,11 @@ import (
 func newStatus(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "status",
-		Short:   "Count every topic's messages",
-		Long:    "Count the messages of every topic and subscription: pending (not finished, not dead), due, claimed, dead, delivered.",
+		Use:   "status",
+		Short: "Count every topic's messages",
+		Long: `Count the messages of every topic and subscription: pending (not finished, not dead), and of these due, claimed, and
+parked behind another message of their key; dead; delivered. What a stream has still to read is pending and due; it is
+counted up to 10,000 a lane, and more is shown as 10000+ (in JSON: "at_least": true).`,
 		Example: "  deed status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -34,17 +36,25 @@ func newStatus(a *app) *cobra.Command {
 				for _, t := range topics {
 					for _, s := range t.Subscriptions {
 						rows = append(rows, []string{
-							t.Topic, s.Subscription, fmt.Sprint(s.Pending), fmt.Sprint(s.Due), fmt.Sprint(s.Claimed),
-							fmt.Sprint(s.Dead), fmt.Sprint(s.Delivered), seconds(s.OldestDueSeconds),
+							t.Topic, s.Subscription, counted(s.Pending, s.AtLeast), counted(s.Due, s.AtLeast), fmt.Sprint(s.Claimed),
+							fmt.Sprint(s.Parked), fmt.Sprint(s.Dead), fmt.Sprint(s.Delivered), seconds(s.OldestDueSeconds),
 						})
 					}
 				}
-				return table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "PENDING", "DUE", "CLAIMED", "DEAD", "DELIVERED", "OLDEST DUE"}, rows)
+				return table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "PENDING", "DUE", "CLAIMED", "PARKED", "DEAD", "DELIVERED", "OLDEST DUE"}, rows)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// counted is a number, and whether the counting stopped there.
+func counted(n int64, atLeast bool) string {
+	if atLeast {
+		return fmt.Sprintf("%d+", n)
+	}
+	return fmt.Sprint(n)
 }
 
 func newTail(a *app) *cobra.Command {
@@ -192,6 +202,10 @@ func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) e
 				at = when(*st.LeaseUntil)
 			case st.DueAt != nil:
 				at = when(*st.DueAt)
+			case st.State == "waiting":
+				note = "the stream has not come to it yet"
+			case st.State == "delivered":
+				note = "its record is no longer kept"
 			}
 			rows = append(rows, []string{st.Subscription, st.State, fmt.Sprint(st.Attempts), fmt.Sprint(st.LostClaims), at, note})
 		}

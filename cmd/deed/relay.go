@@ -127,7 +127,7 @@ func (r *relay) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := r.connect(ctx, pool, deed.Options{Subscriptions: subs, Worker: setting(r.app.worker, "DEED_WORKER", r.file.Worker, ""), Logger: r.log})
+	c, err := r.connect(ctx, pool, deed.Options{Topics: topicsOf(r.file), Subscriptions: subs, Worker: setting(r.app.worker, "DEED_WORKER", r.file.Worker, ""), Logger: r.log})
 	if err == nil {
 		client.Store(c)
 		measured := r.measure(ctx, c, pool, registry)
@@ -254,6 +254,17 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 	}
 }
 
+// topicsOf are the topics of which the file says more than their subscriptions.
+func topicsOf(file *config.Config) (topics []deed.Topic) {
+	for _, t := range file.Topics {
+		topic := deed.Topic{Name: t.Name, Mode: deed.Mode(t.Mode), Lanes: t.Lanes, Ordering: deed.Ordering(t.Ordering), Retention: t.Retention}
+		if topic != (deed.Topic{Name: t.Name}) {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}
+
 // subscriptions makes one of each topic and sink, and the sinks.
 func (r *relay) subscriptions() (subs []deed.Subscription, closeAll func(), err error) {
 	sinks := map[string]deed.Sink{}
@@ -281,7 +292,7 @@ func (r *relay) subscriptions() (subs []deed.Subscription, closeAll func(), err 
 		for _, name := range t.Sinks {
 			subs = append(subs, deed.Subscription{
 				Topic: t.Name, Name: name, Sink: sinks[name], From: deed.From(t.From), MaxAttempts: t.MaxAttempts,
-				Lease: t.Lease, Concurrency: t.Concurrency, BatchSize: t.Batch,
+				Lease: t.Lease, Backoff: t.Backoff, Concurrency: t.Concurrency, BatchSize: t.Batch,
 			})
 		}
 	}

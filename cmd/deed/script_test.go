@@ -37,7 +37,10 @@ var update = flag.Bool("update", false, "write the golden shapes into the script
 //	receiver            starts a webhook receiver: $HOOK answers 204, $HOOK/down
 //	                    500 until "repaired"
 //	repaired            makes $HOOK/down answer 204
+//	refuse TYPE         makes it answer 409 to messages of that type, until "accept"
 //	received N          waits until exactly N messages have been received
+//	inorder             says that each key's messages were received in order
+//	until STATEMENT     waits until the statement, of the owner, says true
 //	expand FILE…        replaces $NAME in files by environment variables
 //	ndjson N FILE       writes a file of N rows with an id and a key
 func TestScripts(t *testing.T) {
@@ -64,7 +67,11 @@ func TestScripts(t *testing.T) {
 			"broken":   func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).db.Broken() },
 			"receiver": cmdReceiver,
 			"repaired": func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).far.repair() },
+			"refuse":   cmdRefuse,
+			"accept":   func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).far.refuse("") },
 			"received": cmdReceived,
+			"inorder":  cmdInOrder,
+			"until":    cmdUntil,
 			"expand":   cmdExpand,
 			"ndjson":   cmdNDJSON,
 		},
@@ -128,6 +135,8 @@ var changing = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
 	{regexp.MustCompile(`"backfilled": (true|false)`), `"backfilled": "EITHER"`}, // other tests' transactions delay it
 	{regexp.MustCompile(`("oldest_due_seconds": )[0-9.e-]*[1-9][0-9.e-]*`), "${1}\"SECONDS\""},
+	{regexp.MustCompile(`("age_seconds": )[0-9.e-]+`), `${1}"SECONDS"`},
+	{regexp.MustCompile(`("attempts": )\d+(,\s+"dead": )`), `${1}"SOME"${2}`}, // of a key that waits
 	{regexp.MustCompile(`("claim": )"\d+"`), `${1}"CLAIM"`},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), `127.0.0.1:PORT`},
 	{regexp.MustCompile(`("go": )"[^"]+"`), `${1}"GO"`},
@@ -151,6 +160,26 @@ func cmdShape(ts *testscript.TestScript, neg bool, args []string) {
 func cmdSQL(ts *testscript.TestScript, _ bool, args []string) {
 	_, err := benchOf(ts).db.Pool(pgtest.Owner).Exec(context.Background(), strings.Join(args, " "))
 	ts.Check(err)
+}
+
+func cmdUntil(ts *testscript.TestScript, _ bool, args []string) {
+	statement := strings.Join(args, " ")
+	ts.Check(await(statement, func() bool {
+		var yes bool
+		ts.Check(benchOf(ts).db.Pool(pgtest.Owner).QueryRow(context.Background(), statement).Scan(&yes))
+		return yes
+	}))
+}
+
+func cmdRefuse(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 1, "refuse TYPE")
+	benchOf(ts).far.refuse(args[0])
+}
+
+func cmdInOrder(ts *testscript.TestScript, _ bool, _ []string) {
+	if wrong := benchOf(ts).far.disorder(); wrong != "" {
+		ts.Fatalf("%s", wrong)
+	}
 }
 
 func cmdReceiver(ts *testscript.TestScript, _ bool, args []string) {

@@ -6,7 +6,8 @@
 //	log: {level: info, format: text}      # debug, info, warn, error; text, json
 //	worker: relay-1
 //	topics:
-//	  orders: {sink: hooks, max_attempts: 5, lease: 30s, from: beginning, concurrency: 16, batch: 200}
+//	  orders: {sink: hooks, max_attempts: 5, lease: 30s, backoff: 1s, from: beginning, concurrency: 16, batch: 200}
+//	  events: {sink: log, mode: stream, lanes: 4, ordering: key, retention: 7d}   # mode: queue; ordering: none
 //	  audit:  {sinks: [hooks, printer]}
 //	sinks:
 //	  hooks:
@@ -77,8 +78,13 @@ type Config struct {
 type Topic struct {
 	Name        string
 	Sinks       []string // keys of [Config.Sinks]: at least one, none twice
+	Mode        string   // queue or stream
+	Lanes       int      // of a stream
+	Ordering    string   // of a stream: key or none
+	Retention   time.Duration
 	MaxAttempts int
 	Lease       time.Duration
+	Backoff     time.Duration
 	From        string // beginning or now
 	Concurrency int
 	Batch       int

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -147,29 +146,18 @@ func (s *section) duration(key string, least, most time.Duration) time.Duration 
 		s.problemf(n.line, path, "want a duration such as 30s, got %s", n.kind)
 		return 0
 	}
-	d, err := time.ParseDuration(n.text)
+	d, err := ParseDuration(n.text)
 	switch {
 	case err != nil:
 		s.problemf(n.line, path, "%q is not a duration such as 30s, 5m or 1h30m", n.text)
 	case d <= 0:
 		s.problemf(n.line, path, "%s is not above 0", n.text)
 	case most > 0 && (d < least || d > most):
-		s.problemf(n.line, path, "%s is not from %s to %s", n.text, short(least), short(most))
+		s.problemf(n.line, path, "%s is not from %s to %s", n.text, FormatDuration(least), FormatDuration(most))
 	default:
 		return d
 	}
 	return 0
-}
-
-// short writes a duration without its zero parts: 24h, not 24h0m0s.
-func short(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	}
-	return d.String()
 }
 
 // texts calls each for the items of a list of texts.

@@ -74,7 +74,17 @@ func (s *section) topic(name string) (Topic, []use) {
 	case many && e.value.kind == list && len(e.value.items) == 0:
 		s.keyf("sinks", "the list is empty")
 	}
+	t.Mode = s.choice("mode", "queue", "stream")
+	t.Lanes = s.number("lanes", 1, 64)
+	t.Ordering = s.choice("ordering", "key", "none")
+	for _, key := range []string{"lanes", "ordering"} {
+		if s.has(key) && t.Mode != "stream" {
+			s.keyf(key, "only a stream has %s; add mode: stream", key)
+		}
+	}
+	t.Retention = s.duration("retention", time.Minute, 36500*24*time.Hour)
 	t.MaxAttempts = s.number("max_attempts", 1, 1000)
+	t.Backoff = s.duration("backoff", time.Millisecond, time.Hour)
 	t.Lease = s.duration("lease", time.Second, 24*time.Hour)
 	t.From = s.choice("from", "beginning", "now")
 	t.Concurrency = s.number("concurrency", 1, 1000)

@@ -39,7 +39,11 @@ begin
   set since = null, since_window = null, list_version = v_version,
     read_window = coalesce((select r.window_n from deed.relanings r where r.subscription = s.id), s.since_window)
   where s.topic = p_topic;
-  delete from deed.lanes l using deed.subscriptions s where s.topic = p_topic and l.subscription = s.id;
+  with ended as (
+    delete from deed.lanes l using deed.subscriptions s where s.topic = p_topic and l.subscription = s.id returning l.*
+  )
+  insert into deed.former_lanes (subscription, lane, slot_from, slot_upto)
+  select e.subscription, e.lane, e.slot_from, e.slot_upto from ended e;
   delete from deed.relanings r using deed.subscriptions s where s.topic = p_topic and r.subscription = s.id;
   update deed.pending p set parked = false, key_hash = null
   from deed.subscriptions s

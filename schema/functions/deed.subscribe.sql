@@ -5,15 +5,17 @@
 -- the list before it is brought in by deed.backfill, late commits included
 -- (O18). p_from: 'beginning' or 'now'; null means 'beginning' for the first
 -- subscriptions of a topic (those made in one transaction), 'now' for later
--- ones. p_max_attempts null: 20; 0: without limit. Returns the stored settings,
--- which may differ from the call's.
+-- ones. p_max_attempts null: 20; 0: without limit. p_lease null: 30 seconds.
+-- p_backoff, from which the pause after a failure doubles, null: 1 second.
+-- Returns the stored settings, which may differ from the call's.
 create or replace function deed.subscribe(
   p_topic        text,
   p_name         text,
   p_from         text default null,
   p_max_attempts int default null,
-  p_lease        interval default null
-) returns table (subscription int, made boolean, max_attempts int, lease interval, start text, mode text)
+  p_lease        interval default null,
+  p_backoff      interval default null
+) returns table (subscription int, made boolean, max_attempts int, lease interval, start text, mode text, backoff interval)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -37,7 +39,7 @@ begin
   end if;
 
   return query
-  select s.id, false, s.max_attempts, s.lease, s.start, t.mode
+  select s.id, false, s.max_attempts, s.lease, s.start, t.mode, s.backoff
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
   where s.topic = p_topic and s.name = p_name;
@@ -47,7 +49,7 @@ begin
 
   perform pg_advisory_xact_lock(hashtextextended('deed.subscribe', 0));
   return query
-  select s.id, false, s.max_attempts, s.lease, s.start, t.mode
+  select s.id, false, s.max_attempts, s.lease, s.start, t.mode, s.backoff
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
   where s.topic = p_topic and s.name = p_name;
@@ -67,9 +69,10 @@ begin
   );
   select max(s.id) + 1 into v_id from deed.subscriptions s;
   v_version := nextval('deed.list_seq');
-  insert into deed.subscriptions (id, topic, name, max_attempts, lease, start, start_window, list_version)
+  insert into deed.subscriptions (id, topic, name, max_attempts, lease, backoff, start, start_window, list_version)
   values (
     v_id, p_topic, p_name, nullif(coalesce(p_max_attempts, 20), 0), coalesce(p_lease, interval '30 seconds'),
+    coalesce(p_backoff, interval '1 second'),
     coalesce(p_from, case when v_first then 'beginning' else 'now' end), v_window, v_version
   );
   -- A stream is read from the log: from its first window, or from now on.
@@ -81,7 +84,7 @@ begin
   update deed.settings set list_version = v_version;
 
   return query
-  select s.id, true, s.max_attempts, s.lease, s.start, t.mode
+  select s.id, true, s.max_attempts, s.lease, s.start, t.mode, s.backoff
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
   where s.id = v_id;

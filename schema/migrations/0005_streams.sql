@@ -20,6 +20,16 @@ create table deed.lanes (
   constraint lanes_held_under_lease check (num_nulls(worker, lease_until) in (0, 2))
 ) with (fillfactor = 50);
 
+-- The lanes that others have replaced: of which slots their pages were.
+create table deed.former_lanes (
+  subscription int         not null,
+  lane         int         not null,
+  slot_from    int         not null,
+  slot_upto    int         not null,
+  ended_at     timestamptz not null default clock_timestamp(),
+  constraint former_lanes_pkey primary key (subscription, lane)
+);
+
 -- One row per finished page, append-only: where a lane is, and the receipt of
 -- streams (O16). Two owners collide on the key, which is the fence. Everything
 -- visible in from_window has been read; of to_window's, if that is not null,
@@ -68,7 +78,7 @@ do $$
 declare
   v_table text;
 begin
-  foreach v_table in array array['lanes', 'progress', 'relays', 'relanings'] loop
+  foreach v_table in array array['lanes', 'former_lanes', 'progress', 'relays', 'relanings'] loop
     execute format('alter table deed.%I enable row level security', v_table);
     execute format('alter table deed.%I force row level security', v_table);
     execute format('create policy %I on deed.%I to current_user using (true) with check (true)', v_table || '_owner', v_table);

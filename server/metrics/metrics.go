@@ -137,15 +137,9 @@ func limit(topics []deed.TopicStatus, n int) []deed.TopicStatus {
 		return topics
 	}
 	others := deed.TopicStatus{Topic: "(others)", Subscriptions: []deed.SubscriptionStatus{{Subscription: "(others)"}}}
-	sum := &others.Subscriptions[0].Counts
 	for _, t := range topics[n:] {
 		for _, s := range t.Subscriptions {
-			sum.Pending += s.Pending
-			sum.Due += s.Due
-			sum.Claimed += s.Claimed
-			sum.Dead += s.Dead
-			sum.Delivered += s.Delivered
-			sum.OldestDueSeconds = max(sum.OldestDueSeconds, s.OldestDueSeconds)
+			others.Subscriptions[0].Add(s)
 		}
 	}
 	return append(topics[:n:n], others)
@@ -206,16 +200,35 @@ func collectProcess(out chan<- prometheus.Metric, s deed.Stats) {
 }
 
 func collectStatus(out chan<- prometheus.Metric, topic string, s deed.SubscriptionStatus, age time.Duration) {
-	for state, n := range map[string]int64{"pending": s.Pending, "due": s.Due, "claimed": s.Claimed, "dead": s.Dead} {
+	for state, n := range map[string]int64{"pending": s.Pending, "due": s.Due, "claimed": s.Claimed, "parked": s.Parked, "dead": s.Dead} {
 		out <- prometheus.MustNewConstMetric(messages, prometheus.GaugeValue, float64(n), topic, s.Subscription, state)
 	}
-	out <- prometheus.MustNewConstMetric(published, prometheus.GaugeValue, float64(s.Pending+s.Dead+s.Delivered), topic, s.Subscription)
+	if !s.AtLeast { // else the sum would stand still while it grows
+		out <- prometheus.MustNewConstMetric(published, prometheus.GaugeValue, float64(s.Pending+s.Dead+s.Delivered), topic, s.Subscription)
+	}
+	if s.Lanes > 0 || s.Lag > 0 {
+		collectStream(out, topic, s)
+	}
 	out <- prometheus.MustNewConstMetric(finished, prometheus.GaugeValue, float64(s.Delivered), topic, s.Subscription)
 	oldest := s.OldestDueSeconds
 	if s.Due > 0 {
 		oldest += age.Seconds()
 	}
 	out <- prometheus.MustNewConstMetric(oldestDue, prometheus.GaugeValue, oldest, topic, s.Subscription)
+}
+
+func collectStream(out chan<- prometheus.Metric, topic string, s deed.SubscriptionStatus) {
+	for _, g := range []struct {
+		desc  *prometheus.Desc
+		value int64
+	}{
+		{streamLag, s.Lag},
+		{blockedKeys, s.BlockedKeys},
+		{lanes, s.Lanes},
+		{lanesHeld, s.LanesHeld},
+	} {
+		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.value), topic, s.Subscription)
+	}
 }
 
 func histogram(desc *prometheus.Desc, h deed.Histogram, labels ...string) prometheus.Metric {

@@ -142,6 +142,33 @@ func TestCollector_CountsWhatHappened(t *testing.T) {
 	)
 }
 
+func TestCollector_Streams(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	pgtest.One[bool](t, db.Pool(pgtest.Worker), `select made from deed.declare_topic('events', 'stream', 3)`)
+	m, scrape := start(t, db, []deed.Subscription{{Topic: "events", Name: "s", Sink: deed.SinkFunc(func(_ context.Context, m deed.Message) error {
+		return map[string]error{"bad": deed.AfterError(time.Hour, errors.New("not yet"))}[m.Key]
+	})}}, metrics.Options{})
+	for _, key := range []string{"bad", "bad", "good"} {
+		if _, err := deed.Publish(t.Context(), db.Pool(pgtest.App), deed.Message{Topic: "events", Key: key, Payload: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const labels = `{subscription="s",topic="events"}`
+	wantLines(t, scrape,
+		`deed_stream_lag`+labels+` 0`,
+		`deed_blocked_keys`+labels+` 1`,
+		`deed_lanes`+labels+` 3`,
+		`deed_lanes_held`+labels+` 3`,
+		`deed_messages{state="parked",subscription="s",topic="events"} 1`,
+		`deed_messages_delivered`+labels+` 1`,
+		`deed_messages_published`+labels+` 3`,
+	)
+	if problems, err := testutil.CollectAndLint(m); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
 // An open transaction is the horizon; its age is seen even by a login that may
 // not look at other sessions.
 func TestCollector_HorizonAge(t *testing.T) {

@@ -35,13 +35,21 @@ var (
 // The installation's state, as of deed_refresh_age_seconds ago.
 var (
 	messages = prometheus.NewDesc("deed_messages",
-		"Unfinished messages: pending (of these: due, or claimed under a live lease) and dead.", append(perSubscription, "state"), nil)
+		"Unfinished messages: pending (of these: due, claimed under a live lease, or parked behind another of their key) and dead.", append(perSubscription, "state"), nil)
 	published = prometheus.NewDesc("deed_messages_published",
 		"Messages that the subscription has been given, as far as they are kept.", perSubscription, nil)
 	finished = prometheus.NewDesc("deed_messages_delivered",
 		"Messages delivered, as far as receipts are kept.", perSubscription, nil)
 	oldestDue = prometheus.NewDesc("deed_oldest_due_seconds",
 		"How long the oldest due message has been due; 0 if none is.", perSubscription, nil)
+	streamLag = prometheus.NewDesc("deed_stream_lag",
+		"Messages that a stream has still to read, counted up to 10,000 a lane.", perSubscription, nil)
+	blockedKeys = prometheus.NewDesc("deed_blocked_keys",
+		"Keys of a stream that wait for one of their messages.", perSubscription, nil)
+	lanes = prometheus.NewDesc("deed_lanes",
+		"Lanes of a stream.", perSubscription, nil)
+	lanesHeld = prometheus.NewDesc("deed_lanes_held",
+		"Lanes of a stream that some process holds under a live lease.", perSubscription, nil)
 	logPosition = prometheus.NewDesc("deed_log_position",
 		"The newest number of the log, rolled back ones included.", nil, nil)
 	partitionsAhead = prometheus.NewDesc("deed_partitions_ahead",
@@ -60,8 +68,8 @@ var (
 func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown,
-		exchange, deliver, messages, published, finished, oldestDue, logPosition, partitionsAhead, horizonAge,
-		doctorFindings, refreshAge, refreshFailures,
+		exchange, deliver, messages, published, finished, oldestDue, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
+		partitionsAhead, horizonAge, doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d
 	}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/config"
+)
+
+// durationFlag is a duration that may have days: 7d.
+type durationFlag time.Duration
+
+func (d *durationFlag) String() string { return config.FormatDuration(time.Duration(*d)) }
+func (d *durationFlag) Type() string   { return "duration" }
+
+func (d *durationFlag) Set(text string) error {
+	v, err := config.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 30s, 1h30m or 7d", text)
+	}
+	*d = durationFlag(v)
+	return nil
+}
+
+func newTopic(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "topic", Short: "List topics, and change their settings online",
+		Long: `Topics and their subscriptions are made by the first relay whose deed.yaml names them. A topic is a queue, each of
+whose messages has a row of its own, or a stream, whose messages are read from the log in the order of each key: see
+docs/streams.md.`,
+		Example: "  deed topic list\n  deed topic set orders --max-attempts 8\n  deed topic set events --mode stream --lanes 8",
+	}
+	cmd.AddCommand(newTopicList(a), newTopicSet(a))
+	return cmd
+}
+
+func newTopicList(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List declared topics and their subscriptions", Args: cobra.NoArgs,
+		Long: `List what the database has of every declared topic: its mode, its lanes and what order it keeps, if it is a stream,
+how long finished messages are kept; and its subscriptions, with their settings.`,
+		Example: "  deed topic list --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				topics, err := c.Topics(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					if topics == nil {
+						topics = []deed.DeclaredTopic{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"topics": topics})
+				}
+				var rows [][]string
+				for _, t := range topics {
+					rows = append(rows, topicRows(t)...)
+				}
+				return table(cmd.OutOrStdout(), []string{
+					"TOPIC", "MODE", "LANES", "ORDERING", "RETENTION", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "BACKOFF", "FROM", "BACKFILLED", "DOOR", "SINCE",
+				}, rows)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// topicRows are a row for each subscription, or one for a topic that has none.
+func topicRows(t deed.DeclaredTopic) (rows [][]string) {
+	lanes := "-"
+	if t.Mode == deed.Stream {
+		lanes = fmt.Sprint(t.Lanes)
+	}
+	topic := []string{t.Topic, string(t.Mode), lanes, string(t.Ordering), config.FormatDuration(t.Retention)}
+	if len(t.Subscriptions) == 0 {
+		return [][]string{append(topic, "-", "-", "-", "-", "-", "-", "-", when(t.CreatedAt))}
+	}
+	for _, s := range t.Subscriptions {
+		attempts := fmt.Sprint(s.MaxAttempts)
+		if s.MaxAttempts == 0 {
+			attempts = "unlimited"
+		}
+		rows = append(rows, append(topic[:len(topic):len(topic)], s.Subscription, attempts,
+			config.FormatDuration(s.Lease), config.FormatDuration(s.Backoff), string(s.From), fmt.Sprint(s.Backfilled), fmt.Sprint(s.Door), when(s.CreatedAt)))
+	}
+	return rows
+}
+
+func newTopicSet(a *app) *cobra.Command {
+	var name string
+	var topic deed.TopicChange
+	var sub deed.SubscriptionChange
+	var door bool
+	cmd := &cobra.Command{
+		Use: "set TOPIC", Short: "Change what is stored of a topic and its subscriptions", Args: cobra.ExactArgs(1),
+		Long: `Change what is stored of a topic, while relays run, and of its subscriptions: all of them, or the one that is named.
+Change deed.yaml too: a relay whose file says something else refuses to start.
+
+  --mode stream    what was published before stays in its rows; what comes after is read from the log, in order
+  --mode queue     takes effect once the lanes have come to one point, in seconds; order is no longer kept
+  --lanes          takes effect once the lanes that are have come to one point; nothing is lost, doubled or reordered
+  --ordering       holds for lanes that relays take from now on, within a second or so
+  --retention      holds at once: how long messages are kept that every subscription has finished
+  --max-attempts, --backoff
+                   hold at once
+  --lease          holds for relays that start from now on
+  --door           lets the published SQL faces (docs/protocol.md) claim the subscription that is named, beside whoever
+                   else drains it; a queue has at most one. --door=false ends that`,
+		Example: `  deed topic set orders --mode stream --lanes 8
+  deed topic set orders --retention 30d
+  deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m --backoff 5s
+  deed topic set orders --subscription handler --door`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ofTopic, err := checkTopicSet(cmd, topic, sub)
+			if err != nil {
+				return err
+			}
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				if ofTopic {
+					if err := c.SetTopic(cmd.Context(), args[0], topic); err != nil {
+						return err
+					}
+				}
+				if cmd.Flags().Changed("door") {
+					if err := c.SetDoor(cmd.Context(), args[0], name, door); err != nil {
+						return err
+					}
+				}
+				if sub != (deed.SubscriptionChange{}) {
+					return c.SetSubscription(cmd.Context(), args[0], name, sub)
+				}
+				return nil
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar((*string)(&topic.Mode), "mode", "", "queue or stream")
+	f.IntVar(&topic.Lanes, "lanes", 0, "into how many parts a stream is divided, each read by one process at a time; 1 to 64")
+	f.StringVar((*string)(&topic.Ordering), "ordering", "", "of a stream: key (each key's messages in order) or none")
+	f.Var((*durationFlag)(&topic.Retention), "retention", "how long finished messages are kept, such as 7d; at least 1m")
+	f.StringVar(&name, "subscription", "", "only this subscription (default: all of the topic's)")
+	f.IntVar(&sub.MaxAttempts, "max-attempts", 0, "failed attempts before a message is dead")
+	f.Var((*durationFlag)(&sub.Lease), "lease", "how long a claim, or a lane, is held unless renewed")
+	f.BoolVar(&door, "door", false, "let the published SQL faces claim the subscription")
+	f.Var((*durationFlag)(&sub.Backoff), "backoff", "what the pause after a failure doubles from, such as 1s")
+	return cmd
+}
+
+// checkTopicSet checks the flags, and says whether they change the topic itself.
+func checkTopicSet(cmd *cobra.Command, topic deed.TopicChange, sub deed.SubscriptionChange) (ofTopic bool, err error) {
+	ofSubscription := false
+	for _, f := range []struct {
+		name       string
+		valid      bool
+		must       string
+		isOfATopic bool
+	}{
+		{"mode", topic.Mode == deed.Queue || topic.Mode == deed.Stream, "be queue or stream", true},
+		{"lanes", topic.Lanes >= 1 && topic.Lanes <= 64, "be from 1 to 64", true},
+		{"ordering", topic.Ordering == deed.OrderKey || topic.Ordering == deed.OrderNone, "be key or none", true},
+		{"retention", topic.Retention >= time.Minute, "be at least 1m", true},
+		{"max-attempts", sub.MaxAttempts > 0, "be above 0", false},
+		{"lease", sub.Lease > 0, "be above 0", false},
+		{"backoff", sub.Backoff > 0, "be above 0", false},
+		{"door", cmd.Flags().Changed("subscription"), "come with --subscription", false},
+	} {
+		if !cmd.Flags().Changed(f.name) {
+			continue
+		}
+		if !f.valid {
+			return false, usagef("--%s must %s", f.name, f.must)
+		}
+		ofTopic = ofTopic || f.isOfATopic
+		ofSubscription = ofSubscription || !f.isOfATopic
+	}
+	switch {
+	case !ofTopic && !ofSubscription:
+		return false, usagef("nothing to change: give --mode, --lanes, --ordering, --retention, --max-attempts, --lease, --backoff or --door")
+	case cmd.Flags().Changed("subscription") && !ofSubscription:
+		return false, usagef("--subscription goes with --max-attempts, --lease, --backoff and --door; the rest is the whole topic's")
+	}
+	return ofTopic, nil
+}
