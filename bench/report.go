@@ -39,7 +39,9 @@ func (b *bench) facts() facts {
 		Figures: b.figures.list, Goals: b.figures.judged(), Wrong: b.wrong,
 	}
 	for _, p := range allPeers() {
-		f.Workers[p.name()] = p.tuning()
+		if p.tuning() != "" { // the faces' workers are the measure itself
+			f.Workers[p.name()] = p.tuning()
+		}
 	}
 	return f
 }

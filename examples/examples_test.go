@@ -51,7 +51,7 @@ func worker(t *testing.T, db *pgtest.DB, language, topic, subscription string, u
 			`body=$(cat); case $body in *fail*) echo "this message asks to fail" >&2; exit 1;; esac; echo "$MESSAGE_ID $MESSAGE_TOPIC $body"`)
 	}
 	cmd.Env = append(os.Environ(), db.Env(t, pgtest.Worker)...)
-	cmd.Env = append(cmd.Env, "DATABASE_URL="+db.URL(pgtest.Worker), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(cmd.Env, "PYTHONDONTWRITEBYTECODE=1")
 	if untilEmpty {
 		cmd.Env = append(cmd.Env, "UNTIL_EMPTY=1")
 	}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A worker in Python: claims a subscription's messages, handles them, records the outcome.
 
-    DATABASE_URL=postgres://my_worker@localhost/shop worker.py TOPIC SUBSCRIPTION
+    DATABASE_URL=postgres://my_worker@localhost/shop worker.py TOPIC SUBSCRIPTION  (or PGHOST and its like)
 
 Needs psycopg 3 and a login with the role deed_worker. Replace handle() by your own. SIGTERM or Ctrl-C ends it when
 the batch in hand is done; with --until-empty it ends when there is nothing to claim. The protocol, with what the
@@ -38,6 +38,15 @@ FINISH = "select deed.finish(%s, %s, %s, p_failed => %s)"
 FAIL = "select id, dead from deed.fail(%s, %s, %s, %s)"
 
 
+def run(conn, *statements):
+    """Run statements in one transaction with a deadline; returns the rows of the last one."""
+    with conn.transaction():
+        conn.execute("set local statement_timeout = '10s'")
+        for sql, args in statements:
+            rows = conn.execute(sql, args).fetchall()
+    return rows
+
+
 class Lease:
     """Keeps a batch claimed while it is handled, and knows what is still ours."""
 
@@ -49,8 +58,8 @@ class Lease:
 
     def renew(self):
         while not self.over.wait(LEASE / 3):
-            row = self.conn.execute(EXTEND, (self.subscription, self.claim, list(self.held), LEASE)).fetchone()
-            self.held = set(row[0])
+            rows = run(self.conn, (EXTEND, (self.subscription, self.claim, list(self.held), LEASE)))
+            self.held = set(rows[0][0])
 
     def __enter__(self):
         self.thread.start()
@@ -63,7 +72,7 @@ class Lease:
 
 def work(conn, topic, subscription, worker, stop):
     """Claim one batch and see it through; returns how many messages it had."""
-    rows = conn.execute(CLAIM, (topic, worker, BATCH, subscription, LEASE)).fetchall()
+    rows = run(conn, (CLAIM, (topic, worker, BATCH, subscription, LEASE)))
     if not rows:
         return 0
     number, claim = rows[0][0], rows[0][1]
@@ -80,11 +89,13 @@ def work(conn, topic, subscription, worker, stop):
             except Exception as error:  # pylint: disable=broad-except
                 failed.append(row[2])
                 errors.append(f"{type(error).__name__}: {error}")
-    with conn.transaction():
-        if done:
-            conn.execute(FINISH, (number, claim, done, len(failed)))
-        if failed:
-            conn.execute(FAIL, (number, claim, failed, errors))
+    outcomes = []
+    if done:
+        outcomes.append((FINISH, (number, claim, done, len(failed))))
+    if failed:
+        outcomes.append((FAIL, (number, claim, failed, errors)))
+    if outcomes:
+        run(conn, *outcomes)
     return len(rows)
 
 
@@ -98,8 +109,8 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     worker = f"python:{os.getpid()}"
-    options = "-c statement_timeout=10s"
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True, options=options) as conn:
+    # Nothing is prepared: a pooler in transaction mode would not find it again.
+    with psycopg.connect(os.environ.get("DATABASE_URL", ""), autocommit=True, prepare_threshold=None) as conn:
         while not stop.is_set():
             if work(conn, args.topic, args.subscription, worker, stop) == 0:
                 if args.until_empty:

@@ -17,8 +17,12 @@ stop=
 trap 'rm -f "$errors"' EXIT
 trap 'stop=1' INT TERM
 
-# sql runs the statement on its standard input; values are given as -v name=value and quoted by psql as :'name'.
-sql() { PGOPTIONS="-c statement_timeout=10s" psql -X -q -A -t -F ' ' -v ON_ERROR_STOP=1 "$@"; }
+# sql runs the statement on its standard input; values are given as -v name=value and quoted by psql as :'name'. The
+# deadline belongs to the transaction, as a pooler wants it.
+sql() {
+	{ echo "begin; set local statement_timeout = '10s';" && cat && echo "commit;"; } |
+		psql -X -q -A -t -F ' ' -v ON_ERROR_STOP=1 "$@"
+}
 
 claim() {
 	sql -v topic="$topic" -v subscription="$subscription" -v worker="$worker" -v batch="$batch" -v lease="$lease" <<-'SQL'
