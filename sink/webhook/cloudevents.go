@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
@@ -22,7 +23,6 @@ type eventAttributes struct {
 	DataContentType string `json:"datacontenttype"`
 	TraceParent     string `json:"traceparent,omitempty"`
 	TraceState      string `json:"tracestate,omitempty"`
-	DataBase64      []byte `json:"data_base64,omitempty"`
 }
 
 // cloudEvent wraps m in the structured JSON form. The same message gives the
@@ -40,22 +40,28 @@ func cloudEvent(m deed.Message, source string) []byte {
 		TraceParent:     m.Headers["traceparent"],
 		TraceState:      m.Headers["tracestate"],
 	}
-	asJSON := isJSON(contentType) && json.Valid(m.Payload) && utf8.Valid(m.Payload)
-	if !asJSON {
-		a.DataBase64 = m.Payload
-	}
+	return withData(a, contentType, m.Payload)
+}
+
+// withData encodes attributes, a struct of texts and numbers, and puts the
+// payload in: as it is under data if it is JSON, else as data_base64.
+func withData(attributes any, contentType string, payload []byte) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	// Strings and bytes always encode.
-	_ = encoder.Encode(a)
-	if !asJSON {
-		return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	}
-	// The encoder would compact the payload, so it is put in by hand.
+	// Texts and numbers always encode.
+	_ = encoder.Encode(attributes)
 	b.Truncate(b.Len() - len("}\n"))
-	b.WriteString(`,"data":`)
-	b.Write(m.Payload)
+	switch {
+	case isJSON(contentType) && json.Valid(payload) && utf8.Valid(payload):
+		// The encoder would compact it, so it is put in by hand.
+		b.WriteString(`,"data":`)
+		b.Write(payload)
+	case len(payload) > 0:
+		b.WriteString(`,"data_base64":"`)
+		b.WriteString(base64.StdEncoding.EncodeToString(payload))
+		b.WriteByte('"')
+	}
 	b.WriteByte('}')
 	return b.Bytes()
 }

@@ -22,10 +22,14 @@ type attempt struct {
 	outcome error // what the relay is told unless the breaker knows better
 	verdict verdict
 	after   time.Duration // how long the endpoint asks to be left alone
+
+	contentType string // of a 2xx answer
+	answer      []byte // its beginning, up to what was asked for
+	incomplete  bool   // it was longer, or did not end
 }
 
 // attempt makes one request.
-func (s *Sink) attempt(ctx context.Context, m deed.Message) attempt {
+func (s *Sink) attempt(ctx context.Context, keep int64, build func(context.Context) (*http.Request, []byte)) attempt {
 	var asked, connected atomic.Bool
 	rctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
@@ -33,7 +37,7 @@ func (s *Sink) attempt(ctx context.Context, m deed.Message) attempt {
 		GetConn: func(string) { asked.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
-	request, body := s.request(rctx, m)
+	request, body := build(rctx)
 	// RoundTrip follows no redirect and keeps no cookie.
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
@@ -45,8 +49,13 @@ func (s *Sink) attempt(ctx context.Context, m deed.Message) attempt {
 	// for.
 	drained := time.AfterFunc(drainTimeout, cancel)
 	defer drained.Stop()
-	start, _ := readAnswer(response.Body, s.opts.MaxResponse)
-	return s.classify(response, start, body)
+	start, readErr := readAnswer(response.Body, keep, s.opts.MaxResponse)
+	a := s.classify(response, start[:min(len(start), excerptBytes)], body)
+	if a.err == nil {
+		a.contentType, a.answer = response.Header.Get("Content-Type"), start
+		a.incomplete = readErr != nil || int64(len(start)) >= keep
+	}
+	return a
 }
 
 // noAnswer judges a request without a complete answer.
@@ -125,11 +134,11 @@ const (
 	drainTimeout = time.Second
 )
 
-// readAnswer reads up to limit bytes and keeps the first ones. An answer that
+// readAnswer reads up to limit bytes and returns the first ones, up to keep. An answer that
 // is longer is complete enough; its connection will not be used again.
-func readAnswer(r io.Reader, limit int64) ([]byte, error) {
+func readAnswer(r io.Reader, keep, limit int64) ([]byte, error) {
 	r = io.LimitReader(r, limit)
-	start, err := io.ReadAll(io.LimitReader(r, excerptBytes))
+	start, err := io.ReadAll(io.LimitReader(r, keep))
 	if err == nil {
 		_, err = io.Copy(io.Discard, r)
 	}
