@@ -120,16 +120,13 @@ func (c *call) post(group []int) (shared error) {
 	if len(msgs) == 0 {
 		return nil
 	}
-	var sent []byte
-	a := c.s.deliver(c.ctx, msgs[0].ID, c.s.opts.MaxResponse, func(ctx context.Context) (*http.Request, []byte) {
-		r, body := c.s.batchRequest(ctx, msgs)
-		sent = body
-		return r, body
+	a := c.s.deliver(c.ctx, msgs[0].ID, c.s.opts.MaxResponse, func(ctx context.Context) (*http.Request, [][]byte) {
+		return c.s.batchRequest(ctx, msgs)
 	})
 	if a.outcome != nil || mediaType(a.contentType) != outcomesType {
 		return a.outcome
 	}
-	failed, err := c.s.readOutcomes(a, msgs, sent)
+	failed, err := c.s.readOutcomes(a, msgs)
 	for k, i := range at {
 		c.outcomes[i] = failed[msgs[k].ID.String()]
 	}
@@ -148,12 +145,15 @@ type envelope struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 }
 
-// batchRequest builds the request that holds msgs, and returns its body too.
-func (s *Sink) batchRequest(ctx context.Context, msgs []deed.Message) (*http.Request, []byte) {
+// batchRequest builds the request that holds msgs, and returns what its answer
+// may repeat too.
+func (s *Sink) batchRequest(ctx context.Context, msgs []deed.Message) (*http.Request, [][]byte) {
 	body := bytes.NewBufferString("[")
+	sent := make([][]byte, 1, len(msgs)+1)
 	ids := sha256.New()
 	for i, m := range msgs {
 		ids.Write(m.ID[:])
+		sent = append(sent, m.Payload)
 		if i > 0 {
 			body.WriteByte(',')
 		}
@@ -162,12 +162,15 @@ func (s *Sink) batchRequest(ctx context.Context, msgs []deed.Message) (*http.Req
 			continue
 		}
 		contentType := cmp.Or(m.ContentType, "application/json")
+		// A receiver cannot see white space around a value: base64 keeps it.
+		verbatim := embeds(contentType, m.Payload) && len(bytes.TrimSpace(m.Payload)) == len(m.Payload)
 		body.Write(withData(envelope{
 			ID: m.ID.String(), Topic: m.Topic, Key: m.Key, Type: m.Type, Attempt: m.Attempt,
 			Time: m.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), ContentType: contentType, Headers: m.Headers,
-		}, contentType, m.Payload))
+		}, verbatim, m.Payload))
 	}
 	body.WriteByte(']')
+	sent[0] = body.Bytes()
 	h := s.headers.Clone()
 	h.Set("Content-Type", batchType)
 	if s.opts.Body == CloudEvents {
@@ -179,12 +182,12 @@ func (s *Sink) batchRequest(ctx context.Context, msgs []deed.Message) (*http.Req
 	h.Set("Deed-Batch", strconv.Itoa(len(msgs)))
 	// Of the same messages the same: a batch that begins alike is another one.
 	id := "batch_" + hex.EncodeToString(ids.Sum(nil)[:16])
-	return s.post(ctx, h, id, body.Bytes()), body.Bytes()
+	return s.post(ctx, h, id, sent[0]), sent
 }
 
 // readOutcomes reads which messages the receiver has not taken, by their ids. An
 // answer that cannot be read leaves open what became of all of them.
-func (s *Sink) readOutcomes(a attempt, msgs []deed.Message, sent []byte) (map[string]error, error) {
+func (s *Sink) readOutcomes(a attempt, msgs []deed.Message) (map[string]error, error) {
 	var list struct {
 		Failed []struct {
 			ID         string  `json:"id"`
@@ -199,16 +202,17 @@ func (s *Sink) readOutcomes(a attempt, msgs []deed.Message, sent []byte) (map[st
 	if json.Unmarshal(a.answer, &list) != nil {
 		return nil, s.errorf("outcome unknown: the answer is not JSON as %s has it", outcomesType)
 	}
+	payloads := make([][]byte, len(msgs))
 	known := make(map[string]bool, len(msgs))
-	for _, m := range msgs {
-		known[m.ID.String()] = true
+	for i, m := range msgs {
+		payloads[i], known[m.ID.String()] = m.Payload, true
 	}
 	failed := make(map[string]error, len(list.Failed))
 	for _, f := range list.Failed {
 		if !known[f.ID] {
 			return nil, s.errorf("outcome unknown: the answer names a message that was not in the batch")
 		}
-		err := s.errorf("refused: %s", cmp.Or(s.printable([]byte(f.Error), sent), "no reason given"))
+		err := s.errorf("refused: %s", cmp.Or(s.printable([]byte(f.Error), payloads), "no reason given"))
 		switch {
 		case f.Final:
 			err = deed.Discard(err)

@@ -40,12 +40,13 @@ func cloudEvent(m deed.Message, source string) []byte {
 		TraceParent:     m.Headers["traceparent"],
 		TraceState:      m.Headers["tracestate"],
 	}
-	return withData(a, contentType, m.Payload)
+	return withData(a, embeds(contentType, m.Payload), m.Payload)
 }
 
 // withData encodes attributes, a struct of texts and numbers, and puts the
-// payload in: as it is under data if it is JSON, else as data_base64.
-func withData(attributes any, contentType string, payload []byte) []byte {
+// payload in: as it is under data if verbatim, which takes JSON, else as
+// data_base64.
+func withData(attributes any, verbatim bool, payload []byte) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -53,7 +54,7 @@ func withData(attributes any, contentType string, payload []byte) []byte {
 	_ = encoder.Encode(attributes)
 	b.Truncate(b.Len() - len("}\n"))
 	switch {
-	case isJSON(contentType) && json.Valid(payload) && utf8.Valid(payload):
+	case verbatim:
 		// The encoder would compact it, so it is put in by hand.
 		b.WriteString(`,"data":`)
 		b.Write(payload)
@@ -66,8 +67,12 @@ func withData(attributes any, contentType string, payload []byte) []byte {
 	return b.Bytes()
 }
 
+// embeds reports whether a payload can stand inside JSON.
+func embeds(contentType string, payload []byte) bool {
+	return isJSON(contentType) && json.Valid(payload) && utf8.Valid(payload)
+}
+
 func isJSON(contentType string) bool {
-	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
-	media = strings.TrimSpace(media)
+	media := mediaType(contentType)
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }

@@ -16,10 +16,11 @@ import (
 	"github.com/deedhq/deed/internal/header"
 )
 
-// request builds one attempt's request and returns its body too. Everything
+// request builds one attempt's request and returns what its answer may repeat,
+// its body. Everything
 // that net/http would refuse has been taken care of, so a request that fails
 // before it has a connection is the endpoint's doing.
-func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, []byte) {
+func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, [][]byte) {
 	body, contentType := m.Payload, cmp.Or(m.ContentType, "application/json")
 	if s.opts.Body == CloudEvents {
 		body, contentType = cloudEvent(m, s.opts.Source), cloudEventsType
@@ -45,7 +46,7 @@ func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, []by
 			h.Set(d.name, header.Encode(d.value, true))
 		}
 	}
-	return s.post(ctx, h, m.ID.String(), body), body
+	return s.post(ctx, h, m.ID.String(), body), [][]byte{body}
 }
 
 // post signs a request and makes it one that net/http will not repeat.

@@ -229,7 +229,7 @@ func (s *Sink) Deliver(ctx context.Context, ms []deed.Message) []error {
 	for i, m := range ms {
 		err := undelivered.Held(ctx, m)
 		if err == nil {
-			err = s.deliver(ctx, m.ID, excerptBytes, func(ctx context.Context) (*http.Request, []byte) { return s.request(ctx, m) }).outcome
+			err = s.deliver(ctx, m.ID, excerptBytes, func(ctx context.Context) (*http.Request, [][]byte) { return s.request(ctx, m) }).outcome
 		}
 		if err != nil {
 			if outcomes == nil {
@@ -244,7 +244,7 @@ func (s *Sink) Deliver(ctx context.Context, ms []deed.Message) []error {
 
 // deliver makes one request, unless the breaker is open. id names it to the
 // breaker, keep is how much of the answer is wanted.
-func (s *Sink) deliver(ctx context.Context, id deed.ID, keep int64, build func(context.Context) (*http.Request, []byte)) attempt {
+func (s *Sink) deliver(ctx context.Context, id deed.ID, keep int64, build func(context.Context) (*http.Request, [][]byte)) attempt {
 	if ctx.Err() != nil {
 		return attempt{outcome: s.errorf("not sent: %w", ctx.Err())}
 	}
