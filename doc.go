@@ -26,10 +26,13 @@
 // commit never is. A message is held by one worker at a time, under a lease; a
 // worker that lost its lease can no longer record anything. A failure is
 // retried with back-off and ends as a dead letter that is kept until an
-// operator acts.
+// operator acts. A topic that is a [Stream] is read in pages and keeps the order
+// of each [Message.Key]: that of the commits, if the publishers of the key
+// serialise themselves, as those do that lock the same row before they publish.
 //
 // What is not promised: exactly-once at a destination that cannot drop repeats
 // (a crash between a delivery and its record repeats it, under the same
-// [Message.ID]), and order. docs/guarantees.md says more, with the tests that
+// [Message.ID]), and order in a topic that is a [Queue], which is the default.
+// docs/streams.md and docs/guarantees.md say more, with the tests that
 // show it; the clauses such as O1 are numbered in docs/contracts.md.
 package deed

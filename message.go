@@ -17,7 +17,8 @@ type Message struct {
 	Topic string
 
 	// Key is what the message is about, such as an order's number. Messages of
-	// one key share a slot of the log. At most 1,000 bytes. Default: none.
+	// one key share a slot of the log, and a topic that is a [Stream] delivers them
+	// in order. At most 1,000 bytes. Default: none.
 	Key string
 
 	// Type says what happened, such as "order.placed". At most 200 bytes.
@@ -50,7 +51,7 @@ type Message struct {
 	IdempotencyKey string
 
 	// ProcessAfter holds the message back until then, by the database's clock
-	// (O5). The zero value means now.
+	// (O5). It then takes no part in its key's order. The zero value means now.
 	ProcessAfter time.Time
 
 	// ID identifies the message outside the database: a UUIDv7-shaped value of

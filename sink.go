@@ -14,6 +14,10 @@ import (
 // return soon after ctx ends; what it could not finish then is reported as
 // ctx's error and costs the message no attempt.
 //
+// Of a key's messages in one call, none may be delivered when one before it was
+// not: an ordered stream would deliver that one later, and so out of order. What
+// is held back for that is reported as [Unavailable], which costs no attempt.
+//
 // A message may be delivered more than once (a crash between the delivery and
 // its record), so a sink passes [Message.ID] on for the consumer to drop
 // repeats by. Deliver is called by several goroutines at once.
@@ -37,19 +41,28 @@ type BatchSink interface {
 // SinkFunc is a function that delivers one message.
 type SinkFunc func(ctx context.Context, m Message) error
 
-// Deliver calls f for each message in turn.
+// Deliver calls f for each message in turn, but for those of a key of which one
+// before has failed.
 func (f SinkFunc) Deliver(ctx context.Context, ms []Message) []error {
 	var outcomes []error
+	failed := map[string]bool{}
 	for i, m := range ms {
-		if err := f(ctx, m); err != nil {
+		err := errHeldBack
+		if !failed[m.Key] {
+			err = f(ctx, m)
+		}
+		if err != nil {
 			if outcomes == nil {
 				outcomes = make([]error, len(ms))
 			}
 			outcomes[i] = err
+			failed[m.Key] = m.Key != ""
 		}
 	}
 	return outcomes
 }
+
+var errHeldBack = Unavailable(errors.New("held back: a message of its key, before it in the call, was not delivered"), 0)
 
 // steer is an outcome that says more than that the attempt failed.
 type steer struct {

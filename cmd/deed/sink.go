@@ -31,11 +31,15 @@ func webhookSink(w *config.Webhook) (deed.Sink, error) {
 	for name, value := range w.Headers {
 		headers[name] = value.Reveal()
 	}
-	return webhook.New(webhook.Options{
+	opts := webhook.Options{
 		URL: w.URL, Secret: w.Secret.Reveal(), PreviousSecret: w.PreviousSecret.Reveal(), AllowHosts: w.AllowHosts,
 		Body: webhook.Body(w.Body), Timeout: w.Timeout, Headers: headers,
 		Breaker: webhook.Breaker{Failures: w.Breaker.Failures, Pause: w.Breaker.Pause, MaxPause: w.Breaker.MaxPause},
-	})
+	}
+	if w.Batch > 0 {
+		return webhook.NewBatch(opts, w.Batch)
+	}
+	return webhook.New(opts)
 }
 
 func (r *relay) natsSink(n *config.NATS) (deed.Sink, error) {

@@ -18,6 +18,7 @@ func newHarness(t *testing.T) sinktest.Harness {
 	h := sinktest.Harness{
 		Sink:     open(t, c, nil),
 		Features: sinktest.Features{Batch: true, Headers: true},
+		TooLarge: 2 << 20,
 		Arrived:  c.arrived,
 	}
 	if c.fake != nil {

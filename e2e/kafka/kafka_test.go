@@ -92,7 +92,7 @@ func TestPartialFailure(t *testing.T) {
 			size, word = 2_000_000, "discard" // more than the client takes
 		}
 		ms = append(ms, message(n+1, func(m *deed.Message) {
-			m.Payload = []byte(strings.Repeat("x", size))
+			m.Payload, m.Key = []byte(strings.Repeat("x", size)), fmt.Sprint("o-", n) // those of one key would be held back
 			if n%2 == 0 {
 				m.Key = ""
 			}

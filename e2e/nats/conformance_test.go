@@ -19,6 +19,7 @@ func newHarness(t *testing.T) sinktest.Harness {
 	return sinktest.Harness{
 		Sink:     sink,
 		Features: sinktest.Features{Batch: true, Headers: true, Down: true, Slow: true, Refuse: true},
+		TooLarge: 2 << 20, // the server's max_payload is 1 MiB
 		Arrived:  c.arrived,
 		Down:     c.door.Shut,
 		Up:       c.door.Open,

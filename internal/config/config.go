@@ -20,6 +20,7 @@
 //	    timeout: 15s
 //	    headers: {x-api-key: env:HOOK_API_KEY}
 //	    breaker: {failures: 5, pause: 1s, max_pause: 30s}
+//	    batch: 100                        # post messages together; else one a request
 //	  stream:
 //	    type: nats
 //	    url: nats://nats-1:4222,nats://nats-2:4222   # with a password: env:NAME or file:PATH

@@ -60,6 +60,20 @@ func TestParse_ProblemsOfStreams(t *testing.T) {
 	}
 }
 
+func TestParse_WebhookBatch(t *testing.T) {
+	t.Parallel()
+	hook := func(line string) string {
+		return "topics: {a: {sink: s}}\nsinks: {s: {type: webhook, url: http://h, secret: env:HOOK_SECRET, " + line + "}}"
+	}
+	got, err := parse(hook("batch: 100"))
+	if err != nil || got.Sinks["s"].Webhook.Batch != 100 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := parse(hook("batch: 1001")); err == nil || err.Error() != "etc/deed.yaml:2: sinks.s.batch: 1001 is not from 1 to 1000" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestDuration(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{

@@ -33,6 +33,8 @@ type Webhook struct {
 	Headers map[string]Secret
 
 	Breaker Breaker
+
+	Batch int // messages in one POST; 0: one, and no batch
 }
 
 // Breaker tunes a circuit breaker.
@@ -54,6 +56,7 @@ func readWebhook(s *section, out *Sink) {
 		PreviousSecret: s.webhookSecret("previous_secret"),
 		Body:           s.choice("body", "raw", "cloudevents"),
 		Timeout:        s.duration("timeout", 0, 0),
+		Batch:          s.number("batch", 1, 1000),
 	}
 	s.texts("allow_hosts", func(v string, line int) {
 		if !isHostEntry(v) {

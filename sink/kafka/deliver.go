@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/order"
 )
 
 var (
@@ -23,28 +24,73 @@ var (
 // Deliver writes ms and waits for all acknowledgements. See the package's
 // documentation for what the outcomes mean.
 func (s *Sink) Deliver(ctx context.Context, ms []deed.Message) []error {
-	records := make([]*kgo.Record, len(ms))
-	outcomes := make([]error, len(ms))
-	var at []int // the messages that have a record
+	c := &call{s: s, ctx: ctx, ms: ms, records: make([]*kgo.Record, len(ms)), outcomes: make([]error, len(ms))}
 	for i, m := range ms {
-		if records[i], outcomes[i] = s.record(m); outcomes[i] == nil {
-			at = append(at, i)
+		c.records[i], c.outcomes[i] = s.record(m)
+	}
+	for from, upto := 0, 0; from < len(ms); from = upto {
+		// What may be too large for the client goes last, so that what comes after
+		// it can wait for its outcome.
+		for upto = from + 1; upto < len(ms) && !s.mayBeTooLarge(c.records[upto-1]); {
+			upto++
 		}
+		c.write(from, upto)
 	}
-	pick := make([]*kgo.Record, len(at))
-	for k, i := range at {
-		pick[k] = records[i]
-	}
-	for k, err := range s.produce(ctx, &s.all, pick) {
-		outcomes[at[k]] = err
-	}
-	s.separate(ctx, records, outcomes)
-	for i, err := range outcomes {
+	for i, err := range c.outcomes {
 		if err != nil {
-			outcomes[i] = s.outcome(ctx, err)
+			c.outcomes[i] = s.outcome(ctx, err)
 		}
 	}
-	return outcomes
+	return c.outcomes
+}
+
+// call is the work on one Deliver.
+type call struct {
+	s           *Sink
+	ctx         context.Context
+	ms          []deed.Message
+	records     []*kgo.Record // nil for a message that cannot have one
+	outcomes    []error
+	undelivered order.Keys
+}
+
+// write writes some of the messages, but for those that one before them holds
+// back.
+func (c *call) write(from, upto int) {
+	var at []int
+	var pick []*kgo.Record
+	for i := from; i < upto; i++ {
+		if c.outcomes[i] == nil {
+			c.outcomes[i] = c.undelivered.Held(c.ctx, c.ms[i])
+		}
+		if c.outcomes[i] == nil {
+			at = append(at, i)
+			pick = append(pick, c.records[i])
+		}
+	}
+	for k, err := range c.s.produce(c.ctx, &c.s.all, pick) {
+		c.outcomes[at[k]] = err
+	}
+	c.separate(at)
+	for i := from; i < upto; i++ {
+		if c.outcomes[i] != nil {
+			c.undelivered.Hold(c.ms[i])
+		}
+	}
+}
+
+// mayBeTooLarge reports whether the client may refuse a record, which it judges
+// with its batch and before compression.
+func (s *Sink) mayBeTooLarge(r *kgo.Record) bool {
+	const batch, field = 200, 10 // bytes that the format adds, at the most
+	if r == nil {
+		return false
+	}
+	size := batch + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		size += 2*field + len(h.Key) + len(h.Value)
+	}
+	return size > s.opts.MaxBytes
 }
 
 // record makes a message's record.
@@ -160,21 +206,27 @@ func isPerhapsAnother(err error) bool {
 }
 
 // separate writes each record whose batch was refused for what may be another's
-// fault in a batch of its own. Once there is no answer, the others need not be
-// asked.
-func (s *Sink) separate(ctx context.Context, records []*kgo.Record, outcomes []error) {
-	for i, err := range outcomes {
-		if records[i] == nil || !isPerhapsAnother(err) {
-			continue
-		}
-		outcomes[i] = s.produceAlone(ctx, records[i])
-		if _, answered := errors.AsType[*kerr.Error](outcomes[i]); outcomes[i] != nil && !answered {
-			for k := i + 1; k < len(outcomes); k++ {
-				if records[k] != nil && isPerhapsAnother(outcomes[k]) {
-					outcomes[k] = outcomes[i]
-				}
+// fault in a batch of its own, in order and none whose key has one that failed.
+// Once there is no answer, the others need not be asked.
+func (c *call) separate(at []int) {
+	var failed order.Keys
+	var silent error
+	for _, i := range at {
+		switch {
+		case !isPerhapsAnother(c.outcomes[i]):
+		case silent != nil:
+			c.outcomes[i] = silent
+		default:
+			if c.outcomes[i] = failed.Held(c.ctx, c.ms[i]); c.outcomes[i] != nil {
+				break
 			}
-			return
+			c.outcomes[i] = c.s.produceAlone(c.ctx, c.records[i])
+			if _, answered := errors.AsType[*kerr.Error](c.outcomes[i]); c.outcomes[i] != nil && !answered {
+				silent = c.outcomes[i]
+			}
+		}
+		if c.outcomes[i] != nil {
+			failed.Hold(c.ms[i])
 		}
 	}
 }
@@ -192,6 +244,9 @@ func (s *Sink) produceAlone(ctx context.Context, r *kgo.Record) error {
 
 // outcome judges why a record was not written, or not known to be.
 func (s *Sink) outcome(ctx context.Context, err error) error {
+	if deed.IsUnavailable(err) {
+		return err // held back
+	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return s.errorf("no acknowledgement yet: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/order"
 )
 
 // Options configures a Sink.
@@ -242,15 +243,19 @@ func (s *Sink) Deliver(ctx context.Context, ms []deed.Message) []error {
 	denied := s.denied.watch()
 	installation := s.opts.Installation()
 	waiting := make([]sent, 0, len(ms))
+	var unsent order.Keys
 	for i, m := range ms {
-		msg, err := s.message(m, installation)
-		if err != nil {
-			outcomes[i] = s.outcome(ctx, err)
+		if outcomes[i] = unsent.Held(ctx, m); outcomes[i] != nil {
 			continue
 		}
-		future, err := s.publish(ctx, js, msg)
+		msg, err := s.message(m, installation)
+		var future jetstream.PubAckFuture
+		if err == nil {
+			future, err = s.publish(ctx, js, msg)
+		}
 		if err != nil {
 			outcomes[i] = s.outcome(ctx, err)
+			unsent.Hold(m)
 			continue
 		}
 		waiting = append(waiting, sent{i, msg.Subject, future})

@@ -24,6 +24,7 @@ type Features struct {
 	Down    bool // Down and Up
 	Slow    bool // Slow
 	Refuse  bool // Refuse
+	InTurn  bool // a refusal for good is known before the key's next message is sent
 }
 
 // A Harness is a sink and the destination that it delivers to.
@@ -41,6 +42,10 @@ type Harness struct {
 
 	// Slow makes the destination take d over each message before it accepts it.
 	Slow func(d time.Duration)
+
+	// TooLarge is the size of a payload that the sink itself refuses. Default: it
+	// refuses none.
+	TooLarge int
 
 	// Refuse makes the destination ask judge before it accepts a message. judge
 	// may be called by several goroutines at once.
@@ -79,7 +84,8 @@ func Main(m *testing.M) { pgtest.Main(m) }
 // nothing behind when that test ends.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	t.Helper()
-	features := newHarness(t).Features
+	sample := newHarness(t)
+	features := sample.Features
 	run := func(name string, wanted bool, test func(*testing.T, *fixture)) {
 		if wanted {
 			t.Run(name, func(t *testing.T) {
@@ -99,4 +105,6 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	run("SlowDestinationKeepsTheClaim", features.Slow, slow)
 	run("StopInTheMiddle", true, stopInTheMiddle)
 	run("EndedContext", true, endedContext)
+	run("KeyWaitsForWhatTheSinkRefuses", sample.TooLarge > 0, keyWaitsForTooLarge)
+	run("KeyWaitsForWhatIsRefused", features.Refuse && features.InTurn, keyWaitsForRefused)
 }

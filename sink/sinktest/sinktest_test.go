@@ -71,7 +71,7 @@ func newHarness(*testing.T) sinktest.Harness {
 	d := &memory{}
 	return sinktest.Harness{
 		Sink:     deed.SinkFunc(d.accept),
-		Features: sinktest.Features{Headers: true, Down: true, Slow: true, Refuse: true},
+		Features: sinktest.Features{Headers: true, Down: true, Slow: true, Refuse: true, InTurn: true},
 		Arrived: func() []sinktest.Arrival {
 			d.mu.Lock()
 			defer d.mu.Unlock()

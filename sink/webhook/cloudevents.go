@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
@@ -22,7 +23,6 @@ type eventAttributes struct {
 	DataContentType string `json:"datacontenttype"`
 	TraceParent     string `json:"traceparent,omitempty"`
 	TraceState      string `json:"tracestate,omitempty"`
-	DataBase64      []byte `json:"data_base64,omitempty"`
 }
 
 // cloudEvent wraps m in the structured JSON form. The same message gives the
@@ -40,28 +40,39 @@ func cloudEvent(m deed.Message, source string) []byte {
 		TraceParent:     m.Headers["traceparent"],
 		TraceState:      m.Headers["tracestate"],
 	}
-	asJSON := isJSON(contentType) && json.Valid(m.Payload) && utf8.Valid(m.Payload)
-	if !asJSON {
-		a.DataBase64 = m.Payload
-	}
+	return withData(a, embeds(contentType, m.Payload), m.Payload)
+}
+
+// withData encodes attributes, a struct of texts and numbers, and puts the
+// payload in: as it is under data if verbatim, which takes JSON, else as
+// data_base64.
+func withData(attributes any, verbatim bool, payload []byte) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	// Strings and bytes always encode.
-	_ = encoder.Encode(a)
-	if !asJSON {
-		return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	}
-	// The encoder would compact the payload, so it is put in by hand.
+	// Texts and numbers always encode.
+	_ = encoder.Encode(attributes)
 	b.Truncate(b.Len() - len("}\n"))
-	b.WriteString(`,"data":`)
-	b.Write(m.Payload)
+	switch {
+	case verbatim:
+		// The encoder would compact it, so it is put in by hand.
+		b.WriteString(`,"data":`)
+		b.Write(payload)
+	case len(payload) > 0:
+		b.WriteString(`,"data_base64":"`)
+		b.WriteString(base64.StdEncoding.EncodeToString(payload))
+		b.WriteByte('"')
+	}
 	b.WriteByte('}')
 	return b.Bytes()
 }
 
+// embeds reports whether a payload can stand inside JSON.
+func embeds(contentType string, payload []byte) bool {
+	return isJSON(contentType) && json.Valid(payload) && utf8.Valid(payload)
+}
+
 func isJSON(contentType string) bool {
-	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
-	media = strings.TrimSpace(media)
+	media := mediaType(contentType)
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }

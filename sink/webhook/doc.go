@@ -1,5 +1,5 @@
-// Package webhook delivers messages to an HTTP endpoint, one POST a message,
-// signed as Standard Webhooks lays down.
+// Package webhook delivers messages to an HTTP endpoint, one POST a message or,
+// if so asked, a batch, signed as Standard Webhooks lays down.
 //
 // # The request
 //
@@ -24,6 +24,38 @@
 // There is never an Idempotency-Key header: net/http takes it as leave to
 // repeat a POST by itself, which would make repeats that no attempt accounts
 // for. [Verify] is the receiver's side.
+//
+// # A batch
+//
+// [NewBatch] makes a sink that posts several messages in one request, signed as a
+// whole. webhook-id then names the batch, the same for the same messages, so a
+// consumer drops repeats by the ids inside. The body is a JSON array, in the order
+// of the call. With [CloudEvents] its elements are those envelopes, and the type
+// is application/cloudevents-batch+json; a message's headers, but for its trace,
+// are not in it. Else the type is application/vnd.deed.batch+json, and an element
+//
+//	{"id": "01a1fc88-…", "topic": "orders", "key": "42", "type": "order.placed",
+//	 "attempt": 1, "time": "2026-01-02T03:04:05.678Z",
+//	 "content_type": "application/json", "headers": {"correlation-id": "7"},
+//	 "data": {"total": 5}}
+//
+// has the payload byte for byte under data if it is JSON without white space
+// around it, else under data_base64; what is empty is left out. The headers are
+// deed-topic and deed-batch, the number of messages.
+//
+// Any 2xx takes all of them. To refuse some, answer 2xx with the content type
+// application/vnd.deed.outcomes+json and name these; retry_after (seconds) and
+// final (never try again) may be left out:
+//
+//	{"failed": [{"id": "01a1fc88-…", "error": "no such order", "retry_after": 30}]}
+//
+// A receiver that wants each key in order refuses, after a message that it does not
+// take, the others of its key in the same batch. Such an answer that cannot be
+// read, is longer than MaxResponse, or names a message that was not sent leaves all
+// of them an attempt whose outcome is unknown. Any other status is the outcome of
+// all; but if it would end them for good, each is posted again alone. A message
+// that has failed before is always posted alone, so none takes others with it for
+// long.
 //
 // # The answer
 //

@@ -23,10 +23,14 @@ type attempt struct {
 	outcome error // what the relay is told unless the breaker knows better
 	verdict verdict
 	after   time.Duration // how long the endpoint asks to be left alone
+
+	contentType string // of a 2xx answer
+	answer      []byte // its beginning, up to what was asked for
+	incomplete  bool   // it was longer, or did not end
 }
 
 // attempt makes one request.
-func (s *Sink) attempt(ctx context.Context, m deed.Message) attempt {
+func (s *Sink) attempt(ctx context.Context, keep int64, build func(context.Context) (*http.Request, [][]byte)) attempt {
 	var asked, connected atomic.Bool
 	rctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
@@ -34,11 +38,11 @@ func (s *Sink) attempt(ctx context.Context, m deed.Message) attempt {
 		GetConn: func(string) { asked.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
-	request, body := s.request(rctx, m)
+	request, sent := build(rctx)
 	// RoundTrip follows no redirect and keeps no cookie.
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		return s.noAnswer(ctx, rctx, err, asked.Load(), connected.Load(), body)
+		return s.noAnswer(ctx, rctx, err, asked.Load(), connected.Load(), sent)
 	}
 	defer response.Body.Close()
 	// The status is the answer. The body is only read for the excerpt and for
@@ -46,12 +50,17 @@ func (s *Sink) attempt(ctx context.Context, m deed.Message) attempt {
 	// for.
 	drained := time.AfterFunc(drainTimeout, cancel)
 	defer drained.Stop()
-	start, _ := readAnswer(response.Body, s.opts.MaxResponse)
-	return s.classify(response, start, body)
+	start, readErr := readAnswer(response.Body, keep, s.opts.MaxResponse)
+	a := s.classify(response, start[:min(len(start), excerptBytes)], sent)
+	if a.err == nil {
+		a.contentType, a.answer = response.Header.Get("Content-Type"), start
+		a.incomplete = readErr != nil || int64(len(start)) >= keep
+	}
+	return a
 }
 
 // noAnswer judges a request without a complete answer.
-func (s *Sink) noAnswer(ctx, rctx context.Context, err error, asked, connected bool, body []byte) attempt {
+func (s *Sink) noAnswer(ctx, rctx context.Context, err error, asked, connected bool, sent [][]byte) attempt {
 	if ctx.Err() != nil {
 		// A deadline is the endpoint's doing, any other end the caller's.
 		err := s.errorf("no answer yet: %w", ctx.Err())
@@ -68,7 +77,7 @@ func (s *Sink) noAnswer(ctx, rctx context.Context, err error, asked, connected b
 		err := s.errorf("%w", r)
 		return attempt{err: err, outcome: err, verdict: neutral}
 	}
-	text := s.printable([]byte(err.Error()), body)
+	text := s.printable([]byte(err.Error()), sent)
 	if rctx.Err() != nil {
 		text = fmt.Sprintf("no complete answer within %s", s.opts.Timeout)
 	}
@@ -87,12 +96,12 @@ func (s *Sink) noAnswer(ctx, rctx context.Context, err error, asked, connected b
 }
 
 // classify judges an answer by its status.
-func (s *Sink) classify(response *http.Response, start, body []byte) attempt {
+func (s *Sink) classify(response *http.Response, start []byte, sent [][]byte) attempt {
 	code := response.StatusCode
 	if code >= 200 && code < 300 {
 		return attempt{verdict: answered}
 	}
-	err := s.errorf("status %d%s", code, s.excerpt(response.Header.Get("Content-Type"), start, body))
+	err := s.errorf("status %d%s", code, s.excerpt(response.Header.Get("Content-Type"), start, sent))
 	a := attempt{err: err, outcome: err, verdict: answered}
 	switch {
 	case isFinal(code):
@@ -126,11 +135,11 @@ const (
 	drainTimeout = time.Second
 )
 
-// readAnswer reads up to limit bytes and keeps the first ones. An answer that
+// readAnswer reads up to limit bytes and returns the first ones, up to keep. An answer that
 // is longer is complete enough; its connection will not be used again.
-func readAnswer(r io.Reader, limit int64) ([]byte, error) {
+func readAnswer(r io.Reader, keep, limit int64) ([]byte, error) {
 	r = io.LimitReader(r, limit)
-	start, err := io.ReadAll(io.LimitReader(r, excerptBytes))
+	start, err := io.ReadAll(io.LimitReader(r, keep))
 	if err == nil {
 		_, err = io.Copy(io.Discard, r)
 	}
@@ -138,13 +147,12 @@ func readAnswer(r io.Reader, limit int64) ([]byte, error) {
 }
 
 // excerpt is what an error may say of an answer's body.
-func (s *Sink) excerpt(contentType string, start, body []byte) string {
-	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
-	media = strings.TrimSpace(media)
+func (s *Sink) excerpt(contentType string, start []byte, sent [][]byte) string {
+	media := mediaType(contentType)
 	if len(start) == 0 || media != "" && !strings.HasPrefix(media, "text/") && !isJSON(media) {
 		return ""
 	}
-	text := s.printable(start, body)
+	text := s.printable(start, sent)
 	if text == "" {
 		return ""
 	}
@@ -156,15 +164,32 @@ func (s *Sink) excerpt(contentType string, start, body []byte) string {
 const echo = 16
 
 // printable makes one line of an answer and takes out what it repeats of the
-// request, so that no payload and no credential gets into errors and logs.
-func (s *Sink) printable(text, body []byte) string {
+// request, so that no payload and no credential gets into errors and logs. sent is
+// the request's body, and if that holds several payloads, these.
+func (s *Sink) printable(text []byte, sent [][]byte) string {
 	for _, value := range s.hidden {
 		if len(value) >= 4 {
 			text = bytes.ReplaceAll(text, []byte(value), []byte("[…]"))
 		}
 	}
+	for _, body := range sent {
+		text = withoutEcho(text, body)
+	}
+	line := strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, string(text))
+	line = strings.Join(strings.Fields(line), " ")
+	if len(line) > excerptBytes {
+		line = strings.ToValidUTF8(line[:excerptBytes], "") + "…"
+	}
+	return line
+}
+
+func withoutEcho(text, body []byte) (kept []byte) {
 	window := min(echo, max(len(body), echo/2))
-	var kept []byte
 	for len(text) > 0 {
 		n := 0
 		if len(text) >= window && bytes.Contains(body, text[:window]) {
@@ -178,15 +203,5 @@ func (s *Sink) printable(text, body []byte) string {
 		}
 		kept, text = append(kept, "[…]"...), text[n:]
 	}
-	line := strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, string(kept))
-	line = strings.Join(strings.Fields(line), " ")
-	if len(line) > excerptBytes {
-		line = strings.ToValidUTF8(line[:excerptBytes], "") + "…"
-	}
-	return line
+	return kept
 }

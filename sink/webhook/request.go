@@ -15,10 +15,11 @@ import (
 	"github.com/deedhq/deed/internal/header"
 )
 
-// request builds one attempt's request and returns its body too. Everything
+// request builds one attempt's request and returns what its answer may repeat,
+// its body. Everything
 // that net/http would refuse has been taken care of, so a request that fails
 // before it has a connection is the endpoint's doing.
-func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, []byte) {
+func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, [][]byte) {
 	body, contentType := m.Payload, cmp.Or(m.ContentType, "application/json")
 	if s.opts.Body == CloudEvents {
 		body, contentType = cloudEvent(m, s.opts.Source), cloudEventsType
@@ -44,13 +45,18 @@ func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, []by
 			h.Set(d.name, header.Encode(d.value, true))
 		}
 	}
+	return s.post(ctx, h, m.ID.String(), body), [][]byte{body}
+}
+
+// post signs a request and makes it one that net/http will not repeat.
+func (s *Sink) post(ctx context.Context, h http.Header, id string, body []byte) *http.Request {
 	// The process's clock, not the database's: the receiver compares it with its
 	// own, so it must be the time of this very attempt, and nothing here is
 	// decided by it.
 	timestamp := strconv.FormatInt(s.now().Unix(), 10)
-	h.Set(headerID, m.ID.String())
+	h.Set(headerID, id)
 	h.Set(headerTimestamp, timestamp)
-	h.Set(headerSignature, signatureHeader(s.keys, m.ID.String(), timestamp, body))
+	h.Set(headerSignature, signatureHeader(s.keys, id, timestamp, body))
 
 	r := &http.Request{
 		Method: http.MethodPost, URL: s.url, Host: s.url.Host, Header: h,
@@ -63,7 +69,7 @@ func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, []by
 	if len(body) > 0 {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	return r.WithContext(ctx), body
+	return r.WithContext(ctx)
 }
 
 // reserved are the headers, beside deed-… and webhook-…, that no message may

@@ -16,6 +16,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/header"
+	"github.com/deedhq/deed/internal/order"
 )
 
 // Body says what a request's body is.
@@ -224,38 +225,46 @@ func newTransport(opts Options, dial func(context.Context, string, string) (net.
 // the outcomes mean.
 func (s *Sink) Deliver(ctx context.Context, ms []deed.Message) []error {
 	var outcomes []error
+	var undelivered order.Keys
 	for i, m := range ms {
-		if err := s.deliver(ctx, m); err != nil {
+		err := undelivered.Held(ctx, m)
+		if err == nil {
+			err = s.deliver(ctx, m.ID, excerptBytes, func(ctx context.Context) (*http.Request, [][]byte) { return s.request(ctx, m) }).outcome
+		}
+		if err != nil {
 			if outcomes == nil {
 				outcomes = make([]error, len(ms))
 			}
 			outcomes[i] = err
+			undelivered.Hold(m)
 		}
 	}
 	return outcomes
 }
 
-func (s *Sink) deliver(ctx context.Context, m deed.Message) error {
+// deliver makes one request, unless the breaker is open. id names it to the
+// breaker, keep is how much of the answer is wanted.
+func (s *Sink) deliver(ctx context.Context, id deed.ID, keep int64, build func(context.Context) (*http.Request, [][]byte)) attempt {
 	if ctx.Err() != nil {
-		return s.errorf("not sent: %w", ctx.Err())
+		return attempt{outcome: s.errorf("not sent: %w", ctx.Err())}
 	}
 	pass, pause, cause := s.breaker.admit()
 	if cause != nil {
-		return deed.Unavailable(s.errorf("circuit breaker is open: %w", cause), pause)
+		return attempt{outcome: deed.Unavailable(s.errorf("circuit breaker is open: %w", cause), pause)}
 	}
 	reported := false
 	defer func() {
 		if !reported { // a panic must not keep the probe's place
-			s.breaker.report(pass, m.ID, attempt{})
+			s.breaker.report(pass, id, attempt{})
 		}
 	}()
-	a := s.attempt(ctx, m)
-	outage, pause := s.breaker.report(pass, m.ID, a)
+	a := s.attempt(ctx, keep, build)
+	outage, pause := s.breaker.report(pass, id, a)
 	reported = true
 	if outage {
-		return deed.Unavailable(a.err, pause)
+		a.outcome = deed.Unavailable(a.err, pause)
 	}
-	return a.outcome
+	return a
 }
 
 // State is the circuit breaker's: "closed", "open", or "half-open" once the

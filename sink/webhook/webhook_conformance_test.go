@@ -74,9 +74,15 @@ func newHarness(t *testing.T) sinktest.Harness {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sink.Close() })
+	h := e.harness(d)
+	h.Sink = sink
+	return h
+}
+
+// harness is all of one but the sink.
+func (e *endpoint) harness(d *door) sinktest.Harness {
 	return sinktest.Harness{
-		Sink:     sink,
-		Features: sinktest.Features{Headers: true, Down: true, Slow: true, Refuse: true},
+		Features: sinktest.Features{Headers: true, Down: true, Slow: true, Refuse: true, InTurn: true},
 		Arrived: func() []sinktest.Arrival {
 			e.mu.Lock()
 			defer e.mu.Unlock()

@@ -1,0 +1,78 @@
+package deed_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// Subscriptions that a stream is given later, while publishers run, miss nothing
+// they asked for: the one from the beginning gets all, the one from now what
+// commits after it was made, also if it was published before.
+func TestContract_O18_StreamSubscribedUnderPublishers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	first := &recorder{}
+	c, _ := runStream(t, db, stream(first))
+	stopPublishing := publishers(t, db, 3, 20)
+	eventually(t, "some to be published", func() bool { n, _ := first.counts(); return n >= 50 })
+
+	open, err := db.Pool(pgtest.App).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Rollback(context.Background())
+	lateOne, err := deed.Publish(t.Context(), open, keyed("late", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func(name string, from deed.From) func(*deed.Options) {
+		return func(o *deed.Options) { o.Subscriptions[0].Name, o.Subscriptions[0].From = name, from }
+	}
+	beginning, now := &recorder{}, &recorder{}
+	fromBeginning, _ := runStream(t, db, stream(beginning, named("all", deed.FromBeginning)))
+	fromNow, _ := runStream(t, db, stream(now, named("new", deed.FromNow)))
+	seen := pgtest.One[string](t, db.Pool(pgtest.Worker), `
+		select w.cur::text from deed.windows w join deed.subscriptions s on s.since_window = w.n where s.name = 'new'`)
+	before, _ := first.counts()
+	eventually(t, "more to be published", func() bool { n, _ := first.counts(); return n >= before+50 })
+	if err := open.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := stopPublishing() + 1
+	for _, client := range []*deed.Client{c, fromBeginning, fromNow} {
+		drained(t, client)
+	}
+	for name, r := range map[string]*recorder{"first": first, "from the beginning": beginning} {
+		if got, repeats := r.counts(); got != n || repeats != 0 {
+			t.Errorf("%s: %d messages came, %d again; want %d and none", name, got, repeats, n)
+		}
+		inOrder(t, r.succeeded())
+	}
+	want := map[int64]bool{}
+	rows, err := db.Pool(pgtest.Worker).Query(t.Context(), `select id from deed.log where not pg_visible_in_snapshot(xid, $1::text::pg_snapshot)`, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id int64
+	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error { want[id] = true; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if !want[lateOne[0].ID.Seq()] || len(want) >= n {
+		t.Errorf("of %d messages %d came after the subscription; the late one among them: %v", n, len(want), want[lateOne[0].ID.Seq()])
+	}
+	got, repeats := now.counts()
+	if got != len(want) || repeats != 0 {
+		t.Errorf("from now: %d messages came, %d again; want %d and none", got, repeats, len(want))
+	}
+	for _, m := range now.succeeded() {
+		if !want[m.Seq] {
+			t.Errorf("from now: message %d had committed before", m.Seq)
+		}
+	}
+	inOrder(t, now.succeeded())
+}
