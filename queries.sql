@@ -147,6 +147,31 @@ select pg_sequence_last_value('deed.log_seq'),
 -- name: purge_keys
 select deed.purge_keys($1::int);
 
+-- name: retention
+select n, from_id, upto_id, state, opened_at, closed_at, bytes, unfinished,
+  coalesce(extract(epoch from overdue), 0)::float8, kept_by, tried_at
+from deed.retention();
+
+-- name: retention_step
+select n, did, messages from deed.retention_step($1::int);
+
+-- name: empty_partitions
+-- One detaches at a time; only the owner may.
+select p.n
+from deed.partitions p
+join pg_class c on c.relname = 'log_p' || p.n and c.relnamespace = 'deed'::regnamespace
+join pg_inherits i on i.inhrelid = c.oid
+where p.emptied_at is not null and p.dropped_at is null
+  and (p.tried_at is null or p.tried_at < clock_timestamp() - interval '1 minute')
+  and pg_has_role(c.relowner, 'usage')
+  and not exists (select from pg_inherits o where o.inhparent = i.inhparent and o.inhdetachpending);
+
+-- name: purge_history
+select what, removed from deed.purge_history($1::int);
+
+-- name: purge_kept
+select removed, next_slot, next_id from deed.purge_kept($1::int, $2::bigint, $3::int);
+
 -- name: unfinished
 select deed.unfinished($1::int[], make_interval(secs => $2::float8));
 
@@ -164,7 +189,11 @@ from deed.verify();
 -- name: messages
 select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
   content_type, headers::text, octet_length(payload), case when $8::boolean then payload end, created_at, process_after
-from deed.log
+from (
+  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.log
+  union all
+  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.kept
+) l
 where ($1::text is null or topic = $1::text)
   and ($2::text is null or key = $2::text)
   and ($3::text is null or tenant_id = $3::text::uuid)
@@ -205,7 +234,11 @@ select p.id, deed.message_id(l.created_at, l.id)::text, l.topic, s.name, coalesc
   l.tenant_id::text, p.attempts, p.lost_claims, p.dead_at, p.last_error
 from deed.pending p
 join deed.subscriptions s on s.id = p.subscription
-join deed.log l on l.slot = p.slot and l.id = p.id
+join (
+  select slot, id, created_at, topic, key, type, tenant_id from deed.log
+  union all
+  select slot, id, created_at, topic, key, type, tenant_id from deed.kept
+) l on l.slot = p.slot and l.id = p.id
 where p.dead_at is not null
   and ($1::text is null or l.topic = $1::text)
   and ($2::text is null or s.name = $2::text)

@@ -47,6 +47,30 @@ table deed.backfills rls=true forced=true
 sequence deed.claim_seq
   grant usage to deed_admin
   grant usage to deed_worker
+table deed.kept rls=true forced=true
+  column id bigint not null
+  column xid xid8 not null
+  column slot integer not null
+  column list_version bigint not null
+  column tenant_id uuid not null
+  column created_at timestamp with time zone not null
+  column process_after timestamp with time zone
+  column topic text not null
+  column key text
+  column type text
+  column aggregate_type text
+  column content_type text not null default 'application/json'::text
+  column headers jsonb
+  column payload bytea not null
+  constraint kept_pkey PRIMARY KEY (slot, id)
+  CREATE UNIQUE INDEX kept_pkey ON deed.kept USING btree (slot, id)
+  policy kept_admin for r to deed_admin using true
+  policy kept_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy kept_owner for * to owner using true check true
+  policy kept_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 table deed.lanes rls=true forced=true with fillfactor=50
   column subscription integer not null
   column lane integer not null
@@ -90,6 +114,15 @@ table deed.partitions rls=true forced=true
   column upto_id bigint not null
   column made_at timestamp with time zone not null default clock_timestamp()
   column opened_at timestamp with time zone
+  column moving pg_snapshot
+  column moving_window bigint
+  column read_window bigint
+  column moved_subscription integer
+  column moved_id bigint
+  column moved_at timestamp with time zone
+  column emptied_at timestamp with time zone
+  column tried_at timestamp with time zone
+  column dropped_at timestamp with time zone
   constraint partitions_is_range CHECK (((from_id = (n * '68719476736'::bigint)) AND (upto_id = (from_id + '68719476736'::bigint))))
   constraint partitions_pkey PRIMARY KEY (n)
   CREATE UNIQUE INDEX partitions_pkey ON deed.partitions USING btree (n)
@@ -188,6 +221,7 @@ table deed.receipts rls=true forced=true
   constraint receipts_counts_are_counts CHECK (((finished >= 0) AND (failed >= 0) AND (lost >= 0)))
   constraint receipts_pkey PRIMARY KEY (n)
   CREATE INDEX receipts_ids_idx ON deed.receipts USING gist (int8range(min_id, max_id, '[]'::text)) WHERE (finished > 0)
+  CREATE INDEX receipts_lost_idx ON deed.receipts USING btree (finished_at) WHERE (finished = 0)
   CREATE UNIQUE INDEX receipts_pkey ON deed.receipts USING btree (n)
   policy receipts_admin for * to deed_admin using true check true
   policy receipts_owner for * to owner using true check true
@@ -228,10 +262,12 @@ table deed.settings rls=true forced=true
   column dedup_window interval not null default '7 days'::interval
   column list_version bigint not null default 1
   column installed_at timestamp with time zone not null default clock_timestamp()
+  column retention interval not null default '7 days'::interval
   constraint settings_dedup_window_is_positive CHECK ((dedup_window > '00:00:00'::interval))
   constraint settings_is_one_row CHECK (is_only)
   constraint settings_max_payload_is_sane CHECK (((max_payload >= 1024) AND (max_payload <= 67108864)))
   constraint settings_pkey PRIMARY KEY (is_only)
+  constraint settings_retention_is_positive CHECK ((retention > '00:00:00'::interval))
   CREATE UNIQUE INDEX settings_pkey ON deed.settings USING btree (is_only)
   policy settings_admin for * to deed_admin using true check true
   policy settings_app for r to deed_app using true
@@ -328,12 +364,14 @@ table deed.windows rls=true forced=true
   grant select to deed_admin
   grant select to deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
-function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body a8b0576b228910c9f001c522960a4cfa grant to deed_worker
-function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 4ba6fef408bdb63e65be607cd8afb478 grant to deed_worker
-function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body 84a9ce565d255603ec9087bfae501ba5 grant to deed_admin, deed_worker
+function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ae7ca367e70468c0e71064ff12717a4c grant to deed_worker
+function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 6b7db0ec057f55c8e2e328823aad501f grant to deed_worker
+function begin_moving(p_n integer, p_snap pg_snapshot) returns void set search_path=pg_catalog, pg_temp body 6dde15a3df2b100c996c5eedb57552e2
+function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body f41f7dfec021852a6c0d2806739f323b grant to deed_admin, deed_worker
 function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
-function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body e53cf7b1e16ee0a118f0198dd6240f13 grant to deed_worker
+function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body f035439a10fa62852c5224638e38a822 grant to deed_worker
 function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp body 38e066d1b389a936dcbb379ccc534f81 grant to deed_admin, deed_worker
+function drop_partition(p_n integer) returns text set search_path=pg_catalog, pg_temp, lock_timeout=20ms body 1839361dcf5f0b359f328c9611139130
 function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body 7b8b4c7c8812553a59212310dca72c66
 function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 08a200f9a2c7ae5c595359601a4168c0 grant to deed_worker
 function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body bfc27e627b2e695fdf3810685047f25a grant to deed_worker
@@ -342,6 +380,7 @@ function finish_page(p_subscription integer, p_lane integer, p_fence bigint, p_n
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function is_json(p_content_type text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 0c956cabf6adffc69eeaf1b8cdaca453 grant to deed_worker
+function keepers(p_n integer) returns TABLE(what text, subscription integer, lane integer, until timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body fceb72c5add98708d958df8a774ebdcf
 function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body a429e05c980c88494f7f3c62e68ff556 grant to deed_admin, deed_worker
 function leave_relays(p_worker uuid) returns void security definer set search_path=pg_catalog, pg_temp body 0ff30d2ba7f05e99fd64d8799831c612 grant to deed_worker
 function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body 24c6cb7df519429557c97b75713974a4
@@ -355,18 +394,23 @@ function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p
 function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 87b11f21fa4437b8a13f5c2b2e19374c grant to deed_admin, deed_app, deed_worker
 function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body 186daf91a8b0e42d37cd26b1cde37056 grant to deed_admin, deed_app, deed_worker
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp body 4e66c34d65190cb3173790b6dd4e2923 grant to deed_admin, deed_app, deed_worker
+function purge_history(p_limit integer DEFAULT 5000) returns TABLE(what text, removed integer) security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off body 3b4c7454c10dfac6baf00eb40c06a89c grant to deed_admin, deed_worker
+function purge_kept(p_slot integer, p_id bigint, p_limit integer DEFAULT 5000, OUT removed integer, OUT next_slot integer, OUT next_id bigint) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body f1fa7aef10bcc9e8b3e559b5adc8a547 grant to deed_admin, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
-function redrive(p_topic text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_ids bigint[] DEFAULT NULL::bigint[], p_limit integer DEFAULT NULL::integer, p_dry_run boolean DEFAULT false) returns bigint set search_path=pg_catalog, pg_temp body e0ecc6d4b8ad15647bfbf564675c5040 grant to deed_admin
+function redrive(p_topic text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_ids bigint[] DEFAULT NULL::bigint[], p_limit integer DEFAULT NULL::integer, p_dry_run boolean DEFAULT false) returns bigint set search_path=pg_catalog, pg_temp body 0619979524fb9e3d168f2b0488fa5eee grant to deed_admin
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body e43778f286ebf8873e3985a858e95486
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 60d01b747e7b97a044f448d9bd83202e grant to deed_worker
 function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker
+function retention() returns TABLE(n integer, from_id bigint, upto_id bigint, state text, opened_at timestamp with time zone, closed_at timestamp with time zone, bytes bigint, unfinished bigint, overdue interval, kept_by text[], tried_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2f7657ecc0ea6050075b9dd8af37c032 grant to deed_admin, deed_worker
+function retention_step(p_limit integer DEFAULT 1000) returns TABLE(n integer, did text, messages bigint) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, jit=off body c687f1318019b17074908aad6a0eb69b grant to deed_admin, deed_worker
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 91e56d943595019235e7e4fc9fdeb682 grant to deed_admin
 function set_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 0e67795b76be9df9981491637fc2042b grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer body inline grant to deed_admin, deed_app, deed_worker
-function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 168753ff315e4d4e7662c5c817513111 grant to deed_admin, deed_worker
+function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 3863d5740e170e0e3928dec0e074585b grant to deed_admin, deed_worker
 function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text, mode text) security definer set search_path=pg_catalog, pg_temp body 685081e70132d67af5a455c0f73b0651 grant to deed_admin, deed_worker
 function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body 514173017ee780016ae9c754054e9789 grant to deed_worker
 function unfinished(p_subscriptions integer[], p_horizon interval) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body ec42ff4e46ad408967e54f9c20f3447a grant to deed_worker
-function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 5127b4b00814a515e222d18796b1c571 grant to deed_admin, deed_worker
+function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto integer, p_since bigint, p_cur pg_snapshot, p_restored_id bigint DEFAULT 0, p_restored_h xid8 DEFAULT '0'::xid8) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body b5e687669df10973695fcfe157e9a8b6
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 256fe20dfebabd5818f9441a93cda068 grant to deed_admin, deed_worker
 function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[], p_window bigint DEFAULT NULL::bigint, p_window_h xid8 DEFAULT NULL::xid8) returns TABLE(seq bigint, ready integer[], window_n bigint, window_h xid8, slots integer[], low bigint, late xid8[]) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body cd504b644c1804dca3affeb9ad3e86c9 grant to deed_worker
 function window_late(p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, OUT xids xid8[], OUT low bigint) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 304f903e9d8f6a7125063bed1356d3d0 grant to deed_worker

@@ -15,6 +15,8 @@ grant execute on function
   deed.open_window, deed.declare_topic, deed.check_topic, deed.subscribe, deed.backfill, deed.keep_partitions, deed.purge_keys
 to deed_worker;
 
+grant execute on function deed.retention, deed.retention_step, deed.purge_history, deed.purge_kept to deed_worker, deed_admin;
+
 grant execute on function deed.status, deed.verify, deed.blocked_keys to deed_worker, deed_admin;
 
 grant execute on function

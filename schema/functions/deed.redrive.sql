@@ -22,7 +22,12 @@ begin
   end if;
   if not exists (select from deed.subscriptions s where s.topic = p_topic)
     and not exists (
-      select from deed.pending p join deed.log l on l.slot = p.slot and l.id = p.id
+      select from deed.pending p
+      join (
+        select slot, id, topic from deed.log
+        union all
+        select slot, id, topic from deed.kept
+      ) l on l.slot = p.slot and l.id = p.id
       where p.subscription = 0 and p.dead_at is not null and l.topic = p_topic
     )
   then
@@ -40,7 +45,11 @@ begin
     select p.subscription, p.id
     from deed.pending p
     join deed.subscriptions s on s.id = p.subscription
-    join deed.log l on l.slot = p.slot and l.id = p.id
+    join (
+      select slot, id, topic from deed.log
+      union all
+      select slot, id, topic from deed.kept
+    ) l on l.slot = p.slot and l.id = p.id
     where p.dead_at is not null
       and s.topic in (p_topic, '') and l.topic = p_topic
       and (p_subscription is null or s.name = p_subscription)
