@@ -148,7 +148,7 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 		o.Subscriptions[0].MaxAttempts = 1
 		o.Subscriptions = append(o.Subscriptions, deed.Subscription{Topic: "effects", Name: "q", Sink: queue, MaxAttempts: 1})
 	})
-	c, stop := runStream(t, db, opts)
+	_, stop := runStream(t, db, opts)
 	later := keyed("later", 0)
 	later.ProcessAfter = time.Now().Add(time.Hour)
 	early := message("effects", 8)
@@ -198,7 +198,7 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 	}
 	well.Store(true)
 	db.Exec(t, pgtest.Owner, `update deed.pending set process_after = now() where process_after > now()`)
-	c, _ = runStream(t, db, opts)
+	c, _ := runStream(t, db, opts)
 	publish(t, db, keyed("bad", 3))
 	drained(t, c)
 	if n, repeats := sink.counts(); n != 8 || repeats != 0 {
@@ -217,6 +217,69 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 	same(t, "contents", bad, []string{`{"n":0}`, `{"n":1}`, `{"n":2}`, `{"n":3}`})
 	retain(t, db, pgtest.Worker)
 	same(t, "kept when all are finished", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 0)
+}
+
+// What is known of a stream's reading goes with age, but for where it stands;
+// the rest still adds up, and a late commit is still found.
+func TestContract_O11_HistoryGoesAndAddsUp(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx := t.Context()
+	worker := db.Pool(pgtest.Worker)
+	sink := &recorder{}
+	c, stop := runStream(t, db, stream(sink))
+	idle, err := db.Pool(pgtest.App).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deed.Publish(ctx, idle, keyed("late", 0)); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	round := func() {
+		t.Helper()
+		for range 20 {
+			publish(t, db, keyed("a", 1), keyed("b", 2), keyed("c", 3))
+			count += 3
+			eventually(t, "them to come", func() bool { n, _ := sink.counts(); return n == count })
+		}
+	}
+	round()
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`)
+	db.Exec(t, pgtest.Owner, `update deed.progress set finished_at = finished_at - interval '8 days'`)
+	db.Exec(t, pgtest.Owner, `update deed.windows set opened_at = opened_at - interval '8 days'`)
+	round()
+	sizes := func() (n [2]int) {
+		return [2]int{pgtest.One[int](t, worker, `select count(*) from deed.progress`), pgtest.One[int](t, worker, `select count(*) from deed.windows`)}
+	}
+	before := sizes()
+	retain(t, db, pgtest.Worker)
+	after := sizes()
+	if after[0] > before[0]-20 || after[1] > before[1]-10 || after[0] < 20 {
+		t.Errorf("progress rows and windows: %v, before %v", after, before)
+	}
+	if err := idle.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	count++
+	eventually(t, "the late one to come", func() bool { n, _ := sink.counts(); return n == count })
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "violations", pgtest.One[int](t, worker, `select count(*) from deed.verify()`), 0)
+	// It still adds up: a record that is changed is seen.
+	tx, err := db.Pool(pgtest.Owner).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	if _, err := tx.Exec(ctx, `
+		update deed.progress g set messages = messages - 1
+		where (subscription, lane, n) in (select subscription, lane, n from deed.progress where messages > 0 order by n desc limit 1)`); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "what verify says of a false record", pgtest.One[string](t, tx, `select coalesce(string_agg(invariant, ','), '') from deed.verify()`), "stream has left out messages")
 }
 
 // Who claims in SQL is given the content of moved messages, too.

@@ -5,8 +5,8 @@
 --   receipts  past their topic's retention, if all that they name lies below the
 --             oldest partition that has its content
 --   progress  past their topic's retention, but for each lane's newest row
---   windows   past the longest retention, and so old that every lane has read past
---             them, but for those that something still begins or stands at
+--   windows   past the longest retention, but for the newest and those at which
+--             something begins or stands
 --   relays    that have not been seen for a day
 create or replace function deed.purge_history(
   p_limit int default 5000
@@ -14,6 +14,7 @@ create or replace function deed.purge_history(
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '50ms'
 set enable_seqscan = off
 set jit = off
 as $$
@@ -21,7 +22,7 @@ declare
   v_now     timestamptz := clock_timestamp();
   v_floor   bigint;
   v_longest interval;
-  v_oldest  bigint;
+  v_old     bigint[];
   v_lane    record;
   v_count   int;
 begin
@@ -94,41 +95,41 @@ begin
   end loop;
   return next;
 
-  -- From the oldest place where a lane stands on, all stay: its late rows are
-  -- looked up by them.
+  -- A lane that nothing concerns stands at an old one for ever, so age decides.
+  -- No lane may come to stand at one that goes: while they go, none records
+  -- anything. One whose page is so old finds its window gone, and reads again.
   what := 'windows';
-  select least(
-    (select max(w.n) from deed.windows w),
-    (
-      select min(least(at.from_window, l.paused_at))
-      from deed.lanes l
-      cross join lateral (
-        select g.from_window
-        from deed.progress g
-        where g.subscription = l.subscription and g.lane = l.lane
-        order by g.n desc
-        limit 1
-      ) at
-    ),
-    (
-      select min(s.since_window) from deed.subscriptions s
-      where s.since is not null and not exists (select from deed.lanes l where l.subscription = s.id)
-    ),
-    (select min(b.window_n) from deed.backfills b where b.finished_at is null),
-    (select min(r.window_n) from deed.relanings r)
-  ) into v_oldest;
-  delete from deed.windows w
-  where w.n = any (array(
-    select o.n from deed.windows o
-    where o.n > 0 and o.n < v_oldest and o.opened_at < v_now - v_longest
-      and not exists (
-        select from deed.subscriptions s where o.n in (s.start_window, s.since_window, s.read_window)
-      )
-      and not exists (select from deed.backfills b where b.window_n = o.n)
-    order by o.n
+  removed := 0;
+  v_old := array(
+    select w.n from deed.windows w
+    where w.n > 0 and w.opened_at < v_now - v_longest
+      and not exists (select from deed.subscriptions s where w.n in (s.start_window, s.since_window, s.read_window))
+      and not exists (select from deed.backfills b where b.window_n = w.n)
+      and not exists (select from deed.relanings r where r.window_n = w.n)
+    order by w.n
     limit p_limit
-  ));
-  get diagnostics removed = row_count;
+  );
+  if cardinality(v_old) > 0 then
+    begin
+      lock table deed.progress in share mode;
+      delete from deed.windows w
+      where w.n = any (v_old) and w.n < (select max(o.n) from deed.windows o)
+        and not exists (
+          select from deed.lanes l
+          cross join lateral (
+            select g.from_window, g.to_window
+            from deed.progress g
+            where g.subscription = l.subscription and g.lane = l.lane
+            order by g.n desc
+            limit 1
+          ) at
+          where w.n in (at.from_window, at.to_window, l.paused_at)
+        );
+      get diagnostics removed = row_count;
+    exception when lock_not_available then
+      null; -- the next time
+    end;
+  end if;
   return next;
 
   what := 'relays';
