@@ -127,6 +127,13 @@ select deed.keep_partitions();
 select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736
 from deed.partitions p;
 
+-- name: oldest_partition
+-- How long ago the oldest partition that has its content was closed.
+select coalesce(extract(epoch from clock_timestamp() - (
+  select min(o.opened_at) from deed.partitions o
+  where o.n > (select min(p.n) from deed.partitions p where p.emptied_at is null)
+)), 0)::float8;
+
 -- name: horizon
 -- Sessions of others show their times only to members of pg_read_all_stats.
 select pg_sequence_last_value('deed.log_seq'),
@@ -260,11 +267,13 @@ order by s.topic, s.name;
 select deed.set_subscription($1::text, $2::text, $3::int, make_interval(secs => $4::float8));
 
 -- name: settings
-select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text
+select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text,
+  extract(epoch from retention)::float8
 from deed.settings;
 
 -- name: set_settings
 update deed.settings
 set strict_topics = coalesce($1::boolean, strict_topics),
   max_payload = coalesce($2::int, max_payload),
-  dedup_window = coalesce(make_interval(secs => $3::float8), dedup_window);
+  dedup_window = coalesce(make_interval(secs => $3::float8), dedup_window),
+  retention = coalesce(make_interval(secs => $4::float8), retention);

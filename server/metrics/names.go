@@ -46,6 +46,8 @@ var (
 		"The newest number of the log, rolled back ones included.", nil, nil)
 	partitionsAhead = prometheus.NewDesc("deed_partitions_ahead",
 		"Partitions of the log ahead of the one in use.", nil, nil)
+	oldestPartition = prometheus.NewDesc("deed_oldest_partition_seconds",
+		"Since when the oldest partition of the log that has its content is closed; 0 if there is none.", nil, nil)
 	horizonAge = prometheus.NewDesc("deed_horizon_age_seconds",
 		"Age of the oldest transaction of the PostgreSQL cluster; it keeps dead rows from being removed.", nil, nil)
 	doctorFindings = prometheus.NewDesc("deed_doctor_findings",
@@ -60,7 +62,7 @@ var (
 func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown,
-		exchange, deliver, messages, published, finished, oldestDue, logPosition, partitionsAhead, horizonAge,
+		exchange, deliver, messages, published, finished, oldestDue, logPosition, partitionsAhead, oldestPartition, horizonAge,
 		doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d
