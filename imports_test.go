@@ -24,7 +24,7 @@ var floors = []struct {
 	{1.6, `internal/pgtest/cluster`},
 	{2, `internal/work|internal/config|internal/header`},
 	{3, ``},
-	{4, `sink/(webhook|nats|kafka)|importer|deedsql|otel`},
+	{4, `sink/(webhook|nats|kafka)|importer|deedsql|inbox|otel`},
 	{4.5, `sink/sinktest`},
 	{5, `doctor`},
 	{6, `server|server/metrics`},
@@ -85,7 +85,7 @@ func TestImports_PointDown(t *testing.T) {
 func TestImports_LibraryLinksPgxOnly(t *testing.T) {
 	t.Parallel()
 	outside := map[string]bool{}
-	for _, p := range listPackages(t, "-deps", module, module+"/schema", module+"/tenant", module+"/deedsql", module+"/sink/webhook") {
+	for _, p := range listPackages(t, "-deps", module, module+"/schema", module+"/tenant", module+"/deedsql", module+"/inbox", module+"/sink/webhook") {
 		first, _, _ := strings.Cut(p.ImportPath, "/")
 		if p.Standard || !strings.Contains(first, ".") || strings.HasPrefix(p.ImportPath, module) {
 			continue
