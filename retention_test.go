@@ -14,6 +14,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/schema"
 )
 
 // nextDay opens the next partition, as a day does.
@@ -469,6 +470,54 @@ func TestContract_O11_LateRowOfAnEmptiedPartition(t *testing.T) {
 	same(t, "step", step(), "began 0")
 	same(t, "steps", retain(t, db, pgtest.Worker), []string{"0 began 0", "0 moved 1", "0 emptied 0", "0 dropped 0"})
 	same(t, "kept", pgtest.One[int](t, owner, `select count(*) from deed.kept`), 4)
+}
+
+// Row-level security is forced on the owner, too: one that is no superuser sees
+// the rows of a partition only through the log.
+func TestContract_O11_OwnerWhoIsNoSuperuser(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	heir := bequeath(t, db)
+	if _, err := conn.Exec(t.Context(), `set role `+heir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := schema.Up(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, db, message("orders", 1), message("orders", 2))
+	nextDay(t, db)
+	older(t, db)
+	step := func() string {
+		t.Helper()
+		return pgtest.One[string](t, db.Pool(pgtest.Worker), `select did || ' ' || messages from deed.retention_step()`)
+	}
+	for _, want := range []string{"began 0", "moved 2", "emptied 0"} {
+		same(t, "step", step(), want)
+	}
+	late := func(table string, id int) {
+		t.Helper()
+		db.Exec(t, pgtest.Owner, fmt.Sprintf(`
+			insert into deed.%s
+			select %d, pg_current_xact_id(), %[2]d, 1, tenant_id, now(), null, topic, null, null, null, content_type, null, payload
+			from deed.kept limit 1`, table, id))
+		db.Exec(t, pgtest.Owner, fmt.Sprintf(`
+			insert into deed.pending (subscription, slot, id, tenant_id, ord_at)
+			values (0, %d, %[1]d, '00000000-0000-0000-0000-000000000000', now())`, id))
+	}
+	late("log", 9)
+	for _, want := range []string{"began 0", "began 0", "moved 1", "emptied 0"} {
+		same(t, "step", step(), want)
+	}
+	db.Exec(t, pgtest.Owner, `alter table deed.log detach partition deed.log_p0 concurrently`)
+	late("log_p0", 10)
+	for _, want := range []string{"began 0", "began 0", "moved 1", "emptied 0", "dropped 0"} {
+		same(t, "step", step(), want)
+		if want == "began 0" && !pgtest.One[bool](t, db.Pool(pgtest.Owner), `select relforcerowsecurity from pg_class where oid = 'deed.log_p0'::regclass`) {
+			t.Error("the partition that stays is not forced any more")
+		}
+	}
+	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 4)
 }
 
 func TestContract_O11_ManyNodesAtOnce(t *testing.T) {

@@ -35,8 +35,11 @@ begin
     update deed.partitions p set tried_at = clock_timestamp() where p.n = p_n;
     return 'waits';
   end;
+  -- Row-level security would hide the rows: a partition has no policy of its own.
+  execute format('alter table deed.%I no force row level security', v_name);
   execute format('select exists (select from deed.%I)', v_name) into v_full;
   if v_full then
+    execute format('alter table deed.%I force row level security', v_name);
     if not v_attached then
       execute format('alter table deed.log attach partition deed.%I for values from (%s) to (%s)', v_name,
         (select p.from_id from deed.partitions p where p.n = p_n), (select p.upto_id from deed.partitions p where p.n = p_n));
