@@ -24,7 +24,8 @@ var floors = []struct {
 	{1.6, `internal/pgtest/cluster|internal/conformance`},
 	{2, `internal/work|internal/config|internal/header|internal/idempotency|internal/httpcall|internal/catcher`},
 	{3, ``},
-	{4, `delivery|sink/(webhook|nats|kafka)|importer|deedsql|otel`},
+	{3.5, `internal/order`},
+	{4, `delivery|sink/(webhook|nats|kafka)|importer|deedsql|inbox|otel`},
 	{4.5, `sink/sinktest|provider/providertest`},
 	{5, `doctor|provider/(smtp|resend|webhook)`},
 	{6, `server|server/metrics`},
@@ -85,7 +86,7 @@ func TestImports_PointDown(t *testing.T) {
 func TestImports_LibraryLinksPgxOnly(t *testing.T) {
 	t.Parallel()
 	outside := map[string]bool{}
-	for _, p := range listPackages(t, "-deps", module, module+"/schema", module+"/tenant", module+"/deedsql", module+"/delivery", module+"/sink/webhook") {
+	for _, p := range listPackages(t, "-deps", module, module+"/schema", module+"/tenant", module+"/deedsql", module+"/inbox", module+"/delivery", module+"/sink/webhook") {
 		first, _, _ := strings.Cut(p.ImportPath, "/")
 		if p.Standard || !strings.Contains(first, ".") || strings.HasPrefix(p.ImportPath, module) {
 			continue

@@ -98,6 +98,7 @@ func (c *Client) Status(ctx context.Context) ([]TopicStatus, error) {
 type Horizon struct {
 	Position        int64         // the log's newest number
 	PartitionsAhead int           // partitions of the log ahead of the one in use
+	OldestPartition time.Duration // since the oldest partition that has its content was closed; 0 if there is none
 	OldestRunning   string        // the oldest transaction id that has not ended; empty if all have
 	OldestAge       time.Duration // age of the oldest transaction that this login may see
 }
@@ -113,7 +114,11 @@ func (c *Client) Horizon(ctx context.Context) (Horizon, error) {
 		return h, opError("horizon", err)
 	}
 	h.OldestAge = time.Duration(seconds * float64(time.Second))
-	err = c.pool.QueryRow(ctx, query["partitions_ahead"]).Scan(&h.PartitionsAhead)
+	if err := c.pool.QueryRow(ctx, query["partitions_ahead"]).Scan(&h.PartitionsAhead); err != nil {
+		return h, opError("horizon", err)
+	}
+	err = c.pool.QueryRow(ctx, query["oldest_partition"]).Scan(&seconds)
+	h.OldestPartition = time.Duration(seconds * float64(time.Second))
 	return h, opError("horizon", err)
 }
 

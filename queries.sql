@@ -128,6 +128,13 @@ select deed.keep_partitions();
 select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736
 from deed.partitions p;
 
+-- name: oldest_partition
+-- How long ago the oldest partition that has its content was closed.
+select coalesce(extract(epoch from clock_timestamp() - (
+  select min(o.opened_at) from deed.partitions o
+  where o.n > (select min(p.n) from deed.partitions p where p.emptied_at is null)
+)), 0)::float8;
+
 -- name: horizon
 -- Sessions of others show their times only to members of pg_read_all_stats.
 select pg_sequence_last_value('deed.log_seq'),
@@ -148,6 +155,31 @@ select pg_sequence_last_value('deed.log_seq'),
 -- name: purge_keys
 select deed.purge_keys($1::int);
 
+-- name: retention
+select n, from_id, upto_id, state, opened_at, closed_at, bytes, unfinished,
+  coalesce(extract(epoch from overdue), 0)::float8, kept_by, tried_at
+from deed.retention();
+
+-- name: retention_step
+select n, did, messages from deed.retention_step($1::int);
+
+-- name: empty_partitions
+-- One detaches at a time; only the owner may.
+select p.n
+from deed.partitions p
+join pg_class c on c.relname = 'log_p' || p.n and c.relnamespace = 'deed'::regnamespace
+join pg_inherits i on i.inhrelid = c.oid
+where p.emptied_at is not null and p.dropped_at is null
+  and (p.tried_at is null or p.tried_at < clock_timestamp() - interval '1 minute')
+  and pg_has_role(c.relowner, 'usage')
+  and not exists (select from pg_inherits o where o.inhparent = i.inhparent and o.inhdetachpending);
+
+-- name: purge_history
+select what, removed from deed.purge_history($1::int);
+
+-- name: purge_kept
+select removed, next_slot, next_id from deed.purge_kept($1::int, $2::bigint, $3::int);
+
 -- name: unfinished
 select deed.unfinished($1::int[], make_interval(secs => $2::float8));
 
@@ -166,7 +198,11 @@ from deed.verify();
 -- name: messages
 select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
   content_type, headers::text, octet_length(payload), case when $8::boolean then payload end, created_at, process_after
-from deed.log
+from (
+  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.log
+  union all
+  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.kept
+) l
 where ($1::text is null or topic = $1::text)
   and ($2::text is null or key = $2::text)
   and ($3::text is null or tenant_id = $3::text::uuid)
@@ -273,11 +309,13 @@ select deed.set_subscription($1::text, $2::text, $3::int, make_interval(secs => 
 select deed.set_door($1::text, $2::text, $3::boolean);
 
 -- name: settings
-select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text
+select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text,
+  extract(epoch from retention)::float8
 from deed.settings;
 
 -- name: set_settings
 update deed.settings
 set strict_topics = coalesce($1::boolean, strict_topics),
   max_payload = coalesce($2::int, max_payload),
-  dedup_window = coalesce(make_interval(secs => $3::float8), dedup_window);
+  dedup_window = coalesce(make_interval(secs => $3::float8), dedup_window),
+  retention = coalesce(make_interval(secs => $4::float8), retention);

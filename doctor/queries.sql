@@ -91,6 +91,13 @@ select coalesce(max(p.n), -1) - pg_catalog.pg_sequence_last_value('deed.log_seq'
   coalesce(extract(epoch from pg_catalog.clock_timestamp() - max(p.made_at))::float8, 0)
 from deed.partitions p;
 
+-- name: retention
+select r.n, r.state, extract(epoch from r.overdue)::float8, r.bytes, r.kept_by
+from deed.retention() r
+where r.overdue > make_interval(secs => $1::float8)
+order by r.n
+limit 20;
+
 -- name: sequence
 -- What was published is looked for where it is cheap: the log has no index on
 -- its id alone. The sequence is read after the statement's snapshot is taken,

@@ -19,6 +19,7 @@ to deed_worker;
 grant execute on function
   deed.status, deed.verify, deed.blocked_keys, deed.purge, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late
 to deed_worker, deed_admin;
+grant execute on function deed.retention, deed.retention_step, deed.purge_history, deed.purge_kept to deed_worker, deed_admin;
 
 grant execute on function
   deed.redrive, deed.cancel_redrive, deed.discard, deed.add_tenant, deed.declare_topic, deed.check_topic, deed.set_topic, deed.lag,

@@ -113,6 +113,7 @@ func newSettings(a *app) *cobra.Command {
 					{"strict-topics", fmt.Sprint(s.StrictTopics)},
 					{"max-payload", fmt.Sprint(s.MaxPayload)},
 					{"dedup-window", s.DedupWindow.String()},
+					{"retention", s.Retention.String()},
 					{"single tenant", fmt.Sprint(s.SingleTenant)},
 					{"installation", s.Installation},
 				})
@@ -125,7 +126,7 @@ func newSettings(a *app) *cobra.Command {
 	}
 	var strict bool
 	var payload int
-	var window time.Duration
+	var window, retention time.Duration
 	set := &cobra.Command{
 		Use: "set", Short: "Change settings", Args: cobra.NoArgs,
 		Long:    "Change the settings that are given; they take effect at once.",
@@ -142,6 +143,9 @@ func newSettings(a *app) *cobra.Command {
 			if changed("dedup-window") {
 				change.DedupWindow = &window
 			}
+			if changed("retention") {
+				change.Retention = &retention
+			}
 			if change == (deed.SettingsChange{}) {
 				return usagef("nothing to change; see deed settings set --help")
 			}
@@ -153,6 +157,7 @@ func newSettings(a *app) *cobra.Command {
 	set.Flags().BoolVar(&strict, "strict-topics", false, "publish to declared topics only")
 	set.Flags().IntVar(&payload, "max-payload", 0, "the largest payload, in bytes")
 	set.Flags().DurationVar(&window, "dedup-window", 0, "how long an idempotency key is remembered, at least")
+	set.Flags().DurationVar(&retention, "retention", 0, "how long finished messages of topics that nobody declared are kept")
 	cmd.AddCommand(show, set)
 	return cmd
 }

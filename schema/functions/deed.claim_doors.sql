@@ -28,6 +28,7 @@ declare
   v_lost  int[] := '{}';
   v_more  record;
   v_cut   record;
+  v_found int;
   v_ord   timestamptz := '-infinity';
   v_id    bigint := 0;
 begin
@@ -155,5 +156,15 @@ begin
   select l.id, c.attempts, l.tenant_id, l.topic, l.key, l.aggregate_type, l.content_type, l.payload, l.created_at
   from claimed c
   join deed.log l on l.slot = c.slot and l.id = c.id;
+  get diagnostics v_found = row_count;
+  if v_found < cardinality(v_rows) then
+    -- As in deed.claim: messages whose partition has gone.
+    return query
+    select k.id, p.attempts, k.tenant_id, k.topic, k.key, k.aggregate_type, k.content_type, k.payload, k.created_at
+    from unnest(v_doors) d(id)
+    cross join unnest(v_ids) u(id)
+    join deed.pending p on p.subscription = d.id and p.id = u.id and p.claimed_at = v_now and p.claimed_by = p_worker
+    join deed.kept k on k.slot = p.slot and k.id = p.id;
+  end if;
 end
 $$;

@@ -24,7 +24,11 @@ begin atomic
     p.attempts, p.lost_claims, p.dead_at, p.last_error
   from deed.pending p
   join deed.subscriptions s on s.id = p.subscription
-  join deed.log l on l.slot = p.slot and l.id = p.id
+  join (
+    select slot, id, topic, key, type, tenant_id, created_at from deed.log
+    union all
+    select slot, id, topic, key, type, tenant_id, created_at from deed.kept
+  ) l on l.slot = p.slot and l.id = p.id
   where p.dead_at is not null
     and (p_topic is null or l.topic = p_topic)
     and (p_subscription is null or s.name = p_subscription)

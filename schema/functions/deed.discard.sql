@@ -41,7 +41,11 @@ begin
     select g.tenant_id, coalesce(p_by, session_user), 'discard', 'message', p_id::text, 'dead', 'discarded', p_reason,
       jsonb_build_object('topic', l.topic, 'subscription', g.name, 'attempts', g.attempts, 'last_error', g.last_error, 'dead_at', g.dead_at)
     from gone g
-    join deed.log l on l.slot = g.slot and l.id = p_id
+    join (
+      select slot, id, topic from deed.log
+      union all
+      select slot, id, topic from deed.kept
+    ) l on l.slot = g.slot and l.id = p_id
   )
   select count(*), array_agg(g.subscription) filter (where g.key_hash is not null), array_agg(g.key_hash) filter (where g.key_hash is not null)
   into v_count, v_subs, v_hashes

@@ -49,6 +49,10 @@ begin
                   select from deed.log l
                   where l.slot = i.slot and l.id = i.id and deed.message_id(l.created_at, l.id) = u.message_id
                 )
+                or exists (
+                  select from deed.kept l
+                  where l.slot = i.slot and l.id = i.id and deed.message_id(l.created_at, l.id) = u.message_id
+                )
               )
             offset 0
           ) q

@@ -28,7 +28,11 @@ as $$
       min(p.ord) filter (where p.dead_at is null and not p.parked and p.ord <= now.at and (p.lease_until is null or p.lease_until <= now.at)) as oldest
     from deed.pending p
     cross join (select clock_timestamp() as at) now
-    left join deed.log l on p.subscription = 0 and l.slot = p.slot and l.id = p.id
+    left join (
+      select slot, id, topic from deed.log
+      union all
+      select slot, id, topic from deed.kept
+    ) l on p.subscription = 0 and l.slot = p.slot and l.id = p.id
     group by 1, 2
   ),
   unread as (

@@ -15,7 +15,11 @@ select deed.message_id(l.created_at, l.id) as id, l.tenant_id, l.topic,
   end as processing_token,
   p.attempts
 from deed.pending p
-join deed.log l on l.slot = p.slot and l.id = p.id
+cross join lateral (
+  select * from deed.log where slot = p.slot and id = p.id
+  union all
+  select * from deed.kept where slot = p.slot and id = p.id
+) l
 where p.subscription = any ((select deed.doors())::int[])
 union all
 select deed.message_id(f.created_at, f.id), f.tenant_id, f.topic, deed.payload_json(f.content_type, f.payload),

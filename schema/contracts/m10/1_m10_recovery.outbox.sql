@@ -10,7 +10,11 @@ select l.id, l.aggregate_type, l.key as aggregate_id, l.topic as event_type,
   deed.payload_json(l.content_type, l.payload) as payload, l.created_at, null::timestamptz as processed_at,
   p.attempts as retry_count, p.process_after, p.claimed_at, p.claimed_by
 from deed.pending p
-join deed.log l on l.slot = p.slot and l.id = p.id
+cross join lateral (
+  select * from deed.log where slot = p.slot and id = p.id
+  union all
+  select * from deed.kept where slot = p.slot and id = p.id
+) l
 where p.subscription = any ((select deed.doors())::int[])
 union all
 select f.id, f.aggregate_type, f.key, f.topic, deed.payload_json(f.content_type, f.payload), f.created_at,
