@@ -12,7 +12,7 @@ import (
 
 const (
 	watchBusy = 2 * time.Millisecond   // between questions while messages come
-	watchIdle = 250 * time.Millisecond // when none has come for a while
+	watchIdle = 300 * time.Millisecond // when none has come for a while
 	watchLook = time.Second            // between looks while the log stands still, at the most
 	watchDeep = 50 * time.Millisecond  // between looks below the floors, at the least
 )
