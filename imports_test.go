@@ -24,6 +24,7 @@ var floors = []struct {
 	{1.6, `internal/pgtest/cluster`},
 	{2, `internal/work|internal/config|internal/header`},
 	{3, ``},
+	{3.5, `internal/order`},
 	{4, `sink/(webhook|nats|kafka)|importer|deedsql|otel`},
 	{4.5, `sink/sinktest`},
 	{5, `doctor`},
