@@ -7,7 +7,7 @@ MINUTES ?= 10
 PG ?= 18
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help demo bench test test-pg test-pooler ci build lint torture fuzz packaging setup tools clean
+.PHONY: help demo bench test test-pg test-pooler conformance ci build lint torture fuzz packaging setup tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,14 +21,14 @@ bench: setup ## deed beside River, measured on a private PostgreSQL (BENCHFLAGS=
 	@./.cache/bench $(BENCHFLAGS)
 
 test: setup ## all tests, on a PostgreSQL of their own, then those of the core through PgBouncer
-	@.ci/setup kcat systemd-analyze
+	@.ci/setup kcat systemd-analyze python3-psycopg
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./...
 	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 	cd bench && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 	$(MAKE) test-pooler
 
 test-pg: setup ## all tests on the PostgreSQL of PG=18 (15, 16, 17), whose server npm brings
-	@.ci/setup kcat systemd-analyze
+	@.ci/setup kcat systemd-analyze python3-psycopg
 	bin=$$(.ci/postgres $(PG)) && export DEED_PG_BIN=$$bin && \
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./... && \
 	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
@@ -39,6 +39,9 @@ test-pooler: ## the core's tests through PgBouncer in transaction mode
 	@.ci/setup pgbouncer
 	$(GO) run ./internal/pgtest/cluster -pooler -- \
 		$(GO) test -timeout 10m $(TESTFLAGS) -skip '^(TestPlan_|TestFault_BlackHoled|TestCrash_|TestRelay_S|TestDev|TestREADME)' . ./cmd/deed
+
+conformance: setup ## the tests of the contracts alone, and docs/contracts.md as a table of what passed
+	@$(GO) run ./internal/pgtest/cluster -- $(GO) run ./internal/conformance $(TESTFLAGS)
 
 ci: setup tools lint ## what CI runs: lint, the tests under the race detector, then on the newest PostgreSQL
 	.ci/noskip $(MAKE) test TESTFLAGS='-race -count=1 -v'

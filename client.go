@@ -242,6 +242,7 @@ func (c *Client) Run(ctx context.Context) error {
 	var others, loops sync.WaitGroup
 	others.Go(func() { c.watch(ctx) })
 	others.Go(func() { c.keepHouse(ctx) })
+	others.Go(func() { c.keepRetention(ctx) })
 	others.Go(func() { c.keepLanes(background, ctx.Done()) })
 	c.setReady(nil)
 	errs := make([]error, len(c.sources))

@@ -21,15 +21,15 @@ var floors = []struct {
 }{
 	{1, `tenant|schema|internal/(pgembed|crash)`},
 	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
-	{1.6, `internal/pgtest/cluster`},
-	{2, `internal/work|internal/config|internal/header`},
+	{1.6, `internal/pgtest/cluster|internal/conformance`},
+	{2, `internal/work|internal/config|internal/header|internal/idempotency|internal/httpcall|internal/catcher`},
 	{3, ``},
 	{3.5, `internal/order`},
-	{4, `sink/(webhook|nats|kafka)|importer|deedsql|otel`},
-	{4.5, `sink/sinktest`},
-	{5, `doctor`},
+	{4, `delivery|sink/(webhook|nats|kafka)|importer|deedsql|inbox|otel`},
+	{4.5, `sink/sinktest|provider/providertest`},
+	{5, `doctor|provider/(smtp|resend|webhook)`},
 	{6, `server|server/metrics`},
-	{7, `cmd/deed|internal/crash/victim`},
+	{7, `cmd/deed|internal/crash/(victim|deliverer)`},
 }
 
 func floorOf(t *testing.T, pkg string) float64 {
@@ -86,7 +86,7 @@ func TestImports_PointDown(t *testing.T) {
 func TestImports_LibraryLinksPgxOnly(t *testing.T) {
 	t.Parallel()
 	outside := map[string]bool{}
-	for _, p := range listPackages(t, "-deps", module, module+"/schema", module+"/tenant", module+"/deedsql", module+"/sink/webhook") {
+	for _, p := range listPackages(t, "-deps", module, module+"/schema", module+"/tenant", module+"/deedsql", module+"/inbox", module+"/delivery", module+"/sink/webhook") {
 		first, _, _ := strings.Cut(p.ImportPath, "/")
 		if p.Standard || !strings.Contains(first, ".") || strings.HasPrefix(p.ImportPath, module) {
 			continue

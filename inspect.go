@@ -98,6 +98,7 @@ func (c *Client) Status(ctx context.Context) ([]TopicStatus, error) {
 type Horizon struct {
 	Position        int64         // the log's newest number
 	PartitionsAhead int           // partitions of the log ahead of the one in use
+	OldestPartition time.Duration // since the oldest partition that has its content was closed; 0 if there is none
 	OldestRunning   string        // the oldest transaction id that has not ended; empty if all have
 	OldestAge       time.Duration // age of the oldest transaction that this login may see
 }
@@ -113,7 +114,11 @@ func (c *Client) Horizon(ctx context.Context) (Horizon, error) {
 		return h, opError("horizon", err)
 	}
 	h.OldestAge = time.Duration(seconds * float64(time.Second))
-	err = c.pool.QueryRow(ctx, query["partitions_ahead"]).Scan(&h.PartitionsAhead)
+	if err := c.pool.QueryRow(ctx, query["partitions_ahead"]).Scan(&h.PartitionsAhead); err != nil {
+		return h, opError("horizon", err)
+	}
+	err = c.pool.QueryRow(ctx, query["oldest_partition"]).Scan(&seconds)
+	h.OldestPartition = time.Duration(seconds * float64(time.Second))
 	return h, opError("horizon", err)
 }
 
@@ -218,7 +223,7 @@ func scanLogged(row pgx.CollectableRow) (Logged, error) {
 // State is how one subscription stands with a message.
 type State struct {
 	Subscription string     `json:"subscription"`
-	State        string     `json:"state"` // waiting (a stream has not read it yet), due, scheduled, claimed, parked, dead or delivered
+	State        string     `json:"state"` // waiting (a stream has not read it yet), due, scheduled, claimed, parked, dead, delivered or discarded
 	Attempts     int        `json:"attempts"`
 	LostClaims   int        `json:"lost_claims"`
 	DueAt        *time.Time `json:"due_at,omitempty"`
@@ -227,6 +232,8 @@ type State struct {
 	LastError    string     `json:"last_error,omitempty"`
 	DeadAt       *time.Time `json:"dead_at,omitempty"`
 	DeliveredAt  *time.Time `json:"delivered_at,omitempty"`
+	DiscardedAt  *time.Time `json:"discarded_at,omitempty"` // by Worker, who gave the reason
+	Reason       string     `json:"reason,omitempty"`
 	Claim        int64      `json:"claim,omitempty,string"`
 	Lane         int        `json:"lane,omitempty"` // of a stream: with Page, the record of the delivery
 	Page         int64      `json:"page,omitempty,string"`
@@ -283,9 +290,14 @@ func (c *Client) Message(ctx context.Context, ref string, payload bool) (Story, 
 		return Story{}, opError("message", err)
 	}
 	finished, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (State, error) {
-		s := State{State: "delivered"}
-		var claimedAt *time.Time
-		err := row.Scan(&s.Subscription, &s.Worker, &s.Claim, &claimedAt, &s.DeliveredAt, &s.Attempts)
+		var s State
+		var endedAt time.Time
+		err := row.Scan(&s.Subscription, &s.Worker, &s.Claim, &endedAt, &s.Attempts, &s.State, &s.Reason)
+		if s.State == "discarded" {
+			s.DiscardedAt = &endedAt
+		} else {
+			s.DeliveredAt = &endedAt
+		}
 		return s, err
 	})
 	if err != nil {
@@ -373,82 +385,4 @@ func (c *Client) tailPage(ctx context.Context, topic string, payload bool, oldes
 		return err
 	})
 	return list, nextOldest, next, err
-}
-
-// DeadMessage is a dead letter.
-type DeadMessage struct {
-	Seq          int64     `json:"seq,string"`
-	ID           ID        `json:"id"`
-	Topic        string    `json:"topic"`
-	Subscription string    `json:"subscription"`
-	Key          string    `json:"key,omitempty"`
-	Type         string    `json:"type,omitempty"`
-	Tenant       tenant.ID `json:"tenant"`
-	Attempts     int       `json:"attempts"`
-	LostClaims   int       `json:"lost_claims"`
-	DeadAt       time.Time `json:"dead_at"`
-	LastError    string    `json:"last_error"`
-}
-
-// DeadFilter selects dead letters; zero fields select all.
-type DeadFilter struct {
-	Topic        string
-	Subscription string
-	Tenant       *tenant.ID
-	Limit        int // default 100
-}
-
-// Dead lists dead letters, newest first.
-func (c *Client) Dead(ctx context.Context, f DeadFilter) ([]DeadMessage, error) {
-	if f.Limit == 0 {
-		f.Limit = 100
-	}
-	if f.Limit < 0 {
-		return nil, invalidf("dead", "limit %d is negative", f.Limit)
-	}
-	var owner any
-	if f.Tenant != nil {
-		owner = f.Tenant.String()
-	}
-	rows, err := c.pool.Query(ctx, query["dead"], nullIfZero(f.Topic), nullIfZero(f.Subscription), owner, f.Limit)
-	if err != nil {
-		return nil, opError("dead", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (DeadMessage, error) {
-		var d DeadMessage
-		var id, owner string
-		err := row.Scan(&d.Seq, &id, &d.Topic, &d.Subscription, &d.Key, &d.Type, &owner, &d.Attempts, &d.LostClaims, &d.DeadAt, &d.LastError)
-		if err != nil {
-			return d, err
-		}
-		var idErr, ownerErr error
-		d.ID, idErr = ParseID(id)
-		d.Tenant, ownerErr = tenant.Parse(owner)
-		return d, errors.Join(idErr, ownerErr)
-	})
-	return list, opError("dead", err)
-}
-
-// Redrive selects dead letters to put back.
-type Redrive struct {
-	Topic        string  // required
-	Subscription string  // default: all of the topic's
-	Seqs         []int64 // default: any
-	Tenant       *tenant.ID
-	Limit        int  // default: no limit
-	DryRun       bool // only count
-}
-
-// Redrive puts dead letters back, oldest first, with their attempts at 0, and
-// returns how many. Errors: [NotFound] for an unknown topic or subscription.
-// Needs deed_admin.
-func (c *Client) Redrive(ctx context.Context, r Redrive) (int64, error) {
-	var owner any
-	if r.Tenant != nil {
-		owner = r.Tenant.String()
-	}
-	var count int64
-	err := c.pool.QueryRow(ctx, query["redrive"], r.Topic, nullIfZero(r.Subscription), owner, r.Seqs,
-		nullIfZero(r.Limit), r.DryRun).Scan(&count)
-	return count, opError("redrive", err)
 }

@@ -91,7 +91,7 @@ func (l *lane) notify(held heldLane) {
 
 // run reads until ctx ends or the lane is to be given back, and then gives it
 // back; or until it has another owner. after is the lane of the same number
-// before this one.
+// before this one: two of one fence must not be at it at once.
 func (l *lane) run(ctx context.Context, after *lane) {
 	defer close(l.done)
 	defer l.st.forget(l)

@@ -128,6 +128,13 @@ select deed.keep_partitions();
 select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736
 from deed.partitions p;
 
+-- name: oldest_partition
+-- How long ago the oldest partition that has its content was closed.
+select coalesce(extract(epoch from clock_timestamp() - (
+  select min(o.opened_at) from deed.partitions o
+  where o.n > (select min(p.n) from deed.partitions p where p.emptied_at is null)
+)), 0)::float8;
+
 -- name: horizon
 -- Sessions of others show their times only to members of pg_read_all_stats.
 select pg_sequence_last_value('deed.log_seq'),
@@ -148,6 +155,31 @@ select pg_sequence_last_value('deed.log_seq'),
 -- name: purge_keys
 select deed.purge_keys($1::int);
 
+-- name: retention
+select n, from_id, upto_id, state, opened_at, closed_at, bytes, unfinished,
+  coalesce(extract(epoch from overdue), 0)::float8, kept_by, tried_at
+from deed.retention();
+
+-- name: retention_step
+select n, did, messages from deed.retention_step($1::int);
+
+-- name: empty_partitions
+-- One detaches at a time; only the owner may.
+select p.n
+from deed.partitions p
+join pg_class c on c.relname = 'log_p' || p.n and c.relnamespace = 'deed'::regnamespace
+join pg_inherits i on i.inhrelid = c.oid
+where p.emptied_at is not null and p.dropped_at is null
+  and (p.tried_at is null or p.tried_at < clock_timestamp() - interval '1 minute')
+  and pg_has_role(c.relowner, 'usage')
+  and not exists (select from pg_inherits o where o.inhparent = i.inhparent and o.inhdetachpending);
+
+-- name: purge_history
+select what, removed from deed.purge_history($1::int);
+
+-- name: purge_kept
+select removed, next_slot, next_id from deed.purge_kept($1::int, $2::bigint, $3::int);
+
 -- name: unfinished
 select deed.unfinished($1::int[], make_interval(secs => $2::float8));
 
@@ -166,7 +198,11 @@ from deed.verify();
 -- name: messages
 select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
   content_type, headers::text, octet_length(payload), case when $8::boolean then payload end, created_at, process_after
-from deed.log
+from (
+  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.log
+  union all
+  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.kept
+) l
 where ($1::text is null or topic = $1::text)
   and ($2::text is null or key = $2::text)
   and ($3::text is null or tenant_id = $3::text::uuid)
@@ -196,7 +232,15 @@ where p.id = $1::bigint
 order by s.name;
 
 -- name: message_receipts
-select s.name, r.worker, r.claim, r.claimed_at, r.finished_at, coalesce(r.attempts[array_position(r.ids, $1::bigint)], 0) + 1
+select s.name, r.worker, r.claim, r.finished_at,
+  coalesce(r.attempts[array_position(r.ids, $1::bigint)], 0) + case r.outcome when 'delivered' then 1 else 0 end,
+  r.outcome, coalesce((
+    select a.reason from deed.audit_log a
+    where r.outcome = 'discarded' and a.subject_type = 'message' and a.subject_id = $1::bigint::text
+      and a.action = 'discard' and a.details ->> 'subscription' = s.name
+    order by a.n desc
+    limit 1
+  ), '')
 from deed.receipts r
 join deed.subscriptions s on s.id = r.subscription
 where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') @> $1::bigint and $1::bigint = any (r.ids)
@@ -207,20 +251,43 @@ select subscription, state, coalesce(worker, ''), delivered_at, coalesce(lane, 0
 from deed.stream_states($1::bigint);
 
 -- name: dead
-select p.id, deed.message_id(l.created_at, l.id)::text, l.topic, s.name, coalesce(l.key, ''), coalesce(l.type, ''),
-  l.tenant_id::text, p.attempts, p.lost_claims, p.dead_at, p.last_error
-from deed.pending p
-join deed.subscriptions s on s.id = p.subscription
-join deed.log l on l.slot = p.slot and l.id = p.id
-where p.dead_at is not null
-  and ($1::text is null or l.topic = $1::text)
-  and ($2::text is null or s.name = $2::text)
-  and ($3::text is null or l.tenant_id = $3::text::uuid)
-order by p.id desc, s.name
-limit $4::int;
+select id, deed.message_id(created_at, id)::text, topic, name, coalesce(key, ''), coalesce(type, ''),
+  tenant_id::text, attempts, lost_claims, dead_at, last_error
+from deed.dead_letters($1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
+  make_interval(secs => $7::float8), make_interval(secs => $8::float8))
+order by id desc, name
+limit $9::int;
+
+-- name: count_dead
+select topic, name, count(*), min(dead_at), max(dead_at)
+from deed.dead_letters($1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
+  make_interval(secs => $7::float8), make_interval(secs => $8::float8))
+group by topic, name
+order by topic, name;
 
 -- name: redrive
-select deed.redrive($1::text, $2::text, $3::text::uuid, $4::bigint[], $5::int, $6::boolean);
+select state, chosen, redriven, wait
+from deed.redrive($9::text, $1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
+  make_interval(secs => $7::float8), make_interval(secs => $8::float8), $10::int, $11::int, $12::text, $13::text);
+
+-- name: cancel_redrive
+select deed.cancel_redrive($1::text, $2::text, $3::text);
+
+-- name: redrives
+select request, state, chosen, redriven, coalesce(rate, 0), asked::text, actor, coalesce(reason, ''), started_at, finished_at
+from deed.redrives
+order by started_at desc
+limit $1::int;
+
+-- name: discard
+select deed.discard($1::bigint, $2::text, $3::text, $4::text);
+
+-- name: audit
+select n, at, actor, login, action, subject_type, coalesce(subject_id, ''), coalesce(reason, ''), affected, coalesce(details::text, '{}')
+from deed.audit_log
+where ($1::text is null or subject_id = $1::text)
+order by n desc
+limit $2::int;
 
 -- name: topics
 select topic, mode, lanes, ordered, extract(epoch from retention)::float8, created_at
@@ -230,7 +297,7 @@ order by topic;
 -- name: subscriptions
 select s.topic, s.name, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, extract(epoch from s.backoff)::float8,
   s.start, s.created_at,
-  exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null)
+  exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null), s.door
 from deed.subscriptions s
 where s.id <> 0
 order by s.topic, s.name;
@@ -238,12 +305,17 @@ order by s.topic, s.name;
 -- name: set_subscription
 select deed.set_subscription($1::text, $2::text, $3::int, make_interval(secs => $4::float8), make_interval(secs => $5::float8));
 
+-- name: set_door
+select deed.set_door($1::text, $2::text, $3::boolean);
+
 -- name: settings
-select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text
+select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text,
+  extract(epoch from retention)::float8
 from deed.settings;
 
 -- name: set_settings
 update deed.settings
 set strict_topics = coalesce($1::boolean, strict_topics),
   max_payload = coalesce($2::int, max_payload),
-  dedup_window = coalesce(make_interval(secs => $3::float8), dedup_window);
+  dedup_window = coalesce(make_interval(secs => $3::float8), dedup_window),
+  retention = coalesce(make_interval(secs => $4::float8), retention);

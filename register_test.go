@@ -10,6 +10,10 @@ import (
 	"testing"
 )
 
+// seedSection is the last column of the register: a seed's number, and the
+// section.
+var seedSection = regexp.MustCompile(`\| 00[0-4] [^|]+\|$`)
+
 // The register names every clause once, names only tests that exist, and names
 // every test that carries a clause's number.
 func TestRegister(t *testing.T) {
@@ -32,6 +36,8 @@ func TestRegister(t *testing.T) {
 			switch {
 			case row == "":
 				t.Errorf("clause %s is missing from the register", clause)
+			case !seedSection.MatchString(row):
+				t.Errorf("clause %s does not say where it stands in the seeds", clause)
 			case strings.Contains(row, "| kept") && !strings.Contains(row, "`TestContract_"+clause+"_"):
 				t.Errorf("clause %s is said to be kept, but no test that carries its number is named", clause)
 			}

@@ -21,6 +21,28 @@ func TestContract_O1_NewOwnerOfTheSchema(t *testing.T) {
 	ctx := context.Background()
 	db := pgtest.New(t)
 	publish(t, db, message("orders", 1))
+	heir := bequeath(t, db)
+	_, err := deed.Publish(ctx, db.Pool(pgtest.App), message("orders", 2))
+	if err == nil || !strings.Contains(err.Error(), "owner has changed") {
+		t.Fatalf("publishing under another owner: %v", err)
+	}
+	conn := db.Conn(t, pgtest.Owner)
+	if _, err := conn.Exec(ctx, `set role `+heir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := schema.Up(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, db, message("orders", 3))
+	if got := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.log`); got != 2 {
+		t.Errorf("%d messages stored, want 2", got)
+	}
+}
+
+// bequeath gives the schema to a login that is no superuser.
+func bequeath(t *testing.T, db *pgtest.DB) string {
+	t.Helper()
+	ctx := context.Background()
 	heir := "heir_" + db.Name()
 	db.Exec(t, pgtest.Owner, `create role `+heir+` login createrole`)
 	t.Cleanup(func() { // what the database has of it goes with the database
@@ -48,21 +70,7 @@ func TestContract_O1_NewOwnerOfTheSchema(t *testing.T) {
 		    execute format('alter function %s owner to `+heir+`', v.f);
 		  end loop;
 		end $$`)
-	_, err := deed.Publish(ctx, db.Pool(pgtest.App), message("orders", 2))
-	if err == nil || !strings.Contains(err.Error(), "owner has changed") {
-		t.Fatalf("publishing under another owner: %v", err)
-	}
-	conn := db.Conn(t, pgtest.Owner)
-	if _, err := conn.Exec(ctx, `set role `+heir); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := schema.Up(ctx, conn); err != nil {
-		t.Fatal(err)
-	}
-	publish(t, db, message("orders", 3))
-	if got := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.log`); got != 2 {
-		t.Errorf("%d messages stored, want 2", got)
-	}
+	return heir
 }
 
 // A registration that is rolled back, or a crash that skips the sequence's

@@ -31,6 +31,7 @@ type DeclaredSubscription struct {
 	From           From          `json:"from"`
 	CreatedAt      time.Time     `json:"created_at"`
 	Backfilled     bool          `json:"backfilled"` // it has all that was published before it
+	Door           bool          `json:"door"`       // the published SQL faces claim it
 }
 
 // Topics lists the declared topics with their subscriptions, by name.
@@ -62,7 +63,7 @@ func (c *Client) Topics(ctx context.Context) ([]DeclaredTopic, error) {
 	}
 	var topic string
 	var s DeclaredSubscription
-	_, err = pgx.ForEachRow(rows, []any{&topic, &s.Subscription, &s.MaxAttempts, &s.LeaseSeconds, &s.BackoffSeconds, &s.From, &s.CreatedAt, &s.Backfilled}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&topic, &s.Subscription, &s.MaxAttempts, &s.LeaseSeconds, &s.BackoffSeconds, &s.From, &s.CreatedAt, &s.Backfilled, &s.Door}, func() error {
 		s.Lease, s.Backoff = ofSeconds(s.LeaseSeconds), ofSeconds(s.BackoffSeconds)
 		if t := at[topic]; t != nil { // else it was declared since the first look
 			t.Subscriptions = append(t.Subscriptions, s)
@@ -98,6 +99,15 @@ func (c *Client) SetSubscription(ctx context.Context, topic, name string, change
 	return opError("set subscription", err)
 }
 
+// SetDoor lets the published SQL faces (the contracts packs) claim a
+// subscription, or ends that. It takes the mark from another subscription of the
+// topic; whoever drains the subscription goes on and shares the work. Errors:
+// [NotFound]; [Conflict] for a stream. Needs deed_admin.
+func (c *Client) SetDoor(ctx context.Context, topic, name string, door bool) error {
+	_, err := c.pool.Exec(ctx, query["set_door"], topic, name, door)
+	return opError("set door", err)
+}
+
 // ofSeconds is an interval as the statements return it.
 func ofSeconds(s float64) time.Duration {
 	return time.Duration(math.Round(s*1e6)) * time.Microsecond
@@ -105,20 +115,23 @@ func ofSeconds(s float64) time.Duration {
 
 // Settings hold for the whole installation.
 type Settings struct {
-	StrictTopics bool          `json:"strict_topics"` // publish to declared topics only
-	MaxPayload   int           `json:"max_payload"`   // bytes
-	DedupWindow  time.Duration `json:"-"`             // how long an idempotency key is remembered, at least
-	DedupSeconds float64       `json:"dedup_window_seconds"`
-	SingleTenant bool          `json:"single_tenant"` // there is no tenant but the default one
-	Installation string        `json:"installation"`
+	StrictTopics     bool          `json:"strict_topics"` // publish to declared topics only
+	MaxPayload       int           `json:"max_payload"`   // bytes
+	DedupWindow      time.Duration `json:"-"`             // how long an idempotency key is remembered, at least
+	DedupSeconds     float64       `json:"dedup_window_seconds"`
+	Retention        time.Duration `json:"-"` // how long finished messages of undeclared topics are kept
+	RetentionSeconds float64       `json:"retention_seconds"`
+	SingleTenant     bool          `json:"single_tenant"` // there is no tenant but the default one
+	Installation     string        `json:"installation"`
 }
 
 // Settings returns the installation's settings.
 func (c *Client) Settings(ctx context.Context) (Settings, error) {
 	var s Settings
 	err := c.pool.QueryRow(ctx, query["settings"]).
-		Scan(&s.StrictTopics, &s.MaxPayload, &s.DedupSeconds, &s.SingleTenant, &s.Installation)
+		Scan(&s.StrictTopics, &s.MaxPayload, &s.DedupSeconds, &s.SingleTenant, &s.Installation, &s.RetentionSeconds)
 	s.DedupWindow = time.Duration(s.DedupSeconds * float64(time.Second))
+	s.Retention = time.Duration(s.RetentionSeconds * float64(time.Second))
 	return s, opError("settings", err)
 }
 
@@ -127,6 +140,7 @@ type SettingsChange struct {
 	StrictTopics *bool
 	MaxPayload   *int           // 1 KiB to 64 MiB
 	DedupWindow  *time.Duration // above 0
+	Retention    *time.Duration // above 0
 }
 
 // SetSettings changes the installation's settings. Needs deed_admin.
@@ -142,6 +156,14 @@ func (c *Client) SetSettings(ctx context.Context, change SettingsChange) error {
 		v := change.DedupWindow.Seconds()
 		seconds = &v
 	}
-	_, err := c.pool.Exec(ctx, query["set_settings"], change.StrictTopics, change.MaxPayload, seconds)
+	var retention *float64
+	if change.Retention != nil {
+		if *change.Retention <= 0 {
+			return invalidf("set settings", "retention %s is not above 0", *change.Retention)
+		}
+		v := change.Retention.Seconds()
+		retention = &v
+	}
+	_, err := c.pool.Exec(ctx, query["set_settings"], change.StrictTopics, change.MaxPayload, seconds, retention)
 	return opError("set settings", err)
 }

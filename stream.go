@@ -25,12 +25,13 @@ type stream struct {
 
 	mu      sync.Mutex
 	lanes   map[int]*lane // guarded by mu: those that run
+	gone    map[int]*lane // guarded by mu: those of a number before, which may still be ending
 	renewed time.Time     // guarded by mu: when the leases were renewed, at the latest
 }
 
 // runStream reads the stream until ctx ends, or the topic becomes a queue.
 func (s *source) runStream(ctx context.Context) error {
-	st := &stream{source: s, lanes: map[int]*lane{}}
+	st := &stream{source: s, lanes: map[int]*lane{}, gone: map[int]*lane{}}
 	ctx, changed := context.WithCancelCause(ctx)
 	defer changed(nil)
 	var aside sync.WaitGroup
@@ -84,7 +85,6 @@ func (st *stream) hold(ctx context.Context, h *holding) {
 	defer st.mu.Unlock()
 	st.renewed = h.asked
 	keep := map[int]bool{}
-	gone := map[int]*lane{}
 	for _, held := range h.lanes {
 		l := st.lanes[held.no]
 		if l != nil && l.fence == held.fence {
@@ -96,7 +96,7 @@ func (st *stream) hold(ctx context.Context, h *holding) {
 		if !keep[no] {
 			l.cancel(work.ErrLeaseLost)
 			delete(st.lanes, no)
-			gone[no] = l
+			st.gone[no] = l
 		}
 	}
 	for _, held := range h.lanes {
@@ -105,7 +105,7 @@ func (st *stream) hold(ctx context.Context, h *holding) {
 		}
 		l := newLane(st, held)
 		st.lanes[held.no] = l
-		go l.run(ctx, gone[held.no])
+		go l.run(ctx, st.gone[held.no])
 		st.log.Debug("lane taken", "lane", held.no, "fence", held.fence, "takeovers", held.takeovers)
 	}
 }
@@ -116,6 +116,7 @@ func (st *stream) forget(l *lane) {
 	defer st.mu.Unlock()
 	if st.lanes[l.no] == l {
 		delete(st.lanes, l.no)
+		st.gone[l.no] = l
 	}
 }
 

@@ -412,3 +412,62 @@ func TestContract_O14_StaleOwnerOfALane(t *testing.T) {
 		t.Errorf("the stale owner recorded %d messages", n)
 	}
 }
+
+// From the third owner in a row that lost the lane at one place on, messages
+// are put aside before they are handed to anyone, and tried alone.
+func TestContract_O17_StreamThatKillsItsOwners(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := pgtest.One[int](t, db.Pool(pgtest.Worker), `
+		with made as materialized (select made from deed.declare_topic('orders', 'stream', 1))
+		select s.subscription from made, deed.subscribe('orders', case when made.made then 's' end) s`)
+	for i := range 20 {
+		publish(t, db, keyed(fmt.Sprint(i%3), i))
+	}
+	for i := range 4 { // owners that die without a record
+		db.Exec(t, pgtest.Worker, `select deed.take_lanes($1::text::uuid, 'gone', array[$2::int])`, fmt.Sprintf("00000000-0000-0000-0000-%012d", i+1), id)
+		db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second'`)
+		db.Exec(t, pgtest.Owner, `update deed.relays set seen_until = clock_timestamp()`)
+	}
+	sink := &recorder{}
+	c, stop := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 }))
+	eventually(t, "all to come", func() bool { n, _ := sink.counts(); return n == 20 })
+	drained(t, c)
+	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select coalesce(sum(aside), 0) from deed.progress`); n != 20 {
+		t.Errorf("%d of 20 messages were put aside first", n)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select max(cardinality(ids)) from deed.receipts`); n != 1 {
+		t.Errorf("up to %d messages were tried together", n)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	inOrder(t, sink.list)
+}
+
+// What a stream writes does not depend on the machine: a row a page, and
+// nothing a message.
+func TestStream_WritesARowAPage(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('orders', 'stream')`)
+	pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('orders', 's')`)
+	const count = 20_000
+	for from := 0; from < count; from += 1000 {
+		msgs := make([]deed.Message, 1000)
+		for i := range msgs {
+			msgs[i] = keyed(fmt.Sprint(from+i), from+i)
+		}
+		publish(t, db, msgs...)
+	}
+	sink := &recorder{}
+	c, _ := run(t, db, stream(sink))
+	eventually(t, "all to come", func() bool { n, _ := sink.counts(); return n == count })
+	drained(t, c)
+	pages := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.progress where messages > 0`)
+	windows := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.windows`)
+	others := pgtest.One[int](t, db.Pool(pgtest.Worker), `select (select count(*) from deed.pending) + (select count(*) from deed.receipts)`)
+	if pages > count/1000+4*4 || windows > 20 || others > 0 {
+		t.Errorf("%d messages took %d rows of progress, %d windows, %d others", count, pages, windows, others)
+	}
+}

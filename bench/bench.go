@@ -17,10 +17,11 @@ import (
 // full_page_writes and synchronous_commit are on, as they are by default. The
 // rest keeps checkpoints from falling into one peer's turn.
 var serverSettings = map[string]string{
-	"shared_buffers":     "512MB",
-	"max_wal_size":       "8GB",
-	"checkpoint_timeout": "1h",
-	"max_connections":    "100",
+	"shared_buffers":            "512MB",
+	"max_wal_size":              "8GB",
+	"checkpoint_timeout":        "1h",
+	"max_prepared_transactions": "10",
+	"max_connections":           "100",
 }
 
 // A measure is taken for one peer, in an environment of its own.
@@ -28,7 +29,8 @@ type measure struct {
 	name  string
 	title func(options) string
 	take  func(context.Context, *env) error
-	bare  bool // the business transaction without any peer is a contestant
+	bare  bool   // the business transaction without any peer is a contestant
+	peers []peer // default: deed's queue and River
 }
 
 var measures = []measure{
@@ -57,11 +59,84 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "stream drain", take: drain, peers: streamPeers,
+		title: func(o options) string {
+			return fmt.Sprintf("Drain a stream: %d messages, a sink that does nothing", o.messages)
+		},
+	},
+	{
+		name: "stream conditions", take: drainBeside, peers: conditions,
+		title: func(o options) string {
+			return fmt.Sprintf("Drain a stream beside old transactions: %d messages, after %d", o.messages, 2*o.messages)
+		},
+	},
+	{
+		name: "stream cost", take: cost, peers: []peer{streamPeer{}, watermillBest, cursorLoop},
+		title: func(o options) string {
+			return fmt.Sprintf("Cost of a stream's message: %d published, %d a transaction, then drained", o.messages, o.batch)
+		},
+	},
+	{
+		name: "stream business", take: business, peers: []peer{streamPeer{}, riverPeer{}, cursorLoop, bare{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Publish to a stream in a business transaction: %d connections, %s", o.clients, o.business)
+		},
+	},
+	{
+		name: "stream bulk", take: bulk, peers: []peer{streamPeer{}, riverPeer{}, sameColumns},
+		title: func(o options) string {
+			return fmt.Sprintf("Bulk publish to a stream: %d messages, %d a transaction", o.messages, o.batch)
+		},
+	},
+	{
+		name: "stream latency", take: latency, peers: []peer{streamPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Latency of a stream, commit to handler: %d a second for %s", o.rate, o.steady)
+		},
+	},
+	{
 		name: "cost", take: cost,
 		title: func(o options) string {
 			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)
 		},
 	},
+	{
+		name: "faces", take: claimAndMark, peers: facePeers,
+		title: func(o options) string {
+			return fmt.Sprintf("Claim and mark through the app face: batches of %d, up to %s", faceBatch, o.business)
+		},
+	},
+	{
+		name: "deliveries", take: deliveries, peers: []peer{deedPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Deliveries: %d reserved in one call, then made; %d by SMTP", o.messages, smtpShare(o.messages))
+		},
+	},
+}
+
+// contestants are who takes part, the one in question first.
+func (m measure) contestants() []peer {
+	list := slices.Clone(peers)
+	if m.peers != nil {
+		list = slices.Clone(m.peers)
+	}
+	if m.bare {
+		list = append(list, bare{})
+	}
+	return list
+}
+
+// allPeers are those of all measures, but for the bare transaction.
+func allPeers() []peer {
+	all := slices.Clone(peers)
+	for _, m := range measures {
+		for _, p := range m.peers {
+			if p != peer(bare{}) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
 }
 
 func measureNames() []string {
@@ -105,9 +180,19 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := b.admin.QueryRow(ctx, `show server_version`).Scan(&b.postgres); err != nil {
 		return err
 	}
-	for _, p := range peers {
-		if err := b.makeTemplate(ctx, p); err != nil {
-			return fmt.Errorf("prepare %s: %w", p.name(), err)
+	made := map[string]bool{}
+	for _, m := range measures {
+		if b.opts.only != nil && !slices.Contains(b.opts.only, m.name) {
+			continue
+		}
+		for _, p := range m.contestants() {
+			if made[p.template()] {
+				continue
+			}
+			made[p.template()] = true
+			if err := b.makeTemplate(ctx, p); err != nil {
+				return fmt.Errorf("prepare %s: %w", p.name(), err)
+			}
 		}
 	}
 	return nil
@@ -129,10 +214,7 @@ func (b *bench) measure(ctx context.Context) error {
 		if b.opts.only != nil && !slices.Contains(b.opts.only, m.name) {
 			continue
 		}
-		contestants := slices.Clone(peers)
-		if m.bare {
-			contestants = append(contestants, bare{})
-		}
+		contestants := m.contestants()
 		for n := range b.opts.runs {
 			for _, p := range contestants {
 				fmt.Fprintf(os.Stderr, "%s: run %d of %d: %s\n", m.name, n+1, b.opts.runs, p.name())

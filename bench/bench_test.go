@@ -37,7 +37,7 @@ func TestRun_CountsAddUp(t *testing.T) {
 		}
 	}
 	for _, m := range measures {
-		for _, p := range peers {
+		for _, p := range m.contestants() {
 			if !seen[m.name+" "+p.name()] {
 				t.Errorf("measure %s has no figure of %s", m.name, p.name())
 			}
@@ -85,8 +85,8 @@ func TestFigures(t *testing.T) {
 
 func TestParse_ErrNamesAllProblems(t *testing.T) {
 	t.Parallel()
-	_, err := parse([]string{"--runs", "0", "--only", "drain,dran", "extra"})
-	for _, want := range []string{"--runs 0", `"dran"`, `"extra"`} {
+	_, err := parse([]string{"--runs", "0", "--only", "drain,dran", "--backlog", "10000,1", "extra"})
+	for _, want := range []string{"--runs 0", `"dran"`, `"extra"`, `--backlog "1"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s in it", err, want)
 		}

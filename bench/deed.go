@@ -23,21 +23,27 @@ func (deedPeer) template() string { return "deed" }
 func (deedPeer) tuning() string   { return fmt.Sprintf("Handle, BatchSize %d", deedBatch) }
 
 // install declares the subscription as well, as a service in use has it.
-func (deedPeer) install(ctx context.Context, pool *pgxpool.Pool) error {
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
+func (p deedPeer) install(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := p.migrate(ctx, pool); err != nil {
 		return err
 	}
-	defer conn.Release()
-	if _, err := schema.Up(ctx, conn.Conn()); err != nil {
+	return p.subscribe(ctx, pool)
+}
+
+func (deedPeer) migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		_, err := schema.Up(ctx, conn.Conn())
 		return err
-	}
+	})
+}
+
+func (deedPeer) subscribe(ctx context.Context, pool *pgxpool.Pool) error {
 	var id int
-	if err := conn.QueryRow(ctx, `select subscription from deed.subscribe('bench', 'handler')`).Scan(&id); err != nil {
+	if err := pool.QueryRow(ctx, `select subscription from deed.subscribe('bench', 'handler')`).Scan(&id); err != nil {
 		return err
 	}
 	for finished := false; !finished; {
-		if err := conn.QueryRow(ctx, `select finished from deed.backfill($1)`, id).Scan(&finished); err != nil {
+		if err := pool.QueryRow(ctx, `select finished from deed.backfill($1)`, id).Scan(&finished); err != nil {
 			return err
 		}
 	}
@@ -83,7 +89,11 @@ func (deedPeer) work(ctx context.Context, pool *pgxpool.Pool, handle func(int)) 
 		return nil
 	})
 	sub.BatchSize = deedBatch
-	client, err := deed.New(ctx, pool, deed.Options{Subscriptions: []deed.Subscription{sub}})
+	return startClient(ctx, pool, deed.Options{Subscriptions: []deed.Subscription{sub}})
+}
+
+func startClient(ctx context.Context, pool *pgxpool.Pool, opts deed.Options) (worker, error) {
+	client, err := deed.New(ctx, pool, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ type env struct {
 // makeTemplate makes the database that a peer's are copied from, with the
 // peer's schema, and the business table that everyone writes to.
 func (b *bench) makeTemplate(ctx context.Context, p peer) error {
-	name := "template_" + p.name()
+	name := "template_" + p.template()
 	if err := b.exec(ctx, `create database `+name); err != nil {
 		return err
 	}

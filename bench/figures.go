@@ -1,6 +1,9 @@
 package main
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A series is one figure, a value a run.
 type series struct {
@@ -79,15 +82,35 @@ var goals = []goal{
 	{Measure: "latency", Metric: "p50", Below: 3},
 	{Measure: "latency", Metric: "p99", Below: 12},
 	{Measure: "cost", Metric: "draining: WAL bytes", Below: 450},
+	{Measure: "stream drain", Metric: "drained", By: "river", AtLeast: 15},
+	{Measure: "stream drain", Metric: "drained", By: "watermill", AtLeast: 2},
+	{Measure: "stream drain", Metric: "drained", By: "cursor loop", AtLeast: 0.5},
+	{Measure: "stream cost", Metric: "draining: WAL bytes", Below: 2},
+	{Measure: "stream business", Metric: "committed", By: "river", AtLeast: 1.7},
+	{Measure: "stream business", Metric: "committed", By: "cursor loop", AtLeast: 0.85},
+	{Measure: "stream bulk", Metric: "published", By: "river", AtLeast: 1},
+	{Measure: "stream bulk", Metric: "published", By: "same columns", AtLeast: 0.8},
+	{Measure: "stream latency", Metric: "p50", Below: 2},
+	{Measure: "stream latency", Metric: "p99", Below: 8},
+	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
+	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
+	{Measure: "deliveries", Metric: "reserved", AtLeast: 40_000},
+	{Measure: "deliveries", Metric: "made, no-op provider", AtLeast: 5_000},
+	{Measure: "deliveries", Metric: "made, SMTP", AtLeast: 1_000},
+	{Measure: "deliveries", Metric: "made, SMTP, cost of a limit", Below: 20},
 }
 
 // judged returns the goals whose figures were measured.
 func (f *figures) judged() []goal {
 	var list []goal
 	for _, g := range goals {
-		s := f.get(g.Measure, g.Metric, deedPeer{}.name())
+		of := deedPeer{}.name()
+		if strings.HasPrefix(g.Measure, "stream ") {
+			of = streamPeer{}.name()
+		}
+		s := f.get(g.Measure, g.Metric, of)
 		if g.By != "" {
-			s = f.ratio(g.Measure, g.Metric, deedPeer{}.name(), g.By)
+			s = f.ratio(g.Measure, g.Metric, of, g.By)
 		}
 		if s == nil {
 			continue

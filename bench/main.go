@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +30,7 @@ type options struct {
 	rate     int
 	business time.Duration
 	steady   time.Duration
+	backlog  []int
 	only     []string
 	json     string
 	profile  string
@@ -82,15 +84,16 @@ func run(ctx context.Context, args []string) error {
 
 func parse(args []string) (options, error) {
 	var o options
-	var only string
+	var only, backlog string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.IntVar(&o.runs, "runs", 5, "how often each measure is taken; medians are reported")
 	f.IntVar(&o.messages, "messages", 100_000, "messages of a bulk, drain or cost run")
 	f.IntVar(&o.batch, "batch", 1000, "messages a transaction when publishing in bulk")
 	f.IntVar(&o.clients, "clients", 8, "connections that publish at once in business transactions")
-	f.DurationVar(&o.business, "business", 5*time.Second, "how long each run of business transactions takes")
+	f.DurationVar(&o.business, "business", 5*time.Second, "how long each run of business transactions takes, and of the app face at the most")
 	f.IntVar(&o.rate, "rate", 1000, "messages a second when latency is measured")
 	f.DurationVar(&o.steady, "steady", 20*time.Second, "how long each run of latency takes, after a second to warm up")
+	f.StringVar(&backlog, "backlog", "10000", "pending messages among which the app face is measured; several by commas, such as 10000,5000000")
 	f.StringVar(&only, "only", "", "take these measures only, of "+strings.Join(measureNames(), ","))
 	f.StringVar(&o.json, "json", "", "write the figures to this file, too")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a profile of this program; its samples have the labels peer and measure")
@@ -108,6 +111,13 @@ func parse(args []string) (options, error) {
 	}
 	if o.business <= 0 || o.steady <= 0 {
 		errs = append(errs, errors.New("--business and --steady must be above 0"))
+	}
+	for _, text := range strings.Split(backlog, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 2*faceBatch {
+			errs = append(errs, fmt.Errorf("--backlog %q is not a number from %d on", text, 2*faceBatch))
+		}
+		o.backlog = append(o.backlog, n)
 	}
 	if only != "" {
 		o.only = strings.Split(only, ",")

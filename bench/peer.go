@@ -52,6 +52,9 @@ type worker interface {
 
 var peers = []peer{deedPeer{}, riverPeer{}}
 
+// streamPeers are who drains in order, or as fast as can be.
+var streamPeers = []peer{streamPeer{}, riverPeer{}, watermillBest, watermillDefault, queueLoop, cursorLoop, deleteLoop}
+
 // bare publishes nothing: what a business transaction costs without a peer.
 type bare struct{}
 

@@ -38,8 +38,10 @@ func (b *bench) facts() facts {
 		Began: b.began, Took: time.Since(b.began).Seconds(),
 		Figures: b.figures.list, Goals: b.figures.judged(), Wrong: b.wrong,
 	}
-	for _, p := range peers {
-		f.Workers[p.name()] = p.tuning()
+	for _, p := range allPeers() {
+		if p.tuning() != "" { // the faces' workers are the measure itself
+			f.Workers[p.name()] = p.tuning()
+		}
 	}
 	return f
 }
@@ -73,8 +75,8 @@ func (b *bench) report() error {
 		settings = append(settings, name+" "+serverSettings[name])
 	}
 	fmt.Printf("%s\n", strings.Join(settings, ", "))
-	for _, p := range peers {
-		fmt.Printf("%s's worker: %s, %d connections\n", p.name(), f.Workers[p.name()], workerConns)
+	for _, name := range slices.Sorted(maps.Keys(f.Workers)) {
+		fmt.Printf("%s's worker: %s, at most %d connections\n", name, f.Workers[name], workerConns)
 	}
 	fmt.Printf("%d runs each, taken in turns; ratios are of the same run; %.0f s in all\n", f.Runs, f.Took)
 	for _, m := range measures {
@@ -104,23 +106,24 @@ func (b *bench) printMeasure(m measure) {
 		return
 	}
 	fmt.Printf("\n%s\n", m.title(b.opts))
-	fmt.Printf("  %-37s%-13s%9s%9s%9s\n", "", "", "median", "min", "max")
+	fmt.Printf("  %-30s%-32s%9s%9s%9s\n", "", "", "median", "min", "max")
 	for _, metric := range metrics {
 		label := ""
-		for _, p := range append([]peer{bare{}}, peers...) {
+		var first string
+		for _, p := range m.contestants() {
 			s := b.figures.get(m.name, metric, p.name())
 			if s == nil {
 				continue
 			}
-			if label == "" {
-				label = metric + ", " + s.Unit
+			if first == "" {
+				first, label = p.name(), metric+", "+s.Unit
 			} else {
 				label = " "
 			}
 			printSeries(label, s)
 		}
-		for _, pair := range [][2]string{{"deed", "river"}, {"deed", "bare"}, {"river", "bare"}} {
-			if r := b.figures.ratio(m.name, metric, pair[0], pair[1]); r != nil {
+		for _, p := range m.contestants() {
+			if r := b.figures.ratio(m.name, metric, first, p.name()); r != nil && p.name() != first {
 				printSeries("", r)
 			}
 		}
@@ -128,7 +131,7 @@ func (b *bench) printMeasure(m measure) {
 }
 
 func printSeries(label string, s *series) {
-	fmt.Printf("  %-37s%-13s%9s%9s%9s\n", label, s.Peer, number(s.Median), number(s.Min), number(s.Max))
+	fmt.Printf("  %-30s%-32s%9s%9s%9s\n", label, s.Peer, number(s.Median), number(s.Min), number(s.Max))
 }
 
 // number shows three digits that mean something.
@@ -155,7 +158,7 @@ func printGoals(list []goal) {
 	for _, g := range list {
 		what := fmt.Sprintf("%s: %s", g.Measure, g.Metric)
 		if g.By != "" {
-			what += ", deed / " + g.By
+			what += ", by " + g.By
 		}
 		want := "below " + number(g.Below)
 		if g.AtLeast > 0 {
@@ -165,6 +168,6 @@ func printGoals(list []goal) {
 		if g.Reached {
 			verdict = "reached"
 		}
-		fmt.Printf("  %-42s%10s   %-15s%s\n", what, number(g.Figure), want, verdict)
+		fmt.Printf("  %-52s%10s   %-15s%s\n", what, number(g.Figure), want, verdict)
 	}
 }

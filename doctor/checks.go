@@ -43,6 +43,7 @@ var checks = []check{
 	{[]string{"row-security"}, []string{"row-level security is forced on every table and partition"}, true, checkRowSecurity},
 	{[]string{"invalid-index"}, []string{"every index of the schema deed is valid"}, true, checkIndexes},
 	{[]string{"partitions-ahead"}, []string{"two partitions or more are ahead"}, true, checkPartitions},
+	{[]string{"retention-overdue"}, []string{"no partition of the log has stayed past its retention"}, true, checkRetention},
 	{[]string{"log-sequence"}, []string{"deed.log_seq is ahead of everything that was published"}, true, checkSequence},
 	{[]string{"cluster-changed"}, []string{"the log was read on this server before, or never"}, true, checkCluster},
 	{[]string{"backfill-unfinished"}, []string{"every subscription has been given what was published before it"}, true, checkBackfills},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -72,10 +73,15 @@ func checkDrift(ctx context.Context, e *exam) error {
 	return nil
 }
 
+// functionLine is a difference in a function, of the schema or of a pack.
+var functionLine = regexp.MustCompile(`^[-+] (?:[a-z0-9]+: )?function ([^(]+)\(`)
+
 func functionOf(line string) (name string, ok bool) {
-	text, ok := strings.CutPrefix(line[min(2, len(line)):], "function ")
-	name, _, _ = strings.Cut(text, "(")
-	return name, ok
+	m := functionLine.FindStringSubmatch(line)
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
 }
 
 func clip(text string, n int) string {
@@ -86,19 +92,25 @@ func clip(text string, n int) string {
 }
 
 func checkFunctions(ctx context.Context, e *exam) error {
-	known := schema.FunctionNames()
-	return e.query(ctx, "functions", nil, func(row pgx.Rows) error {
-		var name, signatures string
-		var count int
-		if err := row.Scan(&name, &count, &signatures); err != nil {
+	var packs []schema.InstalledPack
+	if _, err := schema.Check(ctx, e.tx); !errors.Is(err, schema.ErrBehind) { // that one may know of no packs
+		if packs, err = schema.Contracts(ctx, e.tx); err != nil {
 			return err
 		}
-		if !slices.Contains(known, name) {
+	}
+	known := schema.FunctionNames()
+	return e.query(ctx, "functions", []any{schema.ContractFunctions(packs)}, func(row pgx.Rows) error {
+		var space, name, signatures string
+		var count int
+		if err := row.Scan(&space, &name, &count, &signatures); err != nil {
+			return err
+		}
+		if space == "deed" && !slices.Contains(known, name) {
 			e.addf(Warn, "function-foreign", "deed."+name, fmt.Sprintf("alter function deed.%s set schema <one of yours>; -- or drop it: deed migrate up refuses it", name),
 				"the schema deed has a function that is not deed's: %s", signatures)
 		} else if count > 1 {
-			e.addf(Fail, "function-overload", "deed."+name, "drop the signature that docs/sql.md does not have; deed migrate validate names it",
-				"deed.%s has %d signatures, it may have one: %s", name, count, signatures)
+			e.addf(Fail, "function-overload", space+"."+name, "drop the signature that docs/sql.md does not have; deed migrate validate names it",
+				"%s.%s has %d signatures, it may have one: %s", space, name, count, signatures)
 		}
 		return nil
 	})

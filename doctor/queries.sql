@@ -59,12 +59,13 @@ order by r.rolname
 limit 20;
 
 -- name: functions
-select p.proname::text, count(*), string_agg(p.oid::regprocedure::text, ', ' order by p.oid)
+-- Of the packs' schemas only the packs' own: the rest there is their owner's.
+select n.nspname::text, p.proname::text, count(*), string_agg(p.oid::regprocedure::text, ', ' order by p.oid)
 from pg_catalog.pg_proc p
 join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-where n.nspname = 'deed'
-group by p.proname
-order by p.proname;
+where n.nspname = 'deed' or n.nspname || '.' || p.proname = any ($1)
+group by n.nspname, p.proname
+order by n.nspname, p.proname;
 
 -- name: row_security
 select c.relname::text, c.relrowsecurity
@@ -89,6 +90,13 @@ limit 20;
 select coalesce(max(p.n), -1) - pg_catalog.pg_sequence_last_value('deed.log_seq') / 68719476736,
   coalesce(extract(epoch from pg_catalog.clock_timestamp() - max(p.made_at))::float8, 0)
 from deed.partitions p;
+
+-- name: retention
+select r.n, r.state, extract(epoch from r.overdue)::float8, r.bytes, r.kept_by
+from deed.retention() r
+where r.overdue > make_interval(secs => $1::float8)
+order by r.n
+limit 20;
 
 -- name: sequence
 -- What was published is looked for where it is cheap: the log has no index on

@@ -29,6 +29,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"row-security":        rowSecurity,
 	"invalid-index":       invalidIndex,
 	"partitions-ahead":    partitionsAhead,
+	"retention-overdue":   retentionOverdue,
 	"log-sequence":        logSequence,
 	"cluster-changed":     clusterChanged,
 	"backfill-unfinished": backfillUnfinished,
@@ -223,6 +224,30 @@ func invalidIndex(t *testing.T, _ *scene) {
 	}
 	findings := examine(t, db.Pool(pgtest.Worker), doctor.Options{})
 	says(t, find(t, findings, "invalid-index", doctor.Fail, "deed.twice"), "deed.pending")
+}
+
+func retentionOverdue(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	const warns = "deed.log_p0"
+	publish := func(topic string) {
+		db.Exec(t, pgtest.App, `select deed.publish('`+topic+`', '{}'), deed.publish('`+topic+`', '{}')`)
+	}
+	publish("orders")
+	db.Exec(t, pgtest.Worker, `select deed.subscribe('orders', 's')`)
+	db.Exec(t, pgtest.Owner, `update deed.partitions set opened_at = now() - interval '25 hours' where n = 0`)
+	db.Exec(t, pgtest.Owner, `select deed.keep_partitions()`)
+	find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "retention-overdue", doctor.OK, "")
+	db.Exec(t, pgtest.Owner, `update deed.partitions set opened_at = opened_at - interval '9 days' where opened_at is not null`)
+	says(t, find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "retention-overdue", doctor.Warn, warns),
+		"orders/s is still brought what was published before it")
+	db.Exec(t, pgtest.Owner, `update deed.backfills set window_n = 0, finished_at = now()`)
+	says(t, find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "retention-overdue", doctor.Warn, warns), "nothing keeps them")
+	for range 3 { // began, moved, emptied
+		db.Exec(t, pgtest.Worker, `select deed.retention_step()`)
+	}
+	says(t, find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "retention-overdue", doctor.Warn, warns), "no moment was found")
+	db.Exec(t, pgtest.Worker, `select deed.retention_step()`)
+	find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "retention-overdue", doctor.OK, "")
 }
 
 func partitionsAhead(t *testing.T, _ *scene) {

@@ -16,6 +16,7 @@ table deed.audit_log rls=true forced=true
   constraint audit_log_actor_is_named CHECK (((length(actor) >= 1) AND (length(actor) <= 200)))
   constraint audit_log_affected_is_count CHECK ((affected >= 0))
   constraint audit_log_pkey PRIMARY KEY (n)
+  CREATE INDEX audit_log_at_idx ON deed.audit_log USING brin (at) WITH (pages_per_range='16')
   CREATE INDEX audit_log_subject_idx ON deed.audit_log USING btree (subject_type, subject_id, n)
   CREATE UNIQUE INDEX audit_log_pkey ON deed.audit_log USING btree (n)
   policy audit_log_admin for * to deed_admin using true check true
@@ -44,9 +45,132 @@ table deed.backfills rls=true forced=true
   policy backfills_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.channel_outbox rls=true forced=true with autovacuum_vacuum_scale_factor=0.05, fillfactor=80
+  column id uuid not null
+  column tenant_id uuid not null
+  column workspace_id uuid not null default '00000000-0000-0000-0000-000000000000'::uuid
+  column idempotency_key bytea not null
+  column status text not null default 'queued'::text
+  column skipped boolean not null default false
+  column attempts integer not null default 0
+  column max_attempts integer
+  column channel text not null
+  column provider text not null
+  column lane text not null default ''::text
+  column guarantee text not null default 'at_most_once'::text
+  column created_at timestamp with time zone not null
+  column process_after timestamp with time zone
+  column ord timestamp with time zone not null generated as COALESCE(process_after, created_at)
+  column claimed_at timestamp with time zone
+  column lease_until timestamp with time zone
+  column claim bigint
+  column first_called_at timestamp with time zone
+  column called_at timestamp with time zone
+  column repeat_safe_until timestamp with time zone
+  column doubt_since timestamp with time zone
+  column held_at timestamp with time zone
+  column sent_at timestamp with time zone
+  column finished_at timestamp with time zone
+  column updated_at timestamp with time zone not null
+  column run_id uuid
+  column job_id uuid
+  column channel_message_id uuid
+  column attempt_count integer generated as attempts
+  column locked_at timestamp with time zone generated as claimed_at
+  column claimed_by text
+  column recipient_id text
+  column recipient text
+  column recipient_domain text generated as 
+CASE
+    WHEN (recipient ~~ '%://%'::text) THEN lower("substring"(recipient, '^[A-Za-z]+://(?:[^@/?#]*@)?([^@/:?#]+)'::text))
+    WHEN (recipient ~~ '%@%'::text) THEN lower(split_part(recipient, '@'::text, '-1'::integer))
+    ELSE NULL::text
+END
+  column correlation_id text
+  column provider_message_id text
+  column skip_reason text
+  column doubt_reason text
+  column last_error text
+  column payload jsonb not null
+  column request bytea
+  constraint channel_outbox_attempts_are_sane CHECK (((attempts >= 0) AND ((max_attempts >= 1) AND (max_attempts <= 1000))))
+  constraint channel_outbox_called_is_voice CHECK (((status <> 'called'::text) OR (channel = 'voice'::text)))
+  constraint channel_outbox_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text, 'webhook'::text])))
+  constraint channel_outbox_doubt_is_sending CHECK ((((doubt_since IS NULL) AND (held_at IS NULL)) OR (status = 'sending'::text)))
+  constraint channel_outbox_doubt_is_whole CHECK (((num_nulls(doubt_since, doubt_reason) = ANY (ARRAY[0, 2])) AND ((held_at IS NULL) OR (doubt_since IS NOT NULL))))
+  constraint channel_outbox_end_is_free CHECK (((finished_at IS NULL) OR (lease_until IS NULL)))
+  constraint channel_outbox_end_is_whole CHECK (((finished_at IS NULL) = (status = ANY (ARRAY['queued'::text, 'sending'::text]))))
+  constraint channel_outbox_guarantee_is_known CHECK ((guarantee = ANY (ARRAY['at_most_once'::text, 'at_least_once'::text])))
+  constraint channel_outbox_idempotency_key_key UNIQUE (tenant_id, workspace_id, idempotency_key)
+  constraint channel_outbox_key_is_sha256 CHECK ((octet_length(idempotency_key) = 32))
+  constraint channel_outbox_lease_is_whole CHECK (((num_nulls(claimed_at, lease_until, claimed_by) = ANY (ARRAY[0, 3])) AND ((lease_until IS NULL) OR (claim IS NOT NULL))))
+  constraint channel_outbox_payload_is_object CHECK ((jsonb_typeof(payload) = 'object'::text))
+  constraint channel_outbox_pkey PRIMARY KEY (id)
+  constraint channel_outbox_posted_is_social CHECK (((status <> 'posted'::text) OR (channel = 'social'::text)))
+  constraint channel_outbox_provider_is_named CHECK (((length(provider) >= 1) AND (length(provider) <= 100)))
+  constraint channel_outbox_recipient_is_short CHECK (((length(recipient) <= 2000) AND (length(recipient_id) <= 200)))
+  constraint channel_outbox_sending_was_begun CHECK (((status <> 'sending'::text) OR ((request IS NOT NULL) AND (claim IS NOT NULL) AND (attempts > 0) AND (num_nulls(first_called_at, called_at) = 0))))
+  constraint channel_outbox_sent_at_is_whole CHECK (((sent_at IS NULL) = (status <> ALL (ARRAY['sent'::text, 'called'::text, 'posted'::text]))))
+  constraint channel_outbox_sent_is_written CHECK (((status <> 'sent'::text) OR (channel <> ALL (ARRAY['voice'::text, 'social'::text]))))
+  constraint channel_outbox_skipped_has_reason CHECK (((status <> 'skipped'::text) OR (skipped AND (skip_reason IS NOT NULL))))
+  constraint channel_outbox_skipped_status_check CHECK (((skipped = false) OR (status = 'skipped'::text)))
+  constraint channel_outbox_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'sending'::text, 'sent'::text, 'called'::text, 'posted'::text, 'failed'::text, 'dead'::text, 'skipped'::text])))
+  constraint channel_outbox_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  constraint channel_outbox_texts_are_short CHECK (((length(last_error) <= 4000) AND (length(doubt_reason) <= 4000) AND (length(correlation_id) <= 200) AND (length(provider_message_id) <= 500) AND (length(skip_reason) <= 200)))
+  CREATE INDEX channel_outbox_channel_message_idx ON deed.channel_outbox USING btree (channel_message_id) WHERE (channel_message_id IS NOT NULL)
+  CREATE INDEX channel_outbox_claim_idx ON deed.channel_outbox USING btree (provider, tenant_id, lane, ord) WHERE (status = 'queued'::text)
+  CREATE INDEX channel_outbox_due_idx ON deed.channel_outbox USING btree (provider, ord) WHERE (status = 'queued'::text)
+  CREATE INDEX channel_outbox_end_idx ON deed.channel_outbox USING btree (finished_at) WHERE (finished_at IS NOT NULL)
+  CREATE INDEX channel_outbox_sending_idx ON deed.channel_outbox USING btree (provider, ord) WHERE (status = 'sending'::text)
+  CREATE INDEX idx_channel_outbox_run_id ON deed.channel_outbox USING btree (run_id) WHERE (run_id IS NOT NULL)
+  CREATE UNIQUE INDEX channel_outbox_idempotency_key_key ON deed.channel_outbox USING btree (tenant_id, workspace_id, idempotency_key)
+  CREATE UNIQUE INDEX channel_outbox_pkey ON deed.channel_outbox USING btree (id)
+  policy channel_outbox_admin for r to deed_admin using true
+  policy channel_outbox_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy channel_outbox_owner for * to owner using true check true
+  policy channel_outbox_worker for r to deed_worker using true
+  CREATE TRIGGER channel_outbox_delete BEFORE DELETE ON deed.channel_outbox FOR EACH ROW WHEN ((old.finished_at IS NULL)) EXECUTE FUNCTION deed.refuse_rewrite()
+  CREATE TRIGGER channel_outbox_insert BEFORE INSERT ON deed.channel_outbox FOR EACH ROW WHEN ((new.status <> 'queued'::text)) EXECUTE FUNCTION deed.check_transition()
+  CREATE TRIGGER channel_outbox_rewrite BEFORE UPDATE OF id, tenant_id, workspace_id, idempotency_key, provider, channel, request ON deed.channel_outbox FOR EACH ROW EXECUTE FUNCTION deed.refuse_rewrite()
+  CREATE TRIGGER channel_outbox_transition BEFORE UPDATE ON deed.channel_outbox FOR EACH ROW WHEN ((old.status <> new.status)) EXECUTE FUNCTION deed.check_transition()
+  CREATE TRIGGER channel_outbox_truncate BEFORE TRUNCATE ON deed.channel_outbox FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 sequence deed.claim_seq
   grant usage to deed_admin
   grant usage to deed_worker
+table deed.contracts rls=true forced=true
+  column pack text not null
+  column hash text not null
+  column adopting text
+  column installed_at timestamp with time zone not null default clock_timestamp()
+  constraint contracts_pkey PRIMARY KEY (pack)
+  CREATE UNIQUE INDEX contracts_pkey ON deed.contracts USING btree (pack)
+  policy contracts_admin for * to deed_admin using true check true
+  policy contracts_app for r to deed_app using true
+  policy contracts_owner for * to owner using true check true
+  policy contracts_worker for * to deed_worker using true check true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.delivery_transitions rls=true forced=true
+  column from_status text not null
+  column to_status text not null
+  column made_by text not null
+  column meaning text not null
+  constraint delivery_transitions_made_by_is_known CHECK ((made_by = ANY (ARRAY['ledger'::text, 'person'::text])))
+  constraint delivery_transitions_pkey PRIMARY KEY (from_status, to_status)
+  CREATE UNIQUE INDEX delivery_transitions_pkey ON deed.delivery_transitions USING btree (from_status, to_status)
+  policy delivery_transitions_admin for r to deed_admin using true
+  policy delivery_transitions_owner for * to owner using true check true
+  policy delivery_transitions_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+view deed.finished with security_barrier=true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 table deed.former_lanes rls=true forced=true
   column subscription integer not null
   column lane integer not null
@@ -59,6 +183,30 @@ table deed.former_lanes rls=true forced=true
   policy former_lanes_owner for * to owner using true check true
   policy former_lanes_worker for r to deed_worker using true
   grant select to deed_admin
+  grant select to deed_worker
+table deed.kept rls=true forced=true
+  column id bigint not null
+  column xid xid8 not null
+  column slot integer not null
+  column list_version bigint not null
+  column tenant_id uuid not null
+  column created_at timestamp with time zone not null
+  column process_after timestamp with time zone
+  column topic text not null
+  column key text
+  column type text
+  column aggregate_type text
+  column content_type text not null default 'application/json'::text
+  column headers jsonb
+  column payload bytea not null
+  constraint kept_pkey PRIMARY KEY (slot, id)
+  CREATE UNIQUE INDEX kept_pkey ON deed.kept USING btree (slot, id)
+  policy kept_admin for r to deed_admin using true
+  policy kept_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy kept_owner for * to owner using true check true
+  policy kept_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
   grant select to deed_worker
 table deed.lanes rls=true forced=true with fillfactor=50
   column subscription integer not null
@@ -103,6 +251,15 @@ table deed.partitions rls=true forced=true
   column upto_id bigint not null
   column made_at timestamp with time zone not null default clock_timestamp()
   column opened_at timestamp with time zone
+  column moving pg_snapshot
+  column moving_window bigint
+  column read_window bigint
+  column moved_subscription integer
+  column moved_id bigint
+  column moved_at timestamp with time zone
+  column emptied_at timestamp with time zone
+  column tried_at timestamp with time zone
+  column dropped_at timestamp with time zone
   constraint partitions_is_range CHECK (((from_id = (n * '68719476736'::bigint)) AND (upto_id = (from_id + '68719476736'::bigint))))
   constraint partitions_pkey PRIMARY KEY (n)
   CREATE UNIQUE INDEX partitions_pkey ON deed.partitions USING btree (n)
@@ -165,6 +322,22 @@ table deed.progress rls=true forced=true
   policy progress_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.providers rls=true forced=true
+  column name text not null
+  column kind text not null
+  column lane_per_domain boolean not null default false
+  column key_window interval
+  column can_look_up boolean not null default false
+  column registered_at timestamp with time zone not null
+  constraint providers_kind_is_short CHECK (((length(kind) >= 1) AND (length(kind) <= 100)))
+  constraint providers_name_is_valid CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text))
+  constraint providers_pkey PRIMARY KEY (name)
+  CREATE UNIQUE INDEX providers_pkey ON deed.providers USING btree (name)
+  policy providers_admin for r to deed_admin using true
+  policy providers_owner for * to owner using true check true
+  policy providers_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.publish_keys rls=true forced=true
   column tenant_id uuid not null
   column topic text not null
@@ -182,6 +355,29 @@ table deed.publish_keys rls=true forced=true
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+table deed.purges rls=true forced=true
+  column xid xid8 not null default pg_current_xact_id()
+  column id bigint not null
+  policy purges_admin for * to deed_admin using true check true
+  policy purges_owner for * to owner using true check true
+  policy purges_worker for * to deed_worker using true check true
+  grant insert, select to deed_admin
+  grant insert, select to deed_worker
+table deed.rate_limits rls=true forced=true with fillfactor=20
+  column provider text not null
+  column domain text not null default ''::text
+  column rate double precision not null
+  column burst double precision not null
+  column tokens double precision not null
+  column at timestamp with time zone not null
+  constraint rate_limits_are_sane CHECK (((rate > (0)::double precision) AND (burst >= (1)::double precision)))
+  constraint rate_limits_pkey PRIMARY KEY (provider, domain)
+  CREATE UNIQUE INDEX rate_limits_pkey ON deed.rate_limits USING btree (provider, domain)
+  policy rate_limits_admin for r to deed_admin using true
+  policy rate_limits_owner for * to owner using true check true
+  policy rate_limits_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.receipts rls=true forced=true
   column n bigint not null identity always
   column subscription integer not null
@@ -197,16 +393,45 @@ table deed.receipts rls=true forced=true
   column finished integer not null
   column failed integer not null
   column lost integer not null
+  column outcome text not null default 'delivered'::text
   constraint receipts_adds_up CHECK ((finished = cardinality(ids)))
   constraint receipts_counts_are_counts CHECK (((finished >= 0) AND (failed >= 0) AND (lost >= 0)))
+  constraint receipts_outcome_is_known CHECK ((outcome = ANY (ARRAY['delivered'::text, 'discarded'::text])))
   constraint receipts_pkey PRIMARY KEY (n)
   CREATE INDEX receipts_ids_idx ON deed.receipts USING gist (int8range(min_id, max_id, '[]'::text)) WHERE (finished > 0)
+  CREATE INDEX receipts_lost_idx ON deed.receipts USING btree (finished_at) WHERE (finished = 0)
   CREATE UNIQUE INDEX receipts_pkey ON deed.receipts USING btree (n)
   policy receipts_admin for * to deed_admin using true check true
   policy receipts_owner for * to owner using true check true
   policy receipts_worker for * to deed_worker using true check true
   grant insert, select to deed_worker
   grant select to deed_admin
+table deed.redrives rls=true forced=true
+  column request text not null
+  column asked jsonb not null
+  column state text not null default 'running'::text
+  column rate integer
+  column chosen bigint not null
+  column redriven bigint not null default 0
+  column upto_id bigint not null default 0
+  column upto_sub integer not null default 0
+  column actor text not null
+  column reason text
+  column started_at timestamp with time zone not null default clock_timestamp()
+  column stepped_at timestamp with time zone not null default clock_timestamp()
+  column finished_at timestamp with time zone
+  constraint redrives_counts_are_counts CHECK (((chosen >= 0) AND (redriven >= 0)))
+  constraint redrives_end_is_whole CHECK (((state = 'running'::text) = (finished_at IS NULL)))
+  constraint redrives_pkey PRIMARY KEY (request)
+  constraint redrives_rate_is_positive CHECK ((rate >= 1))
+  constraint redrives_request_is_short CHECK (((length(request) >= 1) AND (length(request) <= 200)))
+  constraint redrives_state_is_known CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'cancelled'::text])))
+  CREATE UNIQUE INDEX redrives_pkey ON deed.redrives USING btree (request)
+  policy redrives_admin for * to deed_admin using true check true
+  policy redrives_owner for * to owner using true check true
+  policy redrives_worker for * to deed_worker using true check true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.relanings rls=true forced=true
   column subscription integer not null
   column window_n bigint
@@ -241,10 +466,12 @@ table deed.settings rls=true forced=true
   column dedup_window interval not null default '7 days'::interval
   column list_version bigint not null default 1
   column installed_at timestamp with time zone not null default clock_timestamp()
+  column retention interval not null default '7 days'::interval
   constraint settings_dedup_window_is_positive CHECK ((dedup_window > '00:00:00'::interval))
   constraint settings_is_one_row CHECK (is_only)
   constraint settings_max_payload_is_sane CHECK (((max_payload >= 1024) AND (max_payload <= 67108864)))
   constraint settings_pkey PRIMARY KEY (is_only)
+  constraint settings_retention_is_positive CHECK ((retention > '00:00:00'::interval))
   CREATE UNIQUE INDEX settings_pkey ON deed.settings USING btree (is_only)
   policy settings_admin for * to deed_admin using true check true
   policy settings_app for r to deed_app using true
@@ -276,12 +503,33 @@ table deed.subscriptions rls=true forced=true
   constraint subscriptions_start_is_known CHECK ((start = ANY (ARRAY['beginning'::text, 'now'::text])))
   constraint subscriptions_stream_has_beginning CHECK (((since IS NULL) = (since_window IS NULL)))
   constraint subscriptions_topic_name_key UNIQUE (topic, name)
+  CREATE UNIQUE INDEX subscriptions_door_key ON deed.subscriptions USING btree (topic) WHERE door
   CREATE UNIQUE INDEX subscriptions_pkey ON deed.subscriptions USING btree (id)
   CREATE UNIQUE INDEX subscriptions_topic_name_key ON deed.subscriptions USING btree (topic, name)
   policy subscriptions_admin for r to deed_admin using true
   policy subscriptions_owner for * to owner using true check true
   policy subscriptions_worker for r to deed_worker using true
   grant select to deed_admin
+  grant select to deed_worker
+table deed.suppressions rls=true forced=true
+  column tenant_id uuid not null
+  column channel text not null
+  column address text not null
+  column reason text not null
+  column actor text not null
+  column created_at timestamp with time zone not null
+  constraint suppressions_address_is_folded CHECK (((address = lower(address)) AND ((length(address) >= 1) AND (length(address) <= 2000))))
+  constraint suppressions_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text, 'webhook'::text])))
+  constraint suppressions_pkey PRIMARY KEY (tenant_id, channel, address)
+  constraint suppressions_reason_is_short CHECK (((length(reason) >= 1) AND (length(reason) <= 200)))
+  constraint suppressions_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  CREATE UNIQUE INDEX suppressions_pkey ON deed.suppressions USING btree (tenant_id, channel, address)
+  policy suppressions_admin for r to deed_admin using true
+  policy suppressions_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy suppressions_owner for * to owner using true check true
+  policy suppressions_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
   grant select to deed_worker
 table deed.tenants rls=true forced=true
   column tenant_id uuid not null
@@ -341,47 +589,85 @@ table deed.windows rls=true forced=true
   grant select to deed_admin
   grant select to deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
-function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body a8b0576b228910c9f001c522960a4cfa grant to deed_worker
-function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 4ba6fef408bdb63e65be607cd8afb478 grant to deed_worker
-function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body 84a9ce565d255603ec9087bfae501ba5 grant to deed_admin, deed_worker
+function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body d586740bd1749008d3656bc02f750740
+function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 5772c1090e79f3eea83ad24075ad97b8 grant to deed_worker
+function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ae7ca367e70468c0e71064ff12717a4c grant to deed_worker
+function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 6b7db0ec057f55c8e2e328823aad501f grant to deed_worker
+function begin_moving(p_n integer, p_snap pg_snapshot) returns void set search_path=pg_catalog, pg_temp body 6dde15a3df2b100c996c5eedb57552e2
+function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body f41f7dfec021852a6c0d2806739f323b grant to deed_admin, deed_worker
+function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 71856b2c12bf17f8bc10371d9d1accd7 grant to deed_admin
 function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
-function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body e53cf7b1e16ee0a118f0198dd6240f13 grant to deed_worker
+function check_transition() returns trigger set search_path=pg_catalog, pg_temp body b29f0c8022f9f946473734186a312292
+function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body f035439a10fa62852c5224638e38a822 grant to deed_worker
+function claim_deliveries(p_provider text, p_worker text, p_limit integer, p_lease interval, p_busy text[] DEFAULT '{}'::text[], p_per_lane integer DEFAULT NULL::integer, p_after uuid DEFAULT NULL::uuid, p_tenants uuid[] DEFAULT '{}'::uuid[], p_lanes text[] DEFAULT '{}'::text[]) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, taken_over boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body ca45b7c80075c0755c41a0e5ac34afbe grant to deed_worker
+function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 0ba6d0dd4c207fe75825df1b521d0add grant to deed_worker
+function claim_doubts(p_provider text, p_worker text, p_limit integer, p_lease interval, p_has_key boolean, p_look_up boolean, p_delay interval DEFAULT '00:00:00'::interval, p_patience interval DEFAULT '01:00:00'::interval, p_max_attempts integer DEFAULT 5) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, action text, called_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 4d19de7e0bc1830f8e075600d626b08b grant to deed_worker
+function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
 function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp body 38e066d1b389a936dcbb379ccc534f81 grant to deed_admin, deed_worker
+function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body dfd1d055c35d6b5219c117d4f0e80201 grant to deed_admin
+function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 26c8c12e98b116c94370359da06f2edd grant to deed_admin, deed_app, deed_worker
+function drop_partition(p_n integer) returns text set search_path=pg_catalog, pg_temp, lock_timeout=20ms body a8d40904f52d4528e86c49e8fcfe8a9f
 function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body 8dcd9387d4e2d1909756608a9d0cabe3
 function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 08a200f9a2c7ae5c595359601a4168c0 grant to deed_worker
+function extend_deliveries(p_ids uuid[], p_claims bigint[], p_lease interval) returns uuid[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 65fb85b4889ce404ad649b340200d272 grant to deed_worker
 function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body bfc27e627b2e695fdf3810685047f25a grant to deed_worker
 function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ed8049017d793d7a5c415bcc9feec35c grant to deed_worker
+function finish_doors(p_worker text, p_ids bigint[], p_message_ids uuid[] DEFAULT NULL::uuid[]) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 624354a2b4e98af61cbab5ed3b22ddd3 grant to deed_worker
 function finish_page(p_subscription integer, p_lane integer, p_fence bigint, p_n bigint, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_messages integer, p_min bigint, p_max bigint, p_worker text, p_ids bigint[] DEFAULT NULL::bigint[], p_slots integer[] DEFAULT NULL::integer[], p_hashes bigint[] DEFAULT NULL::bigint[], p_errors text[] DEFAULT NULL::text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[], OUT n bigint, OUT dead boolean[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2ff689a9fc586bd53407883545c74062 grant to deed_worker
+function idempotency_key(VARIADIC p_parts text[]) returns bytea body inline grant to deed_admin, deed_app, deed_worker
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function is_json(p_content_type text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 0c956cabf6adffc69eeaf1b8cdaca453 grant to deed_worker
+function keepers(p_n integer) returns TABLE(what text, subscription integer, lane integer, until timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body fceb72c5add98708d958df8a774ebdcf
 function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body a429e05c980c88494f7f3c62e68ff556 grant to deed_admin, deed_worker
+function lane_of(p_provider text, p_domain text) returns text set search_path=pg_catalog, pg_temp body b798daeca7198c06a8643bdb45962561
 function leave_relays(p_worker uuid) returns void security definer set search_path=pg_catalog, pg_temp body 0ff30d2ba7f05e99fd64d8799831c612 grant to deed_worker
 function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body 7a6315f30b352ae0cb04ba29e249bb57
 function message_id(p_created_at timestamp with time zone, p_id bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function message_seq(p_message_id uuid) returns bigint body inline grant to deed_admin, deed_app, deed_worker
+function next_delivery(p_provider text) returns double precision security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 468228401d65fbb53320a305656144ca grant to deed_worker
 function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body d322135673b3d14221d0915565808f1e grant to deed_worker
 function open_window() returns bigint security definer set search_path=pg_catalog, pg_temp body 588dba1ab8472d37dcac043692866f6f grant to deed_worker
 function page(p_subscription integer, p_slot_from integer, p_slot_upto integer, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_limit integer, p_low bigint DEFAULT NULL::bigint, p_late xid8[] DEFAULT NULL::xid8[]) returns TABLE(place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body bb285ae0e438aa09b549d91bd365885b grant to deed_worker
 function pause_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body b08d385ecf7e733bbca9e3603dc220c8 grant to deed_worker
+function payload_json(p_content_type text, p_payload bytea) returns jsonb body inline grant to deed_admin, deed_app, deed_worker
+function prove_delivery(p_id uuid, p_message_id text, p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body 369e9b0979919601667229a59f13444b grant to deed_worker
 function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 4a5863fb57d87a4495d23f407c2529c8 grant to deed_admin, deed_app, deed_worker
-function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 87b11f21fa4437b8a13f5c2b2e19374c grant to deed_admin, deed_app, deed_worker
+function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body b8d6ff9ceee61eb4f6a862d3c4d19582 grant to deed_admin, deed_app, deed_worker
 function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body 186daf91a8b0e42d37cd26b1cde37056 grant to deed_admin, deed_app, deed_worker
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp body 4e66c34d65190cb3173790b6dd4e2923 grant to deed_admin, deed_app, deed_worker
+function purge() returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off body fa4e7714ee4c134c1875dfb9ca313466 grant to deed_admin, deed_worker
+function purge_deliveries(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp body 62c2709e7fa54eeafb9e07a52b6e573f grant to deed_worker
+function purge_history(p_limit integer DEFAULT 5000) returns TABLE(what text, removed integer) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, enable_seqscan=off, jit=off body 70ac8f9f7026ace24b90648cb727ff9b grant to deed_admin, deed_worker
+function purge_kept(p_slot integer, p_id bigint, p_limit integer DEFAULT 5000, OUT removed integer, OUT next_slot integer, OUT next_id bigint) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body f1fa7aef10bcc9e8b3e559b5adc8a547 grant to deed_admin, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
-function redrive(p_topic text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_ids bigint[] DEFAULT NULL::bigint[], p_limit integer DEFAULT NULL::integer, p_dry_run boolean DEFAULT false) returns bigint set search_path=pg_catalog, pg_temp body e0ecc6d4b8ad15647bfbf564675c5040 grant to deed_admin
+function redrive(p_request text, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, enable_incremental_sort=off, jit=off body 3bea251cdafc47af60f4a42cc984fb66 grant to deed_admin
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body e43778f286ebf8873e3985a858e95486
+function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body 4f949493e81a2e8840a9fa8e844a75bd
+function register_provider(p_name text, p_kind text, p_lane_per_domain boolean, p_key_window interval, p_can_look_up boolean, p_domains text[], p_rates double precision[], p_bursts double precision[], p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body 702f02c8d9994a501f58130147c35019 grant to deed_worker
+function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 12d807327560dfb7b7a46e32ab0d656f grant to deed_worker
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 60d01b747e7b97a044f448d9bd83202e grant to deed_worker
 function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker
+function reserve(p_channels text[], p_providers text[], p_recipients text[], p_payloads jsonb[], p_keys bytea[], p_recipient_ids text[] DEFAULT NULL::text[], p_guarantees text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_correlation_ids text[] DEFAULT NULL::text[], p_channel_message_ids uuid[] DEFAULT NULL::uuid[], p_run_ids uuid[] DEFAULT NULL::uuid[], p_job_ids uuid[] DEFAULT NULL::uuid[], p_workspaces uuid[] DEFAULT NULL::uuid[], p_max_attempts integer[] DEFAULT NULL::integer[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, id uuid, status text, duplicate boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, work_mem=64MB body 7da739842034e42717e80a209ffdcfb4 grant to deed_admin, deed_app, deed_worker
+function retention() returns TABLE(n integer, from_id bigint, upto_id bigint, state text, opened_at timestamp with time zone, closed_at timestamp with time zone, bytes bigint, unfinished bigint, overdue interval, kept_by text[], tried_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2f7657ecc0ea6050075b9dd8af37c032 grant to deed_admin, deed_worker
+function retention_step(p_limit integer DEFAULT 1000) returns TABLE(n integer, did text, messages bigint) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, jit=off body c687f1318019b17074908aad6a0eb69b grant to deed_admin, deed_worker
+function retry_deliveries(p_ids uuid[], p_reason text, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp body 7a6e3b76bdb172dc9cee51936fe658d2 grant to deed_admin
+function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 91e56d943595019235e7e4fc9fdeb682 grant to deed_admin
 function set_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 0e67795b76be9df9981491637fc2042b grant to deed_admin
+function settle(p_ids uuid[], p_claims bigint[], p_kinds text[], p_message_ids text[], p_errors text[], p_after double precision[], p_worker text, p_base interval DEFAULT '00:00:05'::interval, p_jitter double precision[] DEFAULT '{0.5,1}'::double precision[], p_max_attempts integer DEFAULT 5) returns TABLE(id uuid, status text, attempts integer, process_after timestamp with time zone, in_doubt boolean, held boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body aec5dddf48dbed0371e5874a28c014fe grant to deed_worker
+function settle_delivery(p_id uuid, p_decision text, p_reason text, p_actor text, p_message_id text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body 164ff4b9389e34872dd2598542ea5f5a grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer body inline grant to deed_admin, deed_app, deed_worker
-function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision, parked bigint, blocked_keys bigint, lag bigint, at_least boolean, lanes bigint, lanes_held bigint) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body df129ff1d8bd4d3841e0edf35320d498 grant to deed_admin, deed_worker
+function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision, parked bigint, blocked_keys bigint, lag bigint, at_least boolean, lanes bigint, lanes_held bigint) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 2f3f45d6bbd06d6940a226d01201be6d grant to deed_admin, deed_worker
 function stream_states(p_id bigint) returns TABLE(subscription text, state text, worker text, delivered_at timestamp with time zone, lane integer, page bigint) set search_path=pg_catalog, pg_temp body 1bcd309a3a8330e2d7aedc5c6e2e1125 grant to deed_admin, deed_worker
 function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text, mode text, backoff interval) security definer set search_path=pg_catalog, pg_temp body 285cf4ead0ca3daf8ab0805f3d7c45a1 grant to deed_admin, deed_worker
+function suppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns bigint security definer set search_path=pg_catalog, pg_temp body f34ae1791048b8d75ea9a99680e827f4 grant to deed_admin, deed_app, deed_worker
 function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body 514173017ee780016ae9c754054e9789 grant to deed_worker
+function tenant_of_call(p_call text, p_tenant uuid) returns uuid set search_path=pg_catalog, pg_temp body 3e762a7383ca1709c6d5e78ce79d384f
 function unfinished(p_subscriptions integer[], p_horizon interval) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body ec42ff4e46ad408967e54f9c20f3447a grant to deed_worker
-function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 5127b4b00814a515e222d18796b1c571 grant to deed_admin, deed_worker
+function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto integer, p_since bigint, p_cur pg_snapshot, p_restored_id bigint DEFAULT 0, p_restored_h xid8 DEFAULT '0'::xid8) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body b5e687669df10973695fcfe157e9a8b6
+function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns bigint security definer set search_path=pg_catalog, pg_temp body d3318f285402492b87a3f28617038c9f grant to deed_admin, deed_app, deed_worker
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 256fe20dfebabd5818f9441a93cda068 grant to deed_admin, deed_worker
 function was_read(p_subscription integer, p_lane integer, p_n bigint, p_slot integer, p_id bigint, p_xid xid8) returns TABLE(n bigint, passed boolean) set search_path=pg_catalog, pg_temp body 8d760313b6300db26a4b19ed839807d4 grant to deed_admin, deed_worker
 function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[], p_window bigint DEFAULT NULL::bigint, p_window_h xid8 DEFAULT NULL::xid8) returns TABLE(seq bigint, ready integer[], window_n bigint, window_h xid8, slots integer[], low bigint, late xid8[]) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body cd504b644c1804dca3affeb9ad3e86c9 grant to deed_worker
 function window_late(p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, OUT xids xid8[], OUT low bigint) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 304f903e9d8f6a7125063bed1356d3d0 grant to deed_admin, deed_worker

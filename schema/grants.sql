@@ -5,18 +5,31 @@ revoke all on all functions in schema deed from public;
 
 grant execute on function
   deed.publish, deed.publish_one, deed.publish_many, deed.publish_problems,
-  deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header
+  deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header, deed.payload_json, deed.doors
 to deed_app, deed_worker, deed_admin;
 
 grant execute on function
   deed.claim, deed.extend, deed.finish, deed.fail, deed.watch, deed.next_due, deed.unfinished,
   deed.page, deed.finish_page, deed.attend, deed.release_keys, deed.lag,
   deed.take_lanes, deed.release_lane, deed.pause_lane, deed.leave_relays,
-  deed.open_window, deed.declare_topic, deed.check_topic, deed.subscribe, deed.backfill, deed.keep_partitions, deed.purge_keys
+  deed.open_window, deed.declare_topic, deed.check_topic, deed.subscribe, deed.backfill, deed.keep_partitions, deed.purge_keys,
+  deed.claim_doors, deed.finish_doors
 to deed_worker;
 
-grant execute on function deed.status, deed.verify, deed.blocked_keys, deed.stream_states, deed.was_read, deed.window_late to deed_worker, deed_admin;
+grant execute on function
+  deed.status, deed.verify, deed.blocked_keys, deed.purge, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late
+to deed_worker, deed_admin;
+grant execute on function deed.retention, deed.retention_step, deed.purge_history, deed.purge_kept to deed_worker, deed_admin;
 
 grant execute on function
-  deed.redrive, deed.add_tenant, deed.declare_topic, deed.check_topic, deed.set_topic, deed.lag, deed.subscribe, deed.set_subscription
+  deed.redrive, deed.cancel_redrive, deed.discard, deed.add_tenant, deed.declare_topic, deed.check_topic, deed.set_topic, deed.lag,
+  deed.subscribe, deed.set_subscription, deed.set_door
 to deed_admin;
+
+-- Deliveries. What these functions call, they call as the owner.
+grant execute on function deed.idempotency_key, deed.reserve, deed.suppress, deed.unsuppress to deed_app, deed_worker, deed_admin;
+grant execute on function
+  deed.claim_deliveries, deed.next_delivery, deed.attempt, deed.extend_deliveries, deed.settle, deed.claim_doubts,
+  deed.prove_delivery, deed.register_provider, deed.relane_deliveries, deed.purge_deliveries
+to deed_worker;
+grant execute on function deed.settle_delivery, deed.retry_deliveries to deed_admin;

@@ -124,13 +124,15 @@ func FunctionNames() []string {
 // Hash identifies everything that [Up] installs.
 func Hash() string {
 	h := sha256.New()
-	_ = fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			text, _ := fs.ReadFile(files, name)
-			fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
-		}
-		return err
-	})
+	for _, fsys := range []fs.FS{files, contractFiles} {
+		_ = fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				text, _ := fs.ReadFile(fsys, name)
+				fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
+			}
+			return err
+		})
+	}
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
@@ -143,6 +145,7 @@ func hashOf(text string) string {
 type Result struct {
 	Applied   []string // the migrations, by name
 	Functions bool     // the functions were replaced
+	Contracts []string // the installed packs that were brought up to date
 }
 
 // Up installs the schema or brings it up to date; when there is nothing to do
@@ -170,7 +173,7 @@ func Up(ctx context.Context, conn *pgx.Conn) (Result, error) {
 			done.Applied = append(done.Applied, m.Name)
 		}
 	}
-	done.Functions, err = replaceFunctions(ctx, conn, migrations)
+	done.Functions, done.Contracts, err = replaceFunctions(ctx, conn, migrations)
 	if err != nil {
 		return done, fmt.Errorf("migrate: functions: %w", err)
 	}
@@ -260,10 +263,10 @@ var settleOwnerSQL string
 
 // replaceFunctions installs the functions unless exactly they are there, then
 // counts signatures: an overload would be a second truth (O2).
-func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migration) (replaced bool, err error) {
+func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migration) (replaced bool, contracts []string, err error) {
 	text, err := functions()
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	err = inTx(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockSQL); err != nil {
@@ -291,6 +294,9 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 			}
 			replaced = true
 		}
+		if contracts, err = upgradeContracts(ctx, tx); err != nil {
+			return err
+		}
 		if err := countFunctions(ctx, tx); err != nil {
 			return err
 		}
@@ -300,16 +306,24 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 		_, err = tx.Exec(ctx, `select deed.keep_partitions()`)
 		return err
 	})
-	return replaced, err
+	return replaced, contracts, err
 }
 
+// countFunctions names functions of which there are two, deed's and those of
+// the packs that are installed, and functions in the schema deed that are not
+// deed's. Other schemas may have functions of their owner's beside a pack's.
 func countFunctions(ctx context.Context, tx pgx.Tx) error {
+	have, err := Contracts(ctx, tx)
+	if err != nil {
+		return err
+	}
 	rows, err := tx.Query(ctx, `
-		select p.proname::text, count(*), string_agg(p.oid::regprocedure::text, ', ' order by p.oid)
+		select n.nspname || '.' || p.proname, count(*), string_agg(p.oid::regprocedure::text, ', ' order by p.oid)
 		from pg_catalog.pg_proc p
-		where p.pronamespace = 'deed'::regnamespace
-		group by p.proname
-	`)
+		join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+		where n.nspname = 'deed' or n.nspname || '.' || p.proname = any ($1)
+		group by n.nspname, p.proname
+	`, ContractFunctions(have))
 	if err != nil {
 		return err
 	}
@@ -322,10 +336,10 @@ func countFunctions(ctx context.Context, tx pgx.Tx) error {
 		if err := rows.Scan(&name, &count, &signatures); err != nil {
 			return err
 		}
-		if !slices.Contains(known, name) {
-			problems = append(problems, fmt.Errorf("function deed.%s is not deed's; drop it or move it to a schema of yours: %s", name, signatures))
+		if own, ok := strings.CutPrefix(name, "deed."); ok && !slices.Contains(known, own) {
+			problems = append(problems, fmt.Errorf("function %s is not deed's; drop it or move it to a schema of yours: %s", name, signatures))
 		} else if count != 1 {
-			problems = append(problems, fmt.Errorf("function deed.%s has %d signatures, it may have one: %s", name, count, signatures))
+			problems = append(problems, fmt.Errorf("function %s has %d signatures, it may have one: %s", name, count, signatures))
 		}
 	}
 	return errors.Join(append(problems, rows.Err())...)
@@ -448,9 +462,9 @@ func Check(ctx context.Context, q Querier) (newer bool, err error) {
 	return len(have) > 0, nil
 }
 
-// SQL returns everything that [Up] would run on an empty database, as one
-// script for psql.
-func SQL() (string, error) {
+// SQL returns everything that [Up] would run on an empty database, and what
+// installs the packs that are named, as one script for psql.
+func SQL(contracts ...string) (string, error) {
 	migrations, err := Migrations()
 	if err != nil {
 		return "", err
@@ -473,14 +487,28 @@ func SQL() (string, error) {
 	fmt.Fprintf(&b, "insert into deed.migrations (version, name, breaking, hash) values (0, 'functions', false, '%s');\n",
 		hashOf(funcs))
 	b.WriteString("select deed.keep_partitions();\n")
+	for _, name := range contracts {
+		p, err := packNamed(name)
+		if err != nil {
+			return "", err
+		}
+		text, err := p.sql()
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "\n%s\ninsert into deed.contracts (pack, hash) values ('%s', '%s');\n", text, name, hashOf(text))
+	}
 	return b.String(), nil
 }
 
-// Uninstall drops the schema with everything in it. The roles stay: other
-// databases of the cluster may use them.
+// Uninstall drops the schema with everything in it, and the packs of published
+// SQL. The roles stay: other databases of the cluster may use them.
 func Uninstall(ctx context.Context, conn *pgx.Conn) error {
 	err := inTx(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockSQL); err != nil {
+			return err
+		}
+		if err := dropContracts(ctx, tx); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `drop schema if exists deed cascade`)

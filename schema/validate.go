@@ -25,7 +25,7 @@ with relations as (
     case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end as kind
   from pg_catalog.pg_class c
   where c.relnamespace = 'deed'::regnamespace and c.relkind in ('r', 'p', 'S', 'v')
-    and not c.relispartition
+    and not c.relispartition and c.relname !~ '^log_p[0-9]+$'
     and c.oid not in (select d.objid from pg_catalog.pg_depend d where d.deptype = 'i' and d.classid = 'pg_class'::regclass)
 ),
 lines as (
@@ -116,7 +116,11 @@ func Validate(ctx context.Context, q Querier) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lineDifferences(expected, got), nil
+	contracts, err := validateContracts(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return append(lineDifferences(expected, got), contracts...), nil
 }
 
 func lineDifferences(want, got string) []string {

@@ -18,13 +18,17 @@ import (
 func newDev(a *app) *cobra.Command {
 	var data, listen string
 	var payload bool
+	var outbox outboxSettings
+	var catch catchers
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "A private PostgreSQL, migrated, with a relay",
+		Short: "A private PostgreSQL, migrated, with a relay and a mailbox",
 		Long: `Run everything on a private PostgreSQL: start it (or make it), migrate, and relay. The topics of deed.yaml go to
-their sinks; what is published to any other topic is printed here. Ctrl-C stops it all; the data stay.`,
+their sinks; what is published to any other topic is printed here. Deliveries through the built-in providers smtp and
+resend are caught: deed dev mailbox lists them, and nobody is written to. Ctrl-C stops it all; the data stay.`,
 		Example: `  deed dev
-  deed dev --data ./devdata --payload`,
+  deed dev --data ./devdata --payload
+  deed dev mailbox --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			ctx := cmd.Context()
@@ -45,6 +49,11 @@ their sinks; what is published to any other topic is printed here. Ctrl-C stops 
 				return err
 			}
 			out := cmd.OutOrStdout()
+			stopCatching, err := catch.start(ctx, cmd, log)
+			if err != nil {
+				return err
+			}
+			defer stopCatching()
 			fmt.Fprintf(out, "starting a private PostgreSQL in %s …\n", data)
 			cluster, err := pgembed.Start(ctx, pgembed.Options{Dir: data, Logger: log})
 			if err != nil {
@@ -64,18 +73,29 @@ their sinks; what is published to any other topic is printed here. Ctrl-C stops 
   export DEED_DATABASE_URL='%s'
   deed publish --topic hello --payload '{"n": 1}'
   deed status
+  deed deliver --provider smtp --to you@example.com --subject Hello --text 'It works.'
+  deed dev mailbox%s
 
 Messages of topics that nobody declared appear here. Ctrl-C stops.
 
-`, url)
+`, url, catch.hint())
 			r := &relay{app: a, file: file, log: log, out: out, url: url, catchAll: &printer{out: out, payload: payload}}
 			r.listen = config.Pick(listen, cmd.Flags().Changed("listen"), os.Getenv("DEED_LISTEN"), file.Listen, defaultListen)
+			if r.dispatcher, err = a.devDispatcher(cmd, &outbox, file, &catch, log); err != nil {
+				return err
+			}
+			if r.dispatcher != nil {
+				defer closeProviders(r.dispatcher.opts.Providers)
+			}
 			return r.run(ctx)
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "the folder of the private PostgreSQL; also DEED_DATA (default in the user's data folder)")
 	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
 	cmd.Flags().BoolVar(&payload, "payload", false, "print contents too")
+	catch.add(cmd)
+	outbox.add(cmd)
+	cmd.AddCommand(a.bounded(newMailbox()))
 	return cmd
 }
 

@@ -194,6 +194,8 @@ func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) e
 			switch {
 			case st.DeliveredAt != nil:
 				at, note = when(*st.DeliveredAt), "by "+st.Worker
+			case st.DiscardedAt != nil:
+				at, note = when(*st.DiscardedAt), "by "+st.Worker+": "+st.Reason
 			case st.DeadAt != nil:
 				at = when(*st.DeadAt)
 			case st.LeaseUntil != nil:

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,30 +25,72 @@ func newMigrate(a *app) *cobra.Command {
 }
 
 func newMigrateUp(a *app) *cobra.Command {
-	return &cobra.Command{
+	var contracts []string
+	var adopt bool
+	cmd := &cobra.Command{
 		Use: "up", Short: "Install or upgrade the schema", Args: cobra.NoArgs,
 		Long: `Install the schema deed, or bring it up to date: migrations that are missing, then the functions. Beside running
-programs and other migrators it is safe; when there is nothing to do it changes nothing.`,
-		Example: "  deed migrate up --database-url postgres://localhost/shop",
+programs and other migrators it is safe; when there is nothing to do it changes nothing.
+
+--contracts installs packs of published SQL by name: m10 (the schema m10_recovery) and app (the schema app and the
+relation public.outbox). What is installed is kept up to date from then on. A table of the same name is in the way;
+--adopt renames it, and moves its undelivered rows into deed, oldest first. That may be interrupted: the next
+deed migrate up goes on.`,
+		Example: "  deed migrate up --database-url postgres://localhost/shop\n  deed migrate up --contracts m10,app\n  deed migrate up --contracts app --adopt",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if adopt && len(contracts) == 0 {
+				return usagef("what is to be adopted? Give --contracts as well, such as --contracts app")
+			}
+			for _, name := range contracts {
+				if !slices.Contains(schema.Packs(), name) {
+					return usagef("--contracts: there is no pack %q; there are %s", name, strings.Join(schema.Packs(), ", "))
+				}
+			}
 			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
-				done, err := schema.Up(cmd.Context(), conn)
-				for _, name := range done.Applied {
-					fmt.Fprintln(cmd.OutOrStdout(), "applied", name)
-				}
-				if err != nil {
-					return err
-				}
-				if done.Functions {
-					fmt.Fprintln(cmd.OutOrStdout(), "replaced the functions")
-				}
-				if len(done.Applied) == 0 && !done.Functions {
-					fmt.Fprintln(cmd.OutOrStdout(), "the schema is up to date")
-				}
-				return nil
+				return migrateUp(cmd, conn, contracts, adopt)
 			})
 		},
 	}
+	cmd.Flags().StringSliceVar(&contracts, "contracts", nil, "packs of published SQL to install: "+strings.Join(schema.Packs(), ", "))
+	cmd.Flags().BoolVar(&adopt, "adopt", false, "take over a table that has a pack's name, with its undelivered rows")
+	return cmd
+}
+
+func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt bool) error {
+	out := cmd.OutOrStdout()
+	done, err := schema.Up(cmd.Context(), conn)
+	for _, name := range done.Applied {
+		fmt.Fprintln(out, "applied", name)
+	}
+	if err != nil {
+		return err
+	}
+	if done.Functions {
+		fmt.Fprintln(out, "replaced the functions")
+	}
+	for _, name := range done.Contracts {
+		fmt.Fprintln(out, "replaced the pack", name)
+	}
+	installed, err := schema.InstallContracts(cmd.Context(), conn, contracts, adopt)
+	for _, name := range installed {
+		fmt.Fprintln(out, "installed the pack", name)
+	}
+	if err != nil {
+		return err
+	}
+	adopted, err := schema.Adopt(cmd.Context(), conn, func(a schema.Adoption) {
+		fmt.Fprintf(out, "moved %d rows of %s\n", a.Moved, a.Table)
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range adopted {
+		fmt.Fprintf(out, "all undelivered rows of %s are in deed; it keeps the delivered ones, drop it when you need them no more\n", a.Table)
+	}
+	if len(done.Applied)+len(done.Contracts)+len(installed)+len(adopted) == 0 && !done.Functions {
+		fmt.Fprintln(out, "the schema is up to date")
+	}
+	return nil
 }
 
 func newMigrateStatus(a *app) *cobra.Command {
@@ -87,19 +131,22 @@ func newMigrateStatus(a *app) *cobra.Command {
 }
 
 func newMigrateSQL() *cobra.Command {
-	return &cobra.Command{
+	var contracts []string
+	cmd := &cobra.Command{
 		Use: "sql", Short: "Print the whole schema as one script for psql", Args: cobra.NoArgs,
 		Long:    "Print what deed migrate up would run on an empty database, for those who let nobody else migrate theirs.",
 		Example: "  deed migrate sql | psql -v ON_ERROR_STOP=1 -1 postgres://localhost/shop",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := schema.SQL()
+			text, err := schema.SQL(contracts...)
 			if err != nil {
-				return err
+				return &exitError{exitUsage, err}
 			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
+	cmd.Flags().StringSliceVar(&contracts, "contracts", nil, "packs of published SQL to add: "+strings.Join(schema.Packs(), ", "))
+	return cmd
 }
 
 func newMigrateValidate(a *app) *cobra.Command {
@@ -128,11 +175,21 @@ func newMigrateValidate(a *app) *cobra.Command {
 
 func newUninstall(a *app) *cobra.Command {
 	var yes bool
+	var contracts []string
 	cmd := &cobra.Command{
 		Use: "uninstall --yes", Short: "Drop the schema deed with everything in it", Args: cobra.NoArgs,
-		Long:    "Drop the schema deed: every message, pending or not, every receipt. The roles stay.\nWithout --yes it says what would be lost.",
-		Example: "  deed uninstall\n  deed uninstall --yes",
+		Long: `Drop the schema deed: every message, pending or not, every receipt, and the packs of published SQL. The roles stay.
+Without --yes it says what would be lost.
+
+With --contracts it takes away the packs alone, or --contracts=app one of them: functions and relations, no message.`,
+		Example: "  deed uninstall\n  deed uninstall --yes\n  deed uninstall --contracts",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("contracts") {
+				if yes {
+					return usagef("--yes drops everything; --contracts takes away the packs alone and needs no --yes")
+				}
+				return a.withConn(cmd.Context(), func(conn *pgx.Conn) error { return uninstallContracts(cmd, conn, contracts) })
+			}
 			if yes {
 				return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
 					if err := schema.Uninstall(cmd.Context(), conn); err != nil {
@@ -155,7 +212,22 @@ func newUninstall(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
+	cmd.Flags().StringSliceVar(&contracts, "contracts", nil, "take away these packs of published SQL only (default: all of them)")
+	cmd.Flags().Lookup("contracts").NoOptDefVal = strings.Join(schema.Packs(), ",")
 	return cmd
+}
+
+func uninstallContracts(cmd *cobra.Command, conn *pgx.Conn, contracts []string) error {
+	removed, err := schema.UninstallContracts(cmd.Context(), conn, contracts)
+	if err != nil {
+		return err
+	}
+	if len(removed) == 0 {
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "no such pack is installed")
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the packs %s are gone; their messages are not\n", strings.Join(removed, ", "))
+	return err
 }
 
 func newVersion(*app) *cobra.Command {

@@ -12,125 +12,6 @@ import (
 	"github.com/deedhq/deed/tenant"
 )
 
-func newDead(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "dead",
-		Short:   "List, show and redrive dead letters",
-		Long:    "Dead letters are messages that exhausted their attempts, or that the sink refused for good. They are kept until you act.",
-		Example: "  deed dead list --topic orders\n  deed dead redrive --topic orders --dry-run",
-	}
-	cmd.AddCommand(newDeadList(a), newDeadShow(a), newDeadRedrive(a))
-	return cmd
-}
-
-func newDeadList(a *app) *cobra.Command {
-	var f deed.DeadFilter
-	var owner tenantFlag
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "list", Short: "List dead letters, newest first", Args: cobra.NoArgs,
-		Long:    "List dead letters with their last error, newest first. Their contents are shown by deed dead show ID --payload.",
-		Example: "  deed dead list --topic orders",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if f.Tenant, err = owner.id(); err != nil {
-				return err
-			}
-			if f.Limit < 1 {
-				return usagef("--limit %d is below 1", f.Limit)
-			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
-				list, err := c.Dead(cmd.Context(), f)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					if list == nil {
-						list = []deed.DeadMessage{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"dead": list})
-				}
-				rows := make([][]string, len(list))
-				for i, d := range list {
-					rows[i] = []string{fmt.Sprint(d.Seq), d.ID.String(), d.Topic, d.Subscription, d.Key, fmt.Sprint(d.Attempts), when(d.DeadAt), d.LastError}
-				}
-				return table(cmd.OutOrStdout(), []string{"SEQ", "ID", "TOPIC", "SUBSCRIPTION", "KEY", "ATTEMPTS", "DEAD SINCE", "LAST ERROR"}, rows)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&f.Topic, "topic", "", "only this topic")
-	cmd.Flags().StringVar(&f.Subscription, "subscription", "", "only this subscription")
-	cmd.Flags().IntVar(&f.Limit, "limit", 100, "how many")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	owner.add(cmd, "only this tenant's, a UUID")
-	return cmd
-}
-
-func newDeadShow(a *app) *cobra.Command {
-	var payload, asJSON bool
-	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show a dead letter", Args: cobra.ExactArgs(1),
-		Long:    "Show a message, by its id or its number, and how each subscription stands with it. Its content only with --payload.",
-		Example: "  deed dead show 17 --payload",
-		RunE:    func(cmd *cobra.Command, args []string) error { return showMessage(cmd, a, args[0], payload, asJSON) },
-	}
-	cmd.Flags().BoolVar(&payload, "payload", false, "show the content")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
-}
-
-func newDeadRedrive(a *app) *cobra.Command {
-	var r deed.Redrive
-	var owner tenantFlag
-	var refs []string
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "redrive --topic TOPIC", Short: "Put dead letters back, oldest first", Args: cobra.NoArgs,
-		Long:    "Put dead letters back, oldest first, with their attempts at 0. With --dry-run nothing changes and the number is printed.",
-		Example: "  deed dead redrive --topic orders --limit 100 --dry-run",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if r.Topic == "" {
-				return usagef("which topic? Give --topic")
-			}
-			if r.Limit < 0 || (cmd.Flags().Changed("limit") && r.Limit == 0) {
-				return usagef("--limit %d is below 1", r.Limit)
-			}
-			if r.Tenant, err = owner.id(); err != nil {
-				return err
-			}
-			for _, ref := range refs {
-				seq, _, err := deed.ParseRef(ref)
-				if err != nil {
-					return err
-				}
-				r.Seqs = append(r.Seqs, seq)
-			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
-				n, err := c.Redrive(cmd.Context(), r)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"redriven": n, "dry_run": r.DryRun})
-				}
-				verb := "redriven"
-				if r.DryRun {
-					verb = "would be redriven"
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d messages %s\n", n, verb)
-				return err
-			})
-		},
-	}
-	cmd.Flags().StringVar(&r.Topic, "topic", "", "the topic (required)")
-	cmd.Flags().StringVar(&r.Subscription, "subscription", "", "only this subscription")
-	cmd.Flags().StringArrayVar(&refs, "id", nil, "only this message, by its id or number; may be repeated")
-	cmd.Flags().IntVar(&r.Limit, "limit", 0, "how many at the most (default: all)")
-	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "only count")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	owner.add(cmd, "only this tenant's, a UUID")
-	return cmd
-}
-
 func newTenant(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tenant", Short: "Register and list tenants",
@@ -232,6 +113,7 @@ func newSettings(a *app) *cobra.Command {
 					{"strict-topics", fmt.Sprint(s.StrictTopics)},
 					{"max-payload", fmt.Sprint(s.MaxPayload)},
 					{"dedup-window", s.DedupWindow.String()},
+					{"retention", s.Retention.String()},
 					{"single tenant", fmt.Sprint(s.SingleTenant)},
 					{"installation", s.Installation},
 				})
@@ -244,7 +126,7 @@ func newSettings(a *app) *cobra.Command {
 	}
 	var strict bool
 	var payload int
-	var window time.Duration
+	var window, retention time.Duration
 	set := &cobra.Command{
 		Use: "set", Short: "Change settings", Args: cobra.NoArgs,
 		Long:    "Change the settings that are given; they take effect at once.",
@@ -261,6 +143,9 @@ func newSettings(a *app) *cobra.Command {
 			if changed("dedup-window") {
 				change.DedupWindow = &window
 			}
+			if changed("retention") {
+				change.Retention = &retention
+			}
 			if change == (deed.SettingsChange{}) {
 				return usagef("nothing to change; see deed settings set --help")
 			}
@@ -272,6 +157,7 @@ func newSettings(a *app) *cobra.Command {
 	set.Flags().BoolVar(&strict, "strict-topics", false, "publish to declared topics only")
 	set.Flags().IntVar(&payload, "max-payload", 0, "the largest payload, in bytes")
 	set.Flags().DurationVar(&window, "dedup-window", 0, "how long an idempotency key is remembered, at least")
+	set.Flags().DurationVar(&retention, "retention", 0, "how long finished messages of topics that nobody declared are kept")
 	cmd.AddCommand(show, set)
 	return cmd
 }

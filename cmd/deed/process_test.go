@@ -337,6 +337,13 @@ func TestDev(t *testing.T) {
 		url := p.prints(&p.out, `export DEED_DATABASE_URL='([^']+)'\n`)
 		deedOK(t, url, "publish", "--topic", "hello", "--payload", `{"n": 1}`)
 		p.prints(&p.out, `(?m)^\S+ \S+  hello  key= type= 8 bytes  \S+  \{"n":1\}$`)
+		mailbox := p.prints(&p.out, `  deed (dev mailbox.*)\n`)
+		for _, provider := range []string{"smtp", "resend"} {
+			deedOK(t, url, "deliver", "--provider", provider, "--to", "you@example.com", "--subject", "Hello by "+provider, "--text", "It works.", "--wait", "30s")
+			if got := deedOK(t, url, append(strings.Fields(mailbox), "--json")...); !strings.Contains(got, `"via":"`+provider+`"`) || !strings.Contains(got, `"subject":"Hello by `+provider) {
+				t.Errorf("the mailbox has no mail by %s: %s", provider, got)
+			}
+		}
 		if got := deedOK(t, url, "verify"); !strings.Contains(got, "no violations") {
 			t.Errorf("verify: %s", got)
 		}

@@ -36,11 +36,14 @@ const defaultListen = "127.0.0.1:8420"
 func newRelay(a *app) *cobra.Command {
 	var listen string
 	var untilEmpty bool
+	var outbox outboxSettings
 	cmd := &cobra.Command{
 		Use:   "relay --config FILE",
-		Short: "Drain the topics of deed.yaml into their sinks",
+		Short: "Drain the topics of deed.yaml into their sinks, and make deliveries",
 		Long: `Drain the topics that deed.yaml names into their sinks, until SIGTERM or Ctrl-C: then claim no more, let running
 deliveries finish, and give the rest back. A second signal ends it at once. Any number of relays may run.
+
+With channels.outbox.enabled it makes deliveries through the providers that deed.yaml names, too.
 
 With --until-empty it ends when nothing is unfinished but dead messages and those scheduled more than a minute
 ahead; retries are waited for.`,
@@ -52,12 +55,18 @@ ahead; retries are waited for.`,
 			if err != nil {
 				return err
 			}
-			if len(file.Topics) == 0 {
-				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml)")
-			}
 			r := &relay{app: a, file: file, out: cmd.OutOrStdout(), listen: defaultListen, untilEmpty: untilEmpty}
 			if r.log, err = a.logger(cmd.ErrOrStderr()); err != nil {
 				return err
+			}
+			if r.dispatcher, err = a.newDispatcher(cmd, &outbox, file, r.log); err != nil {
+				return err
+			}
+			if r.dispatcher != nil {
+				defer closeProviders(r.dispatcher.opts.Providers)
+			}
+			if len(file.Topics) == 0 && r.dispatcher == nil {
+				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml), and channels.outbox is not enabled")
 			}
 			r.listen = config.Pick(listen, cmd.Flags().Changed("listen"), os.Getenv("DEED_LISTEN"), file.Listen, defaultListen)
 			if r.url, err = a.database(); err != nil {
@@ -68,6 +77,7 @@ ahead; retries are waited for.`,
 	}
 	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
 	cmd.Flags().BoolVar(&untilEmpty, "until-empty", false, "end when everything due is finished")
+	outbox.add(cmd)
 	return cmd
 }
 
@@ -80,7 +90,8 @@ type relay struct {
 	url        string
 	listen     string
 	untilEmpty bool
-	catchAll   deed.Sink // of undeclared topics; nil: they are left alone
+	catchAll   deed.Sink   // of undeclared topics; nil: they are left alone
+	dispatcher *dispatcher // nil: deliveries are left alone
 
 	installation string // the database's; known once the client is connected
 }
@@ -223,7 +234,24 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
+	drained := c.Drained
+	if r.dispatcher == nil {
+		go func() { done <- c.Run(ctx) }()
+	} else {
+		l, release, err := r.dispatcher.open(ctx, r.url)
+		if err != nil {
+			return err
+		}
+		defer release()
+		drained = func(ctx context.Context) (bool, error) {
+			empty, err := c.Drained(ctx)
+			if err != nil || !empty {
+				return false, err
+			}
+			return l.Drained(ctx)
+		}
+		go func() { done <- both(ctx, c.Run, l.Run) }()
+	}
 	if !r.untilEmpty {
 		return <-done
 	}
@@ -238,7 +266,7 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 			return err
 		case <-ask.C:
 		}
-		empty, err := c.Drained(ctx)
+		empty, err := drained(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			failures++
@@ -263,6 +291,21 @@ func topicsOf(file *config.Config) (topics []deed.Topic) {
 		}
 	}
 	return topics
+}
+
+// both runs two loops until ctx ends or one of them fails, and then the other
+// ends too.
+func both(ctx context.Context, a, b func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	second := make(chan error, 1)
+	go func() {
+		defer cancel()
+		second <- b(ctx)
+	}()
+	err := a(ctx)
+	cancel()
+	return errors.Join(err, <-second)
 }
 
 // subscriptions makes one of each topic and sink, and the sinks.

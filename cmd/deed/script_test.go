@@ -41,6 +41,7 @@ var update = flag.Bool("update", false, "write the golden shapes into the script
 //	received N          waits until exactly N messages have been received
 //	inorder             says that each key's messages were received in order
 //	until STATEMENT     waits until the statement, of the owner, says true
+//	held                puts the id of the delivery that waits for a person into $HELD
 //	expand FILE…        replaces $NAME in files by environment variables
 //	ndjson N FILE       writes a file of N rows with an id and a key
 func TestScripts(t *testing.T) {
@@ -73,6 +74,7 @@ func TestScripts(t *testing.T) {
 			"inorder":  cmdInOrder,
 			"until":    cmdUntil,
 			"expand":   cmdExpand,
+			"held":     cmdHeld,
 			"ndjson":   cmdNDJSON,
 		},
 	})
@@ -142,6 +144,8 @@ var changing = []struct {
 	{regexp.MustCompile(`("go": )"[^"]+"`), `${1}"GO"`},
 	{regexp.MustCompile(`"\d{4}_[a-z]+"`), `"MIGRATION"`},
 	{regexp.MustCompile(`("worker": )"[^"]+"`), `${1}"WORKER"`},
+	{regexp.MustCompile(`("(?:actor|claimed_by)": )"[^"]+:\d+"`), `${1}"WORKER"`},
+	{regexp.MustCompile(`("idempotency_key": )"[0-9a-f]{64}"`), `${1}"KEY"`},
 }
 
 func cmdShape(ts *testscript.TestScript, neg bool, args []string) {
@@ -205,6 +209,12 @@ func cmdReceived(ts *testscript.TestScript, _ bool, args []string) {
 	for _, line := range far.lines() {
 		fmt.Fprintln(ts.Stdout(), line)
 	}
+}
+
+func cmdHeld(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 0, "held")
+	b := benchOf(ts)
+	ts.Setenv("HELD", pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select id::text from deed.channel_outbox where held_at is not null`))
 }
 
 func cmdExpand(ts *testscript.TestScript, _ bool, args []string) {

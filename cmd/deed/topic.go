@@ -62,7 +62,7 @@ how long finished messages are kept; and its subscriptions, with their settings.
 					rows = append(rows, topicRows(t)...)
 				}
 				return table(cmd.OutOrStdout(), []string{
-					"TOPIC", "MODE", "LANES", "ORDERING", "RETENTION", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "BACKOFF", "FROM", "BACKFILLED", "SINCE",
+					"TOPIC", "MODE", "LANES", "ORDERING", "RETENTION", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "BACKOFF", "FROM", "BACKFILLED", "DOOR", "SINCE",
 				}, rows)
 			})
 		},
@@ -79,7 +79,7 @@ func topicRows(t deed.DeclaredTopic) (rows [][]string) {
 	}
 	topic := []string{t.Topic, string(t.Mode), lanes, string(t.Ordering), config.FormatDuration(t.Retention)}
 	if len(t.Subscriptions) == 0 {
-		return [][]string{append(topic, "-", "-", "-", "-", "-", "-", when(t.CreatedAt))}
+		return [][]string{append(topic, "-", "-", "-", "-", "-", "-", "-", when(t.CreatedAt))}
 	}
 	for _, s := range t.Subscriptions {
 		attempts := fmt.Sprint(s.MaxAttempts)
@@ -87,7 +87,7 @@ func topicRows(t deed.DeclaredTopic) (rows [][]string) {
 			attempts = "unlimited"
 		}
 		rows = append(rows, append(topic[:len(topic):len(topic)], s.Subscription, attempts,
-			config.FormatDuration(s.Lease), config.FormatDuration(s.Backoff), string(s.From), fmt.Sprint(s.Backfilled), when(s.CreatedAt)))
+			config.FormatDuration(s.Lease), config.FormatDuration(s.Backoff), string(s.From), fmt.Sprint(s.Backfilled), fmt.Sprint(s.Door), when(s.CreatedAt)))
 	}
 	return rows
 }
@@ -96,6 +96,7 @@ func newTopicSet(a *app) *cobra.Command {
 	var name string
 	var topic deed.TopicChange
 	var sub deed.SubscriptionChange
+	var door bool
 	cmd := &cobra.Command{
 		Use: "set TOPIC", Short: "Change what is stored of a topic and its subscriptions", Args: cobra.ExactArgs(1),
 		Long: `Change what is stored of a topic, while relays run, and of its subscriptions: all of them, or the one that is named.
@@ -108,12 +109,15 @@ Change deed.yaml too: a relay whose file says something else refuses to start.
   --retention      holds at once: how long messages are kept that every subscription has finished
   --max-attempts, --backoff
                    hold at once
-  --lease          holds for relays that start from now on`,
+  --lease          holds for relays that start from now on
+  --door           lets the published SQL faces (docs/protocol.md) claim the subscription that is named, beside whoever
+                   else drains it; a queue has at most one. --door=false ends that`,
 		Example: `  deed topic set orders --mode stream --lanes 8
   deed topic set orders --retention 30d
-  deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m --backoff 5s`,
+  deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m --backoff 5s
+  deed topic set orders --subscription handler --door`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ofTopic, ofSubscription, err := checkTopicSet(cmd, topic, sub)
+			ofTopic, err := checkTopicSet(cmd, topic, sub)
 			if err != nil {
 				return err
 			}
@@ -123,7 +127,12 @@ Change deed.yaml too: a relay whose file says something else refuses to start.
 						return err
 					}
 				}
-				if ofSubscription {
+				if cmd.Flags().Changed("door") {
+					if err := c.SetDoor(cmd.Context(), args[0], name, door); err != nil {
+						return err
+					}
+				}
+				if sub != (deed.SubscriptionChange{}) {
 					return c.SetSubscription(cmd.Context(), args[0], name, sub)
 				}
 				return nil
@@ -138,12 +147,14 @@ Change deed.yaml too: a relay whose file says something else refuses to start.
 	f.StringVar(&name, "subscription", "", "only this subscription (default: all of the topic's)")
 	f.IntVar(&sub.MaxAttempts, "max-attempts", 0, "failed attempts before a message is dead")
 	f.Var((*durationFlag)(&sub.Lease), "lease", "how long a claim, or a lane, is held unless renewed")
+	f.BoolVar(&door, "door", false, "let the published SQL faces claim the subscription")
 	f.Var((*durationFlag)(&sub.Backoff), "backoff", "what the pause after a failure doubles from, such as 1s")
 	return cmd
 }
 
-// checkTopicSet says what the flags change, the topic or its subscriptions.
-func checkTopicSet(cmd *cobra.Command, topic deed.TopicChange, sub deed.SubscriptionChange) (ofTopic, ofSubscription bool, err error) {
+// checkTopicSet checks the flags, and says whether they change the topic itself.
+func checkTopicSet(cmd *cobra.Command, topic deed.TopicChange, sub deed.SubscriptionChange) (ofTopic bool, err error) {
+	ofSubscription := false
 	for _, f := range []struct {
 		name       string
 		valid      bool
@@ -157,21 +168,22 @@ func checkTopicSet(cmd *cobra.Command, topic deed.TopicChange, sub deed.Subscrip
 		{"max-attempts", sub.MaxAttempts > 0, "be above 0", false},
 		{"lease", sub.Lease > 0, "be above 0", false},
 		{"backoff", sub.Backoff > 0, "be above 0", false},
+		{"door", cmd.Flags().Changed("subscription"), "come with --subscription", false},
 	} {
 		if !cmd.Flags().Changed(f.name) {
 			continue
 		}
 		if !f.valid {
-			return false, false, usagef("--%s must %s", f.name, f.must)
+			return false, usagef("--%s must %s", f.name, f.must)
 		}
 		ofTopic = ofTopic || f.isOfATopic
 		ofSubscription = ofSubscription || !f.isOfATopic
 	}
 	switch {
 	case !ofTopic && !ofSubscription:
-		return false, false, usagef("nothing to change: give --mode, --lanes, --ordering, --retention, --max-attempts, --lease or --backoff")
+		return false, usagef("nothing to change: give --mode, --lanes, --ordering, --retention, --max-attempts, --lease, --backoff or --door")
 	case cmd.Flags().Changed("subscription") && !ofSubscription:
-		return false, false, usagef("--subscription goes with --max-attempts, --lease and --backoff; the rest is the whole topic's")
+		return false, usagef("--subscription goes with --max-attempts, --lease, --backoff and --door; the rest is the whole topic's")
 	}
-	return ofTopic, ofSubscription, nil
+	return ofTopic, nil
 }

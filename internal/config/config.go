@@ -42,6 +42,29 @@
 //	    max_pending: 10000
 //	    batch: 100
 //	  printer: {type: print}
+//	channels:
+//	  outbox:                             # deliveries: docs/deliveries.md
+//	    enabled: true
+//	    poll_interval_seconds: 1
+//	    claim_batch_size: 200
+//	    lock_timeout_seconds: 60
+//	    max_attempts: 5
+//	    base_retry_seconds: 5
+//	    jitter_min: 0.5
+//	    jitter_max: 1
+//	    retention_days: 365               # else kept for ever
+//	providers:
+//	  mail:
+//	    type: smtp
+//	    address: smtp.example.com:587
+//	    security: starttls                # or tls, none
+//	    user: deed
+//	    password: env:SMTP_PASSWORD
+//	    from: Shop <shop@example.com>
+//	    rate: 20                          # a second, all processes together
+//	    domains: {gmail.com: 5}
+//	  api: {type: resend, api_key: env:RESEND_API_KEY, sandbox: me@example.com}
+//	  hooks: {type: webhook, secret: env:HOOK_SECRET, drops_repeats: 24h}
 //
 // Everything but a topic's sink, a sink's type, a webhook's url and secret, a
 // nats sink's url and a kafka sink's brokers may be left out. All problems of a file are reported at once, each with its
@@ -73,6 +96,10 @@ type Config struct {
 
 	// Sinks are by name. Each is used by a topic.
 	Sinks map[string]Sink
+
+	// Outbox says how deliveries are attempted, through Providers, by name.
+	Outbox    Outbox
+	Providers map[string]Provider
 }
 
 // Topic is a topic and the settings that its subscriptions share.

@@ -40,6 +40,18 @@ func (r *reader) config(root *node) *Config {
 		uses = append(uses, u...)
 	})
 	s.sections("sinks", func(name string, sub *section) { c.Sinks[name] = sub.sink(name) })
+	if channels := s.sub("channels"); channels != nil {
+		if o := channels.sub("outbox"); o != nil {
+			c.Outbox = o.outbox()
+		}
+		channels.done()
+	}
+	s.sections("providers", func(name string, sub *section) {
+		if c.Providers == nil {
+			c.Providers = map[string]Provider{}
+		}
+		c.Providers[name] = sub.provider(name)
+	})
 	s.done()
 	s.match(uses)
 	return c

@@ -67,7 +67,7 @@ func StartPooler(ctx context.Context, c *pgembed.Cluster) (address string, stop 
 	}
 	password, _ := direct.User.Password()
 	users := fmt.Sprintf("%q %q\n", pgembed.Superuser, password)
-	for _, role := range []Role{App, Worker, Admin} {
+	for _, role := range []Role{App, Worker, Admin, Team} {
 		users += fmt.Sprintf("%q %q\n", role.login(), loginPassword)
 	}
 	// The folder is closed to others, and takes what begins with a dot.

@@ -16,6 +16,7 @@ const (
 	App    Role = "app"    // a plain login that holds deed_app
 	Worker Role = "worker" // a plain login that holds deed_worker
 	Admin  Role = "admin"  // a plain login that holds deed_admin
+	Team   Role = "both"   // a plain login that holds deed_app and deed_worker, as who speaks a seed's SQL
 	Owner  Role = "owner"  // the superuser, for breaking things by hand
 )
 
@@ -83,14 +84,18 @@ func (s *server) makeTemplate(ctx context.Context, conn *pgx.Conn, name string) 
 	if err != nil {
 		return err
 	}
-	for _, role := range []Role{App, Worker, Admin} {
+	for _, role := range []Role{App, Worker, Admin, Team} {
+		held := "deed_" + string(role)
+		if role == Team {
+			held = "deed_app, deed_worker"
+		}
 		err := run(
 			`do $$ begin
 			   create role `+role.login()+` login inherit nosuperuser nobypassrls password '`+loginPassword+`';
 			 exception when duplicate_object or unique_violation then
 			   null; -- the template of another schema was here before
 			 end $$`,
-			`grant deed_`+string(role)+` to `+role.login(),
+			`grant `+held+` to `+role.login(),
 		)
 		if err != nil {
 			return err

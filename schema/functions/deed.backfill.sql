@@ -99,10 +99,25 @@ begin
     -- 63, shared with other such topics), then its own slots.
     v_last := case when v_b.slot < 63 then 63 else v_sub.slot_base + 63 end;
     with page as materialized (
-      select l.slot, l.id, l.xid, l.topic, l.list_version
-      from deed.log l
-      where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= v_last
-      order by l.slot, l.id
+      select q.*
+      from (
+        (
+          select l.slot, l.id, l.xid, l.topic, l.list_version
+          from deed.log l
+          where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= v_last
+          order by l.slot, l.id
+          limit p_limit
+        )
+        union all
+        (
+          select k.slot, k.id, k.xid, k.topic, k.list_version
+          from deed.kept k
+          where (k.slot, k.id) > (v_b.slot, v_b.id) and k.slot <= v_last
+          order by k.slot, k.id
+          limit p_limit
+        )
+      ) q
+      order by q.slot, q.id
       limit p_limit
     ),
     owed as (
@@ -207,7 +222,11 @@ begin
     select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()), l.process_after
     from unnest(v_slots, v_page) page(slot, id)
     cross join lateral (
-      select l.* from deed.log l where l.slot = page.slot and l.id = page.id offset 0
+      select l.slot, l.id, l.xid, l.tenant_id, l.created_at, l.process_after
+      from deed.log l where l.slot = page.slot and l.id = page.id
+      union all
+      select k.slot, k.id, k.xid, k.tenant_id, k.created_at, k.process_after
+      from deed.kept k where k.slot = page.slot and k.id = page.id
     ) l
     where coalesce(v_sub.start = 'beginning', false)
       or not (

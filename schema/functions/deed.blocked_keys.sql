@@ -25,7 +25,11 @@ as $$
     )
   from deed.pending p
   join deed.subscriptions s on s.id = p.subscription
-  join deed.log l on l.slot = p.slot and l.id = p.id
+  join (
+    select slot, id, tenant_id, created_at, key from deed.log
+    union all
+    select slot, id, tenant_id, created_at, key from deed.kept
+  ) l on l.slot = p.slot and l.id = p.id
   where p.key_hash is not null and not p.parked and (p_topic is null or s.topic = p_topic)
   order by l.created_at, p.id
   limit p_limit

@@ -44,6 +44,7 @@ declare
   v_rows  tid[];
   v_lost  int[];
   v_claim bigint;
+  v_found int;
 begin
   if p_limit is null or p_limit < 0 then
     raise exception 'claim: limit must not be negative, got %', coalesce(p_limit::text, 'null') using errcode = 'DDARG';
@@ -134,5 +135,23 @@ begin
   ) c
   join deed.log l on l.slot = c.slot and l.id = c.id
   order by c.ord, c.id;
+  get diagnostics v_found = row_count;
+  if v_found < cardinality(v_rows) then
+    -- Messages whose partition has gone. A statement of its own: one that was
+    -- moved before the last one is seen now, and claims of others cost nothing.
+    return query
+    select v_sub.id, k.id, deed.message_id(k.created_at, k.id), v_claim, c.attempts, c.lost_claims,
+      k.tenant_id, k.topic, k.key, k.type, k.content_type, k.headers, k.payload, k.created_at, c.ord
+    from (
+      select p.slot, p.id, p.attempts, p.lost_claims, p.ord
+      from unnest(v_ids) with ordinality u(id, n)
+      cross join lateral (
+        select p.* from deed.pending p where p.subscription = v_sub.id and p.id = u.id and p.claim = v_claim offset 0
+      ) p
+      order by u.n
+      offset 0
+    ) c
+    join deed.kept k on k.slot = c.slot and k.id = c.id;
+  end if;
 end
 $$;

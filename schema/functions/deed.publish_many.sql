@@ -45,6 +45,10 @@ declare
   v_first   bigint[];
   v_times   timestamptz[];
   v_missing int;
+  v_topics  deed.topics[];
+  v_names   text[];
+  v_bases   int[];
+  v_queues  boolean;
 begin
   if v_count = 0 then
     return;
@@ -141,35 +145,44 @@ begin
     end loop;
   end if;
 
-  with fresh as materialized (
-    select u.n, u.id, deed.slot(coalesce(t.slot_base, 0), u.key, u.id) as slot,
-      s.list_version, coalesce(u.tenant, v_tenant) as tenant, coalesce(u.created_at, v_now) as created_at,
-      u.process_after, u.topic, u.key, u.type, u.aggregate_type,
-      coalesce(u.content_type, 'application/json') as content_type, nullif(u.headers, '{}') as headers, u.payload,
-      case when t.mode = 'stream' then '{}' else coalesce(nullif(t.subscriptions, '{}'), '{0}') end as subscriptions
-    from unnest(
-        p_topics, p_payloads, p_keys, p_types, p_content_types, p_headers, p_tenants,
-        p_process_after, p_created_at, p_aggregate_types, v_ids, v_first
-      ) with ordinality u(topic, payload, key, type, content_type, headers, tenant,
-        process_after, created_at, aggregate_type, id, first_id, n)
-    cross join deed.settings s
-    left join deed.topics t on t.topic = u.topic
-    where u.id = u.first_id
-    order by u.n
-  ),
-  logged as (
-    insert into deed.log (
-      id, xid, slot, list_version, tenant_id, created_at, process_after,
-      topic, key, type, aggregate_type, content_type, headers, payload
-    )
-    select f.id, v_xid, f.slot, f.list_version, f.tenant, f.created_at, f.process_after,
-      f.topic, f.key, f.type, f.aggregate_type, f.content_type, f.headers, f.payload
-    from fresh f
+  -- In one statement, so that the version is that of the lists read; and each
+  -- topic once, not each message.
+  select s.list_version,
+    array(select t from deed.topics t where t.topic = any (p_topics)),
+    exists (select from unnest(p_topics) u left join deed.topics t on t.topic = u where t.mode is distinct from 'stream')
+  into v_version, v_topics, v_queues
+  from deed.settings s;
+  v_names := array(select t.topic from unnest(v_topics) t);
+  v_bases := array(select t.slot_base from unnest(v_topics) t);
+
+  insert into deed.log (
+    id, xid, slot, list_version, tenant_id, created_at, process_after,
+    topic, key, type, aggregate_type, content_type, headers, payload
   )
-  insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
-  select sub.id, f.slot, f.id, f.tenant, least(f.created_at, v_now), f.process_after
-  from fresh f
-  cross join lateral unnest(f.subscriptions) sub(id);
+  select u.id, v_xid, deed.slot(coalesce(v_bases[array_position(v_names, u.topic)], 0), u.key, u.id), v_version,
+    coalesce(u.tenant, v_tenant), coalesce(u.created_at, v_now), u.process_after,
+    u.topic, u.key, u.type, u.aggregate_type,
+    coalesce(u.content_type, 'application/json'), nullif(u.headers, '{}'), u.payload
+  from unnest(
+      p_topics, p_payloads, p_keys, p_types, p_content_types, p_headers, p_tenants,
+      p_process_after, p_created_at, p_aggregate_types, v_ids, v_first
+    ) u(topic, payload, key, type, content_type, headers, tenant,
+      process_after, created_at, aggregate_type, id, first_id)
+  where u.id = u.first_id;
+
+  if v_queues then
+    insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
+    select sub.id, deed.slot(coalesce(t.slot_base, 0), u.key, u.id), u.id, coalesce(u.tenant, v_tenant),
+      least(coalesce(u.created_at, v_now), v_now), u.process_after
+    from unnest(p_topics, p_keys, p_tenants, p_process_after, p_created_at, v_ids, v_first)
+      with ordinality u(topic, key, tenant, process_after, created_at, id, first_id, n)
+    left join unnest(v_topics) t on t.topic = u.topic
+    cross join lateral unnest(
+      case when t.mode = 'stream' then '{}' else coalesce(nullif(t.subscriptions, '{}'), '{0}') end
+    ) sub(id)
+    where u.id = u.first_id
+    order by u.n;
+  end if;
 
   return query
   select u.n::int, u.first_id, deed.message_id(coalesce(u.first_at, u.created_at, v_now), u.first_id),

@@ -28,7 +28,11 @@ as $$
       min(p.ord) filter (where p.dead_at is null and not p.parked and p.ord <= now.at and (p.lease_until is null or p.lease_until <= now.at)) as oldest
     from deed.pending p
     cross join (select clock_timestamp() as at) now
-    left join deed.log l on p.subscription = 0 and l.slot = p.slot and l.id = p.id
+    left join (
+      select slot, id, topic from deed.log
+      union all
+      select slot, id, topic from deed.kept
+    ) l on p.subscription = 0 and l.slot = p.slot and l.id = p.id
     group by 1, 2
   ),
   unread as (
@@ -45,7 +49,7 @@ as $$
     from (
       select r.subscription, r.finished as delivered
       from deed.receipts r
-      where r.subscription <> 0
+      where r.subscription <> 0 and r.outcome = 'delivered'
       union all
       -- Lanes are numbered from 1, those that were replaced among them.
       select s.id, (
@@ -63,7 +67,7 @@ as $$
     from deed.receipts r
     cross join unnest(r.ids) i(id)
     join deed.log l on l.slot between 0 and 63 and l.id = i.id
-    where r.subscription = 0
+    where r.subscription = 0 and r.outcome = 'delivered'
     group by 2
   ),
   named as (

@@ -1,7 +1,8 @@
 -- deed.verify: one row per violated invariant; no row, all is well.
 --
 -- One statement, hence one snapshot: it may run beside publishers and workers.
--- Its cost grows with the log. For the roles that cross tenants.
+-- Its cost grows with the log. For the roles that cross tenants. Of partitions
+-- that have gone, or are going, it asks nothing but what is not finished.
 create or replace function deed.verify() returns table (
   invariant text, subscription text, message_id bigint, detail text
 )
@@ -21,6 +22,14 @@ as $$
     left join deed.windows w on w.n = s.start_window
     left join deed.windows r on r.n = s.read_window
   ),
+  -- The partitions that deed.retention_step has begun with.
+  gone as materialized (
+    select coalesce(array_agg(p.n::bigint) filter (where p.read_window is not null), '{}') as ns, max(p.read_window) as read_window
+    from deed.partitions p
+  ),
+  content as (
+    select l.* from deed.log l where l.id / 68719476736 <> all (select unnest(g.ns) from gone g)
+  ),
   finished as materialized (
     select r.subscription, i.id, count(*) as times
     from deed.receipts r
@@ -29,7 +38,7 @@ as $$
   ),
   owed as (
     select s.id as subscription, l.id
-    from deed.log l
+    from content l
     join subs s on s.topic = l.topic
     where (s.since is null or l.slot < 64 or l.list_version < s.since) -- else a stream reads it
       and (l.list_version >= s.list_version
@@ -42,7 +51,7 @@ as $$
         end))
     union all
     select 0, l.id
-    from deed.log l
+    from content l
     left join (
       select s.topic, min(s.list_version) as since, bool_or(s.start = 'beginning') as taken_over
       from deed.subscriptions s
@@ -51,11 +60,12 @@ as $$
     ) d on d.topic = l.topic
     where d.topic is null or (l.slot < 64 and l.list_version < d.since and not d.taken_over)
   ),
-  -- Streams whose lanes all stand between two windows, and whose records are
-  -- all there: what those windows see, against what the records say.
-  places as (
-    select s.id as subscription, l.slot_from, l.slot_upto, s.since, w.cur, w.restored_id, w.restored_h,
-      f.cur as f_cur, f.restored_id as f_id, f.restored_h as f_h, w.system_identifier <> f.system_identifier as moved
+  -- Where the lanes of each stream are, and where they are added up from: their
+  -- beginning, or, where that or what was read then is gone, the first place
+  -- between two windows past it. Streams all of whose lanes stand between two
+  -- windows: what those see, against what the records say.
+  ends as (
+    select s.id as subscription, s.since, s.since_window, l.lane, l.slot_from, l.slot_upto, at.from_window, at.to_window
     from subs s
     join deed.lanes l on l.subscription = s.id
     cross join lateral (
@@ -65,33 +75,68 @@ as $$
       order by g.n desc
       limit 1
     ) at
-    join deed.windows w on w.n = at.from_window
-    join deed.windows f on f.n = s.since_window
-    where s.since is not null and not exists (select from deed.partitions p having min(p.n) > 0)
+    where s.since is not null
+  ),
+  entire as (
+    select e.subscription
+    from (select distinct e.subscription from ends e) e
+    where (select g.read_window from gone g) is null
       and not exists (
-        select from deed.lanes o
-        cross join lateral (
-          select g.to_window from deed.progress g where g.subscription = o.subscription and g.lane = o.lane order by g.n desc limit 1
-        ) last
-        where o.subscription = s.id
-          and (last.to_window is not null or not exists (
-            select from deed.progress g where g.subscription = o.subscription and g.lane = o.lane and g.n = 0
-          ))
+        select from deed.progress g where g.subscription = e.subscription group by g.lane having min(g.n) > 0
       )
+  ),
+  begins as (
+    select e.subscription, e.lane, e.since_window as window_n, 0::bigint as n, true as entire
+    from ends e
+    where e.subscription in (select w.subscription from entire w)
+    union all
+    select e.subscription, e.lane, b.from_window, b.n, false
+    from ends e
+    cross join lateral (
+      select g.n, g.from_window
+      from deed.progress g
+      join deed.windows w on w.n = g.from_window
+      where g.subscription = e.subscription and g.lane = e.lane and g.to_window is null
+        and g.from_window >= coalesce((select o.read_window from gone o), 0)
+      order by g.n
+      limit 1
+    ) b
+    where e.subscription not in (select w.subscription from entire w)
+  ),
+  places as (
+    select e.subscription, e.slot_from, e.slot_upto, e.since, w.cur, w.restored_id, w.restored_h,
+      f.cur as f_cur, f.restored_id as f_id, f.restored_h as f_h, w.system_identifier <> f.system_identifier as moved
+    from ends e
+    left join begins b on b.subscription = e.subscription and b.lane = e.lane
+    join deed.windows w on w.n = e.from_window
+    left join deed.windows f on f.n = b.window_n
+    where not exists (
+      select from ends o
+      left join begins b on b.subscription = o.subscription and b.lane = o.lane
+      where o.subscription = e.subscription and (o.to_window is not null or b.lane is null)
+    )
   ),
   passed as (
     select a.subscription, count(*) as messages, bool_or(a.moved) as moved
     from places a
-    join deed.log l on l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
+    join content l on l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
       and (pg_visible_in_snapshot(l.xid, a.cur) or (l.id <= a.restored_id and l.xid >= a.restored_h))
       and not (pg_visible_in_snapshot(l.xid, a.f_cur) or (l.id <= a.f_id and l.xid >= a.f_h))
     group by a.subscription
   ),
   told as (
-    select g.subscription, sum(g.messages) as messages
-    from deed.progress g
-    join subs s on s.id = g.subscription and g.from_window >= s.since_window
-    group by g.subscription
+    select t.subscription, sum(t.messages) as messages
+    from (
+      select g.subscription, g.messages
+      from deed.progress g
+      join subs s on s.id = g.subscription and g.from_window >= s.since_window
+      where g.subscription in (select w.subscription from entire w)
+      union all
+      select g.subscription, g.messages
+      from deed.progress g
+      join begins b on b.subscription = g.subscription and b.lane = g.lane and not b.entire and g.n > b.n
+    ) t
+    group by t.subscription
   ),
   found as (
     select case when coalesce(t.messages, 0) < coalesce(p.messages, 0) then 'stream has left out messages' else 'stream has read messages twice' end as invariant,
@@ -138,8 +183,13 @@ as $$
       select p.subscription, p.id from deed.pending p
       union
       select f.subscription, f.id from finished f
+      where f.id / 68719476736 <> all (select unnest(g.ns) from gone g)
     ) e
-    left join deed.log l on l.id = e.id
+    left join (
+      select o.id from deed.log o
+      union all
+      select k.id from deed.kept k
+    ) l on l.id = e.id
     where l.id is null
     union all
     select 'message finished twice', f.subscription, f.id, format('%s receipts name it', f.times)

@@ -163,6 +163,7 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(refreshAge, prometheus.GaugeValue, age.Seconds())
 	out <- prometheus.MustNewConstMetric(logPosition, prometheus.GaugeValue, float64(m.horizon.Position))
 	out <- prometheus.MustNewConstMetric(partitionsAhead, prometheus.GaugeValue, float64(m.horizon.PartitionsAhead))
+	out <- prometheus.MustNewConstMetric(oldestPartition, prometheus.GaugeValue, m.horizon.OldestPartition.Seconds())
 	out <- prometheus.MustNewConstMetric(horizonAge, prometheus.GaugeValue, m.horizon.OldestAge.Seconds())
 	for _, t := range m.topics {
 		for _, s := range t.Subscriptions {

@@ -126,6 +126,7 @@ func TestCollector_CountsWhatHappened(t *testing.T) {
 		`deed_messages_delivered`+good+` 2`,
 		`deed_oldest_due_seconds{subscription="down",topic="orders"} [0-9.e-]+`,
 		`deed_partitions_ahead [2-9]`,
+		`deed_oldest_partition_seconds 0`,
 		`deed_log_position [1-9]\d*`,
 		`deed_refresh_failures_total 0`,
 		`deed_doctor_findings{level="fail",name="schema-version"} 0`,

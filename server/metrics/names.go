@@ -54,6 +54,8 @@ var (
 		"The newest number of the log, rolled back ones included.", nil, nil)
 	partitionsAhead = prometheus.NewDesc("deed_partitions_ahead",
 		"Partitions of the log ahead of the one in use.", nil, nil)
+	oldestPartition = prometheus.NewDesc("deed_oldest_partition_seconds",
+		"Since when the oldest partition of the log that has its content is closed; 0 if there is none.", nil, nil)
 	horizonAge = prometheus.NewDesc("deed_horizon_age_seconds",
 		"Age of the oldest transaction of the PostgreSQL cluster; it keeps dead rows from being removed.", nil, nil)
 	doctorFindings = prometheus.NewDesc("deed_doctor_findings",
@@ -69,7 +71,7 @@ func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown,
 		exchange, deliver, messages, published, finished, oldestDue, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
-		partitionsAhead, horizonAge, doctorFindings, refreshAge, refreshFailures,
+		partitionsAhead, oldestPartition, horizonAge, doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d
 	}

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/header"
 )
 
 // attempt is what became of one request.
@@ -109,7 +110,7 @@ func (s *Sink) classify(response *http.Response, start []byte, sent [][]byte) at
 		a.verdict = failed
 	}
 	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
-		if after, ok := retryAfter(response.Header, s.now()); ok {
+		if after, ok := header.RetryAfter(response.Header, s.now()); ok {
 			a.after = after
 			a.outcome = deed.AfterError(after, err)
 		}

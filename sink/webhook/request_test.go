@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/header"
 )
 
 func FuzzRetryAfter(f *testing.F) {
@@ -19,7 +20,7 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Add("Wed, 02 Jan 2030 03:05:05 GMT", "Wed, 02 Jan 2030 03:05:00 GMT")
 	f.Add("Wednesday, 02-Jan-30 03:05:05 GMT", "Mon, 01 Jan 0001 00:00:00 GMT")
 	f.Fuzz(func(t *testing.T, text, date string) {
-		d, ok := retryAfter(http.Header{"Retry-After": {text}, "Date": {date}}, now)
+		d, ok := header.RetryAfter(http.Header{"Retry-After": {text}, "Date": {date}}, now)
 		if ok && (d < time.Second || d > 24*time.Hour) || !ok && d != 0 {
 			t.Fatalf("retryAfter(%q, %q) = %s, %v", text, date, d, ok)
 		}

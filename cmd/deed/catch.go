@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/provider/resend"
+	"github.com/deedhq/deed/provider/smtp"
+)
+
+const (
+	defaultCatchSMTP = "127.0.0.1:8425"
+	defaultCatchHTTP = "127.0.0.1:8426"
+)
+
+// catchers are the providers built into deed dev: they catch what they are
+// sent, so that nobody is written to.
+type catchers struct {
+	smtpAddress, httpAddress string
+	box                      catcher.Mailbox
+}
+
+func (c *catchers) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.smtpAddress, "catch-smtp", defaultCatchSMTP, "where the built-in SMTP server listens")
+	cmd.Flags().StringVar(&c.httpAddress, "catch-http", defaultCatchHTTP, "where the fake Resend and the mailbox listen")
+}
+
+// hint is what deed dev mailbox needs to be told, if anything.
+func (c *catchers) hint() string {
+	if c.httpAddress == defaultCatchHTTP {
+		return ""
+	}
+	return " --catch-http " + c.httpAddress
+}
+
+// start listens until the returned function is called. An address that was not
+// asked for and is taken makes way for a free one.
+func (c *catchers) start(ctx context.Context, cmd *cobra.Command, log *slog.Logger) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	mail, err := listenOr(ctx, &c.smtpAddress, cmd.Flags().Changed("catch-smtp"))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	web, err := listenOr(ctx, &c.httpAddress, cmd.Flags().Changed("catch-http"))
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, mail.Close())
+	}
+	fake := &catcher.Resend{Mailbox: &c.box}
+	mux := http.NewServeMux()
+	mux.Handle("/resend/", http.StripPrefix("/resend", fake))
+	mux.HandleFunc("GET /mailbox", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = printJSON(w, map[string]any{"mailbox": c.box.List()})
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := (&catcher.SMTP{Mailbox: &c.box}).Serve(ctx, mail); err != nil {
+			log.Error("the SMTP catcher has ended", "error", err)
+		}
+	})
+	serving.Go(func() {
+		if err := server.Serve(web); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("the fake Resend has ended", "error", err)
+		}
+	})
+	return func() {
+		cancel()
+		fake.Close()
+		_ = server.Close()
+		_ = mail.Close()
+		serving.Wait()
+	}, nil
+}
+
+func listenOr(ctx context.Context, address *string, asked bool) (net.Listener, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", *address)
+	if err != nil && !asked {
+		l, err = config.Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("catch mail: %w", err)
+	}
+	*address = l.Addr().String()
+	return l, nil
+}
+
+// devDispatcher is enabled unless it is told not to be, and has the catchers as
+// providers beside the file's own.
+func (a *app) devDispatcher(cmd *cobra.Command, settings *outboxSettings, file *config.Config, c *catchers, log *slog.Logger) (*dispatcher, error) {
+	if file.Outbox.Enabled == "" {
+		withDefault := *file
+		withDefault.Outbox.Enabled = "true"
+		file = &withDefault
+	}
+	d, err := a.newDispatcher(cmd, settings, file, log)
+	if err != nil || d == nil {
+		return nil, err
+	}
+	caught, err := smtp.New(smtp.Options{Address: c.smtpAddress, Security: smtp.Plain, From: "deed <deed@localhost>"})
+	if err != nil {
+		return nil, err
+	}
+	api, err := resend.New(resend.Options{APIKey: "re_dev", Endpoint: "http://" + c.httpAddress + "/resend", From: "deed <deed@localhost>"})
+	if err != nil {
+		return nil, err
+	}
+	for name, p := range map[string]delivery.Provider{"smtp": caught, "resend": api} {
+		if _, taken := d.opts.Providers[name]; !taken {
+			d.opts.Providers[name] = delivery.ProviderOptions{Provider: p}
+		}
+	}
+	return d, nil
+}
+
+func newMailbox() *cobra.Command {
+	var address string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "mailbox", Short: "List what deed dev has caught", Args: cobra.NoArgs,
+		Long:    "List what the built-in providers of a running deed dev have been sent, oldest first.",
+		Example: "  deed dev mailbox --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := readMailbox(cmd.Context(), setting(address, "DEED_CATCH_HTTP", "", defaultCatchHTTP))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"mailbox": list})
+			}
+			rows := make([][]string, len(list))
+			for i, m := range list {
+				rows[i] = []string{when(m.At), m.Via, m.From, strings.Join(m.To, ", "), m.Subject, strings.TrimSpace(m.Text)}
+			}
+			return table(cmd.OutOrStdout(), []string{"AT", "VIA", "FROM", "TO", "SUBJECT", "TEXT"}, rows)
+		},
+	}
+	cmd.Flags().StringVar(&address, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func readMailbox(ctx context.Context, address string) ([]catcher.Mail, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/mailbox", nil)
+	if err != nil {
+		return nil, usagef("--catch-http %q is not an address and a port", address)
+	}
+	client := &http.Client{Timeout: 10 * time.Second}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("mailbox: %w; is deed dev running?", errors.Unwrap(err))
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 100<<20))
+	if err != nil {
+		return nil, fmt.Errorf("mailbox: %w", err)
+	}
+	var said struct {
+		Mailbox []catcher.Mail `json:"mailbox"`
+	}
+	if err := json.Unmarshal(text, &said); err != nil || response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("mailbox: %s is not deed dev (status %d)", address, response.StatusCode)
+	}
+	return said.Mailbox, nil
+}

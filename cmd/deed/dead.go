@@ -1,0 +1,377 @@
+package main
+
+import (
+	"fmt"
+	"os/user"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+)
+
+func newDead(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "List, show, redrive and discard dead letters",
+		Long: `Dead letters are messages that exhausted their attempts, or that the sink refused for good. They are kept until you
+act. Every act is in the audit log: deed audit.`,
+		Example: "  deed dead list --topic orders\n  deed dead redrive --topic orders --dry-run\n  deed dead discard 17 --reason 'order was cancelled'",
+	}
+	cmd.AddCommand(newDeadList(a), newDeadShow(a), newDeadRedrive(a), newDeadRequests(a), newDeadCancel(a), newDeadDiscard(a))
+	return cmd
+}
+
+// deadFlags are what selects dead letters, the same for every command.
+type deadFlags struct {
+	deed.DeadFilter
+	owner tenantFlag
+	refs  []string
+}
+
+func (f *deadFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Topic, "topic", "", "only this topic")
+	flags.StringVar(&f.Subscription, "subscription", "", "only this subscription")
+	flags.StringVar(&f.Type, "type", "", "only this type of message")
+	flags.StringVar(&f.Error, "error", "", "only those whose last error contains this text, in any case of letters")
+	flags.DurationVar(&f.OlderThan, "older-than", 0, "only those that have been dead for at least this long")
+	flags.DurationVar(&f.NewerThan, "newer-than", 0, "only those that have been dead for at most this long")
+	flags.StringArrayVar(&f.refs, "id", nil, "only this message, by its id or number; may be repeated")
+	f.owner.add(cmd, "only this tenant's, a UUID")
+}
+
+func (f *deadFlags) read() (err error) {
+	if f.OlderThan < 0 || f.NewerThan < 0 {
+		return usagef("--older-than and --newer-than must not be negative")
+	}
+	if f.Tenant, err = f.owner.id(); err != nil {
+		return err
+	}
+	f.Seqs = nil
+	for _, ref := range f.refs {
+		seq, _, err := deed.ParseRef(ref)
+		if err != nil {
+			return err
+		}
+		f.Seqs = append(f.Seqs, seq)
+	}
+	return nil
+}
+
+// operator is who acts, for the audit log.
+type operator struct{ by, reason string }
+
+func (o *operator) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.by, "by", "", "who does it, for the audit log (default: the user of this machine)")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the audit log")
+}
+
+func (o *operator) actor() string {
+	if o.by != "" {
+		return o.by
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "" // the database's login
+}
+
+func newDeadList(a *app) *cobra.Command {
+	var f deadFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List dead letters, newest first", Args: cobra.NoArgs,
+		Long:    "List dead letters with their last error, newest first. Their contents are shown by deed dead show ID --payload.",
+		Example: "  deed dead list --topic orders\n  deed dead list --error 'status 503' --older-than 1h",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.read(); err != nil {
+				return err
+			}
+			if f.Limit < 1 {
+				return usagef("--limit %d is below 1", f.Limit)
+			}
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				list, err := c.Dead(cmd.Context(), f.DeadFilter)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					if list == nil {
+						list = []deed.DeadMessage{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"dead": list})
+				}
+				rows := make([][]string, len(list))
+				for i, d := range list {
+					rows[i] = []string{fmt.Sprint(d.Seq), d.ID.String(), d.Topic, d.Subscription, d.Key, fmt.Sprint(d.Attempts), when(d.DeadAt), d.LastError}
+				}
+				return table(cmd.OutOrStdout(), []string{"SEQ", "ID", "TOPIC", "SUBSCRIPTION", "KEY", "ATTEMPTS", "DEAD SINCE", "LAST ERROR"}, rows)
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().IntVar(&f.Limit, "limit", 100, "how many")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newDeadShow(a *app) *cobra.Command {
+	var payload, asJSON bool
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show a dead letter", Args: cobra.ExactArgs(1),
+		Long:    "Show a message, by its id or its number, and how each subscription stands with it. Its content only with --payload.",
+		Example: "  deed dead show 17 --payload",
+		RunE:    func(cmd *cobra.Command, args []string) error { return showMessage(cmd, a, args[0], payload, asJSON) },
+	}
+	cmd.Flags().BoolVar(&payload, "payload", false, "show the content")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newDeadRedrive(a *app) *cobra.Command {
+	var f deadFlags
+	var who operator
+	var r deed.Redrive
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use: "redrive", Short: "Put dead letters back, oldest first", Args: cobra.NoArgs,
+		Long: `Put the dead letters that the flags select back, oldest first, with their attempts at 0. What dies again meanwhile
+stays dead. With --dry-run nothing changes and the numbers are printed.
+
+It works in short steps. Stopped or killed in the middle, it goes on where it was when the same command is given
+again with the --request that it printed; a request that is done does nothing. deed dead cancel ends it from elsewhere.`,
+		Example: `  deed dead redrive --topic orders --limit 100 --dry-run
+  deed dead redrive --topic orders --error 'status 503' --rate 50 --reason 'INC-211 is over'
+  deed dead redrive --topic orders --request inc-211`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.read(); err != nil {
+				return err
+			}
+			if f.Limit < 0 || (cmd.Flags().Changed("limit") && f.Limit == 0) {
+				return usagef("--limit %d is below 1", f.Limit)
+			}
+			if r.Rate < 0 || (cmd.Flags().Changed("rate") && r.Rate == 0) {
+				return usagef("--rate %d is below 1", r.Rate)
+			}
+			chosen := f.Topic != "" || f.Subscription != "" || f.Type != "" || f.Error != "" || f.OlderThan > 0 || f.NewerThan > 0 || f.Tenant != nil || f.Seqs != nil
+			if !chosen && !all {
+				return usagef("which dead letters? Give --topic or another flag that selects, or --all")
+			}
+			r.Topic, r.Subscription, r.Type, r.Error = f.Topic, f.Subscription, f.Type, f.Error
+			r.OlderThan, r.NewerThan, r.Tenant, r.Seqs, r.Limit = f.OlderThan, f.NewerThan, f.Tenant, f.Seqs, f.Limit
+			r.By, r.Reason = who.actor(), who.reason
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				if r.DryRun {
+					return countDead(cmd, c, f.DeadFilter, asJSON)
+				}
+				return redrive(cmd, c, r, asJSON)
+			})
+		},
+	}
+	f.add(cmd)
+	who.add(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "all dead letters")
+	cmd.Flags().IntVar(&f.Limit, "limit", 0, "how many at the most (default: all)")
+	cmd.Flags().IntVar(&r.Rate, "rate", 0, "how many a second at the most (default: no cap)")
+	cmd.Flags().StringVar(&r.Request, "request", "", "the request's name, to go on with it (default: a new one)")
+	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "only count")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func countDead(cmd *cobra.Command, c *deed.Client, f deed.DeadFilter, asJSON bool) error {
+	counts, err := c.CountDead(cmd.Context(), f)
+	if err != nil {
+		return err
+	}
+	var sum int64
+	rows := make([][]string, len(counts))
+	for i, n := range counts {
+		sum += n.Dead
+		rows[i] = []string{n.Topic, n.Subscription, fmt.Sprint(n.Dead), when(n.First), when(n.Last)}
+	}
+	if f.Limit > 0 {
+		sum = min(sum, int64(f.Limit))
+	}
+	if asJSON {
+		if counts == nil {
+			counts = []deed.DeadCount{}
+		}
+		return printJSON(cmd.OutOrStdout(), map[string]any{"redriven": sum, "dry_run": true, "counts": counts})
+	}
+	if len(rows) > 0 {
+		if err := table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "DEAD", "FIRST", "LAST"}, rows); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d messages would be redriven\n", sum)
+	return err
+}
+
+func redrive(cmd *cobra.Command, c *deed.Client, r deed.Redrive, asJSON bool) error {
+	if r.Request == "" {
+		r.Request = deed.NewRequest()
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "request %s\n", r.Request)
+	told := time.Now()
+	r.Progress = func(redriven, chosen int64) {
+		if time.Since(told) > 2*time.Second {
+			told = time.Now()
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d\n", redriven, chosen)
+		}
+	}
+	n, err := c.Redrive(cmd.Context(), r)
+	if err != nil {
+		if cmd.Context().Err() != nil {
+			err = fmt.Errorf("%w; go on with the same command and --request %s", err, r.Request)
+		}
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"redriven": n, "dry_run": false, "request": r.Request})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d messages redriven\n", n)
+	return err
+}
+
+func newDeadRequests(a *app) *cobra.Command {
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "requests", Short: "List requests to redrive, newest first", Args: cobra.NoArgs,
+		Long: `List requests to redrive with how far they are, newest first. One that is running and goes no further was cut off:
+give its command again with its --request, or cancel it.`,
+		Example: "  deed dead requests --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usagef("--limit %d is below 1", limit)
+			}
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				list, err := c.Redrives(cmd.Context(), limit)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					if list == nil {
+						list = []deed.RedriveStatus{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"requests": list})
+				}
+				rows := make([][]string, len(list))
+				for i, r := range list {
+					rows[i] = []string{r.Request, r.State, fmt.Sprintf("%d of %d", r.Redriven, r.Chosen), when(r.StartedAt), r.By, r.Reason, string(r.Asked)}
+				}
+				return table(cmd.OutOrStdout(), []string{"REQUEST", "STATE", "REDRIVEN", "SINCE", "BY", "REASON", "ASKED"}, rows)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "how many")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newDeadCancel(a *app) *cobra.Command {
+	var who operator
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "cancel REQUEST", Short: "End a redrive that is not done", Args: cobra.ExactArgs(1),
+		Long:    "End a redrive after the step that is under way, wherever it runs. What it has put back stays so.",
+		Example: "  deed dead cancel inc-211 --reason 'the sink is down again'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				n, err := c.CancelRedrive(cmd.Context(), args[0], who.reason, who.actor())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"request": args[0], "redriven": n, "state": "cancelled"})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "cancelled after %d messages\n", n)
+				return err
+			})
+		},
+	}
+	who.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newDeadDiscard(a *app) *cobra.Command {
+	var who operator
+	var subscription string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "discard ID --reason TEXT", Short: "Give up a dead letter, for a reason", Args: cobra.ExactArgs(1),
+		Long: `Give up a dead letter, by its id or its number: it is not delivered, ever. deed show says so, with who and why,
+and so does the audit log.`,
+		Example: "  deed dead discard 17 --reason 'order was cancelled'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			seq, _, err := deed.ParseRef(args[0])
+			if err != nil {
+				return err
+			}
+			if who.reason == "" {
+				return usagef("why? Give --reason: nothing is discarded silently")
+			}
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				// By its id the message must be the one that has this number now.
+				story, err := c.Message(cmd.Context(), args[0], false)
+				if err != nil {
+					return err
+				}
+				n, err := c.Discard(cmd.Context(), seq, subscription, who.reason, who.actor())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"seq": fmt.Sprint(seq), "id": story.ID, "subscriptions": n})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "message %d is discarded, for %d subscriptions\n", seq, n)
+				return err
+			})
+		},
+	}
+	who.add(cmd)
+	cmd.Flags().StringVar(&subscription, "subscription", "", "only for this subscription (default: all for which it is dead)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newAudit(a *app) *cobra.Command {
+	var limit int
+	var subject string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "audit", Short: "List what operators did, newest first", Args: cobra.NoArgs,
+		Long:    "List the append-only audit log: who did what, when and why, and to how many messages, newest first.",
+		Example: "  deed audit --subject inc-211",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usagef("--limit %d is below 1", limit)
+			}
+			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+				list, err := c.Audit(cmd.Context(), subject, limit)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					if list == nil {
+						list = []deed.Act{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"acts": list})
+				}
+				rows := make([][]string, len(list))
+				for i, act := range list {
+					rows[i] = []string{when(act.At), act.Actor, act.Action, act.SubjectType + " " + act.SubjectID, fmt.Sprint(act.Affected), act.Reason}
+				}
+				return table(cmd.OutOrStdout(), []string{"AT", "ACTOR", "ACTION", "SUBJECT", "AFFECTED", "REASON"}, rows)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "how many")
+	cmd.Flags().StringVar(&subject, "subject", "", "only what concerns this: a message's number, a request")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

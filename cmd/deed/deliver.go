@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/work"
+)
+
+func newDeliver(a *app) *cobra.Command {
+	var d delivery.Delivery
+	var e delivery.EmailPayload
+	var owner tenantFlag
+	var channel, payload, key string
+	var atLeastOnce, asJSON bool
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "deliver --channel email --provider NAME --to ADDRESS --subject TEXT --text TEXT",
+		Short: "Reserve one delivery",
+		Long: `Reserve one delivery, and print its id; a relay with channels.outbox.enabled makes it. The same --key again is the same
+delivery. An e-mail is made of --from, --subject, --text and --html; other channels take a --payload, a JSON object.`,
+		Example: `  deed deliver --channel email --provider smtp --to you@example.com --subject Hello --text 'It works.' --wait 10s
+  deed deliver --channel webhook --provider hooks --to https://example.com/hook --payload '{"n": 1}'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.Channel = delivery.Channel(channel)
+			switch {
+			case payload != "" && e.From+e.Subject+e.Text+e.HTML != "":
+				return usagef("--payload and the fields of an e-mail exclude each other")
+			case payload != "":
+				if d.Payload = json.RawMessage(payload); !json.Valid(d.Payload) {
+					return usagef("--payload is not JSON")
+				}
+			case d.Channel == delivery.Email:
+				d.Payload = e.JSON()
+				if _, err := delivery.ReadEmail(delivery.Draft{Recipient: d.Recipient, Payload: d.Payload}, "provider@localhost"); err != nil {
+					return &exitError{exitUsage, err}
+				}
+			default:
+				return usagef("the channel %s wants a --payload", channel)
+			}
+			if atLeastOnce {
+				d.Guarantee = delivery.AtLeastOnce
+			}
+			if key == "" {
+				key = newTenantID().String()
+			}
+			d.Key = delivery.NewKey("deed deliver", key)
+			id, err := owner.id()
+			if err != nil {
+				return err
+			}
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
+				var made []delivery.Reserved
+				err := forTenant(cmd.Context(), pool, id, func(ctx context.Context, tx pgx.Tx) (err error) {
+					made, err = delivery.Reserve(ctx, tx, d)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				entry, err := awaitDelivery(cmd.Context(), l, made[0].ID, wait)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					err = printJSON(cmd.OutOrStdout(), map[string]any{"id": made[0].ID, "key": key, "duplicate": made[0].Duplicate, "status": entry.Status})
+				} else {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", made[0].ID, entry.Status)
+				}
+				if err == nil && wait > 0 && entry.SentAt == nil {
+					return &exitError{exitFailed, errors.New(undelivered(entry, wait))}
+				}
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&channel, "channel", "email", "email, sms, voice, social, chat or webhook")
+	f.StringVar(&d.Provider, "provider", "smtp", "the provider, by its name in deed.yaml")
+	f.StringVar(&d.Recipient, "to", "", "the recipient's address")
+	f.StringVar(&e.From, "from", "", "the sender (default: the provider's)")
+	f.StringVar(&e.Subject, "subject", "", "the subject")
+	f.StringVar(&e.Text, "text", "", "the text")
+	f.StringVar(&e.HTML, "html", "", "the text as HTML")
+	f.StringVar(&payload, "payload", "", "the payload, a JSON object")
+	f.StringVar(&key, "key", "", "what the delivery is for; the same again is the same delivery (default: a new one)")
+	f.StringVar(&d.CorrelationID, "correlation-id", "", "what logs and traces know it by")
+	f.BoolVar(&atLeastOnce, "at-least-once", false, "in doubt, send again rather than wait for a person")
+	f.DurationVar(&wait, "wait", 0, "wait so long for it to be delivered, and fail if it is not")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd, "for this tenant, a UUID")
+	return cmd
+}
+
+func undelivered(e delivery.Entry, wait time.Duration) string {
+	switch {
+	case e.DoubtReason != "":
+		return "in doubt: " + e.DoubtReason
+	case e.SkipReason != "":
+		return "skipped: " + e.SkipReason
+	case e.LastError != "":
+		return e.LastError
+	}
+	return fmt.Sprintf("not delivered within %s; is a relay running with channels.outbox.enabled, and the provider %s in its deed.yaml?", wait, e.Provider)
+}
+
+// awaitDelivery returns a delivery when it is finished or held, or after wait.
+func awaitDelivery(ctx context.Context, l *delivery.Ledger, id string, wait time.Duration) (delivery.Entry, error) {
+	end := time.Now().Add(wait)
+	for {
+		e, _, err := l.Show(ctx, id, false)
+		if err != nil || e.FinishedAt != nil || e.HeldAt != nil || !time.Now().Before(end) {
+			return e, err
+		}
+		if !work.Sleep(ctx, 50*time.Millisecond) {
+			return e, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/delivery"
+)
+
+func newDeliveries(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "deliveries", Short: "List, show, settle and retry deliveries",
+		Long: `Deliveries are calls of providers that are owed to people: e-mails, webhooks and the like. One whose outcome is
+unknown is in doubt; what the provider cannot settle itself waits for you.`,
+		Example: "  deed deliveries doubt\n  deed deliveries settle ID --sent MESSAGE_ID --reason 'seen in the provider''s log'",
+	}
+	cmd.AddCommand(newDeliveriesList(a), newDeliveriesShow(a), newDeliveriesDoubt(a), newDeliveriesSettle(a), newDeliveriesRetry(a))
+	return cmd
+}
+
+func newDeliveriesList(a *app) *cobra.Command {
+	var f delivery.Filter
+	var owner tenantFlag
+	var asJSON bool
+	var status string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List deliveries, newest first", Args: cobra.NoArgs,
+		Long:    "List deliveries, newest first. Their contents are shown by deed deliveries show ID --payload.",
+		Example: "  deed deliveries list --status dead --provider mail",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			f.Status = delivery.Status(status)
+			if f.Tenant, err = owner.id(); err != nil {
+				return err
+			}
+			if f.Limit < 1 {
+				return usagef("--limit %d is below 1", f.Limit)
+			}
+			return a.listDeliveries(cmd, f, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&status, "status", "", "only these: queued, sending, sent, called, posted, failed, dead or skipped")
+	cmd.Flags().StringVar(&f.Provider, "provider", "", "only this provider's")
+	cmd.Flags().StringVar(&f.Recipient, "to", "", "only this recipient's")
+	cmd.Flags().IntVar(&f.Limit, "limit", 100, "how many")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd, "only this tenant's, a UUID")
+	return cmd
+}
+
+func newDeliveriesDoubt(a *app) *cobra.Command {
+	f := delivery.Filter{InDoubt: true}
+	var owner tenantFlag
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "doubt", Short: "List deliveries whose outcome is unknown", Args: cobra.NoArgs,
+		Long: `List the deliveries that may or may not have been made, with all that is known. Those that are held wait for you:
+look at the provider's own log, then say what you know with deed deliveries settle. The others are being reconciled.`,
+		Example: "  deed deliveries doubt --json",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if f.Tenant, err = owner.id(); err != nil {
+				return err
+			}
+			return a.listDeliveries(cmd, f, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&f.Provider, "provider", "", "only this provider's")
+	cmd.Flags().IntVar(&f.Limit, "limit", 1000, "how many")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd, "only this tenant's, a UUID")
+	return cmd
+}
+
+func (a *app) listDeliveries(cmd *cobra.Command, f delivery.Filter, asJSON bool) error {
+	return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+		list, err := l.List(cmd.Context(), f)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			if list == nil {
+				list = []delivery.Entry{}
+			}
+			return printJSON(cmd.OutOrStdout(), map[string]any{"deliveries": list})
+		}
+		rows := make([][]string, len(list))
+		for i, e := range list {
+			rows[i] = []string{e.ID, string(e.Status), string(e.Channel), e.Provider, e.Recipient, fmt.Sprint(e.Attempts), when(e.CreatedAt)}
+			if f.InDoubt {
+				rows[i] = append(rows[i], instant(e.CalledAt), instant(e.HeldAt), instant(e.RepeatSafeUntil), e.DoubtReason)
+			} else {
+				rows[i] = append(rows[i], e.ProviderMessageID, e.SkipReason+e.LastError)
+			}
+		}
+		header := []string{"ID", "STATUS", "CHANNEL", "PROVIDER", "TO", "ATTEMPTS", "RESERVED"}
+		if f.InDoubt {
+			header = append(header, "CALLED", "HELD SINCE", "REPEATED UNTIL", "REASON")
+		} else {
+			header = append(header, "MESSAGE ID", "REASON")
+		}
+		return table(cmd.OutOrStdout(), header, rows)
+	})
+}
+
+func instant(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return when(*t)
+}
+
+func newDeliveriesShow(a *app) *cobra.Command {
+	var payload, asJSON bool
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show a delivery and what has happened to it", Args: cobra.ExactArgs(1),
+		Long:    "Show a delivery, and every change of it with who made it and why. Its contents only with --payload.",
+		Example: "  deed deliveries show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --payload",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+				e, events, err := l.Show(cmd.Context(), args[0], payload)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "history": events})
+				}
+				return showDelivery(cmd.OutOrStdout(), e, events)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&payload, "payload", false, "show the payload and the stored request")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func showDelivery(w io.Writer, e delivery.Entry, events []delivery.Event) error {
+	line := func(name, value string) {
+		if value != "" && value != "-" {
+			fmt.Fprintf(w, "%-16s %s\n", name, clip(value, 0))
+		}
+	}
+	line("id", e.ID)
+	line("status", string(e.Status))
+	line("in doubt since", instant(e.DoubtSince))
+	line("doubt", e.DoubtReason)
+	line("held since", instant(e.HeldAt))
+	line("repeated until", instant(e.RepeatSafeUntil))
+	line("channel", string(e.Channel))
+	line("provider", e.Provider)
+	line("to", e.Recipient)
+	line("guarantee", string(e.Guarantee))
+	line("attempts", fmt.Sprint(e.Attempts))
+	line("due", instant(e.ProcessAfter))
+	line("message id", e.ProviderMessageID)
+	line("skipped", e.SkipReason)
+	line("last error", e.LastError)
+	line("correlation id", e.CorrelationID)
+	line("tenant", e.Tenant)
+	line("key", e.Key)
+	if e.Payload != nil {
+		line("payload", string(e.Payload))
+	}
+	if e.Request != nil {
+		fmt.Fprintf(w, "request          %s\n", contentLine("text/plain", e.Request))
+	}
+	rows := make([][]string, len(events))
+	for i, v := range events {
+		rows[i] = []string{when(v.At), v.Action, string(v.From), string(v.To), v.Actor, v.Reason}
+	}
+	fmt.Fprintln(w)
+	return table(w, []string{"AT", "ACT", "FROM", "TO", "WHO", "WHY"}, rows)
+}
+
+func newDeliveriesSettle(a *app) *cobra.Command {
+	var message, reason, who string
+	var sent, failed, again, asJSON bool
+	cmd := &cobra.Command{
+		Use: "settle ID (--sent MESSAGE_ID | --failed | --send-again) --reason TEXT", Short: "Say what became of a delivery in doubt", Args: cobra.ExactArgs(1),
+		Long: `Settle a delivery in doubt by what you have found out: it was sent (with the provider's message id, or ''),
+it was not and shall not be, or it is to be sent again, come what may. Who and why is recorded.`,
+		Example: "  deed deliveries settle ID --failed --reason 'the provider has no trace of it'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sent = cmd.Flags().Changed("sent")
+			var decision delivery.Decision
+			n := 0
+			for d, chosen := range map[delivery.Decision]bool{delivery.WasSent: sent, delivery.HasFailed: failed, delivery.SendAgain: again} {
+				if chosen {
+					decision = d
+					n++
+				}
+			}
+			if n != 1 {
+				return usagef("give one of --sent, --failed and --send-again")
+			}
+			if reason == "" {
+				return usagef("why? Give --reason")
+			}
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+				status, err := l.Settle(cmd.Context(), args[0], decision, message, reason, actor(who))
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"id": args[0], "status": status})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %s\n", args[0], status)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&message, "sent", "", "it was sent, under this message id of the provider's")
+	cmd.Flags().BoolVar(&failed, "failed", false, "it was not sent, and shall not be")
+	cmd.Flags().BoolVar(&again, "send-again", false, "queue it again")
+	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
+	cmd.Flags().StringVar(&who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newDeliveriesRetry(a *app) *cobra.Command {
+	var reason, who string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "retry ID… --reason TEXT", Short: "Queue failed and dead deliveries again", Args: cobra.MinimumNArgs(1),
+		Long:    "Queue failed and dead deliveries again, with their attempts at 0. Those of a run are refused: retry the run.",
+		Example: "  deed deliveries retry ID --reason 'the domain is verified now'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return usagef("why? Give --reason")
+			}
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+				n, err := l.Retry(cmd.Context(), args, reason, actor(who))
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					err = printJSON(cmd.OutOrStdout(), map[string]any{"retried": n})
+				} else {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d deliveries are queued again\n", n, len(args))
+				}
+				if err == nil && n < int64(len(args)) {
+					return &exitError{exitPartly, errors.New("the others are neither failed nor dead")}
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
+	cmd.Flags().StringVar(&who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newProviders(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "providers", Short: "List providers, and try whether they are set up",
+		Long:    "Providers carry deliveries: see providers in deed.yaml.",
+		Example: "  deed providers list\n  deed providers test mail",
+	}
+	var listJSON, testJSON bool
+	list := &cobra.Command{
+		Use: "list", Short: "List providers and what waits for them", Args: cobra.NoArgs,
+		Long:    "List the providers that were served, or that a delivery waits for, with what is queued, sending, in doubt and held.",
+		Example: "  deed providers list --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+				states, err := l.Providers(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if listJSON {
+					if states == nil {
+						states = []delivery.ProviderState{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"providers": states})
+				}
+				rows := make([][]string, len(states))
+				for i, s := range states {
+					kind := s.Kind
+					if !s.Registered {
+						kind = "nobody serves it"
+					}
+					rows[i] = []string{s.Name, kind, fmt.Sprint(s.Queued), fmt.Sprint(s.Sending), fmt.Sprint(s.InDoubt), fmt.Sprint(s.Held)}
+				}
+				return table(cmd.OutOrStdout(), []string{"PROVIDER", "TYPE", "QUEUED", "SENDING", "IN DOUBT", "HELD"}, rows)
+			})
+		},
+	}
+	list.Flags().BoolVar(&listJSON, "json", false, "print JSON")
+	test := &cobra.Command{
+		Use: "test NAME", Short: "A dry run: connect, authenticate, send nothing", Args: cobra.ExactArgs(1),
+		Long:    "Try whether a provider of deed.yaml is set up, and say what was looked at. Nothing is sent, and the database is not needed.",
+		Example: "  deed providers test mail",
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.testProvider(cmd, args[0], testJSON) },
+	}
+	test.Flags().BoolVar(&testJSON, "json", false, "print JSON")
+	cmd.AddCommand(list, test)
+	return cmd
+}
+
+func (a *app) testProvider(cmd *cobra.Command, name string, asJSON bool) error {
+	file, err := a.config()
+	if err != nil {
+		return err
+	}
+	c, ok := file.Providers[name]
+	if !ok {
+		return usagef("deed.yaml has no provider %q", name)
+	}
+	p, err := provider(c)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("provider %s: %w", name, err)}
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
+	defer cancel()
+	checks := []delivery.Check{{What: "configuration", OK: true, Info: c.Type}}
+	if checker, ok := p.(delivery.Checker); ok {
+		checks = append(checks, checker.Check(ctx)...)
+	}
+	if closer, ok := p.(io.Closer); ok {
+		defer closer.Close()
+	}
+	passed := true
+	rows := make([][]string, len(checks))
+	for i, k := range checks {
+		passed = passed && k.OK
+		verdict := "ok"
+		if !k.OK {
+			verdict = "FAILED"
+		}
+		rows[i] = []string{verdict, k.What, k.Info}
+	}
+	if asJSON {
+		err = printJSON(cmd.OutOrStdout(), map[string]any{"provider": name, "ok": passed, "checks": checks})
+	} else {
+		err = table(cmd.OutOrStdout(), []string{"", "CHECKED", "FOUND"}, rows)
+	}
+	if err == nil && !passed {
+		return &exitError{exitFailed, nil}
+	}
+	return err
+}

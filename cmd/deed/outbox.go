@@ -1,0 +1,210 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/provider/resend"
+	"github.com/deedhq/deed/provider/smtp"
+	"github.com/deedhq/deed/provider/webhook"
+)
+
+// outboxSettings are channels.outbox.* as flags; each is also an environment
+// variable and a key of deed.yaml (D10).
+type outboxSettings struct{ flags config.Outbox }
+
+// outboxFlag is a setting's flag, where it is kept, and its default.
+type outboxFlag struct {
+	name, usage, otherwise string
+	of                     func(*config.Outbox) *string
+}
+
+var outboxFlags = []outboxFlag{
+	{"enabled", "attempt deliveries: true or false", "false", func(o *config.Outbox) *string { return &o.Enabled }},
+	{"poll-interval-seconds", "how often to look for deliveries when there are none", "1", func(o *config.Outbox) *string { return &o.PollIntervalSeconds }},
+	{"claim-batch-size", "the most deliveries a claim takes", "200", func(o *config.Outbox) *string { return &o.ClaimBatchSize }},
+	{"lock-timeout-seconds", "how long a claim lasts unless renewed; a call under way then is in doubt", "60", func(o *config.Outbox) *string { return &o.LockTimeoutSeconds }},
+	{"max-attempts", "known failures before a delivery is dead that names no number itself", "5", func(o *config.Outbox) *string { return &o.MaxAttempts }},
+	{"base-retry-seconds", "the pause after the first failure; it doubles", "5", func(o *config.Outbox) *string { return &o.BaseRetrySeconds }},
+	{"jitter-min", "the least factor of a pause", "0.5", func(o *config.Outbox) *string { return &o.JitterMin }},
+	{"jitter-max", "the greatest factor of a pause", "1", func(o *config.Outbox) *string { return &o.JitterMax }},
+	{"retention-days", "remove what was delivered so long ago, and forget its key; '' for never", "", func(o *config.Outbox) *string { return &o.RetentionDays }},
+}
+
+func envOf(flag string) string {
+	return "DEED_CHANNELS_OUTBOX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+func (s *outboxSettings) add(cmd *cobra.Command) {
+	for _, f := range outboxFlags {
+		otherwise := ""
+		if f.otherwise != "" {
+			otherwise = " (default " + f.otherwise + ")"
+		}
+		cmd.Flags().StringVar(f.of(&s.flags), "channels-outbox-"+f.name, "", f.usage+"; also "+envOf(f.name)+otherwise)
+	}
+}
+
+// options picks every setting: flag, environment, file, default.
+func (s *outboxSettings) options(cmd *cobra.Command, file config.Outbox) (enabled bool, opts delivery.Options, err error) {
+	var errs []error
+	value := map[string]string{}
+	for _, f := range outboxFlags {
+		value[f.name] = config.Pick(*f.of(&s.flags), cmd.Flags().Changed("channels-outbox-"+f.name), os.Getenv(envOf(f.name)), *f.of(&file), f.otherwise)
+	}
+	number := func(name string) float64 {
+		v, err := strconv.ParseFloat(value[name], 64)
+		if err != nil || v <= 0 || v > 1e9 {
+			errs = append(errs, fmt.Errorf("--channels-outbox-%s %q is not a number above 0", name, value[name]))
+		}
+		return v
+	}
+	seconds := func(name string) time.Duration { return time.Duration(number(name) * float64(time.Second)) }
+	if enabled, err = strconv.ParseBool(value["enabled"]); err != nil {
+		errs = append(errs, fmt.Errorf("--channels-outbox-enabled %q is neither true nor false", value["enabled"]))
+	}
+	opts = delivery.Options{
+		PollInterval: seconds("poll-interval-seconds"), ClaimBatch: int(number("claim-batch-size")), Lease: seconds("lock-timeout-seconds"),
+		MaxAttempts: int(number("max-attempts")), BaseRetry: seconds("base-retry-seconds"), JitterMin: number("jitter-min"), JitterMax: number("jitter-max"),
+	}
+	if value["retention-days"] != "" {
+		opts.Retention = time.Duration(number("retention-days") * 24 * float64(time.Hour))
+	}
+	if errs != nil {
+		return false, opts, &exitError{exitUsage, errors.Join(errs...)}
+	}
+	return enabled, opts, nil
+}
+
+// providers makes the providers of a file. They connect to nothing.
+func providers(file *config.Config) (map[string]delivery.ProviderOptions, error) {
+	list := map[string]delivery.ProviderOptions{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(file.Providers)) {
+		c := file.Providers[name]
+		p, err := provider(c)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("provider %s: %w", name, err))
+			continue
+		}
+		list[name] = delivery.ProviderOptions{
+			Provider: p, Concurrency: c.Concurrency, PerDomain: c.PerDomain, Timeout: c.Timeout, Rate: c.Rate, Burst: c.Burst, Domains: c.Domains,
+		}
+	}
+	if errs != nil {
+		closeProviders(list)
+		return nil, &exitError{exitUsage, errors.Join(errs...)}
+	}
+	return list, nil
+}
+
+func closeProviders(list map[string]delivery.ProviderOptions) {
+	for _, p := range list {
+		if c, ok := p.Provider.(io.Closer); ok {
+			_ = c.Close() // only idle connections are closed
+		}
+	}
+}
+
+func provider(c config.Provider) (delivery.Provider, error) {
+	switch c.Type {
+	case "smtp":
+		var secured *tls.Config
+		if c.TLS != nil {
+			var err error
+			if secured, err = c.TLS.Client(); err != nil {
+				return nil, err
+			}
+		}
+		return smtp.New(smtp.Options{
+			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, Hello: c.Hello,
+			Sandbox: c.Sandbox, TLS: secured,
+		})
+	case "resend":
+		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, Sandbox: c.Sandbox})
+	case "webhook":
+		headers := make(map[string]string, len(c.Headers))
+		for name, value := range c.Headers {
+			headers[name] = value.Reveal()
+		}
+		return webhook.New(webhook.Options{
+			Secret: c.Secret.Reveal(), PreviousSecret: c.PreviousSecret.Reveal(), AllowHosts: c.AllowHosts, DropsRepeats: c.DropsRepeats,
+			Headers: headers, Sandbox: c.Sandbox,
+		})
+	}
+	return nil, fmt.Errorf("type %q is not known", c.Type)
+}
+
+// dispatcher is what a process needs to attempt deliveries.
+type dispatcher struct {
+	opts delivery.Options // with the providers
+}
+
+// newDispatcher is nil if deliveries are not to be attempted here.
+func (a *app) newDispatcher(cmd *cobra.Command, settings *outboxSettings, file *config.Config, log *slog.Logger) (*dispatcher, error) {
+	enabled, opts, err := settings.options(cmd, file.Outbox)
+	if err != nil || !enabled {
+		return nil, err
+	}
+	if opts.Providers, err = providers(file); err != nil {
+		return nil, err
+	}
+	opts.Logger, opts.Worker = log, setting(a.worker, "DEED_WORKER", file.Worker, "")
+	return &dispatcher{opts: opts}, nil
+}
+
+// open makes the ledger on connections of its own.
+func (d *dispatcher) open(ctx context.Context, url string) (*delivery.Ledger, func(), error) {
+	cfg, err := parseDatabase(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Each provider has two that write attempts, and one each to settle, to
+	// renew and to reconcile.
+	cfg.MaxConns = max(8, int32(5*len(d.opts.Providers)+2))
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect: %w", err)
+	}
+	l, err := delivery.New(ctx, pool, d.opts)
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return l, pool.Close, nil
+}
+
+// withLedger runs fn with a ledger that attempts nothing.
+func (a *app) withLedger(ctx context.Context, fn func(*delivery.Ledger, *pgxpool.Pool) error) error {
+	pool, err := a.pool(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	l, err := delivery.New(ctx, pool, delivery.Options{})
+	if err != nil {
+		return err
+	}
+	return fn(l, pool)
+}
+
+// actor names who acts, for the audit log.
+func actor(given string) string {
+	return cmp.Or(given, os.Getenv("DEED_ACTOR"), os.Getenv("SUDO_USER"), os.Getenv("USER"), "deed")
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/tenant"
+)
+
+func newSuppressions(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "suppressions", Short: "List, add, remove and import addresses that are not written to",
+		Long:    "Who is suppressed is skipped: at the reservation, and once more before every call.",
+		Example: "  deed suppressions add bob@example.org --reason 'asked to'\n  deed suppressions import bounced.txt --reason bounced",
+	}
+	cmd.AddCommand(newSuppressionsList(a), newSuppressionsAdd(a, false), newSuppressionsAdd(a, true), newSuppressionsImport(a))
+	return cmd
+}
+
+// suppressionFlags are those that all of the commands share.
+type suppressionFlags struct {
+	channel, reason, who string
+	owner                tenantFlag
+	json                 bool
+}
+
+func (f *suppressionFlags) add(cmd *cobra.Command, change bool) {
+	if change {
+		cmd.Flags().StringVar(&f.channel, "channel", "email", "email, sms, voice, social, chat or webhook")
+		cmd.Flags().StringVar(&f.reason, "reason", "", "why (required)")
+		cmd.Flags().StringVar(&f.who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
+	} else {
+		cmd.Flags().StringVar(&f.channel, "channel", "", "only this channel's")
+	}
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	f.owner.add(cmd, "for this tenant, a UUID")
+}
+
+func newSuppressionsList(a *app) *cobra.Command {
+	var f suppressionFlags
+	var limit int
+	var address string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List suppressed addresses, newest first", Args: cobra.NoArgs,
+		Long:    "List suppressed addresses, newest first, with who suppressed them and why.",
+		Example: "  deed suppressions list --address bob@example.org",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			owner, err := f.owner.id()
+			if err != nil {
+				return err
+			}
+			if limit < 1 {
+				return usagef("--limit %d is below 1", limit)
+			}
+			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+				list, err := delivery.Suppressions(cmd.Context(), pool, owner, delivery.Channel(f.channel), address, limit)
+				if err != nil {
+					return err
+				}
+				if f.json {
+					if list == nil {
+						list = []delivery.Suppression{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"suppressions": list})
+				}
+				rows := make([][]string, len(list))
+				for i, s := range list {
+					rows[i] = []string{string(s.Channel), s.Address, s.Reason, s.Actor, when(s.CreatedAt)}
+				}
+				return table(cmd.OutOrStdout(), []string{"CHANNEL", "ADDRESS", "REASON", "WHO", "SINCE"}, rows)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&address, "address", "", "only this one")
+	cmd.Flags().IntVar(&limit, "limit", 1000, "how many")
+	f.add(cmd, false)
+	return cmd
+}
+
+func newSuppressionsAdd(a *app, remove bool) *cobra.Command {
+	var f suppressionFlags
+	cmd := &cobra.Command{
+		Use: "add ADDRESS… --reason TEXT", Short: "Suppress addresses", Args: cobra.MinimumNArgs(1),
+		Long:    "Write to these addresses no more. It holds from the next attempt on, also for what is reserved already.",
+		Example: "  deed suppressions add bob@example.org --reason 'asked to'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.suppress(cmd, &f, remove, args)
+		},
+	}
+	if remove {
+		cmd.Use, cmd.Short = "remove ADDRESS… --reason TEXT", "Lift suppressions"
+		cmd.Long, cmd.Example = "Allow writing to these addresses again. What was skipped stays skipped.", "  deed suppressions remove bob@example.org --reason 'asked to'"
+	}
+	f.add(cmd, true)
+	return cmd
+}
+
+func newSuppressionsImport(a *app) *cobra.Command {
+	var f suppressionFlags
+	cmd := &cobra.Command{
+		Use: "import FILE --reason TEXT", Short: "Suppress the addresses of a file", Args: cobra.ExactArgs(1),
+		Long:    "Suppress the addresses of a file, one a line; empty lines and those that begin with # are left out. - reads standard input.",
+		Example: "  deed suppressions import bounced.txt --reason 'bounced at the old provider'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := cmd.InOrStdin()
+			if args[0] != "-" {
+				file, err := os.Open(args[0])
+				if err != nil {
+					return fmt.Errorf("import: %w", err)
+				}
+				defer file.Close()
+				in = file
+			}
+			addresses, err := readAddresses(in)
+			if err != nil {
+				return fmt.Errorf("import %s: %w", args[0], err)
+			}
+			return a.suppress(cmd, &f, false, addresses)
+		},
+	}
+	f.add(cmd, true)
+	return cmd
+}
+
+func readAddresses(in io.Reader) (list []string, err error) {
+	lines := bufio.NewScanner(in)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if strings.ContainsAny(line, " \t,;") {
+			return nil, usagef("line %d: want one address a line", n)
+		}
+		list = append(list, line)
+	}
+	return list, lines.Err()
+}
+
+// suppressBatch is how many addresses a statement takes.
+const suppressBatch = 10_000
+
+// suppress changes all of the addresses, or none.
+func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, addresses []string) error {
+	owner, err := f.owner.id()
+	if err != nil {
+		return err
+	}
+	if f.reason == "" {
+		return usagef("why? Give --reason")
+	}
+	return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+		change, word := delivery.Suppress, "suppressed"
+		if remove {
+			change, word = delivery.Unsuppress, "no longer suppressed"
+		}
+		var n int64
+		err := forTenant(cmd.Context(), pool, owner, func(ctx context.Context, tx pgx.Tx) error {
+			for rest := addresses; len(rest) > 0; {
+				part := rest[:min(len(rest), suppressBatch)]
+				rest = rest[len(part):]
+				changed, err := change(ctx, tx, nil, delivery.Channel(f.channel), part, f.reason, actor(f.who))
+				if err != nil {
+					return err
+				}
+				n += changed
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if f.json {
+			return printJSON(cmd.OutOrStdout(), map[string]any{"changed": n, "given": len(addresses)})
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d addresses are %s now\n", n, len(addresses), word)
+		return err
+	})
+}
+
+// forTenant runs fn in a transaction that acts for a tenant, if one is given.
+func forTenant(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, fn func(context.Context, pgx.Tx) error) error {
+	return deed.InTx(ctx, pool, func(tx pgx.Tx) error {
+		if owner != nil {
+			if err := tenant.Set(ctx, tx, *owner); err != nil {
+				return err
+			}
+		}
+		return fn(ctx, tx)
+	})
+}

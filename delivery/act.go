@@ -1,0 +1,114 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/tenant"
+)
+
+// Decision is what a person knows or wants of a delivery in doubt.
+type Decision string
+
+const (
+	// WasSent: it has been sent.
+	WasSent Decision = "sent"
+	// HasFailed: it has not, and shall not be.
+	HasFailed Decision = "failed"
+	// SendAgain: it is queued again, come what may.
+	SendAgain Decision = "send_again"
+)
+
+// Settle records a person's decision about a delivery in doubt (D5), with who
+// and why. messageID is the provider's, for [WasSent], or "". Errors:
+// [deed.NotFound], [deed.Conflict] for one that is not in doubt,
+// [deed.Invalid]. Needs deed_admin.
+func (l *Ledger) Settle(ctx context.Context, id string, d Decision, messageID, reason, actor string) (Status, error) {
+	if err := checkID("settle delivery", id); err != nil {
+		return "", err
+	}
+	var status Status
+	err := l.pool.QueryRow(ctx, query["settle_delivery"], id, string(d), reason, actor, orNull(messageID)).Scan(&status)
+	return status, opError("settle delivery", err)
+}
+
+// Retry queues failed and dead deliveries again, with their attempts at 0, and
+// says how many; their keys and requests stay as they are. Errors:
+// [deed.Conflict] for those of a run. Needs deed_admin.
+func (l *Ledger) Retry(ctx context.Context, ids []string, reason, actor string) (int64, error) {
+	for _, id := range ids {
+		if err := checkID("retry deliveries", id); err != nil {
+			return 0, err
+		}
+	}
+	var n int64
+	err := l.pool.QueryRow(ctx, query["retry"], nonNil(ids), reason, actor).Scan(&n)
+	return n, opError("retry deliveries", err)
+}
+
+// Prove settles a delivery that is being called or in doubt by proof that the
+// provider accepted it, such as a later event that carries its id. It reports
+// whether that ended it. Needs deed_worker.
+func (l *Ledger) Prove(ctx context.Context, id, messageID, actor string) (bool, error) {
+	if err := checkID("prove delivery", id); err != nil {
+		return false, err
+	}
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
+	var ended bool
+	err := l.pool.QueryRow(ctx, query["prove"], id, messageID, actor).Scan(&ended)
+	return ended, opError("prove delivery", err)
+}
+
+// Suppression is an address that is not written to.
+type Suppression struct {
+	Tenant    string    `json:"tenant"`
+	Channel   Channel   `json:"channel"`
+	Address   string    `json:"address"`
+	Reason    string    `json:"reason"`
+	Actor     string    `json:"actor"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Suppress ends writing to addresses over a channel, and returns how many were
+// new. It holds from the next attempt on, for what is reserved too. owner nil:
+// the tenant that db has set. Errors: [deed.Invalid], [deed.Forbidden].
+func Suppress(ctx context.Context, db DB, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
+	return suppress(ctx, db, "suppress", owner, channel, addresses, reason, actor)
+}
+
+// Unsuppress allows writing to addresses again, and returns how many were
+// suppressed. What was skipped stays skipped.
+func Unsuppress(ctx context.Context, db DB, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
+	return suppress(ctx, db, "unsuppress", owner, channel, addresses, reason, actor)
+}
+
+func suppress(ctx context.Context, db DB, op string, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
+	var id any
+	if owner != nil {
+		id = owner.String()
+	}
+	rows, err := db.Query(ctx, query[op], string(channel), nonNil(addresses), reason, actor, id)
+	if err != nil {
+		return 0, opError(op, err)
+	}
+	n, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
+	return n, opError(op, err)
+}
+
+// Suppressions lists what db may see of them, newest first. owner nil, channel
+// and address empty: all.
+func Suppressions(ctx context.Context, db DB, owner *tenant.ID, channel Channel, address string, limit int) ([]Suppression, error) {
+	var id any
+	if owner != nil {
+		id = owner.String()
+	}
+	rows, err := db.Query(ctx, query["suppressions"], id, orNull(string(channel)), orNull(address), limit)
+	if err != nil {
+		return nil, opError("suppressions", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Suppression])
+	return list, opError("suppressions", err)
+}

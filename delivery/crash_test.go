@@ -1,0 +1,285 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/internal/crash/harness"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// crashSteps are where a worker dies. Those with a colon are its own crash
+// points; at the others the provider has it killed.
+var crashSteps = map[string]string{
+	"before reserve":   "reserving:2",
+	"after reserve":    "reserved:2",
+	"before attempt":   "writing:2",
+	"after attempt":    "written:2",
+	"before the call":  "calling:3",
+	"in the call":      "",
+	"after acceptance": "",
+	"after the call":   "called:3",
+	"before settle":    "settling:2",
+	"after settle":     "settled:2",
+}
+
+const crashDeliveries = 20
+
+// far is a provider's server: it writes down in a file what it has accepted.
+type far struct {
+	t       *testing.T
+	file    string
+	address string
+
+	mu     sync.Mutex
+	step   string // of the crash that it is to cause
+	taken  int
+	victim *harness.Victim // guarded by mu
+	begun  func()          // called with every call; closes calls once
+	calls  chan struct{}
+}
+
+var deliveryID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// kill ends the victim at the third time that a step is reached.
+func (f *far) kill(step string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.step != step || f.victim == nil {
+		return
+	}
+	if f.taken++; f.taken == 3 {
+		f.victim.Kill()
+	}
+}
+
+func (f *far) accepted(m catcher.Mail) {
+	id := deliveryID.FindString(m.Key)
+	if id == "" {
+		id = deliveryID.FindString(string(m.Raw))
+	}
+	out, err := os.OpenFile(f.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintln(out, id)
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	if err != nil || id == "" {
+		f.t.Errorf("acceptance of %q not written down: %v", m.Key, err)
+	}
+	f.kill("after acceptance")
+}
+
+// times reads how often each delivery was accepted.
+func (f *far) times() map[string]int {
+	text, err := os.ReadFile(f.file)
+	if err != nil && !os.IsNotExist(err) {
+		f.t.Fatal(err)
+	}
+	times := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		times[strings.TrimSpace(line)]++
+	}
+	return times
+}
+
+func newFar(t *testing.T, kind string) *far {
+	t.Helper()
+	f := &far{t: t, file: filepath.Join(t.TempDir(), "accepted")}
+	f.calls = make(chan struct{})
+	f.begun = sync.OnceFunc(func() { close(f.calls) })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.address = l.Addr().String()
+	box := &catcher.Mailbox{Accepted: f.accepted}
+	inTheCall := func(int) catcher.Fault {
+		f.begun()
+		<-time.After(20 * time.Millisecond) // calls take their time, so that two workers share them
+		f.kill("in the call")
+		return catcher.None
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	serve := func(h http.Handler) {
+		s := &http.Server{Handler: h}
+		go func() { done <- s.Serve(l) }()
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	switch kind {
+	case "smtp":
+		s := &catcher.SMTP{Mailbox: box}
+		s.Faults.Set(inTheCall)
+		go func() { done <- s.Serve(ctx, l) }()
+	case "resend":
+		s := &catcher.Resend{Mailbox: box}
+		s.Faults.Set(inTheCall)
+		serve(s)
+	case "webhook":
+		s := &catcher.Receiver{Mailbox: box}
+		s.Faults.Set(inTheCall)
+		serve(s)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = l.Close()
+		<-done
+	})
+	return f
+}
+
+// figures are what the suite has seen, for docs/guarantees.md.
+type figures struct {
+	mu   sync.Mutex
+	rows map[string]*figure
+}
+
+type figure struct{ deliveries, once, repeated, none, sent, held int }
+
+// SIGKILL at every step, for three providers and both guarantees, beside a
+// second worker: at most one acceptance wherever the contract says so, nothing
+// lost without a trace, and every doubt listed.
+func TestContract_D5_KilledAtEveryStep(t *testing.T) {
+	t.Parallel()
+	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/deliverer")
+	seen := &figures{rows: map[string]*figure{}}
+	t.Cleanup(func() {
+		for _, name := range slices.Sorted(maps.Keys(seen.rows)) {
+			r := seen.rows[name]
+			t.Logf("%-24s %4d deliveries: accepted once %4d, more often %3d, never %3d; sent %4d, held for a person %3d", name, r.deliveries, r.once, r.repeated, r.none, r.sent, r.held)
+		}
+	})
+	for _, kind := range []string{"smtp", "resend", "webhook"} {
+		for _, guarantee := range []delivery.Guarantee{delivery.AtMostOnce, delivery.AtLeastOnce} {
+			for step, point := range crashSteps {
+				t.Run(kind+"/"+string(guarantee)+"/"+strings.ReplaceAll(step, " ", "-"), func(t *testing.T) {
+					t.Parallel()
+					crashOnce(t, program, seen, kind, guarantee, step, point)
+				})
+			}
+		}
+	}
+}
+
+func crashOnce(t *testing.T, program harness.Program, seen *figures, kind string, guarantee delivery.Guarantee, step, point string) {
+	db := pgtest.New(t)
+	f := newFar(t, kind)
+	f.step = step
+	env := []string{
+		"VICTIM_DATABASE_URL=" + db.URL(pgtest.Worker), "VICTIM_PROVIDER=" + kind, "VICTIM_ADDRESS=" + f.address,
+		"VICTIM_GUARANTEE=" + string(guarantee), fmt.Sprintf("VICTIM_DELIVERIES=%d", crashDeliveries),
+	}
+	f.mu.Lock()
+	victim := program.Start(t, point, env...)
+	f.victim = victim
+	f.mu.Unlock()
+	// The other one comes when the first is at work, or dead.
+	eventually(t, "the victim's first call, or its end", func() bool {
+		select {
+		case <-f.calls:
+			return true
+		default:
+			return !victim.Running()
+		}
+	})
+	other := program.Start(t, "", env...)
+	if point != "" {
+		victim.Crashed(t, point, time.Minute)
+	} else if err := victim.Wait(t, time.Minute); err == nil {
+		t.Fatal("the victim ended by itself")
+	}
+	owner := db.Pool(pgtest.Owner)
+	eventually(t, "everything to be finished or held", func() bool {
+		return pgtest.One[bool](t, owner, `select count(*) = $1 from deed.channel_outbox where finished_at is not null or held_at is not null`, crashDeliveries)
+	})
+	other.Stop()
+	if err := other.Wait(t, time.Minute); err != nil {
+		t.Errorf("the other worker ended with %v", err)
+	}
+	judgeCrash(t, db, seen, f.times(), kind, guarantee)
+}
+
+func judgeCrash(t *testing.T, db *pgtest.DB, seen *figures, times map[string]int, kind string, guarantee delivery.Guarantee) {
+	t.Helper()
+	l := ledger(t, db, delivery.Options{})
+	all, err := l.List(context.Background(), delivery.Filter{Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubts, err := l.List(context.Background(), delivery.Filter{Limit: 1000, InDoubt: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, e := range doubts {
+		listed[e.ID] = true
+	}
+	r := figure{}
+	known := map[string]bool{}
+	for _, e := range all {
+		known[e.ID] = true
+		n := times[e.ID]
+		r.deliveries++
+		switch {
+		case n > 1:
+			r.repeated++
+		case n == 1:
+			r.once++
+		default:
+			r.none++
+		}
+		switch {
+		case e.SentAt != nil:
+			r.sent++
+			if n == 0 {
+				t.Errorf("%s is %s and was never accepted", e.ID, e.Status)
+			}
+		case e.HeldAt != nil:
+			r.held++
+			if !listed[e.ID] {
+				t.Errorf("%s is in doubt and not listed", e.ID)
+			}
+		default:
+			t.Errorf("%s was lost: it is %s with %q", e.ID, e.Status, e.LastError)
+		}
+		if n > 1 && (guarantee == delivery.AtMostOnce || kind == "resend") {
+			t.Errorf("%s was accepted %d times", e.ID, n)
+		}
+		if e.HeldAt != nil && (guarantee == delivery.AtLeastOnce || kind == "resend") {
+			t.Errorf("%s waits for a person though it need not", e.ID)
+		}
+	}
+	for id := range times {
+		if !known[id] {
+			t.Errorf("%q was accepted and is in no row", id)
+		}
+	}
+	if r.held > 4 { // two calls at once, and two whose outcome was on its way
+		t.Errorf("one crash left %d deliveries in doubt", r.held)
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	name := kind + ", " + string(guarantee)
+	sum := seen.rows[name]
+	if sum == nil {
+		sum = &figure{}
+		seen.rows[name] = sum
+	}
+	sum.deliveries, sum.once, sum.repeated, sum.none = sum.deliveries+r.deliveries, sum.once+r.once, sum.repeated+r.repeated, sum.none+r.none
+	sum.sent, sum.held = sum.sent+r.sent, sum.held+r.held
+}

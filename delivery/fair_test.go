@@ -1,0 +1,211 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/tenant"
+)
+
+// queue puts n deliveries of a tenant into the table, as reserve would.
+func queue(t testing.TB, db *pgtest.DB, owner tenant.ID, provider, domain string, n int) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.channel_outbox (id, tenant_id, idempotency_key, channel, provider, lane, recipient, payload, created_at, updated_at)
+		select gen_random_uuid(), $1::text::uuid, sha256(convert_to($1 || $2 || $3 || n, 'UTF8')), 'email', $2, deed.lane_of($2, $3), n || '@' || $3, '{}', clock_timestamp(), now()
+		from generate_series(1, $4::int) n`, owner.String(), provider, domain, n)
+}
+
+func tenants(t testing.TB, db *pgtest.DB, n int) []tenant.ID {
+	t.Helper()
+	list := make([]tenant.ID, n)
+	for i := range list {
+		list[i] = tenant.ID{byte(i + 1)}
+		if err := tenant.Add(context.Background(), db.Pool(pgtest.Admin), list[i], fmt.Sprint("t", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// A tenant with very many queued delays the first of another by less than a
+// second.
+func TestDispatch_FairBetweenTenants(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	ids := tenants(t, db, 2)
+	n := 100_000
+	if testing.Short() {
+		n = 10_000
+	}
+	queue(t, db, ids[0], "fake", "big.example", n)
+	f := newFake()
+	at := make(chan time.Time, 1)
+	f.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if r.Recipient() == "small@example.com" {
+			at <- time.Now()
+		}
+		return delivery.Accepted("m"), true
+	}
+	l, _ := run(t, db, fast(f))
+	eventually(t, "the big tenant's deliveries", func() bool { return len(f.all()) > 500 })
+	if _, err := delivery.ReserveFor(ctx, db.Pool(pgtest.Worker), ids[1], email("small@example.com")); err != nil {
+		t.Fatal(err)
+	}
+	l.Wake()
+	started := time.Now()
+	select {
+	case first := <-at:
+		if d := first.Sub(started); d > time.Second {
+			t.Errorf("the other tenant waited %s", d)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the other tenant's delivery was not made within 20s")
+	}
+	if left := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'queued'`); left == 0 {
+		t.Error("nothing was queued any more: the test shows nothing")
+	}
+}
+
+// Every tenant gets its turn, also when there are more of them than a claim
+// takes; and lanes within a tenant.
+func TestDispatch_EverybodysTurn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ids := tenants(t, db, 30)
+	f := newFake()
+	f.caps.PerDomain = true
+	opts := fast(f)
+	opts.ClaimBatch = 7
+	p := opts.Providers["fake"]
+	p.Concurrency, p.PerDomain = 8, 4
+	opts.Providers["fake"] = p
+	_, stop := run(t, db, opts) // registers the lanes
+	eventually(t, "the registration", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.providers`) == 1
+	})
+	stop()
+	for _, id := range ids {
+		queue(t, db, id, "fake", "a.example", 40)
+		queue(t, db, id, "fake", "b.example", 40)
+	}
+	run(t, db, opts)
+	eventually(t, "half of it", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'sent'`) >= 1200
+	})
+	least := pgtest.One[int](t, db.Pool(pgtest.Owner), `
+		select min(n) from (select count(*) filter (where status = 'sent') as n from deed.channel_outbox group by tenant_id, recipient_domain) c`)
+	if least < 8 {
+		t.Errorf("when half was sent one lane had %d of 40", least)
+	}
+}
+
+// A limit is kept by all workers together, over every stretch of time (a busy
+// machine may fall short of it, and never exceeds it); a
+// domain's limit slows that domain alone.
+func TestDispatch_RateLimits(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	opts := fast(f)
+	opts.PollInterval = 100 * time.Millisecond
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Rate: 40, Burst: 4, Domains: map[string]float64{"slow.example": 5}}
+	id := tenant.Default
+	for range 4 {
+		run(t, db, opts)
+	}
+	eventually(t, "the registration", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.rate_limits`) == 2
+	})
+	queue(t, db, id, "fake", "slow.example", 200)
+	queue(t, db, id, "fake", "fast.example", 400)
+	eventually(t, "five seconds of calls", func() bool { c := f.all(); return len(c) > 0 && time.Since(c[0].at) > 5*time.Second })
+	calls := f.all()
+	slow := 0
+	for _, c := range calls {
+		if len(c.recipient) > 13 && c.recipient[len(c.recipient)-12:] == "slow.example" {
+			slow++
+		}
+	}
+	seconds := calls[len(calls)-1].at.Sub(calls[0].at).Seconds()
+	if rate := float64(len(calls)) / seconds; rate < 30 || rate > 44 {
+		t.Errorf("%.1f calls a second of 4 workers, want 40", rate)
+	}
+	if rate := float64(slow) / seconds; rate < 3 || rate > 6 {
+		t.Errorf("%.1f calls a second to the limited domain, want 5", rate)
+	}
+	most := 0
+	for i := range calls {
+		n := 0
+		for _, c := range calls[i:] {
+			if c.at.Sub(calls[i].at) < time.Second {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	if most > 40+4+4 {
+		t.Errorf("%d calls within one second", most)
+	}
+}
+
+// A destination that hangs or fails slows no other.
+func TestDispatch_OneBadDestination(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	f := newFake()
+	f.caps.PerDomain = true
+	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if r.Recipient()[:3] == "bad" {
+			<-ctx.Done()
+			return delivery.Unknown(errors.New("timeout")), false
+		}
+		return delivery.Accepted("m"), true
+	}
+	opts := fast(f)
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Concurrency: 8, Timeout: 3 * time.Second}
+	var list []delivery.Delivery
+	for i := range 100 {
+		bad := email(fmt.Sprintf("bad%d@hangs.example", i))
+		bad.Guarantee = delivery.AtLeastOnce
+		list = append(list, bad)
+	}
+	for i := range 100 {
+		list = append(list, email(fmt.Sprintf("good%d@%d.example", i, i)))
+	}
+	run(t, db, opts)
+	eventually(t, "the registration", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.providers`) == 1
+	})
+	if err := pgx.BeginFunc(ctx, db.Pool(pgtest.App), func(tx pgx.Tx) error {
+		_, err := delivery.Reserve(ctx, tx, list...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	eventually(t, "all good ones", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'sent'`) == 100
+	})
+	if d := time.Since(started); d > 2500*time.Millisecond {
+		t.Errorf("the good destinations took %s beside a hanging one", d)
+	}
+	bad := 0
+	for _, c := range f.all() {
+		if c.recipient[:3] == "bad" {
+			bad++
+		}
+	}
+	if bad == 0 || bad > 2 {
+		t.Errorf("%d calls to the hanging destination at once, want 2", bad)
+	}
+}

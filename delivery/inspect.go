@@ -1,0 +1,189 @@
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/tenant"
+)
+
+// Status is where a delivery stands. Doubt is none: it is [Sending] with
+// [Entry.DoubtSince].
+type Status string
+
+// The statuses. All but Queued and Sending are final.
+const (
+	Queued  Status = "queued"
+	Sending Status = "sending"
+	Sent    Status = "sent"
+	Called  Status = "called"
+	Posted  Status = "posted"
+	Failed  Status = "failed"
+	Dead    Status = "dead"
+	Skipped Status = "skipped"
+)
+
+// Entry is a delivery as the database has it.
+type Entry struct {
+	ID                string          `json:"id"`
+	Tenant            string          `json:"tenant"`
+	Workspace         string          `json:"workspace"`
+	Key               string          `json:"idempotency_key"`
+	Status            Status          `json:"status"`
+	Channel           Channel         `json:"channel"`
+	Provider          string          `json:"provider"`
+	Recipient         string          `json:"recipient,omitempty"`
+	RecipientID       string          `json:"recipient_id,omitempty"`
+	Guarantee         Guarantee       `json:"guarantee"`
+	Attempts          int             `json:"attempts"`
+	MaxAttempts       int             `json:"max_attempts,omitempty"` // 0: the ledger's
+	CreatedAt         time.Time       `json:"created_at"`
+	ProcessAfter      *time.Time      `json:"process_after,omitempty"`
+	FirstCalledAt     *time.Time      `json:"first_called_at,omitempty"`
+	CalledAt          *time.Time      `json:"called_at,omitempty"`
+	SentAt            *time.Time      `json:"sent_at,omitempty"`
+	FinishedAt        *time.Time      `json:"finished_at,omitempty"`
+	RepeatSafeUntil   *time.Time      `json:"repeat_safe_until,omitempty"`
+	DoubtSince        *time.Time      `json:"doubt_since,omitempty"`
+	DoubtReason       string          `json:"doubt_reason,omitempty"`
+	HeldAt            *time.Time      `json:"held_at,omitempty"` // since when it waits for a person
+	ProviderMessageID string          `json:"provider_message_id,omitempty"`
+	SkipReason        string          `json:"skip_reason,omitempty"`
+	LastError         string          `json:"last_error,omitempty"`
+	CorrelationID     string          `json:"correlation_id,omitempty"`
+	ChannelMessageID  string          `json:"channel_message_id,omitempty"`
+	RunID             string          `json:"run_id,omitempty"`
+	JobID             string          `json:"job_id,omitempty"`
+	ClaimedBy         string          `json:"claimed_by,omitempty"`
+	Payload           json.RawMessage `json:"payload,omitempty"` // only if asked for
+	Request           []byte          `json:"request,omitempty"` // only if asked for
+	RequestSize       int             `json:"request_bytes"`
+}
+
+// Filter chooses deliveries; zero fields choose all.
+type Filter struct {
+	Status    Status
+	Provider  string
+	Tenant    *tenant.ID
+	Recipient string // without regard to case
+	InDoubt   bool   // only those whose outcome is unknown
+	Limit     int    // default 100
+	Payload   bool   // with payloads and requests
+}
+
+// List returns deliveries, newest first.
+func (l *Ledger) List(ctx context.Context, f Filter) ([]Entry, error) {
+	return l.list(ctx, "deliveries", nil, f)
+}
+
+// Show returns one delivery and what has happened to it. Errors:
+// [deed.NotFound].
+func (l *Ledger) Show(ctx context.Context, id string, payload bool) (Entry, []Event, error) {
+	if err := checkID("show delivery", id); err != nil {
+		return Entry{}, nil, err
+	}
+	list, err := l.list(ctx, "show delivery", id, Filter{Limit: 1, Payload: payload})
+	if err != nil {
+		return Entry{}, nil, err
+	}
+	if len(list) == 0 {
+		return Entry{}, nil, &deed.Error{Op: "show delivery", Code: deed.NotFound, Err: fmt.Errorf("there is no delivery %s", id)}
+	}
+	rows, err := l.pool.Query(ctx, query["history"], id)
+	if err != nil {
+		return Entry{}, nil, opError("show delivery", err)
+	}
+	events, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Event])
+	return list[0], events, opError("show delivery", err)
+}
+
+func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry, error) {
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	var owner any
+	if f.Tenant != nil {
+		owner = f.Tenant.String()
+	}
+	rows, err := l.pool.Query(ctx, query["deliveries"], id, orNull(string(f.Status)), orNull(f.Provider), owner, orNull(f.Recipient), f.InDoubt, f.Limit, f.Payload)
+	if err != nil {
+		return nil, opError(op, err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
+		var e Entry
+		err := row.Scan(&e.ID, &e.Tenant, &e.Workspace, &e.Key, &e.Status, &e.Channel, &e.Provider, &e.Recipient, &e.RecipientID,
+			&e.Guarantee, &e.Attempts, &e.MaxAttempts, &e.CreatedAt, &e.ProcessAfter, &e.FirstCalledAt, &e.CalledAt, &e.SentAt, &e.FinishedAt,
+			&e.RepeatSafeUntil, &e.DoubtSince, &e.DoubtReason, &e.HeldAt, &e.ProviderMessageID, &e.SkipReason, &e.LastError, &e.CorrelationID,
+			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
+		return e, err
+	})
+	return list, opError(op, err)
+}
+
+// Event is a change of a delivery, from the audit log.
+type Event struct {
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor"`
+	Action string    `json:"action"`
+	From   Status    `json:"from,omitempty"`
+	To     Status    `json:"to,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// ProviderState is a provider and what waits for it.
+type ProviderState struct {
+	Name             string             `json:"name"`
+	Kind             string             `json:"kind,omitempty"`
+	Registered       bool               `json:"registered"` // some dispatcher has served it
+	KeyWindowSeconds float64            `json:"key_window_seconds,omitempty"`
+	LookUp           bool               `json:"look_up"`
+	Queued           int64              `json:"queued"`
+	Sending          int64              `json:"sending"`
+	InDoubt          int64              `json:"in_doubt"`
+	Held             int64              `json:"held"`
+	Limits           map[string]float64 `json:"limits,omitempty"` // calls a second, by domain; "" is the provider's own
+}
+
+// Providers lists the providers that were registered or that something waits
+// for, by name.
+func (l *Ledger) Providers(ctx context.Context) ([]ProviderState, error) {
+	rows, err := l.pool.Query(ctx, query["providers"])
+	if err != nil {
+		return nil, opError("providers", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ProviderState, error) {
+		var p ProviderState
+		var window *float64
+		var limits *string
+		if err := row.Scan(&p.Name, &p.Kind, &p.Registered, &window, &p.LookUp, &p.Queued, &p.Sending, &p.InDoubt, &p.Held, &limits); err != nil {
+			return p, err
+		}
+		if window != nil {
+			p.KeyWindowSeconds = *window
+		}
+		if limits != nil {
+			return p, json.Unmarshal([]byte(*limits), &p.Limits)
+		}
+		return p, nil
+	})
+	return list, opError("providers", err)
+}
+
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+func checkID(op, id string) error {
+	if _, err := tenant.Parse(id); err != nil {
+		return invalidf(op, "delivery %q: want a UUID", id)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// A call that takes longer than the lease keeps its claim: it is made once and
+// is never in doubt.
+func TestLedger_SlowCallKeepsItsClaim(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = func(ctx context.Context, _ int, _ delivery.Reservation) (delivery.Outcome, bool) {
+		select {
+		case <-time.After(2500 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return delivery.Accepted("m"), true
+	}
+	opts := fast(f)
+	opts.Lease = time.Second
+	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
+	run(t, db, opts)
+	run(t, db, opts) // who would take it over
+	for _, m := range made {
+		if e := until(t, db, m.ID, delivery.Sent); e.Attempts != 1 || f.called(e.ID) != 1 {
+			t.Errorf("%d attempts, %d calls", e.Attempts, f.called(e.ID))
+		}
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where action = 'doubt'`); n != 0 {
+		t.Errorf("%d were in doubt", n)
+	}
+}
+
+// A stop waits for the calls under way and settles them.
+func TestLedger_StopWaitsForCalls(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	under := make(chan struct{}, 1)
+	f.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
+		under <- struct{}{}
+		<-time.After(300 * time.Millisecond)
+		return delivery.Accepted("m"), true
+	}
+	opts := fast(f)
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Concurrency: 1}
+	made := reserve(t, db, email("a@example.com"), email("b@example.com"), email("c@example.com"))
+	_, stop := run(t, db, opts)
+	<-under
+	stop()
+	counts := map[delivery.Status]int{}
+	for _, m := range made {
+		e := entry(t, db, m.ID)
+		counts[e.Status]++
+		if e.Status == delivery.Queued && (e.Attempts != 0 || e.ClaimedBy != "") {
+			t.Errorf("not given back: %+v", e)
+		}
+	}
+	if counts[delivery.Sent] != 1 || counts[delivery.Queued] != 2 {
+		t.Errorf("%v", counts)
+	}
+}
+
+// An attempt that was written and whose answer was lost is taken back: nobody
+// was called, and no attempt counts.
+func TestLedger_AnAttemptIsTakenBack(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	made := reserve(t, db, email("a@example.com"))
+	var claim int64
+	if err := worker.QueryRow(ctx, `select claim from deed.claim_deliveries('fake', 'w', 1, '1 minute')`).Scan(&claim); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		`select from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, '1 minute', 'w')`,
+		`select from deed.settle(array[$1::text::uuid], array[$2::bigint], '{release}', '{null}', '{null}', '{null}', 'w')`,
+		`select from deed.settle(array[$1::text::uuid], array[$2::bigint], '{release}', '{null}', '{null}', '{null}', 'w')`, // again, harmless
+	} {
+		if _, err := worker.Exec(ctx, sql, made[0].ID, claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := entry(t, db, made[0].ID); e.Status != delivery.Queued || e.Attempts != 0 {
+		t.Errorf("%+v", e)
+	}
+	run(t, db, fast(newFake()))
+	if e := until(t, db, made[0].ID, delivery.Sent); e.Attempts != 1 {
+		t.Errorf("%d attempts", e.Attempts)
+	}
+}
+
+// What is over and old is removed; what has failed, belongs to a run, or is not
+// over never is.
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if r.Recipient() == "failed@example.com" {
+			return delivery.Refused(errors.New("no")), false
+		}
+		return delivery.Accepted("m"), true
+	}
+	ofRun := email("run@example.com")
+	ofRun.RunID = "00000000-0000-4000-8000-000000000001"
+	later := email("later@example.com")
+	later.ProcessAfter = time.Now().Add(time.Hour)
+	made := reserve(t, db, email("old@example.com"), email("failed@example.com"), ofRun, later, email("new@example.com"))
+	l, stop := run(t, db, fast(f))
+	drained(t, l)
+	stop()
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set finished_at = finished_at - interval '40 days' where id <> $1::text::uuid and finished_at is not null`, made[4].ID)
+	worker := db.Pool(pgtest.Worker)
+	if n := pgtest.One[int](t, worker, `select deed.purge_deliveries('30 days', 100, 'w')`); n != 1 {
+		t.Errorf("%d were removed, want 1", n)
+	}
+	left, err := l.List(ctx, delivery.Filter{})
+	if err != nil || len(left) != 4 {
+		t.Errorf("%d left, %v", len(left), err)
+	}
+	if _, err := worker.Exec(ctx, `select deed.purge_deliveries('1 hour', 100, 'w')`); sqlState(err) != "DDARG" {
+		t.Errorf("an age below a day: %v", err)
+	}
+}
+
+// A limit that comes later puts what is queued into lanes, and one that goes
+// takes it out.
+func TestRegister_MovesLanes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	made := reserve(t, db, email("a@slow.example"), email("b@other.example"))
+	lanes := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(lane, ',' order by recipient) from deed.channel_outbox`)
+	}
+	register := func(domains, rates string) {
+		pgtest.One[bool](t, db.Pool(pgtest.Worker), `select deed.register_provider('fake', 'fake', false, null, false, $1::text::text[], $2::text::float8[], $2::text::float8[], 'w')`, domains, rates)
+		for pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.relane_deliveries('fake', 1)`) > 0 {
+		}
+	}
+	register(`{"",Slow.example}`, `{100,5}`)
+	if got := lanes(); got != "slow.example," {
+		t.Errorf("lanes %q", got)
+	}
+	if more := reserve(t, db, email("c@slow.example")); entry(t, db, more[0].ID).Status != delivery.Queued || lanes() != "slow.example,,slow.example" {
+		t.Errorf("lanes %q", lanes())
+	}
+	register(`{}`, `{}`)
+	if got := lanes(); got != ",," || len(made) != 2 {
+		t.Errorf("lanes %q", got)
+	}
+}
+
+// Without prepared statements, as a pooler in transaction mode may want it.
+func TestLedger_ExecMode(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	url := db.URL(pgtest.Worker)
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	pool, err := pgxpool.New(ctx, url+separator+"default_query_exec_mode=exec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFake().withKey(time.Hour)
+	f.send = cutOnce
+	l, err := delivery.New(ctx, pool, fast(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []delivery.Delivery
+	for i := range 20 {
+		d := email(fmt.Sprintf("%d@example.com", i))
+		d.CorrelationID, d.ChannelMessageID, d.ProcessAfter, d.MaxAttempts = "c", "00000000-0000-4000-8000-00000000cafe", time.Now(), 7
+		list = append(list, d)
+	}
+	if _, err := delivery.Reserve(ctx, pool, list...); err != nil {
+		t.Fatal(err)
+	}
+	running, cancel := context.WithCancel(ctx)
+	result := make(chan error, 1)
+	go func() { result <- l.Run(running) }()
+	drained(t, l)
+	cancel()
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	if n, err := delivery.Suppress(ctx, pool, nil, delivery.Email, []string{"x@y.z"}, "asked to", "ann"); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	pool.Close()
+	if n, repeats := f.acceptances(); n != 20 || repeats != 0 {
+		t.Errorf("%d accepted, %d repeats", n, repeats)
+	}
+}

@@ -1,0 +1,336 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/schema"
+)
+
+// Options configures a Ledger. The zero value works: it has no provider and
+// attempts nothing.
+type Options struct {
+	// Providers are the providers that [Ledger.Run] serves, by the name that
+	// deliveries give.
+	Providers map[string]ProviderOptions
+
+	// PollInterval is how often a provider is looked at that has nothing to do,
+	// half as much more or less. Default 1s.
+	PollInterval time.Duration
+	// ClaimBatch is the most deliveries a claim takes. Default 200.
+	ClaimBatch int
+	// Lease is how long a claim lasts unless renewed; a call that is under way
+	// when it runs out is in doubt. Renewed at a third of it. Default 1m.
+	Lease time.Duration
+	// MaxAttempts is how many attempts that are known to have failed make a
+	// delivery dead that names no number of its own. Default 5.
+	MaxAttempts int
+	// BaseRetry is the pause after the first attempt that failed; it doubles
+	// with each, up to an hour. Default 5s.
+	BaseRetry time.Duration
+	// JitterMin and JitterMax bound the random factor of such a pause. Default
+	// 0.5 and 1.
+	JitterMin, JitterMax float64
+	// Retention removes what has been delivered or skipped so long ago, and with
+	// it the memory of its key. At least a day. Default: kept for ever.
+	Retention time.Duration
+
+	// Worker names this process in claims and the audit log. Default host:pid.
+	Worker string
+	// Deadline bounds every statement. Default 10s.
+	Deadline time.Duration
+	// Grace is how long a stop waits for calls under way before it cancels them,
+	// which leaves them in doubt. Default: the longest timeout of a provider.
+	Grace time.Duration
+	// Logger receives warnings and state changes. Default: discard.
+	Logger *slog.Logger
+}
+
+// ProviderOptions is a provider and how it is served.
+type ProviderOptions struct {
+	Provider Provider
+	// Concurrency is how many calls this process makes at once. Default 16.
+	Concurrency int
+	// PerDomain is how many of them go to one recipient's domain, for a provider
+	// whose domains are destinations of their own. Default: a quarter.
+	PerDomain int
+	// Timeout bounds a call. Default 30s.
+	Timeout time.Duration
+	// Rate limits the calls a second, of all processes together; Burst how many
+	// may come at once. Default: no limit; half a second's worth, at least 1.
+	Rate, Burst float64
+	// Domains limit the calls a second to recipients' domains. Default: none.
+	Domains map[string]float64
+}
+
+func (o Options) withDefaults() (Options, error) {
+	o.PollInterval = cmp.Or(o.PollInterval, time.Second)
+	o.ClaimBatch = cmp.Or(o.ClaimBatch, 200)
+	o.Lease = cmp.Or(o.Lease, time.Minute)
+	o.BaseRetry = cmp.Or(o.BaseRetry, 5*time.Second)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 5)
+	if o.JitterMin == 0 && o.JitterMax == 0 {
+		o.JitterMin, o.JitterMax = 0.5, 1
+	}
+	o.Deadline = cmp.Or(o.Deadline, 10*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Worker == "" {
+		host, _ := os.Hostname()
+		o.Worker = fmt.Sprintf("%s:%d", cmp.Or(host, "unknown"), os.Getpid())
+	}
+	var errs []error
+	between := func(name string, v, least, most time.Duration) {
+		if v < least || v > most {
+			errs = append(errs, fmt.Errorf("option %s %s is not from %s to %s", name, v, least, most))
+		}
+	}
+	between("PollInterval", o.PollInterval, time.Millisecond, time.Hour)
+	between("Lease", o.Lease, time.Second, 24*time.Hour)
+	between("BaseRetry", o.BaseRetry, time.Millisecond, time.Hour)
+	between("Deadline", o.Deadline, 10*time.Millisecond, time.Hour)
+	if o.Retention != 0 {
+		between("Retention", o.Retention, 24*time.Hour, 100*365*24*time.Hour)
+	}
+	if o.ClaimBatch < 1 || o.ClaimBatch > 10000 {
+		errs = append(errs, fmt.Errorf("option ClaimBatch %d is not from 1 to 10000", o.ClaimBatch))
+	}
+	if o.MaxAttempts < 1 || o.MaxAttempts > 1000 {
+		errs = append(errs, fmt.Errorf("option MaxAttempts %d is not from 1 to 1000", o.MaxAttempts))
+	}
+	if o.JitterMin <= 0 || o.JitterMax < o.JitterMin || o.JitterMax > 2 {
+		errs = append(errs, fmt.Errorf("options JitterMin %g and JitterMax %g are not a range between 0 and 2", o.JitterMin, o.JitterMax))
+	}
+	if len(o.Worker) > 200 {
+		errs = append(errs, errors.New("option Worker has over 200 bytes"))
+	}
+	given := o.Providers
+	o.Providers = make(map[string]ProviderOptions, len(given))
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		p, err := given[name].withDefaults()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("provider %s: %w", name, err))
+		}
+		o.Providers[name] = p
+		o.Grace = max(o.Grace, p.Timeout)
+	}
+	o.Grace = cmp.Or(o.Grace, time.Second)
+	return o, errors.Join(errs...)
+}
+
+func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
+	if p.Provider == nil {
+		return p, errors.New("there is no Provider")
+	}
+	errs := []error{p.Provider.Capabilities().check()}
+	p.Concurrency = cmp.Or(p.Concurrency, 16)
+	p.PerDomain = cmp.Or(p.PerDomain, max(1, p.Concurrency/4))
+	p.Timeout = cmp.Or(p.Timeout, 30*time.Second)
+	if p.Concurrency < 1 || p.Concurrency > 10000 || p.PerDomain < 1 {
+		errs = append(errs, fmt.Errorf("option Concurrency %d and PerDomain %d are not from 1 to 10000", p.Concurrency, p.PerDomain))
+	}
+	if p.Timeout < time.Millisecond {
+		errs = append(errs, fmt.Errorf("option Timeout %s is below 1ms", p.Timeout))
+	}
+	if p.Rate < 0 || p.Burst < 0 || (p.Burst > 0 && p.Burst < 1) {
+		errs = append(errs, fmt.Errorf("option Rate %g is negative, or Burst %g below 1", p.Rate, p.Burst))
+	}
+	for domain, rate := range p.Domains {
+		if domain == "" || rate <= 0 {
+			errs = append(errs, fmt.Errorf("option Domains: %q has no rate above 0", domain))
+		}
+	}
+	return p, errors.Join(errs...)
+}
+
+// burstOf is how many calls may come at once under a rate.
+func burstOf(rate, burst float64) float64 {
+	if burst > 0 {
+		return burst
+	}
+	return max(1, rate/2)
+}
+
+// Ledger attempts, settles and reconciles deliveries, and answers questions
+// about them. It may be used by several goroutines at once.
+type Ledger struct {
+	pool    *pgxpool.Pool
+	opts    Options
+	sources []*source
+}
+
+// New checks opts and the installed schema; it starts nothing.
+func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Ledger, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, invalidf("new ledger", "%w", err)
+	}
+	if _, err := schema.Check(ctx, pool); err != nil {
+		return nil, err
+	}
+	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return checkQueries(ctx, conn.Conn()) })
+	if err != nil {
+		return nil, opError("new ledger", err)
+	}
+	l := &Ledger{pool: pool, opts: opts}
+	for _, name := range slices.Sorted(maps.Keys(opts.Providers)) {
+		l.sources = append(l.sources, newSource(l, name, opts.Providers[name]))
+	}
+	return l, nil
+}
+
+// Run serves the ledger's providers until ctx ends: it attempts what is due,
+// settles outcomes, and reconciles what is in doubt. Then it claims no more,
+// waits for the calls under way up to the grace, and returns nil unless some
+// had to be abandoned. It blocks. While the database is away it waits.
+func (l *Ledger) Run(ctx context.Context) error {
+	if err := l.register(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	var running sync.WaitGroup
+	errs := make([]error, 2*len(l.sources))
+	for i, s := range l.sources {
+		running.Go(func() { errs[2*i] = s.run(ctx) })
+		running.Go(func() { errs[2*i+1] = s.reconcile(ctx) })
+	}
+	running.Go(func() { l.keepHouse(ctx) })
+	<-ctx.Done()
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// register tells the database of the providers, their lanes and their limits.
+func (l *Ledger) register(ctx context.Context) error {
+	for n := 1; ; n++ {
+		err := l.tryRegister(ctx)
+		if err == nil || ctx.Err() != nil || !passing(err) {
+			return err
+		}
+		l.opts.Logger.Warn("providers not registered; will try again", "error", err)
+		if !work.Sleep(ctx, work.Backoff(n, 100*time.Millisecond, 5*time.Second)) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Ledger) tryRegister(ctx context.Context) error {
+	for _, s := range l.sources {
+		var domains []string
+		var rates, bursts []float64
+		if s.opts.Rate > 0 {
+			domains, rates, bursts = append(domains, ""), append(rates, s.opts.Rate), append(bursts, burstOf(s.opts.Rate, s.opts.Burst))
+		}
+		for domain, rate := range s.opts.Domains {
+			domains, rates, bursts = append(domains, domain), append(rates, rate), append(bursts, burstOf(rate, 0))
+		}
+		var window *float64
+		if s.caps.Key == HasKey {
+			w := s.caps.KeyWindow.Seconds()
+			window = &w
+		}
+		ctx, cancel := l.deadline(ctx)
+		var changed bool
+		err := l.pool.QueryRow(ctx, query["register_provider"], s.name, s.caps.Kind, s.caps.PerDomain, window, s.finder != nil,
+			nonNil(domains), nonNil(rates), nonNil(bursts), l.opts.Worker).Scan(&changed)
+		cancel()
+		if err != nil {
+			return opError("register provider "+s.name, err)
+		}
+		if changed {
+			s.log.Info("provider registered", "kind", s.caps.Kind, "rate", s.opts.Rate, "domains", len(s.opts.Domains))
+		}
+	}
+	return nil
+}
+
+// nonNil makes an empty array of a missing one, which would be null.
+func nonNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// Wake makes the ledger look for deliveries now, after a reservation's commit.
+// Nothing depends on it.
+func (l *Ledger) Wake() {
+	for _, s := range l.sources {
+		s.poke()
+	}
+}
+
+// Drained reports whether nothing of the ledger's providers is unfinished but
+// what waits for a person, and what is due in more than a minute.
+func (l *Ledger) Drained(ctx context.Context) (bool, error) {
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
+	var unfinished bool
+	err := l.pool.QueryRow(ctx, query["unfinished"], slices.Sorted(maps.Keys(l.opts.Providers)), 60).Scan(&unfinished)
+	return err == nil && !unfinished, opError("drained", err)
+}
+
+const (
+	housekeepEvery = time.Minute
+	purgeBatch     = 5000
+	relaneBatch    = 20_000
+	relaneDeadline = time.Minute // it may have to look at all that is queued
+)
+
+// keepHouse moves deliveries into the lanes that the limits ask for, and
+// removes what is over, if that was asked for.
+func (l *Ledger) keepHouse(ctx context.Context) {
+	for first := true; ; first = false {
+		for _, s := range l.sources {
+			if first || s.laned() {
+				l.chore(ctx, "move deliveries into their lanes", relaneBatch, func(ctx context.Context) (n int, err error) {
+					ctx, cancel := context.WithTimeout(ctx, relaneDeadline)
+					defer cancel()
+					err = l.pool.QueryRow(ctx, query["relane"], s.name, relaneBatch).Scan(&n)
+					return n, err
+				})
+			}
+		}
+		if l.opts.Retention > 0 && !first {
+			l.chore(ctx, "remove old deliveries", purgeBatch, l.purge)
+		}
+		if !work.Sleep(ctx, housekeepEvery/2+rand.N(housekeepEvery)) {
+			return
+		}
+	}
+}
+
+// chore does what is to be done in batches until a batch is not full.
+func (l *Ledger) chore(ctx context.Context, what string, batch int, do func(context.Context) (int, error)) {
+	for n := batch; n == batch && ctx.Err() == nil; {
+		var err error
+		if n, err = do(ctx); err != nil && ctx.Err() == nil {
+			l.opts.Logger.Warn("chore failed; will try again", "chore", what, "error", err)
+		}
+	}
+}
+
+func (l *Ledger) purge(ctx context.Context) (removed int, err error) {
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
+	err = l.pool.QueryRow(ctx, query["purge"], l.opts.Retention.Seconds(), purgeBatch, l.opts.Worker).Scan(&removed)
+	return removed, err
+}
+
+// deadline is the context of one statement.
+func (l *Ledger) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, l.opts.Deadline)
+}

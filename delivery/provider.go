@@ -1,0 +1,190 @@
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// Provider sends deliveries: an adapter of one outside service. Its methods are
+// called by several goroutines at once, and only by a [Ledger].
+type Provider interface {
+	// Capabilities says what the provider offers. It never changes.
+	Capabilities() Capabilities
+
+	// Render makes the request's bytes of what was reserved. They are stored
+	// before the first call, and never made again. It calls nobody. An error
+	// ends the delivery: it says what is wrong with the payload.
+	Render(d Draft) ([]byte, error)
+
+	// Send makes one call with r's request, byte for byte, and says what came
+	// of it. It makes no second attempt, whatever a library offers, and returns
+	// soon after ctx ends.
+	Send(ctx context.Context, r Reservation) Outcome
+}
+
+// Finder is a Provider that can look a delivery up.
+type Finder interface {
+	Provider
+	// Find looks for r at the provider, by what only this delivery has. Not to
+	// have found it proves nothing.
+	Find(ctx context.Context, r Reservation) (Finding, error)
+}
+
+// Finding is what a provider knows of a delivery.
+type Finding struct {
+	Found     bool
+	MessageID string
+}
+
+// Checker is a Provider that can say whether it is set up, without sending.
+type Checker interface {
+	Provider
+	// Check makes a dry run and returns what it looked at, in order, up to the
+	// first thing that is wrong.
+	Check(ctx context.Context) []Check
+}
+
+// Check is one thing that a dry run looked at.
+type Check struct {
+	What string `json:"what"`
+	OK   bool   `json:"ok"`
+	Info string `json:"info"` // what was found, or what is wrong and what to do
+}
+
+// Capabilities are what a provider declares. An adapter must fill in Kind,
+// Channels, and Key: a zero Key is refused, so that nobody forgets it.
+type Capabilities struct {
+	// Kind names the adapter, such as "smtp".
+	Kind string
+	// Channels are those it serves.
+	Channels []Channel
+	// Key says whether a repeat under [Reservation.Key] is safe.
+	Key KeySupport
+	// KeyWindow is for how long the provider remembers a key; for [HasKey] only.
+	KeyWindow time.Duration
+	// SettleDelay is how long after a call its outcome can be looked up.
+	// Default 0.
+	SettleDelay time.Duration
+	// PerDomain says that every recipient's domain is a destination of its own,
+	// with its own connections, failures and breaker; else they all go to one.
+	PerDomain bool
+}
+
+// KeySupport says whether a provider has an idempotency key.
+type KeySupport string
+
+const (
+	// HasKey: a repeat under the same key is the same message.
+	HasKey KeySupport = "key"
+	// NoKey: a repeat is another message.
+	NoKey KeySupport = "none"
+)
+
+func (c Capabilities) check() error {
+	var errs []error
+	if c.Kind == "" {
+		errs = append(errs, errors.New("its capabilities name no kind"))
+	}
+	if len(c.Channels) == 0 {
+		errs = append(errs, errors.New("its capabilities name no channel"))
+	}
+	switch c.Key {
+	case HasKey:
+		if c.KeyWindow < time.Minute {
+			errs = append(errs, errors.New("its capabilities have a key, but no window of a minute or more"))
+		}
+	case NoKey:
+		if c.KeyWindow != 0 {
+			errs = append(errs, errors.New("its capabilities have a window without a key"))
+		}
+	default:
+		errs = append(errs, errors.New("its capabilities do not say whether it has an idempotency key: HasKey or NoKey"))
+	}
+	return errors.Join(errs...)
+}
+
+// Draft is what a request is made of.
+type Draft struct {
+	ID            string
+	Key           string // as [Reservation.Key]
+	Tenant        string
+	Channel       Channel
+	Recipient     string
+	RecipientID   string
+	CorrelationID string
+	Payload       json.RawMessage
+}
+
+type outcomeKind int
+
+// The zero kind is unknown: an outcome that nobody filled in proves nothing.
+const (
+	kindUnknown outcomeKind = iota
+	kindAccepted
+	kindRefused
+	kindLater
+)
+
+// Outcome is what came of a call. The zero value is [Unknown].
+type Outcome struct {
+	kind      outcomeKind
+	messageID string
+	err       error
+	after     time.Duration
+	outage    bool
+}
+
+// Accepted: the provider took it. messageID is how it calls it, or "".
+func Accepted(messageID string) Outcome { return Outcome{kind: kindAccepted, messageID: messageID} }
+
+// Refused: the provider did not take it and never will. No retry cures it.
+func Refused(err error) Outcome { return Outcome{kind: kindRefused, err: orNone(err)} }
+
+// NotNow: the provider certainly did not take it, and may later; after is how
+// long it asks for, 0 if it does not. One that asks is left alone so long.
+func NotNow(err error, after time.Duration) Outcome {
+	return Outcome{kind: kindLater, err: orNone(err), after: max(after, 0)}
+}
+
+// NoConnection is [NotNow] where nothing reached the provider: it is down for
+// everybody, and is left alone for a while.
+func NoConnection(err error) Outcome { return Outcome{kind: kindLater, err: orNone(err), outage: true} }
+
+// Unknown: the provider may have taken it; nobody can tell from the answer.
+func Unknown(err error) Outcome { return Outcome{err: orNone(err)} }
+
+func orNone(err error) error {
+	if err == nil {
+		return errors.New("no cause given")
+	}
+	return err
+}
+
+// Err returns the cause of an outcome that is not accepted.
+func (o Outcome) Err() error {
+	if o.kind == kindUnknown {
+		return orNone(o.err)
+	}
+	return o.err
+}
+
+// MessageID returns the provider's name for what it accepted.
+func (o Outcome) MessageID() string { return o.messageID }
+
+// RetryAfter returns how long the provider asks to be left alone.
+func (o Outcome) RetryAfter() time.Duration { return o.after }
+
+// String names the outcome: accepted, refused, not now or unknown.
+func (o Outcome) String() string {
+	switch o.kind {
+	case kindAccepted:
+		return "accepted"
+	case kindRefused:
+		return "refused"
+	case kindLater:
+		return "not now"
+	}
+	return "unknown"
+}

@@ -1,0 +1,126 @@
+-- The statements of the ledger. Each is prepared by New, so that one that does
+-- not fit the installed schema fails there and in CI, not at first use.
+
+-- name: reserve
+select id::text, status, duplicate
+from deed.reserve($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::bytea[], $6::text[], $7::text[], $8::timestamptz[],
+  $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::text[]::uuid[], $13::text[]::uuid[], $14::int[], $15::text::uuid);
+
+-- name: claim
+select id::text, claim, tenant_id::text, workspace_id::text, idempotency_key, channel, lane, coalesce(recipient, ''), coalesce(recipient_id, ''),
+  payload::text, request, guarantee, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), taken_over
+from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::text[], $6::int, $7::text::uuid, $8::text[]::uuid[], $9::text[]);
+
+-- name: next
+select deed.next_delivery($1::text);
+
+-- name: attempt
+select id::text, status, attempts, repeat_safe_until
+from deed.attempt($1::text[]::uuid[], $2::bigint[], $3::bytea[], make_interval(secs => $4::float8), make_interval(secs => $5::float8), $6::text);
+
+-- name: extend
+select deed.extend_deliveries($1::text[]::uuid[], $2::bigint[], make_interval(secs => $3::float8))::text[];
+
+-- name: settle
+select id::text, status, attempts, process_after, in_doubt, held
+from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text, make_interval(secs => $8::float8), $9::float8[], $10::int);
+
+-- name: claim_doubts
+select id::text, claim, tenant_id::text, workspace_id::text, idempotency_key, channel, lane, coalesce(recipient, ''), coalesce(recipient_id, ''),
+  payload::text, request, guarantee, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), action, called_at
+from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::boolean, $6::boolean, make_interval(secs => $7::float8),
+  p_max_attempts => $8::int);
+
+-- name: register_provider
+select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text);
+
+-- name: relane
+select deed.relane_deliveries($1::text, $2::int);
+
+-- name: prove
+select deed.prove_delivery($1::text::uuid, $2::text, $3::text);
+
+-- name: settle_delivery
+select deed.settle_delivery($1::text::uuid, $2::text, $3::text, $4::text, $5::text);
+
+-- name: retry
+select deed.retry_deliveries($1::text[]::uuid[], $2::text, $3::text);
+
+-- name: purge
+select deed.purge_deliveries(make_interval(secs => $1::float8), $2::int, $3::text);
+
+-- name: suppress
+select deed.suppress($1::text, $2::text[], $3::text, $4::text, $5::text::uuid);
+
+-- name: unsuppress
+select deed.unsuppress($1::text, $2::text[], $3::text, $4::text, $5::text::uuid);
+
+-- name: suppressions
+select tenant_id::text, channel, address, reason, actor, created_at
+from deed.suppressions
+where ($1::text is null or tenant_id = $1::text::uuid)
+  and ($2::text is null or channel = $2::text)
+  and ($3::text is null or address = lower($3::text))
+order by created_at desc, address
+limit $4::int;
+
+-- name: deliveries
+select id::text, tenant_id::text, workspace_id::text, encode(idempotency_key, 'hex'), status, channel, provider, coalesce(recipient, ''),
+  coalesce(recipient_id, ''), guarantee, attempts, coalesce(max_attempts, 0), created_at, process_after, first_called_at, called_at, sent_at, finished_at,
+  repeat_safe_until, case when status = 'sending' and lease_until <= clock_timestamp() then coalesce(doubt_since, lease_until) else doubt_since end,
+  coalesce(doubt_reason, case when status = 'sending' and lease_until <= clock_timestamp() then 'the lease of ' || claimed_by || ' ran out during the call' end, ''),
+  held_at, coalesce(provider_message_id, ''), coalesce(skip_reason, ''), coalesce(last_error, ''), coalesce(correlation_id, ''),
+  coalesce(channel_message_id::text, ''), coalesce(run_id::text, ''), coalesce(job_id::text, ''), coalesce(claimed_by, ''),
+  case when $8::boolean then payload::text end, case when $8::boolean then request end, coalesce(octet_length(request), 0)
+from deed.channel_outbox
+where ($1::text is null or id = $1::text::uuid)
+  and ($2::text is null or status = $2::text)
+  and ($3::text is null or provider = $3::text)
+  and ($4::text is null or tenant_id = $4::text::uuid)
+  and ($5::text is null or lower(recipient) = lower($5::text))
+  and (not $6::boolean or (status = 'sending' and (doubt_since is not null or lease_until <= clock_timestamp())))
+order by created_at desc, id desc
+limit $7::int;
+
+-- name: history
+select a.at, a.actor, a.action, coalesce(a.from_status, ''), coalesce(a.to_status, ''), coalesce(a.reason, '')
+from deed.audit_log a
+join deed.channel_outbox c on c.id = $1::text::uuid
+where a.subject_type = 'delivery' and a.at between c.created_at and c.updated_at + interval '1 minute'
+  and (a.subject_id = $1::text or a.details -> 'ids' ? $1::text or (a.action = 'reserve' and a.at < c.created_at + interval '5 minutes'
+    and a.tenant_id = c.tenant_id and a.subject_id is null and a.affected > 1 and a.at = (
+      select min(r.at) from deed.audit_log r
+      where r.subject_type = 'delivery' and r.action = 'reserve' and r.tenant_id = c.tenant_id and r.at >= c.created_at)))
+order by a.n;
+
+-- name: providers
+select n.name, coalesce(p.kind, ''), p.name is not null, extract(epoch from p.key_window)::float8, coalesce(p.can_look_up, false),
+  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued'),
+  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending'),
+  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.doubt_since is not null),
+  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.held_at is not null),
+  (select jsonb_object_agg(r.domain, r.rate)::text from deed.rate_limits r where r.provider = n.name)
+from (
+  select p.name from deed.providers p
+  union
+  (
+    with recursive names as (
+      (select c.provider as name from deed.channel_outbox c where c.status = 'queued' order by c.provider limit 1)
+      union all
+      select (select c.provider from deed.channel_outbox c where c.status = 'queued' and c.provider > n.name order by c.provider limit 1)
+      from names n where n.name is not null
+    )
+    select n.name from names n where n.name is not null
+  )
+) n
+left join deed.providers p on p.name = n.name
+order by n.name;
+
+-- name: unfinished
+select exists (
+  select from deed.channel_outbox c
+  where c.provider = any ($1::text[]) and c.status = 'queued' and c.ord <= clock_timestamp() + make_interval(secs => $2::float8)
+) or exists (
+  select from deed.channel_outbox c
+  where c.provider = any ($1::text[]) and c.status = 'sending' and c.held_at is null
+);

@@ -1,0 +1,135 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// reconciler is one provider's deliveries in doubt as a source of work (D5).
+type reconciler struct {
+	*source
+	wake chan struct{}
+}
+
+const reconcileAtOnce = 4
+
+func (s *source) reconcile(ctx context.Context) error {
+	r := &reconciler{source: s, wake: s.doubted}
+	opts := s.workOptions(min(s.opts.Concurrency, reconcileAtOnce))
+	opts.Wake = r.wake
+	if err := work.Run(ctx, r, opts); err != nil {
+		return fmt.Errorf("deed: doubts of %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// pokeReconciler makes it look for what is in doubt; it never blocks.
+func (s *source) pokeReconciler() {
+	select {
+	case s.doubted <- struct{}{}:
+	default:
+	}
+}
+
+// Limit lets doubts be looked at whatever the breakers say: what the provider
+// is not needed for is settled all the same.
+func (r *reconciler) Limit(n int) (int, time.Duration) { return min(n, 2*reconcileAtOnce), 0 }
+
+// Exchange settles what was reconciled and takes over more.
+func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
+	batch := &pgx.Batch{}
+	st := r.queueSettle(batch, done)
+	var claimed []*item
+	if n > 0 {
+		o := r.ledger.opts
+		batch.Queue(query["claim_doubts"], r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				it := &item{}
+				w := &it.row
+				if err := rows.Scan(&w.id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
+					(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.action, &w.calledAt); err != nil {
+					return err
+				}
+				claimed = append(claimed, it)
+			}
+			return rows.Err()
+		})
+	}
+	if batch.Len() > 0 {
+		if err := r.ledger.pool.SendBatch(ctx, batch).Close(); err != nil {
+			return nil, 0, err
+		}
+	}
+	for _, it := range st.items {
+		if res, ok := st.results[it.id]; ok && !res.inDoubt {
+			r.logOf(&it.row).Info("doubt settled", "by", it.action, "status", res.status)
+		}
+	}
+	r.account(st)
+	poll := r.ledger.opts.PollInterval
+	return claimed, poll/2 + rand.N(poll), nil
+}
+
+// Do asks the provider about one delivery in doubt.
+func (r *reconciler) Do(ctx context.Context, items []*item) []error {
+	for _, it := range items {
+		r.ask(ctx, it)
+	}
+	return nil
+}
+
+func (r *reconciler) ask(ctx context.Context, it *item) {
+	it.kind = "release"
+	dest := r.dest(&it.row)
+	if it.action == "look_up" {
+		r.find(ctx, it)
+		return
+	}
+	if _, ok := r.breakers.admit(dest); !ok {
+		return
+	}
+	crash.Point("repeating")
+	r.call(ctx, it, true)
+	crash.Point("repeated")
+	r.breakers.report(dest, it.out.kind == kindUnknown || it.out.outage, it.out.after)
+	if it.kind = kindOf(it.out, false); it.out.outage {
+		it.kind = unrepeated
+	}
+	if it.kind == "refused" && r.finder != nil {
+		// The repeat was refused, which says nothing about the first call.
+		r.find(ctx, it)
+	}
+}
+
+// find looks a delivery up. What is not found may still be there: the
+// guarantee decides then.
+func (r *reconciler) find(ctx context.Context, it *item) {
+	res := Reservation{&reservation{row: &it.row, repeat: true}}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	defer res.of.over.Store(true)
+	it.kind, it.out = "unknown", Unknown(errors.New("the look-up ended without an answer"))
+	defer func() {
+		if v := recover(); v != nil {
+			it.out = Unknown(&work.Panic{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	found, err := r.finder.Find(ctx, res)
+	switch {
+	case err != nil:
+		it.out = Unknown(fmt.Errorf("look-up: %w", err))
+	case found.Found:
+		it.kind, it.out = "accepted", Accepted(found.MessageID)
+	default:
+		it.kind, it.out = "undecided", Unknown(errors.New("the provider does not show it, which proves nothing"))
+	}
+}

@@ -1,0 +1,120 @@
+package delivery
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/deedhq/deed/internal/idempotency"
+)
+
+// Reservation is the right to make one call: of a delivery that is written as
+// "sending". Only a [Ledger] makes one, and it ends with the call. The zero
+// value is none, and [Reservation.Request] refuses it.
+type Reservation struct{ of *reservation }
+
+type reservation struct {
+	row    *row
+	repeat bool
+	over   atomic.Bool
+}
+
+// ErrNoReservation says that a call would be made without a reservation, or
+// with one whose call is over.
+var ErrNoReservation = errors.New("no reservation: a provider is only called by the ledger, for a delivery that it has reserved")
+
+// Request returns the request's bytes: send these, unchanged. An error means
+// that nobody may be called.
+func (r Reservation) Request() ([]byte, error) {
+	if r.of == nil || r.of.over.Load() || len(r.of.row.request) == 0 {
+		return nil, ErrNoReservation
+	}
+	return r.of.row.request, nil
+}
+
+// ID returns the delivery's id, a UUID: the marker that later events and
+// look-ups know it by. "" for the zero value, as all others.
+func (r Reservation) ID() string {
+	if r.of == nil {
+		return ""
+	}
+	return r.of.row.id
+}
+
+// Key returns the idempotency key for the provider: the same for the same
+// tenant, workspace and key, for ever; 57 characters of a-z, 2-7 and "-".
+func (r Reservation) Key() string {
+	if r.of == nil {
+		return ""
+	}
+	return r.of.row.providerKey()
+}
+
+// Recipient returns the address.
+func (r Reservation) Recipient() string {
+	if r.of == nil {
+		return ""
+	}
+	return r.of.row.recipient
+}
+
+// CorrelationID returns what the reservation was given.
+func (r Reservation) CorrelationID() string {
+	if r.of == nil {
+		return ""
+	}
+	return r.of.row.correlationID
+}
+
+// Attempt returns the number of this call, from 1 on.
+func (r Reservation) Attempt() int {
+	if r.of == nil {
+		return 0
+	}
+	return r.of.row.attempts
+}
+
+// Repeat reports whether an earlier call may have succeeded: the provider's
+// key is what makes this one safe.
+func (r Reservation) Repeat() bool { return r.of != nil && r.of.repeat }
+
+// row is a claimed delivery.
+type row struct {
+	id, tenant, workspace       string
+	key                         []byte
+	channel                     Channel
+	lane                        string
+	recipient, recipientID      string
+	payload                     json.RawMessage
+	request                     []byte
+	guarantee                   Guarantee
+	attempts                    int
+	correlationID, channelMsgID string
+
+	claim     int64
+	takenOver bool
+	action    string    // of one in doubt: repeat or look_up
+	calledAt  time.Time // of one in doubt
+}
+
+var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+func (w *row) providerKey() string {
+	var b strings.Builder
+	sum := idempotency.Key(w.tenant, w.workspace, string(w.key))
+	b.Grow(5 + lowerBase32.EncodedLen(sha256.Size))
+	b.WriteString("deed-")
+	b.WriteString(lowerBase32.EncodeToString(sum[:]))
+	return b.String()
+}
+
+func (w *row) draft() Draft {
+	return Draft{
+		ID: w.id, Key: w.providerKey(), Tenant: w.tenant, Channel: w.channel, Recipient: w.recipient,
+		RecipientID: w.recipientID, CorrelationID: w.correlationID, Payload: w.payload,
+	}
+}

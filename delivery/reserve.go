@@ -1,0 +1,189 @@
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/tenant"
+)
+
+// Channel is by what means a delivery reaches its recipient.
+type Channel string
+
+// The channels.
+const (
+	Email   Channel = "email"
+	SMS     Channel = "sms"
+	Voice   Channel = "voice"
+	Social  Channel = "social"
+	Chat    Channel = "chat"
+	Webhook Channel = "webhook"
+)
+
+// Guarantee decides about a delivery in doubt where the provider cannot (D5).
+type Guarantee string
+
+const (
+	// AtMostOnce holds it for a person: campaigns.
+	AtMostOnce Guarantee = "at_most_once"
+	// AtLeastOnce attempts it again: replies.
+	AtLeastOnce Guarantee = "at_least_once"
+)
+
+// Delivery is what is to be reserved.
+type Delivery struct {
+	// Channel is by what means. Required.
+	Channel Channel
+	// Provider is the name under which a [Ledger] knows the provider. Required.
+	Provider string
+	// Recipient is the address at the provider: an e-mail address, a number, a
+	// URL. Without one the delivery is skipped.
+	Recipient string
+	// RecipientID is who that is to the application. Default: none.
+	RecipientID string
+	// Payload is a JSON object that the provider makes its request of, such as an
+	// [Email]. Required.
+	Payload json.RawMessage
+	// Key is what the delivery is for; see [EmailKey] and its like. Required.
+	Key Key
+	// Guarantee decides about doubt. Default [AtMostOnce].
+	Guarantee Guarantee
+	// ProcessAfter holds the delivery back until then. Default: now.
+	ProcessAfter time.Time
+	// MaxAttempts is how many attempts that are known to have failed make it
+	// dead. Default: the ledger's.
+	MaxAttempts int
+	// Workspace divides a tenant; keys are unique in it. Default: the nil UUID.
+	Workspace tenant.ID
+	// CorrelationID travels into every log line and trace. Default: the
+	// context's [deed.Trace].
+	CorrelationID string
+	// ChannelMessageID, RunID and JobID are the inbound message, the campaign's
+	// run and its job that owe the delivery; UUIDs. Default: none.
+	ChannelMessageID, RunID, JobID string
+}
+
+// Reserved is what became of a reservation.
+type Reserved struct {
+	ID        string // of the delivery: a UUID
+	Status    Status // queued, or skipped; of a duplicate whatever it is by now
+	Duplicate bool   // the key was used before: ID is that delivery's, and nothing was made
+}
+
+// DB is what Reserve and Suppress need: a transaction, a pool or a connection.
+type DB interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Reserve makes deliveries with db, in one statement, all of them or none. They
+// are the tenant's that db has set ([tenant.Set]). They exist if and only if
+// db's transaction commits, and no provider has been called then. The results
+// are in the order of ds. Errors: [deed.Invalid], [deed.Forbidden] without a
+// tenant, [deed.NotFound] for one that is not registered.
+func Reserve(ctx context.Context, db DB, ds ...Delivery) ([]Reserved, error) {
+	return reserve(ctx, db, nil, ds)
+}
+
+// ReserveFor is [Reserve] for a tenant that db has not set, for logins that
+// cross tenants.
+func ReserveFor(ctx context.Context, db DB, owner tenant.ID, ds ...Delivery) ([]Reserved, error) {
+	return reserve(ctx, db, owner.String(), ds)
+}
+
+func reserve(ctx context.Context, db DB, owner any, ds []Delivery) ([]Reserved, error) {
+	if len(ds) == 0 {
+		return nil, nil
+	}
+	a := newColumns(len(ds))
+	trace := deed.TraceFrom(ctx)
+	for i := range ds {
+		if ds[i].Key == (Key{}) {
+			return nil, invalidf("reserve", "delivery %d has no key; see delivery.NewKey", i+1)
+		}
+		a.add(&ds[i], trace.CorrelationID)
+	}
+	crash.Point("reserving")
+	rows, err := db.Query(ctx, query["reserve"], a.channels, a.providers, a.recipients, a.payloads, a.keys, a.recipientIDs,
+		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.runIDs, a.jobIDs, a.workspaces, a.maxAttempts, owner)
+	if err != nil {
+		return nil, opError("reserve", err)
+	}
+	out := make([]Reserved, 0, len(ds))
+	defer rows.Close()
+	for rows.Next() {
+		var r Reserved
+		if err := rows.Scan(&r.ID, &r.Status, &r.Duplicate); err != nil {
+			return nil, opError("reserve", err)
+		}
+		out = append(out, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, opError("reserve", err)
+	}
+	if len(out) != len(ds) {
+		return nil, fmt.Errorf("deed: reserve: %d results for %d deliveries", len(out), len(ds))
+	}
+	crash.Point("reserved")
+	return out, nil
+}
+
+// columns are the arrays of deed.reserve. Those of what nobody asked for stay
+// nil: they are not even sent.
+type columns struct {
+	channels, providers, recipients, payloads     []string
+	keys                                          [][]byte
+	recipientIDs, guarantees, correlationIDs      []*string
+	channelMessageIDs, runIDs, jobIDs, workspaces []*string
+	processAfter                                  []*time.Time
+	maxAttempts                                   []*int
+	n                                             int
+}
+
+func newColumns(n int) *columns {
+	return &columns{
+		n: n, channels: make([]string, 0, n), providers: make([]string, 0, n), recipients: make([]string, 0, n),
+		payloads: make([]string, 0, n), keys: make([][]byte, 0, n),
+	}
+}
+
+func (a *columns) add(d *Delivery, correlation string) {
+	i := len(a.keys)
+	a.channels = append(a.channels, string(d.Channel))
+	a.providers = append(a.providers, d.Provider)
+	a.recipients = append(a.recipients, d.Recipient)
+	a.payloads = append(a.payloads, string(d.Payload))
+	a.keys = append(a.keys, d.Key[:])
+	if d.CorrelationID != "" {
+		correlation = d.CorrelationID
+	}
+	put(&a.recipientIDs, a.n, i, d.RecipientID)
+	put(&a.guarantees, a.n, i, string(d.Guarantee))
+	put(&a.correlationIDs, a.n, i, correlation)
+	put(&a.channelMessageIDs, a.n, i, d.ChannelMessageID)
+	put(&a.runIDs, a.n, i, d.RunID)
+	put(&a.jobIDs, a.n, i, d.JobID)
+	put(&a.processAfter, a.n, i, d.ProcessAfter)
+	put(&a.maxAttempts, a.n, i, d.MaxAttempts)
+	if d.Workspace != (tenant.ID{}) {
+		put(&a.workspaces, a.n, i, d.Workspace.String())
+	}
+}
+
+// put sets an array's i-th of n entries, and makes the array for the first that
+// is not zero.
+func put[T comparable](list *[]*T, n, i int, v T) {
+	var zero T
+	if v == zero {
+		return
+	}
+	if *list == nil {
+		*list = make([]*T, n)
+	}
+	(*list)[i] = &v
+}

@@ -1,0 +1,136 @@
+package delivery
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/work"
+)
+
+// settlement is a batch of outcomes, and what the database made of them.
+type settlement struct {
+	items   []*item
+	results map[string]result
+}
+
+type result struct {
+	status  Status
+	tries   int
+	due     *time.Time
+	inDoubt bool
+	held    bool
+}
+
+// maxError is how much of an error is kept.
+const maxError = 1000
+
+func clip(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
+	if len(text) <= maxError {
+		return text
+	}
+	text = text[:maxError]
+	for !utf8.ValidString(text) {
+		text = text[:len(text)-1]
+	}
+	return text + "…"
+}
+
+func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlement {
+	st := &settlement{results: map[string]result{}}
+	var ids, kinds []string
+	var messages, errs []*string
+	var after []*float64
+	var claims []int64
+	for _, d := range done {
+		it := d.Item
+		if it.kind == settled {
+			continue
+		}
+		if it.kind == "" {
+			it.kind = "release" // it was never begun
+		}
+		if it.kind == "release" && it.action == "repeat" {
+			it.kind = unrepeated
+		}
+		st.items = append(st.items, it)
+		ids, claims, kinds = append(ids, it.id), append(claims, it.claim), append(kinds, it.kind)
+		var message, text *string
+		if it.out.messageID != "" {
+			m := clip(it.out.messageID)
+			message = &m
+		}
+		if err := it.out.err; err != nil {
+			t := clip(err.Error())
+			text = &t
+		}
+		var seconds *float64
+		if wait := it.out.after; wait > 0 {
+			v := min(wait, 24*time.Hour).Seconds()
+			seconds = &v
+		} else if it.kind == "unknown" && s.caps.SettleDelay > 0 {
+			v := s.caps.SettleDelay.Seconds()
+			seconds = &v
+		}
+		messages, errs, after = append(messages, message), append(errs, text), append(after, seconds)
+	}
+	if len(ids) == 0 {
+		return st
+	}
+	o := s.ledger.opts
+	batch.Queue(query["settle"], ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var id string
+			var r result
+			if err := rows.Scan(&id, &r.status, &r.tries, &r.due, &r.inDoubt, &r.held); err != nil {
+				return err
+			}
+			st.results[id] = r
+		}
+		return rows.Err()
+	})
+	return st
+}
+
+// account logs what has been recorded, once it is committed. Errors are the
+// adapters', which keep contents and secrets out of them.
+func (s *source) account(st *settlement) {
+	doubts := false
+	for _, it := range st.items {
+		r, ok := st.results[it.id]
+		log := s.logOf(&it.row)
+		switch {
+		case it.kind == "release" || it.kind == "outage" || it.kind == unrepeated:
+			continue
+		case !ok:
+			log.Warn("outcome not recorded: the claim had gone to another", "outcome", it.out.String())
+			continue
+		case r.held:
+			log.Error("delivery is held for a person: deed deliveries doubt lists it", "error", it.out.Err(), "attempts", r.tries)
+			continue
+		case r.inDoubt:
+			doubts = true
+			log.Warn("delivery is in doubt", "error", it.out.Err(), "attempts", r.tries)
+			continue
+		}
+		switch r.status {
+		case Sent, Called, Posted:
+			log.Debug("delivered", "attempts", r.tries, "message_id", it.out.messageID)
+		case Failed:
+			log.Warn("delivery failed: refused for good", "error", it.out.Err(), "attempts", r.tries)
+		case Dead:
+			log.Error("delivery is dead", "error", it.out.Err(), "attempts", r.tries)
+		case Queued:
+			if it.stack != "" {
+				log = log.With("stack", it.stack)
+			}
+			log.Warn("attempt failed; the delivery is retried", "error", it.out.Err(), "attempts", r.tries, "due", r.due)
+		}
+	}
+	if doubts {
+		s.pokeReconciler()
+	}
+}

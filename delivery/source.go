@@ -1,0 +1,386 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// source is one provider as a source of work.
+type source struct {
+	ledger   *Ledger
+	name     string
+	opts     ProviderOptions
+	provider Provider
+	finder   Finder // nil: it cannot look up
+	caps     Capabilities
+	log      *slog.Logger
+	wake     chan struct{}
+	doubted  chan struct{} // wakes the reconciler
+	writing  chan *writing
+	breakers breakers
+
+	mu     sync.Mutex
+	inHand map[string]int    // guarded by mu: claimed deliveries by lane
+	after  string            // guarded by mu: the tenant at which the last claim ended
+	lanes  map[string]string // guarded by mu: the lane at which the last claim ended, by tenant
+}
+
+// item is a claimed delivery, and what has become of it.
+type item struct {
+	row
+	kind  string // in deed.settle's words; "" before the attempt
+	out   Outcome
+	stack string // of a panic
+}
+
+// settled says that there is nothing to record: it was skipped, or lost.
+const settled = "settled"
+
+// unrepeated says that a repeat was claimed and nothing reached the provider.
+const unrepeated = "unrepeated"
+
+func newSource(l *Ledger, name string, opts ProviderOptions) *source {
+	s := &source{
+		ledger: l, name: name, opts: opts, provider: opts.Provider, caps: opts.Provider.Capabilities(),
+		log: l.opts.Logger.With("provider", name), wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1), writing: make(chan *writing, opts.Concurrency),
+		inHand: map[string]int{}, lanes: map[string]string{},
+	}
+	s.finder, _ = opts.Provider.(Finder)
+	return s
+}
+
+func (s *source) run(ctx context.Context) error {
+	// The writers end when no call can want them any more.
+	writers, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var writing sync.WaitGroup
+	for range 2 {
+		writing.Go(func() { s.write(writers) })
+	}
+	err := work.Run(ctx, s, s.workOptions(s.opts.Concurrency))
+	stop()
+	writing.Wait()
+	if err != nil {
+		return fmt.Errorf("deed: deliveries of %s: %w", s.name, err)
+	}
+	return nil
+}
+
+func (s *source) workOptions(concurrency int) work.Options {
+	return work.Options{
+		Concurrency: concurrency, Batch: s.ledger.opts.ClaimBatch, Lease: s.ledger.opts.Lease, Deadline: s.ledger.opts.Deadline,
+		Grace: s.ledger.opts.Grace, Wake: s.wake, Logger: s.log,
+	}
+}
+
+// poke makes the loop look for deliveries; it never blocks.
+func (s *source) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// dest is the destination that a call to the row goes to.
+func (s *source) dest(w *row) string {
+	if s.caps.PerDomain {
+		return w.lane
+	}
+	return ""
+}
+
+// Limit stops claims while the provider is down.
+func (s *source) Limit(n int) (int, time.Duration) {
+	if s.caps.PerDomain {
+		return n, 0
+	}
+	if _, wait := s.breakers.open(""); wait > 0 {
+		return 0, wait
+	}
+	if s.breakers.half("") {
+		return min(n, 1), 0
+	}
+	return n, 0
+}
+
+// Exchange settles outcomes and claims more, in one round trip and one
+// transaction.
+func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
+	if len(done) == 0 && n == 0 {
+		return nil, 0, nil
+	}
+	batch := &pgx.Batch{}
+	st := s.queueSettle(batch, done)
+	var claimed []*item
+	if n > 0 {
+		s.queueClaim(batch, n, &claimed)
+	}
+	if batch.Len() > 0 {
+		if err := s.ledger.pool.SendBatch(ctx, batch).Close(); err != nil {
+			return nil, 0, err
+		}
+	}
+	s.account(st)
+	s.count(done, claimed)
+	if n == 0 || len(claimed) > 0 {
+		return claimed, 0, nil
+	}
+	return nil, s.nextLook(ctx), nil
+}
+
+func (s *source) queueClaim(batch *pgx.Batch, n int, claimed *[]*item) {
+	busy, perLane := s.busyLanes()
+	s.mu.Lock()
+	var after any
+	if s.after != "" {
+		after = s.after
+	}
+	tenants := slices.Collect(maps.Keys(s.lanes))
+	lanes := make([]string, len(tenants))
+	for i, t := range tenants {
+		lanes[i] = s.lanes[t]
+	}
+	s.mu.Unlock()
+	batch.Queue(query["claim"], s.name, s.ledger.opts.Worker, n, s.ledger.opts.Lease.Seconds(), nonNil(busy), perLane, after,
+		nonNil(tenants), nonNil(lanes)).Query(func(rows pgx.Rows) error {
+		list := make([]*item, 0, n)
+		for rows.Next() {
+			it := &item{}
+			w := &it.row
+			if err := rows.Scan(&w.id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
+				(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.takenOver); err != nil {
+				return err
+			}
+			list = append(list, it)
+		}
+		*claimed = list
+		return rows.Err()
+	})
+}
+
+// busyLanes are the lanes to be left out of a claim: those whose destination
+// fails, and those that have their share of the calls.
+func (s *source) busyLanes() (busy []string, perLane any) {
+	if !s.caps.PerDomain {
+		return nil, nil
+	}
+	busy, _ = s.breakers.open("")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for lane, n := range s.inHand {
+		if n >= s.opts.PerDomain {
+			busy = append(busy, lane)
+		}
+	}
+	return busy, s.opts.PerDomain
+}
+
+// mostLanes bounds for how many tenants the rotation of their lanes is
+// remembered; others begin at the first one.
+const mostLanes = 100
+
+// count keeps what the next claim needs to know.
+func (s *source) count(done []work.Done[*item], claimed []*item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range done {
+		if s.inHand[d.Item.lane]--; s.inHand[d.Item.lane] <= 0 {
+			delete(s.inHand, d.Item.lane)
+		}
+	}
+	first, last, start := s.after, "", maps.Clone(s.lanes)
+	for _, it := range claimed {
+		s.inHand[it.lane]++
+		if it.takenOver {
+			s.logOf(&it.row).Info("took over a delivery whose claim had run out before it was called")
+		}
+		if last == "" || behind(it.tenant, last, first) {
+			last = it.tenant
+		}
+		from, ok := start[it.tenant]
+		if reached, known := s.lanes[it.tenant]; !known || (ok && reached == from) || behind(it.lane, reached, from) {
+			s.lanes[it.tenant] = it.lane
+		}
+	}
+	if last != "" {
+		s.after = last
+	}
+	if !s.laned() || len(s.lanes) > mostLanes {
+		clear(s.lanes)
+	}
+}
+
+// laned reports whether there are lanes but the one.
+func (s *source) laned() bool { return s.caps.PerDomain || len(s.opts.Domains) > 0 }
+
+// behind reports whether a comes later than b on the way round that begins
+// after from.
+func behind(a, b, from string) bool {
+	if (a > from) == (b > from) {
+		return a > b
+	}
+	return b > from
+}
+
+// nextLook is when to claim again after a claim that found nothing.
+func (s *source) nextLook(ctx context.Context) time.Duration {
+	poll := s.ledger.opts.PollInterval
+	poll = poll/2 + rand.N(poll)
+	var seconds *float64
+	if err := s.ledger.pool.QueryRow(ctx, query["next"], s.name).Scan(&seconds); err != nil || seconds == nil {
+		return poll // the next exchange will say what is wrong
+	}
+	wait := time.Duration(*seconds * float64(time.Second))
+	if wait <= 0 {
+		// Something is due, in a lane that is busy or over its limit.
+		wait = 20*time.Millisecond + rand.N(20*time.Millisecond)
+	}
+	return min(wait+time.Millisecond, poll)
+}
+
+// Extend renews the leases of held.
+func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
+	ids, claims := make([]string, len(held)), make([]int64, len(held))
+	for i, it := range held {
+		ids[i], claims[i] = it.id, it.claim
+	}
+	var kept []string
+	if err := s.ledger.pool.QueryRow(ctx, query["extend"], ids, claims, s.ledger.opts.Lease.Seconds()).Scan(&kept); err != nil {
+		return nil, err
+	}
+	still := make(map[string]bool, len(kept))
+	for _, id := range kept {
+		still[id] = true
+	}
+	var lost []*item
+	for _, it := range held {
+		if !still[it.id] {
+			lost = append(lost, it)
+		}
+	}
+	return lost, nil
+}
+
+// Do attempts one delivery. What came of it is in the item, never in the
+// error: also a call that was cut short has an outcome.
+func (s *source) Do(ctx context.Context, items []*item) []error {
+	for _, it := range items {
+		s.attempt(ctx, it)
+	}
+	return nil
+}
+
+func (s *source) attempt(ctx context.Context, it *item) {
+	it.kind = "release"
+	dest := s.dest(&it.row)
+	probe, ok := s.breakers.admit(dest)
+	if !ok {
+		return
+	}
+	reported := false
+	defer func() {
+		if probe && !reported {
+			s.breakers.forgo(dest)
+		}
+	}()
+	if it.request == nil {
+		request, err := s.render(&it.row)
+		if err != nil {
+			it.kind, it.out = "unusable", Refused(err)
+			return
+		}
+		it.request = request
+	}
+	verdict := s.writeAttempt(ctx, it)
+	switch {
+	case verdict.err != nil:
+		return // it may have been written; then release takes it back
+	case verdict.status != "sending":
+		it.kind = settled
+		if verdict.status == "skipped" {
+			s.logOf(&it.row).Info("delivery skipped: its recipient is suppressed")
+		}
+		return
+	}
+	it.attempts = verdict.attempts
+	crash.Point("calling")
+	s.call(ctx, it, false)
+	crash.Point("called")
+	reported = true
+	if s.breakers.report(dest, it.out.kind == kindUnknown || it.out.outage, it.out.after) {
+		s.log.Warn("the destination fails or asks for a pause; it is left alone for a while", "destination", dest, "error", it.out.Err())
+	}
+	it.kind = kindOf(it.out, probe)
+}
+
+func kindOf(o Outcome, probe bool) string {
+	switch {
+	case o.kind == kindAccepted:
+		return "accepted"
+	case o.kind == kindRefused:
+		return "refused"
+	case o.kind == kindLater && o.outage && probe:
+		return "outage" // the delivery only served to find out (O9)
+	case o.kind == kindLater:
+		return "later"
+	}
+	return "unknown"
+}
+
+// render makes the request. A panic of an adapter is its error.
+func (s *source) render(w *row) (request []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("render: panic: %v", v)
+		}
+	}()
+	if !slices.Contains(s.caps.Channels, w.channel) {
+		return nil, fmt.Errorf("provider %s (%s) does not serve the channel %s", s.name, s.caps.Kind, w.channel)
+	}
+	request, err = s.provider.Render(w.draft())
+	if err == nil && len(request) == 0 {
+		err = errors.New("the provider made an empty request")
+	}
+	return request, err
+}
+
+// call makes the one call of an attempt. A call that panics or is cut off has
+// an unknown outcome.
+func (s *source) call(ctx context.Context, it *item, repeat bool) {
+	r := Reservation{&reservation{row: &it.row, repeat: repeat}}
+	ctx, cancel := context.WithTimeout(deed.WithTrace(ctx, deed.Trace{CorrelationID: it.correlationID}), s.opts.Timeout)
+	defer cancel()
+	defer r.of.over.Store(true)
+	it.out = Unknown(errors.New("the call ended without an outcome"))
+	defer func() {
+		if v := recover(); v != nil {
+			p := &work.Panic{Value: v, Stack: debug.Stack()}
+			it.out, it.stack = Unknown(p), string(p.Stack)
+		}
+	}()
+	it.out = s.provider.Send(ctx, r)
+}
+
+func (s *source) logOf(w *row) *slog.Logger {
+	log := s.log.With("delivery", w.id, "tenant", w.tenant, "channel", w.channel)
+	if w.correlationID != "" {
+		log = log.With("correlation_id", w.correlationID)
+	}
+	if w.channelMsgID != "" {
+		log = log.With("channel_message_id", w.channelMsgID)
+	}
+	return log
+}

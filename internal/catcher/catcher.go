@@ -1,0 +1,116 @@
+// Package catcher has providers that catch what they are sent: an SMTP server
+// and a fake Resend. deed dev shows their mailbox, and tests make them fail in
+// every way. They refuse what the real ones refuse.
+package catcher
+
+import (
+	"sync"
+	"time"
+)
+
+// Mail is what was accepted.
+type Mail struct {
+	ID      string    `json:"id"`
+	Via     string    `json:"via"` // smtp or resend
+	Key     string    `json:"key,omitempty"`
+	From    string    `json:"from"`
+	To      []string  `json:"to"`
+	Subject string    `json:"subject"`
+	Text    string    `json:"text,omitempty"`
+	At      time.Time `json:"at"`
+	Raw     []byte    `json:"-"` // as it arrived
+}
+
+// Mailbox keeps what was accepted, the newest thousand.
+type Mailbox struct {
+	// Accepted, if not nil, is called for each mail before its answer.
+	Accepted func(Mail)
+
+	mu   sync.Mutex
+	list []Mail
+}
+
+const mostMail = 1000
+
+// Add puts a mail into the box.
+func (b *Mailbox) Add(m Mail) {
+	if b.Accepted != nil {
+		b.Accepted(m)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.list) == mostMail {
+		b.list = append(b.list[:0], b.list[1:]...)
+	}
+	b.list = append(b.list, m)
+}
+
+// List returns what is in the box, oldest first.
+func (b *Mailbox) List() []Mail {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Mail{}, b.list...)
+}
+
+// Fault is a way in which a server fails.
+type Fault string
+
+// The faults. Those with "Accepted" take the mail first.
+const (
+	None          Fault = ""
+	ForGood       Fault = "refused for good"
+	ForNow        Fault = "refused for now"
+	ForNowAfter   Fault = "refused for now, for a second"
+	HangBefore    Fault = "no answer, not accepted"
+	HangAccepted  Fault = "no answer, accepted"
+	ResetBefore   Fault = "connection reset, not accepted"
+	ResetAccepted Fault = "connection reset, accepted"
+	SlowAccepted  Fault = "an answer that never ends, accepted"
+	Redirect      Fault = "a redirect"
+	Garbage       Fault = "an answer that cannot be read, accepted"
+	ServerError   Fault = "an error of the server, accepted"
+	CutAfterOK    Fault = "connection cut after the answer, accepted"
+	Unauthorized  Fault = "the credentials are refused"
+)
+
+// Faults decides, for the n-th time that a server is about to take something,
+// how it fails. It may be called by several goroutines at once.
+type Faults struct {
+	mu     sync.Mutex
+	n      int
+	decide func(n int) Fault
+}
+
+// Set replaces what decides, and begins to count at 1; nil: no faults.
+func (f *Faults) Set(decide func(n int) Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n, f.decide = 0, decide
+}
+
+// Once sets one fault for the first time, and none after.
+func (f *Faults) Once(fault Fault) {
+	f.Set(func(n int) Fault {
+		if n == 1 {
+			return fault
+		}
+		return None
+	})
+}
+
+func (f *Faults) next() Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	if f.decide == nil {
+		return None
+	}
+	return f.decide(f.n)
+}
+
+// Count is how many times a server was about to take something since Set.
+func (f *Faults) Count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}

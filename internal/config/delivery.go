@@ -1,0 +1,201 @@
+package config
+
+import (
+	"maps"
+	"net"
+	"net/mail"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Outbox is the section channels.outbox: how deliveries are attempted. The
+// values are texts, since each may also come from a flag or the environment;
+// "" is what the file does not say.
+type Outbox struct {
+	Enabled             string // true or false
+	PollIntervalSeconds string
+	ClaimBatchSize      string
+	LockTimeoutSeconds  string
+	MaxAttempts         string
+	BaseRetrySeconds    string
+	JitterMin           string
+	JitterMax           string
+	RetentionDays       string
+}
+
+func (s *section) outbox() (o Outbox) {
+	if e, ok := s.entry("enabled"); ok {
+		if n := s.value(e, join(s.path, "enabled")); n != nil && n.kind == boolean {
+			o.Enabled = n.text
+		} else if n != nil {
+			s.problemf(n.line, join(s.path, "enabled"), "want true or false, got %s", n.kind)
+		}
+	}
+	o.PollIntervalSeconds = s.decimalText("poll_interval_seconds", 0.001, 3600)
+	o.ClaimBatchSize = s.numberText("claim_batch_size", 1, 10000)
+	o.LockTimeoutSeconds = s.decimalText("lock_timeout_seconds", 1, 86400)
+	o.MaxAttempts = s.numberText("max_attempts", 1, 1000)
+	o.BaseRetrySeconds = s.decimalText("base_retry_seconds", 0.001, 3600)
+	o.JitterMin = s.decimalText("jitter_min", 0.01, 2)
+	o.JitterMax = s.decimalText("jitter_max", 0.01, 2)
+	o.RetentionDays = s.numberText("retention_days", 1, 36500)
+	s.done()
+	return o
+}
+
+func (s *section) numberText(key string, least, most int) string {
+	if v := s.number(key, least, most); v != 0 {
+		return strconv.Itoa(v)
+	}
+	return ""
+}
+
+func (s *section) decimalText(key string, least, most float64) string {
+	if v := s.decimal(key, least, most); v != 0 {
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return ""
+}
+
+// decimal reads a number, whole or not.
+func (s *section) decimal(key string, least, most float64) float64 {
+	n := s.get(key)
+	if n == nil {
+		return 0
+	}
+	v, err := strconv.ParseFloat(n.text, 64)
+	if (n.kind != integer && n.kind != float) || err != nil {
+		s.problemf(n.line, join(s.path, key), "want a number from %g to %g, got %s", least, most, n.kind)
+		return 0
+	}
+	if v < least || v > most {
+		s.problemf(n.line, join(s.path, key), "%s is not from %g to %g", n.text, least, most)
+		return 0
+	}
+	return v
+}
+
+// Provider is a provider of deliveries, by the name that they give.
+type Provider struct {
+	Name string
+	Type string // smtp, resend or webhook
+	Line int
+
+	Concurrency int
+	PerDomain   int
+	Timeout     time.Duration
+	Rate        float64 // calls a second, of all processes together
+	Burst       float64
+	Domains     map[string]float64 // calls a second, by recipient's domain
+	From        string
+	Sandbox     string
+
+	Address  string // smtp: host:port
+	Security string // smtp: starttls, tls or none
+	User     string
+	Password Secret
+	Hello    string
+	TLS      *TLS
+
+	Endpoint string // resend
+	APIKey   Secret
+
+	Secret         Secret // webhook
+	PreviousSecret Secret
+	AllowHosts     []string
+	Headers        map[string]Secret
+	DropsRepeats   time.Duration
+}
+
+// providerTypes has a function for each type, which reads the type's own keys.
+var providerTypes = map[string]func(*section, *Provider){
+	"smtp": func(s *section, p *Provider) {
+		s.want("address")
+		p.Address = s.text("address")
+		if host, port, err := net.SplitHostPort(p.Address); p.Address != "" && (err != nil || host == "" || port == "") {
+			s.keyf("address", "%q is not an address and a port such as smtp.example.com:587", p.Address)
+		}
+		p.Security = s.choice("security", "starttls", "tls", "none")
+		p.User, p.Password, p.Hello = s.text("user"), s.secret("password"), s.text("hello")
+		if s.has("user") != s.has("password") {
+			s.problemf(s.line, s.path, "user and password go together")
+		}
+		p.TLS = s.tls("tls")
+		p.From, p.Sandbox = s.mailbox("from"), s.mailbox("sandbox")
+	},
+	"resend": func(s *section, p *Provider) {
+		s.want("api_key")
+		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
+		p.From, p.Sandbox = s.mailbox("from"), s.mailbox("sandbox")
+	},
+	"webhook": func(s *section, p *Provider) {
+		s.want("secret")
+		p.Secret, p.PreviousSecret = s.webhookSecret("secret"), s.webhookSecret("previous_secret")
+		s.texts("allow_hosts", func(v string, line int) {
+			if !isHostEntry(v) {
+				s.problemf(line, join(s.path, "allow_hosts"), "%q is not a host name, IP address or CIDR range", v)
+			}
+			p.AllowHosts = append(p.AllowHosts, v)
+		})
+		if h := s.sub("headers"); h != nil {
+			p.Headers = h.headers()
+		}
+		p.DropsRepeats = s.duration("drops_repeats", time.Minute, 30*24*time.Hour)
+		p.PerDomain = s.number("per_domain", 1, 10000)
+		p.Sandbox = s.endpoint("sandbox")
+	},
+}
+
+func (s *section) want(key string) {
+	if !s.has(key) {
+		s.problemf(s.line, s.path, "the provider has no %s", key)
+	}
+}
+
+func (s *section) mailbox(key string) string {
+	v := s.text(key)
+	if v == "" {
+		return ""
+	}
+	if _, err := mail.ParseAddress(v); err != nil {
+		s.keyf(key, "not an e-mail address")
+	}
+	return v
+}
+
+func (s *section) provider(name string) Provider {
+	if !sinkName.MatchString(name) {
+		s.problemf(s.line, s.path, "a provider's name is 1 to 100 characters of A-Z a-z 0-9 . _ -")
+	}
+	p := Provider{Name: name, Line: s.line}
+	types := slices.Sorted(maps.Keys(providerTypes))
+	if !s.has("type") {
+		s.problemf(s.line, s.path, "the provider has no type; the types are %s", strings.Join(types, ", "))
+		return p
+	}
+	p.Type = s.text("type")
+	read, ok := providerTypes[p.Type]
+	if !ok {
+		if p.Type != "" {
+			s.keyf("type", "no provider type is called %q%s; the types are %s", p.Type, didYouMean(p.Type, types), strings.Join(types, ", "))
+		}
+		return p // which keys it may have is not known
+	}
+	p.Concurrency = s.number("concurrency", 1, 10000)
+	p.Timeout = s.duration("timeout", time.Second, time.Hour)
+	p.Rate, p.Burst = s.decimal("rate", 0.001, 1e6), s.decimal("burst", 1, 1e6)
+	if d := s.sub("domains"); d != nil {
+		p.Domains = map[string]float64{}
+		for _, e := range d.node.entries {
+			if rate := d.decimal(e.key, 0.001, 1e6); rate > 0 {
+				p.Domains[strings.ToLower(e.key)] = rate
+			}
+		}
+		d.done()
+	}
+	read(s, &p)
+	s.done()
+	return p
+}

@@ -1,0 +1,87 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deedhq/deed/internal/config"
+)
+
+// Every key of deliveries and providers is read.
+func TestParse_Deliveries(t *testing.T) {
+	t.Parallel()
+	c, err := parse(`
+channels:
+  outbox: {enabled: true, poll_interval_seconds: 0.5, claim_batch_size: 50, lock_timeout_seconds: 90, max_attempts: 7, base_retry_seconds: 2, jitter_min: 0.6, jitter_max: 1.1, retention_days: 30}
+providers:
+  mail:
+    type: smtp
+    address: smtp.example.com:587
+    security: tls
+    user: deed
+    password: env:API_KEY
+    hello: relay.example.com
+    from: Shop <shop@example.com>
+    sandbox: me@example.com
+    concurrency: 8
+    timeout: 20s
+    rate: 12.5
+    burst: 3
+    domains: {Gmail.com: 5, example.org: 0.5}
+  api: {type: resend, api_key: env:API_KEY, endpoint: "http://127.0.0.1:1", from: a@example.com}
+  hooks: {type: webhook, secret: env:HOOK_SECRET, previous_secret: file:hook.old, allow_hosts: [10.0.0.1], headers: {x-api-key: env:API_KEY}, drops_repeats: 24h, per_domain: 2, sandbox: "https://example.com/"}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOutbox := config.Outbox{
+		Enabled: "true", PollIntervalSeconds: "0.5", ClaimBatchSize: "50", LockTimeoutSeconds: "90", MaxAttempts: "7", BaseRetrySeconds: "2",
+		JitterMin: "0.6", JitterMax: "1.1", RetentionDays: "30",
+	}
+	if diff := cmp.Diff(wantOutbox, c.Outbox); diff != "" {
+		t.Error(diff)
+	}
+	m := c.Providers["mail"]
+	if m.Address != "smtp.example.com:587" || m.Password.Reveal() != "key-hunter2" || m.Rate != 12.5 || m.Burst != 3 || m.Timeout != 20*time.Second ||
+		m.Domains["gmail.com"] != 5 || m.Domains["example.org"] != 0.5 || m.Security != "tls" || m.Sandbox != "me@example.com" || m.Concurrency != 8 {
+		t.Errorf("%+v", m)
+	}
+	if a := c.Providers["api"]; a.APIKey.Reveal() != "key-hunter2" || a.Endpoint != "http://127.0.0.1:1" {
+		t.Errorf("%+v", a)
+	}
+	h := c.Providers["hooks"]
+	if h.Secret.Reveal() != standardSecret || h.DropsRepeats != 24*time.Hour || h.PerDomain != 2 || h.Headers["x-api-key"].Reveal() == "" || len(h.AllowHosts) != 1 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// What is wrong with them is said, all at once, without a secret.
+func TestParse_DeliveriesWrong(t *testing.T) {
+	t.Parallel()
+	_, err := parse(`
+channels:
+  outbox: {enabled: perhaps, claim_batch_size: 0, jitter_min: x, polls: 1}
+  inbox: {}
+providers:
+  mail: {type: smtp, address: nowhere, user: u, from: "no", rate: -1, domains: {x.com: 0}}
+  api: {type: resend, api_key: hunter2}
+  hooks: {type: webhook, drops_repeats: 1s}
+  other: {type: pigeon}
+  none: {}
+`)
+	for _, want := range []string{
+		"channels.outbox.enabled", "channels.outbox.claim_batch_size", "channels.outbox.jitter_min", "channels.outbox.polls", "channels.inbox",
+		"providers.mail.address", "user and password go together", "providers.mail.from", "providers.mail.rate", "providers.mail.domains.x.com",
+		"providers.api.api_key: want env:NAME", "the provider has no secret", "providers.hooks.drops_repeats", `no provider type is called "pigeon"`, "the provider has no type",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("lacks %q: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("repeats a secret: %v", err)
+	}
+}

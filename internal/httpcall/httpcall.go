@@ -1,0 +1,86 @@
+// Package httpcall makes one HTTP request, once: nothing in it, net/http
+// included, repeats a request or follows a redirect. It says how far the request
+// got, which is what decides between "not done" and "nobody knows".
+package httpcall
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"unicode"
+)
+
+// Answer is what came of a request.
+type Answer struct {
+	// Err is why there is no complete answer; nil if there is one.
+	Err error
+	// Connected says whether the request may have reached anybody. It is only
+	// looked at beside Err.
+	Connected bool
+	Status    int
+	Header    http.Header
+	Body      []byte // the first MaxBody bytes
+}
+
+// MaxBody is how much of an answer is read.
+const MaxBody = 64 << 10
+
+// Post sends body to target. Over a connection that exists already the request
+// may have gone out however it fails.
+func Post(ctx context.Context, t http.RoundTripper, target *url.URL, h http.Header, body []byte) Answer {
+	return do(ctx, t, http.MethodPost, target, h, body)
+}
+
+// Get asks for target.
+func Get(ctx context.Context, t http.RoundTripper, target *url.URL, h http.Header) Answer {
+	return do(ctx, t, http.MethodGet, target, h, nil)
+}
+
+func do(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte) Answer {
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	r := &http.Request{
+		Method: method, URL: target, Host: target.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(body)), Body: http.NoBody,
+		// Without GetBody net/http cannot send the body a second time, which it
+		// would do by itself under an Idempotency-Key.
+		GetBody: nil,
+	}
+	if len(body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	// RoundTrip follows no redirect and keeps no cookie.
+	response, err := t.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return Answer{Err: err, Connected: connected.Load()}
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, MaxBody))
+	if err != nil {
+		return Answer{Err: fmt.Errorf("status %d, and an answer that was cut: %w", response.StatusCode, err), Connected: true}
+	}
+	return Answer{Status: response.StatusCode, Header: response.Header, Body: text}
+}
+
+// Line makes one short printable line of an answer's text, for errors.
+func Line(text []byte) string {
+	const most = 200
+	line := strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, string(text[:min(len(text), 4*most)]))), " ")
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
+	}
+	return line
+}

@@ -1,0 +1,118 @@
+package providertest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"testing"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/provider/providertest"
+)
+
+func TestMain(m *testing.M) { providertest.Main(m) }
+
+// own is an adapter as a user would write it, with nothing but the exported
+// API: a chat service behind one URL, without an idempotency key.
+type own struct {
+	url    string
+	client *http.Client
+}
+
+func (o own) Capabilities() delivery.Capabilities {
+	return delivery.Capabilities{Kind: "own", Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey}
+}
+
+func (o own) Render(d delivery.Draft) ([]byte, error) {
+	if bytes.Contains(d.Payload, []byte("no such field")) {
+		return nil, errors.New("the payload has a field that chat does not know")
+	}
+	return d.Payload, nil
+}
+
+func (o own) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome {
+	body, err := r.Request()
+	if err != nil {
+		return delivery.Refused(err)
+	}
+	connected := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url, bytes.NewReader(body))
+	if err != nil {
+		return delivery.Refused(err)
+	}
+	request.GetBody = nil // no repeat behind our back
+	request.Header.Set("Webhook-Id", r.ID())
+	answer, err := o.client.Do(request)
+	switch {
+	case err != nil && connected:
+		return delivery.Unknown(errors.New("chat: no answer"))
+	case err != nil:
+		return delivery.NoConnection(errors.New("chat: no connection"))
+	}
+	defer answer.Body.Close()
+	err = fmt.Errorf("chat: status %d", answer.StatusCode)
+	switch {
+	case answer.StatusCode < 300:
+		return delivery.Accepted("")
+	case answer.StatusCode == http.StatusTooManyRequests:
+		return delivery.NotNow(err, 0)
+	case answer.StatusCode < 500:
+		return delivery.Refused(err)
+	}
+	return delivery.Unknown(err)
+}
+
+// A user's own adapter passes the suite that ours do.
+func TestConformance_AUsersOwn(t *testing.T) {
+	t.Parallel()
+	faults := map[providertest.Fault]catcher.Fault{
+		providertest.ForGood: catcher.ForGood, providertest.ForNow: catcher.ForNow, providertest.HangBefore: catcher.HangBefore,
+		providertest.HangAccepted: catcher.HangAccepted, providertest.ResetBefore: catcher.ResetBefore, providertest.ResetAccepted: catcher.ResetAccepted,
+		providertest.ServerError: catcher.ServerError, providertest.Redirect: catcher.Redirect,
+	}
+	providertest.Run(t, func(t *testing.T) providertest.Harness {
+		box := &catcher.Mailbox{}
+		receiver := &catcher.Receiver{Mailbox: box}
+		door := providertest.NewDoor(t)
+		server := httptest.NewUnstartedServer(receiver)
+		_ = server.Listener.Close()
+		server.Listener = door
+		server.Start()
+		transport := &http.Transport{}
+		client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		t.Cleanup(func() {
+			transport.CloseIdleConnections()
+			receiver.Close()
+			server.Close()
+		})
+		h := providertest.Harness{
+			Provider: own{server.URL, client}, Channel: delivery.Chat, Recipient: "@bob", Payload: []byte(`{"text": "canary-7f3a"}`),
+			Accepted: func() (list [][]byte) {
+				for _, m := range box.List() {
+					list = append(list, m.Raw)
+				}
+				return list
+			},
+			Calls: receiver.Faults.Count,
+			Fail: func(how providertest.Fault, times int) {
+				receiver.Faults.Set(func(n int) catcher.Fault {
+					if n <= times || times < 0 {
+						return faults[how]
+					}
+					return catcher.None
+				})
+			},
+			Down: door.Down, Up: door.Up,
+		}
+		for fault := range faults {
+			h.Faults = append(h.Faults, fault)
+		}
+		return h
+	}, nil)
+}

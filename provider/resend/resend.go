@@ -1,0 +1,207 @@
+// Package resend sends e-mail through Resend's HTTP API: a provider of package
+// delivery.
+//
+// Every request carries the delivery's key as Idempotency-Key, which Resend
+// remembers for 24 hours: a call whose outcome is unknown is repeated, byte for
+// byte, inside that window, and never after it.
+//
+//	200 with an id                          accepted
+//	200 without one, or not JSON            unknown: repeated under the key
+//	408, 5xx, no complete answer            unknown: repeated under the key
+//	429                                     not now; Retry-After is obeyed
+//	409 concurrent_idempotent_requests      not now
+//	401, 403 about the API key              not now, for everything: mend the key
+//	3xx and any other 4xx                   refused for good
+//	no connection                           not now
+//
+// Sources: resend-openapi 1.5.0; the documentation of idempotency keys, errors
+// and rate limits.
+package resend
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/mail"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/header"
+	"github.com/deedhq/deed/internal/httpcall"
+)
+
+// Window is for how long Resend remembers an idempotency key.
+const Window = 24 * time.Hour
+
+// Options configures a Provider.
+type Options struct {
+	// APIKey authenticates: "re_…". Required.
+	APIKey string
+	// Endpoint is the API's base. Default https://api.resend.com.
+	Endpoint string
+	// From is the sender of e-mails that name none. Default: none.
+	From string
+	// Sandbox, if set, is the address that everything goes to instead of its
+	// recipient.
+	Sandbox string
+}
+
+// Provider is a [delivery.Provider] and a [delivery.Checker].
+type Provider struct {
+	opts      Options
+	base      *url.URL
+	transport *http.Transport
+}
+
+// New checks opts and connects to nothing.
+func New(opts Options) (*Provider, error) {
+	opts.Endpoint = cmp.Or(opts.Endpoint, "https://api.resend.com")
+	var errs []error
+	base, err := url.Parse(strings.TrimSuffix(opts.Endpoint, "/") + "/")
+	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
+		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
+	}
+	if opts.APIKey == "" || strings.ContainsFunc(opts.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		errs = append(errs, errors.New("option APIKey is empty or not visible ASCII"))
+	}
+	for name, value := range map[string]string{"From": opts.From, "Sandbox": opts.Sandbox} {
+		if _, err := mail.ParseAddress(value); value != "" && err != nil {
+			errs = append(errs, fmt.Errorf("option %s is not an address", name))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &deed.Error{Op: "resend", Code: deed.Invalid, Err: err}
+	}
+	return &Provider{opts: opts, base: base, transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 100, IdleConnTimeout: 30 * time.Second,
+		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+	}}, nil
+}
+
+// Close closes the connections that are not in use.
+func (p *Provider) Close() error {
+	p.transport.CloseIdleConnections()
+	return nil
+}
+
+// Capabilities says: e-mail, with a key for 24 hours.
+func (p *Provider) Capabilities() delivery.Capabilities {
+	return delivery.Capabilities{Kind: "resend", Channels: []delivery.Channel{delivery.Email}, Key: delivery.HasKey, KeyWindow: Window}
+}
+
+// email is the body of POST /emails.
+type email struct {
+	From    string            `json:"from"`
+	To      []string          `json:"to"`
+	Subject string            `json:"subject"`
+	ReplyTo string            `json:"reply_to,omitempty"`
+	Text    string            `json:"text,omitempty"`
+	HTML    string            `json:"html,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Tags    []tag             `json:"tags"`
+}
+
+type tag struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Render makes the body of POST /emails. The tag deed_id is in every later
+// event about the e-mail.
+func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
+	e, err := delivery.ReadEmail(d, p.opts.From)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(email{
+		From: e.From, To: []string{cmp.Or(p.opts.Sandbox, d.Recipient)}, Subject: e.Subject, ReplyTo: e.ReplyTo,
+		Text: e.Text, HTML: e.HTML, Headers: e.Headers, Tags: []tag{{"deed_id", d.ID}},
+	})
+}
+
+// Send posts the request under the delivery's key.
+func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome {
+	body, err := r.Request()
+	if err != nil {
+		return delivery.Refused(err)
+	}
+	h := p.headers()
+	h.Set("Content-Type", "application/json")
+	h.Set("Idempotency-Key", r.Key())
+	return p.judge(httpcall.Post(ctx, p.transport, p.base.JoinPath("emails"), h, body))
+}
+
+func (p *Provider) headers() http.Header {
+	h := http.Header{}
+	h.Set("Authorization", "Bearer "+p.opts.APIKey)
+	h.Set("Accept", "application/json")
+	h.Set("User-Agent", "deed")
+	return h
+}
+
+// problem is what Resend says of a request that it refuses.
+type problem struct {
+	Name string `json:"name"`
+}
+
+func (p *Provider) judge(a httpcall.Answer) delivery.Outcome {
+	if a.Err != nil {
+		err := fmt.Errorf("resend: %w", a.Err)
+		if a.Connected {
+			return delivery.Unknown(err)
+		}
+		return delivery.NoConnection(err)
+	}
+	if a.Status >= 200 && a.Status < 300 {
+		var accepted struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(a.Body, &accepted); err != nil || accepted.ID == "" {
+			return delivery.Unknown(fmt.Errorf("resend: status %d without an id", a.Status))
+		}
+		return delivery.Accepted(accepted.ID)
+	}
+	// The name is from a fixed list; a message may repeat the request.
+	var said problem
+	_ = json.Unmarshal(a.Body, &said)
+	err := fmt.Errorf("resend: status %d %s", a.Status, httpcall.Line([]byte(said.Name)))
+	after, _ := header.RetryAfter(a.Header, time.Now())
+	switch {
+	case a.Status == http.StatusTooManyRequests:
+		return delivery.NotNow(err, after)
+	case a.Status == http.StatusConflict && said.Name == "concurrent_idempotent_requests":
+		return delivery.NotNow(err, 0)
+	case a.Status == http.StatusUnauthorized, said.Name == "invalid_api_key", said.Name == "restricted_api_key":
+		// It is about the key and not about this e-mail.
+		return delivery.NoConnection(err)
+	case a.Status == http.StatusRequestTimeout, a.Status >= 500, a.Status < 200:
+		return delivery.Unknown(err)
+	}
+	return delivery.Refused(err)
+}
+
+// Check asks for the account's domains, which any full API key may.
+func (p *Provider) Check(ctx context.Context) []delivery.Check {
+	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("domains"), p.headers())
+	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	if a.Err != nil {
+		connected.Info = a.Err.Error()
+		return []delivery.Check{connected}
+	}
+	var said problem
+	_ = json.Unmarshal(a.Body, &said)
+	key := delivery.Check{What: "API key", OK: a.Status == http.StatusOK || said.Name == "restricted_api_key", Info: "it is accepted"}
+	if said.Name == "restricted_api_key" {
+		key.Info = "it may only send, so nothing more can be looked at"
+	}
+	if !key.OK {
+		key.Info = fmt.Sprintf("status %d %s; make a key in the Resend dashboard", a.Status, httpcall.Line([]byte(said.Name)))
+	}
+	return []delivery.Check{connected, key}
+}

@@ -1,0 +1,166 @@
+package resend_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/provider/providertest"
+	"github.com/deedhq/deed/provider/resend"
+)
+
+func TestMain(m *testing.M) { providertest.Main(m) }
+
+const apiKey = "re_test_6fZ1secret"
+
+var payload = delivery.EmailPayload{From: "Ann <ann@example.com>", Subject: "hello", Text: "canary-7f3a"}.JSON()
+
+func newHarness(t *testing.T) providertest.Harness {
+	box := &catcher.Mailbox{}
+	fake := &catcher.Resend{Mailbox: box, APIKey: apiKey}
+	door := providertest.NewDoor(t)
+	server := httptest.NewUnstartedServer(fake)
+	_ = server.Listener.Close()
+	server.Listener = door
+	server.Start()
+	t.Cleanup(func() {
+		fake.Close()
+		server.Close()
+	})
+	p, err := resend.New(resend.Options{APIKey: apiKey, Endpoint: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return providertest.Harness{
+		Provider: p, Channel: delivery.Email, Recipient: "bob@example.org", Payload: payload, Secrets: []string{apiKey},
+		Accepted: func() (list [][]byte) {
+			for _, m := range box.List() {
+				list = append(list, m.Raw)
+			}
+			return list
+		},
+		Calls: fake.Faults.Count,
+		Fail:  func(how providertest.Fault, n int) { fake.Faults.Set(fault(how, n)) },
+		Faults: []providertest.Fault{
+			providertest.ForGood, providertest.ForNow, providertest.ForNowAfter, providertest.HangBefore, providertest.HangAccepted,
+			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
+			providertest.ServerError, providertest.Unauthorized,
+		},
+		Down: door.Down, Up: door.Up,
+	}
+}
+
+var faults = map[providertest.Fault]catcher.Fault{
+	providertest.ForGood: catcher.ForGood, providertest.ForNow: catcher.ForNow, providertest.ForNowAfter: catcher.ForNowAfter,
+	providertest.HangBefore: catcher.HangBefore, providertest.HangAccepted: catcher.HangAccepted, providertest.ResetBefore: catcher.ResetBefore,
+	providertest.ResetAccepted: catcher.ResetAccepted, providertest.SlowAccepted: catcher.SlowAccepted, providertest.Redirect: catcher.Redirect,
+	providertest.Garbage: catcher.Garbage, providertest.ServerError: catcher.ServerError, providertest.Unauthorized: catcher.Unauthorized,
+}
+
+func fault(how providertest.Fault, times int) func(n int) catcher.Fault {
+	return func(n int) catcher.Fault {
+		if n <= times || times < 0 {
+			return faults[how]
+		}
+		return catcher.None
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, newHarness, nil)
+}
+
+// The bytes are those of Resend's documentation; testdata names the source.
+func TestRender_Fixture(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/send_email.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fixture struct {
+		Source string          `json:"source"`
+		Body   json.RawMessage `json:"body"`
+	}
+	if err := json.Unmarshal(text, &fixture); err != nil || fixture.Source == "" {
+		t.Fatal(err)
+	}
+	p, err := resend.New(resend.Options{APIKey: apiKey, From: "Acme <onboarding@resend.dev>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := delivery.EmailPayload{
+		ReplyTo: "onboarding@resend.dev", Subject: "hello world", Text: "it works!", HTML: "<p>it works!</p>",
+		Headers: map[string]string{"X-Entity-Ref-ID": "123"},
+	}
+	got, err := p.Render(delivery.Draft{ID: "49a3999c-0ce1-4ea6-ab68-afcd6dc2e794", Recipient: "delivered@resend.dev", Payload: e.JSON()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	enc := json.NewEncoder(&want)
+	if err := enc.Encode(fixture.Body); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(want.String()), string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// In the sandbox nobody but one address is written to.
+func TestSandbox(t *testing.T) {
+	t.Parallel()
+	p, err := resend.New(resend.Options{APIKey: apiKey, Sandbox: "me@example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.Render(delivery.Draft{Recipient: "bob@example.org", Payload: payload})
+	if err != nil || !strings.Contains(string(got), `"to":["me@example.com"]`) || strings.Contains(string(got), "bob@") {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// Every problem of the options is told at once, without their values.
+func TestNew_Invalid(t *testing.T) {
+	t.Parallel()
+	_, err := resend.New(resend.Options{APIKey: "with space", Endpoint: "ftp://u:p@x", From: "no", Sandbox: "no"})
+	for _, want := range []string{"Endpoint", "APIKey", "From", "Sandbox"} {
+		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("lacks %s: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "with space") || strings.Contains(err.Error(), "u:p") {
+		t.Errorf("repeats a value: %v", err)
+	}
+}
+
+// A dry run says what it looked at, and what is wrong.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	fake := &catcher.Resend{Mailbox: &catcher.Mailbox{}, APIKey: apiKey}
+	server := httptest.NewServer(fake)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for key, ok := range map[string]bool{apiKey: true, "re_wrong": false} {
+		p, err := resend.New(resend.Options{APIKey: key, Endpoint: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checks := p.Check(ctx)
+		if len(checks) != 2 || !checks[0].OK || checks[1].OK != ok || strings.Contains(checks[1].Info, key) {
+			t.Errorf("%+v", checks)
+		}
+		_ = p.Close()
+	}
+}

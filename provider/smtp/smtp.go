@@ -1,0 +1,297 @@
+// Package smtp sends e-mail over SMTP: a provider of package delivery.
+//
+// SMTP has no idempotency key and no look-up. What is told apart here is how far
+// a conversation got:
+//
+//	250 after the message                  accepted, whatever comes after it
+//	4xx to any command, or after it        not now
+//	5xx to MAIL, RCPT, DATA or after it    refused for good
+//	a cut before the message               not now
+//	a cut or no answer during or after it  unknown: the delivery's guarantee decides
+//	no connection, TLS, EHLO, AUTH         not now, for everything
+//
+// One recipient a message, since one that is refused would reset the others'.
+// Connections are used again, after a NOOP that shows that they still live.
+package smtp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/textproto"
+	"strings"
+	"time"
+
+	gomail "github.com/wneessen/go-mail"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+)
+
+// Security is how a connection is encrypted.
+type Security string
+
+const (
+	// StartTLS demands it, and refuses a server that does not offer it.
+	StartTLS Security = "starttls"
+	// ImplicitTLS begins with it, as on port 465.
+	ImplicitTLS Security = "tls"
+	// Plain is for servers on this machine and in tests.
+	Plain Security = "none"
+)
+
+// Options configures a Provider.
+type Options struct {
+	// Address is the server's host:port. Required.
+	Address string
+	// Security is how the connection is encrypted. Default [StartTLS].
+	Security Security
+	// User and Password authenticate. Default: nobody.
+	User, Password string
+	// From is the sender of e-mails that name none. Default: none.
+	From string
+	// Hello is the name that EHLO gives. Default "localhost".
+	Hello string
+	// Sandbox, if set, is the address that everything goes to instead of its
+	// recipient.
+	Sandbox string
+	// TLS verifies the server. Default: the system's authorities, its own name.
+	TLS *tls.Config
+	// Idle is how long an unused connection is kept. Default 30s.
+	Idle time.Duration
+	// PerConnection is how many messages go over one connection. Default 100.
+	PerConnection int
+}
+
+// Provider is a [delivery.Provider] and a [delivery.Checker].
+type Provider struct {
+	opts Options
+	host string
+	idle idle
+	now  func() time.Time // the process's clock, for the header Date
+}
+
+// New checks opts and connects to nothing.
+func New(opts Options) (*Provider, error) {
+	opts.Security = cmp.Or(opts.Security, StartTLS)
+	opts.Hello = cmp.Or(opts.Hello, "localhost")
+	opts.Idle = cmp.Or(opts.Idle, 30*time.Second)
+	opts.PerConnection = cmp.Or(opts.PerConnection, 100)
+	var errs []error
+	host, port, err := net.SplitHostPort(opts.Address)
+	if err != nil || host == "" || port == "" {
+		errs = append(errs, errors.New("option Address is not host:port"))
+	}
+	if opts.Security != StartTLS && opts.Security != ImplicitTLS && opts.Security != Plain {
+		errs = append(errs, fmt.Errorf("option Security %q is none of %s, %s and %s", opts.Security, StartTLS, ImplicitTLS, Plain))
+	}
+	if (opts.User == "") != (opts.Password == "") {
+		errs = append(errs, errors.New("options User and Password go together"))
+	}
+	for name, value := range map[string]string{"From": opts.From, "Sandbox": opts.Sandbox} {
+		if _, err := mail.ParseAddress(value); value != "" && err != nil {
+			errs = append(errs, fmt.Errorf("option %s is not an address", name))
+		}
+	}
+	if opts.Idle < 0 || opts.PerConnection < 1 {
+		errs = append(errs, fmt.Errorf("option Idle %s is negative, or PerConnection %d below 1", opts.Idle, opts.PerConnection))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &deed.Error{Op: "smtp", Code: deed.Invalid, Err: err}
+	}
+	return &Provider{opts: opts, host: host, now: time.Now}, nil
+}
+
+// Close closes the connections that are not in use.
+func (p *Provider) Close() error {
+	p.idle.closeAll()
+	return nil
+}
+
+// Capabilities says: e-mail, and no key.
+func (p *Provider) Capabilities() delivery.Capabilities {
+	return delivery.Capabilities{Kind: "smtp", Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+}
+
+// envelope is the first line of a request; the message follows.
+type envelope struct {
+	From string `json:"mail_from"`
+	To   string `json:"rcpt_to"`
+}
+
+// Render makes the envelope and the message. Its Message-ID is of the
+// delivery's key, so that a bounce that quotes it tells which one it was.
+func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
+	e, err := delivery.ReadEmail(d, p.opts.From)
+	if err != nil {
+		return nil, err
+	}
+	from, err := mail.ParseAddress(e.From)
+	if err != nil {
+		return nil, fmt.Errorf("from: %w", err)
+	}
+	to, err := mail.ParseAddress(cmp.Or(p.opts.Sandbox, d.Recipient))
+	if err != nil {
+		return nil, fmt.Errorf("recipient: %w", err)
+	}
+	first, err := json.Marshal(envelope{from.Address, to.Address})
+	if err != nil {
+		return nil, fmt.Errorf("envelope: %w", err)
+	}
+	request := bytes.NewBuffer(append(first, '\n'))
+	m := gomail.NewMsg(gomail.WithNoDefaultUserAgent(), gomail.WithBoundary(d.Key))
+	m.SetAddrHeaderFromMailAddress(gomail.HeaderFrom, from)
+	m.SetAddrHeaderFromMailAddress(gomail.HeaderTo, to)
+	if e.ReplyTo != "" {
+		if err := m.SetAddrHeader(gomail.HeaderReplyTo, e.ReplyTo); err != nil {
+			return nil, fmt.Errorf("reply_to: %w", err)
+		}
+	}
+	m.SetGenHeader(gomail.HeaderSubject, e.Subject)
+	m.SetMessageIDWithValue(messageID(d.Key, from.Address))
+	m.SetDateWithValue(p.now())
+	m.SetGenHeader("X-Deed-ID", d.ID)
+	for name, value := range e.Headers {
+		m.SetGenHeader(gomail.Header(name), value)
+	}
+	switch {
+	case e.HTML == "":
+		m.SetBodyString(gomail.TypeTextPlain, e.Text)
+	case e.Text == "":
+		m.SetBodyString(gomail.TypeTextHTML, e.HTML)
+	default:
+		m.SetBodyString(gomail.TypeTextPlain, e.Text)
+		m.AddAlternativeString(gomail.TypeTextHTML, e.HTML)
+	}
+	if _, err := m.WriteTo(request); err != nil {
+		return nil, fmt.Errorf("make message: %w", err)
+	}
+	if !bytes.HasSuffix(request.Bytes(), []byte("\r\n")) {
+		request.WriteString("\r\n") // which the end of a message in SMTP would add
+	}
+	return request.Bytes(), nil
+}
+
+func messageID(key, from string) string { return key + "@" + from[strings.LastIndex(from, "@")+1:] }
+
+// Send holds one conversation.
+func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome {
+	request, err := r.Request()
+	if err != nil {
+		return delivery.Refused(err)
+	}
+	first, message, ok := bytes.Cut(request, []byte("\n"))
+	var e envelope
+	if err := json.Unmarshal(first, &e); err != nil || !ok {
+		return delivery.Refused(errors.New("smtp: the stored request has no envelope"))
+	}
+	c, err := p.connection(ctx)
+	if err != nil {
+		return delivery.NoConnection(p.errorf("no connection: %w", err))
+	}
+	out, usable := p.send(ctx, c, e, message, messageID(r.Key(), e.From))
+	if usable {
+		p.idle.put(c, p.opts)
+	} else {
+		c.close()
+	}
+	return out
+}
+
+// send says what came of a message, and whether the connection may be used
+// again.
+func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte, id string) (out delivery.Outcome, usable bool) {
+	release := c.bound(ctx)
+	defer release()
+	c.messages++
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"MAIL", func() error { return c.client.Mail("<" + e.From + ">") }},
+		{"RCPT", func() error { return c.client.Rcpt("<" + e.To + ">") }},
+	} {
+		if err := step.do(); err != nil {
+			return p.refusal(step.name, err)
+		}
+	}
+	w, err := c.client.Data()
+	if err != nil {
+		return p.refusal("DATA", err)
+	}
+	// From here on the server may have all of it whatever goes wrong: what was
+	// written need not have been read, and what was answered need not arrive.
+	_, err = w.Write(message)
+	if err == nil {
+		err = w.Close()
+	}
+	switch code := codeOf(err); {
+	case err == nil:
+		return delivery.Accepted(id), true
+	case code != 0:
+		return p.refusal("the message", err)
+	}
+	return delivery.Unknown(p.errorf("no answer to the message: %w", err)), false
+}
+
+// refusal judges an answer to a command before which nothing was handed over,
+// or the answer to the message itself.
+func (p *Provider) refusal(what string, err error) (delivery.Outcome, bool) {
+	switch code := codeOf(err); {
+	case code == 421:
+		return delivery.NoConnection(p.errorf("%s: %w", what, err)), false
+	case code == 530, code == 535:
+		// It is about who we are and not about this message.
+		return delivery.NoConnection(p.errorf("%s: %w", what, err)), false
+	case code >= 500:
+		return delivery.Refused(p.errorf("%s: %w", what, err)), true
+	case code >= 400:
+		return delivery.NotNow(p.errorf("%s: %w", what, err), 0), true
+	}
+	return delivery.NotNow(p.errorf("%s, before the message: %w", what, err), 0), false
+}
+
+// codeOf returns the code of a server's answer; 0 if there was none.
+func codeOf(err error) int {
+	if answer, ok := errors.AsType[*textproto.Error](err); ok {
+		return answer.Code
+	}
+	return 0
+}
+
+func (p *Provider) errorf(format string, args ...any) error {
+	return fmt.Errorf("smtp %s: %w", p.opts.Address, fmt.Errorf(format, args...))
+}
+
+// Check connects, encrypts and authenticates, and sends nothing.
+func (p *Provider) Check(ctx context.Context) []delivery.Check {
+	c, err := p.dial(ctx)
+	if err != nil {
+		return []delivery.Check{{What: "connect to " + p.opts.Address, Info: err.Error()}}
+	}
+	defer c.close()
+	checks := []delivery.Check{{What: "connect to " + p.opts.Address, OK: true, Info: "encryption: " + string(p.opts.Security)}}
+	if p.opts.User != "" {
+		checks = append(checks, delivery.Check{What: "authenticate", OK: true, Info: "as " + p.opts.User})
+	}
+	if p.opts.From == "" {
+		return checks
+	}
+	release := c.bound(ctx)
+	defer release()
+	from, err := mail.ParseAddress(p.opts.From)
+	if err == nil {
+		err = c.client.Mail("<" + from.Address + ">")
+	}
+	sender := delivery.Check{What: "sender " + p.opts.From, OK: err == nil, Info: "the server takes it"}
+	if err != nil {
+		sender.Info = err.Error()
+	}
+	return append(checks, sender)
+}

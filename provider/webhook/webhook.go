@@ -1,0 +1,188 @@
+// Package webhook delivers to any HTTP endpoint: a provider of package
+// delivery for what has none of its own. The recipient is the URL, the payload
+// the body; requests are signed as Standard Webhooks lays down, with the
+// delivery's id as webhook-id.
+//
+//	2xx                             accepted
+//	3xx, 4xx but for those below    refused for good
+//	425, 429                        not now; Retry-After is obeyed
+//	503 with Retry-After            not now
+//	408, 409, 5xx                   unknown
+//	no complete answer              unknown
+//	no connection                   not now
+//	an address that is not allowed  refused for good
+//
+// A receiver that promises to drop repeats by webhook-id (DropsRepeats) makes
+// unknown outcomes safe to repeat; else the delivery's guarantee decides.
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/header"
+	"github.com/deedhq/deed/internal/httpcall"
+	sink "github.com/deedhq/deed/sink/webhook"
+)
+
+// Options configures a Provider.
+type Options struct {
+	// Secret signs the requests: "whsec_" and base64, or any other string.
+	// Required.
+	Secret string
+	// PreviousSecret, while a secret is being replaced, signs them too.
+	PreviousSecret string
+	// AllowHosts exempts hosts from the address guard, as in sink/webhook.
+	AllowHosts []string
+	// DropsRepeats is for how long the receivers promise to know a webhook-id.
+	// Default: they promise nothing.
+	DropsRepeats time.Duration
+	// Headers are sent with every request.
+	Headers map[string]string
+	// Sandbox, if set, is the URL that everything goes to instead of its
+	// recipient.
+	Sandbox string
+	// RootCAs verify https endpoints. Default: the system's.
+	RootCAs *x509.CertPool
+}
+
+// Provider is a [delivery.Provider] and a [delivery.Checker].
+type Provider struct {
+	opts      Options
+	signer    sink.Signer
+	headers   http.Header
+	transport *http.Transport
+}
+
+const dialTimeout = 10 * time.Second
+
+// New checks opts and connects to nothing.
+func New(opts Options) (*Provider, error) {
+	signer, err := sink.NewSigner(opts.Secret, opts.PreviousSecret)
+	errs := []error{err}
+	dial, err := sink.Dialer(opts.AllowHosts, dialTimeout)
+	errs = append(errs, err)
+	if opts.DropsRepeats != 0 && opts.DropsRepeats < time.Minute {
+		errs = append(errs, fmt.Errorf("option DropsRepeats %s is below a minute", opts.DropsRepeats))
+	}
+	if opts.Sandbox != "" {
+		_, err := endpoint(opts.Sandbox)
+		errs = append(errs, err)
+	}
+	h := http.Header{}
+	for name, value := range opts.Headers {
+		lower := strings.ToLower(name)
+		if strings.HasPrefix(lower, "webhook-") || strings.Contains(lower, "idempotency-key") || lower == "content-type" || lower == "host" ||
+			header.Encode(value, false) != value || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ':' }) {
+			errs = append(errs, fmt.Errorf("option Headers: %q cannot be sent, or is set by deed", name))
+		}
+		h.Set(name, value)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &deed.Error{Op: "webhook provider", Code: deed.Invalid, Err: err}
+	}
+	return &Provider{opts: opts, signer: signer, headers: h, transport: &http.Transport{
+		Proxy:       nil, // it would hide the endpoint's address from the guard
+		DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: 1000, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: opts.RootCAs}, TLSHandshakeTimeout: dialTimeout,
+		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+	}}, nil
+}
+
+// Close closes the connections that are not in use.
+func (p *Provider) Close() error {
+	p.transport.CloseIdleConnections()
+	return nil
+}
+
+// Capabilities says: webhooks, each host a destination of its own, with a key
+// if the receivers promise to drop repeats.
+func (p *Provider) Capabilities() delivery.Capabilities {
+	c := delivery.Capabilities{Kind: "webhook", Channels: []delivery.Channel{delivery.Webhook}, Key: delivery.NoKey, PerDomain: true}
+	if p.opts.DropsRepeats > 0 {
+		c.Key, c.KeyWindow = delivery.HasKey, p.opts.DropsRepeats
+	}
+	return c
+}
+
+// Render makes the body, which is the payload.
+func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
+	if _, err := endpoint(d.Recipient); err != nil {
+		return nil, err
+	}
+	return d.Payload, nil
+}
+
+// endpoint never puts the URL into an error: it may hold credentials.
+func endpoint(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" {
+		return nil, errors.New("the recipient of a webhook is an http or https URL")
+	}
+	if u.User != nil {
+		return nil, errors.New("the URL holds a user or password; put an authorization header into the provider's headers")
+	}
+	return u, nil
+}
+
+// Send posts the body, signed anew: the time of a signature is the attempt's.
+func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome {
+	body, err := r.Request()
+	if err != nil {
+		return delivery.Refused(err)
+	}
+	to := r.Recipient()
+	if p.opts.Sandbox != "" {
+		to = p.opts.Sandbox
+	}
+	target, err := endpoint(to)
+	if err != nil {
+		return delivery.Refused(err)
+	}
+	h := p.headers.Clone()
+	h.Set("Content-Type", "application/json")
+	h.Set("User-Agent", "deed")
+	if id := r.CorrelationID(); id != "" {
+		h.Set("Correlation-Id", header.Encode(id, false))
+	}
+	p.signer.Sign(h, r.ID(), time.Now(), body)
+	return judge(target.Host, httpcall.Post(ctx, p.transport, target, h, body))
+}
+
+func judge(host string, a httpcall.Answer) delivery.Outcome {
+	if a.Err != nil {
+		switch {
+		case sink.IsRefusedAddress(a.Err):
+			return delivery.Refused(a.Err)
+		case a.Connected:
+			return delivery.Unknown(fmt.Errorf("webhook %s: %w", host, a.Err))
+		}
+		return delivery.NoConnection(fmt.Errorf("webhook %s: %w", host, a.Err))
+	}
+	if a.Status >= 200 && a.Status < 300 {
+		return delivery.Accepted("")
+	}
+	err := fmt.Errorf("webhook %s: status %d", host, a.Status)
+	after, asked := header.RetryAfter(a.Header, time.Now())
+	switch {
+	case a.Status == http.StatusTooManyRequests, a.Status == http.StatusTooEarly, a.Status == http.StatusServiceUnavailable && asked:
+		return delivery.NotNow(err, after)
+	case a.Status == http.StatusRequestTimeout, a.Status == http.StatusConflict, a.Status >= 500, a.Status < 200:
+		return delivery.Unknown(err)
+	}
+	return delivery.Refused(err)
+}
+
+// Check says what can be said without a recipient.
+func (p *Provider) Check(context.Context) []delivery.Check {
+	return []delivery.Check{{What: "secret", OK: true, Info: "requests can be signed; endpoints are checked when something is sent to them"}}
+}

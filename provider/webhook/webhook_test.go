@@ -1,0 +1,147 @@
+package webhook_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/provider/providertest"
+	"github.com/deedhq/deed/provider/webhook"
+	sink "github.com/deedhq/deed/sink/webhook"
+)
+
+func TestMain(m *testing.M) { providertest.Main(m) }
+
+const secret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+
+var payload = json.RawMessage(`{"type":"greeting","data":{"text":"canary-7f3a"}}`)
+
+func harness(t *testing.T, drops time.Duration) providertest.Harness {
+	box := &catcher.Mailbox{}
+	receiver := &catcher.Receiver{
+		Mailbox: box, DropRepeats: drops > 0,
+		Verify: func(h http.Header, body []byte) error {
+			return sink.Verify([]string{secret}, h, body, 0, time.Now())
+		},
+	}
+	door := providertest.NewDoor(t)
+	server := httptest.NewUnstartedServer(receiver)
+	_ = server.Listener.Close()
+	server.Listener = door
+	server.Start()
+	t.Cleanup(func() {
+		receiver.Close()
+		server.Close()
+	})
+	p, err := webhook.New(webhook.Options{Secret: secret, AllowHosts: []string{"127.0.0.1"}, DropsRepeats: drops})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return providertest.Harness{
+		Provider: p, Channel: delivery.Webhook, Recipient: server.URL + "/hook", Payload: payload, Secrets: []string{secret},
+		Accepted: func() (list [][]byte) {
+			for _, m := range box.List() {
+				list = append(list, m.Raw)
+			}
+			return list
+		},
+		Calls: receiver.Faults.Count,
+		Fail: func(how providertest.Fault, times int) {
+			receiver.Faults.Set(func(n int) catcher.Fault {
+				if n <= times || times < 0 {
+					return faults[how]
+				}
+				return catcher.None
+			})
+		},
+		Faults: []providertest.Fault{
+			providertest.ForGood, providertest.ForNow, providertest.ForNowAfter, providertest.HangBefore, providertest.HangAccepted,
+			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
+			providertest.ServerError,
+		},
+		Down: door.Down, Up: door.Up,
+	}
+}
+
+var faults = map[providertest.Fault]catcher.Fault{
+	providertest.ForGood: catcher.ForGood, providertest.ForNow: catcher.ForNow, providertest.ForNowAfter: catcher.ForNowAfter,
+	providertest.HangBefore: catcher.HangBefore, providertest.HangAccepted: catcher.HangAccepted, providertest.ResetBefore: catcher.ResetBefore,
+	providertest.ResetAccepted: catcher.ResetAccepted, providertest.SlowAccepted: catcher.SlowAccepted, providertest.Redirect: catcher.Redirect,
+	providertest.Garbage: catcher.Garbage, providertest.ServerError: catcher.ServerError,
+}
+
+// The body of an answer means nothing to a webhook: any 2xx is a yes.
+var tell = map[providertest.Fault]providertest.Meaning{providertest.Garbage: providertest.Accepts}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, func(t *testing.T) providertest.Harness { return harness(t, 0) }, tell)
+}
+
+// Receivers that promise to drop repeats are a provider with a key.
+func TestConformance_ReceiverDropsRepeats(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, func(t *testing.T) providertest.Harness { return harness(t, time.Hour) }, tell)
+}
+
+// Without permission no private address is connected to, and the delivery has
+// failed with a reason that says what to do.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	h := harness(t, 0)
+	p, err := webhook.New(webhook.Options{Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Provider = p
+	e := providertest.Deliver(t, h)
+	if e.Status != delivery.Failed || !strings.Contains(e.LastError, "loopback") || h.Calls() != 0 {
+		t.Errorf("%s with %q after %d calls", e.Status, e.LastError, h.Calls())
+	}
+}
+
+// The body is the payload, the id the delivery's, the signature of the
+// attempt's time; and there is no Idempotency-Key.
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	var got http.Header
+	h := harness(t, 0)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header.Clone() }))
+	defer server.Close()
+	h.Recipient = server.URL
+	e := providertest.Deliver(t, h)
+	if e.Status != delivery.Sent || got.Get("Webhook-Id") != e.ID || got.Get("Content-Type") != "application/json" || got.Get("Idempotency-Key") != "" ||
+		got.Get("Correlation-Id") != e.CorrelationID {
+		t.Errorf("%+v\n%v", e, got)
+	}
+}
+
+func TestNew_Invalid(t *testing.T) {
+	t.Parallel()
+	_, err := webhook.New(webhook.Options{DropsRepeats: time.Second, AllowHosts: []string{"a b"}, Sandbox: "x", Headers: map[string]string{"Idempotency-Key": "1"}})
+	for _, want := range []string{"Secret", "DropsRepeats", "AllowHosts", "URL", "Headers"} {
+		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("lacks %s: %v", want, err)
+		}
+	}
+	p, err := webhook.New(webhook.Options{Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"", "mailto:x@y", "https://", "https://user:pw@example.com/"} {
+		if _, err := p.Render(delivery.Draft{Recipient: bad, Payload: payload}); err == nil || strings.Contains(err.Error(), "pw") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if checks := p.Check(context.Background()); len(checks) != 1 || !checks[0].OK {
+		t.Errorf("%+v", checks)
+	}
+}

@@ -1,0 +1,177 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// lockTries is how often a table is tried to be locked for its renaming. Each
+// try is short: publishers stand behind it.
+const lockTries = 20
+
+// withRetries runs fn again when it could not get a lock in time.
+func withRetries(ctx context.Context, fn func() error) error {
+	for try := 1; ; try++ {
+		err := fn()
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || pg.Code != "55P03" {
+			return err
+		}
+		if try == lockTries {
+			return fmt.Errorf("%w; somebody holds the table in a long transaction: end it and run this again", err)
+		}
+		wait := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// makeRoom sees that nothing of the pack's names is in the way: it refuses, or
+// takes over what is there, if that was asked for. It returns the new name of
+// the table that was there, if one was.
+func (p pack) makeRoom(ctx context.Context, tx pgx.Tx, adopt bool) (*string, error) {
+	var kind string
+	err := tx.QueryRow(ctx, `
+		select coalesce((select c.relkind::text from pg_catalog.pg_class c where c.oid = to_regclass($1)), '')
+	`, p.relation).Scan(&kind)
+	if err != nil {
+		return nil, err
+	}
+	var others string
+	err = tx.QueryRow(ctx, `
+		select coalesce(string_agg(f.oid::regprocedure::text, ', ' order by f.oid), '')
+		from pg_catalog.pg_proc f
+		join pg_catalog.pg_namespace n on n.oid = f.pronamespace
+		where n.nspname || '.' || f.proname = any ($1)
+	`, p.functions()).Scan(&others)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case kind != "" && kind != "r" && kind != "p":
+		return nil, fmt.Errorf("%s exists and is no table; rename or drop it", p.relation)
+	case kind != "" && !adopt:
+		return nil, fmt.Errorf("the table %s exists; --adopt takes it over: it is renamed, and its undelivered rows are moved into deed", p.relation)
+	case others != "" && !adopt:
+		return nil, fmt.Errorf("functions of the pack's names exist; --adopt replaces them: %s", others)
+	}
+	if others != "" {
+		if _, err := tx.Exec(ctx, `drop function `+others); err != nil {
+			return nil, err
+		}
+	}
+	if kind == "" {
+		return nil, nil
+	}
+	return p.setAside(ctx, tx)
+}
+
+// setAside renames the table of the relation's name, once it is certain that its
+// rows can be moved.
+func (p pack) setAside(ctx context.Context, tx pgx.Tx) (*string, error) {
+	var missing string
+	err := tx.QueryRow(ctx, `
+		select coalesce(string_agg(w.name, ', '), '')
+		from unnest($2::text[]) w(name)
+		where not exists (
+		  select from pg_catalog.pg_attribute a
+		  where a.attrelid = to_regclass($1) and a.attname = w.name and a.attnum > 0 and not a.attisdropped
+		)
+	`, p.relation, p.needs).Scan(&missing)
+	if err != nil {
+		return nil, err
+	}
+	if missing != "" {
+		return nil, fmt.Errorf("the table %s lacks the columns %s: it is not one that can be adopted; rename it", p.relation, missing)
+	}
+	var bad int64
+	var example string
+	err = tx.QueryRow(ctx, `
+		select count(*), coalesce(min(r.row ->> 'id'), '')
+		from (select to_jsonb(o) as row from `+p.relation+` o where o.`+p.open+` is null) r
+		cross join deed.settings s
+		where coalesce(r.row ->> 'topic', r.row ->> 'event_type', '') !~ '^[A-Za-z0-9._:/-]{1,200}$'
+		  or octet_length((r.row -> 'payload')::text) > s.max_payload
+		  or octet_length(r.row ->> 'aggregate_id') > 1000
+	`).Scan(&bad, &example)
+	if err != nil {
+		return nil, err
+	}
+	if bad > 0 {
+		return nil, fmt.Errorf("%d undelivered rows of %s cannot be published, such as that with the id %s: a topic has 1 to 200 characters "+
+			"of A-Z a-z 0-9 . _ : / -, and a payload is no larger than deed settings say", bad, p.relation, example)
+	}
+	schemaName, table, _ := strings.Cut(p.relation, ".")
+	var aside string
+	err = tx.QueryRow(ctx, `
+		select n.name
+		from (
+		  select i, $2 || '_adopted_' || to_char(clock_timestamp(), 'YYYYMMDD') || case when i > 1 then '_' || i else '' end as name
+		  from generate_series(1, 1000) i
+		) n
+		where to_regclass($1 || '.' || n.name) is null
+		order by n.i
+		limit 1
+	`, schemaName, table).Scan(&aside)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, `set local lock_timeout = '1s'; alter table `+p.relation+` rename to `+aside); err != nil {
+		return nil, err
+	}
+	aside = schemaName + "." + aside
+	return &aside, nil
+}
+
+// An Adoption is the moving of a table's undelivered rows into the log.
+type Adoption struct {
+	Pack  string
+	Table string // as it is named now; what was delivered stays in it
+	Moved int64
+}
+
+// Adopt moves what adopted tables still have undelivered, oldest first, in
+// transactions of some hundred rows; cut off at any point, it goes on where it
+// was when it is called again. progress, if not nil, is told of each step.
+func Adopt(ctx context.Context, conn *pgx.Conn, progress func(Adoption)) ([]Adoption, error) {
+	have, err := Contracts(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	var list []Adoption
+	for _, i := range have {
+		if i.Adopting == "" {
+			continue
+		}
+		a := Adoption{Pack: i.Name, Table: i.Adopting}
+		for {
+			const step = 500
+			var moved int
+			err := inTx(ctx, conn, func(tx pgx.Tx) error {
+				return tx.QueryRow(ctx, `select deed.adopt($1, $2)`, i.Name, step).Scan(&moved)
+			})
+			if err != nil {
+				return list, fmt.Errorf("adopt %s: after %d rows: %w; what is moved is safe, run this again to go on", i.Adopting, a.Moved, err)
+			}
+			a.Moved += int64(moved)
+			if progress != nil && moved > 0 {
+				progress(a)
+			}
+			if moved < step {
+				break
+			}
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}

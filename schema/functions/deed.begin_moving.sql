@@ -1,0 +1,25 @@
+-- deed.begin_moving: note that a partition goes, and from where on its messages
+-- are to be moved out. For deed.retention_step.
+create or replace function deed.begin_moving(
+  p_n    int,
+  p_snap pg_snapshot
+) returns void
+language sql
+set search_path = pg_catalog, pg_temp
+as $$
+  update deed.partitions p
+  set moving = p_snap, moving_window = (select max(w.n) from deed.windows w),
+    read_window = greatest(p.read_window, 0, (
+      select max(at.from_window)
+      from deed.lanes l
+      cross join lateral (
+        select g.from_window
+        from deed.progress g
+        where g.subscription = l.subscription and g.lane = l.lane
+        order by g.n desc
+        limit 1
+      ) at
+    )),
+    moved_subscription = -1, moved_id = p.from_id - 1, moved_at = null, emptied_at = null, tried_at = null
+  where p.n = p_n
+$$;

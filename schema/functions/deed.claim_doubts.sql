@@ -1,0 +1,130 @@
+-- deed.claim_doubts: take over deliveries of a provider whose outcome is in doubt.
+--
+-- First marks as such those that are sending under a lease that has run out:
+-- whoever was calling is gone. Then, of what is in doubt, due, and not held for
+-- a person, settles what this provider can say nothing about by its guarantee
+-- (D5): at_least_once goes back to queued, dead if its attempts are spent;
+-- at_most_once is held. The rest is leased and returned, with what to do:
+-- repeat, the same request under the
+-- same key while the provider's window is open, past it never; or look_up.
+-- A repeat is counted as an attempt. p_patience bounds for how long look-ups
+-- are tried; an answer that the provider does not have it ends them too.
+create or replace function deed.claim_doubts(
+  p_provider     text,
+  p_worker       text,
+  p_limit        int,
+  p_lease        interval,
+  p_has_key      boolean,
+  p_look_up      boolean,
+  p_delay        interval default interval '0',
+  p_patience     interval default interval '1 hour',
+  p_max_attempts int default 5
+) returns table (
+  id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
+  recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
+  correlation_id text, channel_message_id uuid, action text, called_at timestamptz
+)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now   timestamptz := clock_timestamp();
+  v_claim bigint;
+begin
+  if coalesce(p_worker, '') = '' or length(p_worker) > 200 then
+    raise exception 'claim_doubts: worker must have 1 to 200 characters' using errcode = 'DDARG';
+  end if;
+  if p_lease is null or p_lease not between interval '1 second' and interval '24 hours' then
+    raise exception 'claim_doubts: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
+  end if;
+  if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+
+  with lost as (
+    select c.ctid as place from deed.channel_outbox c
+    where c.provider = p_provider and c.status = 'sending' and c.lease_until <= v_now
+    order by c.ord
+    limit 1000
+    for update skip locked
+  ),
+  doubted as (
+    update deed.channel_outbox c
+    set doubt_since = coalesce(c.doubt_since, v_now),
+      doubt_reason = coalesce(c.doubt_reason, format('the lease of %s ran out during the call', c.claimed_by)),
+      process_after = case when c.doubt_since is null then v_now + p_delay else c.process_after end,
+      claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
+    from lost l
+    where c.ctid = l.place
+    returning c.id, c.tenant_id
+  )
+  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+  select d.tenant_id, p_worker, 'doubt', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', 'sending', count(*),
+    case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during the call'
+  from doubted d
+  group by d.tenant_id;
+
+  -- Those about which nothing can be learnt.
+  with open as (
+    select c.ctid as place,
+      case when c.guarantee = 'at_most_once' then 'sending' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end as becomes
+    from deed.channel_outbox c
+    where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
+      and c.lease_until is null and c.ord <= v_now
+      and not coalesce(p_has_key and v_now < c.repeat_safe_until, false)
+      and not (p_look_up and v_now < c.doubt_since + p_patience)
+    order by c.ord
+    limit 1000
+    for update skip locked
+  ),
+  decided as (
+    update deed.channel_outbox c
+    set status = o.becomes,
+      held_at = case o.becomes when 'sending' then v_now end,
+      doubt_since = case o.becomes when 'sending' then c.doubt_since end,
+      doubt_reason = case o.becomes when 'sending' then c.doubt_reason end,
+      last_error = coalesce(c.doubt_reason, c.last_error),
+      process_after = case o.becomes when 'queued' then null else c.process_after end,
+      claim = case o.becomes when 'queued' then null else c.claim end,
+      finished_at = case o.becomes when 'dead' then v_now end,
+      updated_at = v_now
+    from open o
+    where c.ctid = o.place
+    returning c.id, c.tenant_id, c.status
+  )
+  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+  select d.tenant_id, p_worker, case d.status when 'sending' then 'hold' else 'reconcile' end, 'delivery',
+    case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
+    case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'by its guarantee'
+  from decided d
+  group by d.tenant_id, d.status;
+
+  v_claim := nextval('deed.claim_seq');
+  return query
+  with open as (
+    select c.ctid as place, coalesce(p_has_key and v_now < c.repeat_safe_until, false) as repeats
+    from deed.channel_outbox c
+    where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
+      and c.lease_until is null and c.ord <= v_now
+      and (coalesce(p_has_key and v_now < c.repeat_safe_until, false) or (p_look_up and v_now < c.doubt_since + p_patience))
+    order by c.ord
+    limit p_limit
+    for update skip locked
+  )
+  update deed.channel_outbox c
+  set claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, claim = v_claim,
+    attempts = c.attempts + case when o.repeats then 1 else 0 end, called_at = case when o.repeats then v_now else c.called_at end,
+    updated_at = v_now
+  from open o
+  where c.ctid = o.place
+  returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane, c.recipient, c.recipient_id,
+    c.payload, c.request, c.guarantee, c.attempts, c.correlation_id, c.channel_message_id,
+    case when o.repeats then 'repeat' else 'look_up' end, c.called_at;
+end
+$$;

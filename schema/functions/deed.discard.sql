@@ -1,0 +1,64 @@
+-- deed.discard: give up a dead message, for a reason that is kept.
+--
+-- Its row goes, a receipt says that it was discarded and by whom, and the audit
+-- log says why. The messages of its key that waited for it go on. p_subscription null: for all subscriptions for which it is dead.
+-- Returns for how many. Raises DDNFD if there is no such message, DDCON if it is
+-- not dead, DDARG without a reason.
+create or replace function deed.discard(
+  p_id           bigint,
+  p_reason       text,
+  p_subscription text default null,
+  p_by           text default null
+) returns int
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_count  int;
+  v_subs   int[];
+  v_hashes bigint[];
+begin
+  if coalesce(btrim(p_reason), '') = '' then
+    raise exception 'discard: a reason is needed: a message is never discarded silently' using errcode = 'DDARG';
+  end if;
+  with gone as (
+    delete from deed.pending p
+    using deed.subscriptions s
+    where p.id = p_id and p.dead_at is not null and s.id = p.subscription
+      and (p_subscription is null or s.name = p_subscription)
+    returning p.subscription, s.name, p.slot, p.attempts, p.tenant_id, p.last_error, p.dead_at, p.key_hash
+  ),
+  receipt as (
+    insert into deed.receipts (
+      subscription, claim, worker, finished_at, min_id, max_id, ids, attempts, finished, failed, lost, outcome
+    )
+    select g.subscription, 0, coalesce(p_by, session_user), clock_timestamp(), p_id, p_id, array[p_id], array[g.attempts], 1, 0, 0, 'discarded'
+    from gone g
+  ),
+  told as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, details)
+    select g.tenant_id, coalesce(p_by, session_user), 'discard', 'message', p_id::text, 'dead', 'discarded', p_reason,
+      jsonb_build_object('topic', l.topic, 'subscription', g.name, 'attempts', g.attempts, 'last_error', g.last_error, 'dead_at', g.dead_at)
+    from gone g
+    join (
+      select slot, id, topic from deed.log
+      union all
+      select slot, id, topic from deed.kept
+    ) l on l.slot = g.slot and l.id = p_id
+  )
+  select count(*), array_agg(g.subscription) filter (where g.key_hash is not null), array_agg(g.key_hash) filter (where g.key_hash is not null)
+  into v_count, v_subs, v_hashes
+  from gone g;
+  if v_count > 0 then
+    -- What stands behind it in an ordered stream goes on.
+    perform deed.release_keys(k.subscription, array[k.hash]) from unnest(v_subs, v_hashes) k(subscription, hash);
+    return v_count;
+  end if;
+  if exists (select from deed.pending p where p.id = p_id) then
+    raise exception 'discard: message % is not dead%; only dead messages are discarded', p_id,
+      coalesce(' for the subscription ' || quote_literal(p_subscription), '') using errcode = 'DDCON';
+  end if;
+  raise exception 'discard: there is no dead message %', coalesce(p_id::text, 'null') using errcode = 'DDNFD';
+end
+$$;

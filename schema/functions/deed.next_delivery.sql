@@ -1,0 +1,39 @@
+-- deed.next_delivery: in how many seconds a claim may find a queued delivery.
+--
+-- The later of the next due time and the provider's next token; 0 or less if a
+-- claim may be made now, null if nothing is queued. Limits of domains do not
+-- count: a claim is cheap.
+create or replace function deed.next_delivery(
+  p_provider text
+) returns double precision
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+set enable_sort = off
+set jit = off
+as $$
+declare
+  v_now  timestamptz := clock_timestamp();
+  v_due  timestamptz;
+  v_wait double precision;
+begin
+  select min(n.due) into v_due
+  from (
+    select greatest(c.ord, c.lease_until) as due
+    from deed.channel_outbox c
+    where c.provider = p_provider and c.status = 'queued'
+    order by c.ord
+    limit 1000
+  ) n;
+  if v_due is null then
+    return null;
+  end if;
+  select (1 - (b.tokens + b.rate * extract(epoch from v_now - b.at))) / b.rate into v_wait
+  from deed.rate_limits b
+  where b.provider = p_provider and b.domain = '';
+  return greatest(extract(epoch from v_due - v_now), v_wait);
+end
+$$;

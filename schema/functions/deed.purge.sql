@@ -1,0 +1,61 @@
+-- deed.purge: remove the finished messages that this transaction has named in
+-- deed.purges, with their receipts: what a DELETE on a face's relation does.
+--
+-- In one pass over the log, whatever their number. A message goes only when each
+-- subscription that its topic has now has delivered or discarded it; others stay
+-- until retention drops their partition. Returns how many went.
+create or replace function deed.purge() returns bigint
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  v_count bigint;
+begin
+  with asked as (
+    delete from deed.purges p where p.xid = pg_current_xact_id() returning p.id
+  ),
+  finished as (
+    select r.subscription, i.id
+    from deed.receipts r
+    cross join lateral unnest(r.ids) i(id)
+    join asked a on a.id = i.id
+  ),
+  ended as (
+    select l.slot, l.id
+    from asked a
+    join deed.log l on l.id = a.id
+    left join deed.topics t on t.topic = l.topic
+    where coalesce(t.mode, 'queue') = 'queue'
+      and not exists (
+        select from unnest(coalesce(nullif(t.subscriptions, '{}'), '{0}')) s(id)
+        where not exists (select from finished f where f.subscription = s.id and f.id = l.id)
+      )
+  ),
+  gone as (
+    delete from deed.log l using ended e where l.slot = e.slot and l.id = e.id returning l.id
+  ),
+  changed as (
+    select r.n, array_agg(i.id order by i.n) filter (where g.id is null) as ids,
+      array_agg(r.attempts[i.n] order by i.n) filter (where g.id is null) as attempts
+    from deed.receipts r
+    cross join lateral unnest(r.ids) with ordinality i(id, n)
+    left join gone g on g.id = i.id
+    group by r.n
+    having count(g.id) > 0
+  ),
+  emptied as (
+    delete from deed.receipts r using changed c where r.n = c.n and c.ids is null
+  ),
+  shortened as (
+    update deed.receipts r
+    set ids = c.ids, attempts = case when r.attempts is not null then c.attempts end, finished = cardinality(c.ids),
+      min_id = (select min(i) from unnest(c.ids) i), max_id = (select max(i) from unnest(c.ids) i)
+    from changed c
+    where r.n = c.n and c.ids is not null
+  )
+  select count(*) into v_count from gone;
+  return v_count;
+end
+$$;

@@ -1,0 +1,40 @@
+-- deed.purge_deliveries: remove finished deliveries that ended longer than p_age
+-- ago, at most p_limit; dead and failed ones never (O11).
+--
+-- One audit row for the call. Returns how many.
+create or replace function deed.purge_deliveries(
+  p_age   interval,
+  p_limit int,
+  p_actor text
+) returns int
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_count int;
+begin
+  if p_age is null or p_age < interval '1 day' then
+    raise exception 'purge_deliveries: the age must be at least a day: providers'' windows and people ask for them' using errcode = 'DDARG';
+  end if;
+  with gone as (
+    delete from deed.channel_outbox c
+    where c.ctid = any (array(
+      select o.ctid from deed.channel_outbox o
+      where o.finished_at < clock_timestamp() - p_age and o.status in ('sent', 'called', 'posted', 'skipped') and o.run_id is null
+      order by o.finished_at
+      limit p_limit
+      for update skip locked
+    ))
+    returning c.tenant_id
+  ),
+  audited as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, affected, reason)
+    select g.tenant_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'purge', 'delivery', count(*), format('finished longer than %s ago', p_age)
+    from gone g
+    group by g.tenant_id
+  )
+  select count(*) into v_count from gone;
+  return v_count;
+end
+$$;

@@ -1,0 +1,140 @@
+-- deed.purge_history: forget what is known of messages that are gone.
+--
+-- Up to p_limit rows of each table a call, and how many of each were removed:
+-- as many as p_limit means that there may be more.
+--   receipts  past their topic's retention, if all that they name lies below the
+--             oldest partition that has its content
+--   progress  past their topic's retention, but for each lane's newest row
+--   windows   past the longest retention, but for the newest and those at which
+--             something begins or stands
+--   relays    that have not been seen for a day
+create or replace function deed.purge_history(
+  p_limit int default 5000
+) returns table (what text, removed int)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '50ms'
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_now     timestamptz := clock_timestamp();
+  v_floor   bigint;
+  v_longest interval;
+  v_old     bigint[];
+  v_lane    record;
+  v_count   int;
+begin
+  if not pg_try_advisory_xact_lock(hashtextextended('deed.purge_history', 0)) then
+    return;
+  end if;
+  select min(p.from_id) into v_floor from deed.partitions p where p.emptied_at is null;
+  select greatest(max(s.retention), (select max(t.retention) from deed.topics t)) into v_longest from deed.settings s;
+
+  what := 'receipts';
+  delete from deed.receipts r
+  where r.n = any (array(
+    select o.n
+    from deed.receipts o
+    join deed.subscriptions s on s.id = o.subscription
+    left join deed.topics t on t.topic = s.topic
+    cross join deed.settings c
+    where o.finished > 0 and int8range(o.min_id, o.max_id, '[]') << int8range(v_floor, null)
+      and o.finished_at < v_now - coalesce(t.retention, c.retention)
+    limit p_limit
+  )) or r.n = any (array(
+    select o.n from deed.receipts o
+    where o.finished = 0 and o.finished_at < v_now - v_longest
+    order by o.finished_at
+    limit p_limit
+  ));
+  get diagnostics removed = row_count;
+  return next;
+
+  -- The oldest rows of each lane, which are the first by number.
+  what := 'progress';
+  removed := 0;
+  for v_lane in
+    with recursive lanes as (
+      (select g.subscription, g.lane from deed.progress g order by g.subscription, g.lane limit 1)
+      union all
+      select n.subscription, n.lane
+      from lanes l
+      cross join lateral (
+        select g.subscription, g.lane from deed.progress g
+        where (g.subscription, g.lane) > (l.subscription, l.lane)
+        order by g.subscription, g.lane
+        limit 1
+      ) n
+    )
+    select l.subscription, l.lane, v_now - coalesce(t.retention, c.retention) as upto,
+      (
+        select g.n from deed.progress g
+        where g.subscription = l.subscription and g.lane = l.lane
+        order by g.n desc
+        limit 1
+      ) as newest
+    from lanes l
+    cross join deed.settings c
+    left join deed.subscriptions s on s.id = l.subscription
+    left join deed.topics t on t.topic = s.topic
+  loop
+    exit when removed >= p_limit;
+    delete from deed.progress g
+    where g.subscription = v_lane.subscription and g.lane = v_lane.lane and g.n < v_lane.newest
+      and g.finished_at < v_lane.upto
+      and g.n = any (array(
+        select o.n from deed.progress o
+        where o.subscription = v_lane.subscription and o.lane = v_lane.lane
+        order by o.n
+        limit p_limit - removed
+      ));
+    get diagnostics v_count = row_count;
+    removed := removed + v_count;
+  end loop;
+  return next;
+
+  -- A lane that nothing concerns stands at an old one for ever, so age decides.
+  -- No lane may come to stand at one that goes: while they go, none records
+  -- anything. One whose page is so old finds its window gone, and reads again.
+  what := 'windows';
+  removed := 0;
+  v_old := array(
+    select w.n from deed.windows w
+    where w.n > 0 and w.opened_at < v_now - v_longest
+      and not exists (select from deed.subscriptions s where w.n in (s.start_window, s.since_window, s.read_window))
+      and not exists (select from deed.backfills b where b.window_n = w.n)
+      and not exists (select from deed.relanings r where r.window_n = w.n)
+    order by w.n
+    limit p_limit
+  );
+  if cardinality(v_old) > 0 then
+    begin
+      lock table deed.progress in share mode;
+      delete from deed.windows w
+      where w.n = any (v_old) and w.n < (select max(o.n) from deed.windows o)
+        and not exists (
+          select from deed.lanes l
+          cross join lateral (
+            select g.from_window, g.to_window
+            from deed.progress g
+            where g.subscription = l.subscription and g.lane = l.lane
+            order by g.n desc
+            limit 1
+          ) at
+          where w.n in (at.from_window, at.to_window, l.paused_at)
+        );
+      get diagnostics removed = row_count;
+    exception when lock_not_available then
+      null; -- the next time
+    end;
+  end if;
+  return next;
+
+  what := 'relays';
+  delete from deed.relays r where r.seen_until < v_now - interval '1 day';
+  get diagnostics removed = row_count;
+  return next;
+end
+$$;

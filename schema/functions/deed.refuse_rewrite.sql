@@ -1,0 +1,24 @@
+-- deed.refuse_rewrite: the trigger that keeps what a delivery is.
+--
+-- Neither its identity nor, once it is there, its request may change: what is
+-- sent under one key is sent unchanged ever after. What is not finished cannot
+-- be deleted. Raises DDCON.
+create or replace function deed.refuse_rewrite() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if tg_op = 'DELETE' then
+    raise exception 'delivery %: it is % and cannot be deleted before it is finished', old.id, old.status using errcode = 'DDCON';
+  end if;
+  if (old.id, old.tenant_id, old.workspace_id, old.idempotency_key, old.provider, old.channel)
+    is distinct from (new.id, new.tenant_id, new.workspace_id, new.idempotency_key, new.provider, new.channel)
+  then
+    raise exception 'delivery %: its identity cannot be changed', old.id using errcode = 'DDCON';
+  end if;
+  if old.request is not null and old.request is distinct from new.request then
+    raise exception 'delivery %: its request cannot be changed once it is made', old.id using errcode = 'DDCON';
+  end if;
+  return new;
+end
+$$;

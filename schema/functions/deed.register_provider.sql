@@ -1,0 +1,66 @@
+-- deed.register_provider: what a dispatcher that starts says of a provider.
+--
+-- The last one to start wins. p_domains and p_rates are the limits of
+-- recipients' domains; '' is the provider's own. A limit that is not named is
+-- removed. deed.relane_deliveries moves what is queued then. Returns whether
+-- anything changed. Raises DDARG.
+create or replace function deed.register_provider(
+  p_name            text,
+  p_kind            text,
+  p_lane_per_domain boolean,
+  p_key_window      interval,
+  p_can_look_up     boolean,
+  p_domains         text[],
+  p_rates           float8[],
+  p_bursts          float8[],
+  p_actor           text
+) returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_now     timestamptz := clock_timestamp();
+  v_changed boolean;
+begin
+  if exists (select from unnest(p_rates, p_bursts) u(rate, burst) where not coalesce(u.rate > 0 and u.burst >= 1, false)) then
+    raise exception 'register_provider: a rate must be above 0 and a burst at least 1' using errcode = 'DDARG';
+  end if;
+  -- One after the other: they would lock the same buckets.
+  perform pg_advisory_xact_lock(hashtextextended('deed.register_provider.' || p_name, 0));
+  insert into deed.providers as p (name, kind, lane_per_domain, key_window, can_look_up, registered_at)
+  values (p_name, p_kind, p_lane_per_domain, p_key_window, p_can_look_up, v_now)
+  on conflict (name) do update
+    set kind = excluded.kind, lane_per_domain = excluded.lane_per_domain, key_window = excluded.key_window,
+      can_look_up = excluded.can_look_up, registered_at = v_now
+    where (p.kind, p.lane_per_domain, p.key_window, p.can_look_up)
+      is distinct from (excluded.kind, excluded.lane_per_domain, excluded.key_window, excluded.can_look_up);
+  v_changed := found;
+
+  with wanted as (
+    select lower(u.domain) as domain, u.rate, u.burst from unnest(p_domains, p_rates, p_bursts) u(domain, rate, burst)
+  ),
+  gone as (
+    delete from deed.rate_limits r
+    where r.provider = p_name and not exists (select from wanted w where w.domain = r.domain)
+    returning 1
+  ),
+  put as (
+    insert into deed.rate_limits as r (provider, domain, rate, burst, tokens, at)
+    select p_name, w.domain, w.rate, w.burst, w.burst, v_now from wanted w
+    on conflict (provider, domain) do update
+      set rate = excluded.rate, burst = excluded.burst, tokens = least(r.tokens, excluded.burst)
+      where (r.rate, r.burst) is distinct from (excluded.rate, excluded.burst)
+    returning 1
+  )
+  select v_changed or exists (select from gone) or exists (select from put) into v_changed;
+  if not v_changed then
+    return false;
+  end if;
+
+  insert into deed.audit_log (actor, action, subject_type, subject_id, details)
+  values (coalesce(nullif(left(p_actor, 200), ''), session_user), 'register', 'provider', p_name,
+    jsonb_build_object('kind', p_kind, 'limits', (select jsonb_object_agg(u.domain, u.rate) from unnest(p_domains, p_rates) u(domain, rate))));
+  return true;
+end
+$$;

@@ -1,0 +1,159 @@
+-- deed.reserve: make deliveries, in the caller's transaction, before anyone
+-- calls a provider (D1); one statement for any number of them.
+--
+-- All are the tenant's, p_tenant or the one that the transaction has set.
+-- Arrays that are given have one entry a delivery; a null entry, as a null
+-- array, stands for the default. A key that the tenant's workspace has used
+-- makes no second row: duplicate is true, with the first one's id (D2, D3).
+-- A recipient that is suppressed, or none, is reserved as skipped.
+-- Returns one row a delivery, n counting from 1. One audit row for the call.
+-- Raises DDARG, DDTEN, DDNFD for an unknown tenant, and 40001 where a
+-- transaction's snapshot hides the first row of a duplicate.
+--
+-- SECURITY DEFINER: nobody may write the table itself.
+create or replace function deed.reserve(
+  p_channels            text[],
+  p_providers           text[],
+  p_recipients          text[],
+  p_payloads            jsonb[],
+  p_keys                bytea[],
+  p_recipient_ids       text[] default null,
+  p_guarantees          text[] default null,
+  p_process_after       timestamptz[] default null,
+  p_correlation_ids     text[] default null,
+  p_channel_message_ids uuid[] default null,
+  p_run_ids             uuid[] default null,
+  p_job_ids             uuid[] default null,
+  p_workspaces          uuid[] default null,
+  p_max_attempts        int[] default null,
+  p_tenant              uuid default null,
+  p_actor               text default null
+) returns table (n int, id uuid, status text, duplicate boolean)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+set work_mem = '64MB'
+as $$
+#variable_conflict use_column
+declare
+  v_tenant uuid := deed.tenant_of_call('reserve', p_tenant);
+  v_count  int := coalesce(cardinality(p_keys), 0);
+  v_now    timestamptz := clock_timestamp();
+  v_ms     text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
+  v_prefix text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
+  v_ids    uuid[];
+  v_made   uuid[];
+  v_bad    record;
+  v_names  text[] := array(select p from (select distinct unnest(p_providers)) d(p) where p !~ '^[A-Za-z0-9._-]{1,100}$');
+  v_limits boolean := exists (select from deed.rate_limits r where r.domain <> '' and r.provider = any (p_providers))
+    or exists (select from deed.providers p where p.lane_per_domain and p.name = any (p_providers));
+  v_listed boolean := exists (select from deed.suppressions s where s.tenant_id = v_tenant);
+begin
+  if v_count = 0 then
+    return;
+  end if;
+  if not (v_count = all (array[
+    coalesce(cardinality(p_channels), 0), coalesce(cardinality(p_providers), 0), coalesce(cardinality(p_recipients), 0), coalesce(cardinality(p_payloads), 0),
+    coalesce(cardinality(p_recipient_ids), v_count), coalesce(cardinality(p_guarantees), v_count), coalesce(cardinality(p_process_after), v_count),
+    coalesce(cardinality(p_correlation_ids), v_count), coalesce(cardinality(p_channel_message_ids), v_count), coalesce(cardinality(p_run_ids), v_count),
+    coalesce(cardinality(p_job_ids), v_count), coalesce(cardinality(p_workspaces), v_count), coalesce(cardinality(p_max_attempts), v_count)
+  ])) then
+    raise exception 'reserve: the arrays do not have one entry a delivery each (% keys)', v_count using errcode = 'DDARG';
+  end if;
+
+  select u.n, case
+      when u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
+        then format('channel %s is none of email, sms, voice, social, chat, webhook', coalesce(quote_literal(left(u.channel, 60)), 'null'))
+      when u.provider is null or u.provider = any (v_names) then 'provider must be 1 to 100 characters of A-Z a-z 0-9 . _ -'
+      when u.key is null or octet_length(u.key) <> 32 then 'key must be the 32 bytes of deed.idempotency_key'
+      when u.payload is null or jsonb_typeof(u.payload) <> 'object' then 'payload must be a JSON object'
+      when length(u.recipient) > 2000 then 'recipient has over 2000 characters'
+      when u.guarantee not in ('at_most_once', 'at_least_once') then 'guarantee must be at_most_once or at_least_once'
+      when u.max_attempts not between 1 and 1000 then 'max_attempts must be from 1 to 1000'
+      when not isfinite(u.process_after) then 'process_after is infinite'
+      when length(u.correlation_id) > 200 or length(u.recipient_id) > 200 then 'correlation id or recipient id has over 200 characters'
+    end as problem
+  into v_bad
+  from unnest(p_channels, p_providers, p_recipients, p_payloads, p_keys, p_guarantees, p_process_after, p_max_attempts, p_correlation_ids, p_recipient_ids)
+    with ordinality u(channel, provider, recipient, payload, key, guarantee, process_after, max_attempts, correlation_id, recipient_id, n)
+  where u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
+    or u.provider is null or u.provider = any (v_names)
+    or u.key is null or octet_length(u.key) <> 32
+    or u.payload is null or jsonb_typeof(u.payload) <> 'object'
+    or length(u.recipient) > 2000 or u.guarantee not in ('at_most_once', 'at_least_once')
+    or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after)
+    or length(u.correlation_id) > 200 or length(u.recipient_id) > 200
+  order by u.n
+  limit 1;
+  if found then
+    raise exception 'reserve: delivery %: %', v_bad.n, v_bad.problem using errcode = 'DDARG';
+  end if;
+
+  -- UUIDv7 of this moment.
+  v_ids := array(
+    select (v_prefix || substr(gen_random_uuid()::text, 16))::uuid from generate_series(1, v_count)
+  );
+  -- In the order of the keys: otherwise two callers with the same keys
+  -- deadlock.
+  with made as (
+    insert into deed.channel_outbox (
+      id, tenant_id, workspace_id, idempotency_key, status, skipped, skip_reason, finished_at, channel, provider, lane,
+      recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id, run_id, job_id,
+      created_at, updated_at
+    )
+    select u.id, v_tenant, coalesce(u.workspace, '00000000-0000-0000-0000-000000000000'), u.key,
+      case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
+      u.channel, u.provider, case when v_limits then deed.lane_of(u.provider, case
+        when u.recipient like '%://%' then lower(substring(u.recipient from '^[A-Za-z]+://(?:[^@/?#]*@)?([^@/:?#]+)'))
+        when u.recipient like '%@%' then lower(split_part(u.recipient, '@', -1)) end) else '' end,
+      u.recipient, u.recipient_id, u.payload, coalesce(u.guarantee, 'at_most_once'), u.process_after, u.max_attempts,
+      u.correlation_id, u.channel_message_id, u.run, u.job, v_now, v_now
+    from (
+      select r.*, case
+          when coalesce(r.recipient, '') = '' then 'no address'
+          when v_listed then (
+            select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
+            where s.tenant_id = v_tenant and s.channel = r.channel and s.address = lower(r.recipient)
+          )
+        end as skip
+      from unnest(v_ids, p_channels, p_providers, p_recipients, p_payloads, p_keys, p_recipient_ids, p_guarantees, p_process_after,
+          p_correlation_ids, p_channel_message_ids, p_run_ids, p_job_ids, p_workspaces, p_max_attempts)
+        with ordinality r(id, channel, provider, recipient, payload, key, recipient_id, guarantee, process_after,
+          correlation_id, channel_message_id, run, job, workspace, max_attempts, n)
+      order by r.key, r.n
+    ) u
+    on conflict on constraint channel_outbox_idempotency_key_key do nothing
+    returning id, status
+  ),
+  audited as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details)
+    select v_tenant, coalesce(nullif(left(p_actor, 200), ''), session_user), 'reserve', 'delivery',
+      case when v_count = 1 then v_ids[1]::text end, null, 'queued', count(*),
+      jsonb_build_object('asked', v_count, 'skipped', count(*) filter (where m.status = 'skipped'))
+    from made m
+    having count(*) > 0
+  )
+  select array_agg(m.id) into v_made from made m;
+
+  if cardinality(v_made) = v_count and not v_listed and not ('' = any (p_recipients)) and array_position(p_recipients, null) is null then
+    return query select u.n::int, u.id, 'queued'::text, false from unnest(v_ids) with ordinality u(id, n);
+    return;
+  end if;
+  return query
+  select u.n::int, c.id, c.status, c.id is distinct from u.id
+  from unnest(v_ids, p_keys, p_workspaces) with ordinality u(id, key, workspace, n)
+  left join deed.channel_outbox c on c.tenant_id = v_tenant
+    and c.workspace_id = coalesce(u.workspace, '00000000-0000-0000-0000-000000000000') and c.idempotency_key = u.key
+  order by u.n;
+  if exists (
+    select from unnest(p_keys, p_workspaces) u(key, workspace)
+    where not exists (
+      select from deed.channel_outbox c where c.tenant_id = v_tenant
+        and c.workspace_id = coalesce(u.workspace, '00000000-0000-0000-0000-000000000000') and c.idempotency_key = u.key
+    )
+  ) then
+    raise exception 'reserve: a delivery with the same key was reserved since this transaction began' using errcode = '40001';
+  end if;
+end
+$$;

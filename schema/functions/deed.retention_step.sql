@@ -1,0 +1,133 @@
+-- deed.retention_step: take one small step towards being rid of partitions of
+-- the log that are old and finished. No row: there is nothing to do now.
+--
+-- For each partition that nothing keeps (deed.keepers), oldest first:
+--   began    it is noted that it goes
+--   moved    content of up to p_limit messages that are not finished is moved to deed.kept
+--   emptied  the partition is truncated
+--   dropped  its table is dropped
+--   waits    a transaction uses the table; to be tried again in a minute
+-- Any number of processes may call it; one at a time works. Call it under READ
+-- COMMITTED, in a transaction of its own.
+--
+-- No publisher waits: nobody publishes to an old partition, and truncating it
+-- locks no other. Who reads the log waits 50 ms at the most. Only for dropping
+-- the empty table the log as a whole is locked, for which others wait 20 ms at
+-- the most; the table's owner can detach it beforehand, for which nobody waits.
+--
+-- A publisher that has its number and not its row yet may still come. Hence:
+-- under the lock on the partition all its rows are visible, and if one was not
+-- when moving began, or a backfill has begun since, moving begins anew.
+create or replace function deed.retention_step(
+  p_limit int default 1000
+) returns table (n int, did text, messages bigint)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '50ms'
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_p     deed.partitions%rowtype;
+  v_snap  pg_snapshot;
+  v_left  int := p_limit;
+  v_sub   int;
+  v_ids   bigint[];
+  v_slots int[];
+  v_count bigint;
+begin
+  if p_limit is null or p_limit < 1 then
+    raise exception 'retention_step: limit must be above 0, got %', coalesce(p_limit::text, 'null') using errcode = 'DDARG';
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'retention_step: it needs READ COMMITTED' using errcode = 'DDARG';
+  end if;
+  if not pg_try_advisory_xact_lock(hashtextextended('deed.retention', 0)) then
+    return;
+  end if;
+
+  for v_p in select p.* from deed.partitions p where p.dropped_at is null order by p.n loop
+    n := v_p.n;
+    messages := 0;
+    continue when v_p.tried_at > clock_timestamp() - interval '1 minute';
+    if v_p.emptied_at is not null then
+      did := deed.drop_partition(v_p.n);
+      return next;
+      return;
+    end if;
+    select pg_current_snapshot() into v_snap; -- before what is looked at
+    continue when exists (select from deed.keepers(v_p.n));
+
+    if v_p.moving is null or exists (
+      select from deed.backfills b where b.window_n is null or b.window_n > v_p.moving_window
+    ) then
+      perform deed.begin_moving(v_p.n, v_snap);
+      did := 'began';
+      return next;
+      return;
+    end if;
+
+    if v_p.moved_at is null then
+      did := 'moved';
+      for v_sub in select s.id from deed.subscriptions s where s.id >= v_p.moved_subscription order by s.id loop
+        if v_sub > v_p.moved_subscription then
+          v_p.moved_id := v_p.from_id - 1;
+        end if;
+        select array_agg(q.id order by q.id), array_agg(q.slot order by q.id) into v_ids, v_slots
+        from (
+          select w.id, w.slot from deed.pending w
+          where w.subscription = v_sub and w.id > v_p.moved_id and w.id < v_p.upto_id
+          order by w.subscription, w.id
+          limit v_left
+        ) q;
+        continue when v_ids is null;
+        with gone as (
+          delete from deed.log l
+          using unnest(v_slots, v_ids) u(slot, id)
+          where l.slot = u.slot and l.id = u.id and l.id >= v_p.from_id and l.id < v_p.upto_id
+            and pg_visible_in_snapshot(l.xid, v_p.moving)
+          returning l.*
+        )
+        insert into deed.kept select g.* from gone g;
+        get diagnostics v_count = row_count;
+        messages := messages + v_count;
+        v_left := v_left - cardinality(v_ids);
+        v_p.moved_subscription := v_sub;
+        v_p.moved_id := v_ids[cardinality(v_ids)];
+        exit when v_left <= 0;
+      end loop;
+      update deed.partitions p
+      set moved_subscription = v_p.moved_subscription, moved_id = v_p.moved_id,
+        moved_at = case when v_left > 0 then clock_timestamp() end
+      where p.n = v_p.n;
+      return next;
+      return;
+    end if;
+
+    begin
+      execute format('lock table deed.%I in access exclusive mode', 'log_p' || v_p.n);
+    exception when lock_not_available then
+      update deed.partitions p set tried_at = clock_timestamp() where p.n = v_p.n;
+      did := 'waits';
+      return next;
+      return;
+    end;
+    select pg_current_snapshot() into v_snap;
+    if deed.unseen(v_p.from_id, v_p.upto_id, 0, 2147483647, 0, v_p.moving)
+      or exists (select from deed.keepers(v_p.n))
+      or exists (select from deed.backfills b where b.window_n is null or b.window_n > v_p.moving_window)
+    then
+      perform deed.begin_moving(v_p.n, v_snap);
+      did := 'began';
+      return next;
+      return;
+    end if;
+    execute format('truncate deed.%I', 'log_p' || v_p.n);
+    update deed.partitions p set emptied_at = clock_timestamp(), tried_at = null where p.n = v_p.n;
+    did := 'emptied';
+    return next;
+    return;
+  end loop;
+end
+$$;

@@ -1,0 +1,52 @@
+-- deed.retry_deliveries: put failed or dead deliveries back, with their attempts
+-- at 0; an operator's act, recorded with who and why.
+--
+-- Their key and request stay as they were. Those of a run are refused (DDCON):
+-- a run that has ended stays as it was, and is retried as a new one. Returns
+-- how many.
+create or replace function deed.retry_deliveries(
+  p_ids    uuid[],
+  p_reason text,
+  p_actor  text
+) returns bigint
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_count bigint;
+  v_run   uuid;
+begin
+  if coalesce(p_reason, '') = '' or coalesce(p_actor, '') = '' or length(p_actor) > 200 or length(p_reason) > 2000 then
+    raise exception 'retry_deliveries: a reason and an actor are needed' using errcode = 'DDARG';
+  end if;
+  select c.id into v_run from deed.channel_outbox c where c.id = any (p_ids) and c.run_id is not null limit 1;
+  if found then
+    raise exception 'retry_deliveries: delivery % belongs to a run; retry the run', v_run using errcode = 'DDCON';
+  end if;
+  perform set_config('deed.act', 'person', true);
+  with chosen as (
+    select c.id, c.status from deed.channel_outbox c
+    where c.id = any (p_ids) and c.status in ('failed', 'dead')
+    order by c.id
+    for update
+  ),
+  driven as (
+    update deed.channel_outbox c
+    set status = 'queued', attempts = 0, process_after = null, finished_at = null, claim = null, updated_at = clock_timestamp()
+    from chosen h
+    where c.id = h.id
+    returning c.id, c.tenant_id, h.status as was
+  ),
+  audited as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
+    select d.tenant_id, p_actor, 'retry', 'delivery', case when count(*) = 1 then min(d.id::text) end, d.was, 'queued', p_reason, count(*),
+      case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end
+    from driven d
+    group by d.tenant_id, d.was
+  )
+  select count(*) into v_count from driven;
+  perform set_config('deed.act', '', true);
+  return v_count;
+end
+$$;

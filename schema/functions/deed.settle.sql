@@ -1,0 +1,135 @@
+-- deed.settle: record what became of claimed deliveries, a batch at once.
+--
+-- Only rows whose claim is still the caller's; returns what each of those has
+-- become. Repeating it is harmless. p_kinds:
+--
+--   accepted   the provider took it: sent, called or posted, by its channel
+--   refused    the provider will never take it: failed
+--   later      certainly not done: queued, p_after seconds or a back-off away,
+--              dead when its attempts are spent; in doubt it stays so (below)
+--   outage     certainly not called: queued, no attempt counted
+--   release    not attempted: queued, no attempt counted
+--   unrepeated in doubt, claimed to be repeated, and nothing reached the
+--              provider: still in doubt, the repeat is not counted
+--   unusable   no request could be made of it: failed
+--   unknown    may be done: in doubt (D5)
+--   undecided  in doubt, and nothing the provider offers tells: at_most_once is
+--              held for a person, at_least_once goes back to queued, and is dead
+--              when its attempts are spent
+--
+-- Of a row in doubt, what a repeated call says about itself proves nothing
+-- about the first one: only accepted ends the doubt, later keeps it, refused is
+-- as undecided. The back-off is p_base * 2^(attempts-1), at most an hour, times
+-- a random factor between p_jitter's two. p_max_attempts is for rows that have
+-- none of their own.
+create or replace function deed.settle(
+  p_ids          uuid[],
+  p_claims       bigint[],
+  p_kinds        text[],
+  p_message_ids  text[],
+  p_errors       text[],
+  p_after        float8[],
+  p_worker       text,
+  p_base         interval default interval '5 seconds',
+  p_jitter       float8[] default '{0.5,1}',
+  p_max_attempts int default 5
+) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if not (p_kinds <@ array['accepted', 'refused', 'later', 'outage', 'release', 'unrepeated', 'unusable', 'unknown', 'undecided']) then
+    raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
+  end if;
+  -- What is lost of it would have to be settled by hand.
+  if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+  return query
+  with mine as (
+    select q.*
+    from (
+      select u.* from unnest(p_ids, p_claims, p_kinds, p_message_ids, p_errors, p_after) u(id, claim, kind, message_id, error, after)
+      order by u.id
+    ) u
+    cross join lateral (
+      select c.ctid as place, u.kind, u.message_id, left(u.error, 4000) as error, u.after, c.status as was, c.doubt_since is not null as doubted,
+        case
+          -- A claim that was lost before anything was called only lets go.
+          when c.status = 'queued' and u.kind not in ('unusable') then 'let go'
+          when c.doubt_since is not null and u.kind in ('refused', 'undecided') then
+            case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
+          when c.doubt_since is not null and u.kind in ('later', 'outage', 'release', 'unrepeated') then 'unknown'
+          when u.kind in ('undecided', 'unrepeated') then 'unknown'
+          when u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead'
+          when u.kind = 'release' then 'outage'
+          else u.kind
+        end as verdict
+      from deed.channel_outbox c
+      where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending')
+        and (c.status = 'sending' or u.kind in ('release', 'outage', 'unusable'))
+      for update
+    ) q
+  ),
+  judged as (
+    select m.*,
+      m.verdict in ('accepted', 'refused', 'dead', 'unusable') as ended,
+      m.verdict in ('unknown', 'hold') as stays
+    from mine m
+  ),
+  done as (
+    update deed.channel_outbox c
+    set status = case j.verdict
+        when 'accepted' then case c.channel when 'voice' then 'called' when 'social' then 'posted' else 'sent' end
+        when 'refused' then 'failed'
+        when 'unusable' then 'failed'
+        when 'dead' then 'dead'
+        when 'unknown' then 'sending'
+        when 'hold' then 'sending'
+        else 'queued' end,
+      attempts = c.attempts - case when j.verdict = 'outage' or (j.kind = 'unrepeated' and j.doubted) then 1 else 0 end,
+      provider_message_id = coalesce(left(j.message_id, 500), c.provider_message_id),
+      last_error = case when j.verdict = 'accepted' then c.last_error else coalesce(j.error, c.last_error) end,
+      process_after = case j.verdict
+        when 'later' then v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
+          least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])))
+        when 'unknown' then v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
+          case when j.doubted then least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])) else interval '0' end)
+        when 'again' then null
+        else c.process_after end,
+      doubt_since = case when j.stays then coalesce(c.doubt_since, v_now) end,
+      doubt_reason = case when j.stays then coalesce(j.error, c.doubt_reason, 'the outcome of the call is unknown') end,
+      held_at = case when j.verdict = 'hold' then v_now when j.verdict = 'unknown' then c.held_at end,
+      sent_at = case when j.verdict = 'accepted' then v_now end,
+      finished_at = case when j.ended then v_now end,
+      -- Who calls it knows it by its claim until somebody else takes it over.
+      claim = case when j.ended or j.stays then c.claim end,
+      claimed_at = null, claimed_by = null, lease_until = null,
+      updated_at = v_now
+    from judged j
+    where c.ctid = j.place
+    returning c.id, c.tenant_id, c.status, c.attempts, c.process_after, c.doubt_since is not null as in_doubt, c.held_at is not null as held,
+      j.was, j.doubted, j.verdict, case when j.verdict <> 'accepted' then left(j.error, 2000) end as error
+  ),
+  audited as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
+    select d.tenant_id, p_worker, case d.verdict when 'unknown' then 'doubt' when 'hold' then 'hold' else 'settle' end,
+      'delivery', case when count(*) = 1 then min(d.id::text) end, d.was, d.status, case when count(*) = 1 then min(d.error) end, count(*),
+      nullif(jsonb_strip_nulls(jsonb_build_object('ids', case when count(*) > 1 then jsonb_agg(d.id) end, 'after_doubt', case when d.doubted and not d.in_doubt then true end)), '{}')
+    from done d
+    where d.was <> d.status or (d.in_doubt and not d.doubted) or d.verdict = 'hold'
+    group by d.tenant_id, d.was, d.status, d.verdict, d.doubted, d.in_doubt
+  )
+  select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held from done d;
+end
+$$;

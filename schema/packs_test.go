@@ -1,0 +1,364 @@
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/schema"
+)
+
+// A database has what it asked for by name and nothing else; again changes
+// nothing; a later Up brings what is installed up to date.
+func TestContracts_InstalledByName(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	present := func() string {
+		t.Helper()
+		return pgtest.One[string](t, conn, `
+			select concat_ws(' ', to_regclass('public.outbox'), to_regclass('m10_recovery.outbox'), to_regnamespace('app'), to_regnamespace('m10_recovery'))`)
+	}
+	if got := present(); got != "" {
+		t.Errorf("before anything was asked for there is %s", got)
+	}
+	installContracts(t, db, false, "app")
+	if got := present(); got != "public.outbox app" {
+		t.Errorf("with the pack app there is %s", got)
+	}
+	if again, err := schema.InstallContracts(ctx, conn, []string{"app"}, false); len(again) != 0 || err != nil {
+		t.Errorf("again: %v, %v", again, err)
+	}
+	installContracts(t, db, false, "m10")
+	if _, err := schema.InstallContracts(ctx, conn, []string{"m11"}, false); err == nil || !strings.Contains(err.Error(), "m10, app") {
+		t.Errorf("an unknown pack: %v", err)
+	}
+	if result := up(t, conn); len(result.Contracts) != 0 {
+		t.Errorf("Up of what is up to date did %+v", result)
+	}
+	// As an older program would have left them.
+	if _, err := conn.Exec(ctx, `
+		update deed.contracts set hash = 'older';
+		create or replace function app.outbox_mark_delivered(p_token uuid, p_ids uuid[]) returns int language sql set search_path = pg_catalog as 'select 0'`); err != nil {
+		t.Fatal(err)
+	}
+	if differences, err := schema.Validate(ctx, conn); len(differences) != 2 || !strings.Contains(differences[0], "app.outbox_mark_delivered") || err != nil {
+		t.Errorf("Validate of a changed pack: %q, %v", differences, err)
+	}
+	if result := up(t, conn); !slices.Equal(result.Contracts, []string{"app", "m10"}) {
+		t.Errorf("Up of older packs did %+v", result)
+	}
+	if differences, err := schema.Validate(ctx, conn); len(differences) != 0 || err != nil {
+		t.Errorf("Validate: %q, %v", differences, err)
+	}
+
+	if removed, err := schema.UninstallContracts(ctx, conn, []string{"m10", "app"}); len(removed) != 2 || err != nil {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+	if got := present(); got != "" {
+		t.Errorf("after the packs were removed there is %s", got)
+	}
+	if removed, err := schema.UninstallContracts(ctx, conn, []string{"m10", "app"}); len(removed) != 0 || err != nil {
+		t.Errorf("removed again: %v, %v", removed, err)
+	}
+	installContracts(t, db, false, "m10", "app")
+	if err := schema.Uninstall(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	if got := present(); got != "" {
+		t.Errorf("after everything was removed there is %s", got)
+	}
+}
+
+// The installed packs, object by object, are the committed ones.
+func TestContracts_Golden(t *testing.T) {
+	t.Parallel()
+	got, err := schema.DescribeContracts(context.Background(), withContracts(t).Pool(pgtest.Owner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("expected_contracts.sql", []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile("expected_contracts.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("the packs differ from expected_contracts.sql; if they are meant to, run go test ./schema -run Golden -update (-want +got):\n%s", diff)
+	}
+}
+
+// An overload in a pack's schema fails the migration and is named; other
+// functions there are their owner's business.
+func TestContract_O2_AnOverloadInAPackIsNamed(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := withContracts(t)
+	conn := db.Conn(t, pgtest.Owner)
+	if _, err := conn.Exec(ctx, `create function app.mine() returns int language sql as 'select 1'`); err != nil {
+		t.Fatal(err)
+	}
+	up(t, conn)
+	if _, err := conn.Exec(ctx, `
+		create function app.outbox_claim(int, uuid) returns int language sql as 'select 1';
+		create function m10_recovery.publish_outbox(text, jsonb) returns int language sql as 'select 1'`); err != nil {
+		t.Fatal(err)
+	}
+	_, err := schema.Up(ctx, conn)
+	if err == nil || !strings.Contains(err.Error(), "app.outbox_claim has 2 signatures") || !strings.Contains(err.Error(), "m10_recovery.publish_outbox has 2 signatures") || strings.Contains(err.Error(), "mine") {
+		t.Errorf("Up with overloads: %v", err)
+	}
+}
+
+// The script with packs makes what installing them makes.
+func TestSQL_WithContracts(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	conn := pgtest.Bare(t).Conn(t, pgtest.Owner)
+	script, err := schema.SQL("m10", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(ctx, "begin;\n"+script+"commit;"); err != nil {
+		t.Fatal(err)
+	}
+	if differences, err := schema.Validate(ctx, conn); len(differences) != 0 || err != nil {
+		t.Errorf("Validate: %v, %v", differences, err)
+	}
+	if result := up(t, conn); len(result.Contracts) != 0 {
+		t.Errorf("Up after the script did %+v", result)
+	}
+}
+
+// outbox004 is a table as seed 004 describes it, with what its worker left.
+const outbox004 = `
+	create table public.outbox (
+	  id uuid primary key default gen_random_uuid(), tenant_id uuid, topic text not null, payload jsonb not null,
+	  created_at timestamptz not null default now(), delivered_at timestamptz, processing_token uuid, attempts int
+	);
+	create index idx_outbox_claimable on public.outbox (delivered_at, created_at) where delivered_at is null and processing_token is null;
+	create schema app;
+	create function app.outbox_claim(p_limit int, p_token uuid, p_tenant uuid) returns setof public.outbox language sql as 'select null::public.outbox';
+	insert into public.outbox (topic, payload, created_at, attempts, delivered_at, processing_token, tenant_id)
+	select 'test', jsonb_build_object('n', n), now() - n * interval '1 minute', n % 3,
+	  case when n % 4 = 0 then now() end, case when n % 4 = 1 and n < 20 then gen_random_uuid() end,
+	  case when n % 2 = 0 then '6f1c2d3e-0000-4000-8000-000000000001'::uuid end
+	from generate_series(1, 1600) n`
+
+// Adopting a table of the face's name loses nothing, keeps the order, and goes
+// on where it was cut off, while others insert.
+func TestContract_O4_AdoptingATable(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	if _, err := conn.Exec(ctx, outbox004); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, false); err == nil || !strings.Contains(err.Error(), "--adopt") {
+		t.Fatalf("without adopting: %v", err)
+	}
+	// What cannot be published is said before anything is touched.
+	if _, err := conn.Exec(ctx, `insert into public.outbox (topic, payload) values ('no topic', '{}')`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, true); err == nil || !strings.Contains(err.Error(), "1 undelivered rows") {
+		t.Fatalf("with a row that cannot be published: %v", err)
+	}
+	if _, err := conn.Exec(ctx, `delete from public.outbox where topic = 'no topic'`); err != nil {
+		t.Fatal(err)
+	}
+
+	installContracts(t, db, true, "app")
+	lines(t, db.Psql(t, pgtest.Team, "-c", `insert into outbox (topic, payload) values ('test', '{"n": 0}')`))
+	// Cut off after the first step, in the second.
+	cut, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cutConn := db.Conn(t, pgtest.Owner)
+	if list, err := schema.Adopt(cut, cutConn, func(schema.Adoption) { cancel() }); err == nil {
+		t.Fatalf("the adoption was not cut off: %+v", list)
+	}
+	if _, err := schema.UninstallContracts(ctx, conn, []string{"app"}); err == nil || !strings.Contains(err.Error(), "outbox_adopted_") {
+		t.Errorf("taking the pack away in the middle: %v", err)
+	}
+	before := pgtest.One[int](t, conn, `select count(*) from deed.log`)
+	if before < 2 || before > 1200 {
+		t.Fatalf("after the cut the log has %d messages", before)
+	}
+	list, err := schema.Adopt(ctx, conn, nil)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if got := list[0].Moved + int64(before) - 1; got != 1200 {
+		t.Errorf("%d rows were moved, want 1200", got)
+	}
+	if again, err := schema.Adopt(ctx, conn, nil); len(again) != 0 || err != nil {
+		t.Errorf("adopted again: %+v, %v", again, err)
+	}
+	if n := pgtest.One[int](t, conn, `select count(*) filter (where delivered_at is not null) * 10000 + count(*) from `+list[0].Table); n != 400*10000+400 {
+		t.Errorf("%s has %d rows, delivered * 10000 + all", list[0].Table, n)
+	}
+	order := pgtest.One[string](t, conn, `
+		select coalesce(string_agg(q.n::text, ','), '') from (
+		  select n, lag(n) over (order by id) as before
+		  from (select id, (deed.payload_json(content_type, payload) ->> 'n')::int as n from deed.log where headers is not null) m
+		) q where n >= before`)
+	if order != "" {
+		t.Errorf("out of order: %s", order)
+	}
+	wrong := pgtest.One[string](t, conn, `
+		select coalesce(string_agg(o.topic || (o.payload ->> 'n'), ', '), '')
+		from public.outbox o
+		cross join lateral (select (o.payload ->> 'n')::int as n) m
+		join deed.pending p on p.id = deed.message_seq(o.id)
+		where m.n > 0 and (
+		  m.n % 4 = 0 or o.attempts <> m.n % 3
+		  or abs(extract(epoch from now() - o.created_at) / 60 - m.n) > 2
+		  or (o.tenant_id = '6f1c2d3e-0000-4000-8000-000000000001') <> (m.n % 2 = 0)
+		  or (p.process_after > now() + interval '3 minutes') is distinct from (case when m.n % 4 = 1 and m.n < 20 then true end)
+		)`)
+	if wrong != "" {
+		t.Errorf("moved with a loss: %s", wrong)
+	}
+	got := lines(t, db.Psql(t, pgtest.Team, "-c", `select payload ->> 'n' from app.outbox_claim(3, gen_random_uuid(), null)`))
+	if !slices.Equal(got, []string{"1599", "1598", "1597"}) {
+		t.Errorf("claimed %v, want the oldest", got)
+	}
+	if removed, err := schema.UninstallContracts(ctx, conn, []string{"app"}); len(removed) != 1 || err != nil {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+}
+
+// Adopting does not stand behind a long transaction with everyone behind it: it
+// tries for moments, and says who is in the way.
+func TestContract_O4_AdoptingDoesNotStopTheTable(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	if _, err := conn.Exec(ctx, outbox004); err != nil {
+		t.Fatal(err)
+	}
+	idle, err := db.Conn(t, pgtest.Owner).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Rollback(ctx)
+	if _, err := idle.Exec(ctx, `insert into public.outbox (topic, payload) values ('test', '{"n": -1}')`); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	go func() {
+		_, err := schema.InstallContracts(ctx, conn, []string{"app"}, true)
+		result <- err
+	}()
+	// It waits for the table, and gives way.
+	other := db.Conn(t, pgtest.Owner)
+	for waiting := false; !waiting; {
+		waiting = pgtest.One[bool](t, other, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%rename to%')`)
+	}
+	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if _, err := other.Exec(bounded, `insert into public.outbox (topic, payload) values ('test', '{"n": -2}')`); err != nil {
+		t.Errorf("another publisher was stopped: %v", err)
+	}
+	if err := idle.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	list, err := schema.Adopt(ctx, conn, nil)
+	if err != nil || list[0].Moved != 1202 {
+		t.Errorf("%+v, %v; want 1202 rows with the two that came meanwhile", list, err)
+	}
+}
+
+// Seed 003's table is adopted as well: its retries and its claims are kept.
+func TestContract_O3_AdoptingATable(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	_, err := conn.Exec(ctx, `
+		create schema m10_recovery;
+		create table m10_recovery.outbox (
+		  id bigint generated always as identity primary key, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
+		  created_at timestamptz default now(), processed_at timestamptz, retry_count int default 0, process_after timestamptz,
+		  claimed_at timestamptz, claimed_by text
+		);
+		insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload, processed_at, retry_count, process_after, claimed_at, claimed_by)
+		values ('order', '1', 'order.placed', '{}', now(), 0, null, null, 'w'), ('order', '2', 'order.placed', '{}', null, 3, now() + interval '1 hour', null, null),
+		  ('order', '3', 'order.placed', '{}', null, 0, null, now(), 'w')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	installContracts(t, db, true, "m10")
+	if list, err := schema.Adopt(ctx, conn, nil); err != nil || len(list) != 1 || list[0].Moved != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	got := lines(t, db.Psql(t, pgtest.Team, "-c", `
+		select aggregate_type, aggregate_id, event_type, retry_count, round(extract(epoch from process_after - now()) / 60) from m10_recovery.outbox order by id`))
+	if want := []string{"order|2|order.placed|3|60", "order|3|order.placed|0|5"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The owner is no superuser and holds none of deed's roles.
+func TestContracts_AsAnOrdinaryOwner(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.Bare(t)
+	super := db.Conn(t, pgtest.Owner)
+	up(t, pgtest.Bare(t).Conn(t, pgtest.Owner)) // makes the roles
+	name := pgtest.One[string](t, super, `select current_database()`)
+	owner := "owner_" + name
+	if _, err := super.Exec(ctx, fmt.Sprintf(`create role %[1]s login; grant create on database %[2]s to %[1]s; grant create on schema public to %[1]s`, owner, name)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := super.Exec(ctx, `drop schema if exists deed, app, m10_recovery cascade; drop owned by `+owner+`; drop role `+owner); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := super.Config().Copy()
+	cfg.User = owner
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	up(t, conn)
+	if _, err := conn.Exec(ctx, strings.Replace(outbox004, "create schema app;", "create schema app; alter table public.outbox enable row level security, force row level security; create policy mine on public.outbox using (true);", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := schema.InstallContracts(ctx, conn, []string{"m10", "app"}, true); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := schema.Adopt(ctx, conn, nil); err == nil || !strings.Contains(err.Error(), "row-level security") {
+		t.Errorf("rows may be hidden, and nothing is said: %+v, %v", list, err)
+	}
+	table := pgtest.One[string](t, conn, `select adopting from deed.contracts where pack = 'app'`)
+	if _, err := conn.Exec(ctx, `alter table `+table+` no force row level security`); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := schema.Adopt(ctx, conn, nil); err != nil || list[0].Moved != 1200 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if n := len(lines(t, db.Psql(t, pgtest.Team, "-c", `select id from app.outbox_claim(2000, gen_random_uuid(), null)`))); n < 1190 {
+		t.Errorf("claimed %d", n)
+	}
+}

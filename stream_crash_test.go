@@ -1,0 +1,136 @@
+package deed_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash/harness"
+	"github.com/deedhq/deed/internal/pgembed"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// newStreamScene is a scene whose topic is a stream of two lanes.
+func newStreamScene(t testing.TB, db *pgtest.DB) *scene {
+	s := &scene{t: t, db: db, topic: "crash", file: filepath.Join(t.TempDir(), "received")}
+	s.prog = harness.Build(t, victimPackage)
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('crash', 'stream', 2)`)
+	pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('crash', 's', p_lease => '1 second')`)
+	return s
+}
+
+// settleStream waits until everything is read and finished.
+func (s *scene) settleStream() {
+	s.t.Helper()
+	eventually(s.t, "everything to be read", func() bool {
+		var done bool
+		err := s.db.Pool(pgtest.Owner).QueryRow(context.Background(), `
+			select not exists (select from deed.pending)
+			  and not exists (select from deed.lag(array(select id from deed.subscriptions where topic = 'crash')) where behind > 0)`).Scan(&done)
+		return err == nil && done
+	})
+}
+
+// SIGKILL at every step of a page loses nothing, invents nothing, and repeats
+// at most the pages whose record was on its way.
+func TestCrash_StreamKilledAtEveryPoint(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{
+		"claimed:1", "claimed:4", "attempting:1", "attempting:50", "attempted:1", "attempted:50", "settling:1", "settling:3", "settled:1", "settled:3",
+	} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			s := newStreamScene(t, pgtest.New(t))
+			committed := s.publish(150)
+			s.start(point).Crashed(t, point, time.Minute)
+			if strings.HasPrefix(point, "claimed:1") && len(s.received()) > 0 {
+				t.Error("something was delivered before its page was read")
+			}
+			rest := s.start("")
+			s.settleStream()
+			rest.Stop()
+			if err := rest.Wait(t, time.Minute); err != nil {
+				t.Errorf("the second worker ended with %v", err)
+			}
+			s.judge(committed, 2*(recordsAhead+2)*20)
+		})
+	}
+}
+
+// recordsAhead is how many pages may be delivered and not recorded; one is
+// being delivered besides, and one recorded.
+const recordsAhead = 4
+
+// A worker that is frozen past its lease and comes back records nothing of
+// lanes that another has taken over.
+func TestCrash_StreamOwnerIsFrozen(t *testing.T) {
+	t.Parallel()
+	s := newStreamScene(t, pgtest.New(t))
+	frozen := s.start("", "VICTIM_SLOW=100ms")
+	committed := s.publish(60)
+	eventually(t, "the first deliveries", func() bool { return len(s.received()) >= 4 })
+	frozen.Freeze()
+	other := s.start("")
+	s.settleStream()
+	if before := len(s.received()); before != len(committed) {
+		t.Errorf("the other worker delivered %d of %d", before, len(committed))
+	}
+	frozen.Thaw()
+	frozen.Stop()
+	if err := frozen.Wait(t, time.Minute); err != nil {
+		t.Errorf("the frozen worker ended with %v\n%s", err, frozen.Output())
+	}
+	other.Stop()
+	if err := other.Wait(t, time.Minute); err != nil {
+		t.Errorf("the other worker ended with %v", err)
+	}
+	// What was delivered of the page in hand, and what it was delivering.
+	s.judge(committed, 2*2*20)
+}
+
+// PostgreSQL is killed and recovers in the middle of a drain, twice, under
+// publishers that commit asynchronously: nothing committed is missed, and what
+// was delivered still exists.
+func TestCrash_StreamUnderPostgresKilled(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"on", "off"} {
+		t.Run("synchronous_commit="+mode, func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			cluster := pgtest.Private(t, pgembed.Options{Settings: map[string]string{"synchronous_commit": mode, "wal_writer_delay": "1s"}})
+			db := cluster.DB(t)
+			s := newStreamScene(t, db)
+			v := s.start("", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker))
+			var stop atomic.Bool
+			var publisher sync.WaitGroup
+			publisher.Go(func() {
+				for n := 0; !stop.Load(); n++ {
+					_, _ = deed.Publish(ctx, db.Pool(pgtest.App), message(s.topic, n), message(s.topic, n))
+				}
+			})
+			for round := range 3 {
+				want := len(s.received()) + 200
+				eventually(t, "deliveries", func() bool { return len(s.received()) >= want })
+				cluster.Kill()
+				if err := cluster.Restart(ctx); err != nil {
+					t.Fatalf("round %d: %v", round, err)
+				}
+			}
+			want := len(s.received()) + 100
+			eventually(t, "deliveries after the last crash", func() bool { return len(s.received()) >= want })
+			stop.Store(true)
+			publisher.Wait()
+			s.settleStream()
+			v.Stop()
+			if err := v.Wait(t, time.Minute); err != nil {
+				t.Error(err)
+			}
+			s.judge(s.logged(), 3*2*(recordsAhead+2)*20)
+		})
+	}
+}

@@ -1,0 +1,348 @@
+package deed_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/tenant"
+)
+
+// mark is in everything that tenant b owns, and in nothing that tenant a may
+// be shown.
+const mark = "b-only-5d1e"
+
+// tableCase says what the application may do with a table.
+type tableCase string
+
+const (
+	ownRows  tableCase = "sees its tenant's rows, and changes none"
+	shared   tableCase = "sees what is the same for all, and changes nothing"
+	nobodies tableCase = "sees and changes nothing"
+)
+
+// tableCases has every table and sequence of the schema; partitions are as
+// their parent, without a grant of their own.
+var tableCases = map[string]tableCase{
+	"audit_log": ownRows, "channel_outbox": ownRows, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
+	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows,
+	"migrations": shared, "settings": shared, "contracts": shared,
+	"backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
+	"receipts": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies,
+	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies,
+	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies,
+	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies,
+}
+
+// functionCase says what the application's role gets of a function.
+type functionCase struct {
+	refused bool   // it may not be called
+	pure    bool   // it reads no table
+	call    string // what is called in b's name, or about what b owns; $1 is b
+	state   string // the SQLSTATE that the call must end with; "": it succeeds, and shows and changes nothing of b's
+}
+
+var refusedToApp = functionCase{refused: true}
+
+// functionCases has every function of the schema.
+var functionCases = map[string]functionCase{
+	"idempotency_key": {pure: true}, "is_bad_header": {pure: true}, "is_json": {pure: true}, "message_id": {pure: true}, "message_seq": {pure: true},
+	"slot":         {call: `select deed.slot(0, $1::text, 1)`},
+	"payload_json": {call: `select deed.payload_json('text/plain', $1::text::bytea)`},
+	"doors":        {call: `select deed.doors() where $1::text <> ''`}, // numbers of subscriptions
+
+	"publish":      {call: `select deed.publish('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"publish_one":  {call: `select id from deed.publish_one('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"publish_many": {call: `select id from deed.publish_many('{orders}', '{"{}"}', p_tenants => array[$1::text::uuid])`, state: "DDTEN"},
+	// Reads topics and settings as its caller, who may not read topics.
+	"publish_problems": {call: `select problem from deed.publish_problems('{orders}', '{"{}"}', '{null}', '{null}', '{null}', '{null}', array[$1])`, state: "42501"},
+
+	"reserve":    {call: `select id from deed.reserve('{email}', '{p}', '{x@y.z}', '{"{}"}', array[sha256('x')], p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"suppress":   {call: `select deed.suppress('email', '{x@y.z}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+	"unsuppress": {call: `select deed.unsuppress('email', '{` + mark + `@example.com}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+}
+
+func init() {
+	for _, name := range []string{
+		"add_tenant", "attempt", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "extend", "extend_deliveries", "fail", "finish",
+		"keep_partitions", "lane_of", "next_delivery", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refuse_change",
+		"refuse_rewrite", "register_provider", "relane_deliveries", "retry_deliveries", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "tenant_of_call",
+		"unfinished", "verify", "watch",
+		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "page", "pause_lane",
+		"release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",
+		"begin_moving", "drop_partition", "keepers", "purge_history", "purge_kept", "retention", "retention_step", "unseen",
+		"adopt", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "set_door",
+	} {
+		functionCases[name] = refusedToApp
+	}
+}
+
+// twoTenants has a and b own the same things; b's carry the mark.
+func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
+	t.Helper()
+	ctx := context.Background()
+	a, b = tenant.ID{0xa}, tenant.ID{0xb}
+	for id, name := range map[tenant.ID]string{a: "a", b: mark} {
+		if err := tenant.Add(ctx, db.Pool(pgtest.Admin), id, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	subscribe(t, db, "orders", "s")
+	defer func() { // what nobody declared is delivered, through the door
+		db.Exec(t, pgtest.Worker, `
+			select deed.finish(0, claim, ids) from (select claim, array_agg(id) as ids from deed.claim(null, 'w', 10) group by claim) c`)
+		// What is declared is as if its partition had gone.
+		db.Exec(t, pgtest.Owner, `with moved as (delete from deed.log where topic = 'orders' returning *) insert into deed.kept select * from moved`)
+	}()
+	for id, text := range map[tenant.ID]string{a: "a-own", b: mark} {
+		err := pgx.BeginFunc(ctx, db.Pool(pgtest.App), func(tx pgx.Tx) error {
+			if err := tenant.Set(ctx, tx, id); err != nil {
+				return err
+			}
+			m := deed.Message{Topic: "orders", Key: text, Type: text, IdempotencyKey: "same", Payload: fmt.Appendf(nil, `{"x":%q}`, text), Headers: map[string]string{"correlation-id": text}}
+			undeclared := m
+			undeclared.Topic = "undeclared"
+			if _, err := deed.Publish(ctx, tx, m, undeclared); err != nil {
+				return err
+			}
+			if _, err := delivery.Suppress(ctx, tx, nil, delivery.Email, []string{text + "@example.com"}, text, text); err != nil {
+				return err
+			}
+			_, err := delivery.Reserve(ctx, tx, delivery.Delivery{
+				Channel: delivery.Email, Provider: "p", Recipient: text + "@example.org", RecipientID: text, CorrelationID: text,
+				Payload: json.RawMessage(fmt.Sprintf(`{"x":%q}`, text)), Key: delivery.NewKey("same"),
+			})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, b
+}
+
+// asTenant runs fn in a transaction of the application's that acts for id, and
+// takes back what it did.
+func asTenant(t *testing.T, db *pgtest.DB, id *tenant.ID, fn func(pgx.Tx)) {
+	t.Helper()
+	ctx := context.Background()
+	tx, err := db.Pool(pgtest.App).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	if id != nil {
+		if err := tenant.Set(ctx, tx, *id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fn(tx)
+}
+
+// saysNothing checks that an error names nothing of b's.
+func saysNothing(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	text := err.Error()
+	if pg := (&pgconn.PgError{}); asPg(err, &pg) {
+		text += pg.Detail + pg.Hint + pg.Where
+	}
+	if strings.Contains(text, mark) {
+		t.Errorf("%s: the error names what is another tenant's: %s", what, text)
+	}
+}
+
+func asPg(err error, pg **pgconn.PgError) bool {
+	for e := err; e != nil; {
+		if found, ok := e.(*pgconn.PgError); ok {
+			*pg = found
+			return true
+		}
+		u, ok := e.(interface{ Unwrap() error })
+		if !ok {
+			return false
+		}
+		e = u.Unwrap()
+	}
+	return false
+}
+
+func names(t *testing.T, db *pgtest.DB, sql string) []string {
+	t.Helper()
+	rows, err := db.Pool(pgtest.Owner).Query(context.Background(), sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// Two tenants, the application's login, every table with every verb: it sees
+// and counts no row of the other, changes none, and no error names one. A table
+// without a case here fails the test.
+func TestContract_D7_EveryTableEachVerb(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	a, b := twoTenants(t, db)
+	tables := names(t, db, `select relname from pg_class where relnamespace = 'deed'::regnamespace and relkind in ('r', 'p', 'v', 'm', 'S', 'f') and not relispartition order by 1`)
+	for name := range tableCases {
+		if !slices.Contains(tables, name) {
+			t.Errorf("there is a case for %s, which does not exist", name)
+		}
+	}
+	for _, name := range tables {
+		want, ok := tableCases[name]
+		if !ok {
+			t.Errorf("relation %s has no case: say in tableCases what the application may do with it", name)
+			continue
+		}
+		for who, id := range map[string]*tenant.ID{"a": &a, "nobody": nil} {
+			asTenant(t, db, id, func(tx pgx.Tx) {
+				var text string
+				err := tx.QueryRow(ctx, `select coalesce(string_agg(r::text, ' '), '') from (select * from deed.`+name+`) r`).Scan(&text)
+				saysNothing(t, name, err)
+				switch {
+				case want == nobodies && sqlState(err) != "42501":
+					t.Errorf("%s: %s may read it: %v", name, who, err)
+				case want != nobodies && err != nil:
+					t.Errorf("%s: %s may not read it: %v", name, who, err)
+				case strings.Contains(text, mark) || strings.Contains(text, b.String()):
+					t.Errorf("%s: %s sees what is b's: %s", name, who, text)
+				case want == ownRows && who == "a" && text == "":
+					t.Errorf("%s: a does not see its own rows: the test shows nothing", name)
+				case want == ownRows && who == "nobody" && text != "":
+					t.Errorf("%s: without a tenant set there is %s", name, text)
+				}
+			})
+			for _, verb := range []string{
+				`insert into deed.` + name + ` default values`, `update deed.` + name + ` set ` + firstColumn(t, db, name) + ` = ` + firstColumn(t, db, name),
+				`delete from deed.` + name, `truncate deed.` + name, `select * from deed.` + name + ` for update`, `copy deed.` + name + ` from stdin`,
+			} {
+				asTenant(t, db, id, func(tx pgx.Tx) {
+					_, err := tx.Exec(ctx, verb)
+					saysNothing(t, verb, err)
+					if state := sqlState(err); state != "42501" && (state != "42809" || !strings.HasSuffix(name, "_seq")) && (state != "55000" && state != "42809" || name != "finished") {
+						t.Errorf("%s may run %q: %v", who, verb, err)
+					}
+				})
+			}
+		}
+	}
+	// Partitions have no grant of their own.
+	for _, name := range names(t, db, `select relname from pg_class where relnamespace = 'deed'::regnamespace and relispartition and relkind = 'r'`) {
+		asTenant(t, db, &a, func(tx pgx.Tx) {
+			if _, err := tx.Exec(ctx, `select from deed.`+name); sqlState(err) != "42501" {
+				t.Errorf("the partition %s may be read: %v", name, err)
+			}
+		})
+	}
+}
+
+func firstColumn(t *testing.T, db *pgtest.DB, table string) string {
+	t.Helper()
+	return pgtest.One[string](t, db.Pool(pgtest.Owner), `select quote_ident(attname) from pg_attribute where attrelid = ('deed.' || $1)::regclass and attnum > 0 and attidentity = '' and attgenerated = '' order by attnum limit 1`, table)
+}
+
+// Every function, called by one tenant about what is another's, or in its name:
+// refused, or without any effect and any word about it. A function without a
+// case here fails the test.
+func TestContract_D7_EveryFunction(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	a, b := twoTenants(t, db)
+	functions := names(t, db, `select proname from pg_proc where pronamespace = 'deed'::regnamespace order by 1`)
+	for name := range functionCases {
+		if !slices.Contains(functions, name) {
+			t.Errorf("there is a case for %s, which does not exist", name)
+		}
+	}
+	for _, name := range functions {
+		c, ok := functionCases[name]
+		if !ok {
+			t.Errorf("function %s has no case: say in functionCases what the application gets of it", name)
+			continue
+		}
+		may := pgtest.One[bool](t, db.Pool(pgtest.Owner), `select has_function_privilege('deed_app', p.oid, 'execute') from pg_proc p where p.pronamespace = 'deed'::regnamespace and p.proname = $1`, name)
+		if may == c.refused {
+			t.Errorf("%s: the application may call it: %t", name, may)
+		}
+		if c.call == "" {
+			continue
+		}
+		for who, id := range map[string]*tenant.ID{"a": &a, "nobody": nil} {
+			asTenant(t, db, id, func(tx pgx.Tx) {
+				_, err := tx.Exec(ctx, c.call, b.String())
+				saysNothing(t, name, err)
+				if sqlState(err) != c.state {
+					t.Errorf("%s called %s: %v, want %s", who, name, err, c.state)
+				}
+			})
+		}
+	}
+
+	// A pure function is one that reads nothing, whoever calls it.
+	for name, c := range functionCases {
+		if c.pure && pgtest.One[bool](t, db.Pool(pgtest.Owner), `select provolatile <> 'i' or prosecdef from pg_proc where pronamespace = 'deed'::regnamespace and proname = $1`, name) {
+			t.Errorf("%s is said to be pure and is not immutable, or a definer's", name)
+		}
+	}
+	// What b has used a does not meet: the same keys and addresses are free.
+	asTenant(t, db, &a, func(tx pgx.Tx) {
+		n, err := delivery.Unsuppress(ctx, tx, nil, delivery.Email, []string{mark + "@example.com"}, "x", "x")
+		if n != 0 || err != nil {
+			t.Errorf("a lifted %d of b's suppressions: %v", n, err)
+		}
+		made, err := delivery.Reserve(ctx, tx, delivery.Delivery{Channel: delivery.Email, Provider: "p", Recipient: mark + "@example.com", Payload: json.RawMessage(`{}`), Key: delivery.NewKey("another")})
+		if err != nil || made[0].Duplicate || made[0].Status != delivery.Queued {
+			t.Errorf("b's suppression holds for a: %+v, %v", made, err)
+		}
+	})
+}
+
+// A login that crosses tenants names the one it means, and nothing but a
+// registered one.
+func TestContract_D7_DeliveriesCarryACheckedTenant(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	a, b := twoTenants(t, db)
+	d := delivery.Delivery{Channel: delivery.Email, Provider: "p", Recipient: "x@example.com", Payload: json.RawMessage(`{}`), Key: delivery.NewKey("worker")}
+	worker := db.Pool(pgtest.Worker)
+	if _, err := delivery.ReserveFor(ctx, worker, tenant.ID{0xc}, d); deed.CodeOf(err) != deed.NotFound {
+		t.Errorf("for an unregistered tenant: %v", err)
+	}
+	if _, err := delivery.Reserve(ctx, worker, d); deed.CodeOf(err) != deed.Forbidden {
+		t.Errorf("for no tenant, where there are several: %v", err)
+	}
+	for _, id := range []tenant.ID{a, b} {
+		if made, err := delivery.ReserveFor(ctx, worker, id, d); err != nil || made[0].Duplicate {
+			t.Errorf("for %s: %+v, %v", id, made, err)
+		}
+	}
+	err := pgx.BeginFunc(ctx, worker, func(tx pgx.Tx) error {
+		if err := tenant.Set(ctx, tx, a); err != nil {
+			return err
+		}
+		_, err := delivery.ReserveFor(ctx, tx, b, d)
+		return err
+	})
+	if deed.CodeOf(err) != deed.Forbidden {
+		t.Errorf("for b in a transaction of a's: %v", err)
+	}
+}
