@@ -316,12 +316,13 @@ func (c *Client) Drained(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Deadline)
 	defer cancel()
+	// In this order: what a stream has read may be put aside, never the reverse.
 	var unfinished, behind bool
-	if err := c.pool.QueryRow(ctx, query["unfinished"], ids, 60).Scan(&unfinished); err != nil || unfinished {
+	if err := c.pool.QueryRow(ctx, query["behind"], ids).Scan(&behind); err != nil || behind {
 		return false, opError("drained", err)
 	}
-	err := c.pool.QueryRow(ctx, query["behind"], ids).Scan(&behind)
-	return !behind && err == nil, opError("drained", err)
+	err := c.pool.QueryRow(ctx, query["unfinished"], ids, 60).Scan(&unfinished)
+	return !unfinished && err == nil, opError("drained", err)
 }
 
 // register declares the subscriptions that are absent, and compares the others

@@ -2,7 +2,10 @@ package deed_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -75,4 +78,43 @@ func TestContract_O18_StreamSubscribedUnderPublishers(t *testing.T) {
 		}
 	}
 	inOrder(t, now.succeeded())
+}
+
+// inBatches is a function as a sink that takes several messages a call.
+type inBatches struct{ deed.SinkFunc }
+
+func (inBatches) BatchSize() int { return 20 }
+
+// A sink that takes batches holds back, within a call, what stands behind a
+// message that it did not deliver: that keeps the order and costs no attempt.
+func TestContract_O13_BatchesKeepTheOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var tries atomic.Int64
+	record := &recorder{fail: func(m deed.Message) error {
+		if m.Key == "bad" && string(m.Payload) == `{"n":3}` && tries.Add(1) < 3 {
+			return deed.AfterError(20*time.Millisecond, errors.New("not yet"))
+		}
+		return nil
+	}}
+	sink := inBatches{func(ctx context.Context, m deed.Message) error { return record.Deliver(ctx, []deed.Message{m})[0] }}
+	c, stop := runStream(t, db, stream(sink, func(o *deed.Options) { o.Subscriptions[0].MaxAttempts = 3; o.Topics[0].Lanes = 1 }))
+	var many []deed.Message
+	for i := range 200 {
+		many = append(many, keyed("bad", i), keyed("good", i))
+	}
+	publish(t, db, many...)
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n, repeats := record.counts(); n != 400 || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want 400 and none", n, repeats)
+	}
+	inOrder(t, record.succeeded())
+	for _, m := range record.list {
+		if m.Attempt > 1 && string(m.Payload) != `{"n":3}` {
+			t.Errorf("message %d of key %s had attempt %d", m.Seq, m.Key, m.Attempt)
+		}
+	}
 }
