@@ -116,10 +116,12 @@ as $$
       where o.subscription = e.subscription and (o.to_window is not null or b.lane is null)
     )
   ),
+  -- Of partitions that are going, too: what their read_window sees was read
+  -- before the lanes' beginnings here, and what comes late counts.
   passed as (
     select a.subscription, count(*) as messages, bool_or(a.moved) as moved
     from places a
-    join content l on l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
+    join deed.log l on l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
       and (pg_visible_in_snapshot(l.xid, a.cur) or (l.id <= a.restored_id and l.xid >= a.restored_h))
       and not (pg_visible_in_snapshot(l.xid, a.f_cur) or (l.id <= a.f_id and l.xid >= a.f_h))
     group by a.subscription
