@@ -200,7 +200,7 @@ func TestModel(t *testing.T) {
 				if want == 0 {
 					return
 				}
-				if got := pgtest.One[int](t, db.Pool(pgtest.Admin), `select deed.redrive($1)`, name); got != want {
+				if got := pgtest.One[int](t, db.Pool(pgtest.Admin), `select redriven::int from deed.redrive(gen_random_uuid()::text, $1)`, name); got != want {
 					rt.Fatalf("redrive says %d, want %d", got, want)
 				}
 			},

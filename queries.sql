@@ -24,7 +24,7 @@ from deed.fail($1::int, $2::bigint, $3::bigint[], $4::text[],
   $6::text[]);
 
 -- name: watch
-select seq, ready, window_n, coalesce(window_h::text, ''), slots, low, late::text[]
+select seq, ready, streams, window_n, coalesce(window_h::text, ''), slots, low, late::text[]
 from deed.watch($1::bigint, $2::int[], $3::timestamptz[], $4::bigint, $5::text::xid8);
 
 -- name: take_lanes

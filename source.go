@@ -34,9 +34,9 @@ type source struct {
 	wake   chan struct{}
 	held   chan *holding // what the keeper of lanes says, of a stream
 
-	registered int64       // the id, until the registration has committed
-	stream     atomic.Bool // the topic is a stream
-	changed    context.CancelCauseFunc
+	registered int64                   // the id, until the registration has committed
+	stream     atomic.Bool             // the topic is a stream
+	changed    context.CancelCauseFunc // guarded by mu: ends the work as a queue
 
 	breaker breaker
 	stats   counters
@@ -127,10 +127,27 @@ func (s *source) run(ctx context.Context) error {
 	}
 }
 
+// becomeStream ends the work on the topic as a queue, if that is what it was.
+func (s *source) becomeStream() {
+	if s.stream.Swap(true) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed != nil {
+		s.changed(errModeChanged)
+	}
+}
+
 func (s *source) runQueue(ctx context.Context) error {
 	ctx, changed := context.WithCancelCause(ctx)
 	defer changed(nil)
+	s.mu.Lock()
 	s.changed = changed
+	s.mu.Unlock()
+	if s.stream.Load() { // before it could be told
+		return errModeChanged
+	}
 	group := 1
 	if b, ok := s.sub.Sink.(BatchSink); ok {
 		group = b.BatchSize()
@@ -189,8 +206,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	}
 	took := time.Since(started)
 	if pg, ok := errors.AsType[*pgconn.PgError](claimErr); ok && pg.Code == "DDMOD" {
-		s.stream.Store(true)
-		s.changed(errModeChanged)
+		s.becomeStream()
 	}
 	if n > 0 && claimErr == nil {
 		s.claimed(messages, n, sweep, took)

@@ -471,3 +471,23 @@ func TestStream_WritesARowAPage(t *testing.T) {
 		t.Errorf("%d messages took %d rows of progress, %d windows, %d others", count, pages, windows, others)
 	}
 }
+
+// A worker that has nothing to claim hears of the change all the same.
+func TestStream_DrainedQueueBecomesAStream(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics = nil }))
+	publish(t, db, keyed("k", 0))
+	drained(t, c)
+	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Mode: deed.Stream}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, db, keyed("k", 1))
+	eventually(t, "the message of the stream to come", func() bool { n, _ := sink.counts(); return n == 2 })
+	drained(t, c)
+}

@@ -87,7 +87,7 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	var seq int64
-	var ready []int
+	var ready, streams []int
 	var at, to *int64
 	var h string
 	step := news{from: c.windows.current()}
@@ -95,7 +95,7 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 		at = &step.from.n
 	}
 	err := c.workers.QueryRow(ctx, query["watch"], known, w.subs, floors, at, nullIfZero(step.from.h)).
-		Scan(&seq, &ready, &to, &h, &step.slots, &step.low, &step.late)
+		Scan(&seq, &ready, &streams, &to, &h, &step.slots, &step.low, &step.late)
 	now := time.Now()
 	if deep {
 		// Below the floors there may be many finished entries to step over.
@@ -107,6 +107,9 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	if to != nil && (*to != step.from.n || step.from.h == "") {
 		step.to = window{*to, h}
 		c.windows.publish(step)
+	}
+	for _, id := range streams {
+		w.bySub[id].becomeStream()
 	}
 	for _, id := range ready {
 		w.bySub[id].poke()

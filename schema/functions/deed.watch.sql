@@ -2,8 +2,9 @@
 --
 -- seq is the log's number now. ready names those of p_subscriptions that have
 -- something to claim at or above their p_floors; it is null when the log has
--- not moved since p_seq (null: look in any case). One statement serves a
--- process, however many subscriptions it drains.
+-- not moved since p_seq (null: look in any case); streams, just so, those that
+-- are to be read as streams. One statement serves a process, however many
+-- subscriptions it drains.
 --
 -- Who reads streams gives p_window, the last window it knows (0: none), and is
 -- given a later one if there is anything new to read; slots then names the
@@ -16,7 +17,7 @@ create or replace function deed.watch(
   p_floors        timestamptz[],
   p_window        bigint default null,
   p_window_h      xid8 default null
-) returns table (seq bigint, ready int[], window_n bigint, window_h xid8, slots int[], low bigint, late xid8[])
+) returns table (seq bigint, ready int[], streams int[], window_n bigint, window_h xid8, slots int[], low bigint, late xid8[])
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -48,6 +49,7 @@ begin
       order by p.ord, p.id
       limit 1
     ) due;
+    streams := array(select s.id from deed.subscriptions s where s.id = any (p_subscriptions) and s.since is not null);
   end if;
   if p_window is null then
     return next;
