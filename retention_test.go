@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -548,6 +549,83 @@ func TestContract_O11_ManyNodesAtOnce(t *testing.T) {
 	retain(t, db, pgtest.Worker)
 	same(t, "tables", tables(t, db), []int{3, 4, 5})
 	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.kept`), 9)
+}
+
+// Partitions come and go under publishers, a stream, a queue and transactions
+// that stay open over it all: every message comes, in order.
+func TestContract_O11_UnderLoad(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx := t.Context()
+	flaky := func(m deed.Message) error {
+		if m.Seq%97 == 0 && rand.IntN(2) > 0 {
+			return deed.AfterError(20*time.Millisecond, errors.New("not now"))
+		}
+		return nil
+	}
+	orders, effects := &recorder{}, &recorder{fail: flaky}
+	opts := stream(orders, func(o *deed.Options) {
+		o.Subscriptions[0].MaxAttempts = 1000
+		o.Subscriptions = append(o.Subscriptions, deed.Subscription{Topic: "effects", Name: "q", Sink: effects, MaxAttempts: 1000})
+	})
+	c, stop := runStream(t, db, opts)
+	_, stopSecond := runStream(t, db, opts)
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`) // other tests' transactions would hold it up
+	stopPublishing := publishers(t, db, 3, 10)
+	late, side := 0, 0
+	for range 8 {
+		// Open since before the partition was closed, until after it has gone.
+		idle, err := db.Pool(pgtest.App).Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := deed.Publish(ctx, idle, keyed("late", late), keyed("late", late)); err != nil {
+			t.Fatal(err)
+		}
+		late += 2
+		later := message("effects", 0)
+		later.ProcessAfter = time.Now().Add(2 * time.Second)
+		publish(t, db, message("effects", 1), later)
+		side += 2
+		db.Exec(t, pgtest.Owner, `update deed.partitions set opened_at = opened_at - interval '25 hours' where opened_at is not null`)
+		db.Exec(t, pgtest.Owner, `select deed.keep_partitions()`)
+		older(t, db)
+		var nodes sync.WaitGroup
+		for range 2 {
+			nodes.Go(func() {
+				if err := c.Retain(ctx, func(deed.RetentionStep) {}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		nodes.Wait()
+		if err := idle.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := c.Verify(ctx); err != nil || len(found) > 0 {
+			t.Errorf("violations: %v, %v", found, err)
+		}
+		db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+	}
+	published := stopPublishing() + late
+	drained(t, c)
+	eventually(t, "the rest of the queue", func() bool { n, _ := effects.counts(); return n == side })
+	if err := errors.Join(stop(), stopSecond()); err != nil {
+		t.Fatal(err)
+	}
+	if n, repeats := orders.counts(); n != published || repeats != 0 {
+		t.Errorf("%d messages of the stream came, %d again; want %d and none", n, repeats, published)
+	}
+	if _, repeats := effects.counts(); repeats != 0 {
+		t.Errorf("%d messages of the queue came again", repeats)
+	}
+	inOrder(t, orders.succeeded())
+	eventually(t, "all closed partitions to go", func() bool {
+		db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+		retain(t, db, pgtest.Worker)
+		return len(tables(t, db)) <= 4
+	})
+	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 0)
 }
 
 // A process that ends between detaching and dropping, or while it detaches,
