@@ -163,7 +163,10 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 			from deed.pending`) == "2 2 2"
 	})
 	nextDay(t, db)
-	publish(t, db, keyed("good", 1), keyed("good", 2), message("effects", 9))
+	publish(t, db, keyed("bad", 3), keyed("good", 1), keyed("good", 2), message("effects", 9))
+	eventually(t, "another to be parked", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where parked`) == 3
+	})
 	eventually(t, "the rest to come", func() bool {
 		n, _ := sink.counts()
 		q, _ := queue.counts()
@@ -190,7 +193,7 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 		t.Errorf("message: %+v, %v", story, err)
 	}
 	blocked, err := admin.BlockedKeys(ctx, "orders", 10)
-	if err != nil || !slices.ContainsFunc(blocked, func(b deed.BlockedKey) bool { return b.Key == "bad" && b.Behind == 2 }) {
+	if err != nil || !slices.ContainsFunc(blocked, func(b deed.BlockedKey) bool { return b.Key == "bad" && b.Behind == 3 }) {
 		t.Errorf("blocked keys: %+v, %v", blocked, err)
 	}
 	for _, topic := range []string{"orders", "effects"} {
@@ -201,10 +204,10 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 	well.Store(true)
 	db.Exec(t, pgtest.Owner, `update deed.pending set process_after = now() where process_after > now()`)
 	c, _ := runStream(t, db, opts)
-	publish(t, db, keyed("bad", 3))
+	publish(t, db, keyed("bad", 4))
 	drained(t, c)
-	if n, repeats := sink.counts(); n != 8 || repeats != 0 {
-		t.Errorf("%d messages of the stream came, %d again; want 8 and none", n, repeats)
+	if n, repeats := sink.counts(); n != 9 || repeats != 0 {
+		t.Errorf("%d messages of the stream came, %d again; want 9 and none", n, repeats)
 	}
 	if n, repeats := queue.counts(); n != 3 || repeats != 0 {
 		t.Errorf("%d messages of the queue came, %d again; want 3 and none", n, repeats)
@@ -216,7 +219,7 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 			bad = append(bad, string(m.Payload))
 		}
 	}
-	same(t, "contents", bad, []string{`{"n":0}`, `{"n":1}`, `{"n":2}`, `{"n":3}`})
+	same(t, "contents", bad, []string{`{"n":0}`, `{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`})
 	retain(t, db, pgtest.Worker)
 	same(t, "kept when all are finished", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 0)
 }
@@ -563,7 +566,7 @@ func TestContract_O11_UnderLoad(t *testing.T) {
 		}
 		return nil
 	}
-	orders, effects := &recorder{}, &recorder{fail: flaky}
+	orders, effects := &recorder{fail: flaky}, &recorder{fail: flaky}
 	opts := stream(orders, func(o *deed.Options) {
 		o.Subscriptions[0].MaxAttempts = 1000
 		o.Subscriptions = append(o.Subscriptions, deed.Subscription{Topic: "effects", Name: "q", Sink: effects, MaxAttempts: 1000})
