@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -162,7 +163,10 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 			from deed.pending`) == "2 2 2"
 	})
 	nextDay(t, db)
-	publish(t, db, keyed("good", 1), keyed("good", 2), message("effects", 9))
+	publish(t, db, keyed("bad", 3), keyed("good", 1), keyed("good", 2), message("effects", 9))
+	eventually(t, "another to be parked", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where parked`) == 3
+	})
 	eventually(t, "the rest to come", func() bool {
 		n, _ := sink.counts()
 		q, _ := queue.counts()
@@ -189,7 +193,7 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 		t.Errorf("message: %+v, %v", story, err)
 	}
 	blocked, err := admin.BlockedKeys(ctx, "orders", 10)
-	if err != nil || !slices.ContainsFunc(blocked, func(b deed.BlockedKey) bool { return b.Key == "bad" && b.Behind == 2 }) {
+	if err != nil || !slices.ContainsFunc(blocked, func(b deed.BlockedKey) bool { return b.Key == "bad" && b.Behind == 3 }) {
 		t.Errorf("blocked keys: %+v, %v", blocked, err)
 	}
 	for _, topic := range []string{"orders", "effects"} {
@@ -200,10 +204,10 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 	well.Store(true)
 	db.Exec(t, pgtest.Owner, `update deed.pending set process_after = now() where process_after > now()`)
 	c, _ := runStream(t, db, opts)
-	publish(t, db, keyed("bad", 3))
+	publish(t, db, keyed("bad", 4))
 	drained(t, c)
-	if n, repeats := sink.counts(); n != 8 || repeats != 0 {
-		t.Errorf("%d messages of the stream came, %d again; want 8 and none", n, repeats)
+	if n, repeats := sink.counts(); n != 9 || repeats != 0 {
+		t.Errorf("%d messages of the stream came, %d again; want 9 and none", n, repeats)
 	}
 	if n, repeats := queue.counts(); n != 3 || repeats != 0 {
 		t.Errorf("%d messages of the queue came, %d again; want 3 and none", n, repeats)
@@ -215,7 +219,7 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 			bad = append(bad, string(m.Payload))
 		}
 	}
-	same(t, "contents", bad, []string{`{"n":0}`, `{"n":1}`, `{"n":2}`, `{"n":3}`})
+	same(t, "contents", bad, []string{`{"n":0}`, `{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`})
 	retain(t, db, pgtest.Worker)
 	same(t, "kept when all are finished", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 0)
 }
@@ -548,6 +552,83 @@ func TestContract_O11_ManyNodesAtOnce(t *testing.T) {
 	retain(t, db, pgtest.Worker)
 	same(t, "tables", tables(t, db), []int{3, 4, 5})
 	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.kept`), 9)
+}
+
+// Partitions come and go under publishers, a stream, a queue and transactions
+// that stay open over it all: every message comes, in order.
+func TestContract_O11_UnderLoad(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx := t.Context()
+	flaky := func(m deed.Message) error {
+		if m.Seq%97 == 0 && rand.IntN(2) > 0 {
+			return deed.AfterError(20*time.Millisecond, errors.New("not now"))
+		}
+		return nil
+	}
+	orders, effects := &recorder{fail: flaky}, &recorder{fail: flaky}
+	opts := stream(orders, func(o *deed.Options) {
+		o.Subscriptions[0].MaxAttempts = 1000
+		o.Subscriptions = append(o.Subscriptions, deed.Subscription{Topic: "effects", Name: "q", Sink: effects, MaxAttempts: 1000})
+	})
+	c, stop := runStream(t, db, opts)
+	_, stopSecond := runStream(t, db, opts)
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`) // other tests' transactions would hold it up
+	stopPublishing := publishers(t, db, 3, 10)
+	late, side := 0, 0
+	for range 8 {
+		// Open since before the partition was closed, until after it has gone.
+		idle, err := db.Pool(pgtest.App).Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := deed.Publish(ctx, idle, keyed("late", late), keyed("late", late)); err != nil {
+			t.Fatal(err)
+		}
+		late += 2
+		later := message("effects", 0)
+		later.ProcessAfter = time.Now().Add(2 * time.Second)
+		publish(t, db, message("effects", 1), later)
+		side += 2
+		db.Exec(t, pgtest.Owner, `update deed.partitions set opened_at = opened_at - interval '25 hours' where opened_at is not null`)
+		db.Exec(t, pgtest.Owner, `select deed.keep_partitions()`)
+		older(t, db)
+		var nodes sync.WaitGroup
+		for range 2 {
+			nodes.Go(func() {
+				if err := c.Retain(ctx, func(deed.RetentionStep) {}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		nodes.Wait()
+		if err := idle.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := c.Verify(ctx); err != nil || len(found) > 0 {
+			t.Errorf("violations: %v, %v", found, err)
+		}
+		db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+	}
+	published := stopPublishing() + late
+	drained(t, c)
+	eventually(t, "the rest of the queue", func() bool { n, _ := effects.counts(); return n == side })
+	if err := errors.Join(stop(), stopSecond()); err != nil {
+		t.Fatal(err)
+	}
+	if n, repeats := orders.counts(); n != published || repeats != 0 {
+		t.Errorf("%d messages of the stream came, %d again; want %d and none", n, repeats, published)
+	}
+	if _, repeats := effects.counts(); repeats != 0 {
+		t.Errorf("%d messages of the queue came again", repeats)
+	}
+	inOrder(t, orders.succeeded())
+	eventually(t, "all closed partitions to go", func() bool {
+		db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+		retain(t, db, pgtest.Worker)
+		return len(tables(t, db)) <= 4
+	})
+	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 0)
 }
 
 // A process that ends between detaching and dropping, or while it detaches,

@@ -32,7 +32,6 @@ declare
   v_now   timestamptz := clock_timestamp();
   v_max   int;
   v_heads bigint[];
-  v_ids   bigint[]; -- all that are claimed, as v_rows and v_of
   v_rows  tid[];
   v_of    bigint[];
   v_lost  int[];
@@ -79,16 +78,15 @@ begin
   end if;
 
   v_of := v_heads;
-  v_ids := v_heads;
   if p_run > 0 then
-    select v_rows || coalesce(array_agg(f.ctid), '{}'), v_of || coalesce(array_agg(h.id), '{}'), v_ids || coalesce(array_agg(f.id), '{}')
-    into v_rows, v_of, v_ids
+    select v_rows || coalesce(array_agg(f.ctid), '{}'), v_of || coalesce(array_agg(h.id), '{}')
+    into v_rows, v_of
     from unnest(v_heads) h(id)
     cross join lateral (
       select p.key_hash from deed.pending p where p.subscription = p_subscription and p.id = h.id and p.key_hash is not null
     ) k
     cross join lateral (
-      select p.ctid, p.id
+      select p.ctid
       from deed.pending p
       where p.subscription = p_subscription and p.key_hash = k.key_hash and p.id > h.id and p.parked
       order by p.id
@@ -113,20 +111,13 @@ begin
   select c.head, c.key_hash, l.id, v_claim, c.attempts, c.lost_claims, l.tenant_id, l.topic, l.key, l.type,
     l.content_type, l.headers, l.payload, l.created_at
   from claimed c
-  join deed.log l on l.slot = c.slot and l.id = c.id
+  cross join lateral (
+    select o.id, o.tenant_id, o.topic, o.key, o.type, o.content_type, o.headers, o.payload, o.created_at
+    from deed.log o where o.slot = c.slot and o.id = c.id
+    union all -- a key's messages may be in both, and go in one order
+    select k.id, k.tenant_id, k.topic, k.key, k.type, k.content_type, k.headers, k.payload, k.created_at
+    from deed.kept k where k.slot = c.slot and k.id = c.id
+  ) l
   order by c.head, l.id;
-  get diagnostics v_count = row_count;
-  if v_count < cardinality(v_rows) then
-    -- Messages whose partition has gone.
-    return query
-    select u.head, p.key_hash, k.id, v_claim, p.attempts, p.lost_claims, k.tenant_id, k.topic, k.key, k.type,
-      k.content_type, k.headers, k.payload, k.created_at
-    from unnest(v_ids, v_of) u(id, head)
-    cross join lateral (
-      select p.* from deed.pending p where p.subscription = p_subscription and p.id = u.id and p.claim = v_claim offset 0
-    ) p
-    join deed.kept k on k.slot = p.slot and k.id = p.id
-    order by u.head, k.id;
-  end if;
 end
 $$;

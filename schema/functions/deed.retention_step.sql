@@ -60,7 +60,7 @@ begin
     continue when exists (select from deed.keepers(v_p.n));
 
     if v_p.moving is null or exists (
-      select from deed.backfills b where b.window_n is null or b.window_n > v_p.moving_window
+      select from deed.backfills b where b.window_n > v_p.moving_window
     ) then
       perform deed.begin_moving(v_p.n, v_snap);
       did := 'began';
@@ -116,7 +116,7 @@ begin
     select pg_current_snapshot() into v_snap;
     if deed.unseen(v_p.from_id, v_p.upto_id, 0, 2147483647, 0, v_p.moving)
       or exists (select from deed.keepers(v_p.n))
-      or exists (select from deed.backfills b where b.window_n is null or b.window_n > v_p.moving_window)
+      or exists (select from deed.backfills b where b.window_n > v_p.moving_window)
     then
       perform deed.begin_moving(v_p.n, v_snap);
       did := 'began';
