@@ -68,6 +68,10 @@ func newLane(st *stream, held heldLane) *lane {
 		quit: make(chan struct{}), news: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	l.working, l.cancel = context.WithCancelCause(context.Background())
+	if held.giveBack {
+		l.quitting = true
+		close(l.quit)
+	}
 	return l
 }
 

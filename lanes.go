@@ -46,7 +46,11 @@ func (c *Client) streaming() bool {
 func (c *Client) keepLanes(ctx context.Context, stopping <-chan struct{}) {
 	var worker tenant.ID
 	_, _ = rand.Read(worker[:])
-	tick := time.NewTicker(lanesEvery)
+	every := lanesEvery // a lease is renewed when a third of it has gone
+	for _, s := range c.sources {
+		every = min(every, s.lease/6)
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	live, stop := true, stopping
 	for failures := 0; ctx.Err() == nil; {

@@ -100,10 +100,10 @@ func (st *stream) hold(ctx context.Context, h *holding) {
 		}
 	}
 	for _, held := range h.lanes {
-		if keep[held.no] || held.giveBack {
+		if keep[held.no] {
 			continue
 		}
-		l := newLane(st, held)
+		l := newLane(st, held) // one that is to be given back ends at once
 		st.lanes[held.no] = l
 		go l.run(ctx, st.gone[held.no])
 		st.log.Debug("lane taken", "lane", held.no, "fence", held.fence, "takeovers", held.takeovers)

@@ -491,3 +491,47 @@ func TestStream_DrainedQueueBecomesAStream(t *testing.T) {
 	eventually(t, "the message of the stream to come", func() bool { n, _ := sink.counts(); return n == 2 })
 	drained(t, c)
 }
+
+// Order holds under failures of many keys, two relays, and lanes that change
+// hands all the time.
+func TestContract_O13_UnderFailuresAndChangingHands(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var mu sync.Mutex
+	tries := map[int64]int{}
+	sink := &recorder{fail: func(m deed.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if tries[m.Seq]++; m.Seq%17 == 0 && tries[m.Seq]%3 != 0 {
+			return deed.AfterError(time.Duration(m.Seq%40)*time.Millisecond, errors.New("not yet"))
+		}
+		return nil
+	}}
+	opts := stream(sink, func(o *deed.Options) { o.Subscriptions[0].Lease = 10 * time.Second })
+	c, _ := runStream(t, db, opts)
+	stopPublishing := publishers(t, db, 2, 20)
+	for i := range 3 {
+		_, stop := run(t, db, opts)
+		before, _ := sink.counts()
+		eventually(t, "deliveries", func() bool { n, _ := sink.counts(); return n > before+300 })
+		if i == 1 {
+			admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Lanes: 7}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	n := stopPublishing()
+	eventually(t, "all to have come", func() bool { got, _ := sink.counts(); return got >= n })
+	drained(t, c)
+	if got, repeats := sink.counts(); got != n || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want %d and none", got, repeats, n)
+	}
+	inOrder(t, sink.succeeded())
+}
