@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -60,6 +61,9 @@ type place struct {
 	low    *int64 // as deed.window_late says, if it is known
 	late   []string
 }
+
+// String is the place in deed.finish_page's words.
+func (p place) String() string { return fmt.Sprintf("%d/%d/%d/%d", p.at.n, p.to.n, p.slot, p.id) }
 
 func newLane(st *stream, held heldLane) *lane {
 	l := &lane{
