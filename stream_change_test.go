@@ -234,3 +234,33 @@ func TestStream_QueueMessageCommittedAfterTheStream(t *testing.T) {
 		c.exec(pgtest.Owner, `delete from deed.pending`)
 	}
 }
+
+// A fence and a row's number that a crash has taken back, and another owner has
+// been given, do not let the former one record a page: its place is another.
+func TestContract_O14_FenceGivenOutAgain(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	w := pgtest.One[int64](t, c.db.Pool(pgtest.Worker), `select deed.open_window()`)
+	record := func(was string, n int) bool {
+		return pgtest.One[bool](t, c.db.Pool(pgtest.Worker), `
+			select p.n is not null
+			from deed.lanes l
+			cross join deed.windows w
+			cross join lateral deed.finish_page(l.subscription, l.lane, l.fence, $2, $3, w.n, w.h, null, null, -2, 0, 0, null, null, 'w') p
+			where w.n = $1`, w, n, was)
+	}
+	if record("0/0/-1/7", 1) {
+		t.Error("a page was recorded after a place where the lane is not")
+	}
+	if !record("0/0/-2/0", 1) {
+		t.Error("the next page was not recorded")
+	}
+	tx := c.begin()
+	do(t, tx, `set local synchronous_commit = off`)
+	c.exec(pgtest.Owner, `update deed.lanes set worker = null, lease_until = null`)
+	do(t, tx, takeLanes, worker(1), []int{c.sub})
+	if got := pgtest.One[string](t, tx, `show synchronous_commit`); got != "on" {
+		t.Errorf("a lane is taken with synchronous_commit %s", got)
+	}
+}
