@@ -564,3 +564,18 @@ func TestStream_StopForAChangeTakenBack(t *testing.T) {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.lanes`) == 3
 	})
 }
+func TestStream_StricterDefaultIsolation(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `do $$ begin execute format('alter database %I set default_transaction_isolation = ''repeatable read''', current_database()); end $$`)
+	for _, role := range []pgtest.Role{pgtest.Worker, pgtest.App, pgtest.Admin} {
+		db.Pool(role).Reset()
+	}
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink))
+	for i := range 20 {
+		publish(t, db, keyed(fmt.Sprint(i%3), i))
+	}
+	eventually(t, "all to come", func() bool { n, _ := sink.counts(); return n == 20 })
+	drained(t, c)
+}
