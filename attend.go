@@ -94,6 +94,10 @@ func (a attention) exchange(ctx context.Context, batch *pgx.Batch, keys bool, dr
 	if keys {
 		a.parking.Lock()
 		defer a.parking.Unlock()
+		// A lane may have delivered a long page meanwhile.
+		fresh, cancel := a.client.deadline(context.WithoutCancel(ctx))
+		defer cancel()
+		ctx = fresh
 	}
 	if err := a.client.workers.SendBatch(ctx, batch).Close(); err != nil {
 		return err

@@ -224,6 +224,7 @@ func (c *Client) Run(ctx context.Context) error {
 	config := c.pool.Config().Copy()
 	config.MinConns, config.MaxConns = 0, int32(max(12, 3*len(c.sources)+8))
 	config.ConnConfig.DialFunc = briefFarewells(config.ConnConfig.DialFunc)
+	config.AfterConnect = readCommitted(config.AfterConnect)
 	workers, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("deed: run: %w", err)

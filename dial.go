@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -33,4 +34,21 @@ func (c briefConn) SetDeadline(t time.Time) error {
 		t = until
 	}
 	return c.Conn.SetDeadline(t)
+}
+
+// readCommitted makes connections begin transactions as the functions need them
+// where the database's or the role's default is stricter: windows are opened
+// under READ COMMITTED only, and what a second statement is to see of others it
+// would not see. Behind a pooler the setting may stay with another's session:
+// there the worker's role is to have it.
+func readCommitted(next func(context.Context, *pgx.Conn) error) func(context.Context, *pgx.Conn) error {
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `
+			select set_config('default_transaction_isolation', 'read committed', false)
+			where current_setting('default_transaction_isolation') <> 'read committed'`)
+		if err != nil || next == nil {
+			return err
+		}
+		return next(ctx, conn)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,9 +18,15 @@ import (
 // errLaneLost ends a lane that has another owner.
 var errLaneLost = errors.New("the lane has another owner")
 
+// errWindowsGone makes a lane begin from its durable position again.
+var errWindowsGone = errors.New("the last window is not what it was, as after a failover")
+
 // confirmEvery is how often a lane to which nothing comes records how far it
 // has looked, so that old windows can be forgotten.
 const confirmEvery = 10 * time.Minute
+
+// confirmStop is how often a lane that has stopped for a change of lanes says so.
+const confirmStop = 5 * time.Second
 
 // lane goes through its slots of the log, from window to window and page by
 // page: it reads a page, delivers it, records it with one row, and meanwhile
@@ -45,7 +52,8 @@ type lane struct {
 	quitting bool               // guarded by mu: quit is closed
 	blocked  map[int64]struct{} // guarded by mu: hashes of keys with messages aside
 
-	place // of the reader; what is recorded may be behind it
+	breaks int // of the feed of windows, when the position was read
+	place      // of the reader; what is recorded may be behind it
 }
 
 // slotLate is where a window's reading begins: see deed.page.
@@ -60,6 +68,9 @@ type place struct {
 	low    *int64 // as deed.window_late says, if it is known
 	late   []string
 }
+
+// String is the place in deed.finish_page's words.
+func (p place) String() string { return fmt.Sprintf("%d/%d/%d/%d", p.at.n, p.to.n, p.slot, p.id) }
 
 func newLane(st *stream, held heldLane) *lane {
 	l := &lane{
@@ -184,6 +195,7 @@ func (l *lane) position(ctx context.Context) (n int64, err error) {
 func (l *lane) load(ctx context.Context) (n int64, err error) {
 	ctx, cancel := l.st.client.deadline(ctx)
 	defer cancel()
+	l.breaks = l.st.client.windows.broken()
 	if n, err = l.position(ctx); err != nil {
 		return 0, err
 	}
@@ -215,7 +227,7 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 	case last == nil:
 		wait, cancel := context.WithTimeout(ctx, confirmEvery)
 		defer cancel()
-		step, seen, ok := l.st.client.windows.next(wait, l.at, l.slotFrom, l.slotUpto, l.news)
+		step, seen, ok := l.st.client.windows.next(wait, l.at, l.breaks, l.slotFrom, l.slotUpto, l.news)
 		l.at = seen
 		if ok {
 			l.to, l.low, l.late = step.to, nil, nil
@@ -223,6 +235,8 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 				l.low, l.late = step.low, step.late
 			}
 			l.slot, l.id = slotLate, 0
+		} else if l.st.client.windows.broken() != l.breaks {
+			rec.fail(errWindowsGone)
 		} else if wait.Err() != nil && ctx.Err() == nil {
 			rec.confirm(l.at)
 		}
@@ -241,9 +255,13 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 	default:
 		rec.confirm(l.at)
 	}
+	again := time.NewTimer(confirmStop)
+	defer again.Stop()
 	select {
 	case <-ctx.Done():
 	case <-l.news:
+	case <-again.C:
+		rec.told = window{} // a crash may have taken back what was said
 	}
 	return false
 }

@@ -189,11 +189,11 @@ func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) 
 	var todo []*entry
 	for _, e := range entries {
 		switch {
-		case careful:
-			d.putAside(e, outcome{kind: "doubt"})
 		case !e.due:
 			e.settled = true
 			e.aside = &aside{entry: e, outcome: outcome{kind: "later"}}
+		case careful:
+			d.putAside(e, outcome{kind: "doubt"})
 		default:
 			todo = append(todo, e)
 		}

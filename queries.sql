@@ -86,10 +86,10 @@ from deed.page($1::int, $2::int, $3::int, $4::bigint, $5::text::xid8, $6::bigint
 
 -- name: finish_page
 select n, dead
-from deed.finish_page($1::int, $2::int, $3::bigint, $4::bigint, $5::bigint, $6::text::xid8, $7::bigint, $8::text::xid8,
-  $9::int, $10::bigint, $11::int, $12::bigint, $13::bigint, $14::text, $15::bigint[], $16::int[], $17::bigint[], $18::text[],
-  (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($19::float8[]) with ordinality a(seconds, n)),
-  $20::text[]);
+from deed.finish_page($1::int, $2::int, $3::bigint, $4::bigint, $5::text, $6::bigint, $7::text::xid8, $8::bigint, $9::text::xid8,
+  $10::int, $11::bigint, $12::int, $13::bigint, $14::bigint, $15::text, $16::bigint[], $17::int[], $18::bigint[], $19::text[],
+  (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($20::float8[]) with ordinality a(seconds, n)),
+  $21::text[]);
 
 -- name: attend
 select head, key_hash, id, claim, attempts, lost_claims, tenant_id, topic,

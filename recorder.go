@@ -26,6 +26,9 @@ type record struct {
 	pause    bool // only say that the lane has stopped
 }
 
+// place is where the lane is then.
+func (n *record) place() place { return place{at: n.at, to: n.to, slot: n.slot, id: n.id} }
+
 // aside is a message that is put aside.
 type aside struct {
 	entry   *entry
@@ -50,6 +53,7 @@ func (n *record) merge(more record) {
 type recorder struct {
 	l     *lane
 	n     int64 // of the lane's last row of deed.progress
+	was   place // which that row says
 	queue chan record
 	done  chan struct{}
 	fail  context.CancelCauseFunc // ends the reading
@@ -59,7 +63,7 @@ type recorder struct {
 }
 
 func newRecorder(l *lane, n int64, fail context.CancelCauseFunc) *recorder {
-	r := &recorder{l: l, n: n, queue: make(chan record, recordsAhead), done: make(chan struct{}), fail: fail}
+	r := &recorder{l: l, n: n, was: l.place, queue: make(chan record, recordsAhead), done: make(chan struct{}), fail: fail}
 	if l.to.n == 0 {
 		r.told = l.at
 	}
@@ -143,7 +147,7 @@ func (r *recorder) try(ctx context.Context, rec record) error {
 	var n *int64
 	var dead []bool
 	started := time.Now()
-	err := st.client.workers.QueryRow(ctx, query["finish_page"], st.id.Load(), r.l.no, r.l.fence, r.n,
+	err := st.client.workers.QueryRow(ctx, query["finish_page"], st.id.Load(), r.l.no, r.l.fence, r.n, r.was.String(),
 		rec.at.n, rec.at.h, nullIfZero(rec.to.n), nullIfZero(rec.to.h), rec.slot, rec.id,
 		rec.messages, nullIfZero(rec.min), nullIfZero(rec.max), st.client.opts.Worker,
 		a.ids, a.slots, a.hashes, a.texts, a.after, a.kinds).Scan(&n, &dead)
@@ -153,7 +157,7 @@ func (r *recorder) try(ctx context.Context, rec record) error {
 	if n == nil {
 		return r.compare(ctx, rec)
 	}
-	r.n = *n
+	r.n, r.was = *n, rec.place()
 	st.stats.finish.observe(time.Since(started))
 	st.recorded(rec, dead)
 	return nil
@@ -169,7 +173,7 @@ func (r *recorder) compare(ctx context.Context, rec record) error {
 	case err != nil:
 		return err
 	case n == r.n+1 && there.at == rec.at && there.to == rec.to && there.slot == rec.slot && there.id == rec.id:
-		r.n = n
+		r.n, r.was = n, rec.place()
 		r.l.st.recorded(rec, nil)
 		return nil
 	default:

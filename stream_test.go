@@ -535,3 +535,112 @@ func TestContract_O13_UnderFailuresAndChangingHands(t *testing.T) {
 	}
 	inOrder(t, sink.succeeded())
 }
+
+// What a crash or a failover takes back of windows and positions, a running
+// worker notices, also one that stands idle at a window that is gone.
+func TestStream_FailoverTakesWindowsBack(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 2 }))
+	for i := range 20 {
+		publish(t, db, keyed(fmt.Sprint(i), i))
+		eventually(t, "it to come", func() bool { n, _ := sink.counts(); return n == i+1 })
+	}
+	drained(t, c)
+	// The standby has no windows but the first few, and the lanes stand there.
+	db.Exec(t, pgtest.Owner, `
+		with kept as (select n from deed.windows where n > 0 order by n limit 3),
+		gone as (delete from deed.progress where from_window > (select max(n) from kept) or to_window > (select max(n) from kept))
+		delete from deed.windows where n > (select max(n) from kept)`)
+	db.Exec(t, pgtest.Owner, `select setval(pg_get_serial_sequence('deed.windows', 'n'), (select max(n) from deed.windows))`)
+	// Takes were taken back as well.
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.progress (subscription, lane, n, fence, from_window, slot)
+		select l.subscription, l.lane, g.n + 1, l.fence, g.from_window, -2
+		from deed.lanes l
+		cross join lateral (select max(g.n) as n, max(g.from_window) as from_window from deed.progress g where g.subscription = l.subscription and g.lane = l.lane) g`)
+	for i := range 2 {
+		publish(t, db, keyed(fmt.Sprint(i), 20+i))
+	}
+	eventually(t, "what was published after it to come", func() bool { n, _ := sink.counts(); return n == 22 })
+	drained(t, c)
+}
+
+// A message that waits for its time does not come early because its page is
+// suspected of killing its workers; and a row that is there already, as after
+// a restore, does not stop the lane.
+func TestStream_CarefulPageHeedsTheTime(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := pgtest.One[int](t, db.Pool(pgtest.Worker), `
+		with made as materialized (select made from deed.declare_topic('orders', 'stream', 1))
+		select s.subscription from made, deed.subscribe('orders', case when made.made then 's' end) s`)
+	later := keyed("later", 0)
+	later.ProcessAfter = time.Now().Add(time.Hour)
+	publish(t, db, later, keyed("a", 1), keyed("restored", 2))
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
+		select $1, slot, id, tenant_id, created_at, clock_timestamp() + interval '1 hour' from deed.log where key = 'restored'`, id)
+	for i := range 4 { // owners that die without a record
+		db.Exec(t, pgtest.Worker, `select deed.take_lanes($1::text::uuid, 'gone', array[$2::int])`, fmt.Sprintf("00000000-0000-0000-0000-%012d", i+1), id)
+		db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second'`)
+		db.Exec(t, pgtest.Owner, `update deed.relays set seen_until = clock_timestamp()`)
+	}
+	sink := &recorder{}
+	runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 }))
+	eventually(t, "the page to be recorded and one to be finished", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select coalesce(sum(messages), 0) from deed.progress`) == 3 &&
+			pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending`) == 2
+	})
+	sink.mu.Lock()
+	defer sink.mu.Unlock()
+	for _, m := range sink.list {
+		if m.Key == "later" {
+			t.Error("the message came before its time")
+		}
+	}
+}
+
+// A lane that has stopped for a change of lanes says so again when a crash has
+// taken it back.
+func TestStream_StopForAChangeTakenBack(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	release := make(chan struct{})
+	sink := &recorder{fail: func(deed.Message) error { <-release; return nil }}
+	runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 2 }))
+	eventually(t, "the lanes to be held", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(worker) from deed.lanes`) == 2
+	})
+	publish(t, db, keyed("k", 0)) // holds one lane up
+	eventually(t, "it to be read", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select max(n) > 0 from deed.windows`)
+	})
+	time.Sleep(200 * time.Millisecond)
+	db.Exec(t, pgtest.Admin, `select deed.set_topic('orders', p_lanes => 3)`)
+	eventually(t, "the other lane to stop", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(paused_at) from deed.lanes`) == 1
+	})
+	db.Exec(t, pgtest.Owner, `update deed.lanes set paused_at = null`)
+	close(release)
+	eventually(t, "the change to be made", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.lanes`) == 3
+	})
+}
+
+func TestStream_StricterDefaultIsolation(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `do $$ begin execute format('alter database %I set default_transaction_isolation = ''repeatable read''', current_database()); end $$`)
+	for _, role := range []pgtest.Role{pgtest.Worker, pgtest.App, pgtest.Admin} {
+		db.Pool(role).Reset()
+	}
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink))
+	for i := range 20 {
+		publish(t, db, keyed(fmt.Sprint(i%3), i))
+	}
+	eventually(t, "all to come", func() bool { n, _ := sink.counts(); return n == 20 })
+	drained(t, c)
+}

@@ -104,7 +104,7 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	if err != nil {
 		return err
 	}
-	if to != nil && (*to != step.from.n || step.from.h == "") {
+	if to != nil && (window{*to, h}) != step.from {
 		step.to = window{*to, h}
 		c.windows.publish(step)
 	}

@@ -554,7 +554,7 @@ func TestContract_O14_OneOwnerRecords(t *testing.T) {
 				return fence, n
 			}
 			record := func(fence, n int64) bool {
-				return pgtest.One[bool](t, pool, `select n is not null from deed.finish_page($1, 1, $2, $3, 0, '0', null, null, -2, 0, 1, 1, 1, 'w')`, p.sub, fence, n)
+				return pgtest.One[bool](t, pool, `select n is not null from deed.finish_page($1, 1, $2, $3, '0/0/-2/0', 0, '0', null, null, -2, 0, 1, 1, 1, 'w')`, p.sub, fence, n)
 			}
 			first, n1 := take("00000000-0000-0000-0000-000000000001")
 			second, n2 := take("00000000-0000-0000-0000-000000000002")

@@ -37,6 +37,7 @@ type windowFeed struct {
 	last    window        // guarded by mu
 	steps   []news        // guarded by mu: consecutive, the latest last
 	changed chan struct{} // guarded by mu: closed at the next step
+	breaks  int           // guarded by mu: how often the latest window was found gone
 }
 
 // keptSteps is how many steps a lane may lie behind and still be told that
@@ -51,9 +52,25 @@ func (f *windowFeed) current() window {
 	return f.last
 }
 
+// broken counts the failovers that took windows back: who keeps one in memory
+// from before the last is to read its durable position again.
+func (f *windowFeed) broken() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.breaks
+}
+
 func (f *windowFeed) publish(s news) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if s.low == nil {
+		// From a window that the server does not know, or another cluster's: after
+		// a failover nothing may go over those that it took back.
+		f.steps = f.steps[:0]
+		if s.from.h != "" {
+			f.breaks++
+		}
+	}
 	if len(f.steps) >= keptSteps {
 		f.steps = append(f.steps[:0], f.steps[keptSteps/2:]...)
 	}
@@ -66,12 +83,16 @@ func (f *windowFeed) publish(s news) {
 // next returns what a lane that has read up to at has to read next: the step to
 // the newest window. seen is how far it is known that there is nothing. It waits
 // until there is something, ctx ends or interrupt says that the lane has other
-// business; then ok is false.
-func (f *windowFeed) next(ctx context.Context, at window, from, upto int32, interrupt <-chan struct{}) (step news, seen window, ok bool) {
+// business, or broken is no longer breaks; then ok is false.
+func (f *windowFeed) next(ctx context.Context, at window, breaks int, from, upto int32, interrupt <-chan struct{}) (step news, seen window, ok bool) {
 	seen = at
 	for {
 		f.mu.Lock()
 		changed := f.changed
+		if f.breaks != breaks {
+			f.mu.Unlock()
+			return news{}, seen, false
+		}
 		step, seen, ok = f.look(seen, from, upto)
 		f.mu.Unlock()
 		if ok {

@@ -86,6 +86,7 @@ begin
   end if;
 
   select s.topic, case when s.read_window is null then s.start end as start, s.list_version, s.since,
+    coalesce(s.read_since, 0) as read_since, -- older ones got their pending rows from their publishers, or an earlier backfill
     case when s.read_window is null then -1 else 64 end as slot_from, t.slot_base,
     f.cur as start_snapshot, f.h as start_h, f.restored_id
   into v_sub
@@ -123,7 +124,7 @@ begin
     owed as (
       select array_agg(p.slot) as slots, array_agg(p.id) as ids
       from page p
-      where p.topic = v_sub.topic and p.list_version < v_sub.list_version and p.id <= v_w.upper
+      where p.topic = v_sub.topic and p.list_version >= v_sub.read_since and p.list_version < v_sub.list_version and p.id <= v_w.upper
         and (v_sub.since is null or p.list_version < v_sub.since or p.slot < 64) -- else a stream reads it
         and p.slot >= v_sub.slot_from
         and (pg_visible_in_snapshot(p.xid, v_w.cur) or (p.id <= v_w.base and p.xid >= v_w.h))
@@ -159,7 +160,7 @@ begin
           select l.slot, l.id
           from deed.log l
           where l.xid = e.xid and l.id + 0 > v_b.late_id
-            and l.topic = v_sub.topic and l.list_version < v_sub.list_version
+            and l.topic = v_sub.topic and l.list_version >= v_sub.read_since and l.list_version < v_sub.list_version
             and (v_sub.since is null or l.list_version < v_sub.since or l.slot < 64)
             and l.slot >= v_sub.slot_from
           order by l.id
@@ -171,7 +172,7 @@ begin
           from deed.log l
           where l.xid >= pg_snapshot_xmax(v_b.seen) and l.xid < v_w.h
             and pg_visible_in_snapshot(l.xid, v_now)
-            and l.id + 0 > v_b.late_id and l.topic = v_sub.topic and l.list_version < v_sub.list_version
+            and l.id + 0 > v_b.late_id and l.topic = v_sub.topic and l.list_version >= v_sub.read_since and l.list_version < v_sub.list_version
             and (v_sub.since is null or l.list_version < v_sub.since or l.slot < 64)
             and l.slot >= v_sub.slot_from
           order by l.id

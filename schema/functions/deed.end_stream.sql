@@ -14,6 +14,13 @@ as $$
 declare
   v_version bigint;
 begin
+  -- The list's version is nobody else's business meanwhile (deed.keep_partitions,
+  -- deed.subscribe); who cannot have it at once comes again.
+  if not pg_try_advisory_xact_lock(hashtextextended('deed.subscribe', 0))
+    or not exists (select from deed.topics t where t.topic = p_topic and t.mode = 'stream')
+  then
+    return;
+  end if;
   if exists (
     select from deed.subscriptions s
     join deed.lanes l on l.subscription = s.id
@@ -36,7 +43,7 @@ begin
   set made_by = excluded.made_by, window_n = null, slot = -1, id = 0, scanned = false, seen = null, upto = null, late_id = 0,
     finished_at = null;
   update deed.subscriptions s
-  set since = null, since_window = null, list_version = v_version,
+  set since = null, since_window = null, read_since = s.since, list_version = v_version,
     read_window = coalesce((select r.window_n from deed.relanings r where r.subscription = s.id), s.since_window)
   where s.topic = p_topic;
   with ended as (

@@ -3,7 +3,9 @@
 -- p_n is the number of the lane's last row in deed.progress, which must be the
 -- caller's own (p_fence): another owner, or a failover that took it back, leaves
 -- none. Then nothing is recorded and the result is null: the lane is to be read
--- again from its durable row. p_to null says that everything up to p_from has
+-- again from its durable row. p_was is what the caller takes that row to say,
+-- from_window/to_window/slot/id with 0 for no window: a crash or a failover may
+-- take back numbers of rows and of owners, and give them to others. p_to null says that everything up to p_from has
 -- been read.
 --
 -- p_messages were read since, from p_min to p_max. Those that need attention of
@@ -19,6 +21,7 @@ create or replace function deed.finish_page(
   p_lane         int,
   p_fence        bigint,
   p_n            bigint,
+  p_was          text,
   p_from         bigint,
   p_from_h       xid8,
   p_to           bigint,
@@ -60,6 +63,7 @@ begin
     last.total + p_messages - v_aside, p_min, p_max, p_worker, v_now
   from deed.progress last
   where last.subscription = p_subscription and last.lane = p_lane and last.n = p_n and last.fence = p_fence
+    and concat_ws('/', last.from_window, coalesce(last.to_window, 0), last.slot, last.id) = p_was
     and exists (select from deed.windows w where w.n = p_from and w.h = p_from_h)
     and (p_to is null or exists (select from deed.windows w where w.n = p_to and w.h = p_to_h))
   on conflict do nothing
@@ -96,7 +100,8 @@ begin
       case when p_outcomes[i] in ('retry', 'discard') then left(coalesce(nullif(p_errors[i], ''), 'no cause given'), 2000) end,
       p_hashes[i]
     from deed.log l
-    where l.slot = p_slots[i] and l.id = p_ids[i];
+    where l.slot = p_slots[i] and l.id = p_ids[i]
+    on conflict do nothing; -- read again in another cluster (the window protocol's rule 9)
     dead := dead || v_dead;
   end loop;
 end

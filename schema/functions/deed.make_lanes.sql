@@ -20,11 +20,12 @@ declare
   v_first int;
   v_ask   deed.relanings%rowtype;
 begin
+  -- First this, which waits for whoever is just making the topic a queue.
+  select r.* into v_ask from deed.relanings r where r.subscription = p_subscription for update;
   select s.since_window, t.lanes, t.slot_base, t.topic into v_begin, v_lanes, v_base, v_topic
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
   where s.id = p_subscription and t.mode = 'stream';
-  select r.* into v_ask from deed.relanings r where r.subscription = p_subscription for update;
   if v_ask.subscription is not null then
     if v_ask.window_n is null then
       -- Each lane has stopped between two windows: they go on to the last of these.

@@ -62,7 +62,8 @@ begin
       insert into deed.relanings as r (subscription, lanes, mode)
       select v_sub, coalesce(p_lanes, v_topic.lanes), coalesce(p_mode, 'stream')
       where p_mode = 'queue' or exists (select from deed.lanes l where l.subscription = v_sub)
-      on conflict on constraint relanings_pkey do update set lanes = excluded.lanes, mode = excluded.mode;
+      on conflict on constraint relanings_pkey do update set lanes = excluded.lanes,
+        mode = case when p_mode is null then r.mode else excluded.mode end;
     end loop;
     if p_mode = 'queue' then
       perform deed.end_stream(p_topic); -- at once, if nothing has been read

@@ -79,6 +79,12 @@ begin
   update deed.subscriptions s set since = 0, since_window = case s.start when 'now' then v_window else 0 end
   from deed.topics t
   where s.id = v_id and t.topic = p_topic and t.mode = 'stream';
+  insert into deed.relanings (subscription, lanes, mode)
+  select v_id, r.lanes, r.mode
+  from deed.relanings r
+  join deed.subscriptions s on s.id = r.subscription
+  where s.topic = p_topic and r.mode = 'queue'
+  limit 1;
   insert into deed.backfills (subscription, made_by) values (v_id, pg_current_xact_id());
   update deed.topics t set subscriptions = t.subscriptions || v_id where t.topic = p_topic;
   update deed.settings set list_version = v_version;

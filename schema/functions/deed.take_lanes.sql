@@ -90,6 +90,10 @@ begin
 
     v_share := ceil(v_total::numeric / greatest(v_live, 1));
     if p_take and v_free > 0 and v_mine < v_share then
+      if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
+        -- Or a crash gives the fence to another owner.
+        perform set_config('synchronous_commit', 'on', true);
+      end if;
       for v_was in
         select l.*
         from deed.lanes l
@@ -104,7 +108,7 @@ begin
         order by g.n desc
         limit 1;
         update deed.lanes l
-        set worker = p_worker, lease_until = v_now + v_sub.lease, fence = nextval('deed.claim_seq'), taken_n = v_last.n + 1,
+        set worker = p_worker, lease_until = v_now + v_sub.lease, fence = nextval('deed.claim_seq'), paused_at = null, taken_n = v_last.n + 1,
           takeovers = case
             when v_was.worker is null then 0
             when v_last.n = v_was.taken_n then v_was.takeovers + 1
@@ -116,6 +120,9 @@ begin
         values (v_sub.id, v_lane.lane, v_last.n + 1, v_lane.fence, v_last.from_window, v_last.to_window, v_last.slot, v_last.id, v_last.total, p_name);
         v_mine := v_mine + 1;
       end loop;
+      -- A change that was asked for meanwhile, and for which they had stopped.
+      select case when r.subscription is not null then coalesce(r.window_n, 0) end into v_sub.last_window
+      from (select) x left join deed.relanings r on r.subscription = v_sub.id;
     end if;
 
     -- From one that has more than its share, the last ones.

@@ -77,7 +77,7 @@ begin
   end if;
   if v_news then
     window_n := deed.open_window();
-  elsif v_last.n > p_window or p_window = 0 then
+  elsif v_last.n > p_window or p_window = 0 or (v_last.n, v_last.h) is distinct from (p_window, p_window_h) then
     window_n := v_last.n;
   else
     return next;

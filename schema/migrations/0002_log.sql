@@ -101,8 +101,10 @@ create table deed.subscriptions (
   -- and the window where reading begins.
   since        bigint,
   since_window bigint,
-  -- Of a queue that was a stream: the window up to which it was read as one.
+  -- Of a queue that was a stream: the window up to which it was read as one, and
+  -- from which list version on.
   read_window  bigint,
+  read_since   bigint,
   created_at   timestamptz not null default clock_timestamp(),
   constraint subscriptions_pkey primary key (id),
   constraint subscriptions_topic_name_key unique (topic, name),

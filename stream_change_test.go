@@ -1,0 +1,266 @@
+package deed_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// changing is a stream "orders" of one lane that nobody reads but the test.
+type changing struct {
+	t   testing.TB
+	db  *pgtest.DB
+	sub int
+}
+
+func newChanging(t testing.TB) *changing {
+	c := &changing{t: t, db: pgtest.New(t)}
+	c.exec(pgtest.Worker, `select deed.declare_topic('orders', 'stream', 1)`)
+	c.sub = c.subscribe("s")
+	return c
+}
+
+func (c *changing) subscribe(name string) int {
+	id := pgtest.One[int](c.t, c.db.Pool(pgtest.Worker), `select subscription from deed.subscribe('orders', $1)`, name)
+	// There is nothing to bring, and other tests' transactions would be waited for.
+	c.exec(pgtest.Owner, `update deed.backfills set finished_at = clock_timestamp()`)
+	return id
+}
+
+func (c *changing) exec(role pgtest.Role, sql string, args ...any) {
+	c.t.Helper()
+	c.db.Exec(c.t, role, sql, args...)
+}
+
+// worker is the uuid of worker i.
+func worker(i int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", i) }
+
+const takeLanes = `select deed.take_lanes($1::text::uuid, 'w', $2)`
+
+// begin opens a transaction of the owner.
+func (c *changing) begin() pgx.Tx {
+	c.t.Helper()
+	tx, err := c.db.Pool(pgtest.Owner).Begin(context.Background())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+func do(t testing.TB, tx pgx.Tx, sql string, args ...any) {
+	t.Helper()
+	if _, err := tx.Exec(context.Background(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pauseAll makes the lanes stop where they are.
+func (c *changing) pauseAll() {
+	c.exec(pgtest.Owner, `select deed.pause_lane(subscription, lane, fence) from deed.lanes`)
+}
+
+// A worker that takes a lane over while a change is asked for, and for which the
+// lane had stopped, is told so: it must not read on past the place.
+func TestStream_LaneTakenWhileAChangeIsAskedFor(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	tx := c.begin()
+	do(t, tx, `insert into deed.relays values ($1, $2::text::uuid, 'w', clock_timestamp())`, c.sub, worker(2)) // holds worker 2 up
+	said := make(chan int64, 1)
+	go func() {
+		var last *int64
+		err := c.db.Pool(pgtest.Worker).QueryRow(context.Background(),
+			`select last_window from deed.take_lanes($1::text::uuid, 'w', array[$2::int])`, worker(2), c.sub).Scan(&last)
+		if err != nil || last == nil {
+			said <- -1
+			return
+		}
+		said <- *last
+	}()
+	eventually(t, "worker 2 to wait", func() bool {
+		return pgtest.One[bool](t, c.db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and locktype = 'transactionid')`)
+	})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', p_lanes => 2)`)
+	c.pauseAll()
+	c.exec(pgtest.Owner, `update deed.lanes set worker = null, lease_until = null`)
+	c.exec(pgtest.Owner, `delete from deed.relays where worker = $1::text::uuid`, worker(1))
+	if err := tx.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if last := <-said; last != 0 {
+		t.Errorf("the new owner was told to stop at %d, want 0 (at once)", last)
+	}
+	if n := pgtest.One[int](t, c.db.Pool(pgtest.Owner), `select count(paused_at) from deed.lanes`); n != 0 {
+		t.Error("the new owner, which has not stopped, counts as stopped")
+	}
+}
+
+// Two processes that make the subscriptions of one topic a queue's at once.
+func TestStream_TwoEndAStreamAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	other := c.subscribe("other")
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub, other})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	c.pauseAll()
+	tx := c.begin()
+	do(t, tx, `select deed.make_lanes($1)`, c.sub) // finds where they stop
+	do(t, tx, `select deed.make_lanes($1)`, other) // ends the stream
+	do(t, tx, `select deed.make_lanes($1)`, c.sub)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.db.Pool(pgtest.Owner).Exec(context.Background(), `select deed.make_lanes($1)`, other)
+		ended <- err
+	}()
+	eventually(t, "the other to wait", func() bool {
+		return pgtest.One[bool](t, c.db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and locktype = 'transactionid')`)
+	})
+	if err := tx.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := pgtest.One[int](t, c.db.Pool(pgtest.Owner), `select count(*) from deed.lanes`); n != 0 {
+		t.Errorf("the queue has %d lanes", n)
+	}
+}
+
+// A version of the list that is being given out for a queue is not published
+// under before the stream has ended.
+func TestStream_EndsBesideHousekeeping(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	c.pauseAll()
+	tx := c.begin()
+	// As in the middle of deed.end_stream: before it comes to the settings.
+	patch{"end_stream", `  update deed.settings set list_version = v_version;`, `  perform pg_advisory_lock(4711); perform pg_advisory_unlock(4711); update deed.settings set list_version = v_version;`}.apply(t, c.db)
+	gate, err := c.db.Pool(pgtest.Owner).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Release()
+	if _, err := gate.Exec(t.Context(), `select pg_advisory_lock(4711)`); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := tx.Exec(context.Background(), `select deed.make_lanes($1)`, c.sub)
+		ended <- err
+	}()
+	eventually(t, "the stream to be ending", func() bool {
+		return pgtest.One[bool](t, c.db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and locktype = 'advisory')`)
+	})
+	c.exec(pgtest.Owner, `select deed.keep_partitions()`)
+	c.exec(pgtest.App, `select deed.publish('orders', '{}')`)
+	if _, err := gate.Exec(t.Context(), `select pg_advisory_unlock(4711)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	backfill(t, c.db, c.sub)
+	if n := pgtest.One[int](t, c.db.Pool(pgtest.Owner), `select count(*) from deed.pending`); n != 1 {
+		t.Errorf("%d messages are pending, want the one that was published", n)
+		c.exec(pgtest.Owner, `insert into deed.pending (subscription, slot, id, tenant_id, ord_at) select $1, slot, id, tenant_id, created_at from deed.log on conflict do nothing`, c.sub)
+	}
+}
+
+// Who subscribes while the topic is being made a queue does not hold that up.
+func TestStream_SubscribedWhileItEnds(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	late := c.subscribe("late")
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub, late})
+	c.pauseAll()
+	for range 3 {
+		c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub, late})
+	}
+	if mode := pgtest.One[string](t, c.db.Pool(pgtest.Worker), `select mode from deed.topics`); mode != "queue" {
+		t.Errorf("the topic is still a %s", mode)
+	}
+}
+
+// A change of the number of lanes does not call off that to a queue.
+func TestStream_LanesChangedWhileItEnds(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', p_lanes => 3)`)
+	if mode := pgtest.One[string](t, c.db.Pool(pgtest.Owner), `select mode from deed.relanings`); mode != "queue" {
+		t.Errorf("the topic is to be a %s", mode)
+	}
+}
+
+// What was published while the topic was a queue, and commits after it has been
+// a stream and is a queue again, has its pending row: it comes once.
+func TestStream_QueueMessageCommittedAfterTheStream(t *testing.T) {
+	t.Parallel()
+	c := &changing{t: t, db: pgtest.New(t)}
+	c.sub = c.subscribe("s")
+	tx, err := c.db.Pool(pgtest.App).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	do(t, tx, `select deed.publish('orders', '{}')`)
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'stream')`)
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := claim(t, c.db.Pool(pgtest.Worker), "orders", "w", 10)
+	if len(got) != 1 {
+		t.Fatalf("claimed %d messages", len(got))
+	}
+	finish(t, c.db.Pool(pgtest.Worker), c.sub, got[0].Claim, got[0].ID)
+	backfill(t, c.db, c.sub)
+	if again := claim(t, c.db.Pool(pgtest.Worker), "orders", "w", 10); len(again) != 0 {
+		t.Errorf("the message came again")
+		c.exec(pgtest.Owner, `delete from deed.pending`)
+	}
+}
+
+// A fence and a row's number that a crash has taken back, and another owner has
+// been given, do not let the former one record a page: its place is another.
+func TestContract_O14_FenceGivenOutAgain(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	w := pgtest.One[int64](t, c.db.Pool(pgtest.Worker), `select deed.open_window()`)
+	record := func(was string, n int) bool {
+		return pgtest.One[bool](t, c.db.Pool(pgtest.Worker), `
+			select p.n is not null
+			from deed.lanes l
+			cross join deed.windows w
+			cross join lateral deed.finish_page(l.subscription, l.lane, l.fence, $2, $3, w.n, w.h, null, null, -2, 0, 0, null, null, 'w') p
+			where w.n = $1`, w, n, was)
+	}
+	if record("0/0/-1/7", 1) {
+		t.Error("a page was recorded after a place where the lane is not")
+	}
+	if !record("0/0/-2/0", 1) {
+		t.Error("the next page was not recorded")
+	}
+	tx := c.begin()
+	do(t, tx, `set local synchronous_commit = off`)
+	c.exec(pgtest.Owner, `update deed.lanes set worker = null, lease_until = null`)
+	do(t, tx, takeLanes, worker(1), []int{c.sub})
+	if got := pgtest.One[string](t, tx, `show synchronous_commit`); got != "on" {
+		t.Errorf("a lane is taken with synchronous_commit %s", got)
+	}
+}
