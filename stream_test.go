@@ -564,6 +564,7 @@ func TestStream_StopForAChangeTakenBack(t *testing.T) {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.lanes`) == 3
 	})
 }
+
 func TestStream_StricterDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
