@@ -59,6 +59,15 @@ func do(t testing.TB, tx pgx.Tx, sql string, args ...any) {
 	}
 }
 
+// waits reports whether somebody waits for a lock in the test's database.
+func (c *changing) waits() bool {
+	return pgtest.One[bool](c.t, c.db.Pool(pgtest.Owner), `
+		select exists (
+		  select from pg_locks l join pg_stat_activity a on a.pid = l.pid
+		  where not l.granted and a.datname = current_database()
+		)`)
+}
+
 // pauseAll makes the lanes stop where they are.
 func (c *changing) pauseAll() {
 	c.exec(pgtest.Owner, `select deed.pause_lane(subscription, lane, fence) from deed.lanes`)
@@ -84,7 +93,7 @@ func TestStream_LaneTakenWhileAChangeIsAskedFor(t *testing.T) {
 		said <- *last
 	}()
 	eventually(t, "worker 2 to wait", func() bool {
-		return pgtest.One[bool](t, c.db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and locktype = 'transactionid')`)
+		return c.waits()
 	})
 	c.exec(pgtest.Admin, `select deed.set_topic('orders', p_lanes => 2)`)
 	c.pauseAll()
@@ -119,7 +128,7 @@ func TestStream_TwoEndAStreamAtOnce(t *testing.T) {
 		ended <- err
 	}()
 	eventually(t, "the other to wait", func() bool {
-		return pgtest.One[bool](t, c.db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and locktype = 'transactionid')`)
+		return c.waits()
 	})
 	if err := tx.Commit(context.Background()); err != nil {
 		t.Fatal(err)
@@ -157,7 +166,7 @@ func TestStream_EndsBesideHousekeeping(t *testing.T) {
 		ended <- err
 	}()
 	eventually(t, "the stream to be ending", func() bool {
-		return pgtest.One[bool](t, c.db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and locktype = 'advisory')`)
+		return c.waits()
 	})
 	c.exec(pgtest.Owner, `select deed.keep_partitions()`)
 	c.exec(pgtest.App, `select deed.publish('orders', '{}')`)
