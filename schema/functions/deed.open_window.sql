@@ -32,6 +32,11 @@ begin
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
     perform set_config('synchronous_commit', 'on', true);
   end if;
+  -- The lock below is held until the transaction ends, and all streams wait for
+  -- it: one that is left idle after this is ended by the server.
+  if current_setting('idle_in_transaction_session_timeout') in ('0', '0ms') then
+    perform set_config('idle_in_transaction_session_timeout', '30s', true);
+  end if;
   -- One at a time, so that windows are in the order of their numbers.
   perform pg_advisory_xact_lock(hashtextextended('deed.open_window', 0));
   select c.system_identifier into v_system from pg_control_system() c;
