@@ -209,3 +209,51 @@ func TestLedger_ExecMode(t *testing.T) {
 		t.Errorf("%d accepted, %d repeats", n, repeats)
 	}
 }
+
+// An attempt that took longer to write than the lease lasts is not called: it
+// may be in doubt by now, and settled.
+func TestLedger_NoCallAfterTheLease(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		var holds bool
+		err := db.Pool(pgtest.Owner).QueryRow(ctx, `select lease_until > clock_timestamp() from deed.channel_outbox where id = $1::text::uuid`, r.ID()).Scan(&holds)
+		if err != nil || !holds {
+			t.Errorf("called while its lease holds: %t, %v", holds, err)
+		}
+		return delivery.Accepted("m"), true
+	}
+	// The table that an attempt reads last is locked for longer than the lease.
+	made := reserve(t, db, email("a@example.com"))
+	opts := fast(f)
+	opts.Lease = time.Second
+	l := ledger(t, db, opts)
+	tx, err := db.Pool(pgtest.Owner).Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(context.Background(), `lock table deed.suppressions in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	}()
+	eventually(t, "the attempt to be written", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and relation = 'deed.suppressions'::regclass)`)
+	})
+	time.Sleep(1500 * time.Millisecond) // the lease, and a bit
+	if err := tx.Rollback(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if e := until(t, db, made[0].ID, delivery.Sent); f.called(e.ID) != 1 {
+		t.Errorf("%d calls", f.called(e.ID))
+	}
+}
