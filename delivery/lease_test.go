@@ -257,3 +257,44 @@ func TestLedger_NoCallAfterTheLease(t *testing.T) {
 		t.Errorf("%d calls", f.called(e.ID))
 	}
 }
+
+// Whoever changes a row while its attempt or its outcome waits for it, such as a
+// renewal or a change of lanes, does not make it pass over the row.
+func TestLedger_ARowThatMovesIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx := context.Background()
+	made := reserve(t, db, email("a@example.com"))
+	claim := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select claim from deed.claim_deliveries('fake', 'w', 1, interval '1 minute')`)
+	for _, step := range []struct{ sql, want string }{
+		{`select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, interval '1 minute', 'w')`, "sending"},
+		{`select status from (select unnest(deed.extend_deliveries(array[$1::text::uuid], array[$2::bigint], interval '1 minute'))::text) e(status)`, made[0].ID},
+		{`select status from deed.settle(array[$1::text::uuid], array[$2::bigint], array['accepted'], array['m'], array[null]::text[], array[null]::float8[], 'w')`, "sent"},
+	} {
+		tx, err := db.Pool(pgtest.Owner).Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(ctx, `update deed.channel_outbox set lane = lane || 'x'`); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan string, 1)
+		go func() {
+			var status string
+			if err := db.Pool(pgtest.Worker).QueryRow(ctx, step.sql, made[0].ID, claim).Scan(&status); err != nil {
+				status = err.Error()
+			}
+			got <- status
+		}()
+		eventually(t, "the function to wait for the row", func() bool {
+			return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (
+				select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like 'select status from %')`)
+		})
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if status := <-got; status != step.want {
+			t.Errorf("%s, want %s", status, step.want)
+		}
+	}
+}
