@@ -29,6 +29,8 @@ func (l *Ledger) Settle(ctx context.Context, id string, d Decision, messageID, r
 	if err := checkID("settle delivery", id); err != nil {
 		return "", err
 	}
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
 	var status Status
 	err := l.pool.QueryRow(ctx, query["settle_delivery"], id, string(d), reason, actor, orNull(messageID)).Scan(&status)
 	return status, opError("settle delivery", err)
@@ -43,6 +45,8 @@ func (l *Ledger) Retry(ctx context.Context, ids []string, reason, actor string) 
 			return 0, err
 		}
 	}
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
 	var n int64
 	err := l.pool.QueryRow(ctx, query["retry"], nonNil(ids), reason, actor).Scan(&n)
 	return n, opError("retry deliveries", err)

@@ -342,3 +342,31 @@ func TestContract_D5_AnOutageKeepsTheDoubt(t *testing.T) {
 		t.Errorf("%d attempts, %d accepted, %d repeats", e.Attempts, accepted, repeats)
 	}
 }
+
+// Who has been suppressed while a delivery was in doubt is not written to by a
+// repeat of it: at_most_once is held, at_least_once is skipped.
+func TestContract_D5_NoRepeatToTheSuppressed(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake().withKey(time.Hour)
+	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		_, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{r.Recipient()}, "asked to", "bob")
+		if err != nil {
+			t.Error(err)
+		}
+		return delivery.Unknown(errCut), false
+	}
+	reply := email("reply@example.com")
+	reply.Guarantee = delivery.AtLeastOnce
+	made := reserve(t, db, email("campaign@example.com"), reply)
+	run(t, db, fast(f))
+	held(t, db, made[0].ID)
+	if e := until(t, db, made[1].ID, delivery.Skipped); e.SkipReason != "suppressed: asked to" {
+		t.Errorf("%+v", e)
+	}
+	for _, m := range made {
+		if n := f.called(m.ID); n != 1 {
+			t.Errorf("%s was called %d times", m.ID, n)
+		}
+	}
+}

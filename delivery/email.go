@@ -47,6 +47,10 @@ func ReadEmail(d Draft, from string) (EmailPayload, error) {
 		}
 	}
 	address("recipient", d.Recipient)
+	if a, err := mail.ParseAddress(d.Recipient); err == nil && a.Address != d.Recipient {
+		// Suppressions and limits would not know it.
+		errs = append(errs, errors.New("recipient is more than an address: leave out names, quotes and comments"))
+	}
 	if e.From == "" {
 		errs = append(errs, errors.New("from is missing: the payload has none and the provider has none"))
 	} else {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +28,8 @@ const (
 	Dead    Status = "dead"
 	Skipped Status = "skipped"
 )
+
+var statuses = []Status{Queued, Sending, Sent, Called, Posted, Failed, Dead, Skipped}
 
 // Entry is a delivery as the database has it.
 type Entry struct {
@@ -76,7 +79,7 @@ type Filter struct {
 	Payload   bool   // with payloads and requests
 }
 
-// List returns deliveries, newest first.
+// List returns deliveries, newest first. Errors: [deed.Invalid].
 func (l *Ledger) List(ctx context.Context, f Filter) ([]Entry, error) {
 	return l.list(ctx, "deliveries", nil, f)
 }
@@ -94,6 +97,8 @@ func (l *Ledger) Show(ctx context.Context, id string, payload bool) (Entry, []Ev
 	if len(list) == 0 {
 		return Entry{}, nil, &deed.Error{Op: "show delivery", Code: deed.NotFound, Err: fmt.Errorf("there is no delivery %s", id)}
 	}
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
 	rows, err := l.pool.Query(ctx, query["history"], id)
 	if err != nil {
 		return Entry{}, nil, opError("show delivery", err)
@@ -106,6 +111,14 @@ func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
+	if f.Limit < 0 {
+		return nil, invalidf(op, "limit %d is negative", f.Limit)
+	}
+	if f.Status != "" && !slices.Contains(statuses, f.Status) {
+		return nil, invalidf(op, "status %q is none of %v", f.Status, statuses)
+	}
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
 	var owner any
 	if f.Tenant != nil {
 		owner = f.Tenant.String()
@@ -152,6 +165,8 @@ type ProviderState struct {
 // Providers lists the providers that were registered or that something waits
 // for, by name.
 func (l *Ledger) Providers(ctx context.Context) ([]ProviderState, error) {
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
 	rows, err := l.pool.Query(ctx, query["providers"])
 	if err != nil {
 		return nil, opError("providers", err)

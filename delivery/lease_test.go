@@ -209,3 +209,92 @@ func TestLedger_ExecMode(t *testing.T) {
 		t.Errorf("%d accepted, %d repeats", n, repeats)
 	}
 }
+
+// An attempt that took longer to write than the lease lasts is not called: it
+// may be in doubt by now, and settled.
+func TestLedger_NoCallAfterTheLease(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		var holds bool
+		err := db.Pool(pgtest.Owner).QueryRow(ctx, `select lease_until > clock_timestamp() from deed.channel_outbox where id = $1::text::uuid`, r.ID()).Scan(&holds)
+		if err != nil || !holds {
+			t.Errorf("called while its lease holds: %t, %v", holds, err)
+		}
+		return delivery.Accepted("m"), true
+	}
+	// The table that an attempt reads last is locked for longer than the lease.
+	made := reserve(t, db, email("a@example.com"))
+	opts := fast(f)
+	opts.Lease = time.Second
+	l := ledger(t, db, opts)
+	tx, err := db.Pool(pgtest.Owner).Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(context.Background(), `lock table deed.suppressions in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	}()
+	eventually(t, "the attempt to be written", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and relation = 'deed.suppressions'::regclass)`)
+	})
+	time.Sleep(1500 * time.Millisecond) // the lease, and a bit
+	if err := tx.Rollback(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if e := until(t, db, made[0].ID, delivery.Sent); f.called(e.ID) != 1 {
+		t.Errorf("%d calls", f.called(e.ID))
+	}
+}
+
+// Whoever changes a row while its attempt or its outcome waits for it, such as a
+// renewal or a change of lanes, does not make it pass over the row.
+func TestLedger_ARowThatMovesIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx := context.Background()
+	made := reserve(t, db, email("a@example.com"))
+	claim := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select claim from deed.claim_deliveries('fake', 'w', 1, interval '1 minute')`)
+	for _, step := range []struct{ sql, want string }{
+		{`select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, interval '1 minute', 'w')`, "sending"},
+		{`select status from (select unnest(deed.extend_deliveries(array[$1::text::uuid], array[$2::bigint], interval '1 minute'))::text) e(status)`, made[0].ID},
+		{`select status from deed.settle(array[$1::text::uuid], array[$2::bigint], array['accepted'], array['m'], array[null]::text[], array[null]::float8[], 'w')`, "sent"},
+	} {
+		tx, err := db.Pool(pgtest.Owner).Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(ctx, `update deed.channel_outbox set lane = lane || 'x'`); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan string, 1)
+		go func() {
+			var status string
+			if err := db.Pool(pgtest.Worker).QueryRow(ctx, step.sql, made[0].ID, claim).Scan(&status); err != nil {
+				status = err.Error()
+			}
+			got <- status
+		}()
+		eventually(t, "the function to wait for the row", func() bool {
+			return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (
+				select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like 'select status from %')`)
+		})
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if status := <-got; status != step.want {
+			t.Errorf("%s, want %s", status, step.want)
+		}
+	}
+}

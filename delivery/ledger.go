@@ -179,7 +179,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Ledger, error)
 	if _, err := schema.Check(ctx, pool); err != nil {
 		return nil, err
 	}
-	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return checkQueries(ctx, conn.Conn()) })
+	bounded, cancel := context.WithTimeout(ctx, max(opts.Deadline, 10*time.Second))
+	defer cancel()
+	err = pool.AcquireFunc(bounded, func(conn *pgxpool.Conn) error { return checkQueries(bounded, conn.Conn()) })
 	if err != nil {
 		return nil, opError("new ledger", err)
 	}

@@ -79,7 +79,7 @@ where ($1::text is null or id = $1::text::uuid)
   and ($4::text is null or tenant_id = $4::text::uuid)
   and ($5::text is null or lower(recipient) = lower($5::text))
   and (not $6::boolean or (status = 'sending' and (doubt_since is not null or lease_until <= clock_timestamp())))
-order by created_at desc, id desc
+order by id desc -- as they were reserved: UUIDv7
 limit $7::int;
 
 -- name: history

@@ -46,14 +46,14 @@ func (r *reconciler) Limit(n int) (int, time.Duration) { return min(n, 2*reconci
 
 // Exchange settles what was reconciled and takes over more.
 func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
-	batch := &pgx.Batch{}
+	batch, now := &pgx.Batch{}, time.Now()
 	st := r.queueSettle(batch, done)
 	var claimed []*item
 	if n > 0 {
 		o := r.ledger.opts
 		batch.Queue(query["claim_doubts"], r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
-				it := &item{}
+				it := &item{taken: now}
 				w := &it.row
 				if err := rows.Scan(&w.id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
 					(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.action, &w.calledAt); err != nil {
@@ -93,6 +93,9 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 	if it.action == "look_up" {
 		r.find(ctx, it)
 		return
+	}
+	if since(it.taken) > r.caps.KeyWindow/20 {
+		return // half of what the stored deadline has to spare is gone
 	}
 	if _, ok := r.breakers.admit(dest); !ok {
 		return

@@ -44,7 +44,8 @@ type item struct {
 	row
 	kind  string // in deed.settle's words; "" before the attempt
 	out   Outcome
-	stack string // of a panic
+	stack string    // of a panic
+	taken time.Time // of one in doubt: before it was claimed
 }
 
 // settled says that there is nothing to record: it was skipped, or lost.
@@ -304,10 +305,13 @@ func (s *source) attempt(ctx context.Context, it *item) {
 		}
 		it.request = request
 	}
+	begun := time.Now()
 	verdict := s.writeAttempt(ctx, it)
 	switch {
 	case verdict.err != nil:
 		return // it may have been written; then release takes it back
+	case verdict.status == "sending" && since(begun) >= s.ledger.opts.Lease:
+		return // its lease is over: somebody may have settled it as in doubt
 	case verdict.status != "sending":
 		it.kind = settled
 		if verdict.status == "skipped" {
@@ -324,6 +328,13 @@ func (s *source) attempt(ctx context.Context, it *item) {
 		s.log.Warn("the destination fails or asks for a pause; it is left alone for a while", "destination", dest, "error", it.out.Err())
 	}
 	it.kind = kindOf(it.out, probe)
+}
+
+// since is how long ago t was by the clock that says more: the monotonic one
+// stands still while the machine sleeps.
+func since(t time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
 func kindOf(o Outcome, probe bool) string {

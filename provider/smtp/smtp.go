@@ -3,11 +3,11 @@
 // SMTP has no idempotency key and no look-up. What is told apart here is how far
 // a conversation got:
 //
-//	250 after the message                  accepted, whatever comes after it
+//	2xx after the message                  accepted, whatever comes after it
 //	4xx to any command, or after it        not now
 //	5xx to MAIL, RCPT, DATA or after it    refused for good
 //	a cut before the message               not now
-//	a cut or no answer during or after it  unknown: the delivery's guarantee decides
+//	a cut, no answer or nonsense after it  unknown: the delivery's guarantee decides
 //	no connection, TLS, EHLO, AUTH         not now, for everything
 //
 // One recipient a message, since one that is refused would reset the others'.
@@ -232,9 +232,9 @@ func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte
 		err = w.Close()
 	}
 	switch code := codeOf(err); {
-	case err == nil:
+	case err == nil, code >= 200 && code < 300: // 250 is usual; all of them say that it was taken
 		return delivery.Accepted(id), true
-	case code != 0:
+	case code >= 400:
 		return p.refusal("the message", err)
 	}
 	return delivery.Unknown(p.errorf("no answer to the message: %w", err)), false

@@ -6,7 +6,8 @@
 -- (D5): at_least_once goes back to queued, dead if its attempts are spent;
 -- at_most_once is held. The rest is leased and returned, with what to do:
 -- repeat, the same request under the
--- same key while the provider's window is open, past it never; or look_up.
+-- same key while the provider's window is open, past it never, nor to one who
+-- has been suppressed since; or look_up.
 -- A repeat is counted as an attempt. p_patience bounds for how long look-ups
 -- are tried; an answer that the provider does not have it ends them too.
 create or replace function deed.claim_doubts(
@@ -77,7 +78,10 @@ begin
     from deed.channel_outbox c
     where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
       and c.lease_until is null and c.ord <= v_now
-      and not coalesce(p_has_key and v_now < c.repeat_safe_until, false)
+      and not (coalesce(p_has_key and v_now < c.repeat_safe_until, false) and not exists (
+        select from deed.suppressions s
+        where s.tenant_id = c.tenant_id and s.channel = c.channel and s.address = lower(c.recipient)
+      ))
       and not (p_look_up and v_now < c.doubt_since + p_patience)
     order by c.ord
     limit 1000
@@ -108,14 +112,20 @@ begin
   v_claim := nextval('deed.claim_seq');
   return query
   with open as (
-    select c.ctid as place, coalesce(p_has_key and v_now < c.repeat_safe_until, false) as repeats
+    select c.ctid as place, r.repeats
     from deed.channel_outbox c
+    cross join lateral (
+      select coalesce(p_has_key and v_now < c.repeat_safe_until, false) and not exists (
+        select from deed.suppressions s
+        where s.tenant_id = c.tenant_id and s.channel = c.channel and s.address = lower(c.recipient)
+      )
+    ) r(repeats)
     where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
       and c.lease_until is null and c.ord <= v_now
-      and (coalesce(p_has_key and v_now < c.repeat_safe_until, false) or (p_look_up and v_now < c.doubt_since + p_patience))
+      and (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
     order by c.ord
     limit p_limit
-    for update skip locked
+    for update of c skip locked
   )
   update deed.channel_outbox c
   set claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, claim = v_claim,

@@ -22,6 +22,12 @@ begin
   if p_lease is null or p_lease not between interval '1 second' and interval '24 hours' then
     raise exception 'extend_deliveries: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
   end if;
+  -- In a statement of its own, as in deed.attempt.
+  perform q.id
+  from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u
+  cross join lateral (
+    select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.lease_until is not null for update
+  ) q;
   with mine as (
     -- in the order of the ids, as attempt and settle lock them
     select q.place

@@ -5,7 +5,8 @@
 -- Arrays that are given have one entry a delivery; a null entry, as a null
 -- array, stands for the default. A key that the tenant's workspace has used
 -- makes no second row: duplicate is true, with the first one's id (D2, D3).
--- A recipient that is suppressed, or none, is reserved as skipped.
+-- White space around a recipient is taken away. One that is suppressed, or none,
+-- is reserved as skipped.
 -- Returns one row a delivery, n counting from 1. One audit row for the call.
 -- Raises DDARG, DDTEN, DDNFD for an unknown tenant, and 40001 where a
 -- transaction's snapshot hides the first row of a duplicate.
@@ -43,7 +44,8 @@ declare
   v_ms     text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
   v_prefix text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
   v_ids    uuid[];
-  v_made   uuid[];
+  v_made   bigint;
+  v_skips  bigint;
   v_bad    record;
   v_names  text[] := array(select p from (select distinct unnest(p_providers)) d(p) where p !~ '^[A-Za-z0-9._-]{1,100}$');
   v_limits boolean := exists (select from deed.rate_limits r where r.domain <> '' and r.provider = any (p_providers))
@@ -110,17 +112,18 @@ begin
       u.recipient, u.recipient_id, u.payload, coalesce(u.guarantee, 'at_most_once'), u.process_after, u.max_attempts,
       u.correlation_id, u.channel_message_id, u.run, u.job, v_now, v_now
     from (
-      select r.*, case
-          when coalesce(r.recipient, '') = '' then 'no address'
+      select r.*, a.recipient, case
+          when coalesce(a.recipient, '') = '' then 'no address'
           when v_listed then (
             select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
-            where s.tenant_id = v_tenant and s.channel = r.channel and s.address = lower(r.recipient)
+            where s.tenant_id = v_tenant and s.channel = r.channel and s.address = lower(a.recipient)
           )
         end as skip
       from unnest(v_ids, p_channels, p_providers, p_recipients, p_payloads, p_keys, p_recipient_ids, p_guarantees, p_process_after,
           p_correlation_ids, p_channel_message_ids, p_run_ids, p_job_ids, p_workspaces, p_max_attempts)
-        with ordinality r(id, channel, provider, recipient, payload, key, recipient_id, guarantee, process_after,
+        with ordinality r(id, channel, provider, given, payload, key, recipient_id, guarantee, process_after,
           correlation_id, channel_message_id, run, job, workspace, max_attempts, n)
+      cross join lateral (select btrim(r.given, e' \t\r\n')) a(recipient)
       order by r.key, r.n
     ) u
     on conflict on constraint channel_outbox_idempotency_key_key do nothing
@@ -134,9 +137,9 @@ begin
     from made m
     having count(*) > 0
   )
-  select array_agg(m.id) into v_made from made m;
+  select count(*), count(*) filter (where m.status = 'skipped') into v_made, v_skips from made m;
 
-  if cardinality(v_made) = v_count and not v_listed and not ('' = any (p_recipients)) and array_position(p_recipients, null) is null then
+  if v_made = v_count and v_skips = 0 then
     return query select u.n::int, u.id, 'queued'::text, false from unnest(v_ids) with ordinality u(id, n);
     return;
   end if;

@@ -55,6 +55,13 @@ begin
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
     perform set_config('synchronous_commit', 'on', true);
   end if;
+  -- In a statement of its own: what it has waited for, such as a renewal or a
+  -- change of lanes, the next one sees.
+  perform q.id
+  from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u
+  cross join lateral (
+    select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
+  ) q;
   return query
   with mine as (
     select q.*

@@ -25,12 +25,12 @@ begin
   if coalesce(length(p_reason), 0) not between 1 and 200 then
     raise exception 'suppress: a reason of 1 to 200 characters is needed' using errcode = 'DDARG';
   end if;
-  if exists (select from unnest(p_addresses) a where coalesce(length(btrim(a)), 0) not between 1 and 2000) then
+  if exists (select from unnest(p_addresses) a where coalesce(length(btrim(a, e' \t\r\n')), 0) not between 1 and 2000) then
     raise exception 'suppress: an address is empty or too long' using errcode = 'DDARG';
   end if;
   with added as (
     insert into deed.suppressions (tenant_id, channel, address, reason, actor, created_at)
-    select distinct v_tenant, p_channel, lower(btrim(a)), p_reason, v_actor, clock_timestamp()
+    select distinct v_tenant, p_channel, lower(btrim(a, e' \t\r\n')), p_reason, v_actor, clock_timestamp()
     from unnest(p_addresses) a
     order by 3
     on conflict do nothing

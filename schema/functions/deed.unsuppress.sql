@@ -22,7 +22,7 @@ begin
   end if;
   with removed as (
     delete from deed.suppressions s
-    where s.tenant_id = v_tenant and s.channel = p_channel and s.address = any (array(select lower(btrim(a)) from unnest(p_addresses) a))
+    where s.tenant_id = v_tenant and s.channel = p_channel and s.address = any (array(select lower(btrim(a, e' \t\r\n')) from unnest(p_addresses) a))
     returning s.address
   ),
   audited as (
