@@ -61,7 +61,7 @@ func start(t *testing.T, db *pgtest.DB, subs []deed.Subscription, opts metrics.O
 // wantLines waits until every pattern matches a line.
 func wantLines(t *testing.T, scrape func() string, patterns ...string) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
