@@ -267,10 +267,24 @@ type Act struct {
 	Details     json.RawMessage `json:"details"`
 }
 
-// Audit lists operators' acts, newest first, at most limit; those that concern
-// subject (a message's number, a request) unless it is empty.
-func (c *Client) Audit(ctx context.Context, subject string, limit int) ([]Act, error) {
-	rows, err := c.pool.Query(ctx, query["audit"], nullIfZero(subject), limit)
+// AuditFilter selects rows of the audit log.
+type AuditFilter struct {
+	// Subject is what the rows concern: a message's number, a request, a
+	// delivery. Default: anything.
+	Subject string
+	// All brings what the program did with deliveries, too; else only what
+	// people did, unless there is a Subject.
+	All   bool
+	Limit int // at least 1
+}
+
+// Audit lists the append-only audit log, newest first: who did what, when and
+// why.
+func (c *Client) Audit(ctx context.Context, f AuditFilter) ([]Act, error) {
+	if f.Limit < 1 {
+		return nil, invalidf("audit", "limit %d is below 1", f.Limit)
+	}
+	rows, err := c.pool.Query(ctx, query["audit"], nullIfZero(f.Subject), f.Limit, f.All)
 	if err != nil {
 		return nil, opError("audit", err)
 	}

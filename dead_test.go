@@ -204,7 +204,7 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	if n, err := c.Redrive(ctx, asked); n != 2200 || err != nil || back() != 2200-before {
 		t.Errorf("repeated: %d, %v", n, err)
 	}
-	acts, err := c.Audit(ctx, "inc-211", 100)
+	acts, err := c.Audit(ctx, deed.AuditFilter{Subject: "inc-211", Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 			t.Errorf("the message's story: %+v, want it discarded by %s", s, by)
 		}
 	}
-	acts, err := c.Audit(ctx, fmt.Sprint(seq), 10)
+	acts, err := c.Audit(ctx, deed.AuditFilter{Subject: fmt.Sprint(seq), Limit: 10})
 	if err != nil || len(acts) != 2 || acts[1].Actor != "ann" || !strings.Contains(string(acts[1].Details), "no such account") {
 		t.Errorf("audited as %+v, %v", acts, err)
 	}

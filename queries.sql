@@ -286,6 +286,8 @@ select deed.discard($1::bigint, $2::text, $3::text, $4::text);
 select n, at, actor, login, action, subject_type, coalesce(subject_id, ''), coalesce(reason, ''), affected, coalesce(details::text, '{}')
 from deed.audit_log
 where ($1::text is null or subject_id = $1::text)
+  and ($3::boolean or $1::text is not null or subject_type <> 'delivery'
+    or (action not in ('reserve', 'attempt', 'reconcile', 'doubt', 'hold', 'purge') and not (action = 'settle' and subject_id is null)))
 order by n desc
 limit $2::int;
 

@@ -340,19 +340,18 @@ and so does the audit log.`,
 }
 
 func newAudit(a *app) *cobra.Command {
-	var limit int
-	var subject string
+	var f deed.AuditFilter
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "List what operators did, newest first", Args: cobra.NoArgs,
-		Long:    "List the append-only audit log: who did what, when and why, and to how many messages, newest first.",
+		Long:    "List the append-only audit log: who did what, when and why, and to how many messages, newest first. What the\nprogram itself did with deliveries, a row a batch, is shown with --all or --subject.",
 		Example: "  deed audit --subject inc-211",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return usagef("--limit %d is below 1", limit)
+			if f.Limit < 1 {
+				return usagef("--limit %d is below 1", f.Limit)
 			}
 			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
-				list, err := c.Audit(cmd.Context(), subject, limit)
+				list, err := c.Audit(cmd.Context(), f)
 				if err != nil {
 					return err
 				}
@@ -370,8 +369,9 @@ func newAudit(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many")
-	cmd.Flags().StringVar(&subject, "subject", "", "only what concerns this: a message's number, a request")
+	cmd.Flags().IntVar(&f.Limit, "limit", 100, "how many")
+	cmd.Flags().StringVar(&f.Subject, "subject", "", "only what concerns this: a message's number, a request, a delivery")
+	cmd.Flags().BoolVar(&f.All, "all", false, "also what the program did with deliveries")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
