@@ -218,6 +218,7 @@ func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) 
 		}
 		work.Sleep(ctx, pause)
 	}
+	d.asideGaps(entries)
 	if d.parks {
 		return 1
 	}
@@ -290,6 +291,24 @@ func byKey(todo []*entry, n int) [][]*entry {
 		hands[at] = append(hands[at], e)
 	}
 	return hands
+}
+
+// asideGaps, at a stop, puts aside what was not delivered before something that
+// was: a page is recorded up to one place, and what is delivered is not to come
+// again because of what is not.
+func (d *delivery) asideGaps(entries []*entry) {
+	if d.ctx.Err() == nil || d.l.isLost() {
+		return
+	}
+	last := len(entries) - 1
+	for last >= 0 && !entries[last].settled {
+		last--
+	}
+	for _, e := range entries[:last+1] {
+		if !e.settled {
+			d.putAside(e, outcome{kind: "park"})
+		}
+	}
 }
 
 // fnv spreads keys over goroutines.
