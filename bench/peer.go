@@ -59,7 +59,7 @@ var streamPeers = []peer{streamPeer{}, riverPeer{}, watermillBest, watermillDefa
 type bare struct{}
 
 func (bare) name() string     { return "bare" }
-func (bare) template() string { return deedPeer{}.name() }
+func (bare) template() string { return "bare" }
 func (bare) tuning() string   { return "" }
 
 func (bare) install(context.Context, *pgxpool.Pool) error        { return nil }
