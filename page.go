@@ -210,7 +210,8 @@ func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) 
 		if len(todo) == 0 || ctx.Err() != nil {
 			break
 		}
-		// The sink is unavailable: it is asked again when the breaker allows.
+		// The sink is unavailable, and is asked again when the breaker allows; or
+		// the leases are not renewed.
 		failures++
 		pause := work.Backoff(failures, 10*time.Millisecond, time.Second)
 		if n, wait := l.st.breaker.limit(1); n == 0 {
@@ -353,8 +354,16 @@ func (d *delivery) inBatches(todo []*entry, size int) {
 	}
 }
 
-// attempt hands messages to the sink; a panic is an outcome of all of them.
+// attempt hands messages to the sink; a panic is an outcome of all of them. A
+// worker that was frozen hands over nothing before it knows that the lane is
+// still its own.
 func (d *delivery) attempt(batch []*entry, msgs []Message) {
+	if d.l.st.stale() {
+		for _, e := range batch {
+			d.holdBack(e)
+		}
+		return
+	}
 	for _, e := range batch {
 		e.tried = true
 	}
@@ -427,13 +436,17 @@ func (d *delivery) settle(e *entry, err error) {
 	}
 	cause := context.Cause(d.l.working)
 	if known.outcome.kind == "outage" || cause != nil {
-		// Nothing is counted: the page waits with it, and its key.
-		d.mu.Lock()
-		d.held[e.msg.Key] = e.msg.Key != ""
-		d.mu.Unlock()
+		d.holdBack(e)
 		return
 	}
 	d.putAside(e, known.outcome)
+}
+
+// holdBack has the page wait with e, and its key: nothing is counted.
+func (d *delivery) holdBack(e *entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held[e.msg.Key] = e.msg.Key != ""
 }
 
 // putAside makes e a message with a row of its own, behind which others of its

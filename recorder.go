@@ -3,7 +3,6 @@ package deed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/deedhq/deed/internal/crash"
@@ -109,6 +108,10 @@ func (r *recorder) waiting() *record {
 	return nil
 }
 
+// errPlaceMoved makes a lane begin from its durable position again: waiting
+// does not bring back the row that a failover took.
+var errPlaceMoved = errors.New("the recorded position is not where this worker left it")
+
 // record tries until the page is recorded, or cannot be; then the reading ends.
 func (r *recorder) record(rec record) {
 	defer func() {
@@ -124,7 +127,7 @@ func (r *recorder) record(rec record) {
 			crash.Point("settled")
 			return
 		}
-		if r.l.isLost() || !passing(err) || errors.Is(err, errLaneLost) || failures == 20 {
+		if r.l.isLost() || !passing(err) || errors.Is(err, errLaneLost) || errors.Is(err, errPlaceMoved) || failures == 20 {
 			r.err = err
 			r.fail(err)
 			return
@@ -177,7 +180,7 @@ func (r *recorder) compare(ctx context.Context, rec record) error {
 		r.l.st.recorded(rec, nil)
 		return nil
 	default:
-		return fmt.Errorf("the recorded position of lane %d is not where this worker left it", r.l.no)
+		return errPlaceMoved
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -272,4 +274,21 @@ func TestContract_O14_FenceGivenOutAgain(t *testing.T) {
 	if got := pgtest.One[string](t, tx, `show synchronous_commit`); got != "on" {
 		t.Errorf("a lane is taken with synchronous_commit %s", got)
 	}
+}
+
+// A record that a failover took back is noticed at the next one, and the lane
+// goes on from what is there at once: with repeats, but without a gap or a wait.
+func TestStream_FailoverTakesARecordBack(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 }))
+	publish(t, db, keyed("k", 0))
+	drained(t, c)
+	db.Exec(t, pgtest.Owner, `delete from deed.progress where messages > 0`)
+	publish(t, db, keyed("k", 1))
+	eventuallyWithin(t, 10*time.Second, "the lane to go on", func() bool {
+		n, _ := sink.counts()
+		return n == 2 && pgtest.One[int](t, db.Pool(pgtest.Worker), `select coalesce(sum(messages), 0) from deed.progress`) == 2
+	})
 }

@@ -102,6 +102,9 @@ begin
     from deed.log l
     where l.slot = p_slots[i] and l.id = p_ids[i]
     on conflict do nothing; -- read again in another cluster (the window protocol's rule 9)
+    if not found and not exists (select from deed.pending p where p.subscription = p_subscription and p.id = p_ids[i]) then
+      raise exception 'finish_page: message % is to be put aside, and its content is gone', p_ids[i] using errcode = 'DDCON';
+    end if;
     dead := dead || v_dead;
   end loop;
 end
