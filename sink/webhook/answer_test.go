@@ -1,0 +1,215 @@
+package webhook
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed"
+)
+
+// rawServer answers each connection with fn, until the test's end.
+func rawServer(t *testing.T, fn func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	t.Cleanup(func() { l.Close(); conns.Wait() })
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer c.Close()
+				fn(c)
+			})
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+// readRequest reads one request to its end.
+func readRequest(r *bufio.Reader) error {
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, req.Body)
+	return err
+}
+
+func TestNoCompleteAnswer(t *testing.T) {
+	t.Parallel()
+
+	t.Run("Refused", func(t *testing.T) {
+		t.Parallel()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		err = deliverOne(t, newSink(t, "http://"+l.Addr().String()), testMessage())
+		if kindOf(err) != "unavailable" || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("outcome = %s (%v)", kindOf(err), err)
+		}
+	})
+
+	t.Run("NoSuchName", func(t *testing.T) {
+		t.Parallel()
+		s := newSink(t, "http://nowhere.invalid/hook?token=tell-nobody")
+		err := deliverOne(t, s, testMessage())
+		if kindOf(err) != "unavailable" || strings.Contains(err.Error(), "tell-nobody") {
+			t.Errorf("outcome = %s (%v)", kindOf(err), err)
+		}
+	})
+
+	t.Run("HandshakeNeverEnds", func(t *testing.T) {
+		t.Parallel()
+		url := rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) })
+		s := newSink(t, strings.Replace(url, "http:", "https:", 1), func(o *Options) { o.Timeout = 50 * time.Millisecond })
+		if err := deliverOne(t, s, testMessage()); kindOf(err) != "unavailable" {
+			t.Errorf("outcome = %s (%v)", kindOf(err), err)
+		}
+	})
+
+	const head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
+	for name, answer := range map[string]func(net.Conn){
+		"EOF":            func(net.Conn) {},
+		"Reset":          func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) },
+		"ResetInHeaders": func(c net.Conn) { io.WriteString(c, head[:20]); c.(*net.TCPConn).SetLinger(0) },
+		"NotHTTP":        func(c net.Conn) { io.WriteString(c, "220 mail.example ESMTP\r\n") },
+		"Silence":        func(c net.Conn) { io.Copy(io.Discard, c) },
+		"HugeHeaders": func(c net.Conn) {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 1<<20)+"\r\n\r\n")
+			io.Copy(io.Discard, c)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := rawServer(t, func(c net.Conn) {
+				if err := readRequest(bufio.NewReader(c)); err != nil {
+					t.Error(err)
+				}
+				answer(c)
+			})
+			s := newSink(t, url, func(o *Options) { o.Timeout = 200 * time.Millisecond })
+			err := deliverOne(t, s, testMessage())
+			if kindOf(err) != "attempt" || !strings.Contains(err.Error(), "outcome unknown") {
+				t.Errorf("outcome = %s (%v)", kindOf(err), err)
+			}
+		})
+	}
+
+	// The status is the answer: a body that is cut off or never ends changes
+	// nothing.
+	for name, answer := range map[string]func(net.Conn){
+		"EOFInBody":     func(c net.Conn) { io.WriteString(c, head+"part") },
+		"SilenceInBody": func(c net.Conn) { io.WriteString(c, head+"part"); io.Copy(io.Discard, c) },
+		"NoLength":      func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"); io.Copy(io.Discard, c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := rawServer(t, func(c net.Conn) {
+				if err := readRequest(bufio.NewReader(c)); err != nil {
+					t.Error(err)
+				}
+				answer(c)
+			})
+			if err := deliverOne(t, newSink(t, url), testMessage()); err != nil {
+				t.Errorf("outcome = %v, want delivered", err)
+			}
+		})
+	}
+
+	t.Run("ContextEnds", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		url := rawServer(t, func(c net.Conn) {
+			if err := readRequest(bufio.NewReader(c)); err != nil {
+				t.Error(err)
+			}
+			cancel()
+			io.Copy(io.Discard, c)
+		})
+		s := newSink(t, url)
+		outcomes := s.Deliver(ctx, []deed.Message{testMessage(), testMessage()})
+		for _, err := range outcomes {
+			if !errors.Is(err, context.Canceled) || kindOf(err) != "attempt" {
+				t.Errorf("outcome = %v, want the context's error", err)
+			}
+		}
+		if len(outcomes) != 2 {
+			t.Errorf("%d outcomes, want 2", len(outcomes))
+		}
+	})
+}
+
+// A POST that was read by the server must never be sent again by the client's
+// own doing, not even on a connection that was used before.
+func TestPostIsNeverRepeatedByTheClient(t *testing.T) {
+	t.Parallel()
+	var requests, connections atomic.Int32
+	url := rawServer(t, func(c net.Conn) {
+		connections.Add(1)
+		r := bufio.NewReader(c)
+		if readRequest(r) != nil {
+			return
+		}
+		if requests.Add(1) > 1 {
+			return // drop the connection without an answer
+		}
+		io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+		if readRequest(r) == nil {
+			requests.Add(1)
+		}
+	})
+	s := newSink(t, url)
+	m := testMessage()
+	m.Headers = map[string]string{"idempotency-key": "k", "x-idempotency-key": "k"}
+	if err := deliverOne(t, s, m); err != nil {
+		t.Fatal(err)
+	}
+	err := deliverOne(t, s, m)
+	if kindOf(err) != "attempt" {
+		t.Errorf("outcome = %s (%v), want a plain error", kindOf(err), err)
+	}
+	if r, c := requests.Load(), connections.Load(); r != 2 || c != 1 {
+		t.Errorf("%d requests on %d connections, want 2 on 1", r, c)
+	}
+}
+
+func TestHugeAnswerIsCutOff(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Int64
+	stopped := make(chan struct{})
+	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		defer close(stopped)
+		chunk := make([]byte, 64<<10)
+		for {
+			n, err := w.Write(chunk)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	})
+	if err := deliverOne(t, newSink(t, srv.URL), testMessage()); err != nil {
+		t.Fatal(err)
+	}
+	<-stopped
+	if n := sent.Load(); n > 64<<20 {
+		t.Errorf("%d bytes were taken", n)
+	}
+}

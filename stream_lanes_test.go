@@ -1,0 +1,191 @@
+package deed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// publishers publish until stopped, each transaction one message of a key whose
+// row it has locked, so that the numbers in the payloads are in commit order.
+func publishers(t *testing.T, db *pgtest.DB, count, keys int) (stop func() (published int)) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `create table public.aggregates (key int primary key, n int not null default 0)`)
+	db.Exec(t, pgtest.Owner, fmt.Sprintf(`insert into public.aggregates select i from generate_series(1, %d) i`, keys))
+	db.Exec(t, pgtest.Owner, `grant select, update on public.aggregates to public`)
+	ctx, cancel := context.WithCancel(context.Background())
+	var total atomic.Int64
+	var running sync.WaitGroup
+	for range count {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				err := pgx.BeginFunc(context.Background(), db.Pool(pgtest.App), func(tx pgx.Tx) error {
+					key, n := 1+rand.IntN(keys), 0
+					err := tx.QueryRow(ctx, `update public.aggregates set n = n + 1 where key = $1 returning n`, key).Scan(&n)
+					if err != nil {
+						return err
+					}
+					_, err = deed.Publish(ctx, tx, keyed(fmt.Sprint(key), n))
+					return err
+				})
+				if err == nil {
+					total.Add(1)
+				} else if ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	stop = sync.OnceValue(func() int {
+		cancel()
+		running.Wait()
+		return int(total.Load())
+	})
+	t.Cleanup(func() { stop() })
+	return stop
+}
+
+func TestStream_WorkersShareTheLanes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	one := func(name string) deed.Options { return stream(sink, func(o *deed.Options) { o.Worker = name }) }
+	c, stop := runStream(t, db, one("first"))
+	stopPublishing := publishers(t, db, 2, 20)
+	shares := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Worker), `
+			select coalesce(string_agg(r.name || ' ' || l.n, ', ' order by r.name), '')
+			from (select worker, count(*) as n from deed.lanes group by worker) l
+			join deed.relays r on r.worker = l.worker`)
+	}
+	eventually(t, "the first to hold all lanes", func() bool { return shares() == "first 4" })
+	_, stopSecond := run(t, db, one("second"))
+	eventually(t, "the second to have its share", func() bool { return shares() == "first 2, second 2" })
+	if err := stopSecond(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the first to have all again", func() bool { return shares() == "first 4" })
+	n := stopPublishing()
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if got, repeats := sink.counts(); got != n || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want %d and none: lanes were handed over cleanly", got, repeats, n)
+	}
+	inOrder(t, sink.list)
+}
+
+func TestStream_ChangeOfLanes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink))
+	run(t, db, stream(sink))
+	stopPublishing := publishers(t, db, 2, 20)
+	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lanes := range []int{7, 1, 64} {
+		if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Lanes: lanes}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, fmt.Sprint("the stream to have lanes: ", lanes), func() bool {
+			return pgtest.One[bool](t, db.Pool(pgtest.Worker), `
+				select count(*) = $1 and bool_and(worker is not null) and not exists (select from deed.relanings) from deed.lanes`, lanes)
+		})
+	}
+	n := stopPublishing()
+	drained(t, c)
+	if got, repeats := sink.counts(); got != n || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want %d and none", got, repeats, n)
+	}
+	inOrder(t, sink.list)
+}
+
+// A lane that another worker has taken over records nothing any more.
+func TestContract_O14_StaleOwnerOfALane(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	release := make(chan struct{})
+	began := make(chan struct{}, 1)
+	frozen := &recorder{fail: func(m deed.Message) error {
+		select {
+		case began <- struct{}{}:
+		default:
+		}
+		<-release
+		return nil
+	}}
+	slow, stopSlow := runStream(t, db, stream(frozen, func(o *deed.Options) { o.Worker = "slow"; o.Topics[0].Lanes = 1 }))
+	_ = slow
+	publish(t, db, keyed("k", 0), keyed("k", 1))
+	<-began
+	// As when the process is frozen for longer than its lease.
+	db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second', worker = gen_random_uuid()`)
+	db.Exec(t, pgtest.Owner, `update deed.relays set seen_until = clock_timestamp()`)
+	sink := &recorder{}
+	second, _ := run(t, db, stream(sink, func(o *deed.Options) { o.Worker = "second"; o.Topics[0].Lanes = 1 }))
+	eventually(t, "the other worker to deliver them", func() bool { n, _ := sink.counts(); return n == 2 })
+	close(release)
+	drained(t, second)
+	_ = stopSlow()
+	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select coalesce(sum(messages), 0) from deed.progress where worker = 'slow' and messages > 0`); n != 0 {
+		t.Errorf("the stale owner recorded %d messages", n)
+	}
+}
+
+// Order holds under failures of many keys, two relays, and lanes that change
+// hands all the time.
+func TestContract_O13_UnderFailuresAndChangingHands(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var mu sync.Mutex
+	tries := map[int64]int{}
+	sink := &recorder{fail: func(m deed.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if tries[m.Seq]++; m.Seq%17 == 0 && tries[m.Seq]%3 != 0 {
+			return deed.AfterError(time.Duration(m.Seq%40)*time.Millisecond, errors.New("not yet"))
+		}
+		return nil
+	}}
+	opts := stream(sink, func(o *deed.Options) { o.Subscriptions[0].Lease = 10 * time.Second })
+	c, _ := runStream(t, db, opts)
+	stopPublishing := publishers(t, db, 2, 20)
+	for i := range 3 {
+		_, stop := run(t, db, opts)
+		before, _ := sink.counts()
+		eventually(t, "deliveries", func() bool { n, _ := sink.counts(); return n > before+300 })
+		if i == 1 {
+			admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Lanes: 7}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	n := stopPublishing()
+	eventually(t, "all to have come", func() bool { got, _ := sink.counts(); return got >= n })
+	drained(t, c)
+	if got, repeats := sink.counts(); got != n || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want %d and none", got, repeats, n)
+	}
+	inOrder(t, sink.succeeded())
+}
