@@ -370,3 +370,69 @@ func TestContract_D5_NoRepeatToTheSuppressed(t *testing.T) {
 		}
 	}
 }
+
+// Proof also ends a delivery that has been put back to be called again, for
+// then the call that is proved is an earlier one; one that was never called
+// there is nothing to prove of.
+func TestContract_D5_ProofOfOneThatWasPutBack(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
+		return delivery.NotNow(errors.New("503"), 0), true
+	}
+	opts := fast(f)
+	opts.BaseRetry = time.Hour
+	made := reserve(t, db, email("a@example.com"))
+	l, _ := run(t, db, opts)
+	eventually(t, "the delivery to be put back", func() bool {
+		return f.called(made[0].ID) == 1 && entry(t, db, made[0].ID).Status == delivery.Queued
+	})
+	later := email("b@example.com")
+	later.ProcessAfter = time.Now().Add(time.Hour)
+	made = append(made, reserve(t, db, later)...)
+	for i, want := range []bool{true, false} {
+		if ok, err := l.Prove(ctx, made[i].ID, "m-1", "event"); ok != want || err != nil {
+			t.Errorf("%d: %t, %v", i, ok, err)
+		}
+	}
+	if e := entry(t, db, made[0].ID); e.Status != delivery.Sent || e.ProviderMessageID != "m-1" {
+		t.Errorf("after the proof: %+v", e)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where status = 'queued'`)
+	eventually(t, "the other to be called", func() bool { return f.called(made[1].ID) == 1 })
+	if n := f.called(made[0].ID); n != 1 {
+		t.Errorf("called %d times", n)
+	}
+}
+
+// While deliveries are open that a provider was called for, its name does not
+// become another service's: neither their requests nor their keys are its own.
+func TestContract_D5_ANameKeepsItsKind(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = cutOnce
+	made := reserve(t, db, email("a@example.com"))
+	run(t, db, fast(f))
+	held(t, db, made[0].ID)
+	other := newFake()
+	other.caps.Kind = "another"
+	l := ledger(t, db, fast(other))
+	err := l.Run(ctx)
+	if deed.CodeOf(err) != deed.Conflict || !strings.Contains(err.Error(), "stands for another kind") {
+		t.Fatal(err)
+	}
+	if ok, err := l.Prove(ctx, made[0].ID, "m", "event"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if kind := pgtest.One[string](t, db.Pool(pgtest.Worker), `select kind from deed.providers where name = 'fake'`); kind != "fake" {
+		t.Errorf("the provider's kind is %s", kind)
+	}
+	run(t, db, fast(other))
+	eventually(t, "the name to be free", func() bool {
+		return pgtest.One[string](t, db.Pool(pgtest.Worker), `select kind from deed.providers where name = 'fake'`) == "another"
+	})
+}

@@ -54,7 +54,7 @@ func TestContract_D3_OnlyTheTransitions(t *testing.T) {
 			n++
 			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
 			channel := channelOf(from)
-			if from == "" || from == "sending" {
+			if from == "" || from == "queued" || from == "sending" {
 				channel = channelOf(to)
 			}
 			tx, err := owner.Begin(ctx)

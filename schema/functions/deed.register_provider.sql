@@ -3,7 +3,9 @@
 -- The last one to start wins. p_domains and p_rates are the limits of
 -- recipients' domains; '' is the provider's own. A limit that is not named is
 -- removed. deed.relane_deliveries moves what is queued then. Returns whether
--- anything changed. Raises DDARG.
+-- anything changed. Raises DDARG; and DDCON when the name is to stand for
+-- another kind while deliveries that the first one was called for are open:
+-- their requests are in its words, and its key protects them.
 create or replace function deed.register_provider(
   p_name            text,
   p_kind            text,
@@ -28,6 +30,15 @@ begin
   end if;
   -- One after the other: they would lock the same buckets.
   perform pg_advisory_xact_lock(hashtextextended('deed.register_provider.' || p_name, 0));
+  if exists (select from deed.providers p where p.name = p_name and p.kind <> p_kind)
+    and exists (
+      select from deed.channel_outbox c
+      where c.provider = p_name and c.status in ('queued', 'sending') and c.first_called_at is not null
+    )
+  then
+    raise exception 'register_provider: % stands for another kind of provider than %, which deliveries that are not finished were sent through', p_name, p_kind
+      using errcode = 'DDCON', hint = 'Give the new one a name of its own, or let those end first: deed deliveries list --provider ' || p_name;
+  end if;
   insert into deed.providers as p (name, kind, lane_per_domain, key_window, can_look_up, registered_at)
   values (p_name, p_kind, p_lane_per_domain, p_key_window, p_can_look_up, v_now)
   on conflict (name) do update
