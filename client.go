@@ -239,7 +239,7 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 
 	// These end when the loops have; leases are renewed while the loops stop.
-	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var others, loops sync.WaitGroup
 	others.Go(func() { c.watch(ctx) })
 	others.Go(func() { c.keepHouse(ctx) })
@@ -259,9 +259,10 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	loops.Wait()
 	c.setReady(errors.New("the workers have stopped"))
-	cancel()
+	err = errors.Join(errs...)
+	cancel(err)
 	others.Wait()
-	return errors.Join(errs...)
+	return err
 }
 
 // Wake makes the client look for messages now. It may be called after a

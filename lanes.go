@@ -42,7 +42,8 @@ func (c *Client) streaming() bool {
 
 // keepLanes holds the process's share of the lanes of all its streams, in one
 // statement a second. Once stopping is closed it only renews what is still
-// held, until ctx ends.
+// held, until ctx ends; then it gives back what is left, unless ctx's cause
+// says that some of the work was abandoned.
 func (c *Client) keepLanes(ctx context.Context, stopping <-chan struct{}) {
 	var worker tenant.ID
 	_, _ = rand.Read(worker[:])
@@ -69,25 +70,28 @@ func (c *Client) keepLanes(ctx context.Context, stopping <-chan struct{}) {
 		case <-pause:
 		case <-stop:
 			live, stop = false, nil
-			c.leaveRelays(context.WithoutCancel(ctx), worker)
+			c.leaveRelays(ctx, worker, false)
 		}
 	}
+	c.leaveRelays(ctx, worker, context.Cause(ctx) == context.Canceled)
 }
 
-// leaveRelays makes the other processes take this one's share at once.
-func (c *Client) leaveRelays(ctx context.Context, worker tenant.ID) {
+// leaveRelays makes the other processes take this one's share at once. release:
+// none of its lanes is read any more.
+func (c *Client) leaveRelays(ctx context.Context, worker tenant.ID, release bool) {
 	if !c.streaming() {
 		return
 	}
-	ctx, cancel := c.deadline(ctx)
+	ctx, cancel := c.deadline(context.WithoutCancel(ctx))
 	defer cancel()
-	if _, err := c.workers.Exec(ctx, query["leave_relays"], worker.String()); err != nil {
+	if _, err := c.workers.Exec(ctx, query["leave_relays"], worker.String(), release); err != nil {
 		c.opts.Logger.Warn("signing off from the streams failed; the others wait for the lease", "error", withHint(err))
 	}
 }
 
+// takeLanes is not cut short: what it takes is to be known, and given back.
 func (c *Client) takeLanes(ctx context.Context, worker tenant.ID, take bool) error {
-	ctx, cancel := c.deadline(ctx)
+	ctx, cancel := c.deadline(context.WithoutCancel(ctx))
 	defer cancel()
 	byID := map[int]*source{}
 	var subs []int

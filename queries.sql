@@ -38,7 +38,7 @@ select deed.release_lane($1::int, $2::int, $3::bigint);
 select deed.pause_lane($1::int, $2::int, $3::bigint);
 
 -- name: leave_relays
-select deed.leave_relays($1::text::uuid);
+select deed.leave_relays($1::text::uuid, p_release => $2::boolean);
 
 -- name: window
 select coalesce((select w.h::text from deed.windows w where w.n = $1::bigint), '');

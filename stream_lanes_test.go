@@ -86,6 +86,25 @@ func TestStream_WorkersShareTheLanes(t *testing.T) {
 	inOrder(t, sink.list)
 }
 
+// A process that stops at any moment, also while it takes lanes, leaves none
+// that others would have to wait for.
+func TestStream_LeavesNothingHeld(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for n := range 30 {
+		_, stop := runStream(t, db, stream(&recorder{}))
+		time.Sleep(time.Duration(n) * time.Millisecond)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		left := pgtest.One[string](t, db.Pool(pgtest.Worker), `select (select count(*) from deed.relays) || ' signed on, '
+			|| (select count(*) from deed.lanes where worker is not null) || ' lanes held'`)
+		if left != "0 signed on, 0 lanes held" {
+			t.Fatalf("after %d ms: %s", n, left)
+		}
+	}
+}
+
 func TestStream_ChangeOfLanes(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

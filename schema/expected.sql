@@ -622,7 +622,7 @@ function keep_partitions(p_ahead integer DEFAULT 2) returns integer security def
 function keepers(p_n integer) returns TABLE(what text, subscription integer, lane integer, until timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body fceb72c5add98708d958df8a774ebdcf
 function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body a429e05c980c88494f7f3c62e68ff556 grant to deed_admin, deed_worker
 function lane_of(p_provider text, p_domain text) returns text set search_path=pg_catalog, pg_temp body b798daeca7198c06a8643bdb45962561
-function leave_relays(p_worker uuid) returns void security definer set search_path=pg_catalog, pg_temp body 0ff30d2ba7f05e99fd64d8799831c612 grant to deed_worker
+function leave_relays(p_worker uuid, p_release boolean DEFAULT false) returns void security definer set search_path=pg_catalog, pg_temp body 71c684cba8aae4c8f928293285645689 grant to deed_worker
 function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body 99ea95e8c81a6a302ffbc4b6df63090f
 function message_id(p_created_at timestamp with time zone, p_id bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function message_seq(p_message_id uuid) returns bigint body inline grant to deed_admin, deed_app, deed_worker
