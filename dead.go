@@ -225,6 +225,9 @@ type RedriveStatus struct {
 
 // Redrives lists requests to redrive, newest first, at most limit.
 func (c *Client) Redrives(ctx context.Context, limit int) ([]RedriveStatus, error) {
+	if limit < 1 {
+		return nil, invalidf("redrives", "limit %d is below 1", limit)
+	}
 	rows, err := c.pool.Query(ctx, query["redrives"], limit)
 	if err != nil {
 		return nil, opError("redrives", err)

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -105,6 +106,9 @@ func suppress(ctx context.Context, db DB, op string, owner *tenant.ID, channel C
 // Suppressions lists what db may see of them, newest first. owner nil, channel
 // and address empty: all.
 func Suppressions(ctx context.Context, db DB, owner *tenant.ID, channel Channel, address string, limit int) ([]Suppression, error) {
+	if channel != "" && !slices.Contains([]Channel{Email, SMS, Voice, Social, Chat, Webhook}, channel) {
+		return nil, invalidf("suppressions", "there is no channel %q: it is email, sms, voice, social, chat or webhook", channel)
+	}
 	var id any
 	if owner != nil {
 		id = owner.String()

@@ -223,15 +223,16 @@ func (s *scene) standby(t *testing.T, db *pgtest.DB, application, slot string) u
 			break
 		}
 	}
-	xid := pgtest.One[int64](t, owner, `select pg_current_xact_id()::text::bigint`)
-	feedback := append([]byte{'h'}, make([]byte, 24)...)
-	binary.BigEndian.PutUint32(feedback[9:], uint32(xid))
-	binary.BigEndian.PutUint32(feedback[13:], uint32(xid>>32))
-	conn.Frontend().Send(&pgproto3.CopyData{Data: feedback})
-	if err := conn.Frontend().Flush(); err != nil {
-		t.Fatal(err)
-	}
 	eventually(t, "the server to know what the standby reads", func() bool {
+		// Repeated, as a standby does.
+		xid := pgtest.One[int64](t, owner, `select pg_current_xact_id()::text::bigint`)
+		feedback := append([]byte{'h'}, make([]byte, 24)...)
+		binary.BigEndian.PutUint32(feedback[9:], uint32(xid))
+		binary.BigEndian.PutUint32(feedback[13:], uint32(xid>>32))
+		conn.Frontend().Send(&pgproto3.CopyData{Data: feedback})
+		if err := conn.Frontend().Flush(); err != nil {
+			t.Fatal(err)
+		}
 		return pgtest.One[bool](t, owner, `
 			select exists (select from pg_stat_activity where pid = $1 and backend_xmin is not null)
 			  or exists (select from pg_replication_slots where active_pid = $1 and xmin is not null)`, conn.PID())

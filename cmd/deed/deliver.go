@@ -76,6 +76,9 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 				} else {
 					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", made[0].ID, entry.Status)
 				}
+				if entry.FinishedAt == nil {
+					noteUnserved(cmd, l, d.Provider)
+				}
 				if err == nil && wait > 0 && entry.SentAt == nil {
 					return &exitError{exitFailed, errors.New(undelivered(entry, wait))}
 				}
@@ -99,6 +102,27 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "for this tenant, a UUID")
 	return cmd
+}
+
+// noteUnserved says so if no dispatcher has served the provider yet: it may be
+// one that is to come, or a slip of the pen. Not every login may ask.
+func noteUnserved(cmd *cobra.Command, l *delivery.Ledger, provider string) {
+	states, err := l.Providers(cmd.Context())
+	if err != nil {
+		return
+	}
+	known := "none was yet"
+	for _, s := range states {
+		switch {
+		case s.Registered && s.Name == provider:
+			return
+		case s.Registered && known == "none was yet":
+			known = "served were " + s.Name
+		case s.Registered:
+			known += ", " + s.Name
+		}
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "note: no relay has served the provider %q so far (%s); the delivery waits for one\n", provider, known)
 }
 
 func undelivered(e delivery.Entry, wait time.Duration) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -38,6 +39,15 @@ waits for you: see deed dead --help.`,
 				keys, err := c.BlockedKeys(cmd.Context(), topic, limit)
 				if err != nil {
 					return err
+				}
+				if len(keys) == 0 && topic != "" {
+					topics, err := c.Topics(cmd.Context())
+					if err != nil {
+						return err
+					}
+					if !slices.ContainsFunc(topics, func(t deed.DeclaredTopic) bool { return t.Topic == topic }) {
+						return fmt.Errorf("there is no topic %q; deed topic list shows those that there are", topic)
+					}
 				}
 				if asJSON {
 					if keys == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -51,24 +52,28 @@ how long finished messages are kept; and its subscriptions, with their settings.
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					if topics == nil {
-						topics = []deed.DeclaredTopic{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"topics": topics})
-				}
-				var rows [][]string
-				for _, t := range topics {
-					rows = append(rows, topicRows(t)...)
-				}
-				return table(cmd.OutOrStdout(), []string{
-					"TOPIC", "MODE", "LANES", "ORDERING", "RETENTION", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "BACKOFF", "FROM", "BACKFILLED", "DOOR", "SINCE",
-				}, rows)
+				return printTopics(cmd, topics, asJSON)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+func printTopics(cmd *cobra.Command, topics []deed.DeclaredTopic, asJSON bool) error {
+	if asJSON {
+		if topics == nil {
+			topics = []deed.DeclaredTopic{}
+		}
+		return printJSON(cmd.OutOrStdout(), map[string]any{"topics": topics})
+	}
+	var rows [][]string
+	for _, t := range topics {
+		rows = append(rows, topicRows(t)...)
+	}
+	return table(cmd.OutOrStdout(), []string{
+		"TOPIC", "MODE", "LANES", "ORDERING", "RETENTION", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "BACKOFF", "FROM", "BACKFILLED", "DOOR", "SINCE",
+	}, rows)
 }
 
 // topicRows are a row for each subscription, or one for a topic that has none.
@@ -96,11 +101,11 @@ func newTopicSet(a *app) *cobra.Command {
 	var name string
 	var topic deed.TopicChange
 	var sub deed.SubscriptionChange
-	var door bool
+	var door, asJSON bool
 	cmd := &cobra.Command{
 		Use: "set TOPIC", Short: "Change what is stored of a topic and its subscriptions", Args: cobra.ExactArgs(1),
 		Long: `Change what is stored of a topic, while relays run, and of its subscriptions: all of them, or the one that is named.
-Change deed.yaml too: a relay whose file says something else refuses to start.
+Prints what is stored then. Change deed.yaml too: a relay whose file says something else refuses to start.
 
   --mode stream    what was published before stays in its rows; what comes after is read from the log, in order
   --mode queue     takes effect once the lanes have come to one point, in seconds; order is no longer kept
@@ -133,9 +138,16 @@ Change deed.yaml too: a relay whose file says something else refuses to start.
 					}
 				}
 				if sub != (deed.SubscriptionChange{}) {
-					return c.SetSubscription(cmd.Context(), args[0], name, sub)
+					if err := c.SetSubscription(cmd.Context(), args[0], name, sub); err != nil {
+						return err
+					}
 				}
-				return nil
+				topics, err := c.Topics(cmd.Context())
+				if err != nil {
+					return err
+				}
+				topics = slices.DeleteFunc(topics, func(t deed.DeclaredTopic) bool { return t.Topic != args[0] })
+				return printTopics(cmd, topics, asJSON)
 			})
 		},
 	}
@@ -149,6 +161,7 @@ Change deed.yaml too: a relay whose file says something else refuses to start.
 	f.Var((*durationFlag)(&sub.Lease), "lease", "how long a claim, or a lane, is held unless renewed")
 	f.BoolVar(&door, "door", false, "let the published SQL faces claim the subscription")
 	f.Var((*durationFlag)(&sub.Backoff), "backoff", "what the pause after a failure doubles from, such as 1s")
+	f.BoolVar(&asJSON, "json", false, "print what is stored now as JSON")
 	return cmd
 }
 

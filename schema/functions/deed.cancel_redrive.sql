@@ -1,6 +1,6 @@
 -- deed.cancel_redrive: end a redrive that is not done. What it has put back
--- stays so. Waits for the step that is under way. Raises DDNFD, and DDCON when the
--- redrive is done.
+-- stays so. Waits for the step that is under way. Raises DDNFD, DDCON when the
+-- redrive is done, and DDARG.
 create or replace function deed.cancel_redrive(
   p_request text,
   p_reason  text default null,
@@ -13,6 +13,9 @@ as $$
 declare
   v_r deed.redrives%rowtype;
 begin
+  if length(p_by) not between 1 and 200 or length(p_reason) > 2000 then
+    raise exception 'cancel_redrive: who asks is a name of 1 to 200 characters, a reason has up to 2000' using errcode = 'DDARG';
+  end if;
   select r.* into v_r from deed.redrives r where r.request = p_request for update;
   if not found then
     raise exception 'cancel_redrive: there is no request %', quote_literal(coalesce(p_request, '')) using errcode = 'DDNFD';

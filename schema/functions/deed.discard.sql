@@ -19,6 +19,9 @@ declare
   v_subs   int[];
   v_hashes bigint[];
 begin
+  if length(p_by) not between 1 and 200 or length(p_reason) > 2000 then
+    raise exception 'discard: who asks is a name of 1 to 200 characters, a reason has up to 2000' using errcode = 'DDARG';
+  end if;
   if coalesce(btrim(p_reason), '') = '' then
     raise exception 'discard: a reason is needed: a message is never discarded silently' using errcode = 'DDARG';
   end if;

@@ -48,6 +48,9 @@ declare
   v_subs  int[];
   v_ids   bigint[];
 begin
+  if length(p_by) not between 1 and 200 or length(p_reason) > 2000 then
+    raise exception 'redrive: who asks is a name of 1 to 200 characters, a reason has up to 2000' using errcode = 'DDARG';
+  end if;
   if coalesce(length(p_request), 0) not between 1 and 200 then
     raise exception 'redrive: a request id of 1 to 200 characters is needed' using errcode = 'DDARG';
   end if;
