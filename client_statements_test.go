@@ -1,8 +1,10 @@
 package deed_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +23,7 @@ type counter struct {
 	roundTrips int
 	claims     int
 	finishes   int
+	pages      int
 }
 
 func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
@@ -43,8 +46,30 @@ func (c *counter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.Trace
 
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if strings.Contains(data.SQL, "deed.page(") {
+		c.pages++
+	}
 	return ctx
+}
+
+// counted is a pool of the worker's whose statements are counted.
+func counted(t testing.TB, db *pgtest.DB) (*pgxpool.Pool, *counter) {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(db.URL(pgtest.Worker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := &counter{}
+	cfg.ConnConfig.Tracer = count
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool, count
 }
 
 func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
@@ -54,17 +79,7 @@ func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 func TestContract_O7_OneRoundTripFinishesAndClaims(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	cfg, err := pgxpool.ParseConfig(db.URL(pgtest.Worker))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var count counter
-	cfg.ConnConfig.Tracer = &count
-	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool, count := counted(t, db)
 	subscribe(t, db, "orders", "handler")
 	msgs := make([]deed.Message, 2000)
 	for n := range msgs {
@@ -84,6 +99,56 @@ func TestContract_O7_OneRoundTripFinishesAndClaims(t *testing.T) {
 	// are the rest.
 	if count.roundTrips > 60 || count.finishes > 40 {
 		t.Errorf("%d round trips with %d finishes and %d claims for 20 batches", count.roundTrips, count.finishes, count.claims)
+	}
+}
+
+// What has just come to a stream comes with its window, in the watcher's
+// statement; only what is much, in number or in bytes, is read page by page.
+func TestStream_FewRowsComeWithTheirWindow(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	pool, count := counted(t, db)
+	sink := &recorder{}
+	c, _ := runOn(t, pool, stream(sink))
+	eventually(t, "the lanes to be held", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(worker) from deed.lanes`) == 4
+	})
+	pages := func() int {
+		drained(t, c)
+		count.mu.Lock()
+		defer count.mu.Unlock()
+		defer func() { count.pages = 0 }()
+		return count.pages
+	}
+	pages()
+	n := 0
+	come := func(of int, msgs ...deed.Message) {
+		n += of
+		publish(t, db, msgs...)
+		eventually(t, fmt.Sprintf("%d to come", n), func() bool { got, _ := sink.counts(); return got == n })
+	}
+	for i := range 50 {
+		come(1, keyed(fmt.Sprint(i), i))
+	}
+	if got := pages(); got > 5 { // while the watcher's first windows come the lanes may be behind
+		t.Errorf("50 messages, one after the other, took %d pages", got)
+	}
+	many := make([]deed.Message, 501)
+	for i := range many {
+		many[i] = keyed(fmt.Sprint(i), i)
+	}
+	come(501, many...)
+	if got := pages(); got == 0 {
+		t.Error("501 messages at once took no page")
+	}
+	big := deed.Message{Topic: "orders", Key: "big", Payload: append([]byte("{}"), bytes.Repeat([]byte(" "), 1_000_000)...)}
+	come(1, big)
+	if got := pages(); got == 0 {
+		t.Error("a megabyte took no page")
+	}
+	inOrder(t, sink.list)
+	if _, repeats := sink.counts(); repeats != 0 {
+		t.Errorf("%d repeats", repeats)
 	}
 }
 

@@ -52,8 +52,10 @@ type lane struct {
 	quitting bool               // guarded by mu: quit is closed
 	blocked  map[int64]struct{} // guarded by mu: hashes of keys with messages aside
 
-	breaks int // of the feed of windows, when the position was read
-	place      // of the reader; what is recorded may be behind it
+	breaks  int      // of the feed of windows, when the position was read
+	place            // of the reader; what is recorded may be behind it
+	ready   []*entry // if isReady: all of the window to
+	isReady bool
 }
 
 // slotLate is where a window's reading begins: see deed.page.
@@ -195,6 +197,7 @@ func (l *lane) position(ctx context.Context) (n int64, err error) {
 func (l *lane) load(ctx context.Context) (n int64, err error) {
 	ctx, cancel := l.st.client.deadline(ctx)
 	defer cancel()
+	l.ready, l.isReady = nil, false
 	l.breaks = l.st.client.windows.broken()
 	if n, err = l.position(ctx); err != nil {
 		return 0, err
@@ -227,12 +230,13 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 	case last == nil:
 		wait, cancel := context.WithTimeout(ctx, confirmEvery)
 		defer cancel()
-		step, seen, ok := l.st.client.windows.next(wait, l.at, l.breaks, l.slotFrom, l.slotUpto, l.news)
+		step, seen, ok := l.st.client.windows.next(wait, l.at, l.breaks, int(l.st.id.Load()), l.slotFrom, l.slotUpto, l.news)
 		l.at = seen
 		if ok {
 			l.to, l.low, l.late = step.to, nil, nil
 			if step.from == l.at {
 				l.low, l.late = step.low, step.late
+				l.ready, l.isReady = step.within(int(l.st.id.Load()), l.slotFrom, l.slotUpto)
 			}
 			l.slot, l.id = slotLate, 0
 		} else if l.st.client.windows.broken() != l.breaks {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/deedhq/deed/internal/crash"
 	"github.com/deedhq/deed/internal/work"
 )
@@ -27,6 +29,26 @@ type entry struct {
 	aside   *aside // how it was settled, if it was not delivered
 }
 
+// scan reads a row of deed.page, after the columns before; of what
+// topic it is the caller knows.
+func (e *entry) scan(row pgx.Rows, before ...any) error {
+	m := &e.msg
+	var key, kind, headers *string
+	err := row.Scan(append(before, &e.place, &e.slot, &m.Seq, (*[16]byte)(&m.Tenant), &key, &kind, &m.ContentType, &headers,
+		&m.Payload, &m.CreatedAt, &e.due)...)
+	if err != nil {
+		return err
+	}
+	m.Key, m.Type, m.Attempt = deref(key), deref(kind), 1
+	m.ID = NewID(m.CreatedAt, m.Seq)
+	if headers != nil {
+		if err := json.Unmarshal([]byte(*headers), &m.Headers); err != nil {
+			e.err = fmt.Errorf("decode message: headers: %w", err)
+		}
+	}
+	return nil
+}
+
 // page is one read of the log.
 type page struct {
 	entries []*entry
@@ -40,7 +62,12 @@ func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
 	rctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pages := make(chan page, 1)
-	go l.readPages(rctx, l.place, pages)
+	if l.isReady {
+		go l.dealPages(rctx, l.ready, pages)
+		l.ready, l.isReady = nil, false
+	} else {
+		go l.readPages(rctx, l.place, pages)
+	}
 	for p := range pages {
 		if p.err != nil {
 			rec.fail(p.err)
@@ -104,6 +131,22 @@ func (n *record) add(entries []*entry) {
 	}
 }
 
+// dealPages deals out a window whose rows came with it.
+func (l *lane) dealPages(ctx context.Context, entries []*entry, pages chan<- page) {
+	defer close(pages)
+	limit := l.st.pageLimit()
+	for end := false; !end; {
+		n := min(limit, len(entries))
+		end = n == len(entries)
+		select {
+		case pages <- page{entries: entries[:n], end: end}:
+		case <-ctx.Done():
+			return
+		}
+		entries = entries[n:]
+	}
+}
+
 // readPages reads from p to the end of its window, until ctx ends.
 func (l *lane) readPages(ctx context.Context, p place, pages chan<- page) {
 	defer close(pages)
@@ -141,21 +184,11 @@ func (st *stream) readPage(ctx context.Context, l *lane, p place) (entries []*en
 	for rows.Next() {
 		block = append(block, entry{})
 		e := &block[len(block)-1]
-		m := &e.msg
-		var key, kind, headers *string
-		err := rows.Scan(&e.place, &e.slot, &m.Seq, (*[16]byte)(&m.Tenant), &key, &kind, &m.ContentType, &headers,
-			&m.Payload, &m.CreatedAt, &e.due)
-		if err != nil {
+		if err := e.scan(rows); err != nil {
 			return nil, false, err
 		}
-		m.Topic, m.Key, m.Type, m.Attempt = st.sub.Topic, deref(key), deref(kind), 1
-		m.ID = NewID(m.CreatedAt, m.Seq)
-		if headers != nil {
-			if err := json.Unmarshal([]byte(*headers), &m.Headers); err != nil {
-				e.err = fmt.Errorf("decode message: headers: %w", err)
-			}
-		}
-		size += len(m.Payload)
+		e.msg.Topic = st.sub.Topic
+		size += len(e.msg.Payload)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, false, err

@@ -24,8 +24,9 @@ from deed.fail($1::int, $2::bigint, $3::bigint[], $4::text[],
   $6::text[]);
 
 -- name: watch
-select seq, ready, streams, window_n, coalesce(window_h::text, ''), slots, low, late::text[]
-from deed.watch($1::bigint, $2::int[], $3::timestamptz[], $4::bigint, $5::text::xid8);
+select seq, ready, streams, window_n, coalesce(window_h::text, ''), slots, low, late::text[], coalesce(whole, false),
+  subscription, place_slot, slot, id, tenant_id, key, type, content_type, headers::text, payload, created_at, due
+from deed.watch($1::bigint, $2::int[], $3::timestamptz[], $4::bigint, $5::text::xid8, $6::int[], $7::int[]);
 
 -- name: take_lanes
 select subscription, lane, slot_from, slot_upto, ordered, fence, give_back, takeovers, last_window

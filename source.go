@@ -46,6 +46,8 @@ type source struct {
 	sweptAt     time.Time     // guarded by mu
 	sweepCost   time.Duration // guarded by mu
 	payloadSize float64       // guarded by mu: average, bytes
+	slotFrom    *int32        // guarded by mu: of a stream whose lanes are here, from their first slot
+	slotUpto    *int32        // guarded by mu: to their last
 }
 
 // item is a message that this process has claimed.

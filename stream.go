@@ -108,6 +108,29 @@ func (st *stream) hold(ctx context.Context, h *holding) {
 		go l.run(ctx, st.gone[held.no])
 		st.log.Debug("lane taken", "lane", held.no, "fence", held.fence, "takeovers", held.takeovers)
 	}
+	st.setSlots(h)
+}
+
+// setSlots tells the watcher which slots have a reader here.
+func (s *source) setSlots(h *holding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slotFrom, s.slotUpto = nil, nil
+	for _, l := range h.lanes {
+		if s.slotFrom == nil || l.slotFrom < *s.slotFrom {
+			s.slotFrom = &l.slotFrom
+		}
+		if s.slotUpto == nil || l.slotUpto > *s.slotUpto {
+			s.slotUpto = &l.slotUpto
+		}
+	}
+}
+
+// slots are from the first to the last that have a reader here; null: none has.
+func (s *source) slots() (from, upto *int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slotFrom, s.slotUpto
 }
 
 // forget is called by a lane that has given itself back.

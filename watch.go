@@ -1,17 +1,19 @@
 package deed
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/deedhq/deed/internal/work"
 )
 
 const (
-	watchBusy = 2 * time.Millisecond   // between questions while messages come
+	watchBusy = time.Millisecond       // between questions while messages come
 	watchIdle = 300 * time.Millisecond // when none has come for a while
 	watchLook = time.Second            // between looks while the log stands still, at the most
 	watchDeep = 50 * time.Millisecond  // between looks below the floors, at the least
@@ -84,18 +86,7 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 			floors[i] = w.bySub[id].watchFloor()
 		}
 	}
-	ctx, cancel := c.deadline(ctx)
-	defer cancel()
-	var seq int64
-	var ready, streams []int
-	var at, to *int64
-	var h string
-	step := news{from: c.windows.current()}
-	if c.streaming() {
-		at = &step.from.n
-	}
-	err := c.workers.QueryRow(ctx, query["watch"], known, w.subs, floors, at, nullIfZero(step.from.h)).
-		Scan(&seq, &ready, &streams, &to, &h, &step.slots, &step.low, &step.late)
+	a, err := c.fetchNews(ctx, w, known, floors)
 	now := time.Now()
 	if deep {
 		// Below the floors there may be many finished entries to step over.
@@ -104,18 +95,17 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	if err != nil {
 		return err
 	}
-	if to != nil && (window{*to, h}) != step.from {
-		step.to = window{*to, h}
-		c.windows.publish(step)
+	if a.step.to != (window{}) && a.step.to != a.step.from {
+		c.windows.publish(a.step)
 	}
-	for _, id := range streams {
+	for _, id := range a.streams {
 		w.bySub[id].becomeStream()
 	}
-	for _, id := range ready {
+	for _, id := range a.ready {
 		w.bySub[id].poke()
 	}
 	switch {
-	case w.seq == nil || seq != *w.seq || woken:
+	case w.seq == nil || a.seq != *w.seq || woken:
 		w.movedAt, w.pause, w.look = now, watchBusy, watchBusy
 	case now.Sub(w.movedAt) > 200*time.Millisecond:
 		w.pause = min(2*w.pause, watchIdle)
@@ -126,6 +116,66 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	if looking || w.look == watchBusy {
 		w.lookAt = now.Add(w.look)
 	}
-	w.seq = &seq
+	w.seq = &a.seq
 	return nil
+}
+
+// answer is what deed.watch says.
+type answer struct {
+	seq            int64
+	ready, streams []int
+	step           news // to nothing, if there is no later window
+}
+
+func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors []pgtype.Timestamptz) (a answer, err error) {
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	a.step.from = c.windows.current()
+	var at *int64
+	var slotsFrom, slotsUpto []*int32
+	if c.streaming() {
+		at = &a.step.from.n
+		for _, id := range w.subs {
+			from, upto := w.bySub[id].slots()
+			slotsFrom, slotsUpto = append(slotsFrom, from), append(slotsUpto, upto)
+		}
+	}
+	rows, err := c.workers.Query(ctx, query["watch"], known, w.subs, floors, at, nullIfZero(a.step.from.h), slotsFrom, slotsUpto)
+	if err != nil {
+		return a, err
+	}
+	defer rows.Close()
+	var to *int64
+	var h string
+	var whole bool
+	if !rows.Next() {
+		return a, cmp.Or(rows.Err(), error(pgx.ErrNoRows))
+	}
+	rest := make([]any, 12) // of the first row nothing else is read
+	err = rows.Scan(append([]any{&a.seq, &a.ready, &a.streams, &to, &h, &a.step.slots, &a.step.low, &a.step.late, &whole}, rest...)...)
+	if err != nil {
+		return a, err
+	}
+	if to != nil {
+		a.step.to = window{*to, h}
+	}
+	if whole {
+		a.step.rows = map[int]*span{}
+		for i, id := range w.subs {
+			if slotsFrom[i] != nil {
+				a.step.rows[id] = &span{from: *slotsFrom[i], upto: *slotsUpto[i]}
+			}
+		}
+	}
+	var id int
+	before := append(make([]any, 9), &id) // of the others not what the first one says
+	for rows.Next() {
+		var e entry
+		if err := e.scan(rows, before...); err != nil {
+			return a, err
+		}
+		e.msg.Topic = w.bySub[id].sub.Topic
+		a.step.rows[id].entries = append(a.step.rows[id].entries, e)
+	}
+	return a, rows.Err()
 }

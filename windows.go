@@ -20,6 +20,27 @@ type news struct {
 	slots    []int32 // those that have something new, sorted; nil: any may
 	low      *int64  // as deed.window_late says
 	late     []string
+	rows     map[int]*span // by subscription, if it is known: all that is new
+}
+
+// span is all that a step has in some slots, for one subscription.
+type span struct {
+	from, upto int32
+	entries    []entry
+}
+
+// within returns what of it is in the slots, or false if it is not known.
+func (s news) within(sub int, from, upto int32) (list []*entry, ok bool) {
+	rows := s.rows[sub]
+	if rows == nil || rows.from > from || rows.upto < upto {
+		return nil, false
+	}
+	for _, e := range rows.entries {
+		if e.slot >= from && e.slot <= upto {
+			list = append(list, &e)
+		}
+	}
+	return list, true
 }
 
 // concerns reports whether any of the slots may have something new.
@@ -43,6 +64,9 @@ type windowFeed struct {
 // keptSteps is how many steps a lane may lie behind and still be told that
 // they do not concern it; then it looks for itself.
 const keptSteps = 1024
+
+// keptRows is of how many steps the rows are kept.
+const keptRows = 32
 
 func newWindowFeed() *windowFeed { return &windowFeed{changed: make(chan struct{})} }
 
@@ -76,15 +100,18 @@ func (f *windowFeed) publish(s news) {
 	}
 	f.last = s.to
 	f.steps = append(f.steps, s)
+	if old := len(f.steps) - 1 - keptRows; old >= 0 {
+		f.steps[old].rows = nil
+	}
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
 // next returns what a lane that has read up to at has to read next: the step to
-// the newest window. seen is how far it is known that there is nothing. It waits
+// the newest window, or the next one whose rows are there. seen is how far it is known that there is nothing. It waits
 // until there is something, ctx ends or interrupt says that the lane has other
 // business, or broken is no longer breaks; then ok is false.
-func (f *windowFeed) next(ctx context.Context, at window, breaks int, from, upto int32, interrupt <-chan struct{}) (step news, seen window, ok bool) {
+func (f *windowFeed) next(ctx context.Context, at window, breaks, sub int, from, upto int32, interrupt <-chan struct{}) (step news, seen window, ok bool) {
 	seen = at
 	for {
 		f.mu.Lock()
@@ -93,7 +120,7 @@ func (f *windowFeed) next(ctx context.Context, at window, breaks int, from, upto
 			f.mu.Unlock()
 			return news{}, seen, false
 		}
-		step, seen, ok = f.look(seen, from, upto)
+		step, seen, ok = f.look(seen, sub, from, upto)
 		f.mu.Unlock()
 		if ok {
 			return step, seen, true
@@ -109,7 +136,7 @@ func (f *windowFeed) next(ctx context.Context, at window, breaks int, from, upto
 }
 
 // look finds the next step that concerns the slots; f.mu is held.
-func (f *windowFeed) look(at window, from, upto int32) (step news, seen window, ok bool) {
+func (f *windowFeed) look(at window, sub int, from, upto int32) (step news, seen window, ok bool) {
 	i := slices.IndexFunc(f.steps, func(s news) bool { return s.to.n > at.n })
 	if i < 0 {
 		return news{}, at, false
@@ -118,7 +145,7 @@ func (f *windowFeed) look(at window, from, upto int32) (step news, seen window, 
 		switch {
 		case s.from == at && !s.concerns(from, upto):
 			at = s.to
-		case s.from == at && s.to == f.last:
+		case s.from == at && (s.to == f.last || s.rows[sub] != nil):
 			return s, at, true
 		default:
 			return news{from: at, to: f.last}, at, true

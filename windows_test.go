@@ -17,12 +17,12 @@ func TestWindowFeed_ForgetsWindowsTakenBack(t *testing.T) {
 			f.publish(news{from: w45, to: w46, slots: []int32{}, low: &low})
 			f.publish(news{from: w46, to: w47, slots: []int32{}, low: &low})
 			f.publish(news{from: w47, to: to}) // deed.watch does not know where it comes from
-			step, seen, ok := f.next(context.Background(), w45, 1, 0, 63, nil)
+			step, seen, ok := f.next(context.Background(), w45, 1, 1, 0, 63, nil)
 			if !ok || seen != w45 || step.from != w45 || step.to != to {
 				t.Errorf("from 45: %+v, seen up to %+v, %v", step, seen, ok)
 			}
 			// One that stands at a window that is gone does not wait for a later number.
-			if _, _, ok := f.next(t.Context(), w47, 0, 0, 63, nil); ok || f.broken() != 1 {
+			if _, _, ok := f.next(t.Context(), w47, 0, 1, 0, 63, nil); ok || f.broken() != 1 {
 				t.Errorf("from 47: %v, %d breaks", ok, f.broken())
 			}
 		})

@@ -11,13 +11,25 @@
 -- slots that have, null meaning that any may. A window is opened only if the
 -- log has moved, or a transaction that the last window did not see has ended
 -- and has published: idle ones cost nothing (the window protocol's rule 8).
+--
+-- The first row says all that. If it is whole, all that is new follows, as
+-- deed.page reads it, for each subscription within its p_slot_from and
+-- p_slot_upto (null: not asked for): what has just come is few rows, and needs
+-- no page of its own. It may be used once the statement has ended: then the
+-- window is durable.
 create or replace function deed.watch(
   p_seq           bigint,
   p_subscriptions int[],
   p_floors        timestamptz[],
   p_window        bigint default null,
-  p_window_h      xid8 default null
-) returns table (seq bigint, ready int[], streams int[], window_n bigint, window_h xid8, slots int[], low bigint, late xid8[])
+  p_window_h      xid8 default null,
+  p_slot_from     int[] default null,
+  p_slot_upto     int[] default null
+) returns table (
+  seq bigint, ready int[], streams int[], window_n bigint, window_h xid8, slots int[], low bigint, late xid8[], whole boolean,
+  subscription int, place_slot int, slot int, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb,
+  payload bytea, created_at timestamptz, due boolean
+)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -33,6 +45,8 @@ declare
   v_from  record;
   v_snap  pg_snapshot;
   v_news  boolean := false;
+  v_count bigint;
+  v_bytes bigint;
 begin
   seq := pg_sequence_last_value('deed.log_seq');
   if seq is null then
@@ -91,18 +105,28 @@ begin
     select l.xids, l.low into late, low from deed.window_late(p_window, p_window_h, window_n, window_h) l;
     if low = v_from.base and v_last.upper - low <= 2000 then
       -- More than are owed, perhaps, but no fewer.
-      select coalesce(array_agg(distinct f.slot), '{}') into slots
+      select coalesce(array_agg(distinct f.slot), '{}'), count(*), sum(f.bytes) into slots, v_count, v_bytes
       from (
-        select l.slot
+        select l.slot, l.bytes
         from unnest(late) e(xid)
-        cross join lateral (select l.slot from deed.log l where l.xid = e.xid) l
+        cross join lateral (select l.slot, octet_length(l.payload) as bytes from deed.log l where l.xid = e.xid) l
         union all
-        select l.slot
+        select l.slot, octet_length(l.payload)
         from deed.log l
         where l.xid >= v_from.h and l.xid < pg_snapshot_xmax(v_last.cur) and l.id > low and l.id <= v_last.upper
       ) f;
+      whole := v_count <= 500 and coalesce(v_bytes, 0) <= 1000000;
     end if;
   end if;
   return next;
+  if whole and v_count > 0 then
+    return query
+    select null::bigint, null::int[], null::int[], null::bigint, null::xid8, null::int[], null::bigint, null::xid8[], null::boolean,
+      s.id, p.place_slot, p.slot, p.id, p.tenant_id, p.key, p.type, p.content_type, p.headers, p.payload, p.created_at, p.due
+    from unnest(p_subscriptions, p_slot_from, p_slot_upto) s(id, slot_from, slot_upto)
+    cross join lateral deed.page(s.id, s.slot_from, s.slot_upto, p_window, p_window_h, window_n, window_h, -2, 0, 501, low, late) p
+    where s.slot_from is not null
+      and exists (select from unnest(slots) f(slot) where f.slot between s.slot_from and s.slot_upto);
+  end if;
 end
 $$;
