@@ -233,7 +233,8 @@ func arrayLiteral(n int, element func(int) *string) string {
 
 func (m Message) payload() ([]byte, error) {
 	payload := m.Payload
-	if payload == nil {
+	encoded := payload == nil // valid, then: json.Marshal checks what it did not make
+	if encoded {
 		if m.Value == nil {
 			return nil, errors.New("it has neither a payload nor a value")
 		}
@@ -244,7 +245,7 @@ func (m Message) payload() ([]byte, error) {
 	}
 	if isJSON(m.ContentType) {
 		switch {
-		case !json.Valid(payload):
+		case !encoded && !json.Valid(payload):
 			return nil, errors.New("payload is not valid JSON; give another content type if it is not meant to be")
 		case !utf8.Valid(payload):
 			return nil, errors.New("payload is not valid UTF-8; give another content type if it is not meant to be JSON")

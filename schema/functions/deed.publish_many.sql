@@ -146,7 +146,8 @@ begin
   end if;
 
   -- In one statement, so that the version is that of the lists read; and each
-  -- topic once, not each message.
+  -- topic once, not each message. From here on elements are taken by number:
+  -- unnest would write each of a dozen arrays down first.
   select s.list_version,
     array(select t from deed.topics t where t.topic = any (p_topics)),
     exists (select from unnest(p_topics) u left join deed.topics t on t.topic = u where t.mode is distinct from 'stream')
@@ -159,35 +160,30 @@ begin
     id, xid, slot, list_version, tenant_id, created_at, process_after,
     topic, key, type, aggregate_type, content_type, headers, payload
   )
-  select u.id, v_xid, deed.slot(coalesce(v_bases[array_position(v_names, u.topic)], 0), u.key, u.id), v_version,
-    coalesce(u.tenant, v_tenant), coalesce(u.created_at, v_now), u.process_after,
-    u.topic, u.key, u.type, u.aggregate_type,
-    coalesce(u.content_type, 'application/json'), nullif(u.headers, '{}'), u.payload
-  from unnest(
-      p_topics, p_payloads, p_keys, p_types, p_content_types, p_headers, p_tenants,
-      p_process_after, p_created_at, p_aggregate_types, v_ids, v_first
-    ) u(topic, payload, key, type, content_type, headers, tenant,
-      process_after, created_at, aggregate_type, id, first_id)
-  where u.id = u.first_id;
+  select v_ids[n], v_xid, deed.slot(coalesce(v_bases[array_position(v_names, p_topics[n])], 0), p_keys[n], v_ids[n]), v_version,
+    coalesce(p_tenants[n], v_tenant), coalesce(p_created_at[n], v_now), p_process_after[n],
+    p_topics[n], p_keys[n], p_types[n], p_aggregate_types[n],
+    coalesce(p_content_types[n], 'application/json'), nullif(p_headers[n], '{}'), p_payloads[n]
+  from generate_series(1, v_count) n
+  where v_ids[n] = v_first[n];
 
   if v_queues then
     insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
-    select sub.id, deed.slot(coalesce(t.slot_base, 0), u.key, u.id), u.id, coalesce(u.tenant, v_tenant),
-      least(coalesce(u.created_at, v_now), v_now), u.process_after
-    from unnest(p_topics, p_keys, p_tenants, p_process_after, p_created_at, v_ids, v_first)
-      with ordinality u(topic, key, tenant, process_after, created_at, id, first_id, n)
-    left join unnest(v_topics) t on t.topic = u.topic
+    select sub.id, deed.slot(coalesce(t.slot_base, 0), p_keys[n], v_ids[n]), v_ids[n], coalesce(p_tenants[n], v_tenant),
+      least(coalesce(p_created_at[n], v_now), v_now), p_process_after[n]
+    from generate_series(1, v_count) n
+    left join unnest(v_topics) t on t.topic = p_topics[n]
     cross join lateral unnest(
       case when t.mode = 'stream' then '{}' else coalesce(nullif(t.subscriptions, '{}'), '{0}') end
     ) sub(id)
-    where u.id = u.first_id
-    order by u.n;
+    where v_ids[n] = v_first[n]
+    order by n;
   end if;
 
   return query
-  select u.n::int, u.first_id, deed.message_id(coalesce(u.first_at, u.created_at, v_now), u.first_id),
-    u.first_id <> u.id, null::text, null::text
-  from unnest(v_ids, v_first, v_times, p_created_at) with ordinality u(id, first_id, first_at, created_at, n)
-  order by u.n;
+  select n, v_first[n], deed.message_id(coalesce(v_times[n], p_created_at[n], v_now), v_first[n]),
+    v_first[n] <> v_ids[n], null::text, null::text
+  from generate_series(1, v_count) n
+  order by n;
 end
 $$;

@@ -13,19 +13,23 @@ create or replace function deed.publish_problems(
 ) returns table (ordinal int, code text, problem text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 as $$
 declare
-  v_max     int;
-  v_strict  boolean;
-  v_invalid boolean := false;
-  v_row     record;
+  v_max      int;
+  v_strict   boolean;
+  v_declared text[];
+  v_invalid  boolean := false;
+  v_row      record;
 begin
-  select s.max_payload, s.strict_topics into v_max, v_strict from deed.settings s;
+  select s.max_payload, s.strict_topics, array(select t.topic from deed.topics t where t.topic = any (p_topics))
+  into v_max, v_strict, v_declared
+  from deed.settings s;
 
   return query
   select f.ordinal, f.code, f.problem
   from (
-    select u.ordinal::int as ordinal,
+    select u.ordinal,
       case when u.undeclared and v_strict then 'DDNFD' else 'DDARG' end as code,
       case
         when u.topic is null or u.topic = '' then 'topic is empty'
@@ -57,9 +61,11 @@ begin
         )
       end as problem
     from (
-      select r.*, not exists (select from deed.topics t where t.topic = r.topic) as undeclared
-      from unnest(p_topics, p_payloads, p_keys, p_types, p_content_types, p_headers, p_idempotency_keys)
-        with ordinality r(topic, payload, key, type, content_type, headers, idempotency_key, ordinal)
+      -- By number: unnest would write each of the arrays down first.
+      select n as ordinal, p_topics[n] as topic, p_payloads[n] as payload, p_keys[n] as key, p_types[n] as type,
+        p_content_types[n] as content_type, p_headers[n] as headers, p_idempotency_keys[n] as idempotency_key,
+        p_topics[n] <> all (v_declared) as undeclared
+      from generate_series(1, cardinality(p_topics)) n
     ) u
   ) f
   where f.problem is not null
@@ -70,9 +76,9 @@ begin
   -- made when there is one. jsonb and not json: what jsonb cannot hold (\u0000)
   -- could never be read through the published relations.
   begin
-    perform convert_from(u.payload, 'UTF8')::jsonb
-    from unnest(p_payloads, p_content_types) u(payload, content_type)
-    where u.payload is not null and deed.is_json(u.content_type);
+    perform convert_from(p_payloads[n], 'UTF8')::jsonb
+    from generate_series(1, cardinality(p_topics)) n
+    where p_content_types[n] is null or deed.is_json(p_content_types[n]);
   exception when data_exception or program_limit_exceeded then
     v_invalid := true;
   end;
@@ -81,9 +87,9 @@ begin
   end if;
 
   for v_row in
-    select u.payload, u.ordinal
-    from unnest(p_payloads, p_content_types) with ordinality u(payload, content_type, ordinal)
-    where u.payload is not null and deed.is_json(u.content_type)
+    select p_payloads[n] as payload, n as ordinal
+    from generate_series(1, cardinality(p_topics)) n
+    where deed.is_json(p_content_types[n])
   loop
     begin
       perform convert_from(v_row.payload, 'UTF8')::jsonb;
