@@ -34,6 +34,7 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
+set plan_cache_mode = force_generic_plan
 set work_mem = '64MB'
 as $$
 #variable_conflict use_column
@@ -77,8 +78,13 @@ begin
       when length(u.correlation_id) > 200 or length(u.recipient_id) > 200 then 'correlation id or recipient id has over 200 characters'
     end as problem
   into v_bad
-  from unnest(p_channels, p_providers, p_recipients, p_payloads, p_keys, p_guarantees, p_process_after, p_max_attempts, p_correlation_ids, p_recipient_ids)
-    with ordinality u(channel, provider, recipient, payload, key, guarantee, process_after, max_attempts, correlation_id, recipient_id, n)
+  from (
+    -- By number, here and below: unnest would write each of the arrays down first.
+    select n, p_channels[n] as channel, p_providers[n] as provider, p_recipients[n] as recipient, p_payloads[n] as payload,
+      p_keys[n] as key, p_guarantees[n] as guarantee, p_process_after[n] as process_after, p_max_attempts[n] as max_attempts,
+      p_correlation_ids[n] as correlation_id, p_recipient_ids[n] as recipient_id
+    from generate_series(1, v_count) n
+  ) u
   where u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
     or u.provider is null or u.provider = any (v_names)
     or u.key is null or octet_length(u.key) <> 32
@@ -104,27 +110,23 @@ begin
       recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id, run_id, job_id,
       created_at, updated_at
     )
-    select u.id, v_tenant, coalesce(u.workspace, '00000000-0000-0000-0000-000000000000'), u.key,
+    select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
-      u.channel, u.provider, case when v_limits then deed.lane_of(u.provider, case
+      p_channels[u.n], p_providers[u.n], case when v_limits then deed.lane_of(p_providers[u.n], case
         when u.recipient like '%://%' then lower(substring(u.recipient from '^[A-Za-z]+://(?:[^@/?#]*@)?([^@/:?#]+)'))
         when u.recipient like '%@%' then lower(split_part(u.recipient, '@', -1)) end) else '' end,
-      u.recipient, u.recipient_id, u.payload, coalesce(u.guarantee, 'at_most_once'), u.process_after, u.max_attempts,
-      u.correlation_id, u.channel_message_id, u.run, u.job, v_now, v_now
+      u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), p_process_after[u.n],
+      p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n], v_now, v_now
     from (
-      select r.*, a.recipient, case
+      select o.n, a.recipient, case
           when coalesce(a.recipient, '') = '' then 'no address'
           when v_listed then (
             select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
-            where s.tenant_id = v_tenant and s.channel = r.channel and s.address = lower(a.recipient)
+            where s.tenant_id = v_tenant and s.channel = p_channels[o.n] and s.address = lower(a.recipient)
           )
         end as skip
-      from unnest(v_ids, p_channels, p_providers, p_recipients, p_payloads, p_keys, p_recipient_ids, p_guarantees, p_process_after,
-          p_correlation_ids, p_channel_message_ids, p_run_ids, p_job_ids, p_workspaces, p_max_attempts)
-        with ordinality r(id, channel, provider, given, payload, key, recipient_id, guarantee, process_after,
-          correlation_id, channel_message_id, run, job, workspace, max_attempts, n)
-      cross join lateral (select btrim(r.given, e' \t\r\n')) a(recipient)
-      order by r.key, r.n
+      from (select n from generate_series(1, v_count) n order by p_keys[n], n offset 0) o
+      cross join lateral (select btrim(p_recipients[o.n], e' \t\r\n') as recipient offset 0) a
     ) u
     on conflict on constraint channel_outbox_idempotency_key_key do nothing
     returning id, status
@@ -140,7 +142,7 @@ begin
   select count(*), count(*) filter (where m.status = 'skipped') into v_made, v_skips from made m;
 
   if v_made = v_count and v_skips = 0 then
-    return query select u.n::int, u.id, 'queued'::text, false from unnest(v_ids) with ordinality u(id, n);
+    return query select n, v_ids[n], 'queued'::text, false from generate_series(1, v_count) n;
     return;
   end if;
   return query
