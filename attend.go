@@ -92,9 +92,11 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*run], n int) 
 // are let go.
 func (a attention) exchange(ctx context.Context, batch *pgx.Batch, keys bool, drained *[]int64) error {
 	if keys {
+		a.waiting.Store(true)
 		a.parking.Lock()
+		a.waiting.Store(false)
 		defer a.parking.Unlock()
-		// A lane may have delivered a long page meanwhile.
+		// A lane may have delivered some of a long page meanwhile.
 		fresh, cancel := a.client.deadline(context.WithoutCancel(ctx))
 		defer cancel()
 		ctx = fresh

@@ -92,12 +92,12 @@ func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
 			for range parks {
 				l.st.parking.RUnlock()
 			}
-			return // a stop, before anything was settled
+			return // before anything was settled
 		}
 		l.at, l.to, l.slot, l.id = next.at, next.to, next.slot, next.id
 		rec.queue <- next
-		if p.end || ctx.Err() != nil {
-			return
+		if p.end || done < len(p.entries) || ctx.Err() != nil {
+			return // what was not settled is read again from there
 		}
 	}
 }
@@ -213,12 +213,12 @@ func (st *stream) pageLimit() int {
 }
 
 // deliverPage settles the page: every message is delivered or put aside, unless
-// the lane is to stop. Of an ordered stream's key it delivers one message after
+// the lane is to stop, or the outcomes of others wait for this page's record. Of an ordered stream's key it delivers one message after
 // the other, and once one has failed, or others are aside, none. It returns how
 // often it holds the stream's parking.
 func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) (parks int) {
 	crash.Point("claimed")
-	d := &delivery{l: l, ctx: ctx, ordered: l.isOrdered(), held: map[string]bool{}}
+	d := &delivery{l: l, ctx: ctx, ordered: l.isOrdered(), began: time.Now(), held: map[string]bool{}}
 	var todo []*entry
 	for _, e := range entries {
 		switch {
@@ -240,7 +240,7 @@ func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) 
 			}
 		}
 		todo = left
-		if len(todo) == 0 || ctx.Err() != nil {
+		if len(todo) == 0 || d.ended() {
 			break
 		}
 		// The sink is unavailable, and is asked again when the breaker allows; or
@@ -270,10 +270,31 @@ type delivery struct {
 	l       *lane
 	ctx     context.Context // ended: begin nothing more
 	ordered bool
+	began   time.Time
 
 	mu    sync.Mutex
 	parks bool            // guarded by mu: the stream's parking is held
+	cut   bool            // guarded by mu: nothing more was begun because of it
 	held  map[string]bool // guarded by mu: keys of which no more is tried in this pass
+}
+
+// cutAfter is how long outcomes of messages that are aside wait for a page on
+// which others of their keys were put behind them.
+const cutAfter = time.Second
+
+// ended reports whether nothing more of the page is to be begun: the lane
+// stops, or the page has kept others waiting long enough.
+func (d *delivery) ended() bool {
+	if d.ctx.Err() != nil {
+		return true
+	}
+	if !d.l.st.waiting.Load() || time.Since(d.began) < cutAfter {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut = d.cut || d.parks
+	return d.cut
 }
 
 // pass tries each message once.
@@ -327,11 +348,14 @@ func byKey(todo []*entry, n int) [][]*entry {
 	return hands
 }
 
-// asideGaps, at a stop, puts aside what was not delivered before something that
+// asideGaps, where the page has ended early, puts aside what was not delivered before something that
 // was: a page is recorded up to one place, and what is delivered is not to come
 // again because of what is not.
 func (d *delivery) asideGaps(entries []*entry) {
-	if d.ctx.Err() == nil || d.l.isLost() {
+	d.mu.Lock()
+	early := d.cut || d.ctx.Err() != nil
+	d.mu.Unlock()
+	if !early || d.l.isLost() {
 		return
 	}
 	last := len(entries) - 1
@@ -366,7 +390,7 @@ func (d *delivery) one(e *entry) {
 }
 
 func (d *delivery) inBatches(todo []*entry, size int) {
-	for len(todo) > 0 && d.ctx.Err() == nil {
+	for len(todo) > 0 && !d.ended() {
 		batch := make([]*entry, 0, min(size, len(todo)))
 		msgs := make([]Message, 0, min(size, len(todo)))
 		for len(todo) > 0 && len(batch) < size {
@@ -428,7 +452,7 @@ func (d *delivery) deliver(msgs []Message) (results []error) {
 // mayTry reports whether the message may be attempted now; if others of its key
 // are aside it joins them.
 func (d *delivery) mayTry(e *entry) bool {
-	if d.ctx.Err() != nil {
+	if d.ended() {
 		return false
 	}
 	if !d.ordered || e.msg.Key == "" {

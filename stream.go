@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deedhq/deed/internal/work"
@@ -22,6 +23,7 @@ type stream struct {
 	// behind others of it, up to its record (read lock), and the record of what
 	// became of those others (write lock).
 	parking sync.RWMutex
+	waiting atomic.Bool // somebody waits to write
 
 	mu      sync.Mutex
 	lanes   map[int]*lane // guarded by mu: those that run

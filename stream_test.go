@@ -113,6 +113,49 @@ func TestContract_O13_FailureHoldsBackItsKeyOnly(t *testing.T) {
 	inOrder(t, sink.succeeded())
 }
 
+// A page that has put messages behind others of their key does not hold up
+// what becomes of those until all of it is delivered: it ends early, and what it
+// had not begun is read again, in order.
+func TestContract_O13_LongPageLetsRetriesGoOn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var tries atomic.Int64
+	sink := &recorder{fail: func(m deed.Message) error {
+		switch {
+		case m.Key == "slow":
+			time.Sleep(100 * time.Millisecond)
+		case m.Key == "bad" && tries.Add(1) == 1:
+			return deed.AfterError(200*time.Millisecond, errors.New("not yet"))
+		}
+		return nil
+	}}
+	c, stop := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 }))
+	publish(t, db, keyed("bad", 0))
+	eventually(t, "the message to be aside", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending`) == 1
+	})
+	page := []deed.Message{keyed("bad", 1)}
+	for i := range 40 {
+		page = append(page, keyed("slow", i))
+	}
+	for i := range 10 {
+		page = append(page, keyed(fmt.Sprint("quick", i), i))
+	}
+	publish(t, db, page...)
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n, repeats := sink.counts(); n != 52 || repeats != 0 {
+		t.Errorf("%d messages came, %d again", n, repeats)
+	}
+	list := sink.succeeded()
+	inOrder(t, list)
+	if list[len(list)-1].Key != "slow" {
+		t.Error("the second message of the key came after the page that it was in had ended")
+	}
+}
+
 func TestContract_O13_DeadMessageBlocksItsKeyUntilRedriven(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
