@@ -196,7 +196,8 @@ as $$
     union all
     select 'message finished twice', f.subscription, f.id, format('%s receipts name it', f.times)
     from finished f
-    where f.times > 1
+    left join passed p on p.subscription = f.subscription
+    where f.times > 1 and not coalesce(p.moved, false) -- after a restore some are read again
     union all
     select 'receipt does not add up', r.subscription, null, format('receipt %s says %s messages from %s to %s and names %s', r.n, r.finished, r.min_id, r.max_id, cardinality(r.ids))
     from deed.receipts r
