@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
@@ -168,7 +169,11 @@ func newRegistry() *prometheus.Registry {
 func (r *relay) measure(ctx context.Context, c *deed.Client, pool *pgxpool.Pool, registry *prometheus.Registry) (wait func()) {
 	var running sync.WaitGroup
 	if r.listen != "" {
-		m := metrics.New(c, metrics.Options{Doctor: pool, Logger: r.log})
+		ledger, err := delivery.New(ctx, pool, delivery.Options{Logger: r.log}) // serves no provider
+		if err != nil {
+			r.log.Warn("deliveries have no metrics", "error", err)
+		}
+		m := metrics.New(c, metrics.Options{Doctor: pool, Ledger: ledger, Logger: r.log})
 		registry.MustRegister(m)
 		running.Go(func() { m.Run(ctx) })
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/doctor"
 )
 
@@ -40,6 +41,9 @@ type Options struct {
 	// findings are counted. A pool is one.
 	Doctor doctor.DB
 
+	// Ledger, if given, is asked how many deliveries wait, by provider.
+	Ledger *delivery.Ledger
+
 	// Logger receives what goes wrong. Default: discard.
 	Logger *slog.Logger
 }
@@ -51,13 +55,14 @@ type Collector struct {
 	opts   Options
 
 	mu       sync.Mutex
-	topics   []deed.TopicStatus // guarded by mu
-	horizon  deed.Horizon       // guarded by mu
-	taken    time.Time          // guarded by mu: when topics and horizon were; zero: not yet
-	running  string             // guarded by mu: the horizon's oldest transaction
-	since    time.Time          // guarded by mu: when running was first seen
-	failures float64            // guarded by mu
-	findings []doctor.Count     // guarded by mu
+	topics   []deed.TopicStatus       // guarded by mu
+	horizon  deed.Horizon             // guarded by mu
+	taken    time.Time                // guarded by mu: when topics and horizon were; zero: not yet
+	running  string                   // guarded by mu: the horizon's oldest transaction
+	since    time.Time                // guarded by mu: when running was first seen
+	failures float64                  // guarded by mu
+	waiting  []delivery.ProviderState // guarded by mu
+	findings []doctor.Count           // guarded by mu
 
 	examineAt time.Time // Run's
 }
@@ -96,6 +101,10 @@ func (m *Collector) refresh(ctx context.Context) error {
 	if err == nil {
 		horizon, err = m.client.Horizon(ctx)
 	}
+	var waiting []delivery.ProviderState
+	if err == nil && m.opts.Ledger != nil {
+		waiting, err = m.opts.Ledger.Providers(ctx)
+	}
 	findings := m.examine(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +123,7 @@ func (m *Collector) refresh(ctx context.Context) error {
 	if horizon.OldestRunning != "" {
 		horizon.OldestAge = max(horizon.OldestAge, now.Sub(m.since))
 	}
-	m.topics, m.horizon, m.taken = limit(topics, m.opts.Topics), horizon, now
+	m.topics, m.horizon, m.waiting, m.taken = limit(topics, m.opts.Topics), horizon, waiting, now
 	return nil
 }
 
@@ -168,6 +177,11 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 	for _, t := range m.topics {
 		for _, s := range t.Subscriptions {
 			collectStatus(out, t.Topic, s, age)
+		}
+	}
+	for _, p := range m.waiting {
+		for state, n := range map[string]int64{"queued": p.Queued, "sending": p.Sending, "in_doubt": p.InDoubt, "held": p.Held} {
+			out <- prometheus.MustNewConstMetric(deliveries, prometheus.GaugeValue, float64(n), p.Name, state)
 		}
 	}
 }

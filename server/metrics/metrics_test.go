@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/server/metrics"
 )
@@ -164,6 +165,31 @@ func TestCollector_Streams(t *testing.T) {
 		`deed_messages{state="parked",subscription="s",topic="events"} 1`,
 		`deed_messages_delivered`+labels+` 1`,
 		`deed_messages_published`+labels+` 3`,
+	)
+	if problems, err := testutil.CollectAndLint(m); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+func TestCollector_Deliveries(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, err := delivery.Reserve(t.Context(), db.Pool(pgtest.App), delivery.Delivery{
+		Channel: delivery.Webhook, Provider: "hooks", Recipient: "https://example.com/", Payload: []byte(`{}`), Key: delivery.NewKey("one"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, scrape := start(t, db, nil, metrics.Options{Ledger: ledger})
+	wantLines(t, scrape,
+		`deed_deliveries{provider="hooks",state="queued"} 1`,
+		`deed_deliveries{provider="hooks",state="sending"} 0`,
+		`deed_deliveries{provider="hooks",state="in_doubt"} 0`,
+		`deed_deliveries{provider="hooks",state="held"} 0`,
 	)
 	if problems, err := testutil.CollectAndLint(m); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)

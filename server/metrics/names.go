@@ -50,6 +50,8 @@ var (
 		"Lanes of a stream.", perSubscription, nil)
 	lanesHeld = prometheus.NewDesc("deed_lanes_held",
 		"Lanes of a stream that some process holds under a live lease.", perSubscription, nil)
+	deliveries = prometheus.NewDesc("deed_deliveries",
+		"Unfinished deliveries: queued, and sending (of these: in_doubt, or held for a person).", []string{"provider", "state"}, nil)
 	logPosition = prometheus.NewDesc("deed_log_position",
 		"The newest number of the log, rolled back ones included.", nil, nil)
 	partitionsAhead = prometheus.NewDesc("deed_partitions_ahead",
@@ -71,7 +73,7 @@ func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown,
 		exchange, deliver, messages, published, finished, oldestDue, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
-		partitionsAhead, oldestPartition, horizonAge, doctorFindings, refreshAge, refreshFailures,
+		partitionsAhead, oldestPartition, horizonAge, deliveries, doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d
 	}
