@@ -95,6 +95,18 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "stream kafka", take: intoKafka, peers: []peer{streamPeer{}, bareKafka},
+		title: func(o options) string {
+			return fmt.Sprintf("Drain a stream into Kafka: %d messages, beside the bare client", o.messages)
+		},
+	},
+	{
+		name: "stream nats", take: intoNATS, peers: []peer{streamPeer{}, bareNATS},
+		title: func(o options) string {
+			return fmt.Sprintf("Drain a stream into NATS JetStream: %d messages, beside the bare client", o.messages)
+		},
+	},
+	{
 		name: "cost", take: cost,
 		title: func(o options) string {
 			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)

@@ -92,6 +92,8 @@ var goals = []goal{
 	{Measure: "stream bulk", Metric: "published", By: "same columns", AtLeast: 0.8},
 	{Measure: "stream latency", Metric: "p50", Below: 2},
 	{Measure: "stream latency", Metric: "p99", Below: 8},
+	{Measure: "stream kafka", Metric: "drained", By: "bare Kafka", AtLeast: 0.5},
+	{Measure: "stream nats", Metric: "drained", By: "bare NATS", AtLeast: 0.5},
 	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "deliveries", Metric: "reserved", AtLeast: 40_000},
