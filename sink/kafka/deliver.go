@@ -97,11 +97,11 @@ func (s *Sink) mayBeTooLarge(r *kgo.Record) bool {
 func (s *Sink) record(m deed.Message) (*kgo.Record, error) {
 	topic := s.opts.Topic
 	if topic == "" {
-		if topic = strings.NewReplacer(":", ".", "/", ".").Replace(m.Topic); !isTopic(topic) {
+		if topic = strings.ReplaceAll(strings.ReplaceAll(m.Topic, ":", "."), "/", "."); !isTopic(topic) {
 			return nil, fmt.Errorf("%w: %q", errTopic, topic)
 		}
 	}
-	r := &kgo.Record{Topic: topic, Value: m.Payload}
+	r := &kgo.Record{Topic: topic, Value: m.Payload, Headers: make([]kgo.RecordHeader, 0, 4+len(m.Headers))}
 	if r.Value == nil {
 		r.Value = []byte{} // nil would delete the key from a compacted topic
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,10 +133,12 @@ func (s SASL) mechanism() sasl.Mechanism {
 	}
 }
 
-var legalTopic = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
-
+// isTopic is called for each record, hence not a regular expression.
 func isTopic(name string) bool {
-	return legalTopic.MatchString(name) && name != "." && name != ".."
+	illegal := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
+	}
+	return len(name) >= 1 && len(name) <= 249 && name != "." && name != ".." && !strings.ContainsFunc(name, illegal)
 }
 
 // A Sink writes messages to Kafka. It is a [deed.BatchSink] and may be used by

@@ -42,16 +42,12 @@ func checkSubject(template string) error {
 }
 
 func (s *Sink) subject(m deed.Message) (string, error) {
-	subject := placeholder.ReplaceAllStringFunc(s.opts.Subject, func(word string) string {
-		switch word {
-		case "{topic}":
-			return tokens(m.Topic)
-		case "{key}":
-			return token(m.Key)
-		default:
-			return token(m.Type)
-		}
-	})
+	// For each message, hence not the regular expression. What is put in has no
+	// braces that could be taken for another placeholder.
+	subject := strings.ReplaceAll(s.opts.Subject, "{topic}", tokens(m.Topic))
+	if strings.Contains(subject, "{") {
+		subject = strings.ReplaceAll(strings.ReplaceAll(subject, "{key}", token(m.Key)), "{type}", token(m.Type))
+	}
 	if len(subject) > maxSubject {
 		return "", fmt.Errorf("%w of %d bytes, more than %d", errSubject, len(subject), maxSubject)
 	}
