@@ -95,6 +95,13 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "stream crowd", take: drainCrowded, peers: []peer{crowdPeer{}, streamPeer{}},
+		title: func(o options) string {
+			c := crowdOf(o.crowd)
+			return fmt.Sprintf("Drain a stream among %d finished, %d parked behind %d dead and %d scheduled: %d messages", c.finished, c.parked, c.dead, c.scheduled, o.messages)
+		},
+	},
+	{
 		name: "cost", take: cost,
 		title: func(o options) string {
 			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)

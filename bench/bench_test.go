@@ -14,6 +14,7 @@ func TestRun_CountsAddUp(t *testing.T) {
 	err := run(t.Context(), []string{
 		"--runs", "1", "--messages", "250", "--batch", "100", "--clients", "2",
 		"--business", "100ms", "--steady", "200ms", "--rate", "100", "--json", file,
+		"--crowd", "500",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,11 @@ func drain(ctx context.Context, e *env) error {
 // drainAll starts a worker, waits until it has finished n messages in the
 // database, and stops it.
 func (e *env) drainAll(ctx context.Context, pool *pgxpool.Pool, n int) (time.Duration, error) {
-	h := newHands(n)
+	return e.drainInto(ctx, pool, newHands(n))
+}
+
+func (e *env) drainInto(ctx context.Context, pool *pgxpool.Pool, h *hands) (time.Duration, error) {
+	n := len(h.at)
 	started := time.Now()
 	w, err := e.work(ctx, pool, h.handle)
 	if err != nil {
@@ -74,6 +78,15 @@ func (h *hands) handle(n int) {
 	if h.reached.Add(1) == int64(len(h.at)) {
 		close(h.all)
 	}
+}
+
+// first is when the first message came, since h was made.
+func (h *hands) first() time.Duration {
+	least := h.at[0].Load()
+	for i := range h.at {
+		least = min(least, h.at[i].Load())
+	}
+	return time.Duration(least)
 }
 
 // wait returns when each message has come and the database has them finished.

@@ -60,6 +60,11 @@ func (b *bench) makeTemplate(ctx context.Context, p peer) error {
 	if err := p.grant(ctx, pool); err != nil {
 		return err
 	}
+	if p, ok := p.(filler); ok {
+		if err := p.fillTemplate(ctx, pool, b.opts); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
 	_, err = pool.Exec(ctx, `vacuum (freeze, analyze)`)
 	return err
 }
@@ -77,7 +82,11 @@ func (b *bench) newEnv(ctx context.Context, measure string, p peer) (*env, error
 	if err := b.exec(ctx, `drop database if exists bench with (force)`); err != nil {
 		return nil, err
 	}
-	if err := b.exec(ctx, `create database bench template template_`+p.template()); err != nil {
+	sql := `create database bench template template_` + p.template()
+	if _, ok := p.(filler); ok {
+		sql += ` strategy file_copy` // through the WAL it would be gigabytes
+	}
+	if err := b.exec(ctx, sql); err != nil {
 		return nil, err
 	}
 	var err error

@@ -67,7 +67,8 @@ func spread(values []float64) (median, least, most float64) {
 type goal struct {
 	Measure string  `json:"measure"`
 	Metric  string  `json:"metric"`
-	By      string  `json:"by,omitempty"` // deed's figure is divided by this peer's
+	Of      string  `json:"of,omitempty"` // whose figure; deed's if empty
+	By      string  `json:"by,omitempty"` // it is divided by this peer's
 	AtLeast float64 `json:"at_least,omitempty"`
 	Below   float64 `json:"below,omitempty"`
 	Figure  float64 `json:"figure"`
@@ -92,6 +93,7 @@ var goals = []goal{
 	{Measure: "stream bulk", Metric: "published", By: "same columns", AtLeast: 0.8},
 	{Measure: "stream latency", Metric: "p50", Below: 2},
 	{Measure: "stream latency", Metric: "p99", Below: 8},
+	{Measure: "stream crowd", Metric: "after the first", Of: "crowded", By: "deed stream", AtLeast: 0.83},
 	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "deliveries", Metric: "reserved", AtLeast: 40_000},
@@ -104,9 +106,13 @@ var goals = []goal{
 func (f *figures) judged() []goal {
 	var list []goal
 	for _, g := range goals {
-		of := deedPeer{}.name()
-		if strings.HasPrefix(g.Measure, "stream ") {
+		of := g.Of
+		switch {
+		case of != "":
+		case strings.HasPrefix(g.Measure, "stream "):
 			of = streamPeer{}.name()
+		default:
+			of = deedPeer{}.name()
 		}
 		s := f.get(g.Measure, g.Metric, of)
 		if g.By != "" {

@@ -31,6 +31,7 @@ type options struct {
 	business time.Duration
 	steady   time.Duration
 	backlog  []int
+	crowd    int
 	only     []string
 	json     string
 	profile  string
@@ -94,6 +95,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.rate, "rate", 1000, "messages a second when latency is measured")
 	f.DurationVar(&o.steady, "steady", 20*time.Second, "how long each run of latency takes, after a second to warm up")
 	f.StringVar(&backlog, "backlog", "10000", "pending messages among which the app face is measured; several by commas, such as 10000,5000000")
+	f.IntVar(&o.crowd, "crowd", 1_000_000, "finished messages among which a stream is drained; a tenth as many are parked, and scheduled")
 	f.StringVar(&only, "only", "", "take these measures only, of "+strings.Join(measureNames(), ","))
 	f.StringVar(&o.json, "json", "", "write the figures to this file, too")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a profile of this program; its samples have the labels peer and measure")
@@ -103,6 +105,9 @@ func parse(args []string) (options, error) {
 	var errs []error
 	if f.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("unexpected argument %q", f.Arg(0)))
+	}
+	if o.crowd < 10 {
+		errs = append(errs, fmt.Errorf("--crowd %d is below 10", o.crowd))
 	}
 	for name, n := range map[string]int{"runs": o.runs, "messages": o.messages, "batch": o.batch, "clients": o.clients, "rate": o.rate} {
 		if n < 1 {
