@@ -102,6 +102,12 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "stream late", take: late, peers: []peer{streamPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Long transactions on a stream: one of %d messages; one of %d that stays open for %d others", o.burst, lateMessages, o.later)
+		},
+	},
+	{
 		name: "cost", take: cost,
 		title: func(o options) string {
 			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)

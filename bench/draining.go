@@ -41,7 +41,6 @@ func (e *env) drainAll(ctx context.Context, pool *pgxpool.Pool, n int) (time.Dur
 }
 
 func (e *env) drainInto(ctx context.Context, pool *pgxpool.Pool, h *hands) (time.Duration, error) {
-	n := len(h.at)
 	started := time.Now()
 	w, err := e.work(ctx, pool, h.handle)
 	if err != nil {
@@ -52,8 +51,7 @@ func (e *env) drainInto(ctx context.Context, pool *pgxpool.Pool, h *hands) (time
 	if stopping := w.stop(); err == nil {
 		err = stopping
 	}
-	e.expect("calls of the handler", int(h.calls.Load()), n)
-	e.expect("messages that reached the handler", int(h.reached.Load()), n)
+	h.expectAll(e)
 	return took, err
 }
 
@@ -78,6 +76,21 @@ func (h *hands) handle(n int) {
 	if h.reached.Add(1) == int64(len(h.at)) {
 		close(h.all)
 	}
+}
+
+// expectAll checks that each message has come, and none twice.
+func (h *hands) expectAll(e *env) {
+	e.expect("calls of the handler", int(h.calls.Load()), len(h.at))
+	e.expect("messages that reached the handler", int(h.reached.Load()), len(h.at))
+}
+
+// last is when the last message came for the first time.
+func (h *hands) last() time.Time {
+	var most int64
+	for i := range h.at {
+		most = max(most, h.at[i].Load())
+	}
+	return h.begun.Add(time.Duration(most))
 }
 
 // first is when the first message came, since h was made.
