@@ -108,6 +108,12 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "stream processes", take: drainByProcesses, peers: []peer{processPeer{processes: 4}, processPeer{processes: 1}},
+		title: func(o options) string {
+			return fmt.Sprintf("Drain a stream of %d lanes by processes of their own: %d messages", processLanes, o.messages)
+		},
+	},
+	{
 		name: "cost", take: cost,
 		title: func(o options) string {
 			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)

@@ -104,14 +104,19 @@ func (e *env) close(ctx context.Context) error {
 	return e.exec(ctx, `drop database bench with (force)`)
 }
 
-// pool returns connections of the plain login; all of them are made now.
-func (e *env) pool(ctx context.Context, size int) (*pgxpool.Pool, error) {
+// url is the database's, for the plain login.
+func (e *env) url() string {
 	u, err := url.Parse(e.cluster.URL(e.database))
 	if err != nil {
-		return nil, err
+		panic(err) // it is our own
 	}
 	u.User = url.UserPassword(login, login)
-	cfg, err := pgxpool.ParseConfig(u.String())
+	return u.String()
+}
+
+// pool returns connections of the plain login; all of them are made now.
+func (e *env) pool(ctx context.Context, size int) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(e.url())
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,12 @@ var errCounts = errors.New("counts are wrong")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleaning up
-	err := run(ctx, os.Args[1:])
+	var err error
+	if url := os.Getenv(childEnv); url != "" {
+		err = workAsChild(context.Background(), url, os.Stdin, os.Stdout)
+	} else {
+		err = run(ctx, os.Args[1:])
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, flag.ErrHelp):
