@@ -21,7 +21,7 @@ var serverSettings = map[string]string{
 	"max_wal_size":              "8GB",
 	"checkpoint_timeout":        "1h",
 	"max_prepared_transactions": "10",
-	"max_connections":           "100",
+	"max_connections":           "200",
 }
 
 // A measure is taken for one peer, in an environment of its own.
@@ -111,6 +111,12 @@ var measures = []measure{
 		name: "stream processes", take: drainByProcesses, peers: []peer{processPeer{processes: 4}, processPeer{processes: 1}},
 		title: func(o options) string {
 			return fmt.Sprintf("Drain a stream of %d lanes by processes of their own: %d messages", processLanes, o.messages)
+		},
+	},
+	{
+		name: "stream idle", take: idle, peers: []peer{streamPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("One worker of %d streams to which nothing comes, for %s", idleTopics, o.idle)
 		},
 	},
 	{

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,7 @@ func TestRun_CountsAddUp(t *testing.T) {
 	err := run(t.Context(), []string{
 		"--runs", "1", "--messages", "250", "--batch", "100", "--clients", "2",
 		"--business", "100ms", "--steady", "200ms", "--rate", "100", "--json", file,
-		"--crowd", "500", "--burst", "3000", "--later", "3000",
+		"--crowd", "500", "--burst", "3000", "--later", "3000", "--idle", "500ms",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +37,12 @@ func TestRun_CountsAddUp(t *testing.T) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Goals) != len(goals) {
-		t.Errorf("judged %d goals of %d", len(f.Goals), len(goals))
+	judged := len(goals)
+	if runtime.GOOS != "linux" {
+		judged-- // the processor's time is known there only
+	}
+	if len(f.Goals) != judged {
+		t.Errorf("judged %d goals of %d", len(f.Goals), judged)
 	}
 	seen := map[string]bool{}
 	for _, s := range f.Figures {

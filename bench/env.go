@@ -146,10 +146,11 @@ func (e *env) pool(ctx context.Context, size int) (*pgxpool.Pool, error) {
 // tracer counts statements where that is what is measured; elsewhere it would
 // only take time.
 func (e *env) tracer() pgx.QueryTracer {
-	if e.measure != "cost" {
-		return nil
+	switch e.measure {
+	case "cost", "stream cost", "stream idle":
+		return &e.sent
 	}
-	return &e.sent
+	return nil
 }
 
 func (e *env) closePools() {

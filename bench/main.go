@@ -34,6 +34,7 @@ type options struct {
 	crowd    int
 	burst    int
 	later    int
+	idle     time.Duration
 	only     []string
 	json     string
 	profile  string
@@ -105,6 +106,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.crowd, "crowd", 1_000_000, "finished messages among which a stream is drained; a tenth as many are parked, and scheduled")
 	f.IntVar(&o.burst, "burst", 100_000, "messages that one transaction publishes to a stream")
 	f.IntVar(&o.later, "later", 200_000, "messages that others publish to a stream, and that are drained, while a transaction stays open")
+	f.DurationVar(&o.idle, "idle", 10*time.Second, "how long a worker is observed that has nothing to do, after half as long to settle")
 	f.StringVar(&only, "only", "", "take these measures only, of "+strings.Join(measureNames(), ","))
 	f.StringVar(&o.json, "json", "", "write the figures to this file, too")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a profile of this program; its samples have the labels peer and measure")
@@ -123,8 +125,8 @@ func parse(args []string) (options, error) {
 			errs = append(errs, fmt.Errorf("--%s %d is below 1", name, n))
 		}
 	}
-	if o.business <= 0 || o.steady <= 0 {
-		errs = append(errs, errors.New("--business and --steady must be above 0"))
+	if o.business <= 0 || o.steady <= 0 || o.idle <= 0 {
+		errs = append(errs, errors.New("--business, --steady and --idle must be above 0"))
 	}
 	for _, text := range strings.Split(backlog, ",") {
 		n, err := strconv.Atoi(text)
