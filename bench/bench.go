@@ -120,6 +120,12 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "stream pages", take: recordPages, peers: []peer{streamPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Record %d pages of a lane beside a snapshot that is held", o.pages)
+		},
+	},
+	{
 		name: "cost", take: cost,
 		title: func(o options) string {
 			return fmt.Sprintf("Cost of a message: %d published, %d a transaction, then drained", o.messages, o.batch)

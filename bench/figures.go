@@ -97,6 +97,7 @@ var goals = []goal{
 	{Measure: "stream processes", Metric: "drained", Of: "4 processes", By: "1 process", AtLeast: 0.85},
 	{Measure: "stream idle", Metric: "statements", Below: 5},
 	{Measure: "stream idle", Metric: "processor", Below: 1},
+	{Measure: "stream pages", Metric: "the last by the first", Below: 1.5},
 	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "deliveries", Metric: "reserved", AtLeast: 40_000},

@@ -34,6 +34,7 @@ type options struct {
 	crowd    int
 	burst    int
 	later    int
+	pages    int
 	idle     time.Duration
 	only     []string
 	json     string
@@ -107,6 +108,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.burst, "burst", 100_000, "messages that one transaction publishes to a stream")
 	f.IntVar(&o.later, "later", 200_000, "messages that others publish to a stream, and that are drained, while a transaction stays open")
 	f.DurationVar(&o.idle, "idle", 10*time.Second, "how long a worker is observed that has nothing to do, after half as long to settle")
+	f.IntVar(&o.pages, "pages", 20_000, "pages that a stream's lane records beside a snapshot that is held")
 	f.StringVar(&only, "only", "", "take these measures only, of "+strings.Join(measureNames(), ","))
 	f.StringVar(&o.json, "json", "", "write the figures to this file, too")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a profile of this program; its samples have the labels peer and measure")
@@ -116,6 +118,9 @@ func parse(args []string) (options, error) {
 	var errs []error
 	if f.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("unexpected argument %q", f.Arg(0)))
+	}
+	if o.pages < 40 {
+		errs = append(errs, fmt.Errorf("--pages %d is below 40", o.pages))
 	}
 	if o.crowd < 10 {
 		errs = append(errs, fmt.Errorf("--crowd %d is below 10", o.crowd))
