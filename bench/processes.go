@@ -73,6 +73,7 @@ func drainByProcesses(ctx context.Context, e *env) error {
 	if err := e.settle(ctx); err != nil {
 		return err
 	}
+	time.Sleep(500 * time.Millisecond) // until each has asked for news: up to 450 ms when idle
 	started := time.Now()
 	for _, c := range children {
 		if err := c.say("go"); err != nil {
