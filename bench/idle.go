@@ -44,13 +44,19 @@ func idle(ctx context.Context, e *env) error {
 	return e.expectStored(ctx, 0, 0)
 }
 
-// observeIdle waits until the worker holds all lanes and has slowed down, which
-// takes it two or three seconds, and then counts.
+// observeIdle waits until the worker holds all lanes, knows that nothing was
+// published before, and has slowed down, which takes it two or three seconds; and
+// then counts.
 func (e *env) observeIdle(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, drainLimit)
 	defer cancel()
 	if err := e.lanesShared(waiting, 1, idleTopics*4); err != nil {
 		return err
+	}
+	for owing := true; owing; time.Sleep(20 * time.Millisecond) {
+		if err := e.owner.QueryRow(waiting, `select exists (select from deed.backfills where finished_at is null)`).Scan(&owing); err != nil {
+			return fmt.Errorf("wait for the subscriptions' beginnings: %w", err)
+		}
 	}
 	time.Sleep(e.opts.idle / 2)
 	began, sent, windows := time.Now(), e.sent.n.Load(), 0
