@@ -31,8 +31,8 @@ func crowdOf(finished int) crowd {
 const crowdBatch = 12_000
 
 // insertCrowd writes what deed.publish_many would, of the numbers $1 to $2, with
-// a note as payload. $3 is 'dead', or the crowd: of twelve messages one stands behind one
-// of $4 dead ones, one is scheduled, and ten have just a key.
+// a note as payload. $3 is 'dead', or 'crowd': of twelve messages one stands
+// behind one of $4 dead ones, one is scheduled, and ten have just a key.
 const insertCrowd = `
 	insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, process_after, topic, key, payload)
 	select m.id, pg_current_xact_id(), deed.slot(t.slot_base, m.key, m.id), s.list_version,

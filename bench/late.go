@@ -108,7 +108,7 @@ func (e *env) drainBesideOpen(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := errors.Join(err, w.stop()); err != nil {
 		return err
 	}
-	e.record("beside an open one", "messages/s", float64(e.opts.later)/took.Seconds())
+	e.record("beside one open", "messages/s", float64(e.opts.later)/took.Seconds())
 	e.record("its own, after its commit", "ms", float64(own.last().Sub(started).Microseconds())/1e3)
 	own.expectAll(e)
 	others.expectAll(e)
