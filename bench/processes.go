@@ -101,8 +101,14 @@ func drainByProcesses(ctx context.Context, e *env) error {
 	return e.expectStored(ctx, 0, n)
 }
 
-// squares is the sum of the squares of all numbers below n.
-func squares(n int) int { return (n - 1) * n * (2*n - 1) / 6 }
+// squares is the sum of the squares of all numbers below n, which may overflow as
+// the processes' does.
+func squares(n int) (sum int) {
+	for i := range n {
+		sum += i * i
+	}
+	return sum
+}
 
 // lanesShared waits until each of so many workers holds as many of all lanes.
 func (e *env) lanesShared(ctx context.Context, workers, lanes int) error {
