@@ -21,7 +21,7 @@ var serverSettings = map[string]string{
 	"max_wal_size":              "8GB",
 	"checkpoint_timeout":        "1h",
 	"max_prepared_transactions": "10",
-	"max_connections":           "100",
+	"max_connections":           "200",
 }
 
 // A measure is taken for one peer, in an environment of its own.
@@ -104,6 +104,37 @@ var measures = []measure{
 		name: "stream nats", take: intoNATS, peers: []peer{streamPeer{}, bareNATS},
 		title: func(o options) string {
 			return fmt.Sprintf("Drain a stream into NATS JetStream: %d messages, beside the bare client", o.messages)
+		},
+	},
+	{
+		name: "stream crowd", take: drainCrowded, peers: []peer{crowdPeer{}, streamPeer{}},
+		title: func(o options) string {
+			c := crowdOf(o.crowd)
+			return fmt.Sprintf("Drain a stream among %d finished, %d parked behind %d dead and %d scheduled: %d messages", c.finished, c.parked, c.dead, c.scheduled, o.messages)
+		},
+	},
+	{
+		name: "stream late", take: late, peers: []peer{streamPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Long transactions on a stream: one of %d messages; one of %d that stays open for %d others", o.burst, lateMessages, o.later)
+		},
+	},
+	{
+		name: "stream processes", take: drainByProcesses, peers: []peer{processPeer{processes: 4}, processPeer{processes: 1}},
+		title: func(o options) string {
+			return fmt.Sprintf("Drain a stream of %d lanes by processes of their own: %d messages", processLanes, o.messages)
+		},
+	},
+	{
+		name: "stream idle", take: idle, peers: []peer{streamPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("One worker of %d streams to which nothing comes, for %s", idleTopics, o.idle)
+		},
+	},
+	{
+		name: "stream pages", take: recordPages, peers: []peer{streamPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Record %d pages of a lane beside a snapshot that is held", o.pages)
 		},
 	},
 	{

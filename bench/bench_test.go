@@ -4,9 +4,19 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
+
+// The processes that drain are this program once more.
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // All measures, small: the figures mean nothing, the counts have to be right.
 func TestRun_CountsAddUp(t *testing.T) {
@@ -14,6 +24,7 @@ func TestRun_CountsAddUp(t *testing.T) {
 	err := run(t.Context(), []string{
 		"--runs", "1", "--messages", "250", "--batch", "100", "--clients", "2",
 		"--business", "100ms", "--steady", "200ms", "--rate", "100", "--json", file,
+		"--crowd", "500", "--burst", "3000", "--later", "3000", "--idle", "500ms", "--pages", "400",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -26,8 +37,12 @@ func TestRun_CountsAddUp(t *testing.T) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Goals) != len(goals) {
-		t.Errorf("judged %d goals of %d", len(f.Goals), len(goals))
+	judged := len(goals)
+	if runtime.GOOS != "linux" {
+		judged-- // the processor's time is known there only
+	}
+	if len(f.Goals) != judged {
+		t.Errorf("judged %d goals of %d", len(f.Goals), judged)
 	}
 	seen := map[string]bool{}
 	for _, s := range f.Figures {

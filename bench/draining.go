@@ -37,7 +37,10 @@ func drain(ctx context.Context, e *env) error {
 // drainAll starts a worker, waits until it has finished n messages in the
 // database, and stops it.
 func (e *env) drainAll(ctx context.Context, pool *pgxpool.Pool, n int) (time.Duration, error) {
-	h := newHands(n)
+	return e.drainInto(ctx, pool, newHands(n))
+}
+
+func (e *env) drainInto(ctx context.Context, pool *pgxpool.Pool, h *hands) (time.Duration, error) {
 	started := time.Now()
 	w, err := e.work(ctx, pool, h.handle)
 	if err != nil {
@@ -48,8 +51,7 @@ func (e *env) drainAll(ctx context.Context, pool *pgxpool.Pool, n int) (time.Dur
 	if stopping := w.stop(); err == nil {
 		err = stopping
 	}
-	e.expect("calls of the handler", int(h.calls.Load()), n)
-	e.expect("messages that reached the handler", int(h.reached.Load()), n)
+	h.expectAll(e)
 	return took, err
 }
 
@@ -74,6 +76,30 @@ func (h *hands) handle(n int) {
 	if h.reached.Add(1) == int64(len(h.at)) {
 		close(h.all)
 	}
+}
+
+// expectAll checks that each message has come, and none twice.
+func (h *hands) expectAll(e *env) {
+	e.expect("calls of the handler", int(h.calls.Load()), len(h.at))
+	e.expect("messages that reached the handler", int(h.reached.Load()), len(h.at))
+}
+
+// last is when the last message came for the first time.
+func (h *hands) last() time.Time {
+	var most int64
+	for i := range h.at {
+		most = max(most, h.at[i].Load())
+	}
+	return h.begun.Add(time.Duration(most))
+}
+
+// first is when the first message came, since h was made.
+func (h *hands) first() time.Duration {
+	least := h.at[0].Load()
+	for i := range h.at {
+		least = min(least, h.at[i].Load())
+	}
+	return time.Duration(least)
 }
 
 // wait returns when each message has come and the database has them finished.

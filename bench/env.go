@@ -60,6 +60,11 @@ func (b *bench) makeTemplate(ctx context.Context, p peer) error {
 	if err := p.grant(ctx, pool); err != nil {
 		return err
 	}
+	if p, ok := p.(filler); ok {
+		if err := p.fillTemplate(ctx, pool, b.opts); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
 	_, err = pool.Exec(ctx, `vacuum (freeze, analyze)`)
 	return err
 }
@@ -77,7 +82,11 @@ func (b *bench) newEnv(ctx context.Context, measure string, p peer) (*env, error
 	if err := b.exec(ctx, `drop database if exists bench with (force)`); err != nil {
 		return nil, err
 	}
-	if err := b.exec(ctx, `create database bench template template_`+p.template()); err != nil {
+	sql := `create database bench template template_` + p.template()
+	if _, ok := p.(filler); ok {
+		sql += ` strategy file_copy` // through the WAL it would be gigabytes
+	}
+	if err := b.exec(ctx, sql); err != nil {
 		return nil, err
 	}
 	var err error
@@ -95,14 +104,19 @@ func (e *env) close(ctx context.Context) error {
 	return e.exec(ctx, `drop database bench with (force)`)
 }
 
-// pool returns connections of the plain login; all of them are made now.
-func (e *env) pool(ctx context.Context, size int) (*pgxpool.Pool, error) {
+// url is the database's, for the plain login.
+func (e *env) url() string {
 	u, err := url.Parse(e.cluster.URL(e.database))
 	if err != nil {
-		return nil, err
+		panic(err) // it is our own
 	}
 	u.User = url.UserPassword(login, login)
-	cfg, err := pgxpool.ParseConfig(u.String())
+	return u.String()
+}
+
+// pool returns connections of the plain login; all of them are made now.
+func (e *env) pool(ctx context.Context, size int) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(e.url())
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +146,11 @@ func (e *env) pool(ctx context.Context, size int) (*pgxpool.Pool, error) {
 // tracer counts statements where that is what is measured; elsewhere it would
 // only take time.
 func (e *env) tracer() pgx.QueryTracer {
-	if e.measure != "cost" {
-		return nil
+	switch e.measure {
+	case "cost", "stream cost", "stream idle":
+		return &e.sent
 	}
-	return &e.sent
+	return nil
 }
 
 func (e *env) closePools() {

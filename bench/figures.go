@@ -67,7 +67,8 @@ func spread(values []float64) (median, least, most float64) {
 type goal struct {
 	Measure string  `json:"measure"`
 	Metric  string  `json:"metric"`
-	By      string  `json:"by,omitempty"` // deed's figure is divided by this peer's
+	Of      string  `json:"of,omitempty"` // whose figure; deed's if empty
+	By      string  `json:"by,omitempty"` // it is divided by this peer's
 	AtLeast float64 `json:"at_least,omitempty"`
 	Below   float64 `json:"below,omitempty"`
 	Figure  float64 `json:"figure"`
@@ -94,6 +95,11 @@ var goals = []goal{
 	{Measure: "stream latency", Metric: "p99", Below: 8},
 	{Measure: "stream kafka", Metric: "drained", By: "bare Kafka", AtLeast: 0.5},
 	{Measure: "stream nats", Metric: "drained", By: "bare NATS", AtLeast: 0.5},
+	{Measure: "stream crowd", Metric: "after the first", Of: "crowded", By: "deed stream", AtLeast: 0.83},
+	{Measure: "stream processes", Metric: "drained", Of: "4 processes", By: "1 process", AtLeast: 0.85},
+	{Measure: "stream idle", Metric: "statements", Below: 5},
+	{Measure: "stream idle", Metric: "processor", Below: 1},
+	{Measure: "stream pages", Metric: "the last by the first", Below: 1.5},
 	{Measure: "faces", Metric: "10000 pending, 1 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "faces", Metric: "10000 pending, 4 conns", By: "seed 004", AtLeast: 1.5},
 	{Measure: "deliveries", Metric: "reserved", AtLeast: 40_000},
@@ -106,9 +112,13 @@ var goals = []goal{
 func (f *figures) judged() []goal {
 	var list []goal
 	for _, g := range goals {
-		of := deedPeer{}.name()
-		if strings.HasPrefix(g.Measure, "stream ") {
+		of := g.Of
+		switch {
+		case of != "":
+		case strings.HasPrefix(g.Measure, "stream "):
 			of = streamPeer{}.name()
+		default:
+			of = deedPeer{}.name()
 		}
 		s := f.get(g.Measure, g.Metric, of)
 		if g.By != "" {

@@ -31,6 +31,11 @@ type options struct {
 	business time.Duration
 	steady   time.Duration
 	backlog  []int
+	crowd    int
+	burst    int
+	later    int
+	pages    int
+	idle     time.Duration
 	only     []string
 	json     string
 	profile  string
@@ -43,7 +48,12 @@ var errCounts = errors.New("counts are wrong")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleaning up
-	err := run(ctx, os.Args[1:])
+	var err error
+	if url := os.Getenv(childEnv); url != "" {
+		err = workAsChild(context.Background(), url, os.Stdin, os.Stdout)
+	} else {
+		err = run(ctx, os.Args[1:])
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, flag.ErrHelp):
@@ -94,6 +104,11 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.rate, "rate", 1000, "messages a second when latency is measured")
 	f.DurationVar(&o.steady, "steady", 20*time.Second, "how long each run of latency takes, after a second to warm up")
 	f.StringVar(&backlog, "backlog", "10000", "pending messages among which the app face is measured; several by commas, such as 10000,5000000")
+	f.IntVar(&o.crowd, "crowd", 1_000_000, "finished messages among which a stream is drained; a tenth as many are parked, and scheduled")
+	f.IntVar(&o.burst, "burst", 100_000, "messages that one transaction publishes to a stream")
+	f.IntVar(&o.later, "later", 200_000, "messages that others publish to a stream, and that are drained, while a transaction stays open")
+	f.DurationVar(&o.idle, "idle", 10*time.Second, "how long a worker is observed that has nothing to do, after half as long to settle")
+	f.IntVar(&o.pages, "pages", 20_000, "pages that a stream's lane records beside a snapshot that is held")
 	f.StringVar(&only, "only", "", "take these measures only, of "+strings.Join(measureNames(), ","))
 	f.StringVar(&o.json, "json", "", "write the figures to this file, too")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a profile of this program; its samples have the labels peer and measure")
@@ -104,13 +119,19 @@ func parse(args []string) (options, error) {
 	if f.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("unexpected argument %q", f.Arg(0)))
 	}
-	for name, n := range map[string]int{"runs": o.runs, "messages": o.messages, "batch": o.batch, "clients": o.clients, "rate": o.rate} {
+	if o.pages < 40 {
+		errs = append(errs, fmt.Errorf("--pages %d is below 40", o.pages))
+	}
+	if o.crowd < 10 {
+		errs = append(errs, fmt.Errorf("--crowd %d is below 10", o.crowd))
+	}
+	for name, n := range map[string]int{"runs": o.runs, "messages": o.messages, "batch": o.batch, "clients": o.clients, "rate": o.rate, "burst": o.burst, "later": o.later} {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s %d is below 1", name, n))
 		}
 	}
-	if o.business <= 0 || o.steady <= 0 {
-		errs = append(errs, errors.New("--business and --steady must be above 0"))
+	if o.business <= 0 || o.steady <= 0 || o.idle <= 0 {
+		errs = append(errs, errors.New("--business, --steady and --idle must be above 0"))
 	}
 	for _, text := range strings.Split(backlog, ",") {
 		n, err := strconv.Atoi(text)

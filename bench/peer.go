@@ -40,6 +40,11 @@ type peer interface {
 	stored(ctx context.Context, conn *pgx.Conn) (waiting, finished int, err error)
 }
 
+// A filler is a peer whose template holds messages already.
+type filler interface {
+	fillTemplate(ctx context.Context, pool *pgxpool.Pool, o options) error
+}
+
 type publisher interface {
 	one(ctx context.Context, tx pgx.Tx, n int) error
 	many(ctx context.Context, from, count int) error // in a transaction of its own

@@ -22,6 +22,11 @@ func bulk(ctx context.Context, e *env) error {
 
 // fill publishes n messages in bulk and says how long it took.
 func (e *env) fill(ctx context.Context, n int) (time.Duration, error) {
+	return e.fillFrom(ctx, 0, n)
+}
+
+// fillFrom publishes n messages whose numbers begin with first.
+func (e *env) fillFrom(ctx context.Context, first, n int) (time.Duration, error) {
 	pool, err := e.pool(ctx, 1)
 	if err != nil {
 		return 0, err
@@ -31,8 +36,8 @@ func (e *env) fill(ctx context.Context, n int) (time.Duration, error) {
 		return 0, err
 	}
 	started := time.Now()
-	for from := 0; from < n; from += e.opts.batch {
-		if err := p.many(ctx, from, min(e.opts.batch, n-from)); err != nil {
+	for from := first; from < first+n; from += e.opts.batch {
+		if err := p.many(ctx, from, min(e.opts.batch, first+n-from)); err != nil {
 			return 0, err
 		}
 	}
