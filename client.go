@@ -206,8 +206,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 // is stored with other settings.
 //
 // Its workers have a pool of their own, with the caller's configuration and at
-// most two connections a subscription and four more (at least eight): handlers
-// that hold all connections of the caller's pool cannot starve them.
+// most three connections a subscription and eight more (at least 12, at most
+// 40): handlers that hold all connections of the caller's pool cannot starve
+// them.
 func (c *Client) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.running {
@@ -222,7 +223,7 @@ func (c *Client) Run(ctx context.Context) error {
 		c.mu.Unlock()
 	}()
 	config := c.pool.Config().Copy()
-	config.MinConns, config.MaxConns = 0, int32(max(12, 3*len(c.sources)+8))
+	config.MinConns, config.MaxConns = 0, int32(min(max(12, 3*len(c.sources)+8), 40))
 	config.ConnConfig.DialFunc = briefFarewells(config.ConnConfig.DialFunc)
 	config.AfterConnect = readCommitted(config.AfterConnect)
 	workers, err := pgxpool.NewWithConfig(ctx, config)

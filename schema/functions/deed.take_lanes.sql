@@ -41,6 +41,7 @@ declare
   v_free  int;
   v_live  int;
   v_share int;
+  v_busy  int[];
 begin
   return query
   select s.id, null::int, null::int, null::int, null::boolean, null::bigint, false, 0, null::bigint
@@ -48,13 +49,38 @@ begin
   join deed.topics t on t.topic = s.topic
   where s.id = any (p_subscriptions) and t.mode = 'queue';
 
+  -- Most of the time there is nothing to do for most of them.
+  v_busy := array(
+    select s.id
+    from deed.subscriptions s
+    join deed.topics t on t.topic = s.topic
+    cross join lateral (
+      select count(*) as total,
+        count(*) filter (where l.worker = p_worker) as mine,
+        count(*) filter (where l.lease_until < v_now + s.lease * 2 / 3 and l.worker = p_worker) as old,
+        count(*) filter (where l.worker is null or l.lease_until <= v_now) as free
+      from deed.lanes l where l.subscription = s.id
+    ) c
+    cross join lateral (
+      select count(*) as live, max(r.seen_until) filter (where r.worker = p_worker) as seen_until
+      from deed.relays r where r.subscription = s.id and r.seen_until > v_now
+    ) v
+    where s.id = any (p_subscriptions) and t.mode = 'stream'
+      and (c.old > 0 or (p_take and (
+        c.total = 0
+        or v.seen_until is null or v.seen_until < v_now + s.lease * 2 / 3
+        or (c.free > 0 and c.mine < ceil(c.total::numeric / greatest(v.live, 1)))
+        or exists (select from deed.relanings r where r.subscription = s.id)
+      )))
+  );
+
   -- One order for all, or two that take lanes at once deadlock.
   for v_sub in
-    select s.id, s.lease, s.since_window, t.topic, t.slot_base, t.lanes, t.ordered, case when r.subscription is not null then coalesce(r.window_n, 0) end as last_window
+    select s.id, s.lease, case when r.subscription is not null then coalesce(r.window_n, 0) end as last_window
     from deed.subscriptions s
     join deed.topics t on t.topic = s.topic
     left join deed.relanings r on r.subscription = s.id
-    where s.id = any (p_subscriptions) and t.mode = 'stream'
+    where s.id = any (v_busy) and t.mode = 'stream'
     order by s.id
   loop
     if p_take then
@@ -120,19 +146,26 @@ begin
         values (v_sub.id, v_lane.lane, v_last.n + 1, v_lane.fence, v_last.from_window, v_last.to_window, v_last.slot, v_last.id, v_last.total, p_name);
         v_mine := v_mine + 1;
       end loop;
-      -- A change that was asked for meanwhile, and for which they had stopped.
-      select case when r.subscription is not null then coalesce(r.window_n, 0) end into v_sub.last_window
-      from (select) x left join deed.relanings r on r.subscription = v_sub.id;
     end if;
-
-    -- From one that has more than its share, the last ones.
-    return query
-    select v_sub.id, h.lane, h.slot_from, h.slot_upto, v_sub.ordered, h.fence, h.place > v_share, h.takeovers, v_sub.last_window
-    from (
-      select l.*, row_number() over (order by l.lane) as place
-      from deed.lanes l
-      where l.subscription = v_sub.id and l.worker = p_worker
-    ) h;
   end loop;
+
+  -- From one that has more than its share, the last ones. Read anew: a change
+  -- may have been asked for meanwhile, for which they had stopped.
+  return query
+  select s.id, h.lane, h.slot_from, h.slot_upto, t.ordered, h.fence, h.place > ceil(h.total::numeric / greatest(v.live, 1)), h.takeovers,
+    case when r.subscription is not null then coalesce(r.window_n, 0) end
+  from deed.subscriptions s
+  join deed.topics t on t.topic = s.topic
+  left join deed.relanings r on r.subscription = s.id
+  cross join lateral (
+    select l.*, (select count(*) from deed.lanes o where o.subscription = s.id) as total, row_number() over (order by l.lane) as place
+    from deed.lanes l
+    where l.subscription = s.id and l.worker = p_worker
+  ) h
+  cross join lateral (
+    select count(*) as live from deed.relays v where v.subscription = s.id and v.seen_until > v_now
+  ) v
+  where s.id = any (p_subscriptions) and t.mode = 'stream'
+  order by s.id, h.lane;
 end
 $$;
