@@ -66,7 +66,7 @@ type windowFeed struct {
 const keptSteps = 1024
 
 // keptRows is of how many steps the rows are kept.
-const keptRows = 32
+const keptRows = 8
 
 func newWindowFeed() *windowFeed { return &windowFeed{changed: make(chan struct{})} }
 
