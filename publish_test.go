@@ -222,6 +222,8 @@ func TestPublish_SQLRefusals(t *testing.T) {
 		`select deed.publish('t', '1', p_headers => '{"a": "b\nc"}')`:                                                "DDARG",
 		`select deed.publish('t', '1', p_idempotency_key => '')`:                                                     "DDARG",
 		`select deed.publish('t', '1', p_tenant => gen_random_uuid())`:                                               "DDTEN",
+		`select deed.publish_many('[0:1]={t,t}'::text[], array['1', '2']::bytea[])`:                                  "DDARG",
+		`select deed.publish_many(array[['t', 't']], array[['1', '2']]::bytea[])`:                                    "DDARG",
 		`select deed.publish_many(array['t'], array['{']::bytea[])`:                                                  "DDARG",
 		`select deed.publish_many(array['t'], array['\xff']::bytea[])`:                                               "DDARG",
 		`select deed.publish_many(array['t', 't'], array['1']::bytea[])`:                                             "DDARG",

@@ -200,6 +200,11 @@ func TestReserve_Refused(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
+	_, err := db.Pool(pgtest.App).Exec(ctx, `
+		select deed.reserve('[0:0]={email}'::text[], '{fake}', '{a@example.com}', array['{}']::jsonb[], array[sha256('a')])`)
+	if err == nil || !strings.Contains(err.Error(), "count from 1") {
+		t.Errorf("an array that counts from 0: %v", err)
+	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox`); n != 0 {
 		t.Errorf("%d rows were stored", n)
 	}

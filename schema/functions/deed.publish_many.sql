@@ -63,6 +63,16 @@ begin
   ) or p_payloads is null then
     raise exception 'publish: the arrays must be as long as the % topics', v_count using errcode = 'DDARG';
   end if;
+  if exists (
+    select from unnest(array[
+      array_dims(p_topics), array_dims(p_payloads), array_dims(p_keys), array_dims(p_types), array_dims(p_content_types),
+      array_dims(p_headers), array_dims(p_tenants), array_dims(p_idempotency_keys),
+      array_dims(p_process_after), array_dims(p_created_at), array_dims(p_aggregate_types)
+    ]) d
+    where d <> format('[1:%s]', v_count)
+  ) then
+    raise exception 'publish: the arrays must have one dimension and count from 1' using errcode = 'DDARG';
+  end if;
 
   if exists (select from unnest(p_process_after) t where not isfinite(t))
     or exists (select from unnest(p_created_at) t where t not between '1970-01-01Z' and '9999-12-31Z')

@@ -64,6 +64,16 @@ begin
   ])) then
     raise exception 'reserve: the arrays do not have one entry a delivery each (% keys)', v_count using errcode = 'DDARG';
   end if;
+  if exists (
+    select from unnest(array[
+      array_dims(p_channels), array_dims(p_providers), array_dims(p_recipients), array_dims(p_payloads), array_dims(p_keys),
+      array_dims(p_recipient_ids), array_dims(p_guarantees), array_dims(p_process_after), array_dims(p_correlation_ids),
+      array_dims(p_channel_message_ids), array_dims(p_run_ids), array_dims(p_job_ids), array_dims(p_workspaces), array_dims(p_max_attempts)
+    ]) d
+    where d <> format('[1:%s]', v_count)
+  ) then
+    raise exception 'reserve: the arrays must have one dimension and count from 1' using errcode = 'DDARG';
+  end if;
 
   select u.n, case
       when u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
