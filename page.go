@@ -288,12 +288,15 @@ func (d *delivery) ended() bool {
 	if d.ctx.Err() != nil {
 		return true
 	}
-	if !d.l.st.waiting.Load() || time.Since(d.began) < cutAfter {
+	if time.Since(d.began) < cutAfter {
 		return false
 	}
+	// Once it has ended it stays so, or a hand would leave out one message and
+	// go on to the next of its key. While the parking is held nobody else ends the
+	// waiting.
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cut = d.cut || d.parks
+	d.cut = d.cut || (d.parks && d.l.st.waiting.Load())
 	return d.cut
 }
 
@@ -359,7 +362,7 @@ func (d *delivery) asideGaps(entries []*entry) {
 		return
 	}
 	last := len(entries) - 1
-	for last >= 0 && !entries[last].settled {
+	for last >= 0 && !entries[last].attempted() {
 		last--
 	}
 	for _, e := range entries[:last+1] {
@@ -367,6 +370,12 @@ func (d *delivery) asideGaps(entries []*entry) {
 			d.putAside(e, outcome{kind: "park"})
 		}
 	}
+}
+
+// attempted reports whether the message was, and is settled: one that was only
+// put behind others, or waits for its time, may as well be read again.
+func (e *entry) attempted() bool {
+	return e.settled && (e.aside == nil || (e.aside.outcome.kind != "park" && e.aside.outcome.kind != "later"))
 }
 
 // fnv spreads keys over goroutines.

@@ -169,9 +169,11 @@ func (st *stream) drained(hashes []int64) {
 // cancels it.
 func (st *stream) stopLanes() error {
 	st.mu.Lock()
-	all := make([]*lane, 0, len(st.lanes))
-	for _, l := range st.lanes {
-		all = append(all, l)
+	all := make([]*lane, 0, len(st.lanes)+len(st.gone))
+	for _, lanes := range []map[int]*lane{st.lanes, st.gone} {
+		for _, l := range lanes {
+			all = append(all, l)
+		}
 	}
 	st.mu.Unlock()
 	grace := time.AfterFunc(st.client.opts.Grace, func() {

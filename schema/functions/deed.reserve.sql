@@ -135,7 +135,7 @@ begin
             where s.tenant_id = v_tenant and s.channel = p_channels[o.n] and s.address = lower(a.recipient)
           )
         end as skip
-      from (select n from generate_series(1, v_count) n order by p_keys[n], n offset 0) o
+      from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o
       cross join lateral (select btrim(p_recipients[o.n], e' \t\r\n') as recipient offset 0) a
     ) u
     on conflict on constraint channel_outbox_idempotency_key_key do nothing

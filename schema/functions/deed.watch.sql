@@ -109,13 +109,17 @@ begin
       from (
         select l.slot, l.bytes
         from unnest(late) e(xid)
-        cross join lateral (select l.slot, octet_length(l.payload) as bytes from deed.log l where l.xid = e.xid) l
+        cross join lateral (
+          select l.slot, octet_length(l.payload) + octet_length(concat(l.key, l.type, l.headers)) as bytes from deed.log l where l.xid = e.xid
+        ) l
         union all
-        select l.slot, octet_length(l.payload)
+        select l.slot, octet_length(l.payload) + octet_length(concat(l.key, l.type, l.headers))
         from deed.log l
         where l.xid >= v_from.h and l.xid < pg_snapshot_xmax(v_last.cur) and l.id > low and l.id <= v_last.upper
       ) f;
-      whole := v_count <= 500 and coalesce(v_bytes, 0) <= 1000000;
+      -- No more than a socket takes at once: while the answer is on its way the
+      -- window is not committed, and all others wait for it.
+      whole := (coalesce(v_bytes, 0) + 200 * v_count) * (select count(*) from unnest(p_slot_from) f where f is not null) <= 50000;
     end if;
   end if;
   return next;
@@ -124,7 +128,7 @@ begin
     select null::bigint, null::int[], null::int[], null::bigint, null::xid8, null::int[], null::bigint, null::xid8[], null::boolean,
       s.id, p.place_slot, p.slot, p.id, p.tenant_id, p.key, p.type, p.content_type, p.headers, p.payload, p.created_at, p.due
     from unnest(p_subscriptions, p_slot_from, p_slot_upto) s(id, slot_from, slot_upto)
-    cross join lateral deed.page(s.id, s.slot_from, s.slot_upto, p_window, p_window_h, window_n, window_h, -2, 0, 501, low, late) p
+    cross join lateral deed.page(s.id, s.slot_from, s.slot_upto, p_window, p_window_h, window_n, window_h, -2, 0, 251, low, late) p
     where s.slot_from is not null
       and exists (select from unnest(slots) f(slot) where f.slot between s.slot_from and s.slot_upto);
   end if;
