@@ -1,0 +1,52 @@
+package deed
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+func newPage(t *testing.T) *delivery {
+	l := &lane{st: &stream{source: &source{}}, working: context.Background()}
+	return &delivery{l: l, ctx: t.Context(), began: time.Now().Add(-2 * cutAfter), held: map[string]bool{}}
+}
+
+// A hand that is told that the page has ended leaves a message out; were it told
+// otherwise for the next one of the key, that would be delivered before it.
+func TestPage_EndedStaysEnded(t *testing.T) {
+	d := newPage(t)
+	d.l.st.waiting.Store(true)
+	if d.ended() {
+		t.Error("a page that has parked nothing keeps nobody waiting, and ended")
+	}
+	d.parks = true
+	if !d.ended() {
+		t.Error("the page did not end for those who wait")
+	}
+	d.l.st.waiting.Store(false)
+	if !d.ended() {
+		t.Error("the page had ended, and goes on")
+	}
+}
+
+// What was only put behind others, or waits for its time, drags nothing aside
+// that comes before it; what was delivered does, or it would be again.
+func TestPage_AsideIsWhatWasOvertaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		last *aside
+		want bool
+	}{
+		"parked":    {&aside{outcome: outcome{kind: "park"}}, false},
+		"scheduled": {&aside{outcome: outcome{kind: "later"}}, false},
+		"failed":    {&aside{outcome: outcome{kind: "retry"}}, true},
+		"delivered": {nil, true},
+	} {
+		d := newPage(t)
+		d.cut = true
+		first, last := &entry{}, &entry{settled: true, aside: c.last}
+		d.asideGaps([]*entry{first, last})
+		if first.settled != c.want {
+			t.Errorf("before one that was %s: aside is %v", name, first.settled)
+		}
+	}
+}
