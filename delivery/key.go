@@ -27,9 +27,14 @@ func ParseKey(text string) (Key, error) {
 	return k, nil
 }
 
-// NewKey is the key of anything that its parts identify. The SQL function
-// deed.idempotency_key makes the same one.
-func NewKey(parts ...string) Key { return idempotency.Key(parts...) }
+// NewKey is the key of anything that its parts identify; of none, the zero Key,
+// which is refused. The SQL function deed.idempotency_key makes the same one.
+func NewKey(parts ...string) Key {
+	if len(parts) == 0 {
+		return Key{}
+	}
+	return idempotency.Key(parts...)
+}
 
 // EmailKey is the key of a campaign's e-mail.
 func EmailKey(run, lead, asset string, scheduledFor time.Time) Key {

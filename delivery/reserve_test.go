@@ -58,6 +58,30 @@ func TestContract_D2_KeyVectors(t *testing.T) {
 	}
 }
 
+// A part that is null, or a key of no parts at all, would be the key of many
+// different deliveries: the first would be sent, the others come back as
+// duplicates. It is refused, by the number of the part; Go's key of no parts is
+// the zero key, which a reservation refuses.
+func TestContract_D2_ANullPartIsRefused(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for call, want := range map[string]string{
+		`deed.idempotency_key('run', null, 'x')`:         "part 2 is null",
+		`deed.idempotency_key(null)`:                     "part 1 is null",
+		`deed.idempotency_key('run', 'x', null, null)`:   "part 3 is null",
+		`deed.idempotency_key(variadic null::text[])`:    "no parts",
+		`deed.idempotency_key(variadic array[]::text[])`: "no parts",
+	} {
+		_, err := db.Pool(pgtest.App).Exec(context.Background(), `select `+call)
+		if sqlState(err) != "DDARG" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want DDARG and %q", call, err, want)
+		}
+	}
+	if delivery.NewKey() != (delivery.Key{}) {
+		t.Error("a key of no parts is a key")
+	}
+}
+
 // A key that was used makes no second row and no second call, in the same
 // batch, a later one or another transaction's; workspaces and tenants apart.
 func TestContract_D2_ADuplicateMakesNoRow(t *testing.T) {
