@@ -2,39 +2,11 @@ package schema
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
-
-// lockTries is how often a table is tried to be locked for its renaming. Each
-// try is short: publishers stand behind it.
-const lockTries = 20
-
-// withRetries runs fn again when it could not get a lock in time.
-func withRetries(ctx context.Context, fn func() error) error {
-	for try := 1; ; try++ {
-		err := fn()
-		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || pg.Code != "55P03" {
-			return err
-		}
-		if try == lockTries {
-			return fmt.Errorf("%w; somebody holds the table in a long transaction: end it and run this again", err)
-		}
-		wait := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return ctx.Err()
-		}
-	}
-}
 
 // makeRoom sees that nothing of the pack's names is in the way: it refuses, or
 // takes over what is there, if that was asked for. It returns the new name of
@@ -126,7 +98,7 @@ func (p pack) setAside(ctx context.Context, tx pgx.Tx) (*string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, `set local lock_timeout = '1s'; alter table `+p.relation+` rename to `+aside); err != nil {
+	if _, err := tx.Exec(ctx, `alter table `+p.relation+` rename to `+aside); err != nil {
 		return nil, err
 	}
 	aside = schemaName + "." + aside

@@ -149,7 +149,7 @@ func InstallContracts(ctx context.Context, conn *pgx.Conn, names []string, adopt
 	}
 	for _, p := range chosen {
 		done := false
-		err := withRetries(ctx, func() error {
+		err := patiently(ctx, conn, func() error {
 			return inTx(ctx, conn, func(tx pgx.Tx) (err error) {
 				done, err = installPack(ctx, tx, p, adopt)
 				return err
@@ -233,33 +233,35 @@ func upgradeContracts(ctx context.Context, tx pgx.Tx) (replaced []string, err er
 // that were there; a pack whose adopted table still has rows to move is not
 // taken away.
 func UninstallContracts(ctx context.Context, conn *pgx.Conn, names []string) (removed []string, err error) {
-	err = inTx(ctx, conn, func(tx pgx.Tx) error {
-		removed = nil
-		if _, err := tx.Exec(ctx, lockSQL); err != nil {
-			return err
-		}
-		have, err := Contracts(ctx, tx)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			p, err := packNamed(name)
+	err = patiently(ctx, conn, func() error {
+		return inTx(ctx, conn, func(tx pgx.Tx) error {
+			removed = nil
+			if _, err := tx.Exec(ctx, lockSQL); err != nil {
+				return err
+			}
+			have, err := Contracts(ctx, tx)
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(have, func(i InstalledPack) bool { return i.Name == name })
-			if i < 0 {
-				continue
+			for _, name := range names {
+				p, err := packNamed(name)
+				if err != nil {
+					return err
+				}
+				i := slices.IndexFunc(have, func(i InstalledPack) bool { return i.Name == name })
+				if i < 0 {
+					continue
+				}
+				if have[i].Adopting != "" {
+					return fmt.Errorf("pack %s is adopting %s, whose rows are not all moved; finish with: deed migrate up", name, have[i].Adopting)
+				}
+				if err := p.drop(ctx, tx); err != nil {
+					return fmt.Errorf("pack %s: %w", name, err)
+				}
+				removed = append(removed, name)
 			}
-			if have[i].Adopting != "" {
-				return fmt.Errorf("pack %s is adopting %s, whose rows are not all moved; finish with: deed migrate up", name, have[i].Adopting)
-			}
-			if err := p.drop(ctx, tx); err != nil {
-				return fmt.Errorf("pack %s: %w", name, err)
-			}
-			removed = append(removed, name)
-		}
-		return nil
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("uninstall contracts: %w", err)

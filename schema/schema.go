@@ -165,7 +165,11 @@ func Up(ctx context.Context, conn *pgx.Conn) (Result, error) {
 		return done, err
 	}
 	for _, m := range migrations {
-		applied, err := apply(ctx, conn, m)
+		var applied bool
+		err := patiently(ctx, conn, func() (err error) {
+			applied, err = apply(ctx, conn, m)
+			return err
+		})
 		if err != nil {
 			return done, fmt.Errorf("migrate: %s: %w", m.Name, err)
 		}
@@ -173,7 +177,10 @@ func Up(ctx context.Context, conn *pgx.Conn) (Result, error) {
 			done.Applied = append(done.Applied, m.Name)
 		}
 	}
-	done.Functions, done.Contracts, err = replaceFunctions(ctx, conn, migrations)
+	err = patiently(ctx, conn, func() (err error) {
+		done.Functions, done.Contracts, err = replaceFunctions(ctx, conn, migrations)
+		return err
+	})
 	if err != nil {
 		return done, fmt.Errorf("migrate: functions: %w", err)
 	}
@@ -201,8 +208,6 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 }
 
 const pinSQL = `set local search_path = pg_catalog, pg_temp`
-
-const lockSQL = `select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('deed.migrate', 0))`
 
 func bootstrap(ctx context.Context, conn *pgx.Conn) error {
 	text, err := files.ReadFile("bootstrap.sql")
@@ -504,15 +509,17 @@ func SQL(contracts ...string) (string, error) {
 // Uninstall drops the schema with everything in it, and the packs of published
 // SQL. The roles stay: other databases of the cluster may use them.
 func Uninstall(ctx context.Context, conn *pgx.Conn) error {
-	err := inTx(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockSQL); err != nil {
+	err := patiently(ctx, conn, func() error {
+		return inTx(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, lockSQL); err != nil {
+				return err
+			}
+			if err := dropContracts(ctx, tx); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `drop schema if exists deed cascade`)
 			return err
-		}
-		if err := dropContracts(ctx, tx); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `drop schema if exists deed cascade`)
-		return err
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("uninstall: %w", err)

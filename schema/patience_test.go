@@ -1,0 +1,62 @@
+package schema_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/schema"
+)
+
+// While somebody's transaction stays open, a migration that needs its table
+// waits, and nobody behind the migration does.
+func TestUp_WaitsWithoutHoldingUpOthers(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	defer cancel()
+	db := pgtest.New(t)
+	const hold = `lock table deed.channel_outbox in row exclusive mode`
+	open, err := db.Pool(pgtest.Owner).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Rollback(context.WithoutCancel(ctx))
+	if _, err := open.Exec(ctx, hold); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.migrations set hash = 'older' where version = 0`)
+
+	conn := db.Conn(t, pgtest.Owner)
+	result := make(chan error, 1)
+	go func() {
+		done, err := schema.Up(ctx, conn)
+		if err == nil && !done.Functions {
+			t.Error("the functions were not replaced")
+		}
+		result <- err
+	}()
+	// Often enough that one of them stands behind the migration.
+	other := db.Conn(t, pgtest.Owner)
+	for range 10 {
+		for waits := false; !waits; {
+			waits = pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and relation = 'deed.channel_outbox'::regclass)`)
+		}
+		tx, err := other.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(ctx, hold); err != nil {
+			t.Fatalf("behind the migration: %v", err)
+		}
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Errorf("the migration, once the table was free: %v", err)
+	}
+}
