@@ -37,7 +37,7 @@ var tableCases = map[string]tableCase{
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
 	"backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
-	"receipts": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies,
+	"receipts": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "tenant_logins": nobodies,
 	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies,
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies,
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies,
@@ -56,9 +56,10 @@ var refusedToApp = functionCase{refused: true}
 // functionCases has every function of the schema.
 var functionCases = map[string]functionCase{
 	"idempotency_key": {pure: true}, "is_bad_header": {pure: true}, "is_json": {pure: true}, "message_id": {pure: true}, "message_seq": {pure: true},
-	"slot":         {call: `select deed.slot(0, $1::text, 1)`},
-	"payload_json": {call: `select deed.payload_json('text/plain', $1::text::bytea)`},
-	"doors":        {call: `select deed.doors() where $1::text <> ''`}, // numbers of subscriptions
+	"current_tenant": {call: `select deed.current_tenant() where $1::text <> ''`}, // one's own
+	"slot":           {call: `select deed.slot(0, $1::text, 1)`},
+	"payload_json":   {call: `select deed.payload_json('text/plain', $1::text::bytea)`},
+	"doors":          {call: `select deed.doors() where $1::text <> ''`}, // numbers of subscriptions
 
 	"publish":      {call: `select deed.publish('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"publish_one":  {call: `select id from deed.publish_one('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
@@ -73,7 +74,7 @@ var functionCases = map[string]functionCase{
 
 func init() {
 	for _, name := range []string{
-		"add_tenant", "attempt", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "extend", "extend_deliveries", "fail", "finish",
+		"add_tenant", "attempt", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "extend", "extend_deliveries", "fail", "finish",
 		"keep_partitions", "lane_of", "next_delivery", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refuse_change",
 		"refuse_rewrite", "register_provider", "relane_deliveries", "retry_deliveries", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "tenant_of_call",
 		"unfinished", "verify", "watch",

@@ -20,13 +20,13 @@ table deed.audit_log rls=true forced=true
   CREATE INDEX audit_log_subject_idx ON deed.audit_log USING btree (subject_type, subject_id, n)
   CREATE UNIQUE INDEX audit_log_pkey ON deed.audit_log USING btree (n)
   policy audit_log_admin for * to deed_admin using true check true
-  policy audit_log_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy audit_log_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy audit_log_owner for * to owner using true check true
   policy audit_log_worker for * to deed_worker using true check true
   CREATE TRIGGER audit_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON deed.audit_log FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
-  grant insert, select to deed_admin
-  grant insert, select to deed_worker
+  grant select to deed_admin
   grant select to deed_app
+  grant select to deed_worker
 table deed.backfills rls=true forced=true
   column subscription integer not null
   column made_by xid8 not null
@@ -126,7 +126,7 @@ END
   CREATE UNIQUE INDEX channel_outbox_idempotency_key_key ON deed.channel_outbox USING btree (tenant_id, workspace_id, idempotency_key)
   CREATE UNIQUE INDEX channel_outbox_pkey ON deed.channel_outbox USING btree (id)
   policy channel_outbox_admin for r to deed_admin using true
-  policy channel_outbox_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy channel_outbox_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy channel_outbox_owner for * to owner using true check true
   policy channel_outbox_worker for r to deed_worker using true
   CREATE TRIGGER channel_outbox_delete BEFORE DELETE ON deed.channel_outbox FOR EACH ROW WHEN ((old.finished_at IS NULL)) EXECUTE FUNCTION deed.refuse_rewrite()
@@ -202,7 +202,7 @@ table deed.kept rls=true forced=true
   constraint kept_pkey PRIMARY KEY (slot, id)
   CREATE UNIQUE INDEX kept_pkey ON deed.kept USING btree (slot, id)
   policy kept_admin for r to deed_admin using true
-  policy kept_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy kept_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy kept_owner for * to owner using true check true
   policy kept_worker for r to deed_worker using true
   grant select to deed_admin
@@ -293,12 +293,12 @@ table deed.pending rls=true forced=true with autovacuum_vacuum_insert_scale_fact
   CREATE INDEX pending_retry_idx ON deed.pending USING btree (subscription, attempts) WHERE ((attempts > 0) AND (dead_at IS NULL) AND (NOT parked))
   CREATE UNIQUE INDEX pending_pkey ON deed.pending USING btree (subscription, id)
   policy pending_admin for * to deed_admin using true check true
-  policy pending_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy pending_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy pending_owner for * to owner using true check true
   policy pending_worker for * to deed_worker using true check true
-  grant delete, insert, select, update to deed_worker
+  grant select to deed_admin
   grant select to deed_app
-  grant select, update to deed_admin
+  grant select to deed_worker
 table deed.progress rls=true forced=true
   column subscription integer not null
   column lane integer not null
@@ -349,7 +349,7 @@ table deed.publish_keys rls=true forced=true
   CREATE INDEX publish_keys_age_idx ON deed.publish_keys USING brin (used_at)
   CREATE UNIQUE INDEX publish_keys_pkey ON deed.publish_keys USING btree (tenant_id, topic, key)
   policy publish_keys_admin for * to deed_admin using true check true
-  policy publish_keys_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy publish_keys_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy publish_keys_owner for * to owner using true check true
   policy publish_keys_worker for * to deed_worker using true check true
   grant select to deed_admin
@@ -404,8 +404,8 @@ table deed.receipts rls=true forced=true
   policy receipts_admin for * to deed_admin using true check true
   policy receipts_owner for * to owner using true check true
   policy receipts_worker for * to deed_worker using true check true
-  grant insert, select to deed_worker
   grant select to deed_admin
+  grant select to deed_worker
 table deed.redrives rls=true forced=true
   column request text not null
   column asked jsonb not null
@@ -467,6 +467,7 @@ table deed.settings rls=true forced=true
   column list_version bigint not null default 1
   column installed_at timestamp with time zone not null default clock_timestamp()
   column retention interval not null default '7 days'::interval
+  column bound_logins boolean not null default false
   constraint settings_dedup_window_is_positive CHECK ((dedup_window > '00:00:00'::interval))
   constraint settings_is_one_row CHECK (is_only)
   constraint settings_max_payload_is_sane CHECK (((max_payload >= 1024) AND (max_payload <= 67108864)))
@@ -526,11 +527,24 @@ table deed.suppressions rls=true forced=true
   constraint suppressions_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
   CREATE UNIQUE INDEX suppressions_pkey ON deed.suppressions USING btree (tenant_id, channel, address)
   policy suppressions_admin for r to deed_admin using true
-  policy suppressions_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy suppressions_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy suppressions_owner for * to owner using true check true
   policy suppressions_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_app
+  grant select to deed_worker
+table deed.tenant_logins rls=true forced=true
+  column login text not null
+  column tenant_id uuid not null
+  column created_at timestamp with time zone not null default clock_timestamp()
+  constraint tenant_logins_login_is_short CHECK (((length(login) >= 1) AND (length(login) <= 63)))
+  constraint tenant_logins_pkey PRIMARY KEY (login, tenant_id)
+  constraint tenant_logins_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  CREATE UNIQUE INDEX tenant_logins_pkey ON deed.tenant_logins USING btree (login, tenant_id)
+  policy tenant_logins_admin for r to deed_admin using true
+  policy tenant_logins_owner for * to owner using true check true
+  policy tenant_logins_worker for r to deed_worker using true
+  grant select to deed_admin
   grant select to deed_worker
 table deed.tenants rls=true forced=true
   column tenant_id uuid not null
@@ -542,7 +556,7 @@ table deed.tenants rls=true forced=true
   CREATE UNIQUE INDEX tenants_name_is_unique ON deed.tenants USING btree (name)
   CREATE UNIQUE INDEX tenants_pkey ON deed.tenants USING btree (tenant_id)
   policy tenants_admin for * to deed_admin using true check true
-  policy tenants_app for r to deed_app using (tenant_id = ( SELECT COALESCE((NULLIF(current_setting('app.current_tenant_id'::text, true), ''::text))::uuid, CASE WHEN s.single_tenant THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE NULL::uuid END) AS "coalesce" FROM deed.settings s))
+  policy tenants_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy tenants_owner for * to owner using true check true
   policy tenants_worker for r to deed_worker using true
   grant select to deed_admin
@@ -592,28 +606,30 @@ table deed.windows rls=true forced=true
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
 function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body d586740bd1749008d3656bc02f750740
 function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 15f6341475521276e64206ba949afbd5 grant to deed_worker
-function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body b503eb1e63944bbf6f2d31b404036f3b grant to deed_worker
+function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body b503eb1e63944bbf6f2d31b404036f3b grant to deed_worker
 function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 6bdb4084046cc1100e4133e3bb7cc314 grant to deed_worker
 function begin_moving(p_n integer, p_snap pg_snapshot) returns void set search_path=pg_catalog, pg_temp body 6dde15a3df2b100c996c5eedb57552e2
+function bind_login(p_login text, p_tenants uuid[], p_reason text, p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body fde44415be38a7a126716d7d63e3bf62 grant to deed_admin
 function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body f41f7dfec021852a6c0d2806739f323b grant to deed_admin, deed_worker
 function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 2ba5cb74a8222c02e820d6b169de673c grant to deed_admin
 function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
 function check_transition() returns trigger set search_path=pg_catalog, pg_temp body b29f0c8022f9f946473734186a312292
-function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body f035439a10fa62852c5224638e38a822 grant to deed_worker
+function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body f035439a10fa62852c5224638e38a822 grant to deed_worker
 function claim_deliveries(p_provider text, p_worker text, p_limit integer, p_lease interval, p_busy text[] DEFAULT '{}'::text[], p_per_lane integer DEFAULT NULL::integer, p_after uuid DEFAULT NULL::uuid, p_tenants uuid[] DEFAULT '{}'::uuid[], p_lanes text[] DEFAULT '{}'::text[]) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, taken_over boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body ca45b7c80075c0755c41a0e5ac34afbe grant to deed_worker
-function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 0ba6d0dd4c207fe75825df1b521d0add grant to deed_worker
+function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 0ba6d0dd4c207fe75825df1b521d0add grant to deed_worker
 function claim_doubts(p_provider text, p_worker text, p_limit integer, p_lease interval, p_has_key boolean, p_look_up boolean, p_delay interval DEFAULT '00:00:00'::interval, p_patience interval DEFAULT '01:00:00'::interval, p_max_attempts integer DEFAULT 5) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, action text, called_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body a266b706135e00e5e77af26f7901ce8a grant to deed_worker
+function current_tenant() returns uuid security definer set search_path=pg_catalog, pg_temp body d82eeac002b5554eacf85b8a8bfefa13 grant to deed_admin, deed_app, deed_worker
 function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
 function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp body 38e066d1b389a936dcbb379ccc534f81 grant to deed_admin, deed_worker
 function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body 8df8763f3393845d13ae03a0bb2b9518 grant to deed_admin
 function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 26c8c12e98b116c94370359da06f2edd grant to deed_admin, deed_app, deed_worker
 function drop_partition(p_n integer) returns text set search_path=pg_catalog, pg_temp, lock_timeout=20ms body a8d40904f52d4528e86c49e8fcfe8a9f
 function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body 30480880ed1e9fb235d2e80eb275cfdb
-function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 08a200f9a2c7ae5c595359601a4168c0 grant to deed_worker
+function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 08a200f9a2c7ae5c595359601a4168c0 grant to deed_worker
 function extend_deliveries(p_ids uuid[], p_claims bigint[], p_lease interval) returns uuid[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 1a3f1cdbb8cedb754c53e2f66777cbf6 grant to deed_worker
-function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body bfc27e627b2e695fdf3810685047f25a grant to deed_worker
-function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ed8049017d793d7a5c415bcc9feec35c grant to deed_worker
-function finish_doors(p_worker text, p_ids bigint[], p_message_ids uuid[] DEFAULT NULL::uuid[]) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 624354a2b4e98af61cbab5ed3b22ddd3 grant to deed_worker
+function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body bfc27e627b2e695fdf3810685047f25a grant to deed_worker
+function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ed8049017d793d7a5c415bcc9feec35c grant to deed_worker
+function finish_doors(p_worker text, p_ids bigint[], p_message_ids uuid[] DEFAULT NULL::uuid[]) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 624354a2b4e98af61cbab5ed3b22ddd3 grant to deed_worker
 function finish_page(p_subscription integer, p_lane integer, p_fence bigint, p_n bigint, p_was text, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_messages integer, p_min bigint, p_max bigint, p_worker text, p_ids bigint[] DEFAULT NULL::bigint[], p_slots integer[] DEFAULT NULL::integer[], p_hashes bigint[] DEFAULT NULL::bigint[], p_errors text[] DEFAULT NULL::text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[], OUT n bigint, OUT dead boolean[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 472008731fabc969cb06ec2f4f6f6871 grant to deed_worker
 function idempotency_key(VARIADIC p_parts text[]) returns bytea set search_path=pg_catalog, pg_temp body 1fde0724e3bec5cc715250a0f285c0de grant to deed_admin, deed_app, deed_worker
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
@@ -634,8 +650,8 @@ function pause_lane(p_subscription integer, p_lane integer, p_fence bigint) retu
 function payload_json(p_content_type text, p_payload bytea) returns jsonb body inline grant to deed_admin, deed_app, deed_worker
 function prove_delivery(p_id uuid, p_message_id text, p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body 9c0a48442c30a284c9d43801eb8f6761 grant to deed_worker
 function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 4a5863fb57d87a4495d23f407c2529c8 grant to deed_admin, deed_app, deed_worker
-function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body f29250a26d23c69b32cd08e06f7e9294 grant to deed_admin, deed_app, deed_worker
-function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body 186daf91a8b0e42d37cd26b1cde37056 grant to deed_admin, deed_app, deed_worker
+function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body d10a71c60e5573b932a5e13d756188a6 grant to deed_admin, deed_app, deed_worker
+function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body defdf4a51729818fc35fe363ce95c808 grant to deed_admin, deed_app, deed_worker
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 05f49c768b73cd1c1dc2d729af8b4236 grant to deed_admin, deed_app, deed_worker
 function purge() returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off body fa4e7714ee4c134c1875dfb9ca313466 grant to deed_admin, deed_worker
 function purge_deliveries(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp body 62c2709e7fa54eeafb9e07a52b6e573f grant to deed_worker
@@ -664,10 +680,10 @@ function stream_states(p_id bigint) returns TABLE(subscription text, state text,
 function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text, mode text, backoff interval) security definer set search_path=pg_catalog, pg_temp body 7675996990d2f85ec4c78c933a208e1a grant to deed_admin, deed_worker
 function suppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns bigint security definer set search_path=pg_catalog, pg_temp body 5d1adb0c86231fab196846bfc2a9ab50 grant to deed_admin, deed_app, deed_worker
 function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body cc746950747b8b2dc4ac514ff5d621b1 grant to deed_worker
-function tenant_of_call(p_call text, p_tenant uuid) returns uuid set search_path=pg_catalog, pg_temp body 3e762a7383ca1709c6d5e78ce79d384f
+function tenant_of_call(p_call text, p_tenant uuid) returns uuid set search_path=pg_catalog, pg_temp body 66e9188c703f9621ccb435069e0d15f2
 function unfinished(p_subscriptions integer[], p_horizon interval) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body ec42ff4e46ad408967e54f9c20f3447a grant to deed_worker
 function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto integer, p_since bigint, p_cur pg_snapshot, p_restored_id bigint DEFAULT 0, p_restored_h xid8 DEFAULT '0'::xid8) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body b5e687669df10973695fcfe157e9a8b6
-function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns bigint security definer set search_path=pg_catalog, pg_temp body 970c9ad7d115d62cfafa146ec26c7293 grant to deed_admin, deed_app, deed_worker
+function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns bigint security definer set search_path=pg_catalog, pg_temp body 970c9ad7d115d62cfafa146ec26c7293 grant to deed_admin, deed_app
 function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 18e2784dce47e63f584f64b082db6864 grant to deed_admin, deed_worker
 function was_read(p_subscription integer, p_lane integer, p_n bigint, p_slot integer, p_id bigint, p_xid xid8) returns TABLE(n bigint, passed boolean) set search_path=pg_catalog, pg_temp body 8d760313b6300db26a4b19ed839807d4 grant to deed_admin, deed_worker
 function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[], p_window bigint DEFAULT NULL::bigint, p_window_h xid8 DEFAULT NULL::xid8, p_slot_from integer[] DEFAULT NULL::integer[], p_slot_upto integer[] DEFAULT NULL::integer[]) returns TABLE(seq bigint, ready integer[], streams integer[], window_n bigint, window_h xid8, slots integer[], low bigint, late xid8[], whole boolean, subscription integer, place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 6ffdbe6f0c7f06f376420567de2d1933 grant to deed_worker

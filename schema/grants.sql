@@ -5,7 +5,7 @@ revoke all on all functions in schema deed from public;
 
 grant execute on function
   deed.publish, deed.publish_one, deed.publish_many, deed.publish_problems,
-  deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header, deed.payload_json, deed.doors
+  deed.current_tenant, deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header, deed.payload_json, deed.doors
 to deed_app, deed_worker, deed_admin;
 
 grant execute on function
@@ -22,12 +22,20 @@ to deed_worker, deed_admin;
 grant execute on function deed.retention, deed.retention_step, deed.purge_history, deed.purge_kept to deed_worker, deed_admin;
 
 grant execute on function
-  deed.redrive, deed.cancel_redrive, deed.discard, deed.add_tenant, deed.declare_topic, deed.check_topic, deed.set_topic, deed.lag,
+  deed.redrive, deed.cancel_redrive, deed.discard, deed.add_tenant, deed.bind_login, deed.declare_topic, deed.check_topic, deed.set_topic, deed.lag,
   deed.subscribe, deed.set_subscription, deed.set_door
 to deed_admin;
 
+-- Workers and operators write through the functions alone, which run with the
+-- owner's rights.
+revoke insert, update, delete on deed.pending from deed_worker, deed_admin;
+revoke insert on deed.receipts from deed_worker;
+revoke insert on deed.audit_log from deed_worker, deed_admin;
+
 -- Deliveries. What these functions call, they call as the owner.
-grant execute on function deed.idempotency_key, deed.reserve, deed.suppress, deed.unsuppress to deed_app, deed_worker, deed_admin;
+grant execute on function deed.idempotency_key, deed.reserve, deed.suppress to deed_app, deed_worker, deed_admin;
+-- What somebody asked for is taken back by that tenant, or by an operator.
+grant execute on function deed.unsuppress to deed_app, deed_admin;
 grant execute on function
   deed.claim_deliveries, deed.next_delivery, deed.attempt, deed.extend_deliveries, deed.settle, deed.claim_doubts,
   deed.prove_delivery, deed.register_provider, deed.relane_deliveries, deed.purge_deliveries

@@ -13,6 +13,10 @@ import (
 // ErrTaken says that a tenant's id or name belongs to another one.
 var ErrTaken = errors.New("the id or the name belongs to another tenant")
 
+// ErrCannotBind says that a login cannot be held to a tenant: one of them does
+// not exist, or the login crosses tenants in any case.
+var ErrCannotBind = errors.New("the login cannot be bound")
+
 // Execer is what Set needs: a transaction.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -71,6 +75,66 @@ func List(ctx context.Context, db Querier) ([]Tenant, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list tenants: %w", err)
+	}
+	return list, nil
+}
+
+// Binding is a login and the tenants that it is held to.
+type Binding struct {
+	Login   string `json:"login"`
+	Tenants []ID   `json:"tenants"`
+}
+
+// Bind holds a login to tenants: it sees and publishes theirs only, whatever it
+// sets, from its next statement on. ids takes the place of what it was bound to;
+// none lets it go, and then it is trusted to set its tenant. It reports whether
+// anything changed. Errors: [ErrCannotBind]. Needs deed_admin.
+func Bind(ctx context.Context, db Querier, login string, ids []ID, reason, actor string) (bool, error) {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	rows, err := db.Query(ctx, `select deed.bind_login($1, $2::text[]::uuid[], $3, $4)`, login, texts, reason, actor)
+	var changed bool
+	if err == nil {
+		changed, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "DDARG" || pg.Code == "DDNFD") {
+		return false, fmt.Errorf("bind login %s: %w: %s", login, ErrCannotBind, pg.Message)
+	}
+	if err != nil {
+		return false, fmt.Errorf("bind login %s: %w", login, err)
+	}
+	return changed, nil
+}
+
+// Bindings returns the logins that are bound, by name. Needs deed_worker or
+// deed_admin.
+func Bindings(ctx context.Context, db Querier) ([]Binding, error) {
+	rows, err := db.Query(ctx, `
+		select l.login, array_agg(l.tenant_id::text order by l.tenant_id)
+		from deed.tenant_logins l
+		group by l.login
+		order by l.login`)
+	if err != nil {
+		return nil, fmt.Errorf("list bound logins: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Binding, error) {
+		var b Binding
+		var texts []string
+		if err := row.Scan(&b.Login, &texts); err != nil {
+			return b, err
+		}
+		b.Tenants = make([]ID, len(texts))
+		for i, text := range texts {
+			if err := b.Tenants[i].UnmarshalText([]byte(text)); err != nil {
+				return b, err
+			}
+		}
+		return b, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list bound logins: %w", err)
 	}
 	return list, nil
 }

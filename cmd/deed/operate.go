@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -9,85 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
-	"github.com/deedhq/deed/tenant"
 )
-
-func newTenant(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "tenant", Short: "Register and list tenants",
-		Long:    "From the first registered tenant on the installation is no longer single-tenant: a login that sets no tenant sees nothing.",
-		Example: "  deed tenant add acme\n  deed tenant list",
-	}
-	var text string
-	var addJSON, listJSON bool
-	add := &cobra.Command{
-		Use: "add NAME", Short: "Register a tenant and print its id", Args: cobra.ExactArgs(1),
-		Long: `Register a tenant and print its id, a new one unless --id gives it. The same id and name again change nothing.
-Messages carry a tenant's id whether or not it is registered.`,
-		Example: "  deed tenant add acme\n  deed tenant add acme --id 6f1c2d3e-0000-4000-8000-000000000001",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id := newTenantID()
-			if text != "" {
-				var err error
-				if id, err = tenant.Parse(text); err != nil {
-					return &exitError{exitUsage, err}
-				}
-			}
-			if args[0] == "" || len(args[0]) > 200 {
-				return usagef("a tenant's name has 1 to 200 characters")
-			}
-			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
-				if err := tenant.Add(cmd.Context(), pool, id, args[0]); err != nil {
-					return err
-				}
-				if addJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"id": id, "name": args[0]})
-				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), id)
-				return err
-			})
-		},
-	}
-	add.Flags().StringVar(&text, "id", "", "its id, a UUID (default: a new one)")
-	add.Flags().BoolVar(&addJSON, "json", false, "print JSON")
-	list := &cobra.Command{
-		Use: "list", Short: "List tenants", Args: cobra.NoArgs,
-		Long:    "List the registered tenants by name.",
-		Example: "  deed tenant list --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
-				tenants, err := tenant.List(cmd.Context(), pool)
-				if err != nil {
-					return err
-				}
-				if listJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"tenants": tenants})
-				}
-				rows := make([][]string, len(tenants))
-				for i, t := range tenants {
-					rows[i] = []string{t.ID.String(), t.Name, when(t.CreatedAt)}
-				}
-				return table(cmd.OutOrStdout(), []string{"ID", "NAME", "SINCE"}, rows)
-			})
-		},
-	}
-	list.Flags().BoolVar(&listJSON, "json", false, "print JSON")
-	cmd.AddCommand(add, list)
-	return cmd
-}
-
-// newTenantID is a UUIDv7.
-func newTenantID() tenant.ID {
-	var id tenant.ID
-	rand.Read(id[:])
-	ms := time.Now().UnixMilli()
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	id[6] = id[6]&0x0f | 0x70
-	id[8] = id[8]&0x3f | 0x80
-	return id
-}
 
 func newSettings(a *app) *cobra.Command {
 	cmd := &cobra.Command{

@@ -142,7 +142,7 @@ var changing = []struct {
 	{regexp.MustCompile(`("claim": )"\d+"`), `${1}"CLAIM"`},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), `127.0.0.1:PORT`},
 	{regexp.MustCompile(`("go": )"[^"]+"`), `${1}"GO"`},
-	{regexp.MustCompile(`"\d{4}_[a-z]+"`), `"MIGRATION"`},
+	{regexp.MustCompile(`"\d{4}_[a-z_]+"`), `"MIGRATION"`},
 	{regexp.MustCompile(`("worker": )"[^"]+"`), `${1}"WORKER"`},
 	{regexp.MustCompile(`("(?:actor|claimed_by)": )"[^"]+:\d+"`), `${1}"WORKER"`},
 	{regexp.MustCompile(`("idempotency_key": )"[0-9a-f]{64}"`), `${1}"KEY"`},

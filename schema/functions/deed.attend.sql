@@ -19,6 +19,7 @@ create or replace function deed.attend(
   key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamptz
 )
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off

@@ -28,6 +28,7 @@ create or replace function deed.claim(
   created_at timestamptz, ord timestamptz
 )
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off

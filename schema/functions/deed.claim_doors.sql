@@ -11,6 +11,7 @@ create or replace function deed.claim_doors(
   created_at timestamptz
 )
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off

@@ -10,6 +10,7 @@ create or replace function deed.extend(
   p_lease        interval default null
 ) returns bigint[]
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off

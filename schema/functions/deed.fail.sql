@@ -17,6 +17,7 @@ create or replace function deed.fail(
   p_outcomes     text[] default null
 ) returns table (id bigint, attempts int, dead boolean, process_after timestamptz)
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off

@@ -13,6 +13,7 @@ create or replace function deed.finish(
   p_failed       int default 0
 ) returns int
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off

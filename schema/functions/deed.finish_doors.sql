@@ -11,6 +11,7 @@ create or replace function deed.finish_doors(
   p_message_ids uuid[] default null
 ) returns int
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off

@@ -39,8 +39,9 @@ declare
   v_xid     xid8;
   v_version bigint;
   v_single  boolean;
-  v_current uuid := nullif(current_setting('app.current_tenant_id', true), '')::uuid;
-  v_tenant  uuid;
+  v_text    text := coalesce(current_setting('app.current_tenant_id', true), '');
+  v_tenant  uuid := '00000000-0000-0000-0000-000000000000';
+  v_bound   boolean;
   v_ids     bigint[];
   v_first   bigint[];
   v_times   timestamptz[];
@@ -80,21 +81,26 @@ begin
     raise exception 'publish: a time is infinite or out of range' using errcode = 'DDARG';
   end if;
 
-  select s.single_tenant, s.list_version into v_single, v_version from deed.settings s;
+  select s.single_tenant, s.list_version, s.bound_logins into v_single, v_version, v_bound from deed.settings s;
   if not found then
     -- Without it nothing would be stored and nothing be said.
     raise exception 'publish: the settings cannot be read: the schema''s owner has changed, or deed.settings is empty'
       using errcode = 'DDCON', hint = 'Run deed migrate up as the owner.';
   end if;
-  v_tenant := coalesce(v_current, '00000000-0000-0000-0000-000000000000');
 
   -- The function's owner passes row-level security, so the tenant is held here.
-  if (v_current is null and not v_single)
-    or exists (select from unnest(p_tenants) t where t is distinct from v_tenant and t is not null)
-  then
-    if not (pg_has_role(session_user, 'deed_worker', 'usage') or pg_has_role(session_user, 'deed_admin', 'usage')) then
-      problem := case when v_current is null and not v_single
-        then 'publish: no tenant is set; this installation has several: set app.current_tenant_id in the transaction'
+  if v_text <> '' or v_bound or not v_single then
+    v_tenant := deed.current_tenant();
+  end if;
+  if v_tenant is null or exists (select from unnest(p_tenants) t where t is distinct from v_tenant and t is not null) then
+    -- Who crosses tenants names them, and one that cannot be read is none.
+    if (v_text <> '' and v_tenant is null)
+      or not (pg_has_role(session_user, 'deed_worker', 'usage') or pg_has_role(session_user, 'deed_admin', 'usage'))
+    then
+      problem := case
+        when v_text <> '' and v_tenant is null then 'publish: app.current_tenant_id is not a UUID, or is a tenant that this login is not bound to'
+        when v_tenant is null
+          then 'publish: no tenant is set; this installation has several: set app.current_tenant_id in the transaction'
         else 'publish: the message''s tenant is not the one that the transaction has set' end;
       if p_raise then
         raise exception '%', problem using errcode = 'DDTEN';
@@ -104,6 +110,7 @@ begin
       return next;
       return;
     end if;
+    v_tenant := coalesce(v_tenant, '00000000-0000-0000-0000-000000000000');
   end if;
 
   for ordinal, code, problem in

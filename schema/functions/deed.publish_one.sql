@@ -30,21 +30,26 @@ declare
   -- The transaction's id comes before what it reads of the subscriptions.
   v_xid     xid8 := pg_current_xact_id();
   v_now     timestamptz := clock_timestamp();
-  v_current uuid := nullif(current_setting('app.current_tenant_id', true), '');
-  v_tenant  uuid := coalesce(v_current, '00000000-0000-0000-0000-000000000000');
+  v_text    text := coalesce(current_setting('app.current_tenant_id', true), '');
+  v_tenant  uuid := '00000000-0000-0000-0000-000000000000';
   v_s       record;
   v_plain   boolean;
   v_slot    int;
   v_sub     int;
 begin
-  select s.single_tenant, s.list_version, s.max_payload, s.strict_topics, t.slot_base, t.mode, t.subscriptions into v_s
+  select s.single_tenant, s.bound_logins, s.list_version, s.max_payload, s.strict_topics, t.slot_base, t.mode, t.subscriptions into v_s
   from deed.settings s
   left join deed.topics t on t.topic = p_topic;
 
+  if v_text <> '' then
+    -- One that is no UUID is no tenant: it is said below.
+    v_tenant := case when v_text ~* '^([0-9a-f]{4}-?){7}[0-9a-f]{4}$' then v_text::uuid end;
+  end if;
   -- A declared topic's name has been checked.
   v_plain := octet_length(p_payload) <= v_s.max_payload
     and (v_s.slot_base is not null or (not v_s.strict_topics and p_topic ~ '^[A-Za-z0-9._:/-]{1,200}$'))
-    and (v_current is not null or v_s.single_tenant) and (p_tenant is null or p_tenant = v_tenant)
+    and v_tenant is not null and (v_text <> '' or v_s.single_tenant) and (p_tenant is null or p_tenant = v_tenant)
+    and (not v_s.bound_logins or deed.current_tenant() = v_tenant)
     and p_idempotency_key is null
     and (p_key is null or octet_length(p_key) <= 1000)
     and (p_type is null or octet_length(p_type) <= 200)

@@ -13,15 +13,14 @@ stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_current uuid := nullif(current_setting('app.current_tenant_id', true), '');
-  v_single  boolean := (select s.single_tenant from deed.settings s);
+  v_unset   boolean := coalesce(current_setting('app.current_tenant_id', true), '') = '';
   v_crosses boolean := pg_has_role(session_user, 'deed_worker', 'member') or pg_has_role(session_user, 'deed_admin', 'member');
-  v_tenant  uuid;
+  v_tenant  uuid := coalesce(case when v_unset and v_crosses then p_tenant end, deed.current_tenant());
 begin
-  v_tenant := coalesce(v_current, case when v_crosses then p_tenant end,
-    case when v_single then '00000000-0000-0000-0000-000000000000'::uuid end);
   if v_tenant is null then
-    raise exception '%: no tenant is set; run select set_config(''app.current_tenant_id'', ''…'', true) in the transaction', p_call
+    raise exception '%', p_call || case
+        when v_unset then ': no tenant is set; run select set_config(''app.current_tenant_id'', ''…'', true) in the transaction'
+        else ': app.current_tenant_id is not a UUID, or is a tenant that this login is not bound to' end
       using errcode = 'DDTEN';
   end if;
   if p_tenant is not null and p_tenant <> v_tenant then

@@ -49,9 +49,7 @@ begin
       using errcode = 'DDARG',
         hint = 'Insert topic, payload, tenant_id and created_at; claim with app.outbox_claim, finish with app.outbox_mark_delivered.';
   end if;
-  new.tenant_id := coalesce(
-    new.tenant_id, nullif(current_setting('app.current_tenant_id', true), '')::uuid, '00000000-0000-0000-0000-000000000000'
-  );
+  new.tenant_id := coalesce(new.tenant_id, deed.current_tenant(), '00000000-0000-0000-0000-000000000000');
   new.created_at := coalesce(new.created_at, clock_timestamp());
   select p.message_id into new.id
   from deed.publish_many(

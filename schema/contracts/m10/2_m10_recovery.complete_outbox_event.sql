@@ -11,6 +11,7 @@ create or replace function m10_recovery.complete_outbox_event(
   p_error        text default null
 ) returns void
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/tenant"
+)
+
+func newTenant(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "tenant", Short: "Register and list tenants, and bind logins to them",
+		Long: `From the first registered tenant on the installation is no longer single-tenant: a login that sets no tenant sees
+nothing. A login of the application is trusted to set its tenant; one that others run SQL with is bound to its own.`,
+		Example: "  deed tenant add acme\n  deed tenant list\n  deed tenant bind acme_reports 6f1c2d3e-0000-4000-8000-000000000001 --reason 'their own login'",
+	}
+	var text string
+	var addJSON, listJSON bool
+	add := &cobra.Command{
+		Use: "add NAME", Short: "Register a tenant and print its id", Args: cobra.ExactArgs(1),
+		Long: `Register a tenant and print its id, a new one unless --id gives it. The same id and name again change nothing.
+Messages carry a tenant's id whether or not it is registered.`,
+		Example: "  deed tenant add acme\n  deed tenant add acme --id 6f1c2d3e-0000-4000-8000-000000000001",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := newTenantID()
+			if text != "" {
+				var err error
+				if id, err = tenant.Parse(text); err != nil {
+					return &exitError{exitUsage, err}
+				}
+			}
+			if args[0] == "" || len(args[0]) > 200 {
+				return usagef("a tenant's name has 1 to 200 characters")
+			}
+			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+				if err := tenant.Add(cmd.Context(), pool, id, args[0]); err != nil {
+					return err
+				}
+				if addJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"id": id, "name": args[0]})
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), id)
+				return err
+			})
+		},
+	}
+	add.Flags().StringVar(&text, "id", "", "its id, a UUID (default: a new one)")
+	add.Flags().BoolVar(&addJSON, "json", false, "print JSON")
+	list := &cobra.Command{
+		Use: "list", Short: "List tenants", Args: cobra.NoArgs,
+		Long:    "List the registered tenants by name.",
+		Example: "  deed tenant list --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+				tenants, err := tenant.List(cmd.Context(), pool)
+				if err != nil {
+					return err
+				}
+				if listJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"tenants": tenants})
+				}
+				rows := make([][]string, len(tenants))
+				for i, t := range tenants {
+					rows[i] = []string{t.ID.String(), t.Name, when(t.CreatedAt)}
+				}
+				return table(cmd.OutOrStdout(), []string{"ID", "NAME", "SINCE"}, rows)
+			})
+		},
+	}
+	list.Flags().BoolVar(&listJSON, "json", false, "print JSON")
+	cmd.AddCommand(add, list, newTenantBind(a, false), newTenantBind(a, true), newTenantLogins(a))
+	return cmd
+}
+
+// newTenantID is a UUIDv7.
+func newTenantID() tenant.ID {
+	var id tenant.ID
+	rand.Read(id[:])
+	ms := time.Now().UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+func newTenantBind(a *app, free bool) *cobra.Command {
+	var reason, who string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "bind LOGIN TENANT… --reason TEXT", Short: "Hold a login to tenants", Args: cobra.MinimumNArgs(2),
+		Long: `Hold a login of PostgreSQL to these tenants, in place of those that it was bound to. It sees and publishes theirs only,
+whatever it sets, from its next statement on; with one tenant it need set none. A login that is not bound is trusted:
+who runs SQL with it chooses the tenant.`,
+		Example: "  deed tenant bind acme_reports 6f1c2d3e-0000-4000-8000-000000000001 --reason 'their own login'",
+	}
+	if free {
+		cmd.Use, cmd.Short, cmd.Args = "unbind LOGIN --reason TEXT", "Trust a login to set its tenant again", cobra.ExactArgs(1)
+		cmd.Long = "Hold a login to no tenant any more: it is trusted to set the one that it acts for."
+		cmd.Example = "  deed tenant unbind acme_reports --reason 'the service sets it now'"
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids := make([]tenant.ID, len(args)-1)
+		for i, text := range args[1:] {
+			var err error
+			if ids[i], err = tenant.Parse(text); err != nil {
+				return &exitError{exitUsage, err}
+			}
+		}
+		if reason == "" {
+			return usagef("--reason is required: it stands in the audit log")
+		}
+		return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+			changed, err := tenant.Bind(cmd.Context(), pool, args[0], ids, reason, actor(who))
+			if errors.Is(err, tenant.ErrCannotBind) {
+				return &exitError{exitUsage, err}
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"login": args[0], "tenants": ids, "changed": changed})
+			}
+			verb := map[bool]string{true: "is trusted to set its tenant", false: fmt.Sprintf("is held to %d of the tenants", len(ids))}[free]
+			if !changed {
+				verb += ", as before"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", args[0], verb)
+			return err
+		})
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
+	cmd.Flags().StringVar(&who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newTenantLogins(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "logins", Short: "List the logins that are bound", Args: cobra.NoArgs,
+		Long:    "List the logins that are held to tenants. All other logins of the application are trusted to set theirs.",
+		Example: "  deed tenant logins --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+				list, err := tenant.Bindings(cmd.Context(), pool)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					if list == nil {
+						list = []tenant.Binding{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"logins": list})
+				}
+				rows := make([][]string, len(list))
+				for i, b := range list {
+					texts := make([]string, len(b.Tenants))
+					for j, id := range b.Tenants {
+						texts[j] = id.String()
+					}
+					rows[i] = []string{b.Login, strings.Join(texts, " ")}
+				}
+				return table(cmd.OutOrStdout(), []string{"LOGIN", "TENANTS"}, rows)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

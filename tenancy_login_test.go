@@ -1,0 +1,160 @@
+package deed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/tenant"
+)
+
+// A setting that cannot be read is no tenant and no error, whatever rows there
+// are: an error that came only where one matched would tell of it.
+func TestContract_D7_UnreadableSettingTellsNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	a, _ := twoTenants(t, db)
+	for _, setting := range []string{"x", "0a", a.String() + "0", "{" + a.String() + "}", " " + a.String(), "null", "'"} {
+		asTenant(t, db, nil, func(tx pgx.Tx) {
+			if _, err := tx.Exec(ctx, `select set_config('app.current_tenant_id', $1, true)`, setting); err != nil {
+				t.Fatal(err)
+			}
+			for table, want := range tableCases {
+				if want != ownRows {
+					continue
+				}
+				for _, where := range []string{"true", "false", "tenant_id = '" + a.String() + "'"} {
+					n := -1
+					err := tx.QueryRow(ctx, fmt.Sprintf(`select count(*) from deed.%s where %s`, table, where)).Scan(&n)
+					if n != 0 || err != nil {
+						t.Fatalf("setting %q, %s where %s: %d rows, %v; want none and no error", setting, table, where, n, err)
+					}
+				}
+			}
+		})
+		for _, call := range []string{
+			`select deed.publish('orders', '{}')`, `select id from deed.publish_many('{orders}', '{"{}"}')`, `select id from deed.publish_one('orders', '{}')`,
+			`select deed.suppress('email', '{x@y.z}', 'x', 'x')`,
+		} {
+			asTenant(t, db, nil, func(tx pgx.Tx) {
+				if _, err := tx.Exec(ctx, `select set_config('app.current_tenant_id', $1, true)`, setting); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := tx.Exec(ctx, call); sqlState(err) != "DDTEN" {
+					t.Errorf("setting %q: %s: %v, want DDTEN", setting, call, err)
+				}
+			})
+		}
+	}
+}
+
+// A login that is bound sees its tenants and publishes for them, and for no
+// other, whatever its transaction sets.
+func TestContract_D7_ABoundLogin(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	a, b := twoTenants(t, db)
+	admin := db.Pool(pgtest.Admin)
+	login := pgtest.One[string](t, db.Pool(pgtest.App), `select session_user::text`)
+	bind := func(ids ...tenant.ID) {
+		t.Helper()
+		if changed, err := tenant.Bind(ctx, admin, login, ids, "test", "somebody"); err != nil || !changed {
+			t.Fatalf("Bind: %t, %v", changed, err)
+		}
+	}
+	// sees returns the tenants whose messages are visible, and what publishing does.
+	sees := func(set *tenant.ID) (tenants string, publishing error) {
+		t.Helper()
+		asTenant(t, db, set, func(tx pgx.Tx) {
+			tenants = pgtest.One[string](t, tx, `select coalesce(string_agg(distinct substr(tenant_id::text, 1, 2), ','), '') from deed.channel_outbox`)
+			_, publishing = deed.Publish(ctx, tx, message("orders", 1))
+		})
+		return tenants, publishing
+	}
+	check := func(what string, set *tenant.ID, want string) {
+		t.Helper()
+		got, err := sees(set)
+		if got != want {
+			t.Errorf("%s: sees %q, want %q", what, got, want)
+		}
+		if want == "" && deed.CodeOf(err) != deed.Forbidden || want != "" && err != nil {
+			t.Errorf("%s: publishing: %v", what, err)
+		}
+	}
+	check("not bound, b set", &b, "0b")
+	bind(a)
+	check("bound to a, a set", &a, "0a")
+	check("bound to a, b set", &b, "")
+	check("bound to a, none set", nil, "0a")
+	asTenant(t, db, &b, func(tx pgx.Tx) {
+		if _, err := delivery.Suppress(ctx, tx, nil, delivery.Email, []string{"x@example.com"}, "x", "x"); deed.CodeOf(err) != deed.Forbidden {
+			t.Errorf("bound to a, suppresses for b: %v", err)
+		}
+	})
+	asTenant(t, db, nil, func(tx pgx.Tx) {
+		if stored := pgtest.One[string](t, tx, `
+			with made as (select id from deed.publish_many('{orders}', '{"{}"}'))
+			select deed.current_tenant()::text from made`); stored != a.String() {
+			t.Errorf("bound to a, none set: is %s", stored)
+		}
+	})
+	bind(a, b)
+	check("bound to both, a set", &a, "0a")
+	check("bound to both, b set", &b, "0b")
+	check("bound to both, none set", nil, "")
+	check("bound to both, another set", &tenant.ID{0xc}, "")
+	if changed, err := tenant.Bind(ctx, admin, login, []tenant.ID{b, a}, "again", "somebody"); changed || err != nil {
+		t.Errorf("the same again: changed %t, %v", changed, err)
+	}
+	bindings, err := tenant.Bindings(ctx, admin)
+	if err != nil || len(bindings) != 1 || bindings[0].Login != login || len(bindings[0].Tenants) != 2 {
+		t.Errorf("Bindings: %+v, %v", bindings, err)
+	}
+	bind()
+	check("bound no longer, b set", &b, "0b")
+	if got := pgtest.One[string](t, admin, `select string_agg(action, ',' order by n) from deed.audit_log where subject_type = 'login'`); got != "bind,bind,unbind" {
+		t.Errorf("the audit log has %s", got)
+	}
+
+	worker := pgtest.One[string](t, db.Pool(pgtest.Worker), `select session_user::text`)
+	for login, ids := range map[string][]tenant.ID{worker: {a}, "nobody-of-that-name": {a}, login: {{0xd}}} {
+		if _, err := tenant.Bind(ctx, admin, login, ids, "test", "somebody"); !errors.Is(err, tenant.ErrCannotBind) {
+			t.Errorf("Bind %s to %v: %v, want ErrCannotBind", login, ids, err)
+		}
+	}
+}
+
+// Who drains and who operates writes through functions alone: neither writes an
+// audit row of another's name or time, takes pending rows away, or makes
+// receipts up.
+func TestContract_D7_TablesAreWrittenByFunctionsAlone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for _, role := range []string{"deed_app", "deed_worker", "deed_admin"} {
+		writable := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select coalesce(string_agg(table_name || ' ' || privilege_type, ', ' order by 1), '')
+			from information_schema.role_table_grants
+			where table_schema = 'deed' and grantee = $1 and privilege_type <> 'SELECT'
+			  -- Names what has been delivered, for deed.purge to remove; and what an operator may set.
+			  and table_name || ' ' || privilege_type not in ('purges INSERT', 'settings UPDATE')`, role)
+		if writable != "" {
+			t.Errorf("%s may write by hand: %s", role, writable)
+		}
+	}
+	for role, call := range map[pgtest.Role]string{
+		pgtest.Worker: `select deed.unsuppress('email', '{x@y.z}', 'x', 'x', '00000000-0000-0000-0000-000000000000')`,
+		pgtest.Admin:  `insert into deed.audit_log (actor, login, action, subject_type) values ('x', 'x', 'x', 'x')`,
+	} {
+		if _, err := db.Pool(role).Exec(context.Background(), call); sqlState(err) != "42501" {
+			t.Errorf("%v may run %q: %v", role, call, err)
+		}
+	}
+}
