@@ -256,6 +256,21 @@ func (c *Client) Discard(ctx context.Context, seq int64, subscription, reason, b
 	return n, opError("discard", err)
 }
 
+// Reschedule moves the time from which on the waiting message with this number
+// is due; a zero time is now. For one subscription, or if that is empty for all
+// for which it waits and nobody has it in hand; it returns for how many. The
+// audit log keeps by (default: the login) and reason. Errors: [NotFound];
+// [Conflict] if it is claimed, dead, or waits behind another of its key; [Invalid]
+// for a time after the year 9999. Needs deed_admin or deed_worker.
+func (c *Client) Reschedule(ctx context.Context, seq int64, at time.Time, subscription, reason, by string) (int, error) {
+	var n int
+	err := c.pool.QueryRow(ctx, query["reschedule"], seq, nullIfZero(at), nullIfZero(subscription), nullIfZero(reason), nullIfZero(by)).Scan(&n)
+	if err == nil && n == 0 {
+		return 0, &Error{Op: "reschedule", Code: Conflict, Err: fmt.Errorf("message %d is claimed, dead, or waits behind another of its key", seq)}
+	}
+	return n, opError("reschedule", err)
+}
+
 // An Act is a row of the audit log: who did what, when and why, and to how many.
 type Act struct {
 	N           int64           `json:"n,string"`

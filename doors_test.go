@@ -25,7 +25,7 @@ import (
 func faces(t testing.TB) *pgtest.DB {
 	t.Helper()
 	db := pgtest.New(t)
-	if _, err := schema.InstallContracts(context.Background(), db.Conn(t, pgtest.Owner), schema.Packs(), false); err != nil {
+	if _, err := schema.InstallContracts(context.Background(), db.Conn(t, pgtest.Owner), schema.Packs(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return db

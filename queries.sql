@@ -283,6 +283,9 @@ limit $1::int;
 -- name: discard
 select deed.discard($1::bigint, $2::text, $3::text, $4::text);
 
+-- name: reschedule
+select deed.reschedule($1::bigint, $2::timestamptz, $3::text, $4::text, $5::text);
+
 -- name: audit
 select n, at, actor, login, action, subject_type, coalesce(subject_id, ''), coalesce(reason, ''), affected, coalesce(details::text, '{}')
 from deed.audit_log

@@ -41,7 +41,7 @@ func (faceDeed) install(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := schema.Up(ctx, conn.Conn()); err != nil {
 		return err
 	}
-	_, err = schema.InstallContracts(ctx, conn.Conn(), []string{"app"}, false)
+	_, err = schema.InstallContracts(ctx, conn.Conn(), []string{"app"}, nil)
 	return err
 }
 

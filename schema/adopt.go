@@ -8,10 +8,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// A Takeover says how a table that has the name of a pack's relation is adopted.
+type Takeover struct {
+	// Topics gives messages other topics than their rows', by the rows'.
+	Topics map[string]string
+
+	// Unfit, if not nil, is told of every row that cannot be published.
+	Unfit func(UnfitRow)
+}
+
+// An UnfitRow is an undelivered row that cannot be published, and why.
+type UnfitRow struct{ Table, ID, Topic, Problem string }
+
 // makeRoom sees that nothing of the pack's names is in the way: it refuses, or
 // takes over what is there, if that was asked for. It returns the new name of
 // the table that was there, if one was.
-func (p pack) makeRoom(ctx context.Context, tx pgx.Tx, adopt bool) (*string, error) {
+func (p pack) makeRoom(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string, error) {
 	var kind string
 	err := tx.QueryRow(ctx, `
 		select coalesce((select c.relkind::text from pg_catalog.pg_class c where c.oid = to_regclass($1)), '')
@@ -32,9 +44,9 @@ func (p pack) makeRoom(ctx context.Context, tx pgx.Tx, adopt bool) (*string, err
 	switch {
 	case kind != "" && kind != "r" && kind != "p":
 		return nil, fmt.Errorf("%s exists and is no table; rename or drop it", p.relation)
-	case kind != "" && !adopt:
+	case kind != "" && adopt == nil:
 		return nil, fmt.Errorf("the table %s exists; --adopt takes it over: it is renamed, and its undelivered rows are moved into deed", p.relation)
-	case others != "" && !adopt:
+	case others != "" && adopt == nil:
 		return nil, fmt.Errorf("functions of the pack's names exist; --adopt replaces them: %s", others)
 	}
 	if others != "" {
@@ -45,12 +57,12 @@ func (p pack) makeRoom(ctx context.Context, tx pgx.Tx, adopt bool) (*string, err
 	if kind == "" {
 		return nil, nil
 	}
-	return p.setAside(ctx, tx)
+	return p.setAside(ctx, tx, adopt)
 }
 
 // setAside renames the table of the relation's name, once it is certain that its
 // rows can be moved.
-func (p pack) setAside(ctx context.Context, tx pgx.Tx) (*string, error) {
+func (p pack) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string, error) {
 	var missing string
 	err := tx.QueryRow(ctx, `
 		select coalesce(string_agg(w.name, ', '), '')
@@ -66,22 +78,8 @@ func (p pack) setAside(ctx context.Context, tx pgx.Tx) (*string, error) {
 	if missing != "" {
 		return nil, fmt.Errorf("the table %s lacks the columns %s: it is not one that can be adopted; rename it", p.relation, missing)
 	}
-	var bad int64
-	var example string
-	err = tx.QueryRow(ctx, `
-		select count(*), coalesce(min(r.row ->> 'id'), '')
-		from (select to_jsonb(o) as row from `+p.relation+` o where o.`+p.open+` is null) r
-		cross join deed.settings s
-		where coalesce(r.row ->> 'topic', r.row ->> 'event_type', '') !~ '^[A-Za-z0-9._:/-]{1,200}$'
-		  or octet_length((r.row -> 'payload')::text) > s.max_payload
-		  or octet_length(r.row ->> 'aggregate_id') > 1000
-	`).Scan(&bad, &example)
-	if err != nil {
+	if err := p.checkRows(ctx, tx, adopt); err != nil {
 		return nil, err
-	}
-	if bad > 0 {
-		return nil, fmt.Errorf("%d undelivered rows of %s cannot be published, such as that with the id %s: a topic has 1 to 200 characters "+
-			"of A-Z a-z 0-9 . _ : / -, and a payload is no larger than deed settings say", bad, p.relation, example)
 	}
 	schemaName, table, _ := strings.Cut(p.relation, ".")
 	var aside string
@@ -103,6 +101,47 @@ func (p pack) setAside(ctx context.Context, tx pgx.Tx) (*string, error) {
 	}
 	aside = schemaName + "." + aside
 	return &aside, nil
+}
+
+// checkRows tells of every undelivered row that cannot be published, by the rules
+// that publishers are held to.
+func (p pack) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
+	rows, err := tx.Query(ctx, `
+		select b.ids[q.ordinal], b.olds[q.ordinal], q.problem
+		from (
+		  select array_agg(r.id) as ids, array_agg(r.topic) as olds, array_agg(coalesce($1::jsonb ->> r.topic, r.topic)) as topics,
+		    array_agg(convert_to(r.payload, 'UTF8')) as payloads, array_agg(r.key) as keys, array_agg(null::text) as nothing,
+		    array_agg(jsonb_build_object('outbox-id', r.id)) as headers
+		  from (
+		    select coalesce(o.row ->> 'id', '') as id, coalesce(o.row ->> 'topic', o.row ->> 'event_type', '') as topic,
+		      (o.row -> 'payload')::text as payload, o.row ->> 'aggregate_id' as key, (row_number() over () - 1) / 20 as batch
+		    from (select to_jsonb(t) as row from `+p.relation+` t where t.`+p.open+` is null) o
+		  ) r
+		  group by r.batch
+		) b
+		cross join lateral deed.publish_problems(b.topics, b.payloads, b.keys, b.nothing, b.nothing, b.headers, b.nothing) q
+	`, adopt.Topics)
+	if err != nil {
+		return err
+	}
+	var count int64
+	var row UnfitRow
+	_, err = pgx.ForEachRow(rows, []any{&row.ID, &row.Topic, &row.Problem}, func() error {
+		count++
+		if adopt.Unfit != nil {
+			row.Table = p.relation
+			adopt.Unfit(row)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if count > 0 {
+		return fmt.Errorf("%d undelivered rows of %s cannot be published, the last of them with the id %s: %s; nothing was changed: "+
+			"mend or mark them, or give their topic another name with --topic OLD=NEW", count, p.relation, row.ID, row.Problem)
+	}
+	return nil
 }
 
 // An Adoption is the moving of a table's undelivered rows into the log.

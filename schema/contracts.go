@@ -132,11 +132,11 @@ func Contracts(ctx context.Context, q Querier) ([]InstalledPack, error) {
 
 // InstallContracts installs packs by name; those that are installed it leaves
 // as they are ([Up] keeps them up to date). If a table of the name of a pack's
-// relation exists, the pack is refused unless adopt is true: then the table is
+// relation exists, the pack is refused unless adopt is given: then the table is
 // renamed in the transaction that installs the pack, and [Adopt] moves its
 // undelivered rows over. The same goes for functions of the packs' names, which
-// adopting replaces.
-func InstallContracts(ctx context.Context, conn *pgx.Conn, names []string, adopt bool) (installed []string, err error) {
+// adopting replaces. If a row cannot be published, nothing is changed.
+func InstallContracts(ctx context.Context, conn *pgx.Conn, names []string, adopt *Takeover) (installed []string, err error) {
 	var chosen []pack
 	var errs []error
 	for _, name := range names {
@@ -165,7 +165,7 @@ func InstallContracts(ctx context.Context, conn *pgx.Conn, names []string, adopt
 	return installed, nil
 }
 
-func installPack(ctx context.Context, tx pgx.Tx, p pack, adopt bool) (bool, error) {
+func installPack(ctx context.Context, tx pgx.Tx, p pack, adopt *Takeover) (bool, error) {
 	if _, err := tx.Exec(ctx, lockSQL); err != nil {
 		return false, err
 	}
@@ -177,7 +177,11 @@ func installPack(ctx context.Context, tx pgx.Tx, p pack, adopt bool) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	return true, p.put(ctx, tx, adopting)
+	if err := p.put(ctx, tx, adopting); err != nil || adopting == nil {
+		return err == nil, err
+	}
+	_, err = tx.Exec(ctx, `update deed.contracts set adopting_topics = $2 where pack = $1`, p.name, adopt.Topics)
+	return err == nil, err
 }
 
 // put runs the pack's text and remembers it.

@@ -26,7 +26,11 @@ func withContracts(t *testing.T) *pgtest.DB {
 
 func installContracts(t *testing.T, db *pgtest.DB, adopt bool, packs ...string) {
 	t.Helper()
-	installed, err := schema.InstallContracts(context.Background(), db.Conn(t, pgtest.Owner), packs, adopt)
+	var takeover *schema.Takeover
+	if adopt {
+		takeover = &schema.Takeover{}
+	}
+	installed, err := schema.InstallContracts(context.Background(), db.Conn(t, pgtest.Owner), packs, takeover)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +311,7 @@ func TestContract_O3_ManagedColumnsAreRefused(t *testing.T) {
 		`insert into public.outbox (topic, payload, delivered_at) values ('t', '{}', now())`:       "app.outbox_mark_delivered",
 		`insert into public.outbox (topic, payload, id) values ('t', '{}', gen_random_uuid())`:     "app.outbox_claim",
 		`delete from public.outbox`:                                                                "deed dead discard",
-		`update m10_recovery.outbox set process_after = now()`:                                     "m10_recovery.complete_outbox_event(",
+		`update m10_recovery.outbox set retry_count = 5, process_after = now()`:                    "m10_recovery.complete_outbox_event(",
 		`update m10_recovery.outbox set claimed_by = 'me'`:                                         "m10_recovery.claim_outbox_events(",
 		`update m10_recovery.outbox set payload = '{}'`:                                            "publish another",
 		`insert into m10_recovery.outbox (event_type, payload, retry_count) values ('t', '{}', 3)`: "m10_recovery.publish_outbox(",

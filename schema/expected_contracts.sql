@@ -14,7 +14,7 @@ app:   grant delete, insert, select, update to deed_worker
 app:   grant insert, select, update to deed_app
 app: function app.outbox_claim(p_limit integer, p_token uuid, p_tenant uuid) returns SETOF outbox set search_path=pg_catalog, pg_temp body 6fdb9cb0caee93fa66bd39f42af0df01 grant to deed_worker
 app: function app.outbox_mark_delivered(p_token uuid, p_ids uuid[]) returns integer set search_path=pg_catalog, pg_temp body ae69fae25c843e5c369f8ca5f981cb76 grant to deed_worker
-app: function app.outbox_written() returns trigger set search_path=pg_catalog, pg_temp body 2cc349ec03b0819873e6f4c406c78fcd
+app: function app.outbox_written() returns trigger set search_path=pg_catalog, pg_temp body 6394c81f5e807a35a948b9eb00fb4e93
 m10: view m10_recovery.outbox with security_invoker=true
 m10:   column id bigint
 m10:   column aggregate_type text
@@ -34,5 +34,5 @@ m10:   grant delete, insert, select, update to deed_worker
 m10:   grant insert, select, update to deed_app
 m10: function m10_recovery.claim_outbox_events(p_processor_id text, p_batch_size integer DEFAULT 10) returns TABLE(id bigint, aggregate_type text, aggregate_id text, event_type text, payload jsonb, retry_count integer) set search_path=pg_catalog, pg_temp body f36f9fa363706363768df19442f82dfc grant to deed_worker
 m10: function m10_recovery.complete_outbox_event(p_event_id bigint, p_processor_id text, p_success boolean, p_error text DEFAULT NULL::text) returns void security definer set search_path=pg_catalog, pg_temp body d28cbe61cb0f14dc7a1ddc452f24ad5c grant to deed_worker
-m10: function m10_recovery.outbox_written() returns trigger set search_path=pg_catalog, pg_temp body efea4f9069b378704b12633101d065bd
+m10: function m10_recovery.outbox_written() returns trigger set search_path=pg_catalog, pg_temp body 336bf2c287736e55c8a95f1c7b281f6b
 m10: function m10_recovery.publish_outbox(p_aggregate_type text, p_aggregate_id text, p_event_type text, p_payload jsonb) returns bigint set search_path=pg_catalog, pg_temp body e4a976e9378b46bce6dd0a98733fccd2 grant to deed_admin, deed_app, deed_worker

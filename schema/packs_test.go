@@ -35,11 +35,11 @@ func TestContracts_InstalledByName(t *testing.T) {
 	if got := present(); got != "public.outbox app" {
 		t.Errorf("with the pack app there is %s", got)
 	}
-	if again, err := schema.InstallContracts(ctx, conn, []string{"app"}, false); len(again) != 0 || err != nil {
+	if again, err := schema.InstallContracts(ctx, conn, []string{"app"}, nil); len(again) != 0 || err != nil {
 		t.Errorf("again: %v, %v", again, err)
 	}
 	installContracts(t, db, false, "m10")
-	if _, err := schema.InstallContracts(ctx, conn, []string{"m11"}, false); err == nil || !strings.Contains(err.Error(), "m10, app") {
+	if _, err := schema.InstallContracts(ctx, conn, []string{"m11"}, nil); err == nil || !strings.Contains(err.Error(), "m10, app") {
 		t.Errorf("an unknown pack: %v", err)
 	}
 	if result := up(t, conn); len(result.Contracts) != 0 {
@@ -168,14 +168,14 @@ func TestContract_O4_AdoptingATable(t *testing.T) {
 	if _, err := conn.Exec(ctx, outbox004); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, false); err == nil || !strings.Contains(err.Error(), "--adopt") {
+	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, nil); err == nil || !strings.Contains(err.Error(), "--adopt") {
 		t.Fatalf("without adopting: %v", err)
 	}
 	// What cannot be published is said before anything is touched.
 	if _, err := conn.Exec(ctx, `insert into public.outbox (topic, payload) values ('no topic', '{}')`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, true); err == nil || !strings.Contains(err.Error(), "1 undelivered rows") {
+	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, &schema.Takeover{}); err == nil || !strings.Contains(err.Error(), "1 undelivered rows") {
 		t.Fatalf("with a row that cannot be published: %v", err)
 	}
 	if _, err := conn.Exec(ctx, `delete from public.outbox where topic = 'no topic'`); err != nil {
@@ -242,6 +242,63 @@ func TestContract_O4_AdoptingATable(t *testing.T) {
 	}
 }
 
+// Every row that cannot be adopted is told, with the reason, and nothing is
+// changed; a topic's name that deed cannot have is mapped to another, also when
+// the moving is cut off in between.
+func TestContract_O4_AdoptingListsAndMaps(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	if _, err := conn.Exec(ctx, outbox004+`;
+		update public.outbox set topic = 'order placed = paid' where payload ->> 'n' = any ('{1,3,5}') and delivered_at is null;
+		insert into public.outbox (id, topic, payload)
+		select ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid, case when n < 30 then 'no topic' else 'test' end,
+		  case when n < 30 then '{}'::jsonb else to_jsonb(repeat('x', 2000000)) end
+		from generate_series(1, 31) n`); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	takeover := &schema.Takeover{
+		Topics: map[string]string{"order placed = paid": "order.placed"},
+		Unfit:  func(r schema.UnfitRow) { told[r.ID] = r.Topic + " " + r.Problem },
+	}
+	_, err := schema.InstallContracts(ctx, conn, []string{"app"}, takeover)
+	if err == nil || !strings.Contains(err.Error(), "31 undelivered rows of public.outbox") || len(told) != 31 {
+		t.Fatalf("%d rows were told, want 31: %v", len(told), err)
+	}
+	for id, what := range told {
+		if n := id[len(id)-2:]; (n < "30") != strings.HasPrefix(what, "no topic topic 'no topic' must be") || (n >= "30") != strings.Contains(what, "over the limit") {
+			t.Errorf("row %s: %s", id, what)
+		}
+	}
+	if got := pgtest.One[string](t, conn, `select relkind::text from pg_class where oid = 'public.outbox'::regclass`); got != "r" {
+		t.Fatalf("public.outbox is a %q now", got)
+	}
+
+	if _, err := conn.Exec(ctx, `delete from public.outbox where topic = 'no topic' or length(payload::text) > 1000000`); err != nil {
+		t.Fatal(err)
+	}
+	takeover.Unfit = func(r schema.UnfitRow) { t.Errorf("unfit: %+v", r) }
+	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, takeover); err != nil {
+		t.Fatal(err)
+	}
+	cut, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if list, err := schema.Adopt(cut, db.Conn(t, pgtest.Owner), func(schema.Adoption) { cancel() }); err == nil {
+		t.Fatalf("the adoption was not cut off: %+v", list)
+	}
+	if _, err := schema.Adopt(ctx, conn, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := pgtest.One[string](t, conn, `select string_agg(topic || ' ' || n, ', ' order by topic) from (select topic, count(*) as n from deed.log group by topic) q`); got != "order.placed 3, test 1197" {
+		t.Errorf("adopted: %s", got)
+	}
+	if n := pgtest.One[int](t, conn, `select count(*) from deed.contracts where adopting is not null or adopting_topics is not null`); n != 0 {
+		t.Error("the adoption is not over")
+	}
+}
+
 // Adopting does not stand behind a long transaction with everyone behind it: it
 // tries for moments, and says who is in the way.
 func TestContract_O4_AdoptingDoesNotStopTheTable(t *testing.T) {
@@ -262,7 +319,7 @@ func TestContract_O4_AdoptingDoesNotStopTheTable(t *testing.T) {
 	}
 	result := make(chan error, 1)
 	go func() {
-		_, err := schema.InstallContracts(ctx, conn, []string{"app"}, true)
+		_, err := schema.InstallContracts(ctx, conn, []string{"app"}, &schema.Takeover{})
 		result <- err
 	}()
 	// It waits for the table, and gives way.
@@ -345,7 +402,7 @@ func TestContracts_AsAnOrdinaryOwner(t *testing.T) {
 	if _, err := conn.Exec(ctx, strings.Replace(outbox004, "create schema app;", "create schema app; alter table public.outbox enable row level security, force row level security; create policy mine on public.outbox using (true);", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := schema.InstallContracts(ctx, conn, []string{"m10", "app"}, true); err != nil {
+	if _, err := schema.InstallContracts(ctx, conn, []string{"m10", "app"}, &schema.Takeover{}); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := schema.Adopt(ctx, conn, nil); err == nil || !strings.Contains(err.Error(), "row-level security") {

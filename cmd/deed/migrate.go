@@ -27,6 +27,7 @@ func newMigrate(a *app) *cobra.Command {
 func newMigrateUp(a *app) *cobra.Command {
 	var contracts []string
 	var adopt bool
+	var topics []string
 	cmd := &cobra.Command{
 		Use: "up", Short: "Install or upgrade the schema", Args: cobra.NoArgs,
 		Long: `Install the schema deed, or bring it up to date: migrations that are missing, then the functions. Beside running
@@ -35,8 +36,9 @@ programs and other migrators it is safe; when there is nothing to do it changes 
 --contracts installs packs of published SQL by name: m10 (the schema m10_recovery) and app (the schema app and the
 relation public.outbox). What is installed is kept up to date from then on. A table of the same name is in the way;
 --adopt renames it, and moves its undelivered rows into deed, oldest first. That may be interrupted: the next
-deed migrate up goes on.`,
-		Example: "  deed migrate up --database-url postgres://localhost/shop\n  deed migrate up --contracts m10,app\n  deed migrate up --contracts app --adopt",
+deed migrate up goes on. Rows that cannot be published are printed, all of them, and then nothing is changed; --topic
+OLD=NEW gives a topic whose name deed cannot have another one.`,
+		Example: "  deed migrate up --database-url postgres://localhost/shop\n  deed migrate up --contracts m10,app\n  deed migrate up --contracts app --adopt --topic 'order placed=order.placed'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if adopt && len(contracts) == 0 {
 				return usagef("what is to be adopted? Give --contracts as well, such as --contracts app")
@@ -46,17 +48,47 @@ deed migrate up goes on.`,
 					return usagef("--contracts: there is no pack %q; there are %s", name, strings.Join(schema.Packs(), ", "))
 				}
 			}
+			takeover, err := readTakeover(cmd, adopt, topics)
+			if err != nil {
+				return err
+			}
 			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
-				return migrateUp(cmd, conn, contracts, adopt)
+				return migrateUp(cmd, conn, contracts, takeover)
 			})
 		},
 	}
 	cmd.Flags().StringSliceVar(&contracts, "contracts", nil, "packs of published SQL to install: "+strings.Join(schema.Packs(), ", "))
 	cmd.Flags().BoolVar(&adopt, "adopt", false, "take over a table that has a pack's name, with its undelivered rows")
+	cmd.Flags().StringArrayVar(&topics, "topic", nil, "with --adopt: the rows of topic OLD become messages of topic NEW, as OLD=NEW; may be repeated")
 	return cmd
 }
 
-func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt bool) error {
+// readTakeover returns how a table is adopted, nil if none is to be.
+func readTakeover(cmd *cobra.Command, adopt bool, topics []string) (*schema.Takeover, error) {
+	if !adopt {
+		if len(topics) > 0 {
+			return nil, usagef("--topic OLD=NEW goes with --adopt")
+		}
+		return nil, nil
+	}
+	t := &schema.Takeover{Topics: map[string]string{}}
+	for _, pair := range topics {
+		at := strings.LastIndexByte(pair, '=') // no topic's new name has one
+		if at < 0 {
+			return nil, usagef("--topic %q is not OLD=NEW", pair)
+		}
+		if _, twice := t.Topics[pair[:at]]; twice {
+			return nil, usagef("--topic gives %q two new names", pair[:at])
+		}
+		t.Topics[pair[:at]] = pair[at+1:]
+	}
+	t.Unfit = func(r schema.UnfitRow) {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: row %s of topic %q: %s\n", r.Table, r.ID, r.Topic, r.Problem)
+	}
+	return t, nil
+}
+
+func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt *schema.Takeover) error {
 	out := cmd.OutOrStdout()
 	done, err := schema.Up(cmd.Context(), conn)
 	for _, name := range done.Applied {

@@ -1,7 +1,7 @@
 -- deed.adopt: move some undelivered rows of an adopted table into the log.
 --
 -- The table is the one that deed.contracts names for the pack. Oldest first,
--- under the row's topic, tenant, time and number of attempts; its id travels in
+-- under the row's topic, or the name that --topic gives it, tenant, time and number of attempts; its id travels in
 -- the header outbox-id. A row that a worker had claimed is due when those five
 -- minutes are over. Rows leave the table in the transaction that publishes them.
 -- Columns that the table lacks count as null. Returns how many rows it moved;
@@ -15,6 +15,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_table  regclass;
+  v_topics jsonb;
   v_open   text;
   v_order  text;
   v_rows   jsonb[];
@@ -23,7 +24,7 @@ declare
   v_id     bigint;
   v_after  timestamptz;
 begin
-  select c.adopting::regclass into v_table from deed.contracts c where c.pack = p_pack for update;
+  select c.adopting::regclass, c.adopting_topics into v_table, v_topics from deed.contracts c where c.pack = p_pack for update;
   if v_table is null then
     return 0;
   end if;
@@ -53,7 +54,7 @@ begin
     );
     select p.id into v_id
     from deed.publish_many(
-      array[coalesce(v_row ->> 'topic', v_row ->> 'event_type')],
+      array[coalesce(v_topics ->> coalesce(v_row ->> 'topic', v_row ->> 'event_type'), v_row ->> 'topic', v_row ->> 'event_type')],
       array[convert_to((v_row -> 'payload')::text, 'UTF8')],
       p_keys => array[v_row ->> 'aggregate_id'],
       p_headers => array[jsonb_build_object('outbox-id', v_row ->> 'id')],
@@ -69,7 +70,7 @@ begin
   end loop;
   perform set_config('app.current_tenant_id', coalesce(v_tenant, ''), true);
   if coalesce(cardinality(v_rows), 0) < p_limit then
-    update deed.contracts c set adopting = null where c.pack = p_pack;
+    update deed.contracts c set adopting = null, adopting_topics = null where c.pack = p_pack;
   end if;
   return coalesce(cardinality(v_rows), 0);
 end

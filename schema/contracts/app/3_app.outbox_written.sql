@@ -20,8 +20,8 @@ begin
       raise exception 'outbox: message % has not been delivered, and is not deleted', old.id
         using errcode = 'DDARG', hint = 'An operator gives up a dead message with: deed dead discard ID --reason TEXT';
     end if;
-    insert into deed.purges (id) values (deed.message_seq(old.id));
-    return old;
+    -- What another subscription has still to deliver stays, and is not counted.
+    return case when deed.ask_purge(deed.message_seq(old.id), old.topic) then old end;
   end if;
 
   if tg_op = 'UPDATE' then

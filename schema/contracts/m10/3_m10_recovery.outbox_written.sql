@@ -1,14 +1,17 @@
 -- m10_recovery.outbox_written: what writing to m10_recovery.outbox does.
 --
--- INSERT publishes. DELETE names finished messages for deed.purge, which the
--- statement's end calls. What is deed's to manage is refused with DDARG and the
--- name of the function to call instead.
+-- INSERT publishes. UPDATE of process_after alone reschedules what is unclaimed;
+-- what somebody has in hand, or is dead, it passes over and does not count.
+-- DELETE names finished messages for deed.purge, which the statement's end
+-- calls. What is deed's to manage is refused with DDARG and the name of the
+-- function to call instead.
 create or replace function m10_recovery.outbox_written() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_ours text;
+  v_door text;
 begin
   if tg_level = 'STATEMENT' then
     perform deed.purge();
@@ -20,15 +23,33 @@ begin
       raise exception 'outbox: event % has not been processed, and is not deleted', old.id
         using errcode = 'DDARG', hint = 'An operator gives up a dead message with: deed dead discard ID --reason TEXT';
     end if;
-    insert into deed.purges (id) values (old.id);
-    return old;
+    -- What another subscription has still to deliver stays, and is not counted.
+    return case when deed.ask_purge(old.id, old.event_type) then old end;
+  end if;
+
+  if tg_op = 'UPDATE' and new.process_after is distinct from old.process_after
+    and (to_jsonb(new) - 'process_after') = (to_jsonb(old) - 'process_after') then
+    if old.processed_at is not null then
+      raise exception 'outbox: event % has been processed, and is not scheduled any more', old.id using errcode = 'DDARG';
+    end if;
+    if not (pg_has_role(current_user, 'deed_worker', 'usage') or pg_has_role(current_user, 'deed_admin', 'usage')) then
+      raise exception 'outbox: % may not reschedule', current_user
+        using errcode = '42501', hint = 'A login that has deed_worker or deed_admin may.';
+    end if;
+    select s.name into v_door
+    from deed.pending p
+    join deed.subscriptions s on s.id = p.subscription
+    where p.subscription = any (deed.doors()) and p.id = old.id;
+    if not found or deed.reschedule(old.id, new.process_after, v_door) = 0 then
+      return null;
+    end if;
+    return new;
   end if;
 
   if tg_op = 'UPDATE' then
     v_ours := case
       when new.processed_at is distinct from old.processed_at then 'processed_at'
       when new.retry_count is distinct from old.retry_count then 'retry_count'
-      when new.process_after is distinct from old.process_after then 'process_after'
       when new.claimed_at is distinct from old.claimed_at then 'claimed_at'
       when new.claimed_by is distinct from old.claimed_by then 'claimed_by' end;
     raise exception 'outbox: % is not written by hand', coalesce(v_ours, 'a published event')
