@@ -66,6 +66,7 @@ func run() int {
 }
 
 func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	out, errs = &escaper{to: out}, &escaper{to: errs}
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(in)

@@ -242,12 +242,11 @@ func (im *imports) run() error {
 
 func (im *imports) reject(line int, err error) {
 	im.tally.Rejected++
-	clear := ""
 	if im.progress {
-		clear = "\r\x1b[K"
+		fmt.Fprint(unescaped(im.cmd.ErrOrStderr()), "\r\x1b[K")
 	}
 	text := strings.TrimPrefix(err.Error(), "deed: publish: message 1 of 1: ")
-	fmt.Fprintf(im.cmd.ErrOrStderr(), "%s%s:%d: %s\n", clear, im.name, line, text)
+	fmt.Fprintf(im.cmd.ErrOrStderr(), "%s:%d: %s\n", im.name, line, text)
 }
 
 // publish stores a batch. If the database refuses some of it, the messages go
@@ -314,7 +313,7 @@ func (im *imports) report(last bool) {
 		return
 	}
 	im.shown = time.Now()
-	fmt.Fprintf(im.cmd.ErrOrStderr(), "\r%d published, %d repeated, %d rejected ", im.tally.Published, im.tally.Repeated, im.tally.Rejected)
+	fmt.Fprintf(unescaped(im.cmd.ErrOrStderr()), "\r%d published, %d repeated, %d rejected ", im.tally.Published, im.tally.Repeated, im.tally.Rejected)
 	if last {
 		fmt.Fprintln(im.cmd.ErrOrStderr())
 	}

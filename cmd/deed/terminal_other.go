@@ -9,7 +9,7 @@ import (
 
 // terminalWidth is how many characters fit a line of w; 0 if w is no terminal.
 func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
+	f, ok := unescaped(w).(*os.File)
 	if !ok {
 		return 0
 	}
