@@ -1,9 +1,10 @@
 package deed
 
 import (
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/deedhq/deed/internal/errortext"
 )
 
 // counters are what a process did for a subscription since it started.
@@ -97,11 +98,5 @@ func (h *histogram) snapshot() Histogram {
 	return s
 }
 
-// clipError bounds what is kept of an error.
-func clipError(err error) string {
-	text := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", ""), "�")
-	if len(text) > 2000 {
-		text = strings.ToValidUTF8(text[:2000], "")
-	}
-	return text
-}
+// clipError is what is kept of an error.
+func clipError(err error) string { return errortext.Stored(err.Error(), 2000) }

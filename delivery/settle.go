@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/work"
 )
 
@@ -64,7 +65,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 			message = &m
 		}
 		if err := it.out.err; err != nil {
-			t := clip(err.Error())
+			t := errortext.Stored(err.Error(), maxError)
 			text = &t
 		}
 		var seconds *float64

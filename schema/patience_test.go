@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,5 +59,24 @@ func TestUp_WaitsWithoutHoldingUpOthers(t *testing.T) {
 	}
 	if err := <-result; err != nil {
 		t.Errorf("the migration, once the table was free: %v", err)
+	}
+}
+
+// Nothing is installed into a schema of somebody else's, who could change it.
+func TestUp_SomebodyElsesSchema(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.Bare(t)
+	conn := db.Conn(t, pgtest.Owner)
+	db.Exec(t, pgtest.Owner, `create schema deed authorization deed_test_app`)
+	if _, err := schema.Up(ctx, conn); err == nil || !strings.Contains(err.Error(), "the schema deed belongs to deed_test_app") {
+		t.Errorf("Up: %v", err)
+	}
+	if n := pgtest.One[int](t, conn, `select count(*) from pg_class where relnamespace = 'deed'::regnamespace`); n != 0 {
+		t.Errorf("%d relations were made in it", n)
+	}
+	db.Exec(t, pgtest.Owner, `alter schema deed owner to current_user`)
+	if _, err := schema.Up(ctx, conn); err != nil {
+		t.Errorf("Up, once it is one's own: %v", err)
 	}
 }

@@ -215,8 +215,23 @@ func bootstrap(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("migrate: read bootstrap.sql: %w", err)
 	}
 	var installed bool
-	if err := conn.QueryRow(ctx, `select to_regclass('deed.migrations') is not null`).Scan(&installed); err != nil {
+	var owner *string
+	err = conn.QueryRow(ctx, `
+		select to_regclass('deed.migrations') is not null, (
+		  select pg_get_userbyid(n.nspowner) from pg_catalog.pg_namespace n
+		  where n.nspname = 'deed' and n.nspowner <> current_user::regrole
+		    and (not pg_has_role(n.nspowner, 'member')
+		      or (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = current_user)
+		        and not (select o.rolsuper from pg_catalog.pg_roles o where o.oid = n.nspowner))
+		)
+	`).Scan(&installed, &owner)
+	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
+	}
+	if owner != nil {
+		// Its owner may change whatever is made in it.
+		return fmt.Errorf("migrate: the schema deed belongs to %s: run this as %[1]s, or, if that is not who owns deed here, "+
+			"rename that schema, or give it away with: alter schema deed owner to …", *owner)
 	}
 	if installed {
 		return nil

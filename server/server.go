@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Listen opens a TCP address such as 127.0.0.1:8420.
@@ -27,7 +29,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 }
 
 // Handler answers GET /healthz (the process lives) and GET /readyz (ready
-// returns nil; else 503 with the reason), and leaves GET /metrics to metrics.
+// returns nil; else 503 with the reason, without names of logins and hosts), and leaves GET /metrics to metrics.
 func Handler(ready func(context.Context) error, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
@@ -36,12 +38,27 @@ func Handler(ready func(context.Context) error, metrics http.Handler) http.Handl
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := ready(r.Context()); err != nil {
-			answer(w, http.StatusServiceUnavailable, map[string]string{"status": "not ready", "reason": err.Error()})
+			answer(w, http.StatusServiceUnavailable, map[string]string{"status": "not ready", "reason": reason(err)})
 			return
 		}
 		answer(w, http.StatusOK, map[string]string{"status": "ready"})
 	})
 	return mux
+}
+
+// reason is what anybody may know of why it is not ready: where the database is
+// and who asks it is for the log, and for who may read that.
+func reason(err error) string {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return "the database cannot be reached"
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return "the database does not answer"
+	}
+	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return "the database refuses: run deed doctor"
+	}
+	return err.Error()
 }
 
 func answer(w http.ResponseWriter, status int, body map[string]string) {

@@ -3,11 +3,15 @@ package server_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed/server"
 )
@@ -25,6 +29,8 @@ func TestHandler(t *testing.T) {
 		{"GET", "/healthz", errors.New("away"), 200, `{"status":"ok"}`},
 		{"GET", "/readyz", nil, 200, `{"status":"ready"}`},
 		{"GET", "/readyz", errors.New("away"), 503, `{"reason":"away","status":"not ready"}`},
+		{"GET", "/readyz", fmt.Errorf("schema: %w", connectError(t)), 503, `{"reason":"the database cannot be reached","status":"not ready"}`},
+		{"GET", "/readyz", fmt.Errorf("schema: %w", &pgconn.PgError{Message: "role \"who\" does not exist"}), 503, `{"reason":"the database refuses: run deed doctor","status":"not ready"}`},
 		{"GET", "/", nil, 404, "404"},
 		{"POST", "/healthz", nil, 405, "Method Not Allowed"},
 	} {
@@ -66,4 +72,15 @@ func TestServe(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+func connectError(t *testing.T) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err := pgconn.Connect(ctx, "postgres://secret_login@127.0.0.1:1/secret_database")
+	if err == nil || !strings.Contains(err.Error(), "secret_login") {
+		t.Fatalf("connecting to nobody: %v", err)
+	}
+	return err
 }

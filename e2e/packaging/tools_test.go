@@ -79,7 +79,7 @@ func TestChart_Lint(t *testing.T) {
 
 func TestChart_Rendered(t *testing.T) {
 	for set, kinds := range map[string]string{
-		"minimal": "ConfigMap Deployment Job PodDisruptionBudget ServiceAccount",
+		"minimal": "ConfigMap Deployment Job NetworkPolicy PodDisruptionBudget ServiceAccount",
 		"full":    "ConfigMap Deployment Job NetworkPolicy PodDisruptionBudget PodMonitor ServiceAccount",
 		"bare":    "ConfigMap Deployment",
 	} {

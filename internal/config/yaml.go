@@ -18,6 +18,7 @@ import (
 const (
 	maxFile  = 256 << 10 // bytes
 	maxDepth = 100       // of values in values
+	maxMerge = 10_000    // entries that merge keys bring in, in all
 )
 
 type kind string
@@ -186,6 +187,7 @@ func lineOf(n ast.Node) int {
 type converter struct {
 	*reader
 	anchors map[string]*node
+	merged  int // entries that merge keys have brought in
 }
 
 func (c *converter) node(n ast.Node, path string, depth int) *node {
@@ -292,6 +294,7 @@ func (c *converter) tagged(n *ast.TagNode, path string, depth int) *node {
 func (c *converter) mapping(out *node, values []*ast.MappingValueNode, path string, depth int) {
 	out.kind = mapping
 	var merged []*node
+	at := map[string]int{} // where an entry of out stands
 	for _, v := range values {
 		line := lineOf(v.Key)
 		if v.Key.IsMergeKey() {
@@ -307,17 +310,23 @@ func (c *converter) mapping(out *node, values []*ast.MappingValueNode, path stri
 		if value.line == 0 {
 			value.line = line
 		}
-		if first, twice := out.entry(key); twice {
-			c.problemf(line, join(path, key), "given twice; the first time in line %d", first.line)
+		if first, twice := at[key]; twice {
+			c.problemf(line, join(path, key), "given twice; the first time in line %d", out.entries[first].line)
 			continue
 		}
+		at[key] = len(out.entries)
 		out.entries = append(out.entries, entry{key: key, line: line, value: value})
 	}
 	// A mapping's own keys go before merged ones, and an earlier merge before a
 	// later one.
 	for _, m := range merged {
+		if c.merged += len(m.entries); c.merged > maxMerge {
+			c.problemf(out.line, path, "merge keys bring in more than %d entries", maxMerge)
+			return
+		}
 		for _, e := range m.entries {
-			if _, have := out.entry(e.key); !have {
+			if _, have := at[e.key]; !have {
+				at[e.key] = len(out.entries)
 				out.entries = append(out.entries, e)
 			}
 		}
