@@ -11,8 +11,8 @@ import (
 )
 
 // seedSection is the last column of the register: a seed's number, and the
-// section.
-var seedSection = regexp.MustCompile(`\| 00[0-4] [^|]+\|$`)
+// section; or that the clause came later.
+var seedSection = regexp.MustCompile(`\| (00[0-4] [^|]+|later )\|$`)
 
 // The register names every clause once, names only tests that exist, and names
 // every test that carries a clause's number.
@@ -29,7 +29,7 @@ func TestRegister(t *testing.T) {
 		}
 		rows[m[1]] = m[0]
 	}
-	for letter, last := range map[string]int{"O": 18, "D": 10, "C": 8, "R": 16} {
+	for letter, last := range map[string]int{"O": 18, "D": 13, "C": 8, "R": 16} {
 		for n := 1; n <= last; n++ {
 			clause := fmt.Sprintf("%s%d", letter, n)
 			row := rows[clause]
