@@ -436,3 +436,49 @@ func TestContract_D5_ANameKeepsItsKind(t *testing.T) {
 		return pgtest.One[string](t, db.Pool(pgtest.Worker), `select kind from deed.providers where name = 'fake'`) == "another"
 	})
 }
+
+// The second window of a key begins with the first call that the provider may
+// have begun it with. As long as any earlier call may still be known, nobody
+// can tell which that was, and nothing is repeated.
+func TestContract_D5_TheSecondWindow(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
+	attempt := func(id string) time.Duration {
+		t.Helper()
+		claim := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'w', 10, interval '1 minute') where id = $1::text::uuid`, id)
+		left := pgtest.One[float64](t, worker, `
+			select extract(epoch from repeat_safe_until - clock_timestamp())::float8
+			from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], '10 hours', '1 minute', 'w')`, id, claim)
+		pgtest.One[string](t, worker, `
+			select status from deed.settle(array[$1::text::uuid], array[$2::bigint], '{later}', '{null}', '{busy}', '{null}', 'w', p_base => '1 millisecond', p_max_attempts => 100)`, id, claim)
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null, claimed_at = null, claimed_by = null, lease_until = null, claim = null where status = 'queued'`)
+		return time.Duration(left * float64(time.Second))
+	}
+	hence := func(id, by string) {
+		t.Helper()
+		db.Exec(t, pgtest.Owner, `
+			update deed.channel_outbox
+			set first_called_at = first_called_at - $2::text::interval, called_at = called_at - $2::text::interval, repeat_safe_until = repeat_safe_until - $2::text::interval
+			where id = $1::text::uuid`, id, by)
+	}
+	for _, m := range made {
+		if left := attempt(m.ID); left < 8*time.Hour || left > 9*time.Hour {
+			t.Fatalf("the first window leaves %s", left)
+		}
+	}
+	// Between the two a call that may have begun a window of its own.
+	hence(made[0].ID, "10.5 hours")
+	if left := attempt(made[0].ID); left > 0 {
+		t.Errorf("after 10.5 hours %s are left", left)
+	}
+	hence(made[0].ID, "1.5 hours")
+	if left := attempt(made[0].ID); left > 0 {
+		t.Errorf("%s are left, though the provider may have begun its window 1.5 hours ago", left)
+	}
+	hence(made[1].ID, "12 hours")
+	if left := attempt(made[1].ID); left < 8*time.Hour || left > 9*time.Hour {
+		t.Errorf("a window that nothing can be left of is followed by one of %s", left)
+	}
+}

@@ -44,6 +44,7 @@ type Entry struct {
 	RecipientID       string          `json:"recipient_id,omitempty"`
 	Guarantee         Guarantee       `json:"guarantee"`
 	Attempts          int             `json:"attempts"`
+	Sandbox           bool            `json:"sandbox,omitempty"`      // the last call went to the sandbox, and to nobody else
 	MaxAttempts       int             `json:"max_attempts,omitempty"` // 0: the ledger's
 	CreatedAt         time.Time       `json:"created_at"`
 	ProcessAfter      *time.Time      `json:"process_after,omitempty"`
@@ -130,7 +131,7 @@ func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
 		var e Entry
 		err := row.Scan(&e.ID, &e.Tenant, &e.Workspace, &e.Key, &e.Status, &e.Channel, &e.Provider, &e.Recipient, &e.RecipientID,
-			&e.Guarantee, &e.Attempts, &e.MaxAttempts, &e.CreatedAt, &e.ProcessAfter, &e.FirstCalledAt, &e.CalledAt, &e.SentAt, &e.FinishedAt,
+			&e.Guarantee, &e.Attempts, &e.Sandbox, &e.MaxAttempts, &e.CreatedAt, &e.ProcessAfter, &e.FirstCalledAt, &e.CalledAt, &e.SentAt, &e.FinishedAt,
 			&e.RepeatSafeUntil, &e.DoubtSince, &e.DoubtReason, &e.HeldAt, &e.ProviderMessageID, &e.SkipReason, &e.LastError, &e.CorrelationID,
 			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
 		return e, err
@@ -152,7 +153,9 @@ type Event struct {
 type ProviderState struct {
 	Name             string             `json:"name"`
 	Kind             string             `json:"kind,omitempty"`
-	Registered       bool               `json:"registered"` // some dispatcher has served it
+	Account          string             `json:"account,omitempty"`
+	Sandbox          bool               `json:"sandbox,omitempty"` // everything goes there
+	Registered       bool               `json:"registered"`        // some dispatcher has served it
 	KeyWindowSeconds float64            `json:"key_window_seconds,omitempty"`
 	LookUp           bool               `json:"look_up"`
 	Queued           int64              `json:"queued"`
@@ -175,7 +178,7 @@ func (l *Ledger) Providers(ctx context.Context) ([]ProviderState, error) {
 		var p ProviderState
 		var window *float64
 		var limits *string
-		if err := row.Scan(&p.Name, &p.Kind, &p.Registered, &window, &p.LookUp, &p.Queued, &p.Sending, &p.InDoubt, &p.Held, &limits); err != nil {
+		if err := row.Scan(&p.Name, &p.Kind, &p.Account, &p.Sandbox, &p.Registered, &window, &p.LookUp, &p.Queued, &p.Sending, &p.InDoubt, &p.Held, &limits); err != nil {
 			return p, err
 		}
 		if window != nil {

@@ -73,6 +73,10 @@ type ProviderOptions struct {
 	Rate, Burst float64
 	// Domains limit the calls a second to recipients' domains. Default: none.
 	Domains map[string]float64
+	// Sandbox, if set, is the address that everything goes to instead of its
+	// recipient, whenever it was reserved. What it takes is skipped: nobody was
+	// written to. Deliveries in doubt wait until it is off. Default: none.
+	Sandbox string
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -247,13 +251,13 @@ func (l *Ledger) tryRegister(ctx context.Context) error {
 		ctx, cancel := l.deadline(ctx)
 		var changed bool
 		err := l.pool.QueryRow(ctx, query["register_provider"], s.name, s.caps.Kind, s.caps.PerDomain, window, s.finder != nil,
-			nonNil(domains), nonNil(rates), nonNil(bursts), l.opts.Worker).Scan(&changed)
+			nonNil(domains), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "").Scan(&changed)
 		cancel()
 		if err != nil {
 			return opError("register provider "+s.name, err)
 		}
 		if changed {
-			s.log.Info("provider registered", "kind", s.caps.Kind, "rate", s.opts.Rate, "domains", len(s.opts.Domains))
+			s.log.Info("provider registered", "kind", s.caps.Kind, "account", s.caps.Account, "sandbox", s.opts.Sandbox != "", "rate", s.opts.Rate, "domains", len(s.opts.Domains))
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+	"unicode/utf8"
 )
 
 // Provider sends deliveries: an adapter of one outside service. Its methods are
@@ -58,6 +59,10 @@ type Check struct {
 type Capabilities struct {
 	// Kind names the adapter, such as "smtp".
 	Kind string
+	// Account names the account at the service, and holds no secret. What was
+	// first called through one account is never called through another. At most
+	// 300 characters. Default "": all are one.
+	Account string
 	// Channels are those it serves.
 	Channels []Channel
 	// Key says whether a repeat under [Reservation.Key] is safe.
@@ -87,6 +92,9 @@ func (c Capabilities) check() error {
 	if c.Kind == "" {
 		errs = append(errs, errors.New("its capabilities name no kind"))
 	}
+	if utf8.RuneCountInString(c.Account) > 300 {
+		errs = append(errs, errors.New("its account's name has over 300 characters"))
+	}
 	if len(c.Channels) == 0 {
 		errs = append(errs, errors.New("its capabilities name no channel"))
 	}
@@ -105,13 +113,15 @@ func (c Capabilities) check() error {
 	return errors.Join(errs...)
 }
 
-// Draft is what a request is made of.
+// Draft is what a request is made of. One for the sandbox has its address, and
+// an ID and a Key of its own.
 type Draft struct {
 	ID            string
 	Key           string // as [Reservation.Key]
 	Tenant        string
 	Channel       Channel
 	Recipient     string
+	SandboxFor    string // whom the sandbox stands in for; "" for a real call
 	RecipientID   string
 	CorrelationID string
 	Payload       json.RawMessage

@@ -15,8 +15,9 @@ from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4
 select deed.next_delivery($1::text);
 
 -- name: attempt
-select id::text, status, attempts, repeat_safe_until
-from deed.attempt($1::text[]::uuid[], $2::bigint[], $3::bytea[], make_interval(secs => $4::float8), make_interval(secs => $5::float8), $6::text);
+select id::text, status, attempts, coalesce(why, '')
+from deed.attempt($1::text[]::uuid[], $2::bigint[], $3::bytea[], make_interval(secs => $4::float8), make_interval(secs => $5::float8), $6::text,
+  $7::text, $8::text, $9::boolean);
 
 -- name: extend
 select deed.extend_deliveries($1::text[]::uuid[], $2::bigint[], make_interval(secs => $3::float8))::text[];
@@ -29,10 +30,11 @@ from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::t
 select id::text, claim, tenant_id::text, workspace_id::text, idempotency_key, channel, lane, coalesce(recipient, ''), coalesce(recipient_id, ''),
   payload::text, request, guarantee, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), action, called_at
 from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::boolean, $6::boolean, make_interval(secs => $7::float8),
-  p_max_attempts => $8::int);
+  p_max_attempts => $8::int, p_kind => $9::text, p_account => $10::text, p_sandbox => $11::boolean);
 
 -- name: register_provider
-select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text);
+select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text,
+  $10::text, $11::boolean);
 
 -- name: relane
 select deed.relane_deliveries($1::text, $2::int);
@@ -66,7 +68,7 @@ limit $4::int;
 
 -- name: deliveries
 select id::text, tenant_id::text, workspace_id::text, encode(idempotency_key, 'hex'), status, channel, provider, coalesce(recipient, ''),
-  coalesce(recipient_id, ''), guarantee, attempts, coalesce(max_attempts, 0), created_at, process_after, first_called_at, called_at, sent_at, finished_at,
+  coalesce(recipient_id, ''), guarantee, attempts, sandbox, coalesce(max_attempts, 0), created_at, process_after, first_called_at, called_at, sent_at, finished_at,
   repeat_safe_until, case when status = 'sending' and lease_until <= clock_timestamp() then coalesce(doubt_since, lease_until) else doubt_since end,
   coalesce(doubt_reason, case when status = 'sending' and lease_until <= clock_timestamp() then 'the lease of ' || claimed_by || ' ran out during the call' end, ''),
   held_at, coalesce(provider_message_id, ''), coalesce(skip_reason, ''), coalesce(last_error, ''), coalesce(correlation_id, ''),
@@ -94,7 +96,7 @@ where a.subject_type = 'delivery' and a.at between c.created_at and c.updated_at
 order by a.n;
 
 -- name: providers
-select n.name, coalesce(p.kind, ''), p.name is not null, extract(epoch from p.key_window)::float8, coalesce(p.can_look_up, false),
+select n.name, coalesce(p.kind, ''), coalesce(p.account, ''), coalesce(p.sandbox, false), p.name is not null, extract(epoch from p.key_window)::float8, coalesce(p.can_look_up, false),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued'),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending'),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.doubt_since is not null),

@@ -51,7 +51,8 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 	var claimed []*item
 	if n > 0 {
 		o := r.ledger.opts
-		batch.Queue(query["claim_doubts"], r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts).Query(func(rows pgx.Rows) error {
+		batch.Queue(query["claim_doubts"], r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts,
+			r.caps.Kind, r.caps.Account, r.opts.Sandbox != "").Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				it := &item{taken: now}
 				w := &it.row
@@ -116,7 +117,7 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 // find looks a delivery up. What is not found may still be there: the
 // guarantee decides then.
 func (r *reconciler) find(ctx context.Context, it *item) {
-	res := Reservation{&reservation{row: &it.row, repeat: true}}
+	res := Reservation{&reservation{row: &it.row, repeat: true}} // never of the sandbox: doubts wait while it is on
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
 	defer res.of.over.Store(true)

@@ -18,9 +18,10 @@ import (
 type Reservation struct{ of *reservation }
 
 type reservation struct {
-	row    *row
-	repeat bool
-	over   atomic.Bool
+	row     *row
+	sandbox *sandboxed // nil: the call goes to the recipient
+	repeat  bool
+	over    atomic.Bool
 }
 
 // ErrNoReservation says that a call would be made without a reservation, or
@@ -30,33 +31,61 @@ var ErrNoReservation = errors.New("no reservation: a provider is only called by 
 // Request returns the request's bytes: send these, unchanged. An error means
 // that nobody may be called.
 func (r Reservation) Request() ([]byte, error) {
-	if r.of == nil || r.of.over.Load() || len(r.of.row.request) == 0 {
+	if r.of == nil || r.of.over.Load() {
 		return nil, ErrNoReservation
 	}
-	return r.of.row.request, nil
+	request := r.of.row.request
+	if r.of.sandbox != nil {
+		request = r.of.sandbox.request
+	}
+	if len(request) == 0 {
+		return nil, ErrNoReservation
+	}
+	return request, nil
 }
 
 // ID returns the delivery's id, a UUID: the marker that later events and
-// look-ups know it by. "" for the zero value, as all others.
+// look-ups know it by. "" for the zero value, as all others. Of a call to the
+// sandbox it is another, which is no delivery's.
 func (r Reservation) ID() string {
-	if r.of == nil {
+	switch {
+	case r.of == nil:
 		return ""
+	case r.of.sandbox != nil:
+		return sandboxID + r.of.row.id
 	}
 	return r.of.row.id
 }
 
 // Key returns the idempotency key for the provider: the same for the same
-// tenant, workspace and key, for ever; 57 characters of a-z, 2-7 and "-".
+// tenant, workspace and key, for ever; 57 characters of a-z, 2-7 and "-". Each
+// call to the sandbox has one of its own, of 65.
 func (r Reservation) Key() string {
-	if r.of == nil {
+	switch {
+	case r.of == nil:
 		return ""
+	case r.of.sandbox != nil:
+		return r.of.sandbox.key
 	}
 	return r.of.row.providerKey()
 }
 
-// Recipient returns the address.
+// Recipient returns the address that the call goes to: the delivery's, or the
+// sandbox.
 func (r Reservation) Recipient() string {
-	if r.of == nil {
+	switch {
+	case r.of == nil:
+		return ""
+	case r.of.sandbox != nil:
+		return r.of.sandbox.address
+	}
+	return r.of.row.recipient
+}
+
+// SandboxFor returns the recipient that a call to the sandbox stands in for;
+// "" for a real call.
+func (r Reservation) SandboxFor() string {
+	if r.of == nil || r.of.sandbox == nil {
 		return ""
 	}
 	return r.of.row.recipient
@@ -104,10 +133,13 @@ type row struct {
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 func (w *row) providerKey() string {
+	return providerKey("deed-", idempotency.Key(w.tenant, w.workspace, string(w.key)))
+}
+
+func providerKey(prefix string, sum [sha256.Size]byte) string {
 	var b strings.Builder
-	sum := idempotency.Key(w.tenant, w.workspace, string(w.key))
-	b.Grow(5 + lowerBase32.EncodedLen(sha256.Size))
-	b.WriteString("deed-")
+	b.Grow(len(prefix) + lowerBase32.EncodedLen(sha256.Size))
+	b.WriteString(prefix)
 	b.WriteString(lowerBase32.EncodeToString(sum[:]))
 	return b.String()
 }

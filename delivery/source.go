@@ -32,6 +32,7 @@ type source struct {
 	breakers breakers
 
 	mu     sync.Mutex
+	away   time.Time         // guarded by mu: until when nothing is claimed, since another ledger serves the name otherwise
 	inHand map[string]int    // guarded by mu: claimed deliveries by lane
 	after  string            // guarded by mu: the tenant at which the last claim ended
 	lanes  map[string]string // guarded by mu: the lane at which the last claim ended, by tenant
@@ -42,8 +43,9 @@ type item struct {
 	row
 	kind  string // in deed.settle's words; "" before the attempt
 	out   Outcome
-	stack string    // of a panic
-	taken time.Time // of one in doubt: before it was claimed
+	box   *sandboxed // nil: the call goes to the recipient
+	stack string     // of a panic
+	taken time.Time  // of one in doubt: before it was claimed
 }
 
 // settled says that there is nothing to record: it was skipped, or lost.
@@ -101,8 +103,11 @@ func (s *source) dest(w *row) string {
 	return ""
 }
 
-// Limit stops claims while the provider is down.
+// Limit stops claims while the provider is down, or somebody else's.
 func (s *source) Limit(n int) (int, time.Duration) {
+	if wait := s.replaced(); wait > 0 {
+		return 0, wait
+	}
 	if s.caps.PerDomain {
 		return n, 0
 	}
@@ -163,12 +168,15 @@ func (s *source) attempt(ctx context.Context, it *item) {
 		}
 	}()
 	if it.request == nil {
-		request, err := s.render(&it.row)
+		request, err := s.render(it.channel, it.draft())
 		if err != nil {
 			it.kind, it.out = "unusable", Refused(err)
 			return
 		}
 		it.request = request
+	}
+	if s.opts.Sandbox != "" {
+		it.box = s.forSandbox(&it.row)
 	}
 	begun := time.Now()
 	verdict := s.writeAttempt(ctx, it)
@@ -177,6 +185,10 @@ func (s *source) attempt(ctx context.Context, it *item) {
 		return // it may have been written; then release takes it back
 	case verdict.status == "sending" && since(begun) >= s.ledger.opts.Lease:
 		return // its lease is over: somebody may have settled it as in doubt
+	case verdict.why != "":
+		it.kind = settled // it has been let go
+		s.notOurs(it, verdict.why)
+		return
 	case verdict.status != "sending":
 		it.kind = settled
 		if verdict.status == "skipped" {
@@ -217,16 +229,16 @@ func kindOf(o Outcome, probe bool) string {
 }
 
 // render makes the request. A panic of an adapter is its error.
-func (s *source) render(w *row) (request []byte, err error) {
+func (s *source) render(channel Channel, d Draft) (request []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("render: panic: %v", v)
 		}
 	}()
-	if !slices.Contains(s.caps.Channels, w.channel) {
-		return nil, fmt.Errorf("provider %s (%s) does not serve the channel %s", s.name, s.caps.Kind, w.channel)
+	if !slices.Contains(s.caps.Channels, channel) {
+		return nil, fmt.Errorf("provider %s (%s) does not serve the channel %s", s.name, s.caps.Kind, channel)
 	}
-	request, err = s.provider.Render(w.draft())
+	request, err = s.provider.Render(d)
 	if err == nil && len(request) == 0 {
 		err = errors.New("the provider made an empty request")
 	}
@@ -236,7 +248,14 @@ func (s *source) render(w *row) (request []byte, err error) {
 // call makes the one call of an attempt. A call that panics or is cut off has
 // an unknown outcome.
 func (s *source) call(ctx context.Context, it *item, repeat bool) {
-	r := Reservation{&reservation{row: &it.row, repeat: repeat}}
+	if it.box != nil {
+		if it.box.err != nil {
+			it.out = marked(NotNow(it.box.err, 0))
+			return
+		}
+		defer func() { it.out = marked(it.out) }()
+	}
+	r := Reservation{&reservation{row: &it.row, sandbox: it.box, repeat: repeat}}
 	ctx, cancel := context.WithTimeout(deed.WithTrace(ctx, deed.Trace{CorrelationID: it.correlationID}), s.opts.Timeout)
 	defer cancel()
 	defer r.of.over.Store(true)

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"time"
 
 	"github.com/deedhq/deed/internal/crash"
 )
@@ -19,6 +18,7 @@ type writing struct {
 type verdict struct {
 	status   string
 	attempts int
+	why      string // of one that this ledger may not call: replaced or foreign
 	err      error
 }
 
@@ -79,7 +79,8 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 	ctx, cancel := s.ledger.deadline(ctx)
 	defer cancel()
 	crash.Point("writing")
-	rows, err := s.ledger.pool.Query(ctx, query["attempt"], ids, claims, requests, window, s.ledger.opts.Lease.Seconds(), s.ledger.opts.Worker)
+	rows, err := s.ledger.pool.Query(ctx, query["attempt"], ids, claims, requests, window, s.ledger.opts.Lease.Seconds(), s.ledger.opts.Worker,
+		s.caps.Kind, s.caps.Account, s.opts.Sandbox != "")
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +89,7 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 	for rows.Next() {
 		var id string
 		var v verdict
-		var until *time.Time
-		if err := rows.Scan(&id, &v.status, &v.attempts, &until); err != nil {
+		if err := rows.Scan(&id, &v.status, &v.attempts, &v.why); err != nil {
 			return nil, err
 		}
 		verdicts[id] = v

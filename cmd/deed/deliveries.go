@@ -146,6 +146,9 @@ func showDelivery(w io.Writer, e delivery.Entry, events []delivery.Event) error 
 	}
 	line("id", e.ID)
 	line("status", string(e.Status))
+	if e.Sandbox {
+		line("sandbox", "its last call went there, and not to its recipient")
+	}
 	line("in doubt since", instant(e.DoubtSince))
 	line("doubt", e.DoubtReason)
 	line("held since", instant(e.HeldAt))
@@ -282,6 +285,9 @@ func newProviders(a *app) *cobra.Command {
 				rows := make([][]string, len(states))
 				for i, s := range states {
 					kind := s.Kind
+					if s.Sandbox {
+						kind += " (sandbox)"
+					}
 					if !s.Registered {
 						kind = "nobody serves it"
 					}

@@ -105,6 +105,7 @@ func providers(file *config.Config) (map[string]delivery.ProviderOptions, error)
 		}
 		list[name] = delivery.ProviderOptions{
 			Provider: p, Concurrency: c.Concurrency, PerDomain: c.PerDomain, Timeout: c.Timeout, Rate: c.Rate, Burst: c.Burst, Domains: c.Domains,
+			Sandbox: c.Sandbox,
 		}
 	}
 	if errs != nil {
@@ -134,10 +135,10 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		}
 		return smtp.New(smtp.Options{
 			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, Hello: c.Hello,
-			Sandbox: c.Sandbox, TLS: secured,
+			Account: c.Account, TLS: secured,
 		})
 	case "resend":
-		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, Sandbox: c.Sandbox})
+		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, Account: c.Account})
 	case "webhook":
 		headers := make(map[string]string, len(c.Headers))
 		for name, value := range c.Headers {
@@ -145,7 +146,7 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		}
 		return webhook.New(webhook.Options{
 			Secret: c.Secret.Reveal(), PreviousSecret: c.PreviousSecret.Reveal(), AllowHosts: c.AllowHosts, DropsRepeats: c.DropsRepeats,
-			Headers: headers, Sandbox: c.Sandbox,
+			Headers: headers,
 		})
 	}
 	return nil, fmt.Errorf("type %q is not known", c.Type)

@@ -62,7 +62,7 @@ func (s *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.seen[id] = true
 	s.mu.Unlock()
 	if !repeat || !s.DropRepeats {
-		s.Mailbox.Add(Mail{ID: id, Via: "webhook", Key: id, At: time.Now(), Raw: body})
+		s.Mailbox.Add(Mail{ID: id, Via: "webhook", Key: id, To: []string{r.URL.Path}, At: time.Now(), Raw: body})
 	}
 	if !s.after(w, r, fault) {
 		w.WriteHeader(http.StatusNoContent)

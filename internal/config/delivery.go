@@ -90,7 +90,8 @@ type Provider struct {
 	Burst       float64
 	Domains     map[string]float64 // calls a second, by recipient's domain
 	From        string
-	Sandbox     string
+	Sandbox     string // an address, or a URL
+	Account     string // what the account is called; default: the adapter's name for it
 
 	Address  string // smtp: host:port
 	Security string // smtp: starttls, tls or none
@@ -123,12 +124,12 @@ var providerTypes = map[string]func(*section, *Provider){
 			s.problemf(s.line, s.path, "user and password go together")
 		}
 		p.TLS = s.tls("tls")
-		p.From, p.Sandbox = s.mailbox("from"), s.mailbox("sandbox")
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 	},
 	"resend": func(s *section, p *Provider) {
 		s.want("api_key")
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
-		p.From, p.Sandbox = s.mailbox("from"), s.mailbox("sandbox")
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 	},
 	"webhook": func(s *section, p *Provider) {
 		s.want("secret")
@@ -152,6 +153,15 @@ func (s *section) want(key string) {
 	if !s.has(key) {
 		s.problemf(s.line, s.path, "the provider has no %s", key)
 	}
+}
+
+// address reads an address alone, without a name.
+func (s *section) address(key string) string {
+	v := s.mailbox(key)
+	if a, err := mail.ParseAddress(v); err == nil && a.Address != v {
+		s.keyf(key, "more than an e-mail address: leave out the name")
+	}
+	return v
 }
 
 func (s *section) mailbox(key string) string {

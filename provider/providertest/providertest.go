@@ -29,6 +29,11 @@ type Harness struct {
 	Recipient string
 	Payload   json.RawMessage
 
+	// Sandbox is another recipient that the server accepts, and Recipients whom
+	// it accepted each delivery for, as Accepted.
+	Sandbox    string
+	Recipients func() []string
+
 	// Accepted returns the request that the server accepted each time, oldest
 	// first, as far as it can be compared with the stored one: a prefix, a
 	// suffix or all of it. A repeat that the server recognised is not in it.
@@ -112,6 +117,9 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness, tell map[Fault]Mea
 	run("OutageCutsNothingShort", outage)
 	run("PayloadThatIsNone", payloadThatIsNone)
 	run("NoRetryOfTheLibrary", noRetryOfTheLibrary)
+	run("Sandbox/WhateverWasReserved", sandbox)
+	run("Sandbox/OffAgain", sandboxOff)
+	run("Sandbox/StoredByAnOlderVersion", sandboxStored)
 	for _, fault := range newHarness(t).Faults {
 		want := expected[fault]
 		switch tell[fault] {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"strings"
 	"testing"
 
 	"github.com/deedhq/deed/delivery"
@@ -42,7 +43,7 @@ func (o own) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome 
 	}
 	connected := false
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url+"/"+r.Recipient(), bytes.NewReader(body))
 	if err != nil {
 		return delivery.Refused(err)
 	}
@@ -92,10 +93,16 @@ func TestConformance_AUsersOwn(t *testing.T) {
 			server.Close()
 		})
 		h := providertest.Harness{
-			Provider: own{server.URL, client}, Channel: delivery.Chat, Recipient: "@bob", Payload: []byte(`{"text": "canary-7f3a"}`),
+			Provider: own{server.URL, client}, Channel: delivery.Chat, Recipient: "@bob", Sandbox: "@me", Payload: []byte(`{"text": "canary-7f3a"}`),
 			Accepted: func() (list [][]byte) {
 				for _, m := range box.List() {
 					list = append(list, m.Raw)
+				}
+				return list
+			},
+			Recipients: func() (list []string) {
+				for _, m := range box.List() {
+					list = append(list, strings.TrimPrefix(m.To[0], "/"))
 				}
 				return list
 			},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,28 +41,37 @@ func setup(t *testing.T, h Harness) *fixture {
 		}
 	}
 	f := &fixture{Harness: h, t: t, db: pgtest.New(t), keyed: h.Provider.Capabilities().Key == delivery.HasKey}
-	var err error
-	f.ledger, err = delivery.New(context.Background(), f.db.Pool(pgtest.Worker), delivery.Options{
-		Providers:    map[string]delivery.ProviderOptions{"p": {Provider: h.Provider, Timeout: timeout, Concurrency: 4}},
-		PollInterval: 20 * time.Millisecond, BaseRetry: 20 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.serve("")
 	return f
 }
 
-// start has the ledger run until the test ends.
-func (f *fixture) start() {
+// serve makes the ledger, with a sandbox or without.
+func (f *fixture) serve(sandbox string) {
+	f.t.Helper()
+	var err error
+	f.ledger, err = delivery.New(context.Background(), f.db.Pool(pgtest.Worker), delivery.Options{
+		Providers:    map[string]delivery.ProviderOptions{"p": {Provider: f.Provider, Timeout: timeout, Concurrency: 4, Sandbox: sandbox}},
+		PollInterval: 20 * time.Millisecond, BaseRetry: 20 * time.Millisecond,
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// start has the ledger run until it is stopped or the test ends.
+func (f *fixture) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
-	go func() { result <- f.ledger.Run(ctx) }()
-	f.t.Cleanup(func() {
+	l := f.ledger
+	go func() { result <- l.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-result; err != nil {
 			f.t.Errorf("the ledger ended with %v", err)
 		}
 	})
+	f.t.Cleanup(stop)
+	return stop
 }
 
 func (f *fixture) reserve(n int, change func(i int, d *delivery.Delivery)) []string {
@@ -89,22 +99,35 @@ func (f *fixture) reserve(n int, change func(i int, d *delivery.Delivery)) []str
 // ended waits until a delivery is finished or held for a person.
 func (f *fixture) ended(id string) delivery.Entry {
 	f.t.Helper()
+	e := f.await("its end", id, func(e delivery.Entry) bool { return e.FinishedAt != nil || e.HeldAt != nil })
+	f.quiet(e)
+	return e
+}
+
+func (f *fixture) entry(id string) delivery.Entry {
+	f.t.Helper()
+	e, _, err := f.ledger.Show(context.Background(), id, true)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return e
+}
+
+// await waits for something of a delivery.
+func (f *fixture) await(what, id string, is func(delivery.Entry) bool) delivery.Entry {
+	f.t.Helper()
 	deadline := time.NewTimer(30 * time.Second)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		e, _, err := f.ledger.Show(context.Background(), id, true)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		if e.FinishedAt != nil || e.HeldAt != nil {
-			f.quiet(e)
+		e := f.entry(id)
+		if is(e) {
 			return e
 		}
 		select {
 		case <-deadline.C:
-			f.t.Fatalf("the delivery did not end within 30s: %+v", e)
+			f.t.Fatalf("waited 30s for %s: %+v", what, e)
 		case <-tick.C:
 		}
 	}

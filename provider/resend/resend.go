@@ -21,9 +21,12 @@ package resend
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/mail"
 	"net/url"
@@ -47,9 +50,9 @@ type Options struct {
 	Endpoint string
 	// From is the sender of e-mails that name none. Default: none.
 	From string
-	// Sandbox, if set, is the address that everything goes to instead of its
-	// recipient.
-	Sandbox string
+	// Account names the account, see [delivery.Capabilities]. Default: a short
+	// hash of the API key; to replace the key, name the account as before.
+	Account string
 }
 
 // Provider is a [delivery.Provider] and a [delivery.Checker].
@@ -70,13 +73,15 @@ func New(opts Options) (*Provider, error) {
 	if opts.APIKey == "" || strings.ContainsFunc(opts.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		errs = append(errs, errors.New("option APIKey is empty or not visible ASCII"))
 	}
-	for name, value := range map[string]string{"From": opts.From, "Sandbox": opts.Sandbox} {
-		if _, err := mail.ParseAddress(value); value != "" && err != nil {
-			errs = append(errs, fmt.Errorf("option %s is not an address", name))
-		}
+	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
+		errs = append(errs, errors.New("option From is not an address"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "resend", Code: deed.Invalid, Err: err}
+	}
+	if opts.Account == "" {
+		sum := sha256.Sum256([]byte("deed resend account " + opts.APIKey))
+		opts.Account = "key-" + hex.EncodeToString(sum[:6])
 	}
 	return &Provider{opts: opts, base: base, transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 100, IdleConnTimeout: 30 * time.Second,
@@ -92,7 +97,7 @@ func (p *Provider) Close() error {
 
 // Capabilities says: e-mail, with a key for 24 hours.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "resend", Channels: []delivery.Channel{delivery.Email}, Key: delivery.HasKey, KeyWindow: Window}
+	return delivery.Capabilities{Kind: "resend", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.HasKey, KeyWindow: Window}
 }
 
 // email is the body of POST /emails.
@@ -119,8 +124,15 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.SandboxFor != "" {
+		e.Headers = maps.Clone(e.Headers)
+		if e.Headers == nil {
+			e.Headers = map[string]string{}
+		}
+		e.Headers["X-Deed-Sandbox-For"] = d.SandboxFor
+	}
 	return json.Marshal(email{
-		From: e.From, To: []string{cmp.Or(p.opts.Sandbox, d.Recipient)}, Subject: e.Subject, ReplyTo: e.ReplyTo,
+		From: e.From, To: []string{d.Recipient}, Subject: e.Subject, ReplyTo: e.ReplyTo,
 		Text: e.Text, HTML: e.HTML, Headers: e.Headers, Tags: []tag{{"deed_id", d.ID}},
 	})
 }
@@ -130,6 +142,10 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	body, err := r.Request()
 	if err != nil {
 		return delivery.Refused(err)
+	}
+	var stored email
+	if err := json.Unmarshal(body, &stored); err != nil || len(stored.To) != 1 || !strings.EqualFold(stored.To[0], r.Recipient()) {
+		return delivery.Refused(fmt.Errorf("resend: %w", delivery.ErrOtherRecipient))
 	}
 	h := p.headers()
 	h.Set("Content-Type", "application/json")

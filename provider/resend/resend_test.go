@@ -42,10 +42,16 @@ func newHarness(t *testing.T) providertest.Harness {
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	return providertest.Harness{
-		Provider: p, Channel: delivery.Email, Recipient: "bob@example.org", Payload: payload, Secrets: []string{apiKey},
+		Provider: p, Channel: delivery.Email, Recipient: "bob@example.org", Sandbox: "me@example.com", Payload: payload, Secrets: []string{apiKey},
 		Accepted: func() (list [][]byte) {
 			for _, m := range box.List() {
 				list = append(list, m.Raw)
+			}
+			return list
+		},
+		Recipients: func() (list []string) {
+			for _, m := range box.List() {
+				list = append(list, m.To...)
 			}
 			return list
 		},
@@ -117,24 +123,27 @@ func TestRender_Fixture(t *testing.T) {
 	}
 }
 
-// In the sandbox nobody but one address is written to.
-func TestSandbox(t *testing.T) {
+// An account is known by its key without telling it, and may be named.
+func TestCapabilities_Account(t *testing.T) {
 	t.Parallel()
-	p, err := resend.New(resend.Options{APIKey: apiKey, Sandbox: "me@example.com"})
-	if err != nil {
-		t.Fatal(err)
+	account := func(opts resend.Options) string {
+		p, err := resend.New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Capabilities().Account
 	}
-	got, err := p.Render(delivery.Draft{Recipient: "bob@example.org", Payload: payload})
-	if err != nil || !strings.Contains(string(got), `"to":["me@example.com"]`) || strings.Contains(string(got), "bob@") {
-		t.Errorf("%s, %v", got, err)
+	one, other := account(resend.Options{APIKey: apiKey}), account(resend.Options{APIKey: apiKey + "2"})
+	if one == other || one != account(resend.Options{APIKey: apiKey}) || strings.Contains(apiKey, one) || account(resend.Options{APIKey: apiKey, Account: other}) != other {
+		t.Errorf("%q and %q", one, other)
 	}
 }
 
 // Every problem of the options is told at once, without their values.
 func TestNew_Invalid(t *testing.T) {
 	t.Parallel()
-	_, err := resend.New(resend.Options{APIKey: "with space", Endpoint: "ftp://u:p@x", From: "no", Sandbox: "no"})
-	for _, want := range []string{"Endpoint", "APIKey", "From", "Sandbox"} {
+	_, err := resend.New(resend.Options{APIKey: "with space", Endpoint: "ftp://u:p@x", From: "no"})
+	for _, want := range []string{"Endpoint", "APIKey", "From"} {
 		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("lacks %s: %v", want, err)
 		}

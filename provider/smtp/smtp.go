@@ -58,9 +58,9 @@ type Options struct {
 	From string
 	// Hello is the name that EHLO gives. Default "localhost".
 	Hello string
-	// Sandbox, if set, is the address that everything goes to instead of its
-	// recipient.
-	Sandbox string
+	// Account names the account, see [delivery.Capabilities]. Default: the user
+	// and the address.
+	Account string
 	// TLS verifies the server. Default: the system's authorities, its own name.
 	TLS *tls.Config
 	// Idle is how long an unused connection is kept. Default 30s.
@@ -83,6 +83,7 @@ func New(opts Options) (*Provider, error) {
 	opts.Hello = cmp.Or(opts.Hello, "localhost")
 	opts.Idle = cmp.Or(opts.Idle, 30*time.Second)
 	opts.PerConnection = cmp.Or(opts.PerConnection, 100)
+	opts.Account = cmp.Or(opts.Account, strings.TrimPrefix(opts.User+"@"+opts.Address, "@"))
 	var errs []error
 	host, port, err := net.SplitHostPort(opts.Address)
 	if err != nil || host == "" || port == "" {
@@ -94,10 +95,8 @@ func New(opts Options) (*Provider, error) {
 	if (opts.User == "") != (opts.Password == "") {
 		errs = append(errs, errors.New("options User and Password go together"))
 	}
-	for name, value := range map[string]string{"From": opts.From, "Sandbox": opts.Sandbox} {
-		if _, err := mail.ParseAddress(value); value != "" && err != nil {
-			errs = append(errs, fmt.Errorf("option %s is not an address", name))
-		}
+	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
+		errs = append(errs, errors.New("option From is not an address"))
 	}
 	if opts.Idle < 0 || opts.PerConnection < 1 {
 		errs = append(errs, fmt.Errorf("option Idle %s is negative, or PerConnection %d below 1", opts.Idle, opts.PerConnection))
@@ -116,7 +115,7 @@ func (p *Provider) Close() error {
 
 // Capabilities says: e-mail, and no key.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "smtp", Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+	return delivery.Capabilities{Kind: "smtp", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
 }
 
 // envelope is the first line of a request; the message follows.
@@ -136,7 +135,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("from: %w", err)
 	}
-	to, err := mail.ParseAddress(cmp.Or(p.opts.Sandbox, d.Recipient))
+	to, err := mail.ParseAddress(d.Recipient)
 	if err != nil {
 		return nil, fmt.Errorf("recipient: %w", err)
 	}
@@ -157,6 +156,9 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	m.SetMessageIDWithValue(messageID(d.Key, from.Address))
 	m.SetDateWithValue(p.now())
 	m.SetGenHeader("X-Deed-ID", d.ID)
+	if d.SandboxFor != "" {
+		m.SetGenHeader("X-Deed-Sandbox-For", d.SandboxFor)
+	}
 	for name, value := range e.Headers {
 		m.SetGenHeader(gomail.Header(name), value)
 	}
@@ -190,6 +192,9 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	var e envelope
 	if err := json.Unmarshal(first, &e); err != nil || !ok {
 		return delivery.Refused(errors.New("smtp: the stored request has no envelope"))
+	}
+	if to, err := mail.ParseAddress(r.Recipient()); err != nil || !strings.EqualFold(to.Address, e.To) {
+		return delivery.Refused(p.errorf("%w", delivery.ErrOtherRecipient))
 	}
 	c, err := p.connection(ctx)
 	if err != nil {

@@ -87,10 +87,16 @@ func newHarness(t *testing.T) providertest.Harness {
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	return providertest.Harness{
-		Provider: p, Channel: delivery.Email, Recipient: "bob@example.org", Payload: payload, Secrets: []string{password},
+		Provider: p, Channel: delivery.Email, Recipient: "bob@example.org", Sandbox: "me@example.com", Payload: payload, Secrets: []string{password},
 		Accepted: func() (list [][]byte) {
 			for _, m := range s.Mailbox.List() {
 				list = append(list, m.Raw)
+			}
+			return list
+		},
+		Recipients: func() (list []string) {
+			for _, m := range s.Mailbox.List() {
+				list = append(list, m.To...)
 			}
 			return list
 		},
@@ -282,8 +288,8 @@ func TestCheck(t *testing.T) {
 
 func TestNew_Invalid(t *testing.T) {
 	t.Parallel()
-	_, err := smtp.New(smtp.Options{Address: "localhost", Security: "perhaps", User: "u", From: "no", Sandbox: "no", PerConnection: -1})
-	for _, want := range []string{"Address", "Security", "Password", "From", "Sandbox", "PerConnection"} {
+	_, err := smtp.New(smtp.Options{Address: "localhost", Security: "perhaps", User: "u", From: "no", PerConnection: -1})
+	for _, want := range []string{"Address", "Security", "Password", "From", "PerConnection"} {
 		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("lacks %s: %v", want, err)
 		}

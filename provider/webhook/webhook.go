@@ -48,9 +48,6 @@ type Options struct {
 	DropsRepeats time.Duration
 	// Headers are sent with every request.
 	Headers map[string]string
-	// Sandbox, if set, is the URL that everything goes to instead of its
-	// recipient.
-	Sandbox string
 	// RootCAs verify https endpoints. Default: the system's.
 	RootCAs *x509.CertPool
 }
@@ -73,10 +70,6 @@ func New(opts Options) (*Provider, error) {
 	errs = append(errs, err)
 	if opts.DropsRepeats != 0 && opts.DropsRepeats < time.Minute {
 		errs = append(errs, fmt.Errorf("option DropsRepeats %s is below a minute", opts.DropsRepeats))
-	}
-	if opts.Sandbox != "" {
-		_, err := endpoint(opts.Sandbox)
-		errs = append(errs, err)
 	}
 	h := http.Header{}
 	for name, value := range opts.Headers {
@@ -140,11 +133,7 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err != nil {
 		return delivery.Refused(err)
 	}
-	to := r.Recipient()
-	if p.opts.Sandbox != "" {
-		to = p.opts.Sandbox
-	}
-	target, err := endpoint(to)
+	target, err := endpoint(r.Recipient())
 	if err != nil {
 		return delivery.Refused(err)
 	}
@@ -153,6 +142,9 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	h.Set("User-Agent", "deed")
 	if id := r.CorrelationID(); id != "" {
 		h.Set("Correlation-Id", header.Encode(id, false))
+	}
+	if real, err := endpoint(r.SandboxFor()); err == nil {
+		h.Set("Deed-Sandbox-For", real.Host) // the rest of a URL may be a secret
 	}
 	p.signer.Sign(h, r.ID(), time.Now(), body)
 	return judge(target.Host, httpcall.Post(ctx, p.transport, target, h, body))

@@ -46,10 +46,16 @@ func harness(t *testing.T, drops time.Duration) providertest.Harness {
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	return providertest.Harness{
-		Provider: p, Channel: delivery.Webhook, Recipient: server.URL + "/hook", Payload: payload, Secrets: []string{secret},
+		Provider: p, Channel: delivery.Webhook, Recipient: server.URL + "/hook", Sandbox: server.URL + "/sandbox", Payload: payload, Secrets: []string{secret},
 		Accepted: func() (list [][]byte) {
 			for _, m := range box.List() {
 				list = append(list, m.Raw)
+			}
+			return list
+		},
+		Recipients: func() (list []string) {
+			for _, m := range box.List() {
+				list = append(list, server.URL+m.To[0])
 			}
 			return list
 		},
@@ -126,8 +132,8 @@ func TestRequest(t *testing.T) {
 
 func TestNew_Invalid(t *testing.T) {
 	t.Parallel()
-	_, err := webhook.New(webhook.Options{DropsRepeats: time.Second, AllowHosts: []string{"a b"}, Sandbox: "x", Headers: map[string]string{"Idempotency-Key": "1"}})
-	for _, want := range []string{"Secret", "DropsRepeats", "AllowHosts", "URL", "Headers"} {
+	_, err := webhook.New(webhook.Options{DropsRepeats: time.Second, AllowHosts: []string{"a b"}, Headers: map[string]string{"Idempotency-Key": "1"}})
+	for _, want := range []string{"Secret", "DropsRepeats", "AllowHosts", "Headers"} {
 		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("lacks %s: %v", want, err)
 		}

@@ -6,17 +6,29 @@
 -- rows whose claim is still the caller's. Returns a row for each of those:
 -- status sending means call, any other do not.
 --
--- p_windows is for how many seconds the provider promises to know its key;
+-- p_kind, p_account and p_sandbox are how the caller serves the provider. The
+-- caller may not call, and lets the row go with why, where that is not what
+-- deed.providers says (replaced: another dispatcher has registered the name
+-- since; nothing goes to anyone but the sandbox while that is on), or where the
+-- first call was made through another account (foreign: it is put off a while,
+-- for the dispatcher that has that account). Null p_kind: not looked at.
+--
+-- p_window is for how long the provider promises to know its key;
 -- repeat_safe_until is kept that long from the first attempt with a tenth of it
--- to spare, and begins anew only when all of it is long over.
+-- to spare, and begins anew only when the provider has certainly forgotten every
+-- call: which of them began its window nobody can tell. A call to the
+-- sandbox is under another key and does not begin it.
 create or replace function deed.attempt(
   p_ids      uuid[],
   p_claims   bigint[],
   p_requests bytea[],
   p_window   interval,
   p_lease    interval,
-  p_worker   text
-) returns table (id uuid, status text, attempts int, repeat_safe_until timestamptz)
+  p_worker   text,
+  p_kind     text default null,
+  p_account  text default '',
+  p_sandbox  boolean default false
+) returns table (id uuid, status text, attempts int, repeat_safe_until timestamptz, why text)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -50,11 +62,31 @@ begin
       select c.ctid as place, u.request, c.tenant_id, (
           select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
           where s.tenant_id = c.tenant_id and s.channel = c.channel and s.address = lower(c.recipient)
-        ) as skip
+        ) as skip,
+        case
+          when exists (
+            select from deed.providers p
+            where p.name = c.provider and p_kind is not null and (p.kind, p.account, p.sandbox) is distinct from (p_kind, p_account, p_sandbox)
+          ) then 'replaced'
+          when p_kind is not null and c.request_kind is not null
+            and (c.request_kind, c.request_account) is distinct from (p_kind, p_account) then 'foreign'
+        end as why
       from deed.channel_outbox c
       where c.id = u.id and c.claim = u.claim and c.status = 'queued'
       for update of c
     ) q
+  ),
+  let_go as (
+    update deed.channel_outbox c
+    set claim = null, claimed_at = null, claimed_by = null, lease_until = null,
+      process_after = case m.why when 'foreign' then v_now + interval '1 minute' * (0.5 + random()) else c.process_after end,
+      last_error = case m.why when 'foreign' then format('it was first called through the account %s (%s), and %s serves this provider through %s (%s)',
+        coalesce(nullif(c.request_account, ''), 'without a name'), c.request_kind, p_worker, coalesce(nullif(p_account, ''), 'one without a name'), p_kind)
+        else c.last_error end,
+      updated_at = v_now
+    from mine m
+    where c.ctid = m.place and m.why is not null
+    returning c.id, c.status, c.attempts, c.repeat_safe_until, m.why
   ),
   done as (
     update deed.channel_outbox c
@@ -66,16 +98,19 @@ begin
       first_called_at = coalesce(c.first_called_at, case when m.skip is null then v_now end),
       called_at = case when m.skip is null then v_now else c.called_at end,
       repeat_safe_until = case
-        when m.skip is not null or p_window is null then c.repeat_safe_until
-        when c.repeat_safe_until is null or v_now > c.repeat_safe_until + p_window * 0.2 then v_now + p_window * 0.9
+        when m.skip is not null or p_window is null or p_sandbox then c.repeat_safe_until
+        when c.repeat_safe_until is null or v_now > c.called_at + p_window * 1.1 then v_now + p_window * 0.9
         else c.repeat_safe_until end,
+      sandbox = case when m.skip is null then p_sandbox else c.sandbox end,
+      request_kind = coalesce(c.request_kind, case when m.skip is null then p_kind end),
+      request_account = coalesce(c.request_account, case when m.skip is null and p_kind is not null then p_account end),
       finished_at = case when m.skip is not null then v_now end,
       claimed_at = case when m.skip is null then c.claimed_at end,
       claimed_by = case when m.skip is null then c.claimed_by end,
       lease_until = case when m.skip is null then v_now + p_lease end,
       updated_at = v_now
     from mine m
-    where c.ctid = m.place
+    where c.ctid = m.place and m.why is null
     returning c.id, c.tenant_id, c.status, c.attempts, c.repeat_safe_until
   ),
   audited as (
@@ -85,6 +120,8 @@ begin
     from done d
     group by d.tenant_id, d.status
   )
-  select d.id, d.status, d.attempts, d.repeat_safe_until from done d;
+  select d.id, d.status, d.attempts, d.repeat_safe_until, null from done d
+  union all
+  select l.id, l.status, l.attempts, l.repeat_safe_until, l.why from let_go l;
 end
 $$;

@@ -8,6 +8,11 @@
 -- repeat, the same request under the
 -- same key while the provider's window is open, past it never, nor to one who
 -- has been suppressed since; or look_up.
+-- Nothing but that first mark is made of calls that went to the real recipient
+-- while p_sandbox is on, or where deed.providers says otherwise than p_kind,
+-- p_account and p_sandbox; nor of what was called through another account. They
+-- wait. A call to the sandbox leaves no doubt about anybody: what was being
+-- sent there goes back to queued, or is dead if its attempts are spent.
 -- A repeat is counted as an attempt. p_patience bounds for how long look-ups
 -- are tried; an answer that the provider does not have it ends them too.
 create or replace function deed.claim_doubts(
@@ -19,7 +24,10 @@ create or replace function deed.claim_doubts(
   p_look_up      boolean,
   p_delay        interval default interval '0',
   p_patience     interval default interval '1 hour',
-  p_max_attempts int default 5
+  p_max_attempts int default 5,
+  p_kind         text default null,
+  p_account      text default '',
+  p_sandbox      boolean default false
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
   recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
@@ -50,7 +58,31 @@ begin
 
   with lost as (
     select c.ctid as place from deed.channel_outbox c
-    where c.provider = p_provider and c.status = 'sending' and c.lease_until <= v_now
+    where c.provider = p_provider and c.status = 'sending' and c.lease_until <= v_now and c.sandbox
+    order by c.ord
+    limit 1000
+    for update skip locked
+  ),
+  freed as (
+    update deed.channel_outbox c
+    set status = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end,
+      last_error = format('the lease of %s ran out during a call to the sandbox', c.claimed_by),
+      process_after = null, claim = null, claimed_at = null, claimed_by = null, lease_until = null,
+      finished_at = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then v_now end,
+      updated_at = v_now
+    from lost l
+    where c.ctid = l.place
+    returning c.id, c.tenant_id, c.status
+  )
+  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+  select d.tenant_id, p_worker, 'settle', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
+    case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during a call to the sandbox'
+  from freed d
+  group by d.tenant_id, d.status;
+
+  with lost as (
+    select c.ctid as place from deed.channel_outbox c
+    where c.provider = p_provider and c.status = 'sending' and c.lease_until <= v_now and not c.sandbox
     order by c.ord
     limit 1000
     for update skip locked
@@ -71,6 +103,13 @@ begin
   from doubted d
   group by d.tenant_id;
 
+  if p_sandbox or exists (
+    select from deed.providers p
+    where p.name = p_provider and p_kind is not null and (p.kind, p.account, p.sandbox) is distinct from (p_kind, p_account, p_sandbox)
+  ) then
+    return;
+  end if;
+
   -- Those about which nothing can be learnt.
   with open as (
     select c.ctid as place,
@@ -78,6 +117,7 @@ begin
     from deed.channel_outbox c
     where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
       and c.lease_until is null and c.ord <= v_now
+      and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
       and not (coalesce(p_has_key and v_now < c.repeat_safe_until, false) and not exists (
         select from deed.suppressions s
         where s.tenant_id = c.tenant_id and s.channel = c.channel and s.address = lower(c.recipient)
@@ -122,6 +162,7 @@ begin
     ) r(repeats)
     where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
       and c.lease_until is null and c.ord <= v_now
+      and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
       and (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
     order by c.ord
     limit p_limit

@@ -6,6 +6,11 @@
 -- anything changed. Raises DDARG; and DDCON when the name is to stand for
 -- another kind while deliveries that the first one was called for are open:
 -- their requests are in its words, and its key protects them.
+--
+-- p_account names the account at the service, without a secret. From now on
+-- deed.attempt refuses dispatchers that serve the name through another one, or
+-- with p_sandbox (everything goes there) otherwise; deliveries that were called
+-- through another account wait for it.
 create or replace function deed.register_provider(
   p_name            text,
   p_kind            text,
@@ -15,7 +20,9 @@ create or replace function deed.register_provider(
   p_domains         text[],
   p_rates           float8[],
   p_bursts          float8[],
-  p_actor           text
+  p_actor           text,
+  p_account         text default '',
+  p_sandbox         boolean default false
 ) returns boolean
 language plpgsql
 security definer
@@ -34,18 +41,19 @@ begin
     and exists (
       select from deed.channel_outbox c
       where c.provider = p_name and c.status in ('queued', 'sending') and c.first_called_at is not null
+        and coalesce(c.request_kind, '') <> p_kind
     )
   then
     raise exception 'register_provider: % stands for another kind of provider than %, which deliveries that are not finished were sent through', p_name, p_kind
       using errcode = 'DDCON', hint = 'Give the new one a name of its own, or let those end first: deed deliveries list --provider ' || p_name;
   end if;
-  insert into deed.providers as p (name, kind, lane_per_domain, key_window, can_look_up, registered_at)
-  values (p_name, p_kind, p_lane_per_domain, p_key_window, p_can_look_up, v_now)
+  insert into deed.providers as p (name, kind, account, sandbox, lane_per_domain, key_window, can_look_up, registered_at)
+  values (p_name, p_kind, p_account, p_sandbox, p_lane_per_domain, p_key_window, p_can_look_up, v_now)
   on conflict (name) do update
-    set kind = excluded.kind, lane_per_domain = excluded.lane_per_domain, key_window = excluded.key_window,
+    set kind = excluded.kind, account = excluded.account, sandbox = excluded.sandbox, lane_per_domain = excluded.lane_per_domain, key_window = excluded.key_window,
       can_look_up = excluded.can_look_up, registered_at = v_now
-    where (p.kind, p.lane_per_domain, p.key_window, p.can_look_up)
-      is distinct from (excluded.kind, excluded.lane_per_domain, excluded.key_window, excluded.can_look_up);
+    where (p.kind, p.account, p.sandbox, p.lane_per_domain, p.key_window, p.can_look_up)
+      is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lane_per_domain, excluded.key_window, excluded.can_look_up);
   v_changed := found;
 
   with wanted as (
@@ -71,7 +79,7 @@ begin
 
   insert into deed.audit_log (actor, action, subject_type, subject_id, details)
   values (coalesce(nullif(left(p_actor, 200), ''), session_user), 'register', 'provider', p_name,
-    jsonb_build_object('kind', p_kind, 'limits', (select jsonb_object_agg(u.domain, u.rate) from unnest(p_domains, p_rates) u(domain, rate))));
+    jsonb_build_object('kind', p_kind, 'account', p_account, 'sandbox', p_sandbox, 'limits', (select jsonb_object_agg(u.domain, u.rate) from unnest(p_domains, p_rates) u(domain, rate))));
   return true;
 end
 $$;

@@ -72,6 +72,9 @@ begin
     cross join lateral (
       select c.ctid as place, u.kind, u.message_id, left(u.error, 4000) as error, u.after, c.status as was, c.doubt_since is not null as doubted,
         case
+          when c.sandbox and c.status = 'sending' and u.kind = 'accepted' then 'sandboxed'
+          when c.sandbox and c.status = 'sending' and u.kind in ('unknown', 'undecided', 'unrepeated') then
+            case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'later' end
           -- A claim that was lost before anything was called only lets go.
           when c.status = 'queued' and u.kind not in ('unusable') then 'let go'
           when c.doubt_since is not null and u.kind in ('refused', 'undecided') then
@@ -90,7 +93,7 @@ begin
   ),
   judged as (
     select m.*,
-      m.verdict in ('accepted', 'refused', 'dead', 'unusable') as ended,
+      m.verdict in ('accepted', 'sandboxed', 'refused', 'dead', 'unusable') as ended,
       m.verdict in ('unknown', 'hold') as stays
     from mine m
   ),
@@ -98,6 +101,7 @@ begin
     update deed.channel_outbox c
     set status = case j.verdict
         when 'accepted' then case c.channel when 'voice' then 'called' when 'social' then 'posted' else 'sent' end
+        when 'sandboxed' then 'skipped'
         when 'refused' then 'failed'
         when 'unusable' then 'failed'
         when 'dead' then 'dead'
@@ -105,8 +109,11 @@ begin
         when 'hold' then 'sending'
         else 'queued' end,
       attempts = c.attempts - case when j.verdict = 'outage' or (j.kind = 'unrepeated' and j.doubted) then 1 else 0 end,
-      provider_message_id = coalesce(left(j.message_id, 500), c.provider_message_id),
-      last_error = case when j.verdict = 'accepted' then c.last_error else coalesce(j.error, c.last_error) end,
+      skipped = j.verdict = 'sandboxed',
+      skip_reason = case when j.verdict = 'sandboxed' then 'sandbox: it went there, and not to its recipient' end,
+      -- The sandbox's own name for it would be taken for a proof.
+      provider_message_id = coalesce(case when not c.sandbox then left(j.message_id, 500) end, c.provider_message_id),
+      last_error = case when j.verdict in ('accepted', 'sandboxed') then c.last_error else coalesce(j.error, c.last_error) end,
       process_after = case j.verdict
         when 'later' then v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
           least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])))
@@ -126,7 +133,8 @@ begin
     from judged j
     where c.ctid = j.place
     returning c.id, c.tenant_id, c.status, c.attempts, c.process_after, c.doubt_since is not null as in_doubt, c.held_at is not null as held,
-      j.was, j.doubted, j.verdict, case when j.verdict <> 'accepted' then left(j.error, 2000) end as error
+      j.was, j.doubted, j.verdict,
+      case j.verdict when 'accepted' then null when 'sandboxed' then c.skip_reason else left(j.error, 2000) end as error
   ),
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)

@@ -1,0 +1,153 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// account is a fake of an account.
+func account(name string) *fake {
+	f := newFake()
+	f.caps.Account = name
+	return f
+}
+
+// What was first called through one account is never called through another,
+// and goes out when its own is back. It says so meanwhile.
+func TestProvider_NeverThroughAnotherAccount(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	first := account("first@smtp.example.com:25")
+	first.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
+		return delivery.NotNow(errors.New("busy"), time.Hour), false
+	}
+	opts := fast(first)
+	made := reserve(t, db, email("a@example.com"))
+	_, stop := run(t, db, opts)
+	eventually(t, "the first call", func() bool {
+		return first.called(made[0].ID) == 1 && entry(t, db, made[0].ID).Status == delivery.Queued
+	})
+	stop()
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null`)
+
+	second := account("second@smtp.example.com:25")
+	fresh := reserve(t, db, email("fresh@example.com"))
+	_, stop = run(t, db, fast(second))
+	until(t, db, fresh[0].ID, delivery.Sent)
+	eventually(t, "the delivery to be put off", func() bool { return entry(t, db, made[0].ID).ProcessAfter != nil })
+	stop()
+	e := entry(t, db, made[0].ID)
+	if second.called(e.ID) != 0 || e.Status != delivery.Queued || e.Attempts != 1 || e.ClaimedBy != "" || !strings.Contains(e.LastError, "first@smtp.example.com:25") ||
+		!strings.Contains(e.LastError, "second@smtp.example.com:25") {
+		t.Errorf("%d calls through the other account; %+v", second.called(e.ID), e)
+	}
+
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where status = 'queued'`)
+	first.send = nil
+	run(t, db, fast(first))
+	until(t, db, made[0].ID, delivery.Sent)
+}
+
+// Two dispatchers that serve one name through two accounts: every delivery is
+// called through one of them, however often, and nothing is lost.
+func TestProvider_TwoAccountsUnderOneName(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const n = 40
+	list := make([]delivery.Delivery, n)
+	for i := range list {
+		list[i] = email(fmt.Sprintf("%d@example.com", i))
+	}
+	made := reserve(t, db, list...)
+	fakes := []*fake{account("one"), account("two")}
+	for _, f := range fakes {
+		f.send = func(_ context.Context, n int, r delivery.Reservation) (delivery.Outcome, bool) {
+			if n == 1 {
+				return delivery.NotNow(errors.New("busy"), 0), false
+			}
+			return delivery.Accepted("m"), true
+		}
+		run(t, db, fast(f))
+	}
+	// The one that was registered last works; the other's deliveries wait for it.
+	tick := func() bool {
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where status = 'queued' and process_after > clock_timestamp() + interval '10 seconds'`)
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `
+			select count(*) from deed.channel_outbox c join deed.providers p on p.name = c.provider
+			where c.status = 'queued' and (c.request_account is null or c.request_account = p.account)`) == 0
+	}
+	eventually(t, "what may be called to be sent", tick)
+	for _, m := range made {
+		one, two := fakes[0].called(m.ID), fakes[1].called(m.ID)
+		if one > 0 && two > 0 {
+			t.Errorf("%s was called %d times through one account and %d times through the other", m.ID, one, two)
+		}
+	}
+}
+
+// A doubt is settled through the account that was called, or by nobody.
+func TestProvider_DoubtOfAnotherAccountWaits(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	first := account("first").withKey(time.Hour)
+	first.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
+		return delivery.Unknown(errCut), true
+	}
+	opts := fast(first)
+	opts.BaseRetry = time.Hour
+	made := reserve(t, db, email("a@example.com"))
+	_, stop := run(t, db, opts)
+	eventually(t, "the first repeat", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select attempts = 2 and lease_until is null from deed.channel_outbox`)
+	})
+	stop()
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null`)
+	second := account("second")
+	second.send = cutOnce
+	own := reserve(t, db, email("own@example.com"))
+	_, stop = run(t, db, fast(second))
+	held(t, db, own[0].ID) // so its reconciler has looked
+	stop()
+	if e := entry(t, db, made[0].ID); e.HeldAt != nil || e.DoubtSince == nil || second.called(e.ID) != 0 {
+		t.Errorf("%+v", e)
+	}
+	first.send = nil
+	run(t, db, fast(first))
+	until(t, db, made[0].ID, delivery.Sent)
+}
+
+// A name that stands for another kind by now calls nobody through the first
+// one, though it is still running.
+func TestProvider_TwoKindsUnderOneName(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	first := newFake()
+	run(t, db, fast(first))
+	registered := func(kind string) func() bool {
+		return func() bool {
+			return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.providers where name = 'fake' and kind = $1)`, kind)
+		}
+	}
+	eventually(t, "the first kind", registered("fake"))
+	second := newFake()
+	second.caps.Kind = "another"
+	run(t, db, fast(second))
+	eventually(t, "the second kind", registered("another"))
+	list := make([]delivery.Delivery, 40)
+	for i := range list {
+		list[i] = email(fmt.Sprintf("%d@example.com", i))
+	}
+	for _, m := range reserve(t, db, list...) {
+		e := until(t, db, m.ID, delivery.Sent)
+		if first.called(e.ID) != 0 || second.called(e.ID) != 1 {
+			t.Errorf("%d calls through the first kind, %d through the second", first.called(e.ID), second.called(e.ID))
+		}
+	}
+}
