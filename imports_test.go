@@ -40,7 +40,7 @@ func floorOf(t *testing.T, pkg string) float64 {
 			return f.floor
 		}
 	}
-	t.Fatalf("package %s has no floor; give it one here and in DESIGN.md", pkg)
+	t.Fatalf("package %s has no floor; give it one here", pkg)
 	return 0
 }
 

@@ -32,6 +32,6 @@
 // a person; with [AtLeastOnce] they may arrive twice. docs/guarantees.md has the
 // table.
 //
-// The contracts are CONTRACTS.md D1 to D7, D9 and D10; docs/contracts.md names
+// The duties that it keeps are D1 to D7, D9 and D10 of docs/contracts.md, which names
 // the tests.
 package delivery
