@@ -56,6 +56,8 @@ var refusedToApp = functionCase{refused: true}
 // functionCases has every function of the schema.
 var functionCases = map[string]functionCase{
 	"idempotency_key": {pure: true}, "is_bad_header": {pure: true}, "is_json": {pure: true}, "message_id": {pure: true}, "message_seq": {pure: true},
+	"fold_address": {pure: true}, "check_address": {pure: true}, "address_domain": {pure: true}, "fold_case": {pure: true}, "has_invisible": {pure: true},
+	"domain_ascii": {pure: true}, "punycode": {pure: true}, "punycode_bias": {pure: true}, "unpunycode": {pure: true},
 	"current_tenant": {call: `select deed.current_tenant() where $1::text <> ''`}, // one's own
 	"slot":           {call: `select deed.slot(0, $1::text, 1)`},
 	"payload_json":   {call: `select deed.payload_json('text/plain', $1::text::bytea)`},
@@ -75,7 +77,7 @@ var functionCases = map[string]functionCase{
 func init() {
 	for _, name := range []string{
 		"add_tenant", "attempt", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "extend", "extend_deliveries", "fail", "finish",
-		"keep_partitions", "lane_of", "next_delivery", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refuse_change",
+		"keep_partitions", "lane_of", "next_delivery", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
 		"refuse_rewrite", "register_provider", "relane_deliveries", "retry_deliveries", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "page", "pause_lane",

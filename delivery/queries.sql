@@ -62,7 +62,10 @@ select tenant_id::text, channel, address, reason, actor, created_at
 from deed.suppressions
 where ($1::text is null or tenant_id = $1::text::uuid)
   and ($2::text is null or channel = $2::text)
-  and ($3::text is null or address = lower($3::text))
+  and ($3::text is null or (channel, address) in (
+    select c, coalesce(deed.fold_address(c, $3::text), lower(btrim($3::text)))
+    from unnest(array['email', 'sms', 'voice', 'social', 'chat', 'webhook']) c
+  ))
 order by created_at desc, address
 limit $4::int;
 

@@ -316,3 +316,9 @@ left join pg_catalog.pg_prepared_xacts p on p.transaction = own.transactionid
 where coalesce(a.xact_start, p.prepared) < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
 order by coalesce(a.xact_start, p.prepared)
 limit 20;
+
+-- name: suppressions
+select pg_catalog.count(*), coalesce(pg_catalog.string_agg(distinct u.channel, ', '), '')
+from (
+  select s.channel from deed.suppressions s where deed.fold_address(s.channel, s.address) is null limit 1000
+) u;

@@ -16,37 +16,38 @@ import (
 
 // troubles makes for each name the trouble that it is for, and has it found.
 var troubles = map[string]func(*testing.T, *scene){
-	"not-examined":        notExamined,
-	"login-superuser":     loginSuperuser,
-	"login-grant":         loginGrant,
-	"hidden-sessions":     hiddenSessions,
-	"roles":               roles,
-	"superuser-logins":    superuserLogins,
-	"schema-version":      schemaVersion,
-	"schema-drift":        schemaDrift,
-	"function-overload":   functionOverload,
-	"function-foreign":    functionForeign,
-	"row-security":        rowSecurity,
-	"invalid-index":       invalidIndex,
-	"partitions-ahead":    partitionsAhead,
-	"retention-overdue":   retentionOverdue,
-	"log-sequence":        logSequence,
-	"cluster-changed":     clusterChanged,
-	"backfill-unfinished": backfillUnfinished,
-	"server-version":      serverTooNew,
-	"recovery":            recovery,
-	"durability":          durability,
-	"setting-hint":        settingHint,
-	"clock-skew":          clockSkew,
-	"connections":         connections,
-	"autovacuum":          autovacuum,
-	"dead-rows":           deadRows,
-	"wraparound":          wraparound,
-	"horizon-session":     horizonSession,
-	"horizon-prepared":    horizonPrepared,
-	"horizon-slot":        horizonSlot,
-	"horizon-standby":     horizonStandby,
-	"late-publisher":      latePublisher,
+	"not-examined":           notExamined,
+	"login-superuser":        loginSuperuser,
+	"login-grant":            loginGrant,
+	"hidden-sessions":        hiddenSessions,
+	"roles":                  roles,
+	"superuser-logins":       superuserLogins,
+	"schema-version":         schemaVersion,
+	"schema-drift":           schemaDrift,
+	"function-overload":      functionOverload,
+	"function-foreign":       functionForeign,
+	"row-security":           rowSecurity,
+	"invalid-index":          invalidIndex,
+	"partitions-ahead":       partitionsAhead,
+	"retention-overdue":      retentionOverdue,
+	"log-sequence":           logSequence,
+	"cluster-changed":        clusterChanged,
+	"backfill-unfinished":    backfillUnfinished,
+	"suppression-unreadable": suppressionUnreadable,
+	"server-version":         serverTooNew,
+	"recovery":               recovery,
+	"durability":             durability,
+	"setting-hint":           settingHint,
+	"clock-skew":             clockSkew,
+	"connections":            connections,
+	"autovacuum":             autovacuum,
+	"dead-rows":              deadRows,
+	"wraparound":             wraparound,
+	"horizon-session":        horizonSession,
+	"horizon-prepared":       horizonPrepared,
+	"horizon-slot":           horizonSlot,
+	"horizon-standby":        horizonStandby,
+	"late-publisher":         latePublisher,
 }
 
 // scene has servers for troubles that concern all of their databases.
@@ -291,6 +292,20 @@ func clusterChanged(t *testing.T, _ *scene) {
 	find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "cluster-changed", doctor.OK, "")
 	db.Exec(t, pgtest.Owner, `update deed.windows set system_identifier = 4711`)
 	says(t, find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "cluster-changed", doctor.Warn, "deed.windows"), "4711")
+}
+
+func suppressionUnreadable(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.App, `select deed.suppress('email', '{bob@example.com}', 'asked to')`)
+	find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "suppression-unreadable", doctor.OK, "")
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.suppressions (tenant_id, channel, address, reason, actor, created_at)
+		select tenant_id, 'email', a, reason, actor, created_at from deed.suppressions, unnest('{bob <bob@example.com>,notanaddress}'::text[]) a`)
+	f := find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "suppression-unreadable", doctor.Warn, "deed.suppressions")
+	says(t, f, "2 suppressions (email)")
+	if strings.Contains(f.Detail, "bob") {
+		t.Errorf("an address is named: %s", f.Detail)
+	}
 }
 
 func backfillUnfinished(t *testing.T, _ *scene) {

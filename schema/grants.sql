@@ -37,6 +37,10 @@ grant execute on function deed.idempotency_key, deed.reserve, deed.suppress to d
 -- What somebody asked for is taken back by that tenant, or by an operator.
 grant execute on function deed.unsuppress to deed_app, deed_admin;
 grant execute on function
+  deed.fold_address, deed.check_address, deed.address_domain, deed.fold_case, deed.has_invisible, deed.domain_ascii,
+  deed.punycode, deed.punycode_bias, deed.unpunycode
+to deed_app, deed_worker, deed_admin;
+grant execute on function
   deed.claim_deliveries, deed.next_delivery, deed.attempt, deed.extend_deliveries, deed.settle, deed.claim_doubts,
   deed.prove_delivery, deed.register_provider, deed.relane_deliveries, deed.purge_deliveries
 to deed_worker;

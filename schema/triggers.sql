@@ -1,4 +1,5 @@
--- Triggers, run after every replacement of the functions that they call.
+-- Triggers, run after every replacement of the functions that they call; and
+-- what stored rows owe to functions that may have changed.
 create or replace trigger audit_log_append_only before update or delete or truncate on deed.audit_log
   for each statement execute function deed.refuse_change();
 
@@ -12,3 +13,5 @@ create or replace trigger channel_outbox_delete before delete on deed.channel_ou
   for each row when (old.finished_at is null) execute function deed.refuse_rewrite();
 create or replace trigger channel_outbox_truncate before truncate on deed.channel_outbox
   for each statement execute function deed.refuse_change();
+
+select deed.refold_suppressions();

@@ -202,9 +202,9 @@ func outage(t *testing.T, f *fixture) {
 
 // What no request can be made of has failed, and nobody is called.
 func payloadThatIsNone(t *testing.T, f *fixture) {
-	ids := f.reserve(1, func(_ int, d *delivery.Delivery) {
-		d.Payload, d.Recipient = json.RawMessage(`{"no such field": 1}`), "nowhere at all"
-	})
+	ids := f.reserve(1, func(_ int, d *delivery.Delivery) { d.Payload = json.RawMessage(`{"no such field": 1}`) })
+	// A reservation would refuse it.
+	f.db.Exec(t, pgtest.Owner, `update deed.channel_outbox set recipient = 'nowhere at all'`)
 	f.start()
 	if e := f.ended(ids[0]); e.Status != delivery.Failed || e.LastError == "" || f.Calls() != 0 {
 		t.Errorf("%s with %q after %d calls", e.Status, e.LastError, f.Calls())

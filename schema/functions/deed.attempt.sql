@@ -2,7 +2,8 @@
 --
 -- queued becomes sending, with the request that will be sent unchanged from
 -- now on; it must have committed before anyone calls. Suppressions are looked
--- at once more, at the provider's door: who is suppressed is skipped. Only
+-- at once more, at the provider's door: who is suppressed is skipped, and what is
+-- not an address too, since nobody can tell whether it is suppressed. Only
 -- rows whose claim is still the caller's. Returns a row for each of those:
 -- status sending means call, any other do not.
 --
@@ -61,7 +62,11 @@ begin
     cross join lateral (
       select c.ctid as place, u.request, c.tenant_id, (
           select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
-          where s.tenant_id = c.tenant_id and s.channel = c.channel and s.address = lower(c.recipient)
+          where s.tenant_id = c.tenant_id and s.channel = c.channel
+            and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
+          union all
+          select 'not an address' where deed.fold_address(c.channel, c.recipient) is null
+          limit 1
         ) as skip,
         case
           when exists (

@@ -120,7 +120,8 @@ begin
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
       and not (coalesce(p_has_key and v_now < c.repeat_safe_until, false) and not exists (
         select from deed.suppressions s
-        where s.tenant_id = c.tenant_id and s.channel = c.channel and s.address = lower(c.recipient)
+        where s.tenant_id = c.tenant_id and s.channel = c.channel
+          and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
       ))
       and not (p_look_up and v_now < c.doubt_since + p_patience)
     order by c.ord
@@ -157,7 +158,8 @@ begin
     cross join lateral (
       select coalesce(p_has_key and v_now < c.repeat_safe_until, false) and not exists (
         select from deed.suppressions s
-        where s.tenant_id = c.tenant_id and s.channel = c.channel and s.address = lower(c.recipient)
+        where s.tenant_id = c.tenant_id and s.channel = c.channel
+          and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
       )
     ) r(repeats)
     where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null

@@ -57,7 +57,8 @@ begin
   v_changed := found;
 
   with wanted as (
-    select lower(u.domain) as domain, u.rate, u.burst from unnest(p_domains, p_rates, p_bursts) u(domain, rate, burst)
+    select coalesce(deed.domain_ascii(deed.fold_case(u.domain)), lower(u.domain)) as domain, u.rate, u.burst
+    from unnest(p_domains, p_rates, p_bursts) u(domain, rate, burst)
   ),
   gone as (
     delete from deed.rate_limits r

@@ -10,6 +10,8 @@ create or replace function deed.relane_deliveries(
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_hashjoin = off -- the rows by their place
+set enable_mergejoin = off
 set jit = off
 as $$
 declare
@@ -18,14 +20,17 @@ declare
   v_count      int;
 begin
   update deed.channel_outbox c
-  set lane = case when v_per_domain or c.recipient_domain = any (v_domains) then coalesce(c.recipient_domain, '') else '' end
-  where c.ctid = any (array(
-    select q.ctid from deed.channel_outbox q
+  set lane = m.lane
+  from (
+    select q.ctid as place, case when v_per_domain or d.domain = any (v_domains) then coalesce(d.domain, '') else '' end as lane
+    from deed.channel_outbox q
+    cross join lateral (select deed.address_domain(q.channel, deed.fold_address(q.channel, q.recipient)) as domain offset 0) d
     where q.provider = p_provider and q.status = 'queued'
-      and q.lane <> case when v_per_domain or q.recipient_domain = any (v_domains) then coalesce(q.recipient_domain, '') else '' end
+      and q.lane <> case when v_per_domain or d.domain = any (v_domains) then coalesce(d.domain, '') else '' end
     limit p_limit
-    for update skip locked
-  ));
+    for update of q skip locked
+  ) m
+  where c.ctid = m.place;
   get diagnostics v_count = row_count;
   return v_count;
 end

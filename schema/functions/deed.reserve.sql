@@ -6,7 +6,8 @@
 -- array, stands for the default. A key that the tenant's workspace has used
 -- makes no second row: duplicate is true, with the first one's id (D2, D3).
 -- White space around a recipient is taken away. One that is suppressed, or none,
--- is reserved as skipped.
+-- is reserved as skipped; what is not an address of its channel is refused
+-- (deed.check_address).
 -- Returns one row a delivery, n counting from 1. One audit row for the call.
 -- Raises DDARG, DDTEN, DDNFD for an unknown tenant, and 40001 where a
 -- transaction's snapshot hides the first row of a duplicate.
@@ -81,7 +82,8 @@ begin
       when u.provider is null or u.provider = any (v_names) then 'provider must be 1 to 100 characters of A-Z a-z 0-9 . _ -'
       when u.key is null or octet_length(u.key) <> 32 then 'key must be the 32 bytes of deed.idempotency_key'
       when u.payload is null or jsonb_typeof(u.payload) <> 'object' then 'payload must be a JSON object'
-      when length(u.recipient) > 2000 then 'recipient has over 2000 characters'
+      when btrim(u.recipient, e' \t\r\n') <> '' and deed.fold_address(u.channel, u.recipient) is null
+        then format('recipient is not an address of the channel %s: %s', u.channel, (deed.check_address(u.channel, u.recipient)).problem)
       when u.guarantee not in ('at_most_once', 'at_least_once') then 'guarantee must be at_most_once or at_least_once'
       when u.max_attempts not between 1 and 1000 then 'max_attempts must be from 1 to 1000'
       when not isfinite(u.process_after) then 'process_after is infinite'
@@ -99,7 +101,8 @@ begin
     or u.provider is null or u.provider = any (v_names)
     or u.key is null or octet_length(u.key) <> 32
     or u.payload is null or jsonb_typeof(u.payload) <> 'object'
-    or length(u.recipient) > 2000 or u.guarantee not in ('at_most_once', 'at_least_once')
+    or (btrim(u.recipient, e' \t\r\n') <> '' and deed.fold_address(u.channel, u.recipient) is null)
+    or u.guarantee not in ('at_most_once', 'at_least_once')
     or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after)
     or length(u.correlation_id) > 200 or length(u.recipient_id) > 200
   order by u.n
@@ -122,21 +125,23 @@ begin
     )
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
-      p_channels[u.n], p_providers[u.n], case when v_limits then deed.lane_of(p_providers[u.n], case
-        when u.recipient like '%://%' then lower(substring(u.recipient from '^[A-Za-z]+://(?:[^@/?#]*@)?([^@/:?#]+)'))
-        when u.recipient like '%@%' then lower(split_part(u.recipient, '@', -1)) end) else '' end,
+      p_channels[u.n], p_providers[u.n], case when v_limits then deed.lane_of(p_providers[u.n], deed.address_domain(p_channels[u.n], u.address)) else '' end,
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), p_process_after[u.n],
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n], v_now, v_now
     from (
-      select o.n, a.recipient, case
+      select o.n, a.recipient, a.address, case
           when coalesce(a.recipient, '') = '' then 'no address'
           when v_listed then (
             select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
-            where s.tenant_id = v_tenant and s.channel = p_channels[o.n] and s.address = lower(a.recipient)
+            where s.tenant_id = v_tenant and s.channel = p_channels[o.n] and s.address = a.address
           )
         end as skip
       from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o
-      cross join lateral (select btrim(p_recipients[o.n], e' \t\r\n') as recipient offset 0) a
+      cross join lateral (
+        select btrim(p_recipients[o.n], e' \t\r\n') as recipient,
+          case when v_listed or v_limits then deed.fold_address(p_channels[o.n], p_recipients[o.n]) end as address
+        offset 0
+      ) a
     ) u
     on conflict on constraint channel_outbox_idempotency_key_key do nothing
     returning id, status

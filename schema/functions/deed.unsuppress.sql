@@ -1,7 +1,8 @@
 -- deed.unsuppress: these addresses may be written to again, over this channel.
 --
 -- What was skipped stays skipped. Returns how many were suppressed. One audit
--- row for the call. Raises DDARG, DDTEN.
+-- row for the call. Raises DDARG, also for what is not an address, unless it is
+-- stored from before such were refused; and DDTEN.
 create or replace function deed.unsuppress(
   p_channel   text,
   p_addresses text[],
@@ -16,13 +17,27 @@ as $$
 declare
   v_tenant uuid := deed.tenant_of_call('unsuppress', p_tenant);
   v_count  bigint;
+  v_bad    record;
 begin
   if coalesce(length(p_reason), 0) not between 1 and 200 then
     raise exception 'unsuppress: a reason of 1 to 200 characters is needed' using errcode = 'DDARG';
   end if;
+  select u.n, (deed.check_address(p_channel, u.a)).problem into v_bad
+  from unnest(p_addresses) with ordinality u(a, n)
+  where deed.fold_address(p_channel, u.a) is null
+    and not exists (
+      select from deed.suppressions s
+      where s.tenant_id = v_tenant and s.channel = p_channel and s.address = lower(btrim(u.a, e' \t\r\n'))
+    )
+  order by u.n
+  limit 1;
+  if found then
+    raise exception 'unsuppress: address % is not one of the channel %: %', v_bad.n, coalesce(p_channel, 'null'), v_bad.problem using errcode = 'DDARG';
+  end if;
   with removed as (
     delete from deed.suppressions s
-    where s.tenant_id = v_tenant and s.channel = p_channel and s.address = any (array(select lower(btrim(a, e' \t\r\n')) from unnest(p_addresses) a))
+    where s.tenant_id = v_tenant and s.channel = p_channel
+      and s.address = any (array(select coalesce(deed.fold_address(p_channel, a), lower(btrim(a, e' \t\r\n'))) from unnest(p_addresses) a))
     returning s.address
   ),
   audited as (

@@ -1,0 +1,12 @@
+-- deed.address_domain: the domain or host of an address that is folded; null
+-- where a channel's addresses have none. A delivery's lane is one of these.
+create or replace function deed.address_domain(
+  p_channel text,
+  p_folded  text
+) returns text
+language sql
+immutable parallel safe
+return case p_channel
+  when 'email' then split_part(p_folded, '@', -1)
+  when 'webhook' then substring(p_folded from '^[a-z]+://(\[[^]]*\]|[^/?#:]+)')
+end;

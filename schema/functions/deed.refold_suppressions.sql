@@ -1,0 +1,29 @@
+-- deed.refold_suppressions: store suppressions as addresses are compared now.
+--
+-- Run after every replacement of the functions. What no address can be made of
+-- stays as it is and holds for that text; deed doctor names it. Returns how many
+-- have changed.
+create or replace function deed.refold_suppressions() returns bigint
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_count bigint;
+begin
+  with stale as (
+    delete from deed.suppressions s
+    where deed.fold_address(s.channel, s.address) <> s.address
+    returning s.tenant_id, s.channel, s.address, s.reason, s.actor, s.created_at
+  ),
+  put as (
+    insert into deed.suppressions (tenant_id, channel, address, reason, actor, created_at)
+    select distinct on (s.tenant_id, s.channel, f.address) s.tenant_id, s.channel, f.address, s.reason, s.actor, s.created_at
+    from stale s
+    cross join lateral (select deed.fold_address(s.channel, s.address) as address offset 0) f
+    order by s.tenant_id, s.channel, f.address, s.created_at
+    on conflict do nothing
+  )
+  select count(*) into v_count from stale;
+  return v_count;
+end
+$$;
