@@ -64,6 +64,13 @@ func (c *catchers) start(ctx context.Context, cmd *cobra.Command, log *slog.Logg
 	fake := &catcher.Resend{Mailbox: &c.box}
 	mux := http.NewServeMux()
 	mux.Handle("/resend/", http.StripPrefix("/resend", fake))
+	for _, path := range []string{"/emails", "/domains"} { // for an endpoint without /resend
+		mux.Handle(path, fake)
+	}
+	mux.HandleFunc("GET /smtp", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = printJSON(w, map[string]string{"address": c.smtpAddress})
+	})
 	mux.HandleFunc("GET /mailbox", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = printJSON(w, map[string]any{"mailbox": c.box.List()})
@@ -114,20 +121,40 @@ func (a *app) devDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 	if err != nil || d == nil {
 		return nil, err
 	}
-	caught, err := smtp.New(smtp.Options{Address: c.smtpAddress, Security: smtp.Plain, From: "deed <deed@localhost>"})
+	built, err := builtIn(c.smtpAddress, c.httpAddress)
 	if err != nil {
 		return nil, err
 	}
-	api, err := resend.New(resend.Options{APIKey: "re_dev", Endpoint: "http://" + c.httpAddress + "/resend", From: "deed <deed@localhost>"})
-	if err != nil {
-		return nil, err
-	}
-	for name, p := range map[string]delivery.Provider{"smtp": caught, "resend": api} {
+	for name, p := range built {
 		if _, taken := d.opts.Providers[name]; !taken {
 			d.opts.Providers[name] = delivery.ProviderOptions{Provider: p}
 		}
 	}
 	return d, nil
+}
+
+// builtIn are the providers of a deed dev whose catchers listen there.
+func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, error) {
+	caught, err := smtp.New(smtp.Options{Address: smtpAddress, Security: smtp.Plain, From: "deed <deed@localhost>"})
+	if err != nil {
+		return nil, err
+	}
+	api, err := resend.New(resend.Options{APIKey: "re_dev", Endpoint: "http://" + httpAddress + "/resend", From: "deed <deed@localhost>"})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]delivery.Provider{"smtp": caught, "resend": api}, nil
+}
+
+// builtInOf are the providers of the deed dev whose mailbox is at address.
+func builtInOf(ctx context.Context, address string) (map[string]delivery.Provider, error) {
+	var said struct {
+		Address string `json:"address"`
+	}
+	if err := askCatcher(ctx, address, "/smtp", &said); err != nil {
+		return nil, err
+	}
+	return builtIn(said.Address, address)
 }
 
 func newMailbox() *cobra.Command {
@@ -158,25 +185,30 @@ func newMailbox() *cobra.Command {
 }
 
 func readMailbox(ctx context.Context, address string) ([]catcher.Mail, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/mailbox", nil)
+	var said struct {
+		Mailbox []catcher.Mail `json:"mailbox"`
+	}
+	return said.Mailbox, askCatcher(ctx, address, "/mailbox", &said)
+}
+
+// askCatcher reads what the catcher of a deed dev says.
+func askCatcher(ctx context.Context, address, path string, said any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
-		return nil, usagef("--catch-http %q is not an address and a port", address)
+		return usagef("--catch-http %q is not an address and a port", address)
 	}
 	client := &http.Client{Timeout: 10 * time.Second}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("mailbox: %w; is deed dev running?", errors.Unwrap(err))
+		return fmt.Errorf("mailbox: %w; is deed dev running?", errors.Unwrap(err))
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, 100<<20))
 	if err != nil {
-		return nil, fmt.Errorf("mailbox: %w", err)
+		return fmt.Errorf("mailbox: %w", err)
 	}
-	var said struct {
-		Mailbox []catcher.Mail `json:"mailbox"`
+	if err := json.Unmarshal(text, said); err != nil || response.StatusCode != http.StatusOK {
+		return fmt.Errorf("mailbox: %s is not deed dev (status %d)", address, response.StatusCode)
 	}
-	if err := json.Unmarshal(text, &said); err != nil || response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("mailbox: %s is not deed dev (status %d)", address, response.StatusCode)
-	}
-	return said.Mailbox, nil
+	return nil
 }

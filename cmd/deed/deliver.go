@@ -76,6 +76,9 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 				} else {
 					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", made[0].ID, entry.Status)
 				}
+				if made[0].Duplicate {
+					noteDuplicate(cmd, key, entry)
+				}
 				if entry.FinishedAt == nil {
 					noteUnserved(cmd, l, d.Provider)
 				}
@@ -102,6 +105,16 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "for this tenant, a UUID")
 	return cmd
+}
+
+// noteDuplicate says that the key had been used, and for what.
+func noteDuplicate(cmd *cobra.Command, key string, e delivery.Entry) {
+	to := e.Recipient
+	if to == "" {
+		to = "nobody"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "note: a duplicate: the key %q is that of delivery %s, reserved %s for %s, which is %s; nothing was reserved\n",
+		key, e.ID, when(e.CreatedAt), clip(to, 0), e.Status)
 }
 
 // noteUnserved says so if no dispatcher has served the provider yet: it may be

@@ -266,6 +266,7 @@ func newProviders(a *app) *cobra.Command {
 		Example: "  deed providers list\n  deed providers test mail",
 	}
 	var listJSON, testJSON bool
+	var catch string
 	list := &cobra.Command{
 		Use: "list", Short: "List providers and what waits for them", Args: cobra.NoArgs,
 		Long:    "List the providers that were served, or that a delivery waits for, with what is queued, sending, in doubt and held.",
@@ -300,31 +301,50 @@ func newProviders(a *app) *cobra.Command {
 	list.Flags().BoolVar(&listJSON, "json", false, "print JSON")
 	test := &cobra.Command{
 		Use: "test NAME", Short: "A dry run: connect, authenticate, send nothing", Args: cobra.ExactArgs(1),
-		Long:    "Try whether a provider of deed.yaml is set up, and say what was looked at. Nothing is sent, and the database is not needed.",
+		Long: `Try whether a provider of deed.yaml is set up, and say what was looked at. Nothing is sent, and the database is not needed.
+smtp and resend, if deed.yaml has none of that name, are those of a running deed dev.`,
 		Example: "  deed providers test mail",
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.testProvider(cmd, args[0], testJSON) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.testProvider(cmd, args[0], setting(catch, "DEED_CATCH_HTTP", "", defaultCatchHTTP), testJSON)
+		},
 	}
+	test.Flags().StringVar(&catch, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
 	test.Flags().BoolVar(&testJSON, "json", false, "print JSON")
 	cmd.AddCommand(list, test)
 	return cmd
 }
 
-func (a *app) testProvider(cmd *cobra.Command, name string, asJSON bool) error {
+// providerNamed is the one of deed.yaml, or of the deed dev whose mailbox is at
+// catch, and where it was found.
+func (a *app) providerNamed(ctx context.Context, name, catch string) (p delivery.Provider, found string, err error) {
 	file, err := a.config()
+	if err != nil {
+		return nil, "", err
+	}
+	if c, ok := file.Providers[name]; ok {
+		if p, err = provider(c); err != nil {
+			return nil, "", &exitError{exitUsage, fmt.Errorf("provider %s: %w", name, err)}
+		}
+		return p, c.Type, nil
+	}
+	built, err := builtInOf(ctx, catch)
+	if err != nil && (name == "smtp" || name == "resend") {
+		return nil, "", usagef("deed.yaml has no provider %q, and no deed dev answers at %s", name, catch)
+	}
+	if p = built[name]; p == nil {
+		return nil, "", usagef("deed.yaml has no provider %q", name)
+	}
+	return p, "built into deed dev", nil
+}
+
+func (a *app) testProvider(cmd *cobra.Command, name, catch string, asJSON bool) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
+	defer cancel()
+	p, found, err := a.providerNamed(ctx, name, catch)
 	if err != nil {
 		return err
 	}
-	c, ok := file.Providers[name]
-	if !ok {
-		return usagef("deed.yaml has no provider %q", name)
-	}
-	p, err := provider(c)
-	if err != nil {
-		return &exitError{exitUsage, fmt.Errorf("provider %s: %w", name, err)}
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
-	defer cancel()
-	checks := []delivery.Check{{What: "configuration", OK: true, Info: c.Type}}
+	checks := []delivery.Check{{What: "configuration", OK: true, Info: found}}
 	if checker, ok := p.(delivery.Checker); ok {
 		checks = append(checks, checker.Check(ctx)...)
 	}

@@ -344,6 +344,12 @@ func TestDev(t *testing.T) {
 				t.Errorf("the mailbox has no mail by %s: %s", provider, got)
 			}
 		}
+		for _, provider := range []string{"smtp", "resend"} { // as deed dev built them in
+			catch := strings.Fields(mailbox)[2:] // --catch-http, unless it is the usual one
+			if got := deedOK(t, "", append([]string{"providers", "test", provider}, catch...)...); !strings.Contains(got, "connect to") || strings.Contains(got, "FAILED") {
+				t.Errorf("providers test %s: %s", provider, got)
+			}
+		}
 		if got := deedOK(t, url, "verify"); !strings.Contains(got, "no violations") {
 			t.Errorf("verify: %s", got)
 		}
