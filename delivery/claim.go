@@ -42,13 +42,12 @@ func (s *source) queueClaim(batch *pgx.Batch, n int, claimed *[]*item) {
 	})
 }
 
-// busyLanes are the lanes to be left out of a claim: those whose destination
-// fails, and those that have their share of the calls.
+// busyLanes are the lanes to be left out of a claim: those that have their share
+// of the calls.
 func (s *source) busyLanes() (busy []string, perLane any) {
 	if !s.caps.PerDomain {
 		return nil, nil
 	}
-	busy, _ = s.breakers.open("")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for lane, n := range s.inHand {

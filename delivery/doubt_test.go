@@ -329,7 +329,7 @@ func TestContract_D5_AnOutageKeepsTheDoubt(t *testing.T) {
 		case n == 1:
 			return delivery.Unknown(errCut), true
 		case n < 8:
-			return delivery.NoConnection(errors.New("connection refused")), false
+			return delivery.Outage(errors.New("connection refused"), 0), false
 		}
 		return delivery.Accepted("m"), true
 	}

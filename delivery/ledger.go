@@ -68,6 +68,13 @@ type ProviderOptions struct {
 	PerDomain int
 	// Timeout bounds a call. Default 30s.
 	Timeout time.Duration
+	// GiveUpAfter is for how long a delivery that is refused for now ([Deferred])
+	// is tried, and one whose own destination cannot be reached: then it is dead.
+	// An outage of the whole provider ends no delivery. Default 24h.
+	GiveUpAfter time.Duration
+	// Defer is how long a delivery that is refused for now waits the first time;
+	// it doubles each time, up to half an hour. Default 1m.
+	Defer time.Duration
 	// Rate limits the calls a second, of all processes together; Burst how many
 	// may come at once. Default: no limit; half a second's worth, at least 1.
 	Rate, Burst float64
@@ -141,11 +148,16 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	p.Concurrency = cmp.Or(p.Concurrency, 16)
 	p.PerDomain = cmp.Or(p.PerDomain, max(1, p.Concurrency/4))
 	p.Timeout = cmp.Or(p.Timeout, 30*time.Second)
+	p.GiveUpAfter = cmp.Or(p.GiveUpAfter, 24*time.Hour)
+	p.Defer = cmp.Or(p.Defer, time.Minute)
 	if p.Concurrency < 1 || p.Concurrency > 10000 || p.PerDomain < 1 {
 		errs = append(errs, fmt.Errorf("option Concurrency %d and PerDomain %d are not from 1 to 10000", p.Concurrency, p.PerDomain))
 	}
 	if p.Timeout < time.Millisecond {
 		errs = append(errs, fmt.Errorf("option Timeout %s is below 1ms", p.Timeout))
+	}
+	if p.GiveUpAfter < time.Minute || p.GiveUpAfter > 30*24*time.Hour || p.Defer < time.Millisecond || p.Defer > time.Hour {
+		errs = append(errs, fmt.Errorf("option GiveUpAfter %s is not from 1m to 720h, or Defer %s not from 1ms to 1h", p.GiveUpAfter, p.Defer))
 	}
 	if p.Rate < 0 || p.Burst < 0 || (p.Burst > 0 && p.Burst < 1) {
 		errs = append(errs, fmt.Errorf("option Rate %g is negative, or Burst %g below 1", p.Rate, p.Burst))

@@ -73,7 +73,7 @@ type Capabilities struct {
 	// Default 0.
 	SettleDelay time.Duration
 	// PerDomain says that every recipient's domain is a destination of its own,
-	// with its own connections, failures and breaker; else they all go to one.
+	// with its own connections, failures and pauses; else they all go to one.
 	PerDomain bool
 }
 
@@ -135,6 +135,8 @@ const (
 	kindAccepted
 	kindRefused
 	kindLater
+	kindDeferred
+	kindOutage
 )
 
 // Outcome is what came of a call. The zero value is [Unknown].
@@ -143,7 +145,6 @@ type Outcome struct {
 	messageID string
 	err       error
 	after     time.Duration
-	outage    bool
 }
 
 // Accepted: the provider took it. messageID is how it calls it, or "".
@@ -152,15 +153,29 @@ func Accepted(messageID string) Outcome { return Outcome{kind: kindAccepted, mes
 // Refused: the provider did not take it and never will. No retry cures it.
 func Refused(err error) Outcome { return Outcome{kind: kindRefused, err: orNone(err)} }
 
-// NotNow: the provider certainly did not take it, and may later; after is how
-// long it asks for, 0 if it does not. One that asks is left alone so long.
+// Outage: the provider certainly did not take it, and takes nothing now: it
+// cannot be connected to, refuses who calls, or has had enough of the account.
+// It costs the delivery no attempt. The provider, or with
+// [Capabilities.PerDomain] the destination, is paused, for after at least, which
+// is how long it asks for, 0 if it does not; then one delivery at a time finds
+// out whether it is back.
+func Outage(err error, after time.Duration) Outcome {
+	return Outcome{kind: kindOutage, err: orNone(err), after: max(after, 0)}
+}
+
+// Deferred: the provider certainly did not take this delivery and says to try
+// it later, as greylisting does; after is as with [Outage]. It costs no attempt;
+// [ProviderOptions.GiveUpAfter] ends it.
+func Deferred(err error, after time.Duration) Outcome {
+	return Outcome{kind: kindDeferred, err: orNone(err), after: max(after, 0)}
+}
+
+// NotNow: the provider certainly did not take this delivery, for any other
+// reason that may pass. It is an attempt, of which there are few; after is as
+// with [Outage].
 func NotNow(err error, after time.Duration) Outcome {
 	return Outcome{kind: kindLater, err: orNone(err), after: max(after, 0)}
 }
-
-// NoConnection is [NotNow] where nothing reached the provider: it is down for
-// everybody, and is left alone for a while.
-func NoConnection(err error) Outcome { return Outcome{kind: kindLater, err: orNone(err), outage: true} }
 
 // Unknown: the provider may have taken it; nobody can tell from the answer.
 func Unknown(err error) Outcome { return Outcome{err: orNone(err)} }
@@ -183,16 +198,21 @@ func (o Outcome) Err() error {
 // MessageID returns the provider's name for what it accepted.
 func (o Outcome) MessageID() string { return o.messageID }
 
-// RetryAfter returns how long the provider asks to be left alone.
+// RetryAfter returns how long the provider asks to wait.
 func (o Outcome) RetryAfter() time.Duration { return o.after }
 
-// String names the outcome: accepted, refused, not now or unknown.
+// String names the outcome: accepted, refused, outage, deferred, not now or
+// unknown.
 func (o Outcome) String() string {
 	switch o.kind {
 	case kindAccepted:
 		return "accepted"
 	case kindRefused:
 		return "refused"
+	case kindOutage:
+		return "outage"
+	case kindDeferred:
+		return "deferred"
 	case kindLater:
 		return "not now"
 	}

@@ -4,7 +4,7 @@
 -- name: reserve
 select id::text, status, duplicate
 from deed.reserve($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::bytea[], $6::text[], $7::text[], $8::timestamptz[],
-  $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::text[]::uuid[], $13::text[]::uuid[], $14::int[], $15::text::uuid);
+  $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::text[]::uuid[], $13::text[]::uuid[], $14::int[], $15::text::uuid, p_expires_at => $16::timestamptz[]);
 
 -- name: claim
 select id::text, claim, tenant_id::text, workspace_id::text, idempotency_key, channel, lane, coalesce(recipient, ''), coalesce(recipient_id, ''),
@@ -23,8 +23,13 @@ from deed.attempt($1::text[]::uuid[], $2::bigint[], $3::bytea[], make_interval(s
 select deed.extend_deliveries($1::text[]::uuid[], $2::bigint[], make_interval(secs => $3::float8))::text[];
 
 -- name: settle
-select id::text, status, attempts, process_after, in_doubt, held
-from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text, make_interval(secs => $8::float8), $9::float8[], $10::int);
+select id::text, status, attempts, process_after, in_doubt, held, resumed
+from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text, make_interval(secs => $8::float8), $9::float8[], $10::int,
+  make_interval(secs => $11::float8), make_interval(secs => $12::float8));
+
+-- name: pause
+select destination, since, until, failures
+from deed.pause($1::text, $2::text[]::uuid[], $3::bigint[], $4::text[], $5::text[], $6::float8[], $7::boolean[], make_interval(secs => $8::float8), $9::float8[]);
 
 -- name: claim_doubts
 select id::text, claim, tenant_id::text, workspace_id::text, idempotency_key, channel, lane, coalesce(recipient, ''), coalesce(recipient_id, ''),

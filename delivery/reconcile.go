@@ -40,8 +40,8 @@ func (s *source) pokeReconciler() {
 	}
 }
 
-// Limit lets doubts be looked at whatever the breakers say: what the provider
-// is not needed for is settled all the same.
+// Limit lets doubts be looked at whatever is paused: what the provider is not
+// needed for is settled all the same.
 func (r *reconciler) Limit(n int) (int, time.Duration) { return min(n, 2*reconcileAtOnce), 0 }
 
 // Exchange settles what was reconciled and takes over more.
@@ -90,7 +90,6 @@ func (r *reconciler) Do(ctx context.Context, items []*item) []error {
 
 func (r *reconciler) ask(ctx context.Context, it *item) {
 	it.kind = "release"
-	dest := r.dest(&it.row)
 	if it.action == "look_up" {
 		r.find(ctx, it)
 		return
@@ -98,14 +97,13 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 	if since(it.taken) > r.caps.KeyWindow/20 {
 		return // half of what the stored deadline has to spare is gone
 	}
-	if _, ok := r.breakers.admit(dest); !ok {
+	if r.watch.holds(r.dest(&it.row)) {
 		return
 	}
 	crash.Point("repeating")
 	r.call(ctx, it, true)
 	crash.Point("repeated")
-	r.breakers.report(dest, it.out.kind == kindUnknown || it.out.outage, it.out.after)
-	if it.kind = kindOf(it.out, false); it.out.outage {
+	if r.judge(it); it.out.kind == kindOutage {
 		it.kind = unrepeated
 	}
 	if it.kind == "refused" && r.finder != nil {

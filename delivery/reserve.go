@@ -56,6 +56,9 @@ type Delivery struct {
 	Guarantee Guarantee
 	// ProcessAfter holds the delivery back until then. Default: now.
 	ProcessAfter time.Time
+	// ExpiresAt is from when on nobody is called for it any more: it ends as
+	// skipped. One that is in doubt then is not repeated. Default: never.
+	ExpiresAt time.Time
 	// MaxAttempts is how many attempts that are known to have failed make it
 	// dead. Default: the ledger's.
 	MaxAttempts int
@@ -110,7 +113,7 @@ func reserve(ctx context.Context, db DB, owner any, ds []Delivery) ([]Reserved, 
 	}
 	crash.Point("reserving")
 	rows, err := db.Query(ctx, query["reserve"], a.channels, a.providers, a.recipients, a.payloads, a.keys, a.recipientIDs,
-		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.runIDs, a.jobIDs, a.workspaces, a.maxAttempts, owner)
+		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.runIDs, a.jobIDs, a.workspaces, a.maxAttempts, owner, a.expiresAt)
 	if err != nil {
 		return nil, opError("reserve", err)
 	}
@@ -140,7 +143,7 @@ type columns struct {
 	keys                                          [][]byte
 	recipientIDs, guarantees, correlationIDs      []*string
 	channelMessageIDs, runIDs, jobIDs, workspaces []*string
-	processAfter                                  []*time.Time
+	processAfter, expiresAt                       []*time.Time
 	maxAttempts                                   []*int
 	n                                             int
 }
@@ -169,6 +172,7 @@ func (a *columns) add(d *Delivery, correlation string) {
 	put(&a.runIDs, a.n, i, d.RunID)
 	put(&a.jobIDs, a.n, i, d.JobID)
 	put(&a.processAfter, a.n, i, d.ProcessAfter)
+	put(&a.expiresAt, a.n, i, d.ExpiresAt)
 	put(&a.maxAttempts, a.n, i, d.MaxAttempts)
 	if d.Workspace != (tenant.ID{}) {
 		put(&a.workspaces, a.n, i, d.Workspace.String())

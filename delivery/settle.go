@@ -23,6 +23,7 @@ type result struct {
 	due     *time.Time
 	inDoubt bool
 	held    bool
+	resumed bool // its pause is over
 }
 
 // maxError is how much of an error is kept.
@@ -81,12 +82,14 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 	if len(ids) == 0 {
 		return st
 	}
+	s.queuePauses(batch, st.items)
 	o := s.ledger.opts
-	batch.Queue(query["settle"], ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts).Query(func(rows pgx.Rows) error {
+	batch.Queue(query["settle"], ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts,
+		s.opts.Defer.Seconds(), s.opts.GiveUpAfter.Seconds()).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id string
 			var r result
-			if err := rows.Scan(&id, &r.status, &r.tries, &r.due, &r.inDoubt, &r.held); err != nil {
+			if err := rows.Scan(&id, &r.status, &r.tries, &r.due, &r.inDoubt, &r.held, &r.resumed); err != nil {
 				return err
 			}
 			st.results[id] = r
@@ -103,8 +106,12 @@ func (s *source) account(st *settlement) {
 	for _, it := range st.items {
 		r, ok := st.results[it.id]
 		log := s.logOf(&it.row)
+		if r.resumed {
+			s.log.Info("no longer paused: it answers again", "destination", s.dest(&it.row))
+			s.poke()
+		}
 		switch {
-		case it.kind == "release" || it.kind == "outage" || it.kind == unrepeated:
+		case it.kind == "release" || it.kind == unrepeated:
 			continue
 		case !ok:
 			log.Warn("outcome not recorded: the claim had gone to another", "outcome", it.out.String())
@@ -125,6 +132,10 @@ func (s *source) account(st *settlement) {
 		case Dead:
 			log.Error("delivery is dead", "error", it.out.Err(), "attempts", r.tries)
 		case Queued:
+			if it.out.kind == kindOutage {
+				log.Info("nobody could be called; the delivery waits for the pause to end", "error", it.out.Err())
+				continue
+			}
 			if it.stack != "" {
 				log = log.With("stack", it.stack)
 			}

@@ -29,7 +29,7 @@ type source struct {
 	wake     chan struct{}
 	doubted  chan struct{} // wakes the reconciler
 	writing  chan *writing
-	breakers breakers
+	watch    watch
 
 	mu     sync.Mutex
 	away   time.Time         // guarded by mu: until when nothing is claimed, since another ledger serves the name otherwise
@@ -41,11 +41,13 @@ type source struct {
 // item is a claimed delivery, and what has become of it.
 type item struct {
 	row
-	kind  string // in deed.settle's words; "" before the attempt
-	out   Outcome
-	box   *sandboxed // nil: the call goes to the recipient
-	stack string     // of a panic
-	taken time.Time  // of one in doubt: before it was claimed
+	kind   string // in deed.settle's words; "" before the attempt
+	out    Outcome
+	failed bool       // the destination did not answer as it should
+	pauses bool       // so that it is to be left alone
+	box    *sandboxed // nil: the call goes to the recipient
+	stack  string     // of a panic
+	taken  time.Time  // of one in doubt: before it was claimed
 }
 
 // settled says that there is nothing to record: it was skipped, or lost.
@@ -95,27 +97,10 @@ func (s *source) poke() {
 	}
 }
 
-// dest is the destination that a call to the row goes to.
-func (s *source) dest(w *row) string {
-	if s.caps.PerDomain {
-		return w.lane
-	}
-	return ""
-}
-
-// Limit stops claims while the provider is down, or somebody else's.
+// Limit stops claims while the provider is somebody else's.
 func (s *source) Limit(n int) (int, time.Duration) {
 	if wait := s.replaced(); wait > 0 {
 		return 0, wait
-	}
-	if s.caps.PerDomain {
-		return n, 0
-	}
-	if _, wait := s.breakers.open(""); wait > 0 {
-		return 0, wait
-	}
-	if s.breakers.half("") {
-		return min(n, 1), 0
 	}
 	return n, 0
 }
@@ -156,17 +141,9 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 
 func (s *source) attempt(ctx context.Context, it *item) {
 	it.kind = "release"
-	dest := s.dest(&it.row)
-	probe, ok := s.breakers.admit(dest)
-	if !ok {
+	if s.watch.holds(s.dest(&it.row)) {
 		return
 	}
-	reported := false
-	defer func() {
-		if probe && !reported {
-			s.breakers.forgo(dest)
-		}
-	}()
 	if it.request == nil {
 		request, err := s.render(it.channel, it.draft())
 		if err != nil {
@@ -185,26 +162,26 @@ func (s *source) attempt(ctx context.Context, it *item) {
 		return // it may have been written; then release takes it back
 	case verdict.status == "sending" && since(begun) >= s.ledger.opts.Lease:
 		return // its lease is over: somebody may have settled it as in doubt
+	case verdict.status == "skipped":
+		it.kind = settled
+		s.logOf(&it.row).Info("delivery skipped", "reason", verdict.why)
+		return
+	case verdict.why == "paused":
+		it.kind = settled // since it was claimed, and it has been let go
+		return
 	case verdict.why != "":
 		it.kind = settled // it has been let go
 		s.notOurs(it, verdict.why)
 		return
 	case verdict.status != "sending":
 		it.kind = settled
-		if verdict.status == "skipped" {
-			s.logOf(&it.row).Info("delivery skipped: its recipient is suppressed")
-		}
 		return
 	}
 	it.attempts = verdict.attempts
 	crash.Point("calling")
 	s.call(ctx, it, false)
 	crash.Point("called")
-	reported = true
-	if s.breakers.report(dest, it.out.kind == kindUnknown || it.out.outage, it.out.after) {
-		s.log.Warn("the destination fails or asks for a pause; it is left alone for a while", "destination", dest, "error", it.out.Err())
-	}
-	it.kind = kindOf(it.out, probe)
+	s.judge(it)
 }
 
 // since is how long ago t was by the clock that says more: the monotonic one
@@ -212,20 +189,6 @@ func (s *source) attempt(ctx context.Context, it *item) {
 func since(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
-}
-
-func kindOf(o Outcome, probe bool) string {
-	switch {
-	case o.kind == kindAccepted:
-		return "accepted"
-	case o.kind == kindRefused:
-		return "refused"
-	case o.kind == kindLater && o.outage && probe:
-		return "outage" // the delivery only served to find out (O9)
-	case o.kind == kindLater:
-		return "later"
-	}
-	return "unknown"
 }
 
 // render makes the request. A panic of an adapter is its error.

@@ -18,7 +18,7 @@ type writing struct {
 type verdict struct {
 	status   string
 	attempts int
-	why      string // of one that this ledger may not call: replaced or foreign
+	why      string // it was skipped, or may not be called: replaced, foreign or paused
 	err      error
 }
 

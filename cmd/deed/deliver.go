@@ -21,7 +21,7 @@ func newDeliver(a *app) *cobra.Command {
 	var owner tenantFlag
 	var channel, payload, key string
 	var atLeastOnce, asJSON bool
-	var wait time.Duration
+	var wait, expires time.Duration
 	cmd := &cobra.Command{
 		Use:   "deliver --channel email --provider NAME --to ADDRESS --subject TEXT --text TEXT",
 		Short: "Reserve one delivery",
@@ -46,6 +46,12 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 				}
 			default:
 				return usagef("the channel %s wants a --payload", channel)
+			}
+			if expires < 0 {
+				return usagef("--expires %s is negative", expires)
+			}
+			if expires > 0 {
+				d.ExpiresAt = time.Now().Add(expires)
 			}
 			if atLeastOnce {
 				d.Guarantee = delivery.AtLeastOnce
@@ -101,6 +107,7 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 	f.StringVar(&key, "key", "", "what the delivery is for; the same again is the same delivery (default: a new one)")
 	f.StringVar(&d.CorrelationID, "correlation-id", "", "what logs and traces know it by")
 	f.BoolVar(&atLeastOnce, "at-least-once", false, "in doubt, send again rather than wait for a person")
+	f.DurationVar(&expires, "expires", 0, "call nobody for it after this long (default: it does not expire)")
 	f.DurationVar(&wait, "wait", 0, "wait so long for it to be delivered, and fail if it is not")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "for this tenant, a UUID")

@@ -71,6 +71,7 @@ const (
 	ServerError   Fault = "an error of the server, accepted"
 	CutAfterOK    Fault = "connection cut after the answer, accepted"
 	Unauthorized  Fault = "the credentials are refused"
+	OverQuota     Fault = "the account's quota is exceeded"
 )
 
 // Faults decides, for the n-th time that a server is about to take something,

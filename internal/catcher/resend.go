@@ -90,6 +90,9 @@ func (s *Resend) send(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusTooManyRequests, "rate_limit_exceeded", "Too many requests.")
 		return
+	case OverQuota:
+		refuse(w, http.StatusTooManyRequests, "daily_quota_exceeded", "You have reached your daily email sending quota.")
+		return
 	case Unauthorized:
 		refuse(w, http.StatusForbidden, "invalid_api_key", "API key is invalid")
 		return

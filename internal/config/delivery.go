@@ -86,6 +86,8 @@ type Provider struct {
 	Concurrency int
 	PerDomain   int
 	Timeout     time.Duration
+	GiveUpAfter time.Duration
+	Defer       time.Duration
 	Rate        float64 // calls a second, of all processes together
 	Burst       float64
 	Domains     map[string]float64 // calls a second, by recipient's domain
@@ -195,6 +197,7 @@ func (s *section) provider(name string) Provider {
 	}
 	p.Concurrency = s.number("concurrency", 1, 10000)
 	p.Timeout = s.duration("timeout", time.Second, time.Hour)
+	p.GiveUpAfter, p.Defer = s.duration("give_up_after", time.Minute, 30*24*time.Hour), s.duration("defer", time.Second, time.Hour)
 	p.Rate, p.Burst = s.decimal("rate", 0.001, 1e6), s.decimal("burst", 1, 1e6)
 	if d := s.sub("domains"); d != nil {
 		p.Domains = map[string]float64{}

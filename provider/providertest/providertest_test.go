@@ -54,7 +54,7 @@ func (o own) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome 
 	case err != nil && connected:
 		return delivery.Unknown(errors.New("chat: no answer"))
 	case err != nil:
-		return delivery.NoConnection(errors.New("chat: no connection"))
+		return delivery.Outage(errors.New("chat: no connection"), 0)
 	}
 	defer answer.Body.Close()
 	err = fmt.Errorf("chat: status %d", answer.StatusCode)

@@ -8,11 +8,11 @@
 //	200 with an id                          accepted
 //	200 without one, or not JSON            unknown: repeated under the key
 //	408, 5xx, no complete answer            unknown: repeated under the key
-//	429                                     not now; Retry-After is obeyed
+//	429: too many calls, or over the quota  outage; Retry-After is obeyed
+//	401, 403 about the API key              outage: mend the key
+//	no connection                           outage
 //	409 concurrent_idempotent_requests      not now
-//	401, 403 about the API key              not now, for everything: mend the key
 //	3xx and any other 4xx                   refused for good
-//	no connection                           not now
 //
 // Sources: resend-openapi 1.5.0; the documentation of idempotency keys, errors
 // and rate limits.
@@ -172,7 +172,7 @@ func (p *Provider) judge(a httpcall.Answer) delivery.Outcome {
 		if a.Connected {
 			return delivery.Unknown(err)
 		}
-		return delivery.NoConnection(err)
+		return delivery.Outage(err, 0)
 	}
 	if a.Status >= 200 && a.Status < 300 {
 		var accepted struct {
@@ -190,12 +190,12 @@ func (p *Provider) judge(a httpcall.Answer) delivery.Outcome {
 	after, _ := header.RetryAfter(a.Header, time.Now())
 	switch {
 	case a.Status == http.StatusTooManyRequests:
-		return delivery.NotNow(err, after)
+		return delivery.Outage(err, after)
 	case a.Status == http.StatusConflict && said.Name == "concurrent_idempotent_requests":
 		return delivery.NotNow(err, 0)
 	case a.Status == http.StatusUnauthorized, said.Name == "invalid_api_key", said.Name == "restricted_api_key":
 		// It is about the key and not about this e-mail.
-		return delivery.NoConnection(err)
+		return delivery.Outage(err, 0)
 	case a.Status == http.StatusRequestTimeout, a.Status >= 500, a.Status < 200:
 		return delivery.Unknown(err)
 	}

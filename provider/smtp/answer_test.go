@@ -16,7 +16,7 @@ func TestSend_AnswerToTheMessage(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
 		"250 queued": "accepted", "200 taken": "accepted", "252 taken": "accepted", "250-one\r\n250 two": "accepted",
-		"451 later": "not now", "421 closing": "not now", "554 no": "refused",
+		"451 later": "deferred", "421 closing": "outage", "535 who": "outage", "554 no": "refused",
 		"354 go on": "unknown", "100 hm": "unknown", "garbage": "unknown", "": "unknown", "2": "unknown", "250-cut": "unknown",
 	} {
 		p, err := New(Options{Address: answering(t, answer), Security: Plain})

@@ -4,11 +4,12 @@
 // a conversation got:
 //
 //	2xx after the message                  accepted, whatever comes after it
-//	4xx to any command, or after it        not now
-//	5xx to MAIL, RCPT, DATA or after it    refused for good
-//	a cut before the message               not now
+//	421, 530 or 535 to any command         outage: it is about the server or us
+//	no connection, TLS, EHLO, AUTH         outage
+//	other 4xx to MAIL, RCPT, DATA, after   deferred: greylisting, a full mailbox
+//	a cut before the message               deferred
+//	other 5xx to MAIL, RCPT, DATA, after   refused for good
 //	a cut, no answer or nonsense after it  unknown: the delivery's guarantee decides
-//	no connection, TLS, EHLO, AUTH         not now, for everything
 //
 // One recipient a message, since one that is refused would reset the others'.
 // Connections are used again, after a NOOP that shows that they still live.
@@ -198,7 +199,7 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	}
 	c, err := p.connection(ctx)
 	if err != nil {
-		return delivery.NoConnection(p.errorf("no connection: %w", err))
+		return delivery.Outage(p.errorf("no connection: %w", err), 0)
 	}
 	out, usable := p.send(ctx, c, e, message, messageID(r.Key(), e.From))
 	if usable {
@@ -249,17 +250,17 @@ func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte
 // or the answer to the message itself.
 func (p *Provider) refusal(what string, err error) (delivery.Outcome, bool) {
 	switch code := codeOf(err); {
-	case code == 421:
-		return delivery.NoConnection(p.errorf("%s: %w", what, err)), false
-	case code == 530, code == 535:
-		// It is about who we are and not about this message.
-		return delivery.NoConnection(p.errorf("%s: %w", what, err)), false
+	case code == 421, code == 530, code == 535:
+		// It closes for everybody, or is about who we are: not about this message.
+		return delivery.Outage(p.errorf("%s: %w", what, err), 0), false
 	case code >= 500:
 		return delivery.Refused(p.errorf("%s: %w", what, err)), true
 	case code >= 400:
-		return delivery.NotNow(p.errorf("%s: %w", what, err), 0), true
+		return delivery.Deferred(p.errorf("%s: %w", what, err), 0), true
 	}
-	return delivery.NotNow(p.errorf("%s, before the message: %w", what, err), 0), false
+	// It may be this message's doing: a recipient for whom the server asks
+	// another one, and waits.
+	return delivery.Deferred(p.errorf("%s, before the message: %w", what, err), 0), false
 }
 
 // codeOf returns the code of a server's answer; 0 if there was none.

@@ -5,11 +5,12 @@
 //
 //	2xx                             accepted
 //	3xx, 4xx but for those below    refused for good
-//	425, 429                        not now; Retry-After is obeyed
-//	503 with Retry-After            not now
+//	no connection                   outage, of this host alone
+//	429                             outage, of this host alone; Retry-After is obeyed
+//	503 with Retry-After            the same
+//	425                             not now
 //	408, 409, 5xx                   unknown
 //	no complete answer              unknown
-//	no connection                   not now
 //	an address that is not allowed  refused for good
 //
 // A receiver that promises to drop repeats by webhook-id (DropsRepeats) makes
@@ -158,7 +159,7 @@ func judge(host string, a httpcall.Answer) delivery.Outcome {
 		case a.Connected:
 			return delivery.Unknown(fmt.Errorf("webhook %s: %w", host, a.Err))
 		}
-		return delivery.NoConnection(fmt.Errorf("webhook %s: %w", host, a.Err))
+		return delivery.Outage(fmt.Errorf("webhook %s: %w", host, a.Err), 0)
 	}
 	if a.Status >= 200 && a.Status < 300 {
 		return delivery.Accepted("")
@@ -166,7 +167,9 @@ func judge(host string, a httpcall.Answer) delivery.Outcome {
 	err := fmt.Errorf("webhook %s: status %d", host, a.Status)
 	after, asked := header.RetryAfter(a.Header, time.Now())
 	switch {
-	case a.Status == http.StatusTooManyRequests, a.Status == http.StatusTooEarly, a.Status == http.StatusServiceUnavailable && asked:
+	case a.Status == http.StatusTooManyRequests, a.Status == http.StatusServiceUnavailable && asked:
+		return delivery.Outage(err, after)
+	case a.Status == http.StatusTooEarly:
 		return delivery.NotNow(err, after)
 	case a.Status == http.StatusRequestTimeout, a.Status == http.StatusConflict, a.Status >= 500, a.Status < 200:
 		return delivery.Unknown(err)

@@ -2,10 +2,11 @@
 --
 -- queued becomes sending, with the request that will be sent unchanged from
 -- now on; it must have committed before anyone calls. Suppressions are looked
--- at once more, at the provider's door: who is suppressed is skipped, and what is
--- not an address too, since nobody can tell whether it is suppressed. Only
--- rows whose claim is still the caller's. Returns a row for each of those:
--- status sending means call, any other do not.
+-- at once more, at the provider's door: who is suppressed is skipped, what is
+-- not an address too, since nobody can tell whether it is suppressed, and what
+-- has expired. What has been paused since it was claimed is let go, but for the
+-- pause's probe. Only rows whose claim is still the caller's. Returns a row for
+-- each of those: status sending means call, any other do not, and why says why.
 --
 -- p_kind, p_account and p_sandbox are how the caller serves the provider. The
 -- caller may not call, and lets the row go with why, where that is not what
@@ -57,17 +58,17 @@ begin
   ) q;
   return query
   with mine as (
-    select q.*
+    select q.place, q.request, q.tenant_id, q.skip, case when q.why <> 'paused' or q.skip is null then q.why end as why
     from (select u.* from unnest(p_ids, p_claims, p_requests) u(id, claim, request) order by u.id) u
     cross join lateral (
-      select c.ctid as place, u.request, c.tenant_id, (
+      select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' else (
           select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
           where s.tenant_id = c.tenant_id and s.channel = c.channel
             and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
           union all
           select 'not an address' where deed.fold_address(c.channel, c.recipient) is null
           limit 1
-        ) as skip,
+        ) end as skip,
         case
           when exists (
             select from deed.providers p
@@ -75,6 +76,10 @@ begin
           ) then 'replaced'
           when p_kind is not null and c.request_kind is not null
             and (c.request_kind, c.request_account) is distinct from (p_kind, p_account) then 'foreign'
+          when exists (
+            select from deed.pauses p
+            where p.provider = c.provider and p.destination = any (array['', c.lane]) and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
+          ) then 'paused'
         end as why
       from deed.channel_outbox c
       where c.id = u.id and c.claim = u.claim and c.status = 'queued'
@@ -116,7 +121,7 @@ begin
       updated_at = v_now
     from mine m
     where c.ctid = m.place and m.why is null
-    returning c.id, c.tenant_id, c.status, c.attempts, c.repeat_safe_until
+    returning c.id, c.tenant_id, c.status, c.attempts, c.repeat_safe_until, c.skip_reason
   ),
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details)
@@ -125,7 +130,7 @@ begin
     from done d
     group by d.tenant_id, d.status
   )
-  select d.id, d.status, d.attempts, d.repeat_safe_until, null from done d
+  select d.id, d.status, d.attempts, d.repeat_safe_until, d.skip_reason from done d
   union all
   select l.id, l.status, l.attempts, l.repeat_safe_until, l.why from let_go l;
 end

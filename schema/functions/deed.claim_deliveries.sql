@@ -5,7 +5,9 @@
 -- lanes, from where p_tenants and p_lanes say that the last claim left off (a
 -- hint); in a lane the oldest first. Lanes of p_busy are left out, and no lane
 -- gets more than p_per_lane. Rate limits are taken from here: a token for each
--- delivery that is returned. Rows that another claim holds are skipped.
+-- delivery that is returned. Rows that another claim holds are skipped. What is
+-- paused is left out; where a pause is over, one delivery is claimed that finds
+-- out whether it may end (deed.pauses).
 --
 -- A claimed delivery is still queued: nobody has called anything (D4). claim is
 -- the fencing token of the rows.
@@ -54,6 +56,8 @@ declare
   v_taken   int[];
   v_at      int;
   v_claim   bigint;
+  v_paused  boolean := exists (select from deed.pauses p where p.provider = p_provider);
+  v_most    int;
 begin
   if p_limit is null or p_limit < 0 or p_limit > 10000 then
     raise exception 'claim_deliveries: limit must be from 0 to 10000, got %', p_limit using errcode = 'DDARG';
@@ -63,6 +67,13 @@ begin
   end if;
   if p_lease is null or p_lease not between interval '1 second' and interval '24 hours' then
     raise exception 'claim_deliveries: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
+  end if;
+
+  if v_paused then
+    v_left := least(v_left, deed.pause_allows(p_provider, ''));
+  end if;
+  if v_left < 1 then
+    return;
   end if;
 
   -- The buckets are locked in one order, the provider's first, until the claim
@@ -143,7 +154,8 @@ begin
       exit when not found or (v_wrapped and v_lane > v_start);
       continue when v_lane = any (p_busy);
       v_at := case when v_lane <> '' then array_position(v_domains, v_lane) end;
-      v_take := least(v_share, p_per_lane, case when v_at is not null then floor(v_tokens[v_at])::int - v_taken[v_at] end);
+      v_most := case when v_paused and v_lane <> '' then deed.pause_allows(p_provider, v_lane) end;
+      v_take := least(v_share, p_per_lane, case when v_at is not null then floor(v_tokens[v_at])::int - v_taken[v_at] end, v_most);
       continue when v_take < 1;
 
       v_got := array(
@@ -177,6 +189,9 @@ begin
     where b.provider = p_provider and b.domain = u.domain and u.taken > 0;
   end if;
   v_claim := nextval('deed.claim_seq');
+  if v_paused then
+    perform deed.name_probes(p_provider, v_rows, v_claim);
+  end if;
 
   return query
   with free as (

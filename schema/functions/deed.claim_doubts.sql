@@ -13,6 +13,8 @@
 -- p_account and p_sandbox; nor of what was called through another account. They
 -- wait. A call to the sandbox leaves no doubt about anybody: what was being
 -- sent there goes back to queued, or is dead if its attempts are spent.
+-- What has expired is not repeated. What is paused is not either; where a pause
+-- is over, one repeat finds out whether it may end (deed.pauses).
 -- A repeat is counted as an attempt. p_patience bounds for how long look-ups
 -- are tried; an answer that the provider does not have it ends them too.
 create or replace function deed.claim_doubts(
@@ -43,8 +45,10 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now   timestamptz := clock_timestamp();
-  v_claim bigint;
+  v_now    timestamptz := clock_timestamp();
+  v_claim  bigint;
+  v_paused boolean := exists (select from deed.pauses p where p.provider = p_provider);
+  v_shut   boolean := v_paused and coalesce(deed.pause_allows(p_provider, '') = 0, false);
 begin
   if coalesce(p_worker, '') = '' or length(p_worker) > 200 then
     raise exception 'claim_doubts: worker must have 1 to 200 characters' using errcode = 'DDARG';
@@ -118,7 +122,7 @@ begin
     where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
       and c.lease_until is null and c.ord <= v_now
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
-      and not (coalesce(p_has_key and v_now < c.repeat_safe_until, false) and not exists (
+      and not (coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
         select from deed.suppressions s
         where s.tenant_id = c.tenant_id and s.channel = c.channel
           and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
@@ -156,7 +160,7 @@ begin
     select c.ctid as place, r.repeats
     from deed.channel_outbox c
     cross join lateral (
-      select coalesce(p_has_key and v_now < c.repeat_safe_until, false) and not exists (
+      select coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
         select from deed.suppressions s
         where s.tenant_id = c.tenant_id and s.channel = c.channel
           and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
@@ -165,7 +169,8 @@ begin
     where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
       and c.lease_until is null and c.ord <= v_now
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
-      and (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
+      and (case when r.repeats then not v_paused or (not v_shut and deed.take_probe(p_provider, c.lane, c.id, v_claim))
+        else p_look_up and v_now < c.doubt_since + p_patience end)
     order by c.ord
     limit p_limit
     for update of c skip locked

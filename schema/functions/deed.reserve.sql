@@ -6,7 +6,8 @@
 -- array, stands for the default. A key that the tenant's workspace has used
 -- makes no second row: duplicate is true, with the first one's id (D2, D3).
 -- White space around a recipient is taken away. One that is suppressed, or none,
--- is reserved as skipped; what is not an address of its channel is refused
+-- is reserved as skipped, and so is what has expired: from p_expires_at on nobody
+-- is called any more. What is not an address of its channel is refused
 -- (deed.check_address).
 -- Returns one row a delivery, n counting from 1. One audit row for the call.
 -- Raises DDARG, DDTEN, DDNFD for an unknown tenant, and 40001 where a
@@ -29,7 +30,8 @@ create or replace function deed.reserve(
   p_workspaces          uuid[] default null,
   p_max_attempts        int[] default null,
   p_tenant              uuid default null,
-  p_actor               text default null
+  p_actor               text default null,
+  p_expires_at          timestamptz[] default null
 ) returns table (n int, id uuid, status text, duplicate boolean)
 language plpgsql
 security definer
@@ -61,7 +63,8 @@ begin
     coalesce(cardinality(p_channels), 0), coalesce(cardinality(p_providers), 0), coalesce(cardinality(p_recipients), 0), coalesce(cardinality(p_payloads), 0),
     coalesce(cardinality(p_recipient_ids), v_count), coalesce(cardinality(p_guarantees), v_count), coalesce(cardinality(p_process_after), v_count),
     coalesce(cardinality(p_correlation_ids), v_count), coalesce(cardinality(p_channel_message_ids), v_count), coalesce(cardinality(p_run_ids), v_count),
-    coalesce(cardinality(p_job_ids), v_count), coalesce(cardinality(p_workspaces), v_count), coalesce(cardinality(p_max_attempts), v_count)
+    coalesce(cardinality(p_job_ids), v_count), coalesce(cardinality(p_workspaces), v_count), coalesce(cardinality(p_max_attempts), v_count),
+    coalesce(cardinality(p_expires_at), v_count)
   ])) then
     raise exception 'reserve: the arrays do not have one entry a delivery each (% keys)', v_count using errcode = 'DDARG';
   end if;
@@ -69,7 +72,8 @@ begin
     select from unnest(array[
       array_dims(p_channels), array_dims(p_providers), array_dims(p_recipients), array_dims(p_payloads), array_dims(p_keys),
       array_dims(p_recipient_ids), array_dims(p_guarantees), array_dims(p_process_after), array_dims(p_correlation_ids),
-      array_dims(p_channel_message_ids), array_dims(p_run_ids), array_dims(p_job_ids), array_dims(p_workspaces), array_dims(p_max_attempts)
+      array_dims(p_channel_message_ids), array_dims(p_run_ids), array_dims(p_job_ids), array_dims(p_workspaces), array_dims(p_max_attempts),
+      array_dims(p_expires_at)
     ]) d
     where d <> format('[1:%s]', v_count)
   ) then
@@ -87,6 +91,8 @@ begin
       when u.guarantee not in ('at_most_once', 'at_least_once') then 'guarantee must be at_most_once or at_least_once'
       when u.max_attempts not between 1 and 1000 then 'max_attempts must be from 1 to 1000'
       when not isfinite(u.process_after) then 'process_after is infinite'
+      when not isfinite(u.expires_at) then 'expires_at is infinite'
+      when u.expires_at <= u.process_after then 'it would expire before it is due: expires_at is not after process_after'
       when length(u.correlation_id) > 200 or length(u.recipient_id) > 200 then 'correlation id or recipient id has over 200 characters'
     end as problem
   into v_bad
@@ -94,7 +100,8 @@ begin
     -- By number, here and below: unnest would write each of the arrays down first.
     select n, p_channels[n] as channel, p_providers[n] as provider, p_recipients[n] as recipient, p_payloads[n] as payload,
       p_keys[n] as key, p_guarantees[n] as guarantee, p_process_after[n] as process_after, p_max_attempts[n] as max_attempts,
-      p_correlation_ids[n] as correlation_id, p_recipient_ids[n] as recipient_id
+      p_correlation_ids[n] as correlation_id, p_recipient_ids[n] as recipient_id,
+      p_expires_at[n] as expires_at
     from generate_series(1, v_count) n
   ) u
   where u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
@@ -104,6 +111,7 @@ begin
     or (btrim(u.recipient, e' \t\r\n') <> '' and deed.fold_address(u.channel, u.recipient) is null)
     or u.guarantee not in ('at_most_once', 'at_least_once')
     or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after)
+    or not isfinite(u.expires_at) or u.expires_at <= u.process_after
     or length(u.correlation_id) > 200 or length(u.recipient_id) > 200
   order by u.n
   limit 1;
@@ -121,16 +129,18 @@ begin
     insert into deed.channel_outbox (
       id, tenant_id, workspace_id, idempotency_key, status, skipped, skip_reason, finished_at, channel, provider, lane,
       recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id, run_id, job_id,
-      created_at, updated_at
+      expires_at, created_at, updated_at
     )
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
       p_channels[u.n], p_providers[u.n], case when v_limits then deed.lane_of(p_providers[u.n], deed.address_domain(p_channels[u.n], u.address)) else '' end,
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), p_process_after[u.n],
-      p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n], v_now, v_now
+      p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n],
+      p_expires_at[u.n], v_now, v_now
     from (
       select o.n, a.recipient, a.address, case
           when coalesce(a.recipient, '') = '' then 'no address'
+          when p_expires_at[o.n] <= v_now then 'expired'
           when v_listed then (
             select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
             where s.tenant_id = v_tenant and s.channel = p_channels[o.n] and s.address = a.address

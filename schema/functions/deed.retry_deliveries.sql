@@ -33,7 +33,7 @@ begin
   ),
   driven as (
     update deed.channel_outbox c
-    set status = 'queued', attempts = 0, process_after = null, finished_at = null, claim = null, updated_at = clock_timestamp()
+    set status = 'queued', attempts = 0, deferrals = 0, deferred_since = null, process_after = null, finished_at = null, claim = null, updated_at = clock_timestamp()
     from chosen h
     where c.id = h.id
     returning c.id, c.tenant_id, h.status as was

@@ -7,7 +7,13 @@
 --   refused    the provider will never take it: failed
 --   later      certainly not done: queued, p_after seconds or a back-off away,
 --              dead when its attempts are spent; in doubt it stays so (below)
---   outage     certainly not called: queued, no attempt counted
+--   deferred   certainly not done, refused for now: queued, p_after seconds or a
+--              back-off of its own away, no attempt counted; dead when p_give_up
+--              is over since the first time
+--   unreachable  certainly not done, its destination is away: queued until the
+--              pause ends, no attempt counted; dead as deferred
+--   outage     certainly not done, the provider is away: queued until the pause
+--              ends, no attempt counted
 --   release    not attempted: queued, no attempt counted
 --   unrepeated in doubt, claimed to be repeated, and nothing reached the
 --              provider: still in doubt, the repeat is not counted
@@ -20,8 +26,11 @@
 -- Of a row in doubt, what a repeated call says about itself proves nothing
 -- about the first one: only accepted ends the doubt, later keeps it, refused is
 -- as undecided. The back-off is p_base * 2^(attempts-1), at most an hour, times
--- a random factor between p_jitter's two. p_max_attempts is for rows that have
--- none of their own.
+-- a random factor between p_jitter's two; of what is deferred it is p_defer *
+-- 2^deferrals, at most half an hour, and not past the end of p_give_up; never is
+-- it past expires_at. p_max_attempts is for rows that have none of their own.
+-- Whatever shows that the provider answers ends the pause whose probe it was:
+-- resumed.
 create or replace function deed.settle(
   p_ids          uuid[],
   p_claims       bigint[],
@@ -32,8 +41,10 @@ create or replace function deed.settle(
   p_worker       text,
   p_base         interval default interval '5 seconds',
   p_jitter       float8[] default '{0.5,1}',
-  p_max_attempts int default 5
-) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean)
+  p_max_attempts int default 5,
+  p_defer        interval default interval '1 minute',
+  p_give_up      interval default interval '24 hours'
+) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean, resumed boolean)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -48,7 +59,7 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  if not (p_kinds <@ array['accepted', 'refused', 'later', 'outage', 'release', 'unrepeated', 'unusable', 'unknown', 'undecided']) then
+  if not (p_kinds <@ array['accepted', 'refused', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'unusable', 'unknown', 'undecided']) then
     raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
   end if;
   -- What is lost of it would have to be settled by hand.
@@ -71,6 +82,7 @@ begin
     ) u
     cross join lateral (
       select c.ctid as place, u.kind, u.message_id, left(u.error, 4000) as error, u.after, c.status as was, c.doubt_since is not null as doubted,
+        u.claim as under, coalesce(c.deferred_since, v_now) + p_give_up as give_up_at, c.provider, c.lane,
         case
           when c.sandbox and c.status = 'sending' and u.kind = 'accepted' then 'sandboxed'
           when c.sandbox and c.status = 'sending' and u.kind in ('unknown', 'undecided', 'unrepeated') then
@@ -79,21 +91,24 @@ begin
           when c.status = 'queued' and u.kind not in ('unusable') then 'let go'
           when c.doubt_since is not null and u.kind in ('refused', 'undecided') then
             case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
-          when c.doubt_since is not null and u.kind in ('later', 'outage', 'release', 'unrepeated') then 'unknown'
+          when c.doubt_since is not null and u.kind in ('later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated') then 'unknown'
           when u.kind in ('undecided', 'unrepeated') then 'unknown'
           when u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead'
+          when u.kind in ('deferred', 'unreachable') and c.deferred_since + p_give_up <= v_now then 'given up'
           when u.kind = 'release' then 'outage'
           else u.kind
         end as verdict
       from deed.channel_outbox c
       where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending')
-        and (c.status = 'sending' or u.kind in ('release', 'outage', 'unusable'))
+        and (c.status = 'sending' or u.kind in ('release', 'outage', 'unreachable', 'unusable'))
       for update
     ) q
   ),
   judged as (
     select m.*,
-      m.verdict in ('accepted', 'sandboxed', 'refused', 'dead', 'unusable') as ended,
+      m.verdict in ('accepted', 'sandboxed', 'refused', 'dead', 'given up', 'unusable') as ended,
+      case when m.doubted then m.kind in ('deferred', 'unreachable', 'outage', 'unrepeated')
+        else m.verdict in ('deferred', 'unreachable', 'outage', 'given up') end as uncounted,
       m.verdict in ('unknown', 'hold') as stays
     from mine m
   ),
@@ -105,18 +120,25 @@ begin
         when 'refused' then 'failed'
         when 'unusable' then 'failed'
         when 'dead' then 'dead'
+        when 'given up' then 'dead'
         when 'unknown' then 'sending'
         when 'hold' then 'sending'
         else 'queued' end,
-      attempts = c.attempts - case when j.verdict = 'outage' or (j.kind = 'unrepeated' and j.doubted) then 1 else 0 end,
+      attempts = c.attempts - case when j.uncounted then 1 else 0 end,
+      deferrals = c.deferrals + case when j.verdict in ('deferred', 'unreachable') then 1 else 0 end,
+      deferred_since = case when j.verdict in ('deferred', 'unreachable') then coalesce(c.deferred_since, v_now) else c.deferred_since end,
       skipped = j.verdict = 'sandboxed',
       skip_reason = case when j.verdict = 'sandboxed' then 'sandbox: it went there, and not to its recipient' end,
       -- The sandbox's own name for it would be taken for a proof.
       provider_message_id = coalesce(case when not c.sandbox then left(j.message_id, 500) end, c.provider_message_id),
-      last_error = case when j.verdict in ('accepted', 'sandboxed') then c.last_error else coalesce(j.error, c.last_error) end,
+      last_error = case when j.verdict in ('accepted', 'sandboxed') then c.last_error
+        when j.verdict = 'given up' then left(format('given up after %s: %s', p_give_up, coalesce(j.error, c.last_error)), 4000)
+        else coalesce(j.error, c.last_error) end,
       process_after = case j.verdict
-        when 'later' then v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
-          least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])))
+        when 'later' then least(c.expires_at, v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
+          least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1]))))
+        when 'deferred' then least(c.expires_at, j.give_up_at, v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
+          least(p_defer * 2 ^ least(c.deferrals, 20), interval '30 minutes') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1]))))
         when 'unknown' then v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
           case when j.doubted then least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])) else interval '0' end)
         when 'again' then null
@@ -133,8 +155,15 @@ begin
     from judged j
     where c.ctid = j.place
     returning c.id, c.tenant_id, c.status, c.attempts, c.process_after, c.doubt_since is not null as in_doubt, c.held_at is not null as held,
-      j.was, j.doubted, j.verdict,
+      j.was, j.doubted, j.verdict, j.kind, j.under, j.provider, j.lane,
       case j.verdict when 'accepted' then null when 'sandboxed' then c.skip_reason else left(j.error, 2000) end as error
+  ),
+  freed as (
+    delete from deed.pauses p
+    using done d
+    where d.kind in ('accepted', 'refused', 'later', 'deferred')
+      and p.provider = d.provider and p.destination = any (array['', d.lane]) and p.probe = d.id and p.probe_claim = d.under
+    returning d.id
   ),
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
@@ -145,6 +174,6 @@ begin
     where d.was <> d.status or (d.in_doubt and not d.doubted) or d.verdict = 'hold'
     group by d.tenant_id, d.was, d.status, d.verdict, d.doubted, d.in_doubt
   )
-  select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held from done d;
+  select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id) from done d;
 end
 $$;

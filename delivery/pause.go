@@ -1,0 +1,147 @@
+package delivery
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// mostUnknown is how many calls of a destination in a row may end without
+// anybody knowing how, in one process, before it is paused: each leaves a
+// delivery in doubt.
+const mostUnknown = 5
+
+// mostHold bounds for how long a process leaves a destination alone by itself.
+const mostHold = 250 * time.Millisecond
+
+// watch is what a process knows of its destinations before the database does:
+// pauses are rows (deed.pauses), and what is in hand when one begins is kept
+// back until it has committed. It looks at the process's monotonic clock, which
+// decides nothing else.
+type watch struct {
+	mu      sync.Mutex
+	held    map[string]time.Time // guarded by mu: until when nobody is called
+	unknown map[string]int       // guarded by mu: unknown outcomes in a row; bounded by mostWatched
+}
+
+const mostWatched = 10_000
+
+// holds reports whether a destination has failed just now.
+func (w *watch) holds(dest string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	until, ok := w.held[dest]
+	if ok && !time.Now().Before(until) {
+		delete(w.held, dest)
+		ok = false
+	}
+	return ok
+}
+
+// hold keeps calls away from a destination for a moment.
+func (w *watch) hold(dest string, moment time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held == nil || len(w.held) >= mostWatched {
+		w.held = map[string]time.Time{}
+	}
+	w.held[dest] = time.Now().Add(moment)
+}
+
+// count records an outcome and returns how many unknown ones there have been in
+// a row.
+func (w *watch) count(dest string, unknown bool) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !unknown {
+		delete(w.unknown, dest)
+		return 0
+	}
+	if w.unknown == nil || len(w.unknown) >= mostWatched {
+		w.unknown = map[string]int{}
+	}
+	w.unknown[dest]++
+	return w.unknown[dest]
+}
+
+// dest is the destination that a call to the row goes to.
+func (s *source) dest(w *row) string {
+	if s.caps.PerDomain {
+		return w.lane
+	}
+	return ""
+}
+
+// judge says of a call what its outcome means for its destination, and for the
+// delivery in deed.settle's words.
+func (s *source) judge(it *item) {
+	dest := s.dest(&it.row)
+	unknown := s.watch.count(dest, it.out.kind == kindUnknown)
+	it.failed = it.out.kind == kindOutage || it.out.kind == kindUnknown
+	it.pauses = it.out.kind == kindOutage || unknown >= mostUnknown
+	if it.pauses {
+		o := s.ledger.opts
+		s.watch.hold(dest, min(mostHold, time.Duration(float64(o.BaseRetry)*o.JitterMin)))
+	}
+	switch it.out.kind {
+	case kindAccepted:
+		it.kind = "accepted"
+	case kindRefused:
+		it.kind = "refused"
+	case kindLater:
+		it.kind = "later"
+	case kindDeferred:
+		it.kind = "deferred"
+	case kindOutage:
+		it.kind = "outage"
+		if dest != "" {
+			it.kind = "unreachable"
+		}
+	default:
+		it.kind = "unknown"
+	}
+}
+
+// queuePauses pauses what failed, before the outcomes are settled: a probe that
+// failed does not end its pause.
+func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
+	var ids, dests, errs []string
+	var claims []int64
+	var after []*float64
+	var opens []bool
+	for _, it := range items {
+		if !it.failed {
+			continue
+		}
+		var asked *float64
+		if it.out.after > 0 {
+			v := it.out.after.Seconds()
+			asked = &v
+		}
+		ids, claims, dests = append(ids, it.id), append(claims, it.claim), append(dests, s.dest(&it.row))
+		errs, after, opens = append(errs, clip(it.out.Err().Error())), append(after, asked), append(opens, it.pauses)
+	}
+	if len(ids) == 0 {
+		return
+	}
+	o := s.ledger.opts
+	batch.Queue(query["pause"], s.name, ids, claims, dests, errs, after, opens, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var dest string
+			var since, until time.Time
+			var failures int
+			if err := rows.Scan(&dest, &since, &until, &failures); err != nil {
+				return err
+			}
+			why := errs[slices.Index(dests, dest)]
+			if failures == 1 {
+				s.log.Warn("paused: deed providers list shows it until it is over", "destination", dest, "until", until, "error", why)
+			} else {
+				s.log.Info("still paused: a probe failed", "destination", dest, "since", since, "until", until, "probes", failures-1, "error", why)
+			}
+		}
+		return rows.Err()
+	})
+}

@@ -1,0 +1,69 @@
+-- deed.pause: leave a provider, or its destinations, alone after calls that failed.
+--
+-- Of every call: which delivery's, under which claim, what of the provider
+-- failed ('' is all of it), why, and for how many seconds it asks to be left
+-- alone, null if it does not. The first failure makes the pause; p_opens false
+-- only prolongs one. It is as long as was asked for, of which an hour is obeyed,
+-- else p_base; after each probe that failed twice as long, at most p_most and at
+-- least what was asked for; times a random factor between p_jitter's two. Only a
+-- failed probe counts: other calls were under way when the pause began. Returns
+-- the pauses that are new or were prolonged by a probe.
+create or replace function deed.pause(
+  p_provider     text,
+  p_ids          uuid[],
+  p_claims       bigint[],
+  p_destinations text[],
+  p_errors       text[],
+  p_after        float8[],
+  p_opens        boolean[],
+  p_base         interval default interval '5 seconds',
+  p_jitter       float8[] default '{0.5,1}',
+  p_most         interval default interval '5 minutes'
+) returns table (destination text, since timestamptz, until timestamptz, failures int)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now   timestamptz := clock_timestamp();
+  v_call  record;
+  v_row   deed.pauses;
+  v_until timestamptz;
+begin
+  -- In one order: two relays' calls fail at the same time.
+  for v_call in
+    select u.* from unnest(p_ids, p_claims, p_destinations, p_errors, p_after, p_opens) u(id, claim, destination, error, after, opens)
+    order by u.destination
+  loop
+    v_until := case when v_call.after is not null then v_now + make_interval(secs => least(v_call.after, 3600)) end;
+    select p.* into v_row from deed.pauses p where p.provider = p_provider and p.destination = v_call.destination for update;
+    if not found then
+      continue when not v_call.opens;
+      v_until := coalesce(v_until, v_now + least(p_base, p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));
+      insert into deed.pauses as p (provider, destination, since, until, why)
+      values (p_provider, v_call.destination, v_now, v_until, left(coalesce(nullif(v_call.error, ''), 'it failed'), 4000))
+      on conflict (provider, destination) do nothing
+      returning p.* into v_row;
+      continue when not found; -- another relay's, at the same moment
+    elsif v_row.probe = v_call.id and v_row.probe_claim = v_call.claim then
+      v_until := greatest(v_until, v_now
+        + least(p_base * 2 ^ least(v_row.failures, 20), p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));
+      update deed.pauses p
+      set failures = p.failures + 1, until = v_until, why = left(coalesce(nullif(v_call.error, ''), p.why), 4000), probe = null, probe_claim = null
+      where p.provider = p_provider and p.destination = v_call.destination
+      returning p.* into v_row;
+    else
+      -- One that was under way.
+      update deed.pauses p set until = v_until
+      where p.provider = p_provider and p.destination = v_call.destination and p.until < v_until and v_call.opens;
+      continue;
+    end if;
+    destination := v_row.destination;
+    since := v_row.since;
+    until := v_row.until;
+    failures := v_row.failures;
+    return next;
+  end loop;
+end
+$$;

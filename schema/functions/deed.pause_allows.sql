@@ -1,0 +1,30 @@
+-- deed.pause_allows: how many deliveries may be claimed for a provider, or for
+-- one of its destinations: null is any number, there is no pause.
+--
+-- 0 while it is paused, and while a probe is under way. Otherwise 1, which is
+-- the probe: its claimer, who holds the pause's row until it commits, says so
+-- with deed.name_probes.
+create or replace function deed.pause_allows(
+  p_provider    text,
+  p_destination text
+) returns int
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  perform from deed.pauses p where p.provider = p_provider and p.destination = p_destination;
+  if not found then
+    return null;
+  end if;
+  perform from deed.pauses p
+  where p.provider = p_provider and p.destination = p_destination and p.until <= v_now
+    and not exists (
+      select from deed.channel_outbox c where c.id = p.probe and c.claim = p.probe_claim and c.lease_until > v_now
+    )
+  for update skip locked;
+  return case when found then 1 else 0 end;
+end
+$$;
