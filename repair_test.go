@@ -2,12 +2,9 @@ package deed_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -71,40 +68,6 @@ func bequeath(t *testing.T, db *pgtest.DB) string {
 		  end loop;
 		end $$`)
 	return heir
-}
-
-// A registration that is rolled back, or a crash that skips the sequence's
-// values, does not leave REPEATABLE READ publishers refused for ever.
-func TestPublish_RepeatableReadAfterARolledBackSubscription(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	db := pgtest.New(t)
-	undo := errors.New("undo")
-	err := pgx.BeginFunc(ctx, db.Pool(pgtest.Worker), func(tx pgx.Tx) error {
-		pgtest.One[int](t, tx, `select subscription from deed.subscribe('orders', 's')`)
-		return undo
-	})
-	if !errors.Is(err, undo) {
-		t.Fatal(err)
-	}
-	attempt := func() error {
-		return pgx.BeginTxFunc(ctx, db.Pool(pgtest.App), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-			_, err := deed.Publish(ctx, tx, message("orders", 1))
-			return err
-		})
-	}
-	if err := attempt(); sqlState(err) != "40001" {
-		t.Fatalf("before housekeeping: %v", err)
-	}
-	pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.keep_partitions()`)
-	if err := attempt(); err != nil {
-		t.Errorf("after housekeeping: %v", err)
-	}
-	id := subscribe(t, db, "orders", "s")
-	publish(t, db, message("orders", 2))
-	if got := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where subscription = $1`, id); got != 2 {
-		t.Errorf("the subscription has %d messages, want 2", got)
-	}
 }
 
 // Retries are waited for, however far off; what is scheduled is not.

@@ -40,7 +40,9 @@ var tableCases = map[string]tableCase{
 	"receipts": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "tenant_logins": nobodies,
 	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies,
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies,
-	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies,
+	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
+	"window_lock": nobodies, "list_lock": nobodies, "lane_lock": nobodies, "partition_lock": nobodies, "retention_lock": nobodies, "history_lock": nobodies,
+	"provider_lock": nobodies,
 }
 
 // functionCase says what the application's role gets of a function.
@@ -83,6 +85,7 @@ func init() {
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "page", "pause_lane",
 		"release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",
 		"begin_moving", "drop_partition", "keepers", "purge_history", "purge_kept", "retention", "retention_step", "unseen",
+		"check_lists", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
 	} {
 		functionCases[name] = refusedToApp

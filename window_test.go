@@ -295,10 +295,10 @@ func TestWindows_ErrWithoutTheRule(t *testing.T) {
     return;`},
 		},
 		"5: late rows, those listed as running": {
-			{"window_late", `where x < v_p.h and`, `where false and`},
+			{"late_xids", `where x < p_h and`, `where false and`},
 		},
 		"5: late rows, those running and not listed": {
-			{"window_late", `where pg_visible_in_snapshot(x::text::xid8, v_c.cur)`, `where false`},
+			{"late_xids", `while v_from < v_upto loop`, `while false loop`},
 		},
 		"7: a position is the number up to which was read": {
 			{"page", `(p_slot = -2 or l.id > p_id)`, `(p_slot = -2 or l.id > p_id + 1)`},

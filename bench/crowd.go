@@ -35,7 +35,7 @@ const crowdBatch = 12_000
 // behind one of $4 dead ones, one is scheduled, and ten have just a key.
 const insertCrowd = `
 	insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, process_after, topic, key, payload)
-	select m.id, pg_current_xact_id(), deed.slot(t.slot_base, m.key, m.id), s.list_version,
+	select m.id, pg_current_xact_id(), deed.slot(t.slot_base, m.key, m.id), coalesce(t.list_version, s.list_version),
 	  '00000000-0000-0000-0000-000000000000', clock_timestamp(), m.process_after, 'bench', m.key,
 	  convert_to(format('{"n":%s,"pad":"%s"}', m.n, $5::text), 'UTF8')
 	from (

@@ -69,6 +69,8 @@ var checks = []check{
 		false, checkHorizon,
 	},
 	{[]string{"late-publisher"}, []string{"no publisher keeps its transaction open for long"}, true, checkPublishers},
+	{[]string{"lock-held"}, []string{"nobody keeps one of deed's own locks for long"}, true, checkLocksHeld},
+	{[]string{"lock-wait"}, []string{"nobody who uses deed's tables waits long for another"}, true, checkLockWaits},
 }
 
 // Names returns the names that a finding can have, sorted. They are stable:

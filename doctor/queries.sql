@@ -322,3 +322,49 @@ select pg_catalog.count(*), coalesce(pg_catalog.string_agg(distinct u.channel, '
 from (
   select s.channel from deed.suppressions s where deed.fold_address(s.channel, s.address) is null limit 1000
 ) u;
+
+-- name: locks_held
+-- Who holds one of the tables that are there for their locks: who asks for a
+-- change of a list of subscriptions, or does by hand what relays do.
+with locks as (
+  select k.pid, k.virtualtransaction, string_agg(distinct c.relname, ', ' order by c.relname) as names
+  from pg_catalog.pg_locks k
+  join pg_catalog.pg_database d on d.oid = k.database
+  join pg_catalog.pg_class c on c.oid = k.relation
+  where d.datname = current_database() and k.locktype = 'relation' and k.granted
+    and c.relnamespace = 'deed'::regnamespace and c.relname like '%\_lock' and k.mode in ('RowExclusiveLock', 'ShareUpdateExclusiveLock')
+  group by k.pid, k.virtualtransaction
+)
+select coalesce(k.pid, 0), coalesce(p.gid, ''), coalesce(a.application_name, ''), coalesce(a.usename, p.owner, ''),
+  coalesce(a.state, ''),
+  extract(epoch from pg_catalog.clock_timestamp() - coalesce(a.xact_start, p.prepared))::float8, k.names
+from locks k
+left join pg_catalog.pg_stat_activity a on a.pid = k.pid
+left join pg_catalog.pg_locks own on k.pid is null and own.pid is null
+  and own.virtualtransaction = k.virtualtransaction and own.locktype = 'transactionid' and own.granted
+left join pg_catalog.pg_prepared_xacts p on p.transaction = own.transactionid
+where coalesce(a.xact_start, p.prepared) < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by coalesce(a.xact_start, p.prepared)
+limit 20;
+
+-- name: lock_waits
+-- Of who uses a table of deed, who waits for whom. Pid 0 is a prepared
+-- transaction.
+select w.pid, coalesce(a.application_name, ''), extract(epoch from pg_catalog.clock_timestamp() - w.waitstart)::float8,
+  coalesce((
+    select string_agg(case when b.pid = 0 then 'a prepared transaction'
+        else format('pid %s (%s%s)', b.pid, coalesce(nullif(o.application_name, ''), 'unnamed'), ', ' || o.state) end, ', ' order by b.pid)
+    from (select distinct u.pid from unnest(pg_catalog.pg_blocking_pids(w.pid)) u(pid)) b
+    left join pg_catalog.pg_stat_activity o on o.pid = b.pid
+  ), '')
+from pg_catalog.pg_locks w
+left join pg_catalog.pg_stat_activity a on a.pid = w.pid
+where not w.granted and w.waitstart < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+  and exists (
+    select from pg_catalog.pg_locks k
+    join pg_catalog.pg_database d on d.oid = k.database
+    join pg_catalog.pg_class c on c.oid = k.relation
+    where k.pid = w.pid and d.datname = current_database() and c.relnamespace = 'deed'::regnamespace
+  )
+order by w.waitstart
+limit 20;

@@ -48,6 +48,8 @@ var troubles = map[string]func(*testing.T, *scene){
 	"horizon-slot":           horizonSlot,
 	"horizon-standby":        horizonStandby,
 	"late-publisher":         latePublisher,
+	"lock-held":              lockHeld,
+	"lock-wait":              lockWait,
 }
 
 // scene has servers for troubles that concern all of their databases.

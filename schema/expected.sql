@@ -191,6 +191,9 @@ table deed.former_lanes rls=true forced=true
   policy former_lanes_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.history_lock rls=true forced=true
+  column none boolean
+  constraint history_lock_stays_empty CHECK (false)
 table deed.kept rls=true forced=true
   column id bigint not null
   column xid xid8 not null
@@ -215,6 +218,9 @@ table deed.kept rls=true forced=true
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+table deed.lane_lock rls=true forced=true
+  column none boolean
+  constraint lane_lock_stays_empty CHECK (false)
 table deed.lanes rls=true forced=true with fillfactor=50
   column subscription integer not null
   column lane integer not null
@@ -235,12 +241,16 @@ table deed.lanes rls=true forced=true with fillfactor=50
   policy lanes_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.list_lock rls=true forced=true
+  column none boolean
+  constraint list_lock_stays_empty CHECK (false)
 sequence deed.list_seq
   grant usage to deed_admin
   grant usage to deed_worker
 sequence deed.log_seq
   grant usage to deed_admin
   grant usage to deed_worker
+sequence deed.mark_seq
 table deed.migrations rls=false forced=false
   column version integer not null
   column name text not null
@@ -252,6 +262,9 @@ table deed.migrations rls=false forced=false
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+table deed.partition_lock rls=true forced=true
+  column none boolean
+  constraint partition_lock_stays_empty CHECK (false)
 table deed.partitions rls=true forced=true
   column n integer not null
   column from_id bigint not null
@@ -349,6 +362,9 @@ table deed.progress rls=true forced=true
   policy progress_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.provider_lock rls=true forced=true
+  column none boolean
+  constraint provider_lock_stays_empty CHECK (false)
 table deed.providers rls=true forced=true
   column name text not null
   column kind text not null
@@ -489,6 +505,9 @@ table deed.relays rls=true forced=true with fillfactor=50
   policy relays_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.retention_lock rls=true forced=true
+  column none boolean
+  constraint retention_lock_stays_empty CHECK (false)
 table deed.settings rls=true forced=true
   column is_only boolean not null default true
   column installation uuid not null default gen_random_uuid()
@@ -513,6 +532,7 @@ table deed.settings rls=true forced=true
   grant select to deed_app
   grant select to deed_worker
   grant select, update to deed_admin
+sequence deed.subscription_seq
 table deed.subscriptions rls=true forced=true
   column id integer not null
   column topic text not null
@@ -523,12 +543,13 @@ table deed.subscriptions rls=true forced=true
   column backoff interval not null default '00:00:01'::interval
   column start text not null
   column start_window bigint
-  column list_version bigint not null
+  column list_version bigint
   column since bigint
   column since_window bigint
   column read_window bigint
   column read_since bigint
   column created_at timestamp with time zone not null default clock_timestamp()
+  column since_lane integer
   constraint subscriptions_backoff_is_sane CHECK (((backoff >= '00:00:00.001'::interval) AND (backoff <= '01:00:00'::interval)))
   constraint subscriptions_lease_is_sane CHECK (((lease >= '00:00:01'::interval) AND (lease <= '24:00:00'::interval)))
   constraint subscriptions_max_attempts_is_positive CHECK ((max_attempts >= 1))
@@ -594,6 +615,7 @@ table deed.tenants rls=true forced=true
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+sequence deed.topic_seq
 table deed.topics rls=true forced=true
   column topic text not null
   column slot_base integer not null
@@ -603,6 +625,7 @@ table deed.topics rls=true forced=true
   column retention interval not null default '7 days'::interval
   column subscriptions integer[] not null default '{}'::integer[]
   column created_at timestamp with time zone not null default clock_timestamp()
+  column list_version bigint not null
   constraint topics_lanes_are_sane CHECK (((lanes >= 1) AND (lanes <= 64)))
   constraint topics_mode_is_known CHECK ((mode = ANY (ARRAY['queue'::text, 'stream'::text])))
   constraint topics_name_is_valid CHECK ((topic ~ '^[A-Za-z0-9._:/-]{1,200}$'::text))
@@ -617,6 +640,9 @@ table deed.topics rls=true forced=true
   policy topics_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.window_lock rls=true forced=true
+  column none boolean
+  constraint window_lock_stays_empty CHECK (false)
 table deed.windows rls=true forced=true
   column n bigint not null identity always
   column base bigint not null
@@ -641,12 +667,13 @@ function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set sea
 function ask_purge(p_id bigint, p_topic text) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 59e70fe209518f9155a8c47e43f73db2 grant to deed_admin, deed_worker
 function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone, why text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 99112ee526e2641eb32b5c512ed3e1f6 grant to deed_worker
 function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body b503eb1e63944bbf6f2d31b404036f3b grant to deed_worker
-function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 6bdb4084046cc1100e4133e3bb7cc314 grant to deed_worker
+function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body c3a7bfa928d9063259898ecaeba0f249 grant to deed_worker
 function begin_moving(p_n integer, p_snap pg_snapshot) returns void set search_path=pg_catalog, pg_temp body 6dde15a3df2b100c996c5eedb57552e2
 function bind_login(p_login text, p_tenants uuid[], p_reason text, p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body fde44415be38a7a126716d7d63e3bf62 grant to deed_admin
 function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body f41f7dfec021852a6c0d2806739f323b grant to deed_admin, deed_worker
 function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 2ba5cb74a8222c02e820d6b169de673c grant to deed_admin
 function check_address(p_channel text, p_address text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body 49913f93d223429a59a06e5770285515 grant to deed_admin, deed_app, deed_worker
+function check_lists(p_topics text[]) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1ms body 86d7d8d3d6b9077d8a310c538465aa4b
 function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
 function check_transition() returns trigger set search_path=pg_catalog, pg_temp body b29f0c8022f9f946473734186a312292
 function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body f035439a10fa62852c5224638e38a822 grant to deed_worker
@@ -655,12 +682,12 @@ function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABL
 function claim_doubts(p_provider text, p_worker text, p_limit integer, p_lease interval, p_has_key boolean, p_look_up boolean, p_delay interval DEFAULT '00:00:00'::interval, p_patience interval DEFAULT '01:00:00'::interval, p_max_attempts integer DEFAULT 5, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, action text, called_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body bbfbeaab6f377fe3b923ad52e55b382f grant to deed_worker
 function current_tenant() returns uuid security definer set search_path=pg_catalog, pg_temp body d82eeac002b5554eacf85b8a8bfefa13 grant to deed_admin, deed_app, deed_worker
 function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
-function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp body 38e066d1b389a936dcbb379ccc534f81 grant to deed_admin, deed_worker
+function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body b251674b8739aaa41d7e7ee75c759d1c grant to deed_admin, deed_worker
 function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body 8df8763f3393845d13ae03a0bb2b9518 grant to deed_admin
 function domain_ascii(p_domain text) returns text set search_path=pg_catalog, pg_temp body 6ee90d35eca820f2776aa032df8fa520 grant to deed_admin, deed_app, deed_worker
 function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 26c8c12e98b116c94370359da06f2edd grant to deed_admin, deed_app, deed_worker
 function drop_partition(p_n integer) returns text set search_path=pg_catalog, pg_temp, lock_timeout=20ms body a8d40904f52d4528e86c49e8fcfe8a9f
-function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body 30480880ed1e9fb235d2e80eb275cfdb
+function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body e19953dc2d650155915294c60847f148
 function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 08a200f9a2c7ae5c595359601a4168c0 grant to deed_worker
 function extend_deliveries(p_ids uuid[], p_claims bigint[], p_lease interval) returns uuid[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 1a3f1cdbb8cedb754c53e2f66777cbf6 grant to deed_worker
 function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body bfc27e627b2e695fdf3810685047f25a grant to deed_worker
@@ -673,18 +700,21 @@ function has_invisible(p_text text) returns boolean body inline grant to deed_ad
 function idempotency_key(VARIADIC p_parts text[]) returns bytea set search_path=pg_catalog, pg_temp body 1fde0724e3bec5cc715250a0f285c0de grant to deed_admin, deed_app, deed_worker
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function is_json(p_content_type text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
-function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 0c956cabf6adffc69eeaf1b8cdaca453 grant to deed_worker
+function join_list(p_subscription integer) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms body 82c52325e07f3d8195caff963f4e1c1d
+function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body c696b69765a6cd85cb43d99802aaa323 grant to deed_worker
 function keepers(p_n integer) returns TABLE(what text, subscription integer, lane integer, until timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body fceb72c5add98708d958df8a774ebdcf
-function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body a429e05c980c88494f7f3c62e68ff556 grant to deed_admin, deed_worker
+function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 05e279303dc396a35f92af6b82f94856 grant to deed_admin, deed_worker
 function lane_of(p_provider text, p_domain text) returns text set search_path=pg_catalog, pg_temp body b798daeca7198c06a8643bdb45962561
+function late_xids(p_cur pg_snapshot, p_h xid8, p_seen pg_snapshot) returns xid8[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 2b8a1a8431fdb990eb510b5d2d484eec grant to deed_admin, deed_worker
 function leave_relays(p_worker uuid, p_release boolean DEFAULT false) returns void security definer set search_path=pg_catalog, pg_temp body 71c684cba8aae4c8f928293285645689 grant to deed_worker
-function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body 99ea95e8c81a6a302ffbc4b6df63090f
+function level_list() returns void security definer set search_path=pg_catalog, pg_temp body 4ba546168c5757acf45f025cb62b87b6
+function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body aedd3ec75b7b9f440adb078415f555d4
 function message_id(p_created_at timestamp with time zone, p_id bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function message_seq(p_message_id uuid) returns bigint body inline grant to deed_admin, deed_app, deed_worker
 function name_probes(p_provider text, p_places tid[], p_claim bigint) returns void set search_path=pg_catalog, pg_temp body e37228ae9e6589392a08686f5f557a96
 function next_delivery(p_provider text) returns double precision security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 778eb9a0387bb984f1b2bbe37edf0858 grant to deed_worker
 function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body d322135673b3d14221d0915565808f1e grant to deed_worker
-function open_window() returns bigint security definer set search_path=pg_catalog, pg_temp body 3c5680636d6b11266250d6076fc8fb78 grant to deed_worker
+function open_window(p_way text DEFAULT 'wait'::text) returns bigint security definer set search_path=pg_catalog, pg_temp body b70f2327a55db2238613d93493af77b8 grant to deed_worker
 function page(p_subscription integer, p_slot_from integer, p_slot_upto integer, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_limit integer, p_low bigint DEFAULT NULL::bigint, p_late xid8[] DEFAULT NULL::xid8[]) returns TABLE(place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body bb285ae0e438aa09b549d91bd365885b grant to deed_worker
 function pause(p_provider text, p_ids uuid[], p_claims bigint[], p_destinations text[], p_errors text[], p_after double precision[], p_opens boolean[], p_base interval DEFAULT '00:00:05'::interval, p_jitter double precision[] DEFAULT '{0.5,1}'::double precision[], p_most interval DEFAULT '00:05:00'::interval) returns TABLE(destination text, since timestamp with time zone, until timestamp with time zone, failures integer) security definer set search_path=pg_catalog, pg_temp body 508ebcf5429d21d5b308bdf3309ea134 grant to deed_worker
 function pause_allows(p_provider text, p_destination text) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 90a3193e966b46f4330f0ee615c3a569
@@ -692,47 +722,47 @@ function pause_lane(p_subscription integer, p_lane integer, p_fence bigint) retu
 function payload_json(p_content_type text, p_payload bytea) returns jsonb body inline grant to deed_admin, deed_app, deed_worker
 function prove_delivery(p_id uuid, p_message_id text, p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body 9c0a48442c30a284c9d43801eb8f6761 grant to deed_worker
 function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 4a5863fb57d87a4495d23f407c2529c8 grant to deed_admin, deed_app, deed_worker
-function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body d10a71c60e5573b932a5e13d756188a6 grant to deed_admin, deed_app, deed_worker
-function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body defdf4a51729818fc35fe363ce95c808 grant to deed_admin, deed_app, deed_worker
+function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 315f8b85f9dcfd34b617e892c5aeaa6f grant to deed_admin, deed_app, deed_worker
+function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body 3ff93f552c35ef180dddc98eaff044e4 grant to deed_admin, deed_app, deed_worker
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 05f49c768b73cd1c1dc2d729af8b4236 grant to deed_admin, deed_app, deed_worker
 function punycode(p_label text) returns text set search_path=pg_catalog, pg_temp body 758da1de31316db3f16003f186ee5d6d grant to deed_admin, deed_app, deed_worker
 function punycode_bias(p_delta bigint, p_count integer, p_first boolean) returns integer set search_path=pg_catalog, pg_temp body ac9f15bcba4f9847d762ba262f1e6245 grant to deed_admin, deed_app, deed_worker
 function purge() returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off body fa4e7714ee4c134c1875dfb9ca313466 grant to deed_admin, deed_worker
 function purge_deliveries(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp body 62c2709e7fa54eeafb9e07a52b6e573f grant to deed_worker
-function purge_history(p_limit integer DEFAULT 5000) returns TABLE(what text, removed integer) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, enable_seqscan=off, jit=off body 70ac8f9f7026ace24b90648cb727ff9b grant to deed_admin, deed_worker
+function purge_history(p_limit integer DEFAULT 5000) returns TABLE(what text, removed integer) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, enable_seqscan=off, jit=off body f1e543643ab6355c8d0622be75e21d74 grant to deed_admin, deed_worker
 function purge_kept(p_slot integer, p_id bigint, p_limit integer DEFAULT 5000, OUT removed integer, OUT next_slot integer, OUT next_id bigint) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body f1fa7aef10bcc9e8b3e559b5adc8a547 grant to deed_admin, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
 function redrive(p_request text, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, enable_incremental_sort=off, jit=off body 7d8ad1377f7c878b0ced3839720ba284 grant to deed_admin
 function refold_suppressions() returns bigint set search_path=pg_catalog, pg_temp body 3906f365a6d2d30cf91b250c26ede85a
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body e43778f286ebf8873e3985a858e95486
 function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body 4f949493e81a2e8840a9fa8e844a75bd
-function register_provider(p_name text, p_kind text, p_lane_per_domain boolean, p_key_window interval, p_can_look_up boolean, p_domains text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body af19fd4f28b9d0de4d90662b78b49fe1 grant to deed_worker
+function register_provider(p_name text, p_kind text, p_lane_per_domain boolean, p_key_window interval, p_can_look_up boolean, p_domains text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body d5bbdb214b9a1d2738a6a9ebe2c7bb45 grant to deed_worker
 function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, jit=off body bc9b4e74047f6be9e0c58ffa099898b7 grant to deed_worker
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 60d01b747e7b97a044f448d9bd83202e grant to deed_worker
 function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker
 function reschedule(p_id bigint, p_at timestamp with time zone, p_subscription text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body af2577838aa7b59a07819b50662806b6 grant to deed_admin, deed_worker
 function reserve(p_channels text[], p_providers text[], p_recipients text[], p_payloads jsonb[], p_keys bytea[], p_recipient_ids text[] DEFAULT NULL::text[], p_guarantees text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_correlation_ids text[] DEFAULT NULL::text[], p_channel_message_ids uuid[] DEFAULT NULL::uuid[], p_run_ids uuid[] DEFAULT NULL::uuid[], p_job_ids uuid[] DEFAULT NULL::uuid[], p_workspaces uuid[] DEFAULT NULL::uuid[], p_max_attempts integer[] DEFAULT NULL::integer[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, p_expires_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[]) returns TABLE(n integer, id uuid, status text, duplicate boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, work_mem=64MB body bdd405afd0e384bcdcc076a3ca1033c8 grant to deed_admin, deed_app, deed_worker
 function retention() returns TABLE(n integer, from_id bigint, upto_id bigint, state text, opened_at timestamp with time zone, closed_at timestamp with time zone, bytes bigint, unfinished bigint, overdue interval, kept_by text[], tried_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2f7657ecc0ea6050075b9dd8af37c032 grant to deed_admin, deed_worker
-function retention_step(p_limit integer DEFAULT 1000) returns TABLE(n integer, did text, messages bigint) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, jit=off body 2f358b35c80a90a88a2b5f0362540ad8 grant to deed_admin, deed_worker
+function retention_step(p_limit integer DEFAULT 1000) returns TABLE(n integer, did text, messages bigint) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, jit=off body 3b56563107bbdb0de1962404d43890df grant to deed_admin, deed_worker
 function retry_deliveries(p_ids uuid[], p_reason text, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp body 540035ce0be6a82ec44e344183a10f8a grant to deed_admin
 function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 91e56d943595019235e7e4fc9fdeb682 grant to deed_admin
-function set_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 35a733bf8e822063a9ceb6eae5260ecc grant to deed_admin
+function set_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body b06af35cb481f98b0c3f788d8563a1c5 grant to deed_admin
 function settle(p_ids uuid[], p_claims bigint[], p_kinds text[], p_message_ids text[], p_errors text[], p_after double precision[], p_worker text, p_base interval DEFAULT '00:00:05'::interval, p_jitter double precision[] DEFAULT '{0.5,1}'::double precision[], p_max_attempts integer DEFAULT 5, p_defer interval DEFAULT '00:01:00'::interval, p_give_up interval DEFAULT '24:00:00'::interval) returns TABLE(id uuid, status text, attempts integer, process_after timestamp with time zone, in_doubt boolean, held boolean, resumed boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 2308c09c8c90f2a17a7b26bf412e70f6 grant to deed_worker
 function settle_delivery(p_id uuid, p_decision text, p_reason text, p_actor text, p_message_id text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body 164ff4b9389e34872dd2598542ea5f5a grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer body inline grant to deed_admin, deed_app, deed_worker
 function status() returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision, parked bigint, blocked_keys bigint, lag bigint, at_least boolean, lanes bigint, lanes_held bigint) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 2f3f45d6bbd06d6940a226d01201be6d grant to deed_admin, deed_worker
 function stream_states(p_id bigint) returns TABLE(subscription text, state text, worker text, delivered_at timestamp with time zone, lane integer, page bigint) set search_path=pg_catalog, pg_temp body 1bcd309a3a8330e2d7aedc5c6e2e1125 grant to deed_admin, deed_worker
-function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text, mode text, backoff interval) security definer set search_path=pg_catalog, pg_temp body 7675996990d2f85ec4c78c933a208e1a grant to deed_admin, deed_worker
+function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text, mode text, backoff interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body 08581163842ea3d60204bfe1b23cef33 grant to deed_admin, deed_worker
 function suppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns bigint security definer set search_path=pg_catalog, pg_temp body b15d261d1756d4b8f581e68e6d19dd8e grant to deed_admin, deed_app, deed_worker
-function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body cc746950747b8b2dc4ac514ff5d621b1 grant to deed_worker
+function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body 7461c027933794ae3bc2ad76b78d2b1e grant to deed_worker
 function take_probe(p_provider text, p_lane text, p_id uuid, p_claim bigint) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body eb1e9f674a16dca91658476de15fd5ec
 function tenant_of_call(p_call text, p_tenant uuid) returns uuid set search_path=pg_catalog, pg_temp body 66e9188c703f9621ccb435069e0d15f2
 function unfinished(p_subscriptions integer[], p_horizon interval) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body ec42ff4e46ad408967e54f9c20f3447a grant to deed_worker
 function unpunycode(p_ascii text) returns text set search_path=pg_catalog, pg_temp body 10edfcbc3c3a152b47ecadcc1d42ebda grant to deed_admin, deed_app, deed_worker
 function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto integer, p_since bigint, p_cur pg_snapshot, p_restored_id bigint DEFAULT 0, p_restored_h xid8 DEFAULT '0'::xid8) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body b5e687669df10973695fcfe157e9a8b6
 function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns bigint security definer set search_path=pg_catalog, pg_temp body e7979002bcde9300f324b3332cf66727 grant to deed_admin, deed_app
-function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 18e2784dce47e63f584f64b082db6864 grant to deed_admin, deed_worker
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 11f903088713e32330bc7f8deea80e87 grant to deed_admin, deed_worker
 function was_read(p_subscription integer, p_lane integer, p_n bigint, p_slot integer, p_id bigint, p_xid xid8) returns TABLE(n bigint, passed boolean) set search_path=pg_catalog, pg_temp body 8d760313b6300db26a4b19ed839807d4 grant to deed_admin, deed_worker
-function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[], p_window bigint DEFAULT NULL::bigint, p_window_h xid8 DEFAULT NULL::xid8, p_slot_from integer[] DEFAULT NULL::integer[], p_slot_upto integer[] DEFAULT NULL::integer[]) returns TABLE(seq bigint, ready integer[], streams integer[], window_n bigint, window_h xid8, slots integer[], low bigint, late xid8[], whole boolean, subscription integer, place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 6ffdbe6f0c7f06f376420567de2d1933 grant to deed_worker
-function window_late(p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, OUT xids xid8[], OUT low bigint) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 304f903e9d8f6a7125063bed1356d3d0 grant to deed_admin, deed_worker
+function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[], p_window bigint DEFAULT NULL::bigint, p_window_h xid8 DEFAULT NULL::xid8, p_slot_from integer[] DEFAULT NULL::integer[], p_slot_upto integer[] DEFAULT NULL::integer[]) returns TABLE(seq bigint, ready integer[], streams integer[], window_n bigint, window_h xid8, slots integer[], low bigint, late xid8[], whole boolean, subscription integer, place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 42bdf40d508da7b8f9ecad3d8e127b87 grant to deed_worker
+function window_late(p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, OUT xids xid8[], OUT low bigint) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body e1e3da22e9f59610eb3f49830a341be5 grant to deed_admin, deed_worker

@@ -17,7 +17,7 @@ grant execute on function
 to deed_worker;
 
 grant execute on function
-  deed.status, deed.verify, deed.blocked_keys, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late
+  deed.status, deed.verify, deed.blocked_keys, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
 to deed_worker, deed_admin;
 grant execute on function deed.retention, deed.retention_step, deed.purge_history, deed.purge_kept to deed_worker, deed_admin;
 

@@ -1,6 +1,7 @@
 -- deed.backfill: bring a new subscription what was published before it (O18).
 --
--- Owed are the log rows of its topic that were published under an older list
+-- First it is put in its topic's list, if another transaction was changing that
+-- when it was made. Owed are the log rows of its topic that were published under an older list
 -- of subscriptions (list_version). Their publishers took their transaction id
 -- before they read the list, so all of them are below the id h of a window
 -- that is opened once the registration has committed: a closed set. What that
@@ -55,12 +56,17 @@ begin
     return;
   end if;
 
+  if exists (select from deed.subscriptions s where s.id = p_subscription and s.list_version is null) then
+    perform deed.join_list(p_subscription);
+    return next;
+    return;
+  end if;
   if v_b.window_n is null then
     -- Before any lock: a lock on a row takes a transaction id.
-    v_b.window_n := deed.open_window();
+    v_b.window_n := deed.open_window('try');
     update deed.backfills b
     set window_n = v_b.window_n, seen = (select w.cur from deed.windows w where w.n = v_b.window_n)
-    where b.subscription = p_subscription and b.window_n is null;
+    where b.subscription = p_subscription and b.window_n is null and v_b.window_n is not null;
     return next;
     return;
   end if;

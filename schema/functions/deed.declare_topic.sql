@@ -3,7 +3,8 @@
 -- p_mode: 'queue' (each message has a row of its own, is claimed one by one and
 -- may be slow) or 'stream' (read from the log in order, by lanes). Null leaves
 -- a setting at its default: queue, 4 lanes, ordered by key, kept for 7 days.
--- Returns the stored settings, which may differ from the call's. Raises DDARG.
+-- Returns the stored settings, which may differ from the call's. Raises DDARG, and
+-- 55P03 while another transaction that has not ended declares it.
 create or replace function deed.declare_topic(
   p_topic     text,
   p_mode      text default null,
@@ -14,22 +15,26 @@ create or replace function deed.declare_topic(
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '1s'
 as $$
 #variable_conflict use_column
-declare
-  v_base int;
 begin
   perform deed.check_topic(p_topic, p_mode, p_lanes, p_retention);
   return query select false, t.mode, t.lanes, t.ordered, t.retention from deed.topics t where t.topic = p_topic;
   if found then
     return;
   end if;
-  perform pg_advisory_xact_lock(hashtextextended('deed.subscribe', 0));
-  select coalesce(max(t.slot_base), 0) + 64 into v_base from deed.topics t;
-  insert into deed.topics (topic, slot_base, mode, lanes, ordered, retention)
-  values (p_topic, v_base, coalesce(p_mode, 'queue'), coalesce(p_lanes, 4), coalesce(p_ordered, true), coalesce(p_retention, interval '7 days'))
-  on conflict do nothing;
-  made := found;
+  begin
+    insert into deed.topics (topic, slot_base, mode, lanes, ordered, retention, list_version)
+    select p_topic, 64 * nextval('deed.topic_seq')::int, coalesce(p_mode, 'queue'), coalesce(p_lanes, 4), coalesce(p_ordered, true),
+      coalesce(p_retention, interval '7 days'), s.list_version
+    from deed.settings s
+    on conflict (topic) do nothing;
+    made := found;
+  exception when lock_not_available then
+    raise exception 'declare_topic: % is being declared by a transaction that has not ended', p_topic
+      using errcode = '55P03', hint = 'deed doctor names it.';
+  end;
   return query select made, t.mode, t.lanes, t.ordered, t.retention from deed.topics t where t.topic = p_topic;
 end
 $$;

@@ -3,7 +3,7 @@
 --
 -- What those windows did not see, and was published without pending rows, is
 -- brought by deed.backfill, as for a subscription that begins there. Called by
--- deed.make_lanes and deed.set_topic, under their locks.
+-- deed.make_lanes and deed.set_topic, under the lock on the topic's row.
 create or replace function deed.end_stream(
   p_topic text
 ) returns void
@@ -14,11 +14,17 @@ as $$
 declare
   v_version bigint;
 begin
-  -- The list's version is nobody else's business meanwhile (deed.keep_partitions,
-  -- deed.subscribe); who cannot have it at once comes again.
-  if not pg_try_advisory_xact_lock(hashtextextended('deed.subscribe', 0))
-    or not exists (select from deed.topics t where t.topic = p_topic and t.mode = 'stream')
-  then
+  if not exists (select from deed.topics t where t.topic = p_topic and t.mode = 'stream') then
+    return;
+  end if;
+  -- Nobody makes lanes meanwhile; who has one of the subscriptions locked is not
+  -- waited for.
+  if exists (
+    select from deed.subscriptions s
+    where s.topic = p_topic and s.id not in (
+      select l.id from (select o.id from deed.subscriptions o where o.topic = p_topic for update skip locked) l
+    )
+  ) then
     return;
   end if;
   if exists (
@@ -36,16 +42,21 @@ begin
   ) then
     return;
   end if;
+  begin
+    lock table deed.list_lock in row exclusive mode nowait; -- see deed.level_list
+  exception when lock_not_available then
+    return; -- the next time
+  end;
   v_version := nextval('deed.list_seq');
   insert into deed.backfills as b (subscription, made_by)
-  select s.id, pg_current_xact_id() from deed.subscriptions s where s.topic = p_topic
+  select s.id, pg_current_xact_id() from deed.subscriptions s where s.topic = p_topic and s.list_version is not null
   on conflict (subscription) do update
   set made_by = excluded.made_by, window_n = null, slot = -1, id = 0, scanned = false, seen = null, upto = null, late_id = 0,
     finished_at = null;
   update deed.subscriptions s
-  set since = null, since_window = null, read_since = s.since, list_version = v_version,
+  set since = null, since_window = null, since_lane = null, read_since = s.since, list_version = v_version,
     read_window = coalesce((select r.window_n from deed.relanings r where r.subscription = s.id), s.since_window)
-  where s.topic = p_topic;
+  where s.topic = p_topic and s.list_version is not null;
   with ended as (
     delete from deed.lanes l using deed.subscriptions s where s.topic = p_topic and l.subscription = s.id returning l.*
   )
@@ -55,7 +66,6 @@ begin
   update deed.pending p set parked = false, key_hash = null
   from deed.subscriptions s
   where s.topic = p_topic and p.subscription = s.id and p.key_hash is not null;
-  update deed.topics t set mode = 'queue' where t.topic = p_topic;
-  update deed.settings set list_version = v_version;
+  update deed.topics t set mode = 'queue', list_version = v_version where t.topic = p_topic;
 end
 $$;

@@ -6,9 +6,8 @@
 -- number of processes; one that finds another at it returns at once. Returns
 -- how many it made.
 --
--- Also brings the version of the list of subscriptions level with its sequence,
--- which a crash, a failover or a registration that is rolled back moves on:
--- publishers under REPEATABLE READ compare the two.
+-- Also brings the version up to which lists of subscriptions are settled level
+-- with its sequence: publishers under REPEATABLE READ compare the two.
 create or replace function deed.keep_partitions(
   p_ahead int default 2
 ) returns int
@@ -25,16 +24,11 @@ declare
   v_name    text;
   v_grantee text;
 begin
-  -- A higher version of the same list changes nothing for anyone.
-  if pg_try_advisory_xact_lock(hashtextextended('deed.subscribe', 0)) then
-    update deed.settings s
-    set list_version = pg_sequence_last_value('deed.list_seq')
-    where s.list_version < pg_sequence_last_value('deed.list_seq');
-  end if;
-
-  if not pg_try_advisory_xact_lock(hashtextextended('deed.keep_partitions', 0)) then
+  begin
+    lock table deed.partition_lock in share update exclusive mode nowait;
+  exception when lock_not_available then
     return 0;
-  end if;
+  end;
 
   v_current := pg_sequence_last_value('deed.log_seq') / c_size;
   if exists (
@@ -68,6 +62,7 @@ begin
     v_made := v_made + 1;
   end loop;
   update deed.partitions p set opened_at = clock_timestamp() where p.n = v_current and p.opened_at is null;
+  perform deed.level_list(); -- last, as its lock is held until the end
   return v_made;
 end
 $$;

@@ -66,12 +66,7 @@ as $$
       union all
       (
         select l.created_at
-        from (
-          select x from pg_snapshot_xip(a.p_cur) x where x < a.h
-          union all
-          select x::text::xid8
-          from generate_series(pg_snapshot_xmax(a.p_cur)::text::bigint, a.h::text::bigint - 1) x
-        ) ran(xid)
+        from unnest(deed.late_xids(a.p_cur, a.h, pg_current_snapshot())) ran(xid)
         cross join lateral (select l.* from deed.log l where l.xid = ran.xid offset 0) l
         where l.id <= a.base and l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
           and (a.at_slot is null or a.at_slot < 0)

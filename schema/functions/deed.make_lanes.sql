@@ -4,7 +4,8 @@
 -- New lanes begin exactly where the old ones ended: nothing is lost, comes
 -- twice or overtakes. Lanes are never numbered as others were before. If the
 -- topic is to be a queue, what the windows from there on would have shown is
--- brought by deed.backfill. The caller holds the lock on the stream's lanes.
+-- brought by deed.backfill. Nobody who has such a change open is waited for. The
+-- caller holds the lock on the making of lanes.
 create or replace function deed.make_lanes(
   p_subscription int
 ) returns void
@@ -18,14 +19,27 @@ declare
   v_base  int;
   v_topic text;
   v_first int;
+  v_upto  bigint;
+  v_since bigint;
   v_ask   deed.relanings%rowtype;
 begin
-  -- First this, which waits for whoever is just making the topic a queue.
-  select r.* into v_ask from deed.relanings r where r.subscription = p_subscription for update;
-  select s.since_window, t.lanes, t.slot_base, t.topic into v_begin, v_lanes, v_base, v_topic
+  select r.* into v_ask from deed.relanings r where r.subscription = p_subscription for update skip locked;
+  if not found and exists (select from deed.relanings r where r.subscription = p_subscription) then
+    return;
+  end if;
+  -- Not while deed.end_stream is at it.
+  perform from deed.subscriptions s where s.id = p_subscription for key share skip locked;
+  if not found then
+    return;
+  end if;
+  select s.since_window, s.since, t.lanes, t.slot_base, t.topic into v_begin, v_since, v_lanes, v_base, v_topic
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
   where s.id = p_subscription and t.mode = 'stream';
+  if v_ask.mode = 'stream' and not exists (select from deed.lanes l where l.subscription = p_subscription) then
+    delete from deed.relanings r where r.subscription = p_subscription;
+    v_ask := null;
+  end if;
   if v_ask.subscription is not null then
     if v_ask.window_n is null then
       -- Each lane has stopped between two windows: they go on to the last of these.
@@ -49,6 +63,10 @@ begin
       return;
     end if;
     if v_ask.mode = 'queue' then
+      perform from deed.topics t where t.topic = v_topic for update skip locked;
+      if not found then
+        return;
+      end if;
       perform deed.end_stream(v_topic);
       return;
     end if;
@@ -63,12 +81,27 @@ begin
   elsif v_begin is null or exists (select from deed.lanes l where l.subscription = p_subscription) then
     return;
   end if;
+  if v_begin < 0 and v_since = 0 and v_ask.subscription is null then
+    -- From a mark to a window that was opened after it: an earlier one would
+    -- have the next show what had committed before.
+    select w.n into v_upto
+    from deed.windows w
+    where w.n > 0 and pg_visible_in_snapshot((select m.h from deed.windows m where m.n = v_begin), w.cur)
+    order by w.n desc
+    limit 1;
+    if v_upto is null then
+      return; -- deed.backfill opens one
+    end if;
+  end if;
   select coalesce(max(g.lane), 0) into v_first from deed.progress g where g.subscription = p_subscription;
   insert into deed.lanes (subscription, lane, slot_from, slot_upto)
   select p_subscription, v_first + i, v_base + (i - 1) * 64 / v_lanes, v_base + i * 64 / v_lanes - 1
   from generate_series(1, v_lanes) i;
-  insert into deed.progress (subscription, lane, n, fence, from_window)
-  select p_subscription, v_first + i, 0, 0, v_begin
+  insert into deed.progress (subscription, lane, n, fence, from_window, to_window)
+  select p_subscription, v_first + i, 0, 0, v_begin, v_upto
   from generate_series(1, v_lanes) i;
+  if v_ask.subscription is null then
+    update deed.subscriptions s set since_lane = v_first where s.id = p_subscription;
+  end if;
 end
 $$;

@@ -6,9 +6,18 @@
 -- the caller's transaction already has an id, base is that of the last window
 -- that was opened before it. restored_id is how far the log had come when this
 -- cluster opened its first window after another one's (a restore, logical
--- replication). Raises DDCON when the sequence went back, and
--- DDARG for such a first window in a transaction that has an id already.
-create or replace function deed.open_window() returns bigint
+-- replication).
+--
+-- p_way says what of windows that others are just opening:
+--   wait  windows are in the order of their numbers, hence one after the other
+--   try   null is returned at once
+--   mark  nothing: a mark (its number is below 0) is where something begins; it
+--         is not in their order, and nobody waits for its transaction
+-- Raises DDCON when the sequence went back, and DDARG for the first window or
+-- mark of a cluster in a transaction that has an id already.
+create or replace function deed.open_window(
+  p_way text default 'wait'
+) returns bigint
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -32,17 +41,22 @@ begin
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
     perform set_config('synchronous_commit', 'on', true);
   end if;
-  -- The lock below is held until the transaction ends, and all streams wait for
-  -- it: one that is left idle after this is ended by the server.
-  if current_setting('idle_in_transaction_session_timeout') in ('0', '0ms') then
-    perform set_config('idle_in_transaction_session_timeout', '30s', true);
+  if p_way = 'wait' then
+    lock table deed.window_lock in share update exclusive mode;
+  elsif p_way = 'try' then
+    begin
+      lock table deed.window_lock in share update exclusive mode nowait;
+    exception when lock_not_available then
+      return null;
+    end;
+  elsif p_way is distinct from 'mark' then
+    raise exception 'open_window: way % must be wait, try or mark', coalesce(quote_literal(p_way), 'null') using errcode = 'DDARG';
   end if;
-  -- One at a time, so that windows are in the order of their numbers.
-  perform pg_advisory_xact_lock(hashtextextended('deed.open_window', 0));
   select c.system_identifier into v_system from pg_control_system() c;
-  if pg_current_xact_id_if_assigned() is not null
-    and v_system <> (select w.system_identifier from deed.windows w order by w.n desc limit 1)
-  then
+  -- Before the sequence is asked: what a mark looks at is not held still.
+  select w.n, w.upper, w.system_identifier, w.restored_id, w.restored_h into v_prev from deed.windows w order by w.n desc limit 1;
+  v_moved := v_prev.system_identifier <> v_system;
+  if pg_current_xact_id_if_assigned() is not null and v_moved then
     -- What is published meanwhile could not be told from what came with the dump.
     raise exception 'open_window: this transaction has written already, and the cluster is another than the last window''s'
       using errcode = 'DDARG', hint = 'Begin with it, in a transaction of its own.';
@@ -60,20 +74,22 @@ begin
   v_h := pg_current_xact_id();
   select pg_current_snapshot() into v_cur;
   v_upper := pg_sequence_last_value('deed.log_seq');
-  select w.n, w.upper, w.system_identifier, w.restored_id, w.restored_h into v_prev from deed.windows w order by w.n desc limit 1;
   if v_first is null or v_upper is null or v_upper < v_first or v_first < v_prev.upper then
     raise exception 'open_window: the sequence deed.log_seq went back (base %, upper %, last window''s upper %)',
       v_first, v_upper, v_prev.upper
       using errcode = 'DDCON', hint = 'Set it above the highest id of deed.log before anything is published.';
   end if;
-  v_moved := v_prev.system_identifier <> v_system;
-  insert into deed.windows (base, h, cur, upper, system_identifier, restored_id, restored_h)
+  if p_way = 'mark' then
+    v_n := -nextval('deed.mark_seq');
+  else
+    v_n := nextval(pg_get_serial_sequence('deed.windows', 'n'));
+  end if;
+  insert into deed.windows (n, base, h, cur, upper, system_identifier, restored_id, restored_h) overriding system value
   values (
-    v_base, v_h, v_cur, v_upper, v_system,
+    v_n, v_base, v_h, v_cur, v_upper, v_system,
     case when v_moved then v_first else v_prev.restored_id end,
     case when v_moved then v_h else v_prev.restored_h end
-  )
-  returning n into v_n;
+  );
   return v_n;
 end
 $$;

@@ -9,8 +9,8 @@
 -- (another tenant's); with p_raise => false it comes back as rows with a code
 -- and a problem instead, nothing is stored, and the caller's transaction stays
 -- usable. Under REPEATABLE READ or SERIALIZABLE a concurrent publisher of the
--- same idempotency key, or a subscription registered since the transaction's
--- snapshot, raises 40001: run the transaction again.
+-- same idempotency key, or a subscription of one of the topics made since the
+-- transaction's snapshot, raises 40001: run the transaction again.
 --
 -- SECURITY DEFINER: a row takes its number after its transaction has its id
 -- (the window protocol's third rule), which only this function sees to.
@@ -49,6 +49,7 @@ declare
   v_topics  deed.topics[];
   v_names   text[];
   v_bases   int[];
+  v_lists   bigint[];
   v_queues  boolean;
 begin
   if v_count = 0 then
@@ -132,8 +133,7 @@ begin
   if current_setting('transaction_isolation') <> 'read committed'
     and pg_sequence_last_value('deed.list_seq') is distinct from v_version
   then
-    raise exception 'publish: the subscriptions have changed since this transaction''s snapshot was taken'
-      using errcode = '40001', hint = 'Run the transaction again.';
+    perform deed.check_lists(p_topics);
   end if;
   v_ids := array(select nextval('deed.log_seq') from generate_series(1, v_count));
   v_first := v_ids;
@@ -162,7 +162,7 @@ begin
     end loop;
   end if;
 
-  -- In one statement, so that the version is that of the lists read; and each
+  -- In one statement, so that the versions are those of the lists read; and each
   -- topic once, not each message. From here on elements are taken by number:
   -- unnest would write each of a dozen arrays down first.
   select s.list_version,
@@ -172,12 +172,14 @@ begin
   from deed.settings s;
   v_names := array(select t.topic from unnest(v_topics) t);
   v_bases := array(select t.slot_base from unnest(v_topics) t);
+  v_lists := array(select t.list_version from unnest(v_topics) t);
 
   insert into deed.log (
     id, xid, slot, list_version, tenant_id, created_at, process_after,
     topic, key, type, aggregate_type, content_type, headers, payload
   )
-  select v_ids[n], v_xid, deed.slot(coalesce(v_bases[array_position(v_names, p_topics[n])], 0), p_keys[n], v_ids[n]), v_version,
+  select v_ids[n], v_xid, deed.slot(coalesce(v_bases[array_position(v_names, p_topics[n])], 0), p_keys[n], v_ids[n]),
+    coalesce(v_lists[array_position(v_names, p_topics[n])], v_version),
     coalesce(p_tenants[n], v_tenant), coalesce(p_created_at[n], v_now), p_process_after[n],
     p_topics[n], p_keys[n], p_types[n], p_aggregate_types[n],
     coalesce(p_content_types[n], 'application/json'), nullif(p_headers[n], '{}'), p_payloads[n]

@@ -37,7 +37,8 @@ declare
   v_slot    int;
   v_sub     int;
 begin
-  select s.single_tenant, s.bound_logins, s.list_version, s.max_payload, s.strict_topics, t.slot_base, t.mode, t.subscriptions into v_s
+  select s.single_tenant, s.bound_logins, s.list_version as settled, coalesce(t.list_version, s.list_version) as list_version,
+    s.max_payload, s.strict_topics, t.slot_base, t.mode, t.subscriptions into v_s
   from deed.settings s
   left join deed.topics t on t.topic = p_topic;
 
@@ -55,7 +56,7 @@ begin
     and (p_type is null or octet_length(p_type) <= 200)
     and (p_process_after is null or isfinite(p_process_after))
     and (current_setting('transaction_isolation') = 'read committed'
-      or pg_sequence_last_value('deed.list_seq') = v_s.list_version);
+      or pg_sequence_last_value('deed.list_seq') = v_s.settled);
   if v_plain and p_content_type is not null then
     v_plain := p_content_type ~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+/[ -~]{1,150}$';
   end if;

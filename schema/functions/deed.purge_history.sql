@@ -26,9 +26,11 @@ declare
   v_lane    record;
   v_count   int;
 begin
-  if not pg_try_advisory_xact_lock(hashtextextended('deed.purge_history', 0)) then
+  begin
+    lock table deed.history_lock in share update exclusive mode nowait;
+  exception when lock_not_available then
     return;
-  end if;
+  end;
   select min(p.from_id) into v_floor from deed.partitions p where p.emptied_at is null;
   select greatest(max(s.retention), (select max(t.retention) from deed.topics t)) into v_longest from deed.settings s;
 
@@ -102,7 +104,7 @@ begin
   removed := 0;
   v_old := array(
     select w.n from deed.windows w
-    where w.n > 0 and w.opened_at < v_now - v_longest
+    where w.n <> 0 and w.opened_at < v_now - v_longest
       and not exists (select from deed.subscriptions s where w.n in (s.start_window, s.since_window, s.read_window))
       and not exists (select from deed.backfills b where b.window_n = w.n)
       and not exists (select from deed.relanings r where r.window_n = w.n)

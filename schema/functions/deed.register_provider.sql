@@ -36,7 +36,7 @@ begin
     raise exception 'register_provider: a rate must be above 0 and a burst at least 1' using errcode = 'DDARG';
   end if;
   -- One after the other: they would lock the same buckets.
-  perform pg_advisory_xact_lock(hashtextextended('deed.register_provider.' || p_name, 0));
+  lock table deed.provider_lock in share update exclusive mode;
   if exists (select from deed.providers p where p.name = p_name and p.kind <> p_kind)
     and exists (
       select from deed.channel_outbox c

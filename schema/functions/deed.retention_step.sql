@@ -43,9 +43,11 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'retention_step: it needs READ COMMITTED' using errcode = 'DDARG';
   end if;
-  if not pg_try_advisory_xact_lock(hashtextextended('deed.retention', 0)) then
+  begin
+    lock table deed.retention_lock in share update exclusive mode nowait;
+  exception when lock_not_available then
     return;
-  end if;
+  end;
 
   for v_p in select p.* from deed.partitions p where p.dropped_at is null order by p.n loop
     n := v_p.n;

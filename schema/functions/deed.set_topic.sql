@@ -5,9 +5,11 @@
 -- one window, which takes a few seconds while relays run; nothing is lost, comes
 -- twice or overtakes. From queue to stream: what was published before stays with
 -- its pending rows, what comes after is read from the log. From stream to queue:
--- takes effect as a change of lanes does; order is no longer kept. The
--- transaction must not have written before. Raises DDNFD for an unknown topic, DDARG for bad settings,
--- DDCON while an earlier change of mode is under way.
+-- takes effect as a change of lanes does; order is no longer kept. Until the
+-- caller's transaction ends only other changes of the same topic are put off.
+-- Raises DDNFD for an unknown topic, DDARG for bad settings, DDCON while an
+-- earlier change of mode is under way, 55P03 while another transaction that has
+-- not ended is changing the topic.
 create or replace function deed.set_topic(
   p_topic     text,
   p_mode      text default null,
@@ -18,6 +20,7 @@ create or replace function deed.set_topic(
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '1s'
 as $$
 declare
   v_topic   deed.topics%rowtype;
@@ -27,11 +30,16 @@ declare
 begin
   perform deed.check_topic(p_topic, p_mode, p_lanes, p_retention);
   if p_mode = 'stream' then
-    v_window := deed.open_window(); -- before the first write: see there
+    v_window := deed.open_window('mark'); -- before the first write: see there
   end if;
-  perform pg_advisory_xact_lock(hashtextextended('deed.subscribe', 0));
-  select t.* into v_topic from deed.topics t where t.topic = p_topic for update;
-  if not found then
+  begin
+    lock table deed.list_lock in row exclusive mode; -- see deed.level_list
+    select t.* into v_topic from deed.topics t where t.topic = p_topic for update;
+  exception when lock_not_available then
+    raise exception 'set_topic: % is being changed by a transaction that has not ended', p_topic
+      using errcode = '55P03', hint = 'deed doctor names it.';
+  end;
+  if v_topic.topic is null then
     raise exception 'set_topic: topic % is not declared', quote_literal(p_topic) using errcode = 'DDNFD';
   end if;
   if exists (
@@ -53,15 +61,12 @@ begin
 
   if v_topic.mode = 'queue' and p_mode = 'stream' then
     v_version := nextval('deed.list_seq');
-    update deed.topics t set mode = 'stream' where t.topic = p_topic;
-    update deed.subscriptions s set since = v_version, since_window = v_window where s.topic = p_topic;
-    update deed.settings set list_version = v_version;
+    update deed.topics t set mode = 'stream', list_version = v_version where t.topic = p_topic;
+    update deed.subscriptions s set since = v_version, since_window = v_window where s.id = any (v_topic.subscriptions);
   elsif v_topic.mode = 'stream' and (p_mode = 'queue' or p_lanes <> v_topic.lanes) then
     foreach v_sub in array v_topic.subscriptions loop
-      perform pg_advisory_xact_lock(hashtextextended('deed.lanes', v_sub));
       insert into deed.relanings as r (subscription, lanes, mode)
-      select v_sub, coalesce(p_lanes, v_topic.lanes), coalesce(p_mode, 'stream')
-      where p_mode = 'queue' or exists (select from deed.lanes l where l.subscription = v_sub)
+      values (v_sub, coalesce(p_lanes, v_topic.lanes), coalesce(p_mode, 'stream'))
       on conflict on constraint relanings_pkey do update set lanes = excluded.lanes,
         mode = case when p_mode is null then r.mode else excluded.mode end;
     end loop;

@@ -1,13 +1,16 @@
 -- deed.subscribe: declare a topic's subscription; does nothing if it exists.
 --
--- A new one begins at a window. Publishers are not waited for and do not wait:
--- from the commit on they give it its messages, and what they publish under
+-- A new one begins at a mark in the log, and is in the topic's list when the
+-- caller's transaction has committed, or as soon as another that is changing the
+-- same list has ended: nobody waits for either. Publishers are not waited for and do not wait:
+-- from then on they give it its messages, and what they publish under
 -- the list before it is brought in by deed.backfill, late commits included
--- (O18). p_from: 'beginning' or 'now'; null means 'beginning' for the first
+-- (O18). p_from: 'beginning' or 'now', which is that of the call; null means 'beginning' for the first
 -- subscriptions of a topic (those made in one transaction), 'now' for later
 -- ones. p_max_attempts null: 20; 0: without limit. p_lease null: 30 seconds.
 -- p_backoff, from which the pause after a failure doubles, null: 1 second.
--- Returns the stored settings, which may differ from the call's.
+-- Returns the stored settings, which may differ from the call's. Raises 55P03
+-- while another transaction that has not ended makes the same one.
 create or replace function deed.subscribe(
   p_topic        text,
   p_name         text,
@@ -19,12 +22,12 @@ create or replace function deed.subscribe(
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '1s'
 as $$
 declare
-  v_window  bigint;
-  v_version bigint;
-  v_first   boolean;
-  v_id      int;
+  v_mark  bigint;
+  v_first boolean;
+  v_id    int;
 begin
   if p_topic is null or p_topic !~ '^[A-Za-z0-9._:/-]{1,200}$' then
     raise exception 'subscribe: topic % must be 1 to 200 characters of A-Z a-z 0-9 . _ : / -', coalesce(quote_literal(left(p_topic, 60)), 'null')
@@ -39,60 +42,48 @@ begin
   end if;
 
   return query
-  select s.id, false, s.max_attempts, s.lease, s.start, t.mode, s.backoff
+  select s.id, false, s.max_attempts, s.lease, s.start, coalesce(t.mode, 'queue'), s.backoff
   from deed.subscriptions s
-  join deed.topics t on t.topic = s.topic
+  left join deed.topics t on t.topic = s.topic
   where s.topic = p_topic and s.name = p_name;
   if found then
     return;
   end if;
 
-  perform pg_advisory_xact_lock(hashtextextended('deed.subscribe', 0));
-  return query
-  select s.id, false, s.max_attempts, s.lease, s.start, t.mode, s.backoff
-  from deed.subscriptions s
-  join deed.topics t on t.topic = s.topic
-  where s.topic = p_topic and s.name = p_name;
-  if found then
-    return;
-  end if;
-
-  v_window := deed.open_window(); -- before the first write: see there
-  insert into deed.topics (topic, slot_base)
-  select p_topic, coalesce(max(t.slot_base), 0) + 64 from deed.topics t
-  on conflict do nothing;
-
+  v_mark := deed.open_window('mark'); -- before the first write: see there
   v_first := not exists (
     select from deed.subscriptions s
     join deed.backfills b on b.subscription = s.id
     where s.topic = p_topic and b.made_by <> pg_current_xact_id()
   );
-  select max(s.id) + 1 into v_id from deed.subscriptions s;
-  v_version := nextval('deed.list_seq');
-  insert into deed.subscriptions (id, topic, name, max_attempts, lease, backoff, start, start_window, list_version)
-  values (
-    v_id, p_topic, p_name, nullif(coalesce(p_max_attempts, 20), 0), coalesce(p_lease, interval '30 seconds'),
-    coalesce(p_backoff, interval '1 second'),
-    coalesce(p_from, case when v_first then 'beginning' else 'now' end), v_window, v_version
-  );
-  -- A stream is read from the log: from its first window, or from now on.
-  update deed.subscriptions s set since = 0, since_window = case s.start when 'now' then v_window else 0 end
-  from deed.topics t
-  where s.id = v_id and t.topic = p_topic and t.mode = 'stream';
-  insert into deed.relanings (subscription, lanes, mode)
-  select v_id, r.lanes, r.mode
-  from deed.relanings r
-  join deed.subscriptions s on s.id = r.subscription
-  where s.topic = p_topic and r.mode = 'queue'
-  limit 1;
+  v_id := nextval('deed.subscription_seq');
+  begin
+    insert into deed.subscriptions (id, topic, name, max_attempts, lease, backoff, start, start_window)
+    values (
+      v_id, p_topic, p_name, nullif(coalesce(p_max_attempts, 20), 0), coalesce(p_lease, interval '30 seconds'),
+      coalesce(p_backoff, interval '1 second'),
+      coalesce(p_from, case when v_first then 'beginning' else 'now' end), v_mark
+    )
+    on conflict (topic, name) do nothing;
+  exception when lock_not_available then
+    raise exception 'subscribe: %/% is being made by a transaction that has not ended', p_topic, p_name
+      using errcode = '55P03', hint = 'deed doctor names it.';
+  end;
+  if not found then
+    return query
+    select s.id, false, s.max_attempts, s.lease, s.start, coalesce(t.mode, 'queue'), s.backoff
+    from deed.subscriptions s
+    left join deed.topics t on t.topic = s.topic
+    where s.topic = p_topic and s.name = p_name;
+    return;
+  end if;
   insert into deed.backfills (subscription, made_by) values (v_id, pg_current_xact_id());
-  update deed.topics t set subscriptions = t.subscriptions || v_id where t.topic = p_topic;
-  update deed.settings set list_version = v_version;
+  perform deed.join_list(v_id);
 
   return query
-  select s.id, true, s.max_attempts, s.lease, s.start, t.mode, s.backoff
+  select s.id, true, s.max_attempts, s.lease, s.start, coalesce(t.mode, 'queue'), s.backoff
   from deed.subscriptions s
-  join deed.topics t on t.topic = s.topic
+  left join deed.topics t on t.topic = s.topic
   where s.id = v_id;
 end
 $$;

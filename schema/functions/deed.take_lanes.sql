@@ -42,6 +42,7 @@ declare
   v_live  int;
   v_share int;
   v_busy  int[];
+  v_make  boolean;
 begin
   return query
   select s.id, null::int, null::int, null::int, null::boolean, null::bigint, false, 0, null::bigint
@@ -99,7 +100,13 @@ begin
     select count(*) into v_live from deed.relays r where r.subscription = v_sub.id and r.seen_until > v_now;
 
     if p_take and (v_total = 0 or v_sub.last_window is not null) then
-      if pg_try_advisory_xact_lock(hashtextextended('deed.lanes', v_sub.id)) then
+      begin
+        lock table deed.lane_lock in share update exclusive mode nowait;
+        v_make := true;
+      exception when lock_not_available then
+        v_make := false; -- another makes some; the next time
+      end;
+      if v_make then
         perform deed.make_lanes(v_sub.id);
         select case when r.subscription is not null then coalesce(r.window_n, 0) end into v_sub.last_window
         from (select) x left join deed.relanings r on r.subscription = v_sub.id;

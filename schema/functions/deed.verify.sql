@@ -13,7 +13,7 @@ set enable_nestloop = off
 set jit = off
 as $$
   with subs as (
-    select s.id, s.topic, s.start, s.list_version, s.since, s.since_window, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
+    select s.id, s.topic, s.start, s.list_version, s.since, s.since_window, s.since_lane, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
       s.id = 0 or b.finished_at is not null as settled, w.cur as start_snapshot,
       w.restored_id, greatest(w.h, pg_snapshot_xmax(w.cur)) as foreign_xid,
       r.cur as read_snapshot, r.restored_id as read_id, r.restored_h as read_h
@@ -131,7 +131,7 @@ as $$
     from (
       select g.subscription, g.messages
       from deed.progress g
-      join subs s on s.id = g.subscription and g.from_window >= s.since_window
+      join subs s on s.id = g.subscription and g.lane > s.since_lane
       where g.subscription in (select w.subscription from entire w)
       union all
       select g.subscription, g.messages
@@ -208,7 +208,7 @@ as $$
     select 'list of subscriptions differs', null, null, format('topic %s lists %s', quote_literal(t.topic), t.subscriptions)
     from deed.topics t
     where t.subscriptions is distinct from coalesce(
-      (select array_agg(s.id order by s.id) from deed.subscriptions s where s.topic = t.topic), '{}'
+      (select array_agg(s.id order by s.id) from deed.subscriptions s where s.topic = t.topic and s.list_version is not null), '{}'
     )
     union all
     select 'no partition ahead', null, null, format('the log is at %s and the last partition ends at %s', pg_sequence_last_value('deed.log_seq'), max(p.upto_id))

@@ -10,7 +10,8 @@
 -- given a later one if there is anything new to read; slots then names the
 -- slots that have, null meaning that any may. A window is opened only if the
 -- log has moved, or a transaction that the last window did not see has ended
--- and has published: idle ones cost nothing (the window protocol's rule 8).
+-- and has published: idle ones cost nothing (the window protocol's rule 8). While
+-- another is opening one it is not waited for: queues have no business with it.
 --
 -- The first row says all that. If it is whole, all that is new follows, as
 -- deed.page reads it, for each subscription within its p_slot_from and
@@ -79,21 +80,17 @@ begin
     select pg_current_snapshot() into v_snap;
     v_news := exists (
       select
-      from (
-        select x from pg_snapshot_xip(v_last.cur) x where x < v_last.h
-        union all
-        select x::text::xid8
-        from generate_series(pg_snapshot_xmax(v_last.cur)::text::bigint, v_last.h::text::bigint - 1) x
-      ) ran(xid)
-      where pg_visible_in_snapshot(ran.xid, v_snap)
-        and exists (select from deed.log l where l.xid = ran.xid)
+      from unnest(deed.late_xids(v_last.cur, v_last.h, v_snap)) ran(xid)
+      where exists (select from deed.log l where l.xid = ran.xid)
     );
   end if;
   if v_news then
-    window_n := deed.open_window();
-  elsif v_last.n > p_window or p_window = 0 or (v_last.n, v_last.h) is distinct from (p_window, p_window_h) then
+    window_n := deed.open_window('try');
+  end if;
+  if window_n is null and (v_last.n > p_window or p_window = 0 or (v_last.n, v_last.h) is distinct from (p_window, p_window_h)) then
     window_n := v_last.n;
-  else
+  end if;
+  if window_n is null then
     return next;
     return;
   end if;

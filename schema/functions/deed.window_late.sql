@@ -1,8 +1,7 @@
 -- deed.window_late: how late rows between two windows are to be read.
 --
 -- xids are the transactions that ran when p_from was opened and had ended when
--- p_to was: those listed in its snapshot, and those from the snapshot's end up
--- to the window's own id, which were running and not listed. What they wrote
+-- p_to was (deed.late_xids). What they wrote
 -- below the base of p_from is late. Up to 10,000 such rows are taken by
 -- transaction; if there are more, low is from where the log is read again, else
 -- low is p_from's base. Raises DDLSE if a window is not the one that the caller
@@ -37,14 +36,7 @@ begin
   if v_p.system_identifier <> v_c.system_identifier then
     return; -- xids is null: those numbers are another cluster's
   end if;
-  xids := array(
-    select x from pg_snapshot_xip(v_p.cur) x
-    where x < v_p.h and pg_visible_in_snapshot(x, v_c.cur)
-    union all
-    select x::text::xid8
-    from generate_series(pg_snapshot_xmax(v_p.cur)::text::bigint, v_p.h::text::bigint - 1) x
-    where pg_visible_in_snapshot(x::text::xid8, v_c.cur)
-  );
+  xids := deed.late_xids(v_p.cur, v_p.h, v_c.cur);
   if cardinality(xids) = 0 then
     return;
   end if;

@@ -1,0 +1,57 @@
+package doctor_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/doctor"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// Who asks for a subscription and leaves the transaction open is named.
+func lockHeld(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	db.Broken()
+	admin := session(t, db, pgtest.Admin, "console")
+	do(t, admin, `begin`, `select deed.subscribe('orders', 'audit')`)
+	gid := "held of " + db.Name()
+	do(t, db.Conn(t, pgtest.Worker), `begin`, `select deed.open_window()`, `prepare transaction '`+gid+`'`)
+	findings := examine(t, db.Pool(pgtest.Owner), impatient)
+	says(t, find(t, findings, "lock-held", doctor.Warn, fmt.Sprintf("pid %d (console)", admin.PgConn().PID())), "list_lock", "idle in transaction", "deed_test_admin")
+	says(t, find(t, findings, "lock-held", doctor.Warn, gid), "window_lock", "prepared")
+	find(t, examine(t, db.Pool(pgtest.Owner), doctor.Options{}), "lock-held", doctor.OK, "")
+	do(t, db.Conn(t, pgtest.Owner), `rollback prepared '`+gid+`'`)
+}
+
+// Who waits is named, with whom it waits for.
+func lockWait(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	holder, waiter := session(t, db, pgtest.Admin, "console"), session(t, db, pgtest.Admin, "second")
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('orders')`)
+	do(t, holder, `begin`, `select deed.subscribe('orders', 'audit')`, `select deed.set_subscription('orders', 'audit', 3)`)
+	db.Exec(t, pgtest.Worker, `select deed.subscribe('orders', 's')`)
+	do(t, holder, `select deed.set_subscription('orders', 's', 3)`)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := waiter.Exec(context.Background(), `select deed.set_subscription('orders', 's', 4)`)
+		ended <- err
+	}()
+	subject := fmt.Sprintf("pid %d (second)", waiter.PgConn().PID())
+	for until := time.Now().Add(30 * time.Second); ; {
+		findings := examine(t, db.Pool(pgtest.Owner), impatient)
+		if strings.Contains(text(findings), subject) {
+			says(t, find(t, findings, "lock-wait", doctor.Warn, subject), fmt.Sprintf("pid %d (console", holder.PgConn().PID()))
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("nobody waits:\n%s", text(findings))
+		}
+	}
+	do(t, holder, `rollback`)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
