@@ -1,6 +1,7 @@
 // Package httpcall makes one HTTP request, once: nothing in it, net/http
-// included, repeats a request or follows a redirect. It says how far the request
-// got, which is what decides between "not done" and "nobody knows".
+// included, repeats a request of which a byte may have left, or follows a
+// redirect. It says how far the request got, which is what decides between "not
+// done" and "nobody knows".
 package httpcall
 
 import (
@@ -20,8 +21,9 @@ import (
 type Answer struct {
 	// Err is why there is no complete answer; nil if there is one.
 	Err error
-	// Connected says whether the request may have reached anybody. It is only
-	// looked at beside Err.
+	// Connected says whether the request may have reached anybody: over a
+	// transport whose connections are counted by [Count], whether anything was
+	// written. It is only looked at beside Err.
 	Connected bool
 	Status    int
 	Header    http.Header
@@ -32,7 +34,7 @@ type Answer struct {
 const MaxBody = 64 << 10
 
 // Post sends body to target. Over a connection that exists already the request
-// may have gone out however it fails.
+// may have gone out however it fails, unless nothing was written.
 func Post(ctx context.Context, t http.RoundTripper, target *url.URL, h http.Header, body []byte) Answer {
 	return do(ctx, t, http.MethodPost, target, h, body)
 }
@@ -42,10 +44,25 @@ func Get(ctx context.Context, t http.RoundTripper, target *url.URL, h http.Heade
 	return do(ctx, t, http.MethodGet, target, h, nil)
 }
 
+// stale is how many connections that were closed while they were idle a request
+// puts up with.
+const stale = 3
+
+// do makes the request. One that finds its connection closed before anything is
+// written is still not made, and goes over another.
 func do(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte) Answer {
-	var connected atomic.Bool
+	for n := 1; ; n++ {
+		a, reused := once(ctx, t, method, target, h, body)
+		if a.Err == nil || a.Connected || !reused || n > stale || ctx.Err() != nil {
+			return a
+		}
+	}
+}
+
+func once(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte) (a Answer, reused bool) {
+	var got atomic.Pointer[connection]
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		GotConn: func(i httptrace.GotConnInfo) { got.Store(&connection{reused: i.Reused, written: writtenTo(i.Conn)}) },
 	})
 	r := &http.Request{
 		Method: method, URL: target, Host: target.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -60,14 +77,15 @@ func do(ctx context.Context, t http.RoundTripper, method string, target *url.URL
 	// RoundTrip follows no redirect and keeps no cookie.
 	response, err := t.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		return Answer{Err: err, Connected: connected.Load()}
+		c := got.Load()
+		return Answer{Err: err, Connected: c != nil && c.written()}, c != nil && c.reused
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, MaxBody))
 	if err != nil {
-		return Answer{Err: fmt.Errorf("status %d, and an answer that was cut: %w", response.StatusCode, err), Connected: true}
+		return Answer{Err: fmt.Errorf("status %d, and an answer that was cut: %w", response.StatusCode, err), Connected: true}, false
 	}
-	return Answer{Status: response.StatusCode, Header: response.Header, Body: text}
+	return Answer{Status: response.StatusCode, Header: response.Header, Body: text}, false
 }
 
 // Line makes one short printable line of an answer's text, for errors.

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/mail"
 	"net/url"
@@ -84,7 +85,7 @@ func New(opts Options) (*Provider, error) {
 		opts.Account = "key-" + hex.EncodeToString(sum[:6])
 	}
 	return &Provider{opts: opts, base: base, transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 100, IdleConnTimeout: 30 * time.Second,
+		Proxy: http.ProxyFromEnvironment, DialContext: httpcall.Count((&net.Dialer{Timeout: 10 * time.Second}).DialContext), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 100, IdleConnTimeout: 30 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}}, nil
 }

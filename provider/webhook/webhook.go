@@ -14,7 +14,8 @@
 //	an address that is not allowed  refused for good
 //
 // A receiver that promises to drop repeats by webhook-id (DropsRepeats) makes
-// unknown outcomes safe to repeat; else the delivery's guarantee decides.
+// unknown outcomes safe to repeat; else the delivery's guarantee decides, and
+// each request has a connection of its own.
 package webhook
 
 import (
@@ -85,8 +86,12 @@ func New(opts Options) (*Provider, error) {
 		return nil, &deed.Error{Op: "webhook provider", Code: deed.Invalid, Err: err}
 	}
 	return &Provider{opts: opts, signer: signer, headers: h, transport: &http.Transport{
-		Proxy:       nil, // it would hide the endpoint's address from the guard
-		DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: 1000, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
+		Proxy: nil, // it would hide the endpoint's address from the guard
+		// A connection that was idle may be closed by the time that a request is
+		// written to it, and nobody can tell that from one that was taken: used again
+		// only where a repeat is safe.
+		DisableKeepAlives: opts.DropsRepeats == 0,
+		DialContext:       httpcall.Count(dial), ForceAttemptHTTP2: true, MaxIdleConns: 1000, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: opts.RootCAs}, TLSHandshakeTimeout: dialTimeout,
 		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 	}}, nil
