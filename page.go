@@ -436,10 +436,18 @@ func (d *delivery) attempt(batch []*entry, msgs []Message) {
 	crash.Point("attempting")
 	results := d.deliver(msgs)
 	crash.Point("attempted")
+	failed := map[string]bool{} // keys, in this call
 	for i, e := range batch {
-		if e.tried = false; results == nil {
-			e.settled = true
-		} else {
+		switch {
+		case results == nil || results[i] == nil:
+			d.settle(e, nil)
+		case d.ordered && failed[e.msg.Key]:
+			// The sink owes it that it was not delivered; an attempt is counted of the
+			// first one only, or two of a key would be tried beside each other.
+			e.tried = false
+			d.holdBack(e)
+		default:
+			failed[e.msg.Key] = e.msg.Key != ""
 			d.settle(e, results[i])
 		}
 	}

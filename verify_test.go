@@ -93,6 +93,13 @@ func TestVerify_SeesEveryViolation(t *testing.T) {
 			[]string{`delete from deed.partitions`},
 			[]string{"no partition ahead||"},
 		},
+		"two free messages of a key": {
+			[]string{
+				`insert into deed.pending (subscription, slot, id, tenant_id, ord_at) select 1, l.slot, l.id, l.tenant_id, now() from deed.log l where l.id = (select max(min_id) from deed.receipts)`,
+				`delete from deed.receipts`, `update deed.pending set key_hash = 7 where subscription = 1`,
+			},
+			[]string{"two messages of a key stand free|orders/s|pending"},
+		},
 		"nothing": {nil, nil},
 	}
 	for name, test := range tests {

@@ -2,8 +2,8 @@
 // the schema "deed", always under that name, and three roles.
 //
 // Migrations are forward only and applied in order, each in a transaction of
-// its own under an advisory lock, so that any number of processes may start
-// them at once. Functions live in one file each and are replaced whole
+// its own under an advisory lock, or, where an index is built beside those who
+// write, in none; any number of processes may start them at once. Functions live in one file each and are replaced whole
 // afterwards. Nothing here reads or writes a message.
 package schema
 
@@ -62,8 +62,8 @@ func readMigrations(fsys fs.FS) ([]Migration, error) {
 	}
 	var list []Migration
 	for _, e := range entries {
-		m := migrationName.FindStringSubmatch(e.Name())
-		if m == nil {
+		parts := migrationName.FindStringSubmatch(e.Name())
+		if parts == nil {
 			return nil, fmt.Errorf("schema: migration %q: want a name such as 0001_ground.sql", e.Name())
 		}
 		text, err := fs.ReadFile(fsys, path.Join("migrations", e.Name()))
@@ -74,11 +74,15 @@ func readMigrations(fsys fs.FS) ([]Migration, error) {
 		if first != "-- breaking: yes" && first != "-- breaking: no" {
 			return nil, fmt.Errorf("schema: migration %s: the first line must be \"-- breaking: yes\" or \"-- breaking: no\"", e.Name())
 		}
-		version, _ := strconv.Atoi(m[1])
+		version, _ := strconv.Atoi(parts[1])
 		if version != len(list)+1 {
 			return nil, fmt.Errorf("schema: migration %s: the next number is %04d", e.Name(), len(list)+1)
 		}
-		list = append(list, Migration{version, strings.TrimSuffix(e.Name(), ".sql"), first == "-- breaking: yes", string(text)})
+		m := Migration{version, strings.TrimSuffix(e.Name(), ".sql"), first == "-- breaking: yes", string(text)}
+		if err := m.check(); err != nil {
+			return nil, err
+		}
+		list = append(list, m)
 	}
 	return list, nil
 }
@@ -255,6 +259,9 @@ func bootstrap(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func apply(ctx context.Context, conn *pgx.Conn, m Migration) (applied bool, err error) {
+	if m.index() != "" {
+		return applyIndex(ctx, conn, m)
+	}
 	err = inTx(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockSQL); err != nil {
 			return err
@@ -500,8 +507,12 @@ func SQL(contracts ...string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- deed: the whole schema, for an empty database. Run with: psql -v ON_ERROR_STOP=1 -1 -f FILE\n\n%s;\n\n%s\n", pinSQL, boot)
 	for _, m := range migrations {
+		text := m.SQL
+		if m.index() != "" {
+			text = strings.Replace(text, " concurrently ", " ", 1) // nobody else is there
+		}
 		fmt.Fprintf(&b, "%s\ninsert into deed.migrations (version, name, breaking, hash) values (%d, '%s', %t, '%s');\n\n",
-			m.SQL, m.Version, m.Name, m.Breaking, hashOf(m.SQL))
+			text, m.Version, m.Name, m.Breaking, hashOf(m.SQL))
 	}
 	fmt.Fprintf(&b, "set local check_function_bodies = off;\n%s\n", funcs)
 	fmt.Fprintf(&b, "insert into deed.migrations (version, name, breaking, hash) values (0, 'functions', false, '%s');\n",

@@ -3,9 +3,13 @@
 -- For the holder of lanes, whose slots the parallel arrays name; claims work as
 -- deed.claim's do. Up to p_limit messages that are not parked are claimed,
 -- oldest first, each with up to p_run messages of its key that stand behind it,
--- in order: head names the message that a row follows. deed.finish and
+-- in order: head names the message that a row follows. What stands behind may
+-- have a lower number, if it has committed late. deed.finish and
 -- deed.fail record outcomes, and deed.release_keys, in the same transaction,
 -- lets what stands behind them go.
+--
+-- A claim that is taken over is taken over for all that it held of the key, also
+-- for what is not claimed again now: of a run nobody records the end alone.
 create or replace function deed.attend(
   p_subscription int,
   p_worker       text,
@@ -36,14 +40,18 @@ declare
   v_rows  tid[];
   v_of    bigint[];
   v_lost  int[];
+  v_keys  bigint[];
+  v_was   bigint[];
   v_claim bigint;
   v_count int;
 begin
   select s.max_attempts into v_max from deed.subscriptions s where s.id = p_subscription;
-  select array_agg(q.id), array_agg(q.ctid), array_agg(case when q.claim is null then q.lost_claims else q.lost_claims + 1 end)
-  into v_heads, v_rows, v_lost
+  select array_agg(q.id), array_agg(q.ctid), array_agg(case when q.claim is null then q.lost_claims else q.lost_claims + 1 end),
+    array_agg(q.key_hash) filter (where q.claim is not null and q.key_hash is not null),
+    array_agg(q.claim) filter (where q.claim is not null and q.key_hash is not null)
+  into v_heads, v_rows, v_lost, v_keys, v_was
   from (
-    select p.id, p.ctid, p.claim, p.lost_claims
+    select p.id, p.ctid, p.claim, p.lost_claims, p.key_hash
     from deed.pending p
     where p.subscription = p_subscription
       and p.dead_at is null and not p.parked
@@ -59,6 +67,13 @@ begin
   ) q;
   if v_heads is null then
     return;
+  end if;
+
+  if v_keys is not null then
+    update deed.pending p
+    set claim = null, claimed_at = null, claimed_by = null, lease_until = null, lost_claims = p.lost_claims + 1
+    from unnest(v_keys, v_was) u(key_hash, claim)
+    where p.subscription = p_subscription and p.key_hash = u.key_hash and p.claim = u.claim and p.parked;
   end if;
 
   if 1 < any (v_lost) then
@@ -87,13 +102,17 @@ begin
       select p.key_hash from deed.pending p where p.subscription = p_subscription and p.id = h.id and p.key_hash is not null
     ) k
     cross join lateral (
-      select p.ctid
-      from deed.pending p
-      where p.subscription = p_subscription and p.key_hash = k.key_hash and p.id > h.id and p.parked
-      order by p.id
-      limit p_run
-      for update
-    ) f;
+      select q.ctid, bool_or(q.dead_at is not null) over (order by q.id) as waits
+      from (
+        select p.ctid, p.id, p.dead_at
+        from deed.pending p
+        where p.subscription = p_subscription and p.key_hash = k.key_hash and p.parked
+        order by p.id
+        limit p_run
+        for update
+      ) q
+    ) f
+    where not f.waits; -- for one that is dead: none is attempted past it
   end if;
 
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
@@ -119,6 +138,6 @@ begin
     select k.id, k.tenant_id, k.topic, k.key, k.type, k.content_type, k.headers, k.payload, k.created_at
     from deed.kept k where k.slot = c.slot and k.id = c.id
   ) l
-  order by c.head, l.id;
+  order by c.head, l.id <> c.head, l.id;
 end
 $$;

@@ -8,6 +8,8 @@
 --   outage   the sink itself was down: counts no attempt, keeps the error
 --   release  nothing was attempted: the message goes back as it was
 -- Only rows whose claim is still the caller's; returns those. Clears the claim.
+-- One that stood behind another of its key and was attempted stands free from
+-- now on: what follows, and what comes late, waits for it (O13).
 create or replace function deed.fail(
   p_subscription int,
   p_claim        bigint,
@@ -57,6 +59,7 @@ begin
     dead_at = case
       when u.outcome = 'discard' or (u.outcome = 'retry' and p.attempts + 1 >= s.max_attempts) then v_now
     end,
+    parked = p.parked and u.outcome = 'release',
     claim = null, claimed_at = null, claimed_by = null, lease_until = null
   from (
     select w.place, r.after, coalesce(r.outcome, 'retry') as outcome,

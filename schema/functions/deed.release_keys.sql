@@ -1,8 +1,10 @@
 -- deed.release_keys: let the next message of each key go, after deed.finish and
 -- deed.fail have recorded what became of those before it.
 --
--- Of each key of a stream the first message that is aside stands free, the
--- others are parked behind it. Returns the keys that have none left.
+-- Of each key of a stream one message that is aside stands free: the one that
+-- was tried, failed, waits or is dead. The others are parked behind it, whatever
+-- their numbers, and while it is there none of them is let go (O13). Then the
+-- first of them by number is. Returns the keys that have none left.
 create or replace function deed.release_keys(
   p_subscription int,
   p_hashes       bigint[]
@@ -17,11 +19,15 @@ set jit = off
 as $$
 declare
   v_hash    bigint;
-  v_first   record;
+  v_first   bigint;
   v_drained bigint[] := '{}';
 begin
   for v_hash in select distinct u from unnest(p_hashes) u order by u loop
-    select p.id, p.parked into v_first
+    continue when exists (
+      select from deed.pending p
+      where p.subscription = p_subscription and p.key_hash = v_hash and not p.parked
+    );
+    select p.id into v_first
     from deed.pending p
     where p.subscription = p_subscription and p.key_hash = v_hash
     order by p.id
@@ -29,9 +35,9 @@ begin
     for update;
     if not found then
       v_drained := v_drained || v_hash;
-    elsif v_first.parked then
+    else
       update deed.pending p set parked = false
-      where p.subscription = p_subscription and p.id = v_first.id;
+      where p.subscription = p_subscription and p.id = v_first;
     end if;
   end loop;
   return v_drained;

@@ -174,6 +174,12 @@ as $$
     group by p.subscription, p.id
     having count(*) > 1
     union all
+    select 'two messages of a key stand free', p.subscription, max(p.id), format('%s of one key, from %s to %s', count(*), min(p.id), max(p.id))
+    from deed.pending p
+    where p.key_hash is not null and not p.parked
+    group by p.subscription, p.key_hash
+    having count(*) > 1
+    union all
     select 'message lost between content and state', o.subscription, o.id, 'it has neither a pending row nor a receipt'
     from owed o
     left join deed.pending p on p.subscription = o.subscription and p.id = o.id
