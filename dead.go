@@ -245,10 +245,11 @@ func (c *Client) CancelRedrive(ctx context.Context, request, reason, by string) 
 	return n, opError("cancel redrive", err)
 }
 
-// Discard gives up the dead message with this number, for a reason, which the
-// audit log keeps: for one subscription, or if that is empty for all for which
-// it is dead; it returns for how many. by is who does it; default: the login.
-// Errors: [NotFound]; [Conflict] if it is not dead; [Invalid] without a reason.
+// Discard gives up the message with this number, dead or waiting, for a reason,
+// which the audit log keeps: for one subscription, or if that is empty for all
+// that have not finished it and do not have it in hand; it returns for how many.
+// by is who does it; default: the login. Errors: [NotFound]; [Conflict] if it is
+// claimed; [Invalid] without a reason.
 // Needs deed_admin.
 func (c *Client) Discard(ctx context.Context, seq int64, subscription, reason, by string) (int, error) {
 	var n int

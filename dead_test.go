@@ -261,9 +261,11 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 	published := publish(t, db, message("orders", 1), message("orders", 2))
 	seq := published[0].Seq
 	c := admin(t, db)
+	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'one'), deed.claim('orders', 'w', 10, 'two')`)
 	if _, err := c.Discard(ctx, seq, "", "why", ""); deed.CodeOf(err) != deed.Conflict {
-		t.Errorf("discarding what is not dead: %v", err)
+		t.Errorf("discarding what somebody has in hand: %v", err)
 	}
+	db.Exec(t, pgtest.Owner, `update deed.pending set claim = null, claimed_at = null, claimed_by = null, lease_until = null`)
 	kill(t, db, first, "no such account")
 	kill(t, db, second, "no such account")
 	for _, reason := range []string{"", "  "} {
@@ -307,6 +309,60 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 	}
 	if list, err := worker.Verify(ctx); len(list) != 0 || err != nil {
 		t.Errorf("verify: %+v, %v", list, err)
+	}
+}
+
+// What waits is given up like what is dead, for the subscriptions that do not
+// have it in hand; nobody is delivered it.
+func TestContract_O9_DiscardTakesWhatWaits(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	subscribe(t, db, "orders", "one")
+	subscribe(t, db, "orders", "two")
+	seq := publish(t, db, message("orders", 1))[0].Seq
+	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'two')`)
+	c := admin(t, db)
+	if n, err := c.Discard(ctx, seq, "", "an attack", "ann"); n != 1 || err != nil {
+		t.Errorf("discarded %d, %v; want 1, since the other is in hand", n, err)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim('orders', 'w', 10, 'one')`); n != 0 {
+		t.Error("it is claimed though it was given up")
+	}
+	acts, err := c.Audit(ctx, deed.AuditFilter{Subject: fmt.Sprint(seq), Limit: 10})
+	if err != nil || len(acts) != 1 || acts[0].Actor != "ann" {
+		t.Errorf("audited as %+v, %v", acts, err)
+	}
+	if from := pgtest.One[string](t, db.Pool(pgtest.Admin), `select from_status from deed.audit_log where action = 'discard'`); from != "pending" {
+		t.Errorf("audited as a change from %s", from)
+	}
+}
+
+// A message that waits at the head of its key and is given up lets the key go on.
+func TestContract_O9_DiscardOfAWaitingHeadLetsTheKeyGoOn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{fail: func(m deed.Message) error {
+		if string(m.Payload) == `{"n":0}` {
+			return deed.After(time.Hour)
+		}
+		return nil
+	}}
+	c, stop := runStream(t, db, stream(sink))
+	first := publish(t, db, keyed("bad", 0))[0].Seq
+	for i := range 5 {
+		publish(t, db, keyed("bad", i+1))
+	}
+	eventually(t, "the message to wait and its followers to be parked", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where parked or process_after is not null`) == 6
+	})
+	if n, err := admin(t, db).Discard(t.Context(), first, "", "will not be mended", ""); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	eventually(t, "the others to have come", func() bool { n, _ := sink.counts(); return n == 5 })
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -553,3 +553,34 @@ func FuzzTextArgs(f *testing.F) {
 		}
 	})
 }
+
+// JSON whose numbers would have very many digits is refused, through every
+// function that publishes; ordinary ones with exponents are not.
+func TestPublish_VastNumbersAreRefused(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	floats := "[" + strings.Repeat("1.7976931348623157e+308, -4.9e-324,\n", 2000) + `"1e131071, 1e131071"]`
+	publish(t, db, deed.Message{Topic: "t", Payload: []byte(floats)}, deed.Message{Topic: "t", Payload: []byte(`[1e131071, 1e-16383]`)})
+	for _, number := range []string{"1e131071", "-1E+131071", "1e-16383", "0.1e00131071"} {
+		bad := []byte("[" + strings.Repeat(number+",", 9000) + "1]")
+		for name, call := range map[string]func() error{
+			"Publish, one": func() error {
+				_, err := deed.Publish(ctx, db.Pool(pgtest.App), deed.Message{Topic: "t", Payload: bad})
+				return err
+			},
+			"Publish, more": func() error {
+				_, err := deed.Publish(ctx, db.Pool(pgtest.App), message("t", 1), deed.Message{Topic: "t", Payload: bad})
+				return err
+			},
+			"publish_one": func() error {
+				_, err := db.Pool(pgtest.App).Exec(ctx, `select deed.publish_one('t', $1)`, bad)
+				return err
+			},
+		} {
+			if err := call(); err == nil || !strings.Contains(err.Error(), "digits") {
+				t.Errorf("%s of many %s: %v", name, number, err)
+			}
+		}
+	}
+}

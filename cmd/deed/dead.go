@@ -303,9 +303,10 @@ func newDeadDiscard(a *app) *cobra.Command {
 	var subscription string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "discard ID --reason TEXT", Short: "Give up a dead letter, for a reason", Args: cobra.ExactArgs(1),
-		Long: `Give up a dead letter, by its id or its number: it is not delivered, ever. deed show says so, with who and why,
-and so does the audit log.`,
+		Use: "discard ID --reason TEXT", Short: "Give up a message that is dead or waits, for a reason", Args: cobra.ExactArgs(1),
+		Long: `Give up a message that is dead or waits, by its id or its number: it is not delivered, ever. deed show says so,
+with who and why, and so does the audit log. What a worker has in hand is refused until its lease has run out, and what
+a stream has not read yet is not found.`,
 		Example: "  deed dead discard 17 --reason 'order was cancelled'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, _, err := deed.ParseRef(args[0])

@@ -1,9 +1,10 @@
--- deed.discard: give up a dead message, for a reason that is kept.
+-- deed.discard: give up a message that is dead or waits, for a reason that is kept.
 --
 -- Its row goes, a receipt says that it was discarded and by whom, and the audit
--- log says why. The messages of its key that waited for it go on. p_subscription null: for all subscriptions for which it is dead.
--- Returns for how many. Raises DDNFD if there is no such message, DDCON if it is
--- not dead, DDARG without a reason.
+-- log says why. The messages of its key that waited for it go on. p_subscription null: for all subscriptions
+-- that have not finished it and do not have it in hand. Returns for how many.
+-- Raises DDNFD if there is no such message, DDCON if it is claimed, DDARG without
+-- a reason.
 create or replace function deed.discard(
   p_id           bigint,
   p_reason       text,
@@ -28,7 +29,7 @@ begin
   with gone as (
     delete from deed.pending p
     using deed.subscriptions s
-    where p.id = p_id and p.dead_at is not null and s.id = p.subscription
+    where p.id = p_id and (p.lease_until is null or p.lease_until <= clock_timestamp()) and s.id = p.subscription
       and (p_subscription is null or s.name = p_subscription)
     returning p.subscription, s.name, p.slot, p.attempts, p.tenant_id, p.last_error, p.dead_at, p.key_hash
   ),
@@ -41,7 +42,7 @@ begin
   ),
   told as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, details)
-    select g.tenant_id, coalesce(p_by, session_user), 'discard', 'message', p_id::text, 'dead', 'discarded', p_reason,
+    select g.tenant_id, coalesce(p_by, session_user), 'discard', 'message', p_id::text, case when g.dead_at is null then 'pending' else 'dead' end, 'discarded', p_reason,
       jsonb_build_object('topic', l.topic, 'subscription', g.name, 'attempts', g.attempts, 'last_error', g.last_error, 'dead_at', g.dead_at)
     from gone g
     join (
@@ -59,9 +60,10 @@ begin
     return v_count;
   end if;
   if exists (select from deed.pending p where p.id = p_id) then
-    raise exception 'discard: message % is not dead%; only dead messages are discarded', p_id,
-      coalesce(' for the subscription ' || quote_literal(p_subscription), '') using errcode = 'DDCON';
+    raise exception 'discard: message % is in some worker''s hand%', p_id,
+      coalesce(' for the subscription ' || quote_literal(p_subscription), '')
+      using errcode = 'DDCON', hint = 'Wait until its call has ended or its lease has run out.';
   end if;
-  raise exception 'discard: there is no dead message %', coalesce(p_id::text, 'null') using errcode = 'DDNFD';
+  raise exception 'discard: no message % waits or is dead', coalesce(p_id::text, 'null') using errcode = 'DDNFD';
 end
 $$;

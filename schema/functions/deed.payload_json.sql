@@ -1,6 +1,6 @@
 -- deed.payload_json: a payload as the faces show it: JSON as it is, anything
--- else as a string in base64. Called stable, for convert_from is: else calls are
--- not inlined.
+-- else as a string in base64, and so JSON that would be too long to be shown.
+-- Called stable, for convert_from is: else calls are not inlined.
 create or replace function deed.payload_json(
   p_content_type text,
   p_payload      bytea
@@ -8,6 +8,7 @@ create or replace function deed.payload_json(
 language sql
 stable parallel safe
 return case
-  when p_content_type = 'application/json' or deed.is_json(p_content_type) then convert_from(p_payload, 'UTF8')::jsonb
+  when (p_content_type = 'application/json' or deed.is_json(p_content_type))
+    and (octet_length(p_payload) <= 1024 or not deed.has_vast_numbers(p_payload)) then convert_from(p_payload, 'UTF8')::jsonb
   else to_jsonb(translate(encode(p_payload, 'base64'), E'\n', ''))
 end;

@@ -67,6 +67,7 @@ begin
   if v_plain and (p_content_type is null or deed.is_json(p_content_type)) then
     begin
       perform convert_from(p_payload, 'UTF8')::jsonb;
+      v_plain := octet_length(p_payload) <= 1024 or not deed.has_vast_numbers(p_payload);
     exception when data_exception or program_limit_exceeded then
       v_plain := false;
     end;
