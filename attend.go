@@ -1,6 +1,7 @@
 package deed
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,7 +21,8 @@ const attendAtLeast = 500 * time.Millisecond
 type run struct {
 	items     []*item
 	hash      *int64
-	delivered int // the first so many
+	delivered int  // the first so many
+	cut       bool // no more was begun: the claim was lost, or the worker stops
 }
 
 // attention is the source of what a stream has put aside, in the lanes that
@@ -130,7 +132,7 @@ func flatten(done []work.Done[*run]) (list []work.Done[*item], hashes []int64) {
 			switch {
 			case i < r.delivered:
 				list = append(list, work.Done[*item]{Item: it})
-			case i == r.delivered && d.Err != nil && !d.Released:
+			case i == r.delivered && d.Err != nil && !d.Released && !r.cut:
 				list = append(list, work.Done[*item]{Item: it, Err: d.Err})
 			default:
 				list = append(list, work.Done[*item]{Item: it, Released: true})
@@ -166,17 +168,20 @@ func (a attention) Extend(ctx context.Context, held []*run) ([]*run, error) {
 }
 
 // Do delivers the first message of each run, then the second of those that got
-// on, and so forth.
+// on, and so forth: each only while the run's claim is still this worker's.
 func (a attention) Do(ctx context.Context, runs []*run) []error {
 	outcomes := make([]error, len(runs))
 	for {
+		held := work.Held(ctx, runs)
 		var msgs []Message
 		var at []int
 		for i, r := range runs {
 			if outcomes[i] != nil || r.delivered == len(r.items) {
 				continue
 			}
-			if it := r.items[r.delivered]; it.problem != nil {
+			if !held[i] {
+				r.cut, outcomes[i] = true, cmp.Or(context.Cause(ctx), work.ErrLeaseLost)
+			} else if it := r.items[r.delivered]; it.problem != nil {
 				outcomes[i] = it.problem
 			} else {
 				msgs, at = append(msgs, it.msg), append(at, i)
@@ -191,13 +196,6 @@ func (a attention) Do(ctx context.Context, runs []*run) []error {
 				runs[i].delivered++
 			} else {
 				outcomes[i] = results[k]
-			}
-		}
-		if err := context.Cause(ctx); err != nil {
-			for _, i := range at {
-				if outcomes[i] == nil && runs[i].delivered < len(runs[i].items) {
-					outcomes[i] = err
-				}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package deed_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 // faults makes a pool whose connections can be made to fail.
 type faults struct {
+	away  atomic.Bool  // nothing can be dialled
 	deaf  atomic.Int32 // that many more writes that contain mark close the connection after them
 	mark  []byte
 	mu    sync.Mutex
@@ -32,6 +34,9 @@ func (f *faults) pool(t testing.TB, db *pgtest.DB, role pgtest.Role) *pgxpool.Po
 	}
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if f.away.Load() {
+			return nil, errors.New("the network is away")
+		}
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err

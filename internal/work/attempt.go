@@ -16,7 +16,7 @@ import (
 
 // renewer extends everything in hand, however busy the driver is, until ctx
 // ends: also what is delivered and not recorded yet. What is lost has its
-// context cancelled, unless it shares the context with others that may not be.
+// context cancelled, unless it shares the context with others that are not.
 func (l *loop[T]) renewer(ctx context.Context) {
 	tick := time.NewTicker(max(l.opts.Lease/3, 10*time.Millisecond))
 	defer tick.Stop()
@@ -82,15 +82,35 @@ func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 		u.mu.Lock()
 		if gone[any(u.item)] {
 			u.lost = true
-			if u.cancel != nil && l.opts.Group == 1 {
-				u.cancel(ErrLeaseLost)
-			}
 		} else {
 			u.renewed = started
 		}
 		u.mu.Unlock()
 	}
+	for _, u := range units {
+		if gone[any(u.item)] {
+			u.cancelIfAllLost()
+		}
+	}
 	return nil
+}
+
+// cancelIfAllLost ends the attempt under way if nothing in it is ours.
+func (u *unit[T]) cancelIfAllLost() {
+	u.mu.Lock()
+	cancel, group := u.cancel, u.group
+	u.mu.Unlock()
+	for _, g := range group {
+		g.mu.Lock()
+		lost := g.lost
+		g.mu.Unlock()
+		if !lost {
+			return
+		}
+	}
+	if cancel != nil {
+		cancel(ErrLeaseLost)
+	}
 }
 
 // errGoexit is the outcome of an attempt that ended its goroutine.
@@ -129,7 +149,7 @@ func (l *loop[T]) attempt(ctx context.Context, group []*unit[T]) []*unit[T] {
 		items[i] = u.item
 	}
 	crash.Point("attempting")
-	outcomes := l.do(ctx, items)
+	outcomes := l.do(context.WithValue(ctx, holderKey{}, &holder[T]{l, ready}), items)
 	crash.Point("attempted")
 	stopped := errors.Is(context.Cause(ctx), ErrStopping)
 	for i, u := range ready {
@@ -139,10 +159,49 @@ func (l *loop[T]) attempt(ctx context.Context, group []*unit[T]) []*unit[T] {
 		}
 		u.outcome = Done[T]{Item: u.item, Err: err, Released: err != nil && stopped}
 		u.mu.Lock()
-		u.cancel = nil
+		u.cancel, u.group = nil, nil
 		u.mu.Unlock()
 	}
 	return group
+}
+
+type holderKey struct{}
+
+// holder is what an attempt knows of its items' leases.
+type holder[T comparable] struct {
+	loop  *loop[T]
+	ready []*unit[T]
+}
+
+// Held says which of items, which the caller's Do was given with ctx, are still
+// this worker's: those that have been renewed too long ago, as after the process
+// was frozen or while the database is away, only once they could be renewed. Do
+// begins nothing with the others.
+func Held[T comparable](ctx context.Context, items []T) []bool {
+	held := make([]bool, len(items))
+	h, ok := ctx.Value(holderKey{}).(*holder[T])
+	if !ok {
+		return held
+	}
+	at := make(map[T]*unit[T], len(h.ready))
+	for _, u := range h.ready {
+		at[u.item] = u
+	}
+	units := make([]*unit[T], 0, len(items))
+	for _, item := range items {
+		if u := at[item]; u != nil {
+			units = append(units, u)
+		}
+	}
+	h.loop.renewWhatIsStale(ctx, units)
+	for i, item := range items {
+		if u := at[item]; u != nil && ctx.Err() == nil {
+			u.mu.Lock()
+			held[i] = !u.lost
+			u.mu.Unlock()
+		}
+	}
+	return held
 }
 
 // stale are those of units that were claimed or renewed too long ago, as after
@@ -164,15 +223,7 @@ func (l *loop[T]) stale(units iter.Seq[*unit[T]]) []*unit[T] {
 // begin marks the units of group as running and returns those that may be
 // attempted, of the stale ones those that could be renewed.
 func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, group []*unit[T]) []*unit[T] {
-	stale := l.stale(slices.Values(group))
-	for n := 1; len(stale) > 0; n++ {
-		if err := l.extend(ctx, stale); err == nil {
-			break
-		}
-		if !Sleep(ctx, Backoff(n, 50*time.Millisecond, 5*time.Second)) {
-			break
-		}
-	}
+	l.renewWhatIsStale(ctx, group)
 	ready := make([]*unit[T], 0, len(group))
 	for _, u := range group {
 		u.mu.Lock()
@@ -184,7 +235,26 @@ func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, gro
 		}
 		u.mu.Unlock()
 	}
+	for _, u := range ready {
+		u.mu.Lock()
+		u.group = ready
+		u.mu.Unlock()
+	}
 	return ready
+}
+
+// renewWhatIsStale returns when all of units have been renewed of late, or are
+// known to be lost, or ctx has ended.
+func (l *loop[T]) renewWhatIsStale(ctx context.Context, units []*unit[T]) {
+	stale := l.stale(slices.Values(units))
+	for n := 1; len(stale) > 0; n++ {
+		if err := l.extend(ctx, stale); err == nil {
+			return
+		}
+		if !Sleep(ctx, Backoff(n, 50*time.Millisecond, 5*time.Second)) {
+			return
+		}
+	}
 }
 
 // do is src.Do with a panic turned into the outcome of all of its items.

@@ -50,6 +50,7 @@ type Source[T comparable] interface {
 	Extend(ctx context.Context, held []T) (lost []T, err error)
 
 	// Do attempts items and returns an outcome each; nil means all succeeded.
+	// One that takes several steps asks [Held] before each.
 	Do(ctx context.Context, items []T) []error
 
 	// Limit says how many items may be claimed now, at most n, and if none
@@ -142,6 +143,7 @@ type unit[T comparable] struct {
 	settle  bool                    // guarded by mu: its outcome is being recorded
 	cancel  context.CancelCauseFunc // guarded by mu; not nil while running
 	outcome Done[T]
+	group   []*unit[T] // guarded by mu: those that are attempted with it, while it is running
 }
 
 type loop[T comparable] struct {
