@@ -1,7 +1,8 @@
 -- deed.retention_step: take one small step towards being rid of partitions of
 -- the log that are old and finished. No row: there is nothing to do now.
 --
--- For each partition that nothing keeps (deed.keepers), oldest first:
+-- For each partition that nothing keeps (deed.keepers), oldest first, but those
+-- that began anew last:
 --   began    it is noted that it goes
 --   moved    content of up to p_limit messages that are not finished is moved to deed.kept
 --   emptied  the partition is truncated
@@ -17,7 +18,12 @@
 --
 -- A publisher that has its number and not its row yet may still come. Hence:
 -- under the lock on the partition all its rows are visible, and if one was not
--- when moving began, or a backfill has begun since, moving begins anew.
+-- when moving began, or a backfill has begun since, moving begins anew, and the
+-- other partitions have their turn first; after three times it waits a minute.
+--
+-- Rows that came from another cluster, with its transaction ids, are told by the
+-- window at which moving began (see deed.page). If the cluster has none yet, one
+-- is opened; what had begun in the other cluster begins anew.
 create or replace function deed.retention_step(
   p_limit int default 1000
 ) returns table (n int, did text, messages bigint)
@@ -36,6 +42,7 @@ declare
   v_ids   bigint[];
   v_slots int[];
   v_count bigint;
+  v_w     record;
 begin
   if p_limit is null or p_limit < 1 then
     raise exception 'retention_step: limit must be above 0, got %', coalesce(p_limit::text, 'null') using errcode = 'DDARG';
@@ -49,7 +56,14 @@ begin
     return;
   end;
 
-  for v_p in select p.* from deed.partitions p where p.dropped_at is null order by p.n loop
+  select c.system_identifier into v_w from pg_control_system() c;
+  if v_w.system_identifier <> (select w.system_identifier from deed.windows w order by w.n desc limit 1)
+    and deed.open_window('try') is null
+  then
+    return; -- the next time
+  end if;
+
+  for v_p in select p.* from deed.partitions p where p.dropped_at is null order by p.restarts, p.n loop
     n := v_p.n;
     messages := 0;
     continue when v_p.tried_at > clock_timestamp() - interval '1 minute';
@@ -61,7 +75,11 @@ begin
     select pg_current_snapshot() into v_snap; -- before what is looked at
     continue when exists (select from deed.keepers(v_p.n));
 
-    if v_p.moving is null or exists (
+    select w.restored_id, w.restored_h into v_w
+    from deed.windows w
+    cross join pg_control_system() c
+    where w.n = v_p.moving_window and w.system_identifier = c.system_identifier;
+    if v_p.moving is null or not found or exists (
       select from deed.backfills b where b.window_n > v_p.moving_window
     ) then
       perform deed.begin_moving(v_p.n, v_snap);
@@ -88,7 +106,7 @@ begin
           delete from deed.log l
           using unnest(v_slots, v_ids) u(slot, id)
           where l.slot = u.slot and l.id = u.id and l.id >= v_p.from_id and l.id < v_p.upto_id
-            and pg_visible_in_snapshot(l.xid, v_p.moving)
+            and (pg_visible_in_snapshot(l.xid, v_p.moving) or (l.id <= v_w.restored_id and l.xid >= v_w.restored_h))
           returning l.*
         )
         insert into deed.kept select g.* from gone g;
@@ -116,7 +134,7 @@ begin
       return;
     end;
     select pg_current_snapshot() into v_snap;
-    if deed.unseen(v_p.from_id, v_p.upto_id, 0, 2147483647, 0, v_p.moving)
+    if deed.unseen(v_p.from_id, v_p.upto_id, 0, 2147483647, 0, v_p.moving, v_w.restored_id, v_w.restored_h)
       or exists (select from deed.keepers(v_p.n))
       or exists (select from deed.backfills b where b.window_n > v_p.moving_window)
     then

@@ -1,0 +1,126 @@
+package deed_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// restored makes of the database what a dump brings into a cluster whose
+// transaction ids are far lower: rows with ids that are still to come here.
+func restored(t testing.TB, db *pgtest.DB) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `
+		update deed.windows set system_identifier = system_identifier - 1,
+		  cur = case when n = 0 then cur else (pg_snapshot_xmin(cur)::text::bigint + 1000000 || ':' || pg_snapshot_xmax(cur)::text::bigint + 1000000 || ':')::pg_snapshot end,
+		  h = case when n = 0 then h else (h::text::bigint + 1000000)::text::xid8 end;
+		update deed.log set xid = (xid::text::bigint + 1000000)::text::xid8;
+		update deed.partitions set moving = (pg_snapshot_xmin(moving)::text::bigint + 1000000 || ':' || pg_snapshot_xmax(moving)::text::bigint + 1000000 || ':')::pg_snapshot
+		where moving is not null`)
+}
+
+// Partitions that a restore brought leave as others do, whatever has read them,
+// and also if they had begun to in the other cluster.
+func TestContract_O11_RestoredPartitionsLeave(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ streams, begun bool }{
+		"queues":                 {},
+		"queues that had begun":  {begun: true},
+		"streams":                {streams: true},
+		"streams that had begun": {streams: true, begun: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			sink := &recorder{fail: func(m deed.Message) error {
+				if string(m.Payload) == `{"n":1}` {
+					return deed.AfterError(0, errors.New("cannot be"))
+				}
+				return nil
+			}}
+			opts := stream(sink, func(o *deed.Options) { o.Subscriptions[0].MaxAttempts = 1 })
+			if !c.streams {
+				opts.Topics = nil
+			}
+			step := func() string {
+				return pgtest.One[string](t, db.Pool(pgtest.Worker), `select coalesce((select n || ' ' || did || ' ' || messages from deed.retention_step()), 'nothing')`)
+			}
+			for day := range 2 {
+				client, stop := runStream(t, db, opts)
+				publish(t, db, keyed("a", 1), keyed("b", 2), keyed("c", 3))
+				drained(t, client)
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				if day == 0 {
+					nextDay(t, db)
+				}
+			}
+			nextDay(t, db)
+			older(t, db)
+			db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`)
+			if c.begun {
+				same(t, "step before the dump", step(), "0 began 0")
+			}
+			restored(t, db)
+			// Published here, in a partition that is to go, by one who comes late.
+			id := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select max(id) + 5 from deed.log where id < 68719476736`)
+			late := func() {
+				db.Exec(t, pgtest.Owner, `
+					insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, content_type, payload)
+					select $1::bigint, pg_current_xact_id(), 1, 0, '00000000-0000-0000-0000-000000000000', now(), 'undeclared', 'application/json', '{"n":7}'`, id)
+				db.Exec(t, pgtest.Owner, `
+					insert into deed.pending (subscription, slot, id, tenant_id, ord_at)
+					values (0, 1, $1::bigint, '00000000-0000-0000-0000-000000000000', now())`, id)
+			}
+			late()
+			emptied, dropped := map[string]bool{}, map[string]bool{}
+			for until := time.Now().Add(time.Minute); time.Now().Before(until) && len(dropped) < 2; {
+				switch did := step(); did {
+				case "0 emptied 0", "1 emptied 0":
+					emptied[did[:1]] = true
+				case "0 dropped 0", "1 dropped 0":
+					dropped[did[:1]] = true
+				case "nothing":
+					db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+				}
+			}
+			if len(emptied) != 2 || len(dropped) != 2 {
+				t.Errorf("emptied %v, dropped %v", emptied, dropped)
+			}
+			same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 3)
+			same(t, "without content", pgtest.One[int](t, db.Pool(pgtest.Worker), `
+				select count(*) from deed.pending p
+				where not exists (select from deed.kept k where (k.slot, k.id) = (p.slot, p.id)) and not exists (select from deed.log l where (l.slot, l.id) = (p.slot, p.id))`), 0)
+		})
+	}
+}
+
+// One partition that cannot leave never keeps the next from leaving.
+func TestContract_O11_OnePartitionHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	publish(t, db, message("orders", 1), message("orders", 2), message("orders", 3))
+	nextDay(t, db)
+	publish(t, db, message("orders", 4), message("orders", 5), message("orders", 6))
+	nextDay(t, db)
+	older(t, db)
+	gone := false
+	for i := range 12 {
+		// Always one more that was not there when moving began.
+		db.Exec(t, pgtest.Owner, `
+			insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, payload)
+			select 1000 + $1::int, pg_current_xact_id(), 1, 0, '00000000-0000-0000-0000-000000000000', now(), 'orders', '{}'`, i)
+		gone = gone || pgtest.One[bool](t, db.Pool(pgtest.Worker), `select coalesce((select n = 1 and did = 'emptied' from deed.retention_step()), false)`)
+	}
+	if !gone {
+		t.Error("partition 1 was not reached")
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select restarts from deed.partitions where n = 0`); n < 1 {
+		t.Errorf("partition 0 began anew %d times: the test shows nothing", n)
+	}
+	db.Broken() // rows by hand, of which nobody is owed anything
+}
