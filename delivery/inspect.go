@@ -149,49 +149,6 @@ type Event struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// ProviderState is a provider and what waits for it.
-type ProviderState struct {
-	Name             string             `json:"name"`
-	Kind             string             `json:"kind,omitempty"`
-	Account          string             `json:"account,omitempty"`
-	Sandbox          bool               `json:"sandbox,omitempty"` // everything goes there
-	Registered       bool               `json:"registered"`        // some dispatcher has served it
-	KeyWindowSeconds float64            `json:"key_window_seconds,omitempty"`
-	LookUp           bool               `json:"look_up"`
-	Queued           int64              `json:"queued"`
-	Sending          int64              `json:"sending"`
-	InDoubt          int64              `json:"in_doubt"`
-	Held             int64              `json:"held"`
-	Limits           map[string]float64 `json:"limits,omitempty"` // calls a second, by domain; "" is the provider's own
-}
-
-// Providers lists the providers that were registered or that something waits
-// for, by name.
-func (l *Ledger) Providers(ctx context.Context) ([]ProviderState, error) {
-	ctx, cancel := l.deadline(ctx)
-	defer cancel()
-	rows, err := l.pool.Query(ctx, query["providers"])
-	if err != nil {
-		return nil, opError("providers", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ProviderState, error) {
-		var p ProviderState
-		var window *float64
-		var limits *string
-		if err := row.Scan(&p.Name, &p.Kind, &p.Account, &p.Sandbox, &p.Registered, &window, &p.LookUp, &p.Queued, &p.Sending, &p.InDoubt, &p.Held, &limits); err != nil {
-			return p, err
-		}
-		if window != nil {
-			p.KeyWindowSeconds = *window
-		}
-		if limits != nil {
-			return p, json.Unmarshal([]byte(*limits), &p.Limits)
-		}
-		return p, nil
-	})
-	return list, opError("providers", err)
-}
-
 func orNull(text string) any {
 	if text == "" {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/doctor"
 	"github.com/deedhq/deed/internal/catcher"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/provider/providertest"
@@ -38,10 +40,9 @@ func patient(p delivery.Provider) delivery.Options {
 }
 
 // anHourDown has a provider fail for an hour, in which the database's rows are
-// moved, and returns the pause and what the ledger says of its provider at the
-// end. Nothing has died then, nothing has lost an attempt, and nothing but
-// probes was called.
-func anHourDown(t *testing.T, db *pgtest.DB, l *delivery.Ledger, n int) {
+// moved. Nothing has died then and nothing has lost an attempt, and every look
+// says since when it is paused, until when, and why.
+func anHourDown(t *testing.T, db *pgtest.DB, l *delivery.Ledger, n int, why string) {
 	t.Helper()
 	owner := db.Pool(pgtest.Owner)
 	for failures := 1; failures <= 13; failures++ {
@@ -57,6 +58,20 @@ func anHourDown(t *testing.T, db *pgtest.DB, l *delivery.Ledger, n int) {
 	pause := pgtest.One[int](t, owner, `select count(*) from deed.pauses where since < clock_timestamp() - interval '1 hour' and until > clock_timestamp() and why <> ''`)
 	if waiting != n || pause != 1 {
 		t.Errorf("after an hour %d of %d wait with all their attempts, %d pauses", waiting, n, pause)
+	}
+	states, err := l.Providers(context.Background())
+	if err != nil || len(states) != 1 || len(states[0].Pauses) != 1 {
+		t.Fatal(states, err)
+	}
+	if s, p := states[0], states[0].Pauses[0]; s.Queued != int64(n) || s.Due != int64(n) || s.Dead != 0 || s.Paused != 1 || time.Since(p.Since) < time.Hour ||
+		p.Failures < 13 || !strings.Contains(p.Why, why) || p.Destination != "" {
+		t.Errorf("the list of providers says %+v", s)
+	}
+	findings, err := doctor.Examine(context.Background(), db.Pool(pgtest.Admin), doctor.Options{})
+	if err != nil || !slices.ContainsFunc(findings.Trouble(), func(f doctor.Finding) bool {
+		return f.Name == "provider-paused" && f.Subject == "fake" && strings.Contains(f.Detail, why)
+	}) {
+		t.Errorf("doctor does not name the pause: %v", err)
 	}
 	if longest := pgtest.One[float64](t, owner, `select extract(epoch from max(until) - clock_timestamp())::float8 from deed.pauses`); longest > 300 {
 		t.Errorf("the next probe is in %.0fs", longest)
@@ -92,7 +107,7 @@ func TestContract_D6_AProviderThatIsDownForAnHour(t *testing.T) {
 	}
 	mails(t, db, 40)
 	l, _ := run(t, db, patient(p))
-	anHourDown(t, db, l, 40)
+	anHourDown(t, db, l, 40, "connection refused")
 	door.Up()
 	over(t, db, l, 40)
 }
@@ -117,7 +132,7 @@ func TestContract_D6_AnAccountOverItsQuota(t *testing.T) {
 	o.Concurrency = 4
 	opts.Providers["fake"] = o
 	l, _ := run(t, db, opts)
-	anHourDown(t, db, l, 40)
+	anHourDown(t, db, l, 40, "daily_quota_exceeded")
 	if n := api.Faults.Count(); n > 30 {
 		t.Errorf("an account over its quota was called %d times", n)
 	}
@@ -377,5 +392,63 @@ func TestContract_D6_WhatHasExpiredIsSkipped(t *testing.T) {
 	held(t, db, made[2].ID)
 	if n := f.called(made[2].ID); n != calls {
 		t.Errorf("repeated after it had expired: %d calls, then %d", calls, n)
+	}
+}
+
+// An operator ends a pause, for a reason that is kept; what is not paused has
+// none to end.
+func TestProviders_Resume(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	l, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Resume(ctx, "fake", "", "mended", "ann"); deed.CodeOf(err) != deed.NotFound {
+		t.Errorf("nothing is paused: %v", err)
+	}
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why)
+		select 'fake', d, clock_timestamp(), clock_timestamp() + interval '1 hour', 'down' from unnest('{"",a.example,b.example}'::text[]) d`)
+	if _, err := l.Resume(ctx, "fake", "", "", "ann"); deed.CodeOf(err) != deed.Invalid {
+		t.Errorf("without a reason: %v", err)
+	}
+	for _, c := range []struct {
+		destination string
+		want        int64
+	}{{"a.example", 1}, {"", 2}} {
+		if n, err := l.Resume(ctx, "fake", c.destination, "mended", "ann"); n != c.want || err != nil {
+			t.Errorf("%q: %d, %v", c.destination, n, err)
+		}
+	}
+	acts := pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(actor || ' ' || action || ' ' || subject_id || ' ' || reason || ' ' || affected, ', ' order by n) from deed.audit_log where subject_type = 'provider'`)
+	if acts != "ann resume fake mended 1, ann resume fake mended 2" {
+		t.Errorf("the audit log says %q", acts)
+	}
+	mails(t, db, 1)
+	relay, _ := run(t, db, patient(newFake()))
+	drained(t, relay)
+}
+
+// A list shows no old error of what was sent; the delivery itself keeps it.
+func TestLedger_NoOldErrorInAList(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = func(_ context.Context, n int, _ delivery.Reservation) (delivery.Outcome, bool) {
+		if n == 1 {
+			return delivery.NotNow(errors.New("busy"), 0), false
+		}
+		return delivery.Accepted("m"), true
+	}
+	made := reserve(t, db, email("a@example.com"))
+	l, _ := run(t, db, fast(f))
+	if e := until(t, db, made[0].ID, delivery.Sent); e.LastError != "busy" {
+		t.Errorf("the delivery has forgotten: %q", e.LastError)
+	}
+	list, err := l.List(ctx, delivery.Filter{})
+	if err != nil || len(list) != 1 || list[0].LastError != "" {
+		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -79,7 +79,8 @@ select id::text, tenant_id::text, workspace_id::text, encode(idempotency_key, 'h
   coalesce(recipient_id, ''), guarantee, attempts, sandbox, coalesce(max_attempts, 0), created_at, process_after, first_called_at, called_at, sent_at, finished_at,
   repeat_safe_until, case when status = 'sending' and lease_until <= clock_timestamp() then coalesce(doubt_since, lease_until) else doubt_since end,
   coalesce(doubt_reason, case when status = 'sending' and lease_until <= clock_timestamp() then 'the lease of ' || claimed_by || ' ran out during the call' end, ''),
-  held_at, coalesce(provider_message_id, ''), coalesce(skip_reason, ''), coalesce(last_error, ''), coalesce(correlation_id, ''),
+  held_at, coalesce(provider_message_id, ''), coalesce(skip_reason, ''),
+  case when $1::text is null and sent_at is not null then '' else coalesce(last_error, '') end, coalesce(correlation_id, ''),
   coalesce(channel_message_id::text, ''), coalesce(run_id::text, ''), coalesce(job_id::text, ''), coalesce(claimed_by, ''),
   case when $8::boolean then payload::text end, case when $8::boolean then request end, coalesce(octet_length(request), 0)
 from deed.channel_outbox
@@ -106,12 +107,21 @@ order by a.n;
 -- name: providers
 select n.name, coalesce(p.kind, ''), coalesce(p.account, ''), coalesce(p.sandbox, false), p.name is not null, extract(epoch from p.key_window)::float8, coalesce(p.can_look_up, false),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued'),
+  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and c.ord <= clock_timestamp()),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending'),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.doubt_since is not null),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.held_at is not null),
+  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'dead'),
+  (select count(*) from deed.pauses p where p.provider = n.name),
+  (select jsonb_agg(jsonb_build_object('destination', p.destination, 'since', p.since, 'until', p.until, 'failures', p.failures, 'why', p.why, 'probing', exists (
+      select from deed.channel_outbox c where c.id = p.probe and c.claim = p.probe_claim and c.lease_until > clock_timestamp()
+    )) order by p.destination <> '', p.since)::text
+    from (select * from deed.pauses p where p.provider = n.name order by p.destination <> '', p.since, p.destination limit 20) p),
   (select jsonb_object_agg(r.domain, r.rate)::text from deed.rate_limits r where r.provider = n.name)
 from (
   select p.name from deed.providers p
+  union
+  select p.provider from deed.pauses p
   union
   (
     with recursive names as (
@@ -125,6 +135,9 @@ from (
 ) n
 left join deed.providers p on p.name = n.name
 order by n.name;
+
+-- name: resume
+select deed.resume_provider($1::text, $2::text, $3::text, $4::text);
 
 -- name: unfinished
 select exists (

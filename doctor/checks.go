@@ -48,6 +48,11 @@ var checks = []check{
 	{[]string{"cluster-changed"}, []string{"the log was read on this server before, or never"}, true, checkCluster},
 	{[]string{"backfill-unfinished"}, []string{"every subscription has been given what was published before it"}, true, checkBackfills},
 	{[]string{"suppression-unreadable"}, []string{"every suppression is of an address"}, true, checkSuppressions},
+	{
+		[]string{"provider-paused", "deliveries-dead"},
+		[]string{"no provider has been paused for long", "no delivery is dead"},
+		true, checkDeliveries,
+	},
 	{[]string{"server-version"}, []string{"the server's version is one that deed is tested with"}, false, checkServer},
 	{[]string{"recovery"}, []string{"the server takes writes"}, false, checkRecovery},
 	{

@@ -368,3 +368,22 @@ where not w.granted and w.waitstart < pg_catalog.clock_timestamp() - pg_catalog.
   )
 order by w.waitstart
 limit 20;
+
+-- name: pauses
+select p.provider, p.destination, pg_catalog.left(p.why, 300), extract(epoch from pg_catalog.clock_timestamp() - p.since)::float8,
+  (select pg_catalog.count(*) from (select from deed.channel_outbox c where c.provider = p.provider and c.status = 'queued' limit 100000) w)
+from deed.pauses p
+where p.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by p.destination <> '', p.since
+limit 20;
+
+-- name: dead_deliveries
+select c.provider, coalesce((
+    select pg_catalog.left(l.last_error, 300) from deed.channel_outbox l
+    where l.provider = c.provider and l.status = 'dead' order by l.finished_at desc limit 1
+  ), ''), pg_catalog.count(*)
+from deed.channel_outbox c
+where c.status = 'dead'
+group by c.provider
+order by pg_catalog.count(*) desc, c.provider
+limit 20;

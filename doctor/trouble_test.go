@@ -34,6 +34,8 @@ var troubles = map[string]func(*testing.T, *scene){
 	"cluster-changed":        clusterChanged,
 	"backfill-unfinished":    backfillUnfinished,
 	"suppression-unreadable": suppressionUnreadable,
+	"provider-paused":        deliveryTroubles,
+	"deliveries-dead":        deliveryTroubles,
 	"server-version":         serverTooNew,
 	"recovery":               recovery,
 	"durability":             durability,

@@ -44,4 +44,4 @@ grant execute on function
   deed.claim_deliveries, deed.next_delivery, deed.attempt, deed.extend_deliveries, deed.settle, deed.pause, deed.claim_doubts,
   deed.prove_delivery, deed.register_provider, deed.relane_deliveries, deed.purge_deliveries
 to deed_worker;
-grant execute on function deed.settle_delivery, deed.retry_deliveries to deed_admin;
+grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.resume_provider to deed_admin;

@@ -11,26 +11,39 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
 )
 
 func newStatus(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Count every topic's messages",
+		Short: "Count every topic's messages and every provider's deliveries",
 		Long: `Count the messages of every topic and subscription: pending (not finished, not dead), and of these due, claimed, and
 parked behind another message of their key; dead; delivered. What a stream has still to read is pending and due; it is
-counted up to 10,000 a lane, and more is shown as 10000+ (in JSON: "at_least": true).`,
+counted up to 10,000 a lane, and more is shown as 10000+ (in JSON: "at_least": true). Where there are providers, what
+waits for them and what is paused follows, as deed providers list has it.`,
 		Example: "  deed status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withClient(cmd.Context(), func(c *deed.Client, pool *pgxpool.Pool) error {
 				topics, err := c.Status(cmd.Context())
 				if err != nil {
 					return err
 				}
+				l, err := delivery.New(cmd.Context(), pool, delivery.Options{})
+				if err != nil {
+					return err
+				}
+				providers, err := l.Providers(cmd.Context())
+				if err != nil {
+					return err
+				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"topics": topics})
+					if providers == nil {
+						providers = []delivery.ProviderState{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"topics": topics, "providers": providers})
 				}
 				var rows [][]string
 				for _, t := range topics {
@@ -41,7 +54,12 @@ counted up to 10,000 a lane, and more is shown as 10000+ (in JSON: "at_least": t
 						})
 					}
 				}
-				return table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "PENDING", "DUE", "CLAIMED", "PARKED", "DEAD", "DELIVERED", "OLDEST DUE"}, rows)
+				err = table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "PENDING", "DUE", "CLAIMED", "PARKED", "DEAD", "DELIVERED", "OLDEST DUE"}, rows)
+				if err != nil || len(providers) == 0 {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout())
+				return showProviders(cmd.OutOrStdout(), providers)
 			})
 		},
 	}

@@ -180,9 +180,15 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	for _, p := range m.waiting {
-		for state, n := range map[string]int64{"queued": p.Queued, "sending": p.Sending, "in_doubt": p.InDoubt, "held": p.Held} {
+		for state, n := range map[string]int64{"queued": p.Queued, "due": p.Due, "sending": p.Sending, "in_doubt": p.InDoubt, "held": p.Held, "dead": p.Dead} {
 			out <- prometheus.MustNewConstMetric(deliveries, prometheus.GaugeValue, float64(n), p.Name, state)
 		}
+		out <- prometheus.MustNewConstMetric(providerPauses, prometheus.GaugeValue, float64(p.Paused), p.Name)
+		paused := 0.0
+		for _, pause := range p.Pauses {
+			paused = max(paused, time.Since(pause.Since).Seconds())
+		}
+		out <- prometheus.MustNewConstMetric(providerPaused, prometheus.GaugeValue, paused, p.Name)
 	}
 }
 

@@ -180,6 +180,8 @@ func TestCollector_Deliveries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why)
+		select 'hooks', d, clock_timestamp() - interval '1 hour', clock_timestamp(), 'down' from unnest('{a.example,b.example}'::text[]) d`)
 	ledger, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -187,6 +189,10 @@ func TestCollector_Deliveries(t *testing.T) {
 	m, scrape := start(t, db, nil, metrics.Options{Ledger: ledger})
 	wantLines(t, scrape,
 		`deed_deliveries{provider="hooks",state="queued"} 1`,
+		`deed_deliveries{provider="hooks",state="due"} 1`,
+		`deed_deliveries{provider="hooks",state="dead"} 0`,
+		`deed_provider_pauses{provider="hooks"} 2`,
+		`deed_provider_paused_seconds{provider="hooks"} 36\d\d.*`,
 		`deed_deliveries{provider="hooks",state="sending"} 0`,
 		`deed_deliveries{provider="hooks",state="in_doubt"} 0`,
 		`deed_deliveries{provider="hooks",state="held"} 0`,

@@ -51,7 +51,11 @@ var (
 	lanesHeld = prometheus.NewDesc("deed_lanes_held",
 		"Lanes of a stream that some process holds under a live lease.", perSubscription, nil)
 	deliveries = prometheus.NewDesc("deed_deliveries",
-		"Unfinished deliveries: queued, and sending (of these: in_doubt, or held for a person).", []string{"provider", "state"}, nil)
+		"Deliveries: queued (of these: due), sending (of these: in_doubt, or held for a person), and dead.", []string{"provider", "state"}, nil)
+	providerPauses = prometheus.NewDesc("deed_provider_pauses",
+		"1 if the provider is paused, and 1 for each of its destinations that is.", []string{"provider"}, nil)
+	providerPaused = prometheus.NewDesc("deed_provider_paused_seconds",
+		"For how long the provider, or one of its destinations, has been paused; 0 if none is.", []string{"provider"}, nil)
 	logPosition = prometheus.NewDesc("deed_log_position",
 		"The newest number of the log, rolled back ones included.", nil, nil)
 	partitionsAhead = prometheus.NewDesc("deed_partitions_ahead",
@@ -73,7 +77,7 @@ func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown,
 		exchange, deliver, messages, published, finished, oldestDue, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
-		partitionsAhead, oldestPartition, horizonAge, deliveries, doctorFindings, refreshAge, refreshFailures,
+		partitionsAhead, oldestPartition, horizonAge, deliveries, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d
 	}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/delivery"
+)
+
+func newProviders(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "providers", Short: "List providers, try whether they are set up, end their pauses",
+		Long:    "Providers carry deliveries: see providers in deed.yaml.",
+		Example: "  deed providers list\n  deed providers test mail\n  deed providers resume mail --reason 'the quota was raised'",
+	}
+	var testJSON bool
+	var catch string
+	test := &cobra.Command{
+		Use: "test NAME", Short: "A dry run: connect, authenticate, send nothing", Args: cobra.ExactArgs(1),
+		Long: `Try whether a provider of deed.yaml is set up, and say what was looked at. Nothing is sent, and the database is not needed.
+smtp and resend, if deed.yaml has none of that name, are those of a running deed dev.`,
+		Example: "  deed providers test mail",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.testProvider(cmd, args[0], setting(catch, "DEED_CATCH_HTTP", "", defaultCatchHTTP), testJSON)
+		},
+	}
+	test.Flags().StringVar(&catch, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
+	test.Flags().BoolVar(&testJSON, "json", false, "print JSON")
+	cmd.AddCommand(newProvidersList(a), test, newProvidersResume(a))
+	return cmd
+}
+
+// providerNamed is the one of deed.yaml, or of the deed dev whose mailbox is at
+// catch, and where it was found.
+func (a *app) providerNamed(ctx context.Context, name, catch string) (p delivery.Provider, found string, err error) {
+	file, err := a.config()
+	if err != nil {
+		return nil, "", err
+	}
+	if c, ok := file.Providers[name]; ok {
+		if p, err = provider(c); err != nil {
+			return nil, "", &exitError{exitUsage, fmt.Errorf("provider %s: %w", name, err)}
+		}
+		return p, c.Type, nil
+	}
+	built, err := builtInOf(ctx, catch)
+	if err != nil && (name == "smtp" || name == "resend") {
+		return nil, "", usagef("deed.yaml has no provider %q, and no deed dev answers at %s", name, catch)
+	}
+	if p = built[name]; p == nil {
+		return nil, "", usagef("deed.yaml has no provider %q", name)
+	}
+	return p, "built into deed dev", nil
+}
+
+func (a *app) testProvider(cmd *cobra.Command, name, catch string, asJSON bool) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
+	defer cancel()
+	p, found, err := a.providerNamed(ctx, name, catch)
+	if err != nil {
+		return err
+	}
+	checks := []delivery.Check{{What: "configuration", OK: true, Info: found}}
+	if checker, ok := p.(delivery.Checker); ok {
+		checks = append(checks, checker.Check(ctx)...)
+	}
+	if closer, ok := p.(io.Closer); ok {
+		defer closer.Close()
+	}
+	passed := true
+	rows := make([][]string, len(checks))
+	for i, k := range checks {
+		passed = passed && k.OK
+		verdict := "ok"
+		if !k.OK {
+			verdict = "FAILED"
+		}
+		rows[i] = []string{verdict, k.What, k.Info}
+	}
+	if asJSON {
+		err = printJSON(cmd.OutOrStdout(), map[string]any{"provider": name, "ok": passed, "checks": checks})
+	} else {
+		err = table(cmd.OutOrStdout(), []string{"", "CHECKED", "FOUND"}, rows)
+	}
+	if err == nil && !passed {
+		return &exitError{exitFailed, nil}
+	}
+	return err
+}
+
+func newProvidersList(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List providers, what waits for them, and what is paused", Args: cobra.NoArgs,
+		Long: `List the providers that were served, or that a delivery waits for, with what is queued (and of these due), sending,
+in doubt, held for a person, and dead; then what is paused, since when and why. Until then nobody is called; then one
+delivery finds out whether it is over.`,
+		Example: "  deed providers list --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+				states, err := l.Providers(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					if states == nil {
+						states = []delivery.ProviderState{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"providers": states})
+				}
+				return showProviders(cmd.OutOrStdout(), states)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// showProviders prints what waits for providers, and their pauses if there are
+// any.
+func showProviders(w io.Writer, states []delivery.ProviderState) error {
+	rows := make([][]string, len(states))
+	var pauses [][]string
+	for i, s := range states {
+		kind := s.Kind
+		if s.Sandbox {
+			kind += " (sandbox)"
+		}
+		if !s.Registered {
+			kind = "nobody serves it"
+		}
+		rows[i] = []string{
+			s.Name, kind, fmt.Sprint(s.Queued), fmt.Sprint(s.Due), fmt.Sprint(s.Sending), fmt.Sprint(s.InDoubt), fmt.Sprint(s.Held), fmt.Sprint(s.Dead),
+			pausedState(s),
+		}
+		for _, p := range s.Pauses {
+			until := when(p.Until)
+			if p.Probing {
+				until = "being tried"
+			} else if time.Until(p.Until) <= 0 {
+				until = "the next delivery"
+			}
+			pauses = append(pauses, []string{s.Name, dash(p.Destination), when(p.Since), until, fmt.Sprint(p.Failures), p.Why})
+		}
+		if more := s.Paused - int64(len(s.Pauses)); more > 0 {
+			pauses = append(pauses, []string{s.Name, fmt.Sprintf("and %d more", more), "-", "-", "-", "-"})
+		}
+	}
+	if err := table(w, []string{"PROVIDER", "TYPE", "QUEUED", "DUE", "SENDING", "IN DOUBT", "HELD", "DEAD", "PAUSED"}, rows); err != nil || len(pauses) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return table(w, []string{"PAUSED", "DESTINATION", "SINCE", "UNTIL", "FAILURES", "WHY"}, pauses)
+}
+
+// pausedState is all for a provider that is paused, else how many of its
+// destinations are.
+func pausedState(s delivery.ProviderState) string {
+	switch {
+	case len(s.Pauses) > 0 && s.Pauses[0].Destination == "":
+		return "all"
+	case s.Paused > 0:
+		return fmt.Sprint(s.Paused)
+	}
+	return "-"
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func newProvidersResume(a *app) *cobra.Command {
+	var destination string
+	var who operator
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "resume NAME --reason TEXT", Short: "End a provider's pause now", Args: cobra.ExactArgs(1),
+		Long: `End the pauses of a provider and of its destinations, or with --destination that one's: everything that waits is called
+at once. What is still down is paused again by the next calls. Who and why is in the audit log.`,
+		Example: "  deed providers resume mail --reason 'the quota was raised'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if who.reason == "" {
+				return usagef("why? Give --reason")
+			}
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+				n, err := l.Resume(cmd.Context(), args[0], destination, who.reason, actor(who.by))
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"provider": args[0], "resumed": n})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d pauses of %s are over\n", n, args[0])
+				return err
+			})
+		},
+	}
+	who.add(cmd)
+	cmd.Flags().StringVar(&destination, "destination", "", "only this destination, such as a webhook's host")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

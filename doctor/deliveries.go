@@ -1,0 +1,39 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// checkDeliveries names the providers that have been paused for long, and those
+// with dead deliveries.
+func checkDeliveries(ctx context.Context, e *exam) error {
+	err := e.query(ctx, "pauses", []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+		var provider, destination, why string
+		var seconds float64
+		var waiting int64
+		if err := row.Scan(&provider, &destination, &why, &seconds, &waiting); err != nil {
+			return err
+		}
+		e.addf(Warn, "provider-paused", strings.TrimSpace(provider+" "+destination),
+			"mend what it says, such as credentials or a quota; deliveries go on by themselves when it is over, or at once: deed providers resume "+provider+" --reason TEXT",
+			"has been paused for %s, and %d deliveries of the provider wait: %s", ago(seconds), waiting, why)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return e.query(ctx, "dead_deliveries", nil, func(row pgx.Rows) error {
+		var provider, last string
+		var n int64
+		if err := row.Scan(&provider, &last, &n); err != nil {
+			return err
+		}
+		e.addf(Warn, "deliveries-dead", provider,
+			"deed deliveries list --status dead --provider "+provider+" says why; deed deliveries retry puts them back",
+			"has %d dead deliveries; the newest: %s", n, last)
+		return nil
+	})
+}
