@@ -7,7 +7,7 @@ MINUTES ?= 10
 PG ?= 18
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help demo bench test test-pg test-pooler conformance ci build lint torture fuzz packaging setup tools clean
+.PHONY: help demo bench test test-pg test-pooler test-brokers test-upgrade conformance ci build lint torture fuzz packaging setup tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -40,12 +40,23 @@ test-pooler: ## the core's tests through PgBouncer in transaction mode
 	$(GO) run ./internal/pgtest/cluster -pooler -- \
 		$(GO) test -timeout 10m $(TESTFLAGS) -skip '^(TestPlan_|TestFault_BlackHoled|TestCrash_|TestWindows_|TestRelay_S|TestDev|TestREADME)' . ./cmd/deed
 
+test-brokers: setup ## the tests of the Kafka sink on Apache Kafka's own server, which Maven brings: one, and three that fail
+	@.ci/setup java mvn kcat
+	export DEED_KAFKA=$$(.ci/kafka) && cd e2e && \
+	$(GO) run ./broker/run -- $(GO) test -timeout 20m -tags brokers $(TESTFLAGS) ./kafka
+
+test-upgrade: setup ## pg_upgrade, and pg_dump and pg_restore, from PostgreSQL 15 to 18 in the middle of work
+	export DEED_PG_OLD=$$(.ci/postgres-full 15) DEED_PG_NEW=$$(.ci/postgres-full 18) && cd e2e && \
+	$(GO) test -timeout 15m -tags upgrade $(TESTFLAGS) ./upgrade
+
 conformance: setup ## the tests of the contracts alone, and docs/contracts.md as a table of what passed
 	@$(GO) run ./internal/pgtest/cluster -- $(GO) run ./internal/conformance $(TESTFLAGS)
 
 ci: setup tools lint ## what CI runs: lint, the tests under the race detector, then on the newest PostgreSQL
 	.ci/noskip $(MAKE) test TESTFLAGS='-race -count=1 -v'
 	.ci/noskip $(MAKE) test-pg PG=18 TESTFLAGS='-count=1 -v'
+	.ci/noskip $(MAKE) test-brokers TESTFLAGS='-count=1 -v'
+	.ci/noskip $(MAKE) test-upgrade TESTFLAGS='-count=1 -v'
 
 build: ## bin/deed
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/deed ./cmd/deed
@@ -53,7 +64,7 @@ build: ## bin/deed
 lint: tools ## gofumpt, vet, staticcheck, go mod tidy, generated files
 	@test -z "$$($(BIN)/gofumpt -l .)" || { $(BIN)/gofumpt -l .; echo 'run gofumpt -w on these'; exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags deedcrash,torture ./...
-	$(BIN)/staticcheck ./... && cd e2e && $(GO) vet -tags packaging ./... && $(BIN)/staticcheck -tags packaging ./...
+	$(BIN)/staticcheck ./... && cd e2e && $(GO) vet -tags packaging,brokers,upgrade ./... && $(BIN)/staticcheck -tags packaging,brokers,upgrade ./...
 	cd bench && $(GO) vet ./... && $(BIN)/staticcheck ./...
 	$(GO) mod tidy -diff && cd e2e && $(GO) mod tidy -diff && cd ../bench && $(GO) mod tidy -diff
 

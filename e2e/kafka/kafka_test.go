@@ -231,7 +231,10 @@ func TestFaults(t *testing.T) {
 // held is given up: it does not arrive behind their backs when it is over.
 func longOutage(t *testing.T) {
 	t.Parallel()
-	c := start(t, nil)
+	away(t, start(t, nil))
+}
+
+func away(t *testing.T, c *cluster) {
 	sink := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second })
 	expect(t, sink.Deliver(t.Context(), []deed.Message{message(1, nil)}), "delivered")
 	late := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second }) // knows no broker yet
@@ -260,7 +263,10 @@ func longOutage(t *testing.T) {
 // Brokers that say nothing any more are an outage, known by the time-out.
 func silence(t *testing.T) {
 	t.Parallel()
-	c := start(t, nil)
+	silent(t, start(t, nil))
+}
+
+func silent(t *testing.T, c *cluster) {
 	sink := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second })
 	expect(t, sink.Deliver(t.Context(), []deed.Message{message(1, nil)}), "delivered")
 	for _, d := range c.doors {
@@ -274,13 +280,13 @@ func silence(t *testing.T) {
 	t.Cleanup(speak)
 	begun := time.Now()
 	expect(t, sink.Deliver(t.Context(), []deed.Message{message(2, nil), message(3, nil)}), "unavailable unavailable")
-	if d := time.Since(begun); d > patience/2 {
+	if d := time.Since(begun); d > 30*time.Second {
 		t.Errorf("the call took %s, with a time-out of 1s", d)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	expect(t, open(t, c, func(o *kafka.Options) { o.Timeout = patience }).Deliver(ctx, []deed.Message{message(4, nil)}), "context")
-	if d := time.Since(begun); d > patience/2 {
+	if d := time.Since(begun); d > 30*time.Second {
 		t.Errorf("the call went on for %s after its context had ended", d)
 	}
 	speak()

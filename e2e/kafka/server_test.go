@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { sinktest.Main(m) }
 
 const (
 	// patience bounds every wait; it only matters to a test that fails.
-	patience   = time.Minute
+	patience   = 3 * time.Minute
 	partitions = 4
 )
 
@@ -54,10 +54,27 @@ type cluster struct {
 // brokers in this process; config is the topic's.
 func start(t *testing.T, config map[string]string, options ...kfake.Opt) *cluster {
 	t.Helper()
-	c := &cluster{t: t, topic: "deed-" + strings.ToLower(rand.Text()), brokers: seeds()}
+	c := &cluster{t: t, brokers: seeds()}
 	if c.brokers == nil {
 		c.run(options)
 	}
+	c.open(config)
+	return c
+}
+
+// at makes a topic in the cluster of these brokers, behind these doors.
+func at(t *testing.T, brokers []string, doors []*door.Door, config map[string]string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, brokers: brokers, doors: doors}
+	c.open(config)
+	return c
+}
+
+// open makes the topic and reads it until the test ends.
+func (c *cluster) open(config map[string]string) {
+	t := c.t
+	t.Helper()
+	c.topic = "deed-" + strings.ToLower(rand.Text())
 	var err error
 	c.reader, err = kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.ConsumeTopics(c.topic), kgo.FetchMaxWait(50*time.Millisecond),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableClientMetrics(), kgo.MetadataMinAge(50*time.Millisecond),
@@ -85,7 +102,6 @@ func start(t *testing.T, config map[string]string, options ...kfake.Opt) *cluste
 		}
 		c.reader.Close()
 	})
-	return c
 }
 
 func (c *cluster) run(options []kfake.Opt) {
@@ -143,14 +159,50 @@ func remove(t *testing.T, client *kgo.Client, topic string) {
 	}
 }
 
-// all returns what the topic holds, once the reader has caught up with it; with
-// a real cluster, or during an outage, what has been read so far.
-func (c *cluster) all() []*kgo.Record {
-	want := 0
+// size returns how many records the topic holds.
+func (c *cluster) size() (n int) {
 	if c.fake != nil {
 		for _, p := range c.fake.PartitionInfos(c.topic) {
-			want += int(p.HighWatermark)
+			n += int(p.HighWatermark)
 		}
+		return n
+	}
+	request := kmsg.NewPtrListOffsetsRequest()
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic = c.topic
+	for p := range int32(partitions) {
+		partition := kmsg.NewListOffsetsRequestTopicPartition()
+		partition.Partition, partition.Timestamp = p, -1 // the end
+		topic.Partitions = append(topic.Partitions, partition)
+	}
+	request.Topics = append(request.Topics, topic)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	answer, err := request.RequestWith(ctx, c.reader)
+	if err != nil {
+		c.t.Errorf("list offsets: %v", err)
+		return 0
+	}
+	for _, topic := range answer.Topics {
+		for _, p := range topic.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				c.t.Errorf("list offsets of partition %d: %v", p.Partition, err)
+			}
+			n += int(p.Offset)
+		}
+	}
+	return n
+}
+
+// all returns what the topic holds, once the reader has caught up with it; during
+// an outage, what has been read so far.
+func (c *cluster) all() []*kgo.Record {
+	c.mu.Lock()
+	shut := c.shut
+	c.mu.Unlock()
+	want := 0
+	if !shut || c.fake != nil {
+		want = c.size()
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
