@@ -31,6 +31,7 @@ func TestPublishOne_IsPublishManyOfOne(t *testing.T) {
 		{"key": "", "type": ""},
 		{"topic": "undeclared"},
 		{"process_after": "2100-01-01Z"},
+		{"process_after": "0044-03-15 BC"},
 		{"headers": `{"a": "b"}`},
 		{"headers": `{}`},
 		{"content_type": "text/plain", "payload": []byte("\x00\xff")},

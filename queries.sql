@@ -316,7 +316,7 @@ select deed.set_door($1::text, $2::text, $3::boolean);
 
 -- name: settings
 select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text,
-  extract(epoch from retention)::float8
+  extract(epoch from retention)::float8, max_delivery
 from deed.settings;
 
 -- name: set_settings
@@ -324,4 +324,5 @@ update deed.settings
 set strict_topics = coalesce($1::boolean, strict_topics),
   max_payload = coalesce($2::int, max_payload),
   dedup_window = coalesce(make_interval(secs => $3::float8), dedup_window),
-  retention = coalesce(make_interval(secs => $4::float8), retention);
+  retention = coalesce(make_interval(secs => $4::float8), retention),
+  max_delivery = coalesce($5::int, max_delivery);

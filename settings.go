@@ -116,7 +116,8 @@ func ofSeconds(s float64) time.Duration {
 // Settings hold for the whole installation.
 type Settings struct {
 	StrictTopics     bool          `json:"strict_topics"` // publish to declared topics only
-	MaxPayload       int           `json:"max_payload"`   // bytes
+	MaxPayload       int           `json:"max_payload"`   // bytes, of a message
+	MaxDelivery      int           `json:"max_delivery"`  // bytes, of a delivery's payload
 	DedupWindow      time.Duration `json:"-"`             // how long an idempotency key is remembered, at least
 	DedupSeconds     float64       `json:"dedup_window_seconds"`
 	Retention        time.Duration `json:"-"` // how long finished messages of undeclared topics are kept
@@ -129,7 +130,7 @@ type Settings struct {
 func (c *Client) Settings(ctx context.Context) (Settings, error) {
 	var s Settings
 	err := c.pool.QueryRow(ctx, query["settings"]).
-		Scan(&s.StrictTopics, &s.MaxPayload, &s.DedupSeconds, &s.SingleTenant, &s.Installation, &s.RetentionSeconds)
+		Scan(&s.StrictTopics, &s.MaxPayload, &s.DedupSeconds, &s.SingleTenant, &s.Installation, &s.RetentionSeconds, &s.MaxDelivery)
 	s.DedupWindow = time.Duration(s.DedupSeconds * float64(time.Second))
 	s.Retention = time.Duration(s.RetentionSeconds * float64(time.Second))
 	return s, opError("settings", err)
@@ -139,6 +140,7 @@ func (c *Client) Settings(ctx context.Context) (Settings, error) {
 type SettingsChange struct {
 	StrictTopics *bool
 	MaxPayload   *int           // 1 KiB to 64 MiB
+	MaxDelivery  *int           // 1 KiB to 10 MiB
 	DedupWindow  *time.Duration // above 0
 	Retention    *time.Duration // above 0
 }
@@ -147,6 +149,9 @@ type SettingsChange struct {
 func (c *Client) SetSettings(ctx context.Context, change SettingsChange) error {
 	if change.MaxPayload != nil && (*change.MaxPayload < 1024 || *change.MaxPayload > 64<<20) {
 		return invalidf("set settings", "max payload %d is not from 1024 to %d bytes", *change.MaxPayload, 64<<20)
+	}
+	if change.MaxDelivery != nil && (*change.MaxDelivery < 1024 || *change.MaxDelivery > 10<<20) {
+		return invalidf("set settings", "max delivery %d is not from 1024 to %d bytes", *change.MaxDelivery, 10<<20)
 	}
 	var seconds *float64
 	if change.DedupWindow != nil {
@@ -164,6 +169,6 @@ func (c *Client) SetSettings(ctx context.Context, change SettingsChange) error {
 		v := change.Retention.Seconds()
 		retention = &v
 	}
-	_, err := c.pool.Exec(ctx, query["set_settings"], change.StrictTopics, change.MaxPayload, seconds, retention)
+	_, err := c.pool.Exec(ctx, query["set_settings"], change.StrictTopics, change.MaxPayload, seconds, retention, change.MaxDelivery)
 	return opError("set settings", err)
 }

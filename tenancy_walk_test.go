@@ -59,7 +59,7 @@ var refusedToApp = functionCase{refused: true}
 var functionCases = map[string]functionCase{
 	"idempotency_key": {pure: true}, "is_bad_header": {pure: true}, "is_json": {pure: true}, "message_id": {pure: true}, "message_seq": {pure: true},
 	"fold_address": {pure: true}, "check_address": {pure: true}, "address_domain": {pure: true}, "fold_case": {pure: true}, "has_invisible": {pure: true},
-	"has_vast_numbers": {pure: true}, "domain_ascii": {pure: true}, "punycode": {pure: true}, "punycode_bias": {pure: true}, "unpunycode": {pure: true},
+	"has_vast_numbers": {pure: true}, "order_at": {pure: true}, "json_digits": refusedToApp, "domain_ascii": {pure: true}, "punycode": {pure: true}, "punycode_bias": {pure: true}, "unpunycode": {pure: true},
 	"current_tenant": {call: `select deed.current_tenant() where $1::text <> ''`}, // one's own
 	"slot":           {call: `select deed.slot(0, $1::text, 1)`},
 	"payload_json":   {call: `select deed.payload_json('text/plain', $1::text::bytea)`},

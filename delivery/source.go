@@ -191,6 +191,10 @@ func since(t time.Time) time.Duration {
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
+// maxRequest bounds what a payload may become: the largest that there are, each
+// byte written as three.
+const maxRequest = 32 << 20
+
 // render makes the request. A panic of an adapter is its error.
 func (s *source) render(channel Channel, d Draft) (request []byte, err error) {
 	defer func() {
@@ -202,10 +206,15 @@ func (s *source) render(channel Channel, d Draft) (request []byte, err error) {
 		return nil, fmt.Errorf("provider %s (%s) does not serve the channel %s", s.name, s.caps.Kind, channel)
 	}
 	request, err = s.provider.Render(d)
-	if err == nil && len(request) == 0 {
-		err = errors.New("the provider made an empty request")
+	switch {
+	case err != nil:
+		return nil, err
+	case len(request) == 0:
+		return nil, errors.New("the provider made an empty request")
+	case len(request) > maxRequest:
+		return nil, fmt.Errorf("the provider made a request of over %d MiB", maxRequest>>20)
 	}
-	return request, err
+	return request, nil
 }
 
 // call makes the one call of an attempt. A call that panics or is cut off has

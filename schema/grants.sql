@@ -5,7 +5,7 @@ revoke all on all functions in schema deed from public;
 
 grant execute on function
   deed.publish, deed.publish_one, deed.publish_many, deed.publish_problems,
-  deed.current_tenant, deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header, deed.payload_json, deed.has_vast_numbers, deed.doors
+  deed.current_tenant, deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header, deed.payload_json, deed.has_vast_numbers, deed.order_at, deed.doors
 to deed_app, deed_worker, deed_admin;
 
 grant execute on function

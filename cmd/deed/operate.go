@@ -33,6 +33,7 @@ func newSettings(a *app) *cobra.Command {
 				return table(cmd.OutOrStdout(), []string{"SETTING", "VALUE"}, [][]string{
 					{"strict-topics", fmt.Sprint(s.StrictTopics)},
 					{"max-payload", fmt.Sprint(s.MaxPayload)},
+					{"max-delivery", fmt.Sprint(s.MaxDelivery)},
 					{"dedup-window", s.DedupWindow.String()},
 					{"retention", s.Retention.String()},
 					{"single tenant", fmt.Sprint(s.SingleTenant)},
@@ -46,7 +47,7 @@ func newSettings(a *app) *cobra.Command {
 		c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	}
 	var strict bool
-	var payload int
+	var payload, most int
 	var window, retention time.Duration
 	set := &cobra.Command{
 		Use: "set", Short: "Change settings", Args: cobra.NoArgs,
@@ -60,6 +61,9 @@ func newSettings(a *app) *cobra.Command {
 			}
 			if changed("max-payload") {
 				change.MaxPayload = &payload
+			}
+			if changed("max-delivery") {
+				change.MaxDelivery = &most
 			}
 			if changed("dedup-window") {
 				change.DedupWindow = &window
@@ -76,7 +80,8 @@ func newSettings(a *app) *cobra.Command {
 		},
 	}
 	set.Flags().BoolVar(&strict, "strict-topics", false, "publish to declared topics only")
-	set.Flags().IntVar(&payload, "max-payload", 0, "the largest payload, in bytes")
+	set.Flags().IntVar(&payload, "max-payload", 0, "the largest payload of a message, in bytes")
+	set.Flags().IntVar(&most, "max-delivery", 0, "the largest payload of a delivery, in bytes")
 	set.Flags().DurationVar(&window, "dedup-window", 0, "how long an idempotency key is remembered, at least")
 	set.Flags().DurationVar(&retention, "retention", 0, "how long finished messages of topics that nobody declared are kept")
 	cmd.AddCommand(show, set)

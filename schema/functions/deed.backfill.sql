@@ -226,7 +226,8 @@ begin
   end if;
   if v_page is not null then
     insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
-    select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()), l.process_after
+    select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()),
+      case when l.process_after >= l.created_at - interval '1 hour' then l.process_after end
     from unnest(v_slots, v_page) page(slot, id)
     cross join lateral (
       select l.slot, l.id, l.xid, l.tenant_id, l.created_at, l.process_after

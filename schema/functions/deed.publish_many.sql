@@ -1,6 +1,7 @@
 -- deed.publish_many: store messages in the caller's transaction (O1).
 --
--- The arrays are parallel; those but the first two may be null. Returns one row
+-- The arrays are parallel; those but the first two may be null. A process_after
+-- or created_at of more than an hour ago passes by nobody (deed.order_at). Returns one row
 -- a message, in the order given: its number, its identity, and whether its
 -- idempotency key had been used before (then they are the first message's, and
 -- nothing was stored). Messages are numbered in the order given.
@@ -76,10 +77,13 @@ begin
     raise exception 'publish: the arrays must have one dimension and count from 1' using errcode = 'DDARG';
   end if;
 
-  if exists (select from unnest(p_process_after) t where not isfinite(t))
-    or exists (select from unnest(p_created_at) t where t not between '1970-01-01Z' and '9999-12-31Z')
+  if exists (select from unnest(p_process_after) t where not isfinite(t) or t >= '10000-01-01Z')
+    or exists (select from unnest(p_created_at) t where t < '1970-01-01Z' or t >= '10000-01-01Z')
   then
     raise exception 'publish: a time is infinite or out of range' using errcode = 'DDARG';
+  end if;
+  if exists (select from unnest(p_aggregate_types) t where octet_length(t) > 1000) then
+    raise exception 'publish: an aggregate type is over the limit of 1000 bytes' using errcode = 'DDARG';
   end if;
 
   select s.single_tenant, s.list_version, s.bound_logins into v_single, v_version, v_bound from deed.settings s;
@@ -189,7 +193,7 @@ begin
   if v_queues then
     insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
     select sub.id, deed.slot(coalesce(t.slot_base, 0), p_keys[n], v_ids[n]), v_ids[n], coalesce(p_tenants[n], v_tenant),
-      least(coalesce(p_created_at[n], v_now), v_now), p_process_after[n]
+      deed.order_at(p_created_at[n], v_now), case when p_process_after[n] >= v_now - interval '1 hour' then p_process_after[n] end
     from generate_series(1, v_count) n
     left join unnest(v_topics) t on t.topic = p_topics[n]
     cross join lateral unnest(

@@ -54,14 +54,14 @@ begin
     and p_idempotency_key is null
     and (p_key is null or octet_length(p_key) <= 1000)
     and (p_type is null or octet_length(p_type) <= 200)
-    and (p_process_after is null or isfinite(p_process_after))
+    and (p_process_after is null or (p_process_after >= v_now - interval '1 hour' and p_process_after < '10000-01-01Z'))
     and (current_setting('transaction_isolation') = 'read committed'
       or pg_sequence_last_value('deed.list_seq') = v_s.settled);
   if v_plain and p_content_type is not null then
     v_plain := p_content_type ~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+/[ -~]{1,150}$';
   end if;
   if v_plain and p_headers is not null then
-    v_plain := jsonb_typeof(p_headers) = 'object'
+    v_plain := jsonb_typeof(p_headers) = 'object' and pg_column_size(p_headers) <= 65536
       and not exists (select from jsonb_each(p_headers) h(name, value) where deed.is_bad_header(h.name, h.value));
   end if;
   if v_plain and (p_content_type is null or deed.is_json(p_content_type)) then

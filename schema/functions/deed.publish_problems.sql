@@ -47,6 +47,7 @@ begin
         when octet_length(u.idempotency_key) not between 1 and 200
           then format('idempotency key of %s bytes must have 1 to 200', octet_length(u.idempotency_key))
         when u.headers is not null and jsonb_typeof(u.headers) <> 'object' then 'headers are not a JSON object'
+        when pg_column_size(u.headers) > 65536 then format('headers of %s bytes are over the limit of 65536', pg_column_size(u.headers))
         when u.headers is not null then (
           select format('header %s %s', quote_literal(left(h.name, 60)), case
               when h.name !~ '^[!#$%&''*+.^_`|~0-9a-z-]{1,200}$'

@@ -8,7 +8,8 @@
 -- White space around a recipient is taken away. One that is suppressed, or none,
 -- is reserved as skipped, and so is what has expired: from p_expires_at on nobody
 -- is called any more. What is not an address of its channel is refused
--- (deed.check_address).
+-- (deed.check_address). A payload is bounded by a setting (max_delivery). A
+-- process_after that lies more than an hour back counts as now.
 -- Returns one row a delivery, n counting from 1. One audit row for the call.
 -- Raises DDARG, DDTEN, DDNFD for an unknown tenant, and 40001 where a
 -- transaction's snapshot hides the first row of a duplicate.
@@ -54,6 +55,7 @@ declare
   v_names  text[] := array(select p from (select distinct unnest(p_providers)) d(p) where p !~ '^[A-Za-z0-9._-]{1,100}$');
   v_limits boolean := exists (select from deed.rate_limits r where r.domain <> '' and r.provider = any (p_providers))
     or exists (select from deed.providers p where p.lane_per_domain and p.name = any (p_providers));
+  v_max    int := (select s.max_delivery from deed.settings s);
   v_listed boolean := exists (select from deed.suppressions s where s.tenant_id = v_tenant);
 begin
   if v_count = 0 then
@@ -86,12 +88,15 @@ begin
       when u.provider is null or u.provider = any (v_names) then 'provider must be 1 to 100 characters of A-Z a-z 0-9 . _ -'
       when u.key is null or octet_length(u.key) <> 32 then 'key must be the 32 bytes of deed.idempotency_key'
       when u.payload is null or jsonb_typeof(u.payload) <> 'object' then 'payload must be a JSON object'
+      when pg_column_size(u.payload) > v_max then format('payload of %s bytes is over the limit of %s', pg_column_size(u.payload), v_max)
+      when jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max
+        then format('payload has numbers with so many digits that it is over the limit of %s bytes', v_max)
       when btrim(u.recipient, e' \t\r\n') <> '' and deed.fold_address(u.channel, u.recipient) is null
         then format('recipient is not an address of the channel %s: %s', u.channel, (deed.check_address(u.channel, u.recipient)).problem)
       when u.guarantee not in ('at_most_once', 'at_least_once') then 'guarantee must be at_most_once or at_least_once'
       when u.max_attempts not between 1 and 1000 then 'max_attempts must be from 1 to 1000'
-      when not isfinite(u.process_after) then 'process_after is infinite'
-      when not isfinite(u.expires_at) then 'expires_at is infinite'
+      when not isfinite(u.process_after) or u.process_after >= '10000-01-01Z' then 'process_after is infinite or after the year 9999'
+      when not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' then 'expires_at is infinite or after the year 9999'
       when u.expires_at <= u.process_after then 'it would expire before it is due: expires_at is not after process_after'
       when length(u.correlation_id) > 200 or length(u.recipient_id) > 200 then 'correlation id or recipient id has over 200 characters'
     end as problem
@@ -108,10 +113,12 @@ begin
     or u.provider is null or u.provider = any (v_names)
     or u.key is null or octet_length(u.key) <> 32
     or u.payload is null or jsonb_typeof(u.payload) <> 'object'
+    or pg_column_size(u.payload) > v_max
+    or (jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max)
     or (btrim(u.recipient, e' \t\r\n') <> '' and deed.fold_address(u.channel, u.recipient) is null)
     or u.guarantee not in ('at_most_once', 'at_least_once')
-    or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after)
-    or not isfinite(u.expires_at) or u.expires_at <= u.process_after
+    or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after) or u.process_after >= '10000-01-01Z'
+    or not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' or u.expires_at <= u.process_after
     or length(u.correlation_id) > 200 or length(u.recipient_id) > 200
   order by u.n
   limit 1;
@@ -134,7 +141,7 @@ begin
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
       p_channels[u.n], p_providers[u.n], case when v_limits then deed.lane_of(p_providers[u.n], deed.address_domain(p_channels[u.n], u.address)) else '' end,
-      u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), p_process_after[u.n],
+      u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n],
       p_expires_at[u.n], v_now, v_now
     from (
