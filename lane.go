@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/tenant"
 )
 
 // errLaneLost ends a lane that has another owner.
@@ -305,9 +306,19 @@ func (l *lane) nothingBlocked() bool {
 	return len(l.blocked) == 0
 }
 
-// keyHash identifies a key among those with messages aside; its first byte is
-// the one by which deed.slot chooses the slot.
-func keyHash(key string) int64 {
-	sum := sha256.Sum256([]byte(key))
-	return int64(binary.BigEndian.Uint64(sum[:8]))
+// keyID is a key, which is its tenant's own (O13).
+type keyID struct {
+	tenant tenant.ID
+	key    string
+}
+
+func idOf(m Message) keyID { return keyID{m.Tenant, m.Key} }
+
+// keyHash identifies a tenant's key among those with messages aside; its first
+// byte is the one by which deed.slot chooses the slot, which all tenants' keys
+// of a name share. Relays of one protocol number make the same of it.
+func keyHash(owner tenant.ID, key string) int64 {
+	ofKey := sha256.Sum256([]byte(key))
+	both := sha256.Sum256(append(owner[:], ofKey[:8]...))
+	return int64(binary.BigEndian.Uint64(append(ofKey[:1:1], both[:7]...)))
 }

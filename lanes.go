@@ -13,6 +13,10 @@ import (
 // was given back waits for another process to take it.
 const lanesEvery = time.Second
 
+// lanesProtocol is what relays that read a stream together must agree on, as
+// deed.take_lanes checks: how a key is hashed.
+const lanesProtocol = 2
+
 // heldLane is a lane of this process, as deed.take_lanes tells of it.
 type heldLane struct {
 	no                 int
@@ -103,7 +107,7 @@ func (c *Client) takeLanes(ctx context.Context, worker tenant.ID, take bool) err
 		}
 	}
 	asked := time.Now()
-	rows, err := c.workers.Query(ctx, query["take_lanes"], worker.String(), c.opts.Worker, subs, take)
+	rows, err := c.workers.Query(ctx, query["take_lanes"], worker.String(), c.opts.Worker, subs, take, lanesProtocol)
 	if err != nil {
 		return err
 	}

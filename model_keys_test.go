@@ -68,7 +68,7 @@ func (m *keyModel) take() {
 	m.worker++
 	m.db.Exec(m.t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second' where subscription = $1 and worker is not null`, m.sub)
 	m.db.Exec(m.t, pgtest.Owner, `delete from deed.relays where subscription = $1`, m.sub)
-	m.fence = m.one(`select fence from deed.take_lanes($1::text::uuid, 'w', array[$2::int]) where lane is not null`,
+	m.fence = m.one(`select fence from deed.take_lanes($1::text::uuid, 'w', array[$2::int], p_protocol => 2) where lane is not null`,
 		fmt.Sprintf("00000000-0000-0000-0000-%012d", m.worker), m.sub)
 }
 

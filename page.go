@@ -218,7 +218,7 @@ func (st *stream) pageLimit() int {
 // often it holds the stream's parking.
 func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) (parks int) {
 	crash.Point("claimed")
-	d := &delivery{l: l, ctx: ctx, ordered: l.isOrdered(), began: time.Now(), held: map[string]bool{}}
+	d := &delivery{l: l, ctx: ctx, ordered: l.isOrdered(), began: time.Now(), held: map[keyID]bool{}}
 	var todo []*entry
 	for _, e := range entries {
 		switch {
@@ -273,9 +273,9 @@ type delivery struct {
 	began   time.Time
 
 	mu    sync.Mutex
-	parks bool            // guarded by mu: the stream's parking is held
-	cut   bool            // guarded by mu: nothing more was begun because of it
-	held  map[string]bool // guarded by mu: keys of which no more is tried in this pass
+	parks bool           // guarded by mu: the stream's parking is held
+	cut   bool           // guarded by mu: nothing more was begun because of it
+	held  map[keyID]bool // guarded by mu: keys of which no more is tried in this pass
 }
 
 // cutAfter is how long outcomes of messages that are aside wait for a page on
@@ -436,18 +436,18 @@ func (d *delivery) attempt(batch []*entry, msgs []Message) {
 	crash.Point("attempting")
 	results := d.deliver(msgs)
 	crash.Point("attempted")
-	failed := map[string]bool{} // keys, in this call
+	failed := map[keyID]bool{} // in this call
 	for i, e := range batch {
 		switch {
 		case results == nil || results[i] == nil:
 			d.settle(e, nil)
-		case d.ordered && failed[e.msg.Key]:
+		case d.ordered && failed[idOf(e.msg)]:
 			// The sink owes it that it was not delivered; an attempt is counted of the
 			// first one only, or two of a key would be tried beside each other.
 			e.tried = false
 			d.holdBack(e)
 		default:
-			failed[e.msg.Key] = e.msg.Key != ""
+			failed[idOf(e.msg)] = e.msg.Key != ""
 			d.settle(e, results[i])
 		}
 	}
@@ -476,7 +476,7 @@ func (d *delivery) mayTry(e *entry) bool {
 		return true
 	}
 	d.mu.Lock()
-	held := d.held[e.msg.Key]
+	held := d.held[idOf(e.msg)]
 	d.mu.Unlock()
 	if held {
 		return false
@@ -484,7 +484,7 @@ func (d *delivery) mayTry(e *entry) bool {
 	if d.l.nothingBlocked() {
 		return true
 	}
-	hash := keyHash(e.msg.Key)
+	hash := keyHash(e.msg.Tenant, e.msg.Key)
 	if !d.l.isBlocked(hash) {
 		return true
 	}
@@ -520,7 +520,7 @@ func (d *delivery) settle(e *entry, err error) {
 func (d *delivery) holdBack(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.held[e.msg.Key] = e.msg.Key != ""
+	d.held[idOf(e.msg)] = e.msg.Key != ""
 }
 
 // putAside makes e a message with a row of its own, behind which others of its
@@ -528,7 +528,7 @@ func (d *delivery) holdBack(e *entry) {
 func (d *delivery) putAside(e *entry, o outcome) {
 	a := &aside{entry: e, outcome: o}
 	if d.ordered && e.msg.Key != "" {
-		hash := keyHash(e.msg.Key)
+		hash := keyHash(e.msg.Tenant, e.msg.Key)
 		a.hash = &hash
 		d.hold()
 		d.l.block(hash)

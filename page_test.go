@@ -8,7 +8,7 @@ import (
 
 func newPage(t *testing.T) *delivery {
 	l := &lane{st: &stream{source: &source{}}, working: context.Background()}
-	return &delivery{l: l, ctx: t.Context(), began: time.Now().Add(-2 * cutAfter), held: map[string]bool{}}
+	return &delivery{l: l, ctx: t.Context(), began: time.Now().Add(-2 * cutAfter), held: map[keyID]bool{}}
 }
 
 // A hand that is told that the page has ended leaves a message out; were it told

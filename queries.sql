@@ -30,7 +30,7 @@ from deed.watch($1::bigint, $2::int[], $3::timestamptz[], $4::bigint, $5::text::
 
 -- name: take_lanes
 select subscription, lane, slot_from, slot_upto, ordered, fence, give_back, takeovers, last_window
-from deed.take_lanes($1::text::uuid, $2::text, $3::int[], $4::boolean);
+from deed.take_lanes($1::text::uuid, $2::text, $3::int[], $4::boolean, $5::int);
 
 -- name: release_lane
 select deed.release_lane($1::int, $2::int, $3::bigint);

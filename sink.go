@@ -14,7 +14,7 @@ import (
 // return soon after ctx ends; what it could not finish then is reported as
 // ctx's error and costs the message no attempt.
 //
-// Of a key's messages in one call, none may be delivered when one before it was
+// Of a tenant's key's messages in one call, none may be delivered when one before it was
 // not: an ordered stream would deliver that one later, and so out of order. What
 // is held back for that is reported as [Unavailable], which costs no attempt.
 //
@@ -45,10 +45,10 @@ type SinkFunc func(ctx context.Context, m Message) error
 // before has failed.
 func (f SinkFunc) Deliver(ctx context.Context, ms []Message) []error {
 	var outcomes []error
-	failed := map[string]bool{}
+	failed := map[keyID]bool{}
 	for i, m := range ms {
 		err := errHeldBack
-		if !failed[m.Key] {
+		if !failed[idOf(m)] {
 			err = f(ctx, m)
 		}
 		if err != nil {
@@ -56,7 +56,7 @@ func (f SinkFunc) Deliver(ctx context.Context, ms []Message) []error {
 				outcomes = make([]error, len(ms))
 			}
 			outcomes[i] = err
-			failed[m.Key] = m.Key != ""
+			failed[idOf(m)] = m.Key != ""
 		}
 	}
 	return outcomes

@@ -41,7 +41,7 @@ func (c *changing) exec(role pgtest.Role, sql string, args ...any) {
 // worker is the uuid of worker i.
 func worker(i int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", i) }
 
-const takeLanes = `select deed.take_lanes($1::text::uuid, 'w', $2)`
+const takeLanes = `select deed.take_lanes($1::text::uuid, 'w', $2, p_protocol => 2)`
 
 // begin opens a transaction of the owner.
 func (c *changing) begin() pgx.Tx {
@@ -87,7 +87,7 @@ func TestStream_LaneTakenWhileAChangeIsAskedFor(t *testing.T) {
 	go func() {
 		var last *int64
 		err := c.db.Pool(pgtest.Worker).QueryRow(context.Background(),
-			`select last_window from deed.take_lanes($1::text::uuid, 'w', array[$2::int])`, worker(2), c.sub).Scan(&last)
+			`select last_window from deed.take_lanes($1::text::uuid, 'w', array[$2::int], p_protocol => 2)`, worker(2), c.sub).Scan(&last)
 		if err != nil || last == nil {
 			said <- -1
 			return

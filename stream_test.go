@@ -334,7 +334,7 @@ func TestContract_O17_StreamThatKillsItsOwners(t *testing.T) {
 		publish(t, db, keyed(fmt.Sprint(i%3), i))
 	}
 	for i := range 4 { // owners that die without a record
-		db.Exec(t, pgtest.Worker, `select deed.take_lanes($1::text::uuid, 'gone', array[$2::int])`, fmt.Sprintf("00000000-0000-0000-0000-%012d", i+1), id)
+		db.Exec(t, pgtest.Worker, `select deed.take_lanes($1::text::uuid, 'gone', array[$2::int], p_protocol => 2)`, fmt.Sprintf("00000000-0000-0000-0000-%012d", i+1), id)
 		db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second'`)
 		db.Exec(t, pgtest.Owner, `update deed.relays set seen_until = clock_timestamp()`)
 	}
@@ -448,7 +448,7 @@ func TestStream_CarefulPageHeedsTheTime(t *testing.T) {
 		insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
 		select $1, slot, id, tenant_id, created_at, clock_timestamp() + interval '1 hour' from deed.log where key = 'restored'`, id)
 	for i := range 4 { // owners that die without a record
-		db.Exec(t, pgtest.Worker, `select deed.take_lanes($1::text::uuid, 'gone', array[$2::int])`, fmt.Sprintf("00000000-0000-0000-0000-%012d", i+1), id)
+		db.Exec(t, pgtest.Worker, `select deed.take_lanes($1::text::uuid, 'gone', array[$2::int], p_protocol => 2)`, fmt.Sprintf("00000000-0000-0000-0000-%012d", i+1), id)
 		db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second'`)
 		db.Exec(t, pgtest.Owner, `update deed.relays set seen_until = clock_timestamp()`)
 	}

@@ -255,7 +255,7 @@ func TestContract_O14_OneOwnerRecords(t *testing.T) {
 			take := func(worker string) (fence, n int64) {
 				p.db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second' where worker is not null`)
 				p.db.Exec(t, pgtest.Owner, `update deed.relays set seen_until = clock_timestamp()`)
-				p.db.Exec(t, pgtest.Worker, `select deed.take_lanes($1::text::uuid, 'w', array[$2::int])`, worker, p.sub)
+				p.db.Exec(t, pgtest.Worker, `select deed.take_lanes($1::text::uuid, 'w', array[$2::int], p_protocol => 2)`, worker, p.sub)
 				fence = pgtest.One[int64](t, pool, `select fence from deed.lanes where lane = 1`)
 				n = pgtest.One[int64](t, pool, `select max(n) from deed.progress where lane = 1`)
 				return fence, n

@@ -82,7 +82,7 @@ func takeLane(ctx context.Context, conn *pgx.Conn) (*takenLane, error) {
 	err := conn.QueryRow(ctx, `
 		select t.subscription, t.lane, t.fence, t.slot_from
 		from deed.subscriptions s
-		cross join lateral deed.take_lanes(gen_random_uuid(), 'bench', array[s.id]) t
+		cross join lateral deed.take_lanes(gen_random_uuid(), 'bench', array[s.id], p_protocol => 2) t
 		where s.topic = 'bench'
 		order by t.lane
 		limit 1`).Scan(&l.sub, &l.no, &l.fence, &l.slot)

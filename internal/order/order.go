@@ -7,13 +7,21 @@ import (
 	"fmt"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/tenant"
 )
 
 var errHeld = errors.New("held back: a message of its key, before it in the call, was not delivered")
 
-// Keys are those of which a message of this call was not delivered. The zero
-// value is empty.
-type Keys map[string]bool
+// Keys are those of which a message of this call was not delivered, each a
+// tenant's own. The zero value is empty.
+type Keys map[key]bool
+
+type key struct {
+	tenant tenant.ID
+	key    string
+}
+
+func keyOf(m deed.Message) key { return key{m.Tenant, m.Key} }
 
 // Hold remembers that m was not delivered.
 func (k *Keys) Hold(m deed.Message) {
@@ -23,14 +31,14 @@ func (k *Keys) Hold(m deed.Message) {
 	if *k == nil {
 		*k = Keys{}
 	}
-	(*k)[m.Key] = true
+	(*k)[keyOf(m)] = true
 }
 
 // Held returns the outcome of a message that may not be delivered, because one
 // of its key before it was not: it costs no attempt. It is nil if m may be.
 func (k Keys) Held(ctx context.Context, m deed.Message) error {
 	switch {
-	case !k[m.Key]:
+	case !k[keyOf(m)]:
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", errHeld, ctx.Err())

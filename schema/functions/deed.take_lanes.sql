@@ -13,11 +13,15 @@
 -- (deed.set_topic): last_window 0 asks for a stop between two windows and
 -- deed.pause_lane, more says up to which window to read. For a subscription
 -- that is a queue's one row comes, without a lane.
+--
+-- p_protocol is 2 for programs to which a key is its tenant's own. Raises DDCON
+-- for others: two that hash keys otherwise would not see which are blocked.
 create or replace function deed.take_lanes(
   p_worker        uuid,
   p_name          text,
   p_subscriptions int[],
-  p_take          boolean default true
+  p_take          boolean default true,
+  p_protocol      int default 1
 ) returns table (
   subscription int, lane int, slot_from int, slot_upto int, ordered boolean, fence bigint, give_back boolean,
   takeovers int, last_window bigint
@@ -44,6 +48,9 @@ declare
   v_busy  int[];
   v_make  boolean;
 begin
+  if p_protocol is distinct from 2 then
+    raise exception 'take_lanes: this program is older than the schema, which has keys by tenant; upgrade it' using errcode = 'DDCON';
+  end if;
   return query
   select s.id, null::int, null::int, null::int, null::boolean, null::bigint, false, 0, null::bigint
   from deed.subscriptions s
