@@ -78,11 +78,11 @@ var functionCases = map[string]functionCase{
 
 func init() {
 	for _, name := range []string{
-		"add_tenant", "attempt", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "extend", "extend_deliveries", "fail", "finish",
-		"keep_partitions", "lane_of", "next_delivery", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
-		"refuse_rewrite", "register_provider", "relane_deliveries", "retry_deliveries", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "tenant_of_call",
+		"add_tenant", "attempt", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "fail", "finish",
+		"keep_partitions", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
+		"refuse_rewrite", "register_provider", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
-		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "page", "pause_lane",
+		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",
 		"release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",
 		"begin_moving", "drop_partition", "keepers", "purge_history", "purge_kept", "retention", "retention_step", "unseen",
 		"check_lists", "join_list", "late_xids", "level_list",

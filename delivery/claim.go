@@ -2,127 +2,213 @@ package delivery
 
 import (
 	"context"
-	"maps"
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/deedhq/deed/internal/work"
 )
 
-func (s *source) queueClaim(batch *pgx.Batch, n int, claimed *[]*item) {
-	busy, perLane := s.busyLanes()
-	s.mu.Lock()
-	var after any
-	if s.after != "" {
-		after = s.after
-	}
-	tenants := slices.Collect(maps.Keys(s.lanes))
-	lanes := make([]string, len(tenants))
-	for i, t := range tenants {
-		lanes[i] = s.lanes[t]
-	}
-	s.mu.Unlock()
-	batch.Queue(query["claim"], s.name, s.ledger.opts.Worker, n, s.ledger.opts.Lease.Seconds(), nonNil(busy), perLane, after,
-		nonNil(tenants), nonNil(lanes)).Query(func(rows pgx.Rows) error {
-		list := make([]*item, 0, n)
-		for rows.Next() {
-			it := &item{}
-			w := &it.row
-			if err := rows.Scan(&w.id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
-				(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.takenOver); err != nil {
-				return err
-			}
-			list = append(list, it)
-		}
-		*claimed = list
-		return rows.Err()
-	})
+const (
+	claimBytes  = 32 << 20 // the most contents that one claim takes
+	inHandBytes = 64 << 20 // the most that a process has in hand; one delivery is always taken
+)
+
+// turns is where a loop's claims left off: behind which tenant, and of the
+// tenants with more runs and lanes than a claim looks at, behind which of those.
+type turns struct {
+	after  string
+	places map[string]string // by tenant the run; by tenant and run the lane
 }
 
-// busyLanes are the lanes to be left out of a claim: those that have their share
-// of the calls.
-func (s *source) busyLanes() (busy []string, perLane any) {
-	if !s.caps.PerDomain {
-		return nil, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for lane, n := range s.inHand {
-		if n >= s.opts.PerDomain {
-			busy = append(busy, lane)
-		}
-	}
-	return busy, s.opts.PerDomain
+const (
+	mostPlaces = 10_000 // that are remembered; others begin at their first lane
+	sentPlaces = 300    // that a claim is told of: it meets a hundred tenants
+)
+
+// walk is what a claim says of itself.
+type walk struct {
+	After  string             `json:"after"`
+	Wait   *float64           `json:"wait"` // seconds; nil: nobody can tell
+	Places map[string]*string `json:"places"`
+	Dead   []string           `json:"dead"`
 }
 
-// mostLanes bounds for how many tenants the rotation of their lanes is
-// remembered; others begin at the first one.
-const mostLanes = 100
+// next is what a claim is told: the places that it may come by.
+func (t *turns) next() string {
+	keys := make([]string, 0, len(t.places))
+	for key := range t.places {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	from, _ := slices.BinarySearch(keys, t.after+"~") // behind the tenant and its runs
+	told := map[string]string{}
+	for i := range min(len(keys), sentPlaces) {
+		key := keys[(from+i)%len(keys)]
+		told[key] = t.places[key]
+	}
+	if t.after != "" {
+		told["after"] = t.after
+	}
+	text, _ := json.Marshal(told) // of strings, it cannot fail
+	return string(text)
+}
 
-// count keeps what the next claim needs to know.
-func (s *source) count(done []work.Done[*item], claimed []*item) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, d := range done {
-		if s.inHand[d.Item.lane]--; s.inHand[d.Item.lane] <= 0 {
-			delete(s.inHand, d.Item.lane)
+func (t *turns) took(w walk) {
+	if w.After != "" {
+		t.after = w.After
+	}
+	for key, at := range w.Places {
+		if at == nil {
+			delete(t.places, key)
+		} else {
+			t.places[key] = *at
 		}
 	}
-	first, last, start := s.after, "", maps.Clone(s.lanes)
-	for _, it := range claimed {
-		s.inHand[it.lane]++
-		if it.takenOver {
-			s.logOf(&it.row).Info("took over a delivery whose claim had run out before it was called")
+	for key := range t.places {
+		if len(t.places) <= mostPlaces {
+			break
 		}
-		if last == "" || behind(it.tenant, last, first) {
-			last = it.tenant
-		}
-		from, ok := start[it.tenant]
-		if reached, known := s.lanes[it.tenant]; !known || (ok && reached == from) || behind(it.lane, reached, from) {
-			s.lanes[it.tenant] = it.lane
-		}
-	}
-	if last != "" {
-		s.after = last
-	}
-	if !s.laned() || len(s.lanes) > mostLanes {
-		clear(s.lanes)
+		delete(t.places, key)
 	}
 }
 
-// laned reports whether there are lanes but the one.
-func (s *source) laned() bool { return s.caps.PerDomain || len(s.opts.Domains) > 0 }
+// hand is what one loop over a provider's deliveries has in hand, and in whose
+// turn it takes more.
+type hand struct {
+	ledger   *Ledger
+	lanes    *lanes
+	places   *places
+	stopping <-chan struct{} // closed when no call may begin any more
 
-// behind reports whether a comes later than b on the way round that begins
-// after from.
-func behind(a, b, from string) bool {
-	if (a > from) == (b > from) {
-		return a > b
-	}
-	return b > from
+	mu    sync.Mutex
+	items map[*item]int64 // guarded by mu: the bytes of each
+	turns turns           // guarded by mu
 }
 
-// nextLook is when to claim again after a claim that found nothing.
-func (s *source) nextLook(ctx context.Context) time.Duration {
-	poll := s.ledger.opts.PollInterval
+func newHand(l *Ledger, lanes *lanes, usual, spare int) *hand {
+	return &hand{
+		ledger: l, lanes: lanes, places: newPlaces(usual, spare),
+		items: map[*item]int64{}, turns: turns{places: map[string]string{}},
+	}
+}
+
+// take counts what a claim has brought, and where it left off.
+func (h *hand) take(c *claiming) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, it := range c.items {
+		n := int64(len(it.payload) + len(it.request))
+		h.items[it] = n
+		h.ledger.inHand.Add(n)
+		h.lanes.claimed(it.lane)
+	}
+	h.turns.took(c.walk)
+}
+
+// drop counts deliveries out, each once.
+func (h *hand) drop(items ...*item) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, it := range items {
+		if n, ok := h.items[it]; ok {
+			delete(h.items, it)
+			h.ledger.inHand.Add(-n)
+			h.lanes.settled(it.lane)
+		}
+	}
+}
+
+// laden reports whether the process has as much in hand as it may, and this
+// loop has something of it to finish.
+func (h *hand) laden() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.items) > 0 && h.ledger.inHand.Load() >= inHandBytes
+}
+
+// ask is what every claim is told: the lanes and how many each may take, the
+// bytes, and the places.
+func (h *hand) ask() (names []string, rooms []*int, bytes int64, places string) {
+	names, rooms = h.lanes.rooms()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return names, rooms, max(0, min(claimBytes, inHandBytes-h.ledger.inHand.Load())), h.turns.next()
+}
+
+// claiming is a claim on its way.
+type claiming struct {
+	items []*item
+	walk  walk
+}
+
+// add takes a row of a claim: a delivery, or the last one, about the claim.
+func (c *claiming) add(it *item, id, found *string) error {
+	if id == nil {
+		return json.Unmarshal([]byte(*found), &c.walk)
+	}
+	it.id = *id
+	c.items = append(c.items, it)
+	return nil
+}
+
+// look is when to claim again after a claim that found nothing.
+func (c *claiming) look(poll time.Duration) time.Duration {
 	poll = poll/2 + rand.N(poll)
-	var seconds *float64
-	if err := s.ledger.pool.QueryRow(ctx, query["next"], s.name).Scan(&seconds); err != nil || seconds == nil {
-		return poll // the next exchange will say what is wrong
+	if c.walk.Wait == nil {
+		return poll
 	}
-	wait := time.Duration(*seconds * float64(time.Second))
-	if wait <= 0 {
-		// Something is due, in a lane that is busy or over its limit.
+	wait := time.Duration(*c.walk.Wait * float64(time.Second))
+	if wait < 20*time.Millisecond {
+		// There is more, or a token comes soon.
 		wait = 20*time.Millisecond + rand.N(20*time.Millisecond)
 	}
 	return min(wait+time.Millisecond, poll)
 }
 
+// queueClaim adds a claim to a batch.
+func (s *source) queueClaim(batch *pgx.Batch, n int) *claiming {
+	names, rooms, bytes, places := s.hand.ask()
+	c := &claiming{}
+	batch.Queue(query["claim"], s.name, s.ledger.opts.Worker, n, s.ledger.opts.Lease.Seconds(), names, rooms, bytes, places,
+		s.ledger.opts.MaxAttempts).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			it := &item{}
+			w := &it.row
+			var id, found *string
+			if err := rows.Scan(&id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
+				(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.lost, &w.takenOver, &found); err != nil {
+				return err
+			}
+			if err := c.add(it, id, found); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	return c
+}
+
+// tell logs what a claim has found out.
+func (s *source) tell(c *claiming) {
+	for _, it := range c.items {
+		if it.takenOver {
+			s.logOf(&it.row).Info("took over a delivery whose claim had run out before it was called", "lost_claims", it.lost)
+		}
+	}
+	for _, id := range c.walk.Dead {
+		s.log.Error("delivery is dead: each time its worker died or froze before it could report", "delivery", id)
+	}
+}
+
 // Extend renews the leases of held.
 func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
+	return s.extend(ctx, s.hand, held)
+}
+
+func (s *source) extend(ctx context.Context, h *hand, held []*item) ([]*item, error) {
 	ids, claims := make([]string, len(held)), make([]int64, len(held))
 	for i, it := range held {
 		ids[i], claims[i] = it.id, it.claim
@@ -141,5 +227,40 @@ func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
 			lost = append(lost, it)
 		}
 	}
+	h.drop(lost...) // those that were never begun do not come back
 	return lost, nil
+}
+
+// inTurn makes do when there is a place for it and its lane may have another
+// call; else the delivery goes back.
+func (h *hand) inTurn(ctx context.Context, it *item, do func(context.Context, *item)) {
+	it.kind = "release"
+	place := h.places.take(ctx, h.stopping)
+	if place == nil {
+		return
+	}
+	defer place.leave()
+	if !h.lanes.admit(it.lane) {
+		return
+	}
+	defer h.lanes.left(it.lane)
+	it.place = place
+	do(ctx, it)
+}
+
+// timed is told that the call to a delivery's provider begins; what it returns
+// is told what came of it.
+func (s *source) timed(it *item) (ended func(Outcome)) {
+	if it.lane == "" || it.place == nil {
+		return func(Outcome) {}
+	}
+	begun, patience := time.Now(), s.lanes.patience()
+	hangs := time.AfterFunc(patience, func() {
+		s.lanes.hangs(it.lane)
+		it.place.move()
+	})
+	return func(o Outcome) {
+		inTime := hangs.Stop()
+		s.lanes.ended(it.lane, o.kind != kindUnknown, inTime, time.Since(begun))
+	}
 }

@@ -19,7 +19,7 @@ func queue(t testing.TB, db *pgtest.DB, owner tenant.ID, provider, domain string
 	t.Helper()
 	db.Exec(t, pgtest.Owner, `
 		insert into deed.channel_outbox (id, tenant_id, idempotency_key, channel, provider, lane, recipient, payload, created_at, updated_at)
-		select gen_random_uuid(), $1::text::uuid, sha256(convert_to($1 || $2 || $3 || n, 'UTF8')), 'email', $2, deed.lane_of($2, $3), n || '@' || $3, '{}', clock_timestamp(), now()
+		select gen_random_uuid(), $1::text::uuid, sha256(convert_to($1 || $2 || $3 || n, 'UTF8')), 'email', $2, $3, n || '@' || $3, '{}', clock_timestamp(), now()
 		from generate_series(1, $4::int) n`, owner.String(), provider, domain, n)
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -66,6 +67,11 @@ type ProviderOptions struct {
 	// PerDomain is how many of them go to one recipient's domain, for a provider
 	// whose domains are destinations of their own. Default: a quarter.
 	PerDomain int
+	// Hanging is how many calls to recipients' domains may be under way beside
+	// those, because they take far longer than usual: so that domains that hang
+	// hold up no other. A domain that is not known to answer has one call at a
+	// time, whatever the provider. Default: twice Concurrency; negative: none.
+	Hanging int
 	// Timeout bounds a call. Default 30s.
 	Timeout time.Duration
 	// GiveUpAfter is for how long a delivery that is refused for now ([Deferred])
@@ -153,6 +159,12 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	if p.Concurrency < 1 || p.Concurrency > 10000 || p.PerDomain < 1 {
 		errs = append(errs, fmt.Errorf("option Concurrency %d and PerDomain %d are not from 1 to 10000", p.Concurrency, p.PerDomain))
 	}
+	if p.Hanging == 0 {
+		p.Hanging = 2 * p.Concurrency
+	}
+	if p.Hanging > 20000 {
+		errs = append(errs, fmt.Errorf("option Hanging %d is above 20000", p.Hanging))
+	}
 	if p.Timeout < time.Millisecond {
 		errs = append(errs, fmt.Errorf("option Timeout %s is below 1ms", p.Timeout))
 	}
@@ -170,6 +182,9 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	return p, errors.Join(errs...)
 }
 
+// spare is how many calls that hang may be under way beside the others.
+func (p ProviderOptions) spare() int { return max(p.Hanging, 0) }
+
 // burstOf is how many calls may come at once under a rate.
 func burstOf(rate, burst float64) float64 {
 	if burst > 0 {
@@ -184,6 +199,7 @@ type Ledger struct {
 	pool    *pgxpool.Pool
 	opts    Options
 	sources []*source
+	inHand  atomic.Int64 // bytes of claimed contents
 }
 
 // New checks opts and the installed schema; it starts nothing.
@@ -313,7 +329,7 @@ const (
 func (l *Ledger) keepHouse(ctx context.Context) {
 	for first := true; ; first = false {
 		for _, s := range l.sources {
-			if first || s.laned() {
+			if first {
 				l.chore(ctx, "move deliveries into their lanes", relaneBatch, func(ctx context.Context) (n int, err error) {
 					ctx, cancel := context.WithTimeout(ctx, relaneDeadline)
 					defer cancel()

@@ -7,12 +7,10 @@ from deed.reserve($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::b
   $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::text[]::uuid[], $13::text[]::uuid[], $14::int[], $15::text::uuid, p_expires_at => $16::timestamptz[]);
 
 -- name: claim
-select id::text, claim, tenant_id::text, workspace_id::text, idempotency_key, channel, lane, coalesce(recipient, ''), coalesce(recipient_id, ''),
-  payload::text, request, guarantee, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), taken_over
-from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::text[], $6::int, $7::text::uuid, $8::text[]::uuid[], $9::text[]);
-
--- name: next
-select deed.next_delivery($1::text);
+select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(workspace_id::text, ''), idempotency_key, coalesce(channel, ''), coalesce(lane, ''),
+  coalesce(recipient, ''), coalesce(recipient_id, ''), payload::text, request, coalesce(guarantee, ''), coalesce(attempts, 0), coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''),
+  coalesce(lost_claims, 0), coalesce(taken_over, false), walk::text
+from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::text[], $6::int[], 1, $7::bigint, $8::text::jsonb, $9::int);
 
 -- name: attempt
 select id::text, status, attempts, coalesce(why, '')
@@ -32,10 +30,12 @@ select destination, since, until, failures
 from deed.pause($1::text, $2::text[]::uuid[], $3::bigint[], $4::text[], $5::text[], $6::float8[], $7::boolean[], make_interval(secs => $8::float8), $9::float8[]);
 
 -- name: claim_doubts
-select id::text, claim, tenant_id::text, workspace_id::text, idempotency_key, channel, lane, coalesce(recipient, ''), coalesce(recipient_id, ''),
-  payload::text, request, guarantee, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), action, called_at
+select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(workspace_id::text, ''), idempotency_key, coalesce(channel, ''), coalesce(lane, ''),
+  coalesce(recipient, ''), coalesce(recipient_id, ''), payload::text, request, coalesce(guarantee, ''), coalesce(attempts, 0), coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''),
+  coalesce(action, ''), coalesce(called_at, to_timestamp(0)), walk::text
 from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::boolean, $6::boolean, make_interval(secs => $7::float8),
-  p_max_attempts => $8::int, p_kind => $9::text, p_account => $10::text, p_sandbox => $11::boolean);
+  p_max_attempts => $8::int, p_kind => $9::text, p_account => $10::text, p_sandbox => $11::boolean,
+  p_lanes => $12::text[], p_rooms => $13::int[], p_room => 1, p_bytes => $14::bigint, p_places => $15::text::jsonb);
 
 -- name: register_provider
 select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text,
@@ -106,8 +106,11 @@ order by a.n;
 
 -- name: providers
 select n.name, coalesce(p.kind, ''), coalesce(p.account, ''), coalesce(p.sandbox, false), p.name is not null, extract(epoch from p.key_window)::float8, coalesce(p.can_look_up, false),
-  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued'),
-  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and c.ord <= clock_timestamp()),
+  -- in two halves, which have an index each
+  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and c.due)
+    + (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and not c.due),
+  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and c.due)
+    + (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and not c.due and c.ord <= clock_timestamp()),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending'),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.doubt_since is not null),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.held_at is not null),
@@ -125,9 +128,19 @@ from (
   union
   (
     with recursive names as (
-      (select c.provider as name from deed.channel_outbox c where c.status = 'queued' order by c.provider limit 1)
+      (select c.provider as name from deed.channel_outbox c where c.status = 'queued' and c.due order by c.provider limit 1)
       union all
-      select (select c.provider from deed.channel_outbox c where c.status = 'queued' and c.provider > n.name order by c.provider limit 1)
+      select (select c.provider from deed.channel_outbox c where c.status = 'queued' and c.due and c.provider > n.name order by c.provider limit 1)
+      from names n where n.name is not null
+    )
+    select n.name from names n where n.name is not null
+  )
+  union
+  (
+    with recursive names as (
+      (select c.provider as name from deed.channel_outbox c where c.status = 'queued' and not c.due order by c.provider limit 1)
+      union all
+      select (select c.provider from deed.channel_outbox c where c.status = 'queued' and not c.due and c.provider > n.name order by c.provider limit 1)
       from names n where n.name is not null
     )
     select n.name from names n where n.name is not null
@@ -142,7 +155,10 @@ select deed.resume_provider($1::text, $2::text, $3::text, $4::text);
 -- name: unfinished
 select exists (
   select from deed.channel_outbox c
-  where c.provider = any ($1::text[]) and c.status = 'queued' and c.ord <= clock_timestamp() + make_interval(secs => $2::float8)
+  where c.due and c.status = 'queued' and c.provider = any ($1::text[])
+) or exists (
+  select from deed.channel_outbox c
+  where not c.due and c.status = 'queued' and c.provider = any ($1::text[]) and c.ord <= clock_timestamp() + make_interval(secs => $2::float8)
 ) or exists (
   select from deed.channel_outbox c
   where c.provider = any ($1::text[]) and c.status = 'sending' and c.held_at is null

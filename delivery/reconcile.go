@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -18,13 +17,16 @@ import (
 type reconciler struct {
 	*source
 	wake chan struct{}
+	hand *hand
 }
 
 const reconcileAtOnce = 4
 
 func (s *source) reconcile(ctx context.Context) error {
-	r := &reconciler{source: s, wake: s.doubted}
-	opts := s.workOptions(min(s.opts.Concurrency, reconcileAtOnce))
+	usual := min(s.opts.Concurrency, reconcileAtOnce)
+	r := &reconciler{source: s, wake: s.doubted, hand: newHand(s.ledger, s.lanes, usual, s.opts.spare())}
+	r.hand.stopping = ctx.Done()
+	opts := s.workOptions(usual + s.opts.spare())
 	opts.Wake = r.wake
 	if err := work.Run(ctx, r, opts); err != nil {
 		return fmt.Errorf("deed: doubts of %s: %w", s.name, err)
@@ -42,25 +44,39 @@ func (s *source) pokeReconciler() {
 
 // Limit lets doubts be looked at whatever is paused: what the provider is not
 // needed for is settled all the same.
-func (r *reconciler) Limit(n int) (int, time.Duration) { return min(n, 2*reconcileAtOnce), 0 }
+func (r *reconciler) Limit(n int) (int, time.Duration) {
+	if r.hand.laden() {
+		return 0, 50 * time.Millisecond
+	}
+	return min(n, 2*reconcileAtOnce), 0
+}
+
+// Extend renews the leases of held.
+func (r *reconciler) Extend(ctx context.Context, held []*item) ([]*item, error) {
+	return r.extend(ctx, r.hand, held)
+}
 
 // Exchange settles what was reconciled and takes over more.
 func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
 	batch, now := &pgx.Batch{}, time.Now()
 	st := r.queueSettle(batch, done)
-	var claimed []*item
+	c := &claiming{}
 	if n > 0 {
 		o := r.ledger.opts
+		names, rooms, bytes, places := r.hand.ask()
 		batch.Queue(query["claim_doubts"], r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts,
-			r.caps.Kind, r.caps.Account, r.opts.Sandbox != "").Query(func(rows pgx.Rows) error {
+			r.caps.Kind, r.caps.Account, r.opts.Sandbox != "", names, rooms, bytes, places).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				it := &item{taken: now}
 				w := &it.row
-				if err := rows.Scan(&w.id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
-					(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.action, &w.calledAt); err != nil {
+				var id, found *string
+				if err := rows.Scan(&id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
+					(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.action, &w.calledAt, &found); err != nil {
 					return err
 				}
-				claimed = append(claimed, it)
+				if err := c.add(it, id, found); err != nil {
+					return err
+				}
 			}
 			return rows.Err()
 		})
@@ -76,14 +92,17 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 		}
 	}
 	r.account(st)
-	poll := r.ledger.opts.PollInterval
-	return claimed, poll/2 + rand.N(poll), nil
+	for _, d := range done {
+		r.hand.drop(d.Item)
+	}
+	r.hand.take(c)
+	return c.items, c.look(r.ledger.opts.PollInterval), nil
 }
 
 // Do asks the provider about one delivery in doubt.
 func (r *reconciler) Do(ctx context.Context, items []*item) []error {
 	for _, it := range items {
-		r.ask(ctx, it)
+		r.hand.inTurn(ctx, it, r.ask)
 	}
 	return nil
 }

@@ -126,6 +126,7 @@ type row struct {
 
 	claim     int64
 	takenOver bool
+	lost      int       // claims, of which the last one was taken over
 	action    string    // of one in doubt: repeat or look_up
 	calledAt  time.Time // of one in doubt
 }

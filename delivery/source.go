@@ -31,11 +31,11 @@ type source struct {
 	writing  chan *writing
 	watch    watch
 
-	mu     sync.Mutex
-	away   time.Time         // guarded by mu: until when nothing is claimed, since another ledger serves the name otherwise
-	inHand map[string]int    // guarded by mu: claimed deliveries by lane
-	after  string            // guarded by mu: the tenant at which the last claim ended
-	lanes  map[string]string // guarded by mu: the lane at which the last claim ended, by tenant
+	lanes *lanes
+	hand  *hand
+
+	mu   sync.Mutex
+	away time.Time // guarded by mu: until when nothing is claimed, since another ledger serves the name otherwise
 }
 
 // item is a claimed delivery, and what has become of it.
@@ -48,6 +48,7 @@ type item struct {
 	box    *sandboxed // nil: the call goes to the recipient
 	stack  string     // of a panic
 	taken  time.Time  // of one in doubt: before it was claimed
+	place  *place     // where it is called
 }
 
 // settled says that there is nothing to record: it was skipped, or lost.
@@ -60,8 +61,13 @@ func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 	s := &source{
 		ledger: l, name: name, opts: opts, provider: opts.Provider, caps: opts.Provider.Capabilities(),
 		log: l.opts.Logger.With("provider", name), wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1), writing: make(chan *writing, opts.Concurrency),
-		inHand: map[string]int{}, lanes: map[string]string{},
 	}
+	perDomain := 0
+	if s.caps.PerDomain {
+		perDomain = opts.PerDomain
+	}
+	s.lanes = newLanes(perDomain)
+	s.hand = newHand(l, s.lanes, opts.Concurrency, opts.spare())
 	s.finder, _ = opts.Provider.(Finder)
 	return s
 }
@@ -73,7 +79,8 @@ func (s *source) run(ctx context.Context) error {
 	for range 2 {
 		writing.Go(func() { s.write(writers) })
 	}
-	err := work.Run(ctx, s, s.workOptions(s.opts.Concurrency))
+	s.hand.stopping = ctx.Done()
+	err := work.Run(ctx, s, s.workOptions(s.opts.Concurrency+s.opts.spare()))
 	stop()
 	writing.Wait()
 	if err != nil {
@@ -84,7 +91,7 @@ func (s *source) run(ctx context.Context) error {
 
 func (s *source) workOptions(concurrency int) work.Options {
 	return work.Options{
-		Concurrency: concurrency, Batch: s.ledger.opts.ClaimBatch, Lease: s.ledger.opts.Lease, Deadline: s.ledger.opts.Deadline,
+		Concurrency: concurrency, Batch: max(s.ledger.opts.ClaimBatch, concurrency), Lease: s.ledger.opts.Lease, Deadline: s.ledger.opts.Deadline,
 		Grace: s.ledger.opts.Grace, Wake: s.wake, Logger: s.log,
 	}
 }
@@ -97,11 +104,16 @@ func (s *source) poke() {
 	}
 }
 
-// Limit stops claims while the provider is somebody else's.
+// Limit stops claims while the provider is somebody else's, and while there is
+// enough in hand.
 func (s *source) Limit(n int) (int, time.Duration) {
 	if wait := s.replaced(); wait > 0 {
 		return 0, wait
 	}
+	if s.hand.laden() {
+		return 0, 50 * time.Millisecond
+	}
+	n = min(n, s.ledger.opts.ClaimBatch)
 	return n, 0
 }
 
@@ -113,9 +125,9 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	}
 	batch := &pgx.Batch{}
 	st := s.queueSettle(batch, done)
-	var claimed []*item
+	c := &claiming{}
 	if n > 0 {
-		s.queueClaim(batch, n, &claimed)
+		c = s.queueClaim(batch, n)
 	}
 	if batch.Len() > 0 {
 		if err := s.ledger.pool.SendBatch(ctx, batch).Close(); err != nil {
@@ -123,18 +135,22 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		}
 	}
 	s.account(st)
-	s.count(done, claimed)
-	if n == 0 || len(claimed) > 0 {
-		return claimed, 0, nil
+	for _, d := range done {
+		s.hand.drop(d.Item)
 	}
-	return nil, s.nextLook(ctx), nil
+	s.hand.take(c)
+	s.tell(c)
+	if n == 0 || len(c.items) > 0 {
+		return c.items, 0, nil
+	}
+	return nil, c.look(s.ledger.opts.PollInterval), nil
 }
 
 // Do attempts one delivery. What came of it is in the item, never in the
 // error: also a call that was cut short has an outcome.
 func (s *source) Do(ctx context.Context, items []*item) []error {
 	for _, it := range items {
-		s.attempt(ctx, it)
+		s.hand.inTurn(ctx, it, s.attempt)
 	}
 	return nil
 }
@@ -232,6 +248,8 @@ func (s *source) call(ctx context.Context, it *item, repeat bool) {
 	defer cancel()
 	defer r.of.over.Store(true)
 	it.out = Unknown(errors.New("the call ended without an outcome"))
+	ended := s.timed(it)
+	defer func() { ended(it.out) }()
 	defer func() {
 		if v := recover(); v != nil {
 			p := &work.Panic{Value: v, Stack: debug.Stack()}

@@ -104,7 +104,7 @@ func providers(file *config.Config) (map[string]delivery.ProviderOptions, error)
 			continue
 		}
 		list[name] = delivery.ProviderOptions{
-			Provider: p, Concurrency: c.Concurrency, PerDomain: c.PerDomain, Timeout: c.Timeout, GiveUpAfter: c.GiveUpAfter, Defer: c.Defer,
+			Provider: p, Concurrency: c.Concurrency, PerDomain: c.PerDomain, Hanging: c.Hanging, Timeout: c.Timeout, GiveUpAfter: c.GiveUpAfter, Defer: c.Defer,
 			Rate: c.Rate, Burst: c.Burst, Domains: c.Domains, Sandbox: c.Sandbox,
 		}
 	}

@@ -85,6 +85,7 @@ type Provider struct {
 
 	Concurrency int
 	PerDomain   int
+	Hanging     int // negative: none
 	Timeout     time.Duration
 	GiveUpAfter time.Duration
 	Defer       time.Duration
@@ -196,6 +197,11 @@ func (s *section) provider(name string) Provider {
 		return p // which keys it may have is not known
 	}
 	p.Concurrency = s.number("concurrency", 1, 10000)
+	if s.has("hanging") {
+		if p.Hanging = s.number("hanging", 0, 20000); p.Hanging == 0 {
+			p.Hanging = -1
+		}
+	}
 	p.Timeout = s.duration("timeout", time.Second, time.Hour)
 	p.GiveUpAfter, p.Defer = s.duration("give_up_after", time.Minute, 30*24*time.Hour), s.duration("defer", time.Second, time.Hour)
 	p.Rate, p.Burst = s.decimal("rate", 0.001, 1e6), s.decimal("burst", 1, 1e6)

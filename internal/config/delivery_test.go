@@ -32,7 +32,7 @@ providers:
     burst: 3
     domains: {Gmail.com: 5, example.org: 0.5}
   api: {type: resend, api_key: env:API_KEY, endpoint: "http://127.0.0.1:1", from: a@example.com}
-  hooks: {type: webhook, secret: env:HOOK_SECRET, previous_secret: file:hook.old, allow_hosts: [10.0.0.1], headers: {x-api-key: env:API_KEY}, drops_repeats: 24h, per_domain: 2, sandbox: "https://example.com/"}
+  hooks: {type: webhook, secret: env:HOOK_SECRET, previous_secret: file:hook.old, allow_hosts: [10.0.0.1], headers: {x-api-key: env:API_KEY}, drops_repeats: 24h, per_domain: 2, hanging: 0, sandbox: "https://example.com/"}
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ providers:
 		t.Errorf("%+v", a)
 	}
 	h := c.Providers["hooks"]
-	if h.Secret.Reveal() != standardSecret || h.DropsRepeats != 24*time.Hour || h.PerDomain != 2 || h.Headers["x-api-key"].Reveal() == "" || len(h.AllowHosts) != 1 {
+	if h.Secret.Reveal() != standardSecret || h.DropsRepeats != 24*time.Hour || h.PerDomain != 2 || h.Hanging != -1 || h.Headers["x-api-key"].Reveal() == "" || len(h.AllowHosts) != 1 {
 		t.Errorf("%+v", h)
 	}
 }

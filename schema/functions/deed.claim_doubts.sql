@@ -17,6 +17,12 @@
 -- is over, one repeat finds out whether it may end (deed.pauses).
 -- A repeat is counted as an attempt. p_patience bounds for how long look-ups
 -- are tried; an answer that the provider does not have it ends them too.
+--
+-- What is returned takes turns as deed.take_due says, and tokens: two for a
+-- repeat whose refusal is looked into. A lease that ran out is counted: after
+-- max_attempts + 10 of them the delivery is held for a person, as its worker dies
+-- with it (O17); from the second on it is claimed alone, every other time.
+-- With p_places a last row, whose id is null, has walk for the next claim.
 create or replace function deed.claim_doubts(
   p_provider     text,
   p_worker       text,
@@ -29,11 +35,16 @@ create or replace function deed.claim_doubts(
   p_max_attempts int default 5,
   p_kind         text default null,
   p_account      text default '',
-  p_sandbox      boolean default false
+  p_sandbox      boolean default false,
+  p_lanes        text[] default '{}',
+  p_rooms        int[] default '{}',
+  p_room         int default null,
+  p_bytes        bigint default null,
+  p_places       jsonb default null
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
   recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
-  correlation_id text, channel_message_id uuid, action text, called_at timestamptz
+  correlation_id text, channel_message_id uuid, action text, called_at timestamptz, walk jsonb
 )
 language plpgsql
 security definer
@@ -46,6 +57,9 @@ as $$
 #variable_conflict use_column
 declare
   v_now    timestamptz := clock_timestamp();
+  v_places tid[];
+  v_walk   jsonb;
+  v_alone  tid;
   v_claim  bigint;
   v_paused boolean := exists (select from deed.pauses p where p.provider = p_provider);
   v_shut   boolean := v_paused and coalesce(deed.pause_allows(p_provider, '') = 0, false);
@@ -71,7 +85,7 @@ begin
     update deed.channel_outbox c
     set status = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end,
       last_error = format('the lease of %s ran out during a call to the sandbox', c.claimed_by),
-      process_after = null, claim = null, claimed_at = null, claimed_by = null, lease_until = null,
+      lost_claims = c.lost_claims + 1, process_after = null, claim = null, claimed_at = null, claimed_by = null, lease_until = null,
       finished_at = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then v_now end,
       updated_at = v_now
     from lost l
@@ -96,7 +110,7 @@ begin
     set doubt_since = coalesce(c.doubt_since, v_now),
       doubt_reason = coalesce(c.doubt_reason, format('the lease of %s ran out during the call', c.claimed_by)),
       process_after = case when c.doubt_since is null then v_now + p_delay else c.process_after end,
-      claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
+      lost_claims = c.lost_claims + 1, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
     from lost l
     where c.ctid = l.place
     returning c.id, c.tenant_id
@@ -117,17 +131,18 @@ begin
   -- Those about which nothing can be learnt.
   with open as (
     select c.ctid as place,
-      case when c.guarantee = 'at_most_once' then 'sending' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end as becomes
+      case when c.guarantee = 'at_most_once' or c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10 then 'sending' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end as becomes
     from deed.channel_outbox c
     where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
       and c.lease_until is null and c.ord <= v_now
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
-      and not (coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
-        select from deed.suppressions s
-        where s.tenant_id = c.tenant_id and s.channel = c.channel
-          and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
-      ))
-      and not (p_look_up and v_now < c.doubt_since + p_patience)
+      and (c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10
+        or not (coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
+          select from deed.suppressions s
+          where s.tenant_id = c.tenant_id and s.channel = c.channel
+            and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
+        ))
+        and not (p_look_up and v_now < c.doubt_since + p_patience))
     order by c.ord
     limit 1000
     for update skip locked
@@ -137,7 +152,9 @@ begin
     set status = o.becomes,
       held_at = case o.becomes when 'sending' then v_now end,
       doubt_since = case o.becomes when 'sending' then c.doubt_since end,
-      doubt_reason = case o.becomes when 'sending' then c.doubt_reason end,
+      doubt_reason = case o.becomes when 'sending' then left(case when c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10
+        then format('claim lost %s times: each time the worker died or froze before it could report; ', c.lost_claims) else '' end
+        || c.doubt_reason, 4000) end,
       last_error = coalesce(c.doubt_reason, c.last_error),
       process_after = case o.becomes when 'queued' then null else c.process_after end,
       claim = case o.becomes when 'queued' then null else c.claim end,
@@ -154,6 +171,20 @@ begin
   from decided d
   group by d.tenant_id, d.status;
 
+  select t.taken, t.walk into v_places, v_walk
+  from deed.take_due(p_provider, 'sending', p_limit, p_lanes, p_rooms, p_room, p_bytes, case when p_has_key and p_look_up then 2 else 1 end, not p_look_up,
+    p_kind, p_account, p_places) t;
+  select u.place into v_alone
+  from unnest(v_places) with ordinality u(place, n)
+  cross join lateral (select o.lost_claims from deed.channel_outbox o where o.ctid = u.place offset 0) c
+  where c.lost_claims > 1
+  order by u.n
+  limit 1;
+  if v_alone is not null and random() < 0.5 then
+    v_places := array[v_alone];
+  elsif v_alone is not null then
+    v_places := array(select c.ctid from deed.channel_outbox c where c.ctid = any (v_places) and c.lost_claims < 2);
+  end if;
   v_claim := nextval('deed.claim_seq');
   return query
   with open as (
@@ -166,23 +197,22 @@ begin
           and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
       )
     ) r(repeats)
-    where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
-      and c.lease_until is null and c.ord <= v_now
+    where c.ctid = any (v_places) and (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
-      and (case when r.repeats then not v_paused or (not v_shut and deed.take_probe(p_provider, c.lane, c.id, v_claim))
-        else p_look_up and v_now < c.doubt_since + p_patience end)
-    order by c.ord
-    limit p_limit
-    for update of c skip locked
+      and (not r.repeats or not v_paused or (not v_shut and deed.take_probe(p_provider, c.lane, c.id, v_claim)))
   )
   update deed.channel_outbox c
   set claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, claim = v_claim,
     attempts = c.attempts + case when o.repeats then 1 else 0 end, called_at = case when o.repeats then v_now else c.called_at end,
     updated_at = v_now
   from open o
-  where c.ctid = o.place
+  where c.ctid = o.place -- locked by take_due: they stay where they are
   returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane, c.recipient, c.recipient_id,
     c.payload, c.request, c.guarantee, c.attempts, c.correlation_id, c.channel_message_id,
-    case when o.repeats then 'repeat' else 'look_up' end, c.called_at;
+    case when o.repeats then 'repeat' else 'look_up' end, c.called_at, null::jsonb;
+  if p_places is not null then
+    walk := v_walk;
+    return next;
+  end if;
 end
 $$;

@@ -53,8 +53,6 @@ declare
   v_skips  bigint;
   v_bad    record;
   v_names  text[] := array(select p from (select distinct unnest(p_providers)) d(p) where p !~ '^[A-Za-z0-9._-]{1,100}$');
-  v_limits boolean := exists (select from deed.rate_limits r where r.domain <> '' and r.provider = any (p_providers))
-    or exists (select from deed.providers p where p.lane_per_domain and p.name = any (p_providers));
   v_max    int := (select s.max_delivery from deed.settings s);
   v_listed boolean := exists (select from deed.suppressions s where s.tenant_id = v_tenant);
 begin
@@ -140,7 +138,7 @@ begin
     )
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
-      p_channels[u.n], p_providers[u.n], case when v_limits then deed.lane_of(p_providers[u.n], deed.address_domain(p_channels[u.n], u.address)) else '' end,
+      p_channels[u.n], p_providers[u.n], coalesce(deed.address_domain(p_channels[u.n], u.address), ''),
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n],
       p_expires_at[u.n], v_now, v_now
@@ -156,7 +154,7 @@ begin
       from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o
       cross join lateral (
         select btrim(p_recipients[o.n], e' \t\r\n') as recipient,
-          case when v_listed or v_limits then deed.fold_address(p_channels[o.n], p_recipients[o.n]) end as address
+          deed.fold_address(p_channels[o.n], p_recipients[o.n]) as address
         offset 0
       ) a
     ) u

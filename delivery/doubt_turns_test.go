@@ -1,0 +1,143 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// inDoubt makes what is queued look as if its calls had gone wrong just now.
+func inDoubt(t testing.TB, db *pgtest.DB) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `
+		update deed.channel_outbox set status = 'sending', request = 'x', claim = nextval('deed.claim_seq'), attempts = 1,
+		  first_called_at = clock_timestamp(), called_at = clock_timestamp(), repeat_safe_until = clock_timestamp() + interval '1 day',
+		  doubt_since = clock_timestamp(), doubt_reason = 'a timeout', claimed_at = null, claimed_by = null, lease_until = null
+		where status = 'queued'`)
+}
+
+// A limit holds for every call: repeats of what is in doubt take tokens too.
+func TestDispatch_RepeatsKeepTheLimit(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.caps.Key, f.caps.KeyWindow = delivery.HasKey, time.Hour
+	f.send = func(_ context.Context, n int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if n%2 == 1 {
+			return delivery.Unknown(errors.New("500")), false
+		}
+		return delivery.Accepted("m"), true
+	}
+	opts := fast(f)
+	const rate, burst = 20, 2
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Rate: rate, Burst: burst}
+	for range 2 {
+		run(t, db, opts)
+	}
+	eventually(t, "the registration", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.rate_limits`) == 1
+	})
+	pad := make([]delivery.Delivery, 200)
+	for i := range pad {
+		pad[i] = email(strings.Repeat("a", i+1) + "@example.com")
+	}
+	reserve(t, db, pad...)
+	eventually(t, "five seconds of calls", func() bool { c := f.all(); return len(c) > 0 && time.Since(c[0].at) > 5*time.Second })
+	calls := f.all()
+	repeats := map[string]int{}
+	for _, c := range calls {
+		repeats[c.id]++
+	}
+	twice := 0
+	for _, n := range repeats {
+		if n > 1 {
+			twice++
+		}
+	}
+	seconds := calls[len(calls)-1].at.Sub(calls[0].at).Seconds()
+	// What was paid for may be called a little later: a tenth is for that.
+	if most := (rate*seconds + burst) * 1.1; float64(len(calls)) > most {
+		t.Errorf("%d calls in %.1fs, want at most %.0f", len(calls), seconds, most)
+	}
+	if twice == 0 {
+		t.Error("nothing was repeated: the test shows nothing")
+	}
+}
+
+// A repeat takes a token of its provider's and of its domain's limit.
+func TestClaimDoubts_TakesTokens(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	queue(t, db, tenants(t, db, 1)[0], "fake", "a.example", 10)
+	inDoubt(t, db)
+	repeats := func() int {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim_doubts('fake', 'w', 8, interval '1 minute', true, false)`)
+	}
+	db.Exec(t, pgtest.Owner, `insert into deed.rate_limits (provider, domain, rate, burst, tokens, at) values ('fake', '', 0.001, 3, 3, now()), ('fake', 'a.example', 0.001, 2, 2, now())`)
+	if n := repeats(); n != 2 {
+		t.Errorf("%d repeats under a limit of two", n)
+	}
+	db.Exec(t, pgtest.Owner, `delete from deed.rate_limits where domain <> ''`)
+	if n := repeats(); n != 1 {
+		t.Errorf("%d repeats with one token left", n)
+	}
+	if n := repeats(); n != 0 {
+		t.Errorf("%d repeats without a token", n)
+	}
+}
+
+// A tenant's or a destination's thousand doubts hold up no other's.
+func TestClaimDoubts_InTurns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ids := tenants(t, db, 3)
+	queue(t, db, ids[0], "fake", "big.example", 1000)
+	queue(t, db, ids[0], "fake", "small.example", 1)
+	queue(t, db, ids[2], "fake", "big.example", 1)
+	inDoubt(t, db)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp() - interval '1 hour' where idempotency_key in (
+		select idempotency_key from deed.channel_outbox where lane = 'big.example' and tenant_id = $1::text::uuid)`, ids[0].String())
+	got := pgtest.One[string](t, db.Pool(pgtest.Worker), `
+		select string_agg(left(tenant_id::text, 2) || ' ' || lane, ', ' order by tenant_id, lane)
+		from (select distinct tenant_id, lane from deed.claim_doubts('fake', 'w', 8, interval '1 minute', true, false)) c`)
+	if want := "01 big.example, 01 small.example, 03 big.example"; got != want {
+		t.Errorf("eight repeats are of %s, want %s", got, want)
+	}
+}
+
+// A destination whose repeats hang holds up no other's doubts.
+func TestReconcile_ADestinationThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := tenants(t, db, 1)[0]
+	for _, domain := range []string{"1.hangs.example", "2.hangs.example", "3.hangs.example", "4.hangs.example", "5.hangs.example", "6.hangs.example"} {
+		queue(t, db, id, "fake", domain, 20)
+	}
+	queue(t, db, id, "fake", "good.example", 20)
+	inDoubt(t, db)
+	f := newFake()
+	f.caps.Key, f.caps.KeyWindow = delivery.HasKey, time.Hour
+	hold := make(chan struct{})
+	defer close(hold)
+	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if strings.Contains(r.Recipient(), "hangs") {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
+			return delivery.Unknown(errors.New("timeout")), false
+		}
+		return delivery.Accepted("m"), true
+	}
+	opts := fast(f)
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Timeout: 10 * time.Minute}
+	run(t, db, opts)
+	eventually(t, "the good destination's doubts to be settled", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'sent'`) == 20
+	})
+}

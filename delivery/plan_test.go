@@ -1,0 +1,83 @@
+package delivery_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// cost runs a statement and says how many buffers it touched, how many rows it
+// gave, and how many bytes of WAL it wrote.
+func cost(t testing.TB, conn *pgx.Conn, q string) (buffers, rows, wal int) {
+	t.Helper()
+	var text string
+	if err := conn.QueryRow(context.Background(), `explain (analyze, buffers, wal, timing off, summary off, format json) `+q).Scan(&text); err != nil {
+		t.Fatalf("%s: %v", q, err)
+	}
+	var plans []struct {
+		Plan struct {
+			Hit  int     `json:"Shared Hit Blocks"`
+			Read int     `json:"Shared Read Blocks"`
+			Rows float64 `json:"Actual Rows"`
+			WAL  int     `json:"WAL Bytes"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+		t.Fatal(err)
+	}
+	p := plans[0].Plan
+	return p.Hit + p.Read, int(p.Rows), p.WAL
+}
+
+// A claim touches a bounded number of buffers whatever else is queued, with
+// tables that were never analysed and autovacuum off: what ten thousand tenants
+// and three hundred thousand lanes have scheduled costs nothing, a thousand lanes
+// that are leased or may take no more are looked at once; and one that finds
+// nothing writes nothing, however many limits there are.
+func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox set (autovacuum_enabled = off)`)
+	conn := db.Conn(t, pgtest.Worker)
+	const claim = `select * from deed.claim_deliveries('fake', 'w', 100, '1 minute', p_places => '{}')`
+	cost(t, conn, claim) // the session's first call reads the catalogue
+	check := func(what string, rows, buffers int, empty bool) {
+		t.Helper()
+		b, r, wal := cost(t, conn, claim)
+		if empty { // the first look after a change tidies the pages that it reads
+			b, r, wal = cost(t, conn, claim)
+		}
+		t.Logf("%6d buffers, %3d rows, %6d bytes of WAL: %s", b, r, wal, what)
+		if r != rows+1 || b > buffers || (empty && wal > 0) {
+			t.Errorf("%s: %d buffers for %d rows and %d bytes of WAL, want at most %d for %d", what, b, r-1, wal, buffers, rows)
+		}
+	}
+	check("nothing queued", 0, 100, true)
+
+	manyTenants(t, db, 10_000, `now() + interval '1 day'`)
+	lanes := 300_000
+	if testing.Short() {
+		lanes = 30_000
+	}
+	manyLanes(t, db, lanes, `now() + interval '1 day'`)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.rate_limits (provider, domain, rate, burst, tokens, at)
+		select 'fake', n || '.limited.example', 1, 1, 1, now() from generate_series(1, 500) n`)
+	check("all of it scheduled", 0, 100, true)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where lane = '77777.example' or lane = '777.example'`)
+	check("two lanes due", 2, 1000, false) // the catalogue again
+	check("two lanes leased", 0, 250, true)
+
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where lane ~ '^[0-9]{1,4}\.example$'`)
+	check("ten thousand lanes due", 100, 4000, false)
+	db.Exec(t, pgtest.Owner, `
+		update deed.channel_outbox set claimed_at = now(), claimed_by = 'x', claim = 1, lease_until = now() + interval '1 hour' where process_after is null`)
+	check("ten thousand lanes leased: a thousand are looked at", 0, 25_000, true)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.rate_limits (provider, domain, rate, burst, tokens, at) values ('fake', '', 1, 1, 0, clock_timestamp() + interval '1 hour')`)
+	check("over the limit", 0, 150, true)
+}

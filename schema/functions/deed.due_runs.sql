@@ -1,0 +1,62 @@
+-- deed.due_runs: the runs of a tenant of which a provider has something due, on
+-- the way round from behind p_from up to p_to, as deed.due_tenants.
+--
+-- The nil run is what belongs to none.
+create or replace function deed.due_runs(
+  p_provider text,
+  p_status   text,
+  p_tenant   uuid,
+  p_from     uuid,
+  p_to       uuid,
+  p_limit    int
+) returns uuid[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+set enable_sort = off
+set jit = off
+as $$
+declare
+  v_round boolean := p_from >= p_to; -- past the last one it goes on with the first
+  v_from  uuid := p_from;
+  v_to    uuid := case when v_round is not true then p_to end;
+  v_list  uuid[] := '{}';
+begin
+  loop
+    v_list := v_list || array(
+      with recursive around as (
+        select f.run, 1 as n
+        from (
+          (
+            select coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) as run from deed.channel_outbox c
+            where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id = p_tenant and coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) > v_from
+            order by coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1
+          )
+          union all
+          (
+            select coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) as run from deed.channel_outbox c
+            where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id = p_tenant and v_from is null
+            order by coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1
+          )
+        ) f
+        union all
+        select (
+          select coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) as run from deed.channel_outbox c
+          where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id = p_tenant and coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) > a.run
+          order by coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1
+        ), a.n + 1
+        from around a
+        where a.run is not null and a.n < p_limit - cardinality(v_list) and (v_to is null or a.run < v_to)
+      )
+      select a.run from around a where a.run is not null and (v_to is null or a.run <= v_to)
+    );
+    exit when v_round is not true or cardinality(v_list) >= p_limit;
+    v_round := false;
+    v_from := null;
+    v_to := p_to;
+  end loop;
+  return v_list;
+end
+$$;

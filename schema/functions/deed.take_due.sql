@@ -1,0 +1,275 @@
+-- deed.take_due: choose up to p_limit deliveries of a provider that are due, lock
+-- them until the claim that is being made commits, and pay for them: queued
+-- ones, or those in doubt (p_status 'sending').
+--
+-- Tenants share alike, whatever they have; of a tenant its runs, of a run its
+-- lanes, in turn from where p_places says that the last claim left off (a hint);
+-- in a lane the oldest first. p_lanes are those of which the caller knows how
+-- many more it may take, p_rooms, null any number; of others it is p_room. A
+-- thousand lanes are looked at, and no lane in which nothing is due. p_bytes
+-- bounds the contents, but one is always taken.
+--
+-- A token of the provider's and of the lane's limit is taken for each, and
+-- p_cost of them where a delivery may take several calls. While something in
+-- doubt is due, claims of what is queued leave it half of the provider's tokens.
+-- Only the limits of what is taken are locked, the provider's first; other claims
+-- hold a lane's for a moment only, and it is left out then. With nothing to take
+-- nothing is written. With p_pauses what is paused is left out; where a pause is
+-- over one is taken, of which the caller says that it is the probe. With p_kind
+-- what was called through another account is left out.
+--
+-- walk is for the next claim: places; and wait, in how many seconds it may find
+-- something that this one did not, null if only time or another's act can tell.
+create or replace function deed.take_due(
+  in p_provider text,
+  in p_status   text,
+  in p_limit    int,
+  in p_lanes    text[],
+  in p_rooms    int[],
+  in p_room     int,
+  in p_bytes    bigint,
+  in p_cost     int,
+  in p_pauses   boolean,
+  in p_kind     text,
+  in p_account  text,
+  in p_places   jsonb,
+  out taken     tid[],
+  out walk      jsonb
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set enable_sort = off
+set jit = off
+as $$
+declare
+  v_now     timestamptz := clock_timestamp();
+  v_wait    float8 := deed.ripen(p_provider, p_status);
+  v_paused  boolean := p_pauses and exists (select from deed.pauses p where p.provider = p_provider);
+  v_left    int := least(p_limit, case when v_paused then deed.pause_allows(p_provider, '') end);
+  v_visits  int := 1000;
+  v_bytes   bigint := p_bytes;
+  v_lanes   text[] := p_lanes;
+  v_rooms   int[] := p_rooms;
+  v_origin  uuid := p_places ->> 'after';
+  v_last    uuid := p_places ->> 'after';
+  v_places  jsonb := '{}';
+  v_tokens  float8; -- in the provider's bucket; null: it has no limit
+  v_rate    float8;
+  v_purse   float8; -- in the lane's
+  v_refill  float8;
+  v_limited boolean := exists (select from deed.rate_limits b where b.provider = p_provider and b.domain > '');
+  v_locked  boolean := false;
+  v_tenants uuid[];
+  v_tenant  uuid;
+  v_n       int;
+  v_share   int;
+  v_looks   int;
+  v_runs    uuid[];
+  v_run     uuid;
+  v_rotates boolean;
+  v_m       int;
+  v_most    int; -- for the run
+  v_look    int; -- lanes of the run that are looked at
+  v_key     text;
+  v_start   text;
+  v_at      text;
+  v_list    text[];
+  v_lane    text;
+  v_k       int;
+  v_i       int;
+  v_room    int;
+  v_take    int;
+  v_got     tid[];
+  v_sizes   bigint[];
+begin
+  taken := '{}';
+  if v_paused and v_left = 0 and p_limit > 0 then
+    walk := jsonb_build_object('wait', (
+      select greatest(extract(epoch from p.until - v_now), case when p.probe is not null then 0.5 end) from deed.pauses p
+      where p.provider = p_provider and p.destination = ''
+    ));
+    return;
+  end if;
+  select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from v_now - b.at))), b.rate into v_tokens, v_rate
+  from deed.rate_limits b
+  where b.provider = p_provider and b.domain = '';
+  if v_tokens < 1 then
+    walk := jsonb_build_object('wait', (1 - v_tokens) / v_rate);
+    return;
+  end if;
+  v_left := least(v_left, greatest(floor(v_tokens / p_cost)::int, case when v_tokens >= 1 then 1 end));
+  if v_tokens is not null and p_status = 'queued' and exists (
+    select from deed.channel_outbox c where c.due and c.status = 'sending' and c.provider = p_provider and c.lease_until is null
+  ) then
+    v_left := least(v_left, floor(v_tokens / 2 + random())::int);
+    v_wait := coalesce(least(v_wait, 1 / v_rate), 1 / v_rate);
+  end if;
+
+  <<around>>
+  loop
+    exit when v_left < 1 or v_visits < 1;
+    v_tenants := deed.due_tenants(p_provider, p_status, v_last, v_origin, 100);
+    v_n := cardinality(v_tenants);
+    exit when v_n = 0;
+    foreach v_tenant in array v_tenants loop
+      exit around when v_left < 1 or v_visits < 1;
+      v_last := v_tenant;
+      v_share := ceil(v_left::float8 / v_n);
+      v_looks := ceil(v_visits::float8 / v_n);
+      v_n := v_n - 1;
+      v_start := p_places ->> v_tenant::text;
+      v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20);
+      v_m := cardinality(v_runs);
+      v_rotates := v_m > 1;
+      if v_start is not null and not v_rotates then
+        v_places := v_places || jsonb_build_object(v_tenant::text, null);
+      end if;
+      foreach v_run in array v_runs loop
+        exit when v_share < 1 or v_looks < 1;
+        v_most := ceil(v_share::float8 / v_m);
+        v_look := ceil(v_looks::float8 / v_m);
+        v_m := v_m - 1;
+        if v_rotates then
+          v_places := v_places || jsonb_build_object(v_tenant::text, v_run);
+        end if;
+        v_key := v_tenant || ' ' || v_run;
+        v_start := p_places ->> v_key;
+        v_at := v_start;
+        <<lanes>>
+        loop
+          exit when v_most < 1 or v_look < 1;
+          v_list := deed.due_lanes(p_provider, p_status, v_tenant, v_run, v_at, v_start, least(100, v_most, v_look));
+          v_k := cardinality(v_list);
+          if v_k = 0 then
+            v_at := null; -- once round
+            exit lanes;
+          end if;
+          foreach v_lane in array v_list loop
+            exit lanes when v_most < 1 or v_left < 1;
+            v_look := v_look - 1;
+            v_looks := v_looks - 1;
+            v_visits := v_visits - 1;
+            v_at := v_lane;
+            v_i := array_position(v_lanes, v_lane);
+            v_room := case when v_i is null then p_room else v_rooms[v_i] end;
+            v_take := least(ceil(v_most::float8 / v_k)::int, v_room);
+            v_k := v_k - 1;
+            continue when v_take < 1;
+            if v_limited and v_lane <> '' then
+              select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from v_now - b.at))), b.rate into v_purse, v_refill
+              from deed.rate_limits b
+              where b.provider = p_provider and b.domain = v_lane;
+              if v_purse < 1 then
+                v_wait := least(v_wait, (1 - v_purse) / v_refill);
+                continue;
+              end if;
+              v_take := least(v_take, greatest(floor(v_purse / p_cost)::int, 1));
+            end if;
+
+            if v_paused and v_lane <> '' then
+              v_take := least(v_take, deed.pause_allows(p_provider, v_lane));
+              if v_take < 1 then
+                v_wait := least(v_wait, (
+                  select greatest(extract(epoch from p.until - v_now), case when p.probe is not null then 0.5 end) from deed.pauses p
+                  where p.provider = p_provider and p.destination = v_lane
+                ));
+                continue;
+              end if;
+            end if;
+            select array_agg(q.place), array_agg(q.size) into v_got, v_sizes
+            from (
+              select c.ctid as place,
+                coalesce(c.payload_bytes, octet_length(c.payload::text))::bigint + coalesce(octet_length(c.request), 0) as size
+              from deed.channel_outbox c
+              where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id = v_tenant
+                and coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) = v_run and c.lane = v_lane and c.ord <= v_now
+                and (c.lease_until is null or (p_status = 'queued' and c.lease_until <= v_now))
+                and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
+              order by c.ord
+              limit v_take
+              for update skip locked
+            ) q;
+            continue when v_got is null;
+
+            if v_tokens is not null and not v_locked then
+              -- It may have to wait: nobody who holds it waits for anything.
+              v_locked := true;
+              select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from clock_timestamp() - b.at))), b.rate into v_tokens, v_rate
+              from deed.rate_limits b
+              where b.provider = p_provider and b.domain = ''
+              for update;
+              v_left := least(v_left, case when v_tokens < 1 then 0 else greatest(floor(v_tokens / p_cost)::int, 1) end);
+              if v_tokens < 1 then
+                v_wait := (1 - v_tokens) / v_rate;
+                exit around;
+              end if;
+            end if;
+            v_take := least(cardinality(v_got), v_left);
+            if v_limited and v_lane <> '' and v_purse is not null and v_take > 0 then
+              select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from clock_timestamp() - b.at))) into v_purse
+              from deed.rate_limits b
+              where b.provider = p_provider and b.domain = v_lane
+              for update skip locked;
+              if not found then
+                v_wait := coalesce(least(v_wait, 0.01), 0.01);
+                continue;
+              end if;
+              v_take := least(v_take, case when v_purse < 1 then 0 else greatest(floor(v_purse / p_cost)::int, 1) end);
+            end if;
+            for i in 1..v_take loop
+              if v_bytes is not null then
+                if v_sizes[i] > v_bytes and cardinality(taken) > 0 then
+                  v_take := i - 1;
+                  v_visits := 0; -- the rest is for the next claim
+                  v_looks := 0;
+                  v_most := 0;
+                  exit;
+                end if;
+                v_bytes := v_bytes - v_sizes[i];
+              end if;
+              taken := taken || v_got[i];
+            end loop;
+            if v_limited and v_lane <> '' and v_purse is not null then
+              update deed.rate_limits b set tokens = v_purse - v_take * p_cost, at = clock_timestamp()
+              where v_take > 0 and b.provider = p_provider and b.domain = v_lane;
+            end if;
+            v_left := v_left - v_take;
+            v_share := v_share - v_take;
+            v_most := v_most - v_take;
+            if v_room is not null then
+              if v_i is null then
+                v_lanes := v_lanes || v_lane;
+                v_rooms := v_rooms || (v_room - v_take);
+              else
+                v_rooms[v_i] := v_room - v_take;
+              end if;
+            end if;
+          end loop;
+          if v_at = v_start then
+            v_at := null; -- once round
+            exit lanes;
+          end if;
+        end loop;
+        if v_at is not null or v_start is not null then
+          v_places := v_places || jsonb_build_object(v_key, v_at);
+        end if;
+      end loop;
+    end loop;
+    exit when v_last = v_origin;
+  end loop;
+
+  if v_locked and cardinality(taken) > 0 then
+    update deed.rate_limits b set tokens = v_tokens - cardinality(taken) * p_cost, at = clock_timestamp()
+    where b.provider = p_provider and b.domain = '';
+  end if;
+  if cardinality(taken) = 0 and v_visits < 1 then
+    v_wait := 0;
+  end if;
+  walk := jsonb_build_object('after', v_last, 'wait', v_wait, 'places', v_places);
+end
+$$;
