@@ -128,16 +128,34 @@ begin
     where p.ctid = u.place -- locked above: they stay where they are
     returning u.head, p.key_hash, p.slot, p.id, p.attempts, p.lost_claims
   )
-  select c.head, c.key_hash, l.id, v_claim, c.attempts, c.lost_claims, l.tenant_id, l.topic, l.key, l.type,
-    l.content_type, l.headers, l.payload, l.created_at
-  from claimed c
-  cross join lateral (
-    select o.id, o.tenant_id, o.topic, o.key, o.type, o.content_type, o.headers, o.payload, o.created_at
-    from deed.log o where o.slot = c.slot and o.id = c.id
-    union all -- a key's messages may be in both, and go in one order
-    select k.id, k.tenant_id, k.topic, k.key, k.type, k.content_type, k.headers, k.payload, k.created_at
-    from deed.kept k where k.slot = c.slot and k.id = c.id
-  ) l
-  order by c.head, l.id <> c.head, l.id;
+  select r.head, r.key_hash, r.id, v_claim, r.attempts, r.lost_claims, r.tenant_id, r.topic, r.key, r.type,
+    r.content_type, r.headers, r.payload, r.created_at
+  from (
+    select c.head, c.key_hash, c.attempts, c.lost_claims, l.*,
+      count(*) filter (where l.id is null) over (partition by c.head order by c.id <> c.head, c.id) as lacking
+    from claimed c
+    left join lateral (
+      select o.id, o.tenant_id, o.topic, o.key, o.type, o.content_type, o.headers, o.payload, o.created_at
+      from deed.log o where o.slot = c.slot and o.id = c.id
+      union all -- a key's messages may be in both, and go in one order
+      select k.id, k.tenant_id, k.topic, k.key, k.type, k.content_type, k.headers, k.payload, k.created_at
+      from deed.kept k where k.slot = c.slot and k.id = c.id
+    ) l on true
+  ) r
+  where r.lacking = 0 -- nor what stands behind one whose content is gone
+  order by r.head, r.id <> r.head, r.id;
+  get diagnostics v_count = row_count;
+  if v_count < cardinality(v_rows) then
+    perform deed.end_empty(array[p_subscription], array(
+      select p.id from deed.pending p where p.subscription = p_subscription and p.claim = v_claim
+    ), v_now, p_worker);
+    update deed.pending p
+    set claim = null, claimed_at = null, claimed_by = null, lease_until = null
+    where p.subscription = p_subscription and p.claim = v_claim and p.parked
+      and exists (
+        select from deed.pending e
+        where e.subscription = p_subscription and e.key_hash = p.key_hash and e.dead_at is not null and (not e.parked or e.id < p.id)
+      );
+  end if;
 end
 $$;

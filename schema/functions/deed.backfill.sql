@@ -225,6 +225,10 @@ begin
     get diagnostics added = row_count;
   end if;
   if v_page is not null then
+    -- So that deed.purge_kept passes over it; what that had locked before is gone.
+    perform from unnest(v_slots, v_page) page(slot, id)
+    join deed.kept k on k.slot = page.slot and k.id = page.id
+    for key share of k;
     insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
     select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()),
       case when l.process_after >= l.created_at - interval '1 hour' then l.process_after end

@@ -12,6 +12,7 @@
 -- only on rows that still carry it. lost_claims above 0 says that this claim
 -- took over one that had run out (O14); from the second on a message is claimed
 -- alone, and after max_attempts + 10 it is dead (O17).
+-- A message whose content is gone is dead then, with that as its error.
 -- Raises DDARG for a limit below 0 or a lease out of range, DDNFD for an
 -- unknown subscription, DDMOD for a stream's.
 create or replace function deed.claim(
@@ -46,6 +47,7 @@ declare
   v_lost  int[];
   v_claim bigint;
   v_found int;
+  v_kept  int;
 begin
   if p_limit is null or p_limit < 0 then
     raise exception 'claim: limit must not be negative, got %', coalesce(p_limit::text, 'null') using errcode = 'DDARG';
@@ -153,6 +155,10 @@ begin
       offset 0
     ) c
     join deed.kept k on k.slot = c.slot and k.id = c.id;
+    get diagnostics v_kept = row_count;
+    if v_found + v_kept < cardinality(v_rows) then
+      perform deed.end_empty(array[v_sub.id], v_ids, v_now, p_worker);
+    end if;
   end if;
 end
 $$;

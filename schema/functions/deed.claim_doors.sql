@@ -186,6 +186,7 @@ begin
         where l.slot = p.slot and l.id = p.id and octet_length(l.payload) > 1024 and deed.is_json(l.content_type)
           and deed.has_vast_numbers(l.payload)
       );
+    perform deed.end_empty(v_doors, v_ids, v_now, p_worker);
   end if;
 end
 $$;

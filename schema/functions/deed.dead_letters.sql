@@ -20,17 +20,17 @@ create or replace function deed.dead_letters(
 language sql
 stable
 begin atomic
-  select p.subscription, p.id, l.topic, s.name, l.key, l.type, l.tenant_id, l.created_at,
+  select p.subscription, p.id, coalesce(l.topic, s.topic), s.name, l.key, l.type, p.tenant_id, coalesce(l.created_at, p.ord_at),
     p.attempts, p.lost_claims, p.dead_at, p.last_error
   from deed.pending p
   join deed.subscriptions s on s.id = p.subscription
-  join (
+  left join (
     select slot, id, topic, key, type, tenant_id, created_at from deed.log
     union all
     select slot, id, topic, key, type, tenant_id, created_at from deed.kept
   ) l on l.slot = p.slot and l.id = p.id
   where p.dead_at is not null
-    and (p_topic is null or l.topic = p_topic)
+    and (p_topic is null or coalesce(l.topic, s.topic) = p_topic)
     and (p_subscription is null or s.name = p_subscription)
     and (p_tenant is null or p.tenant_id = p_tenant)
     and (p_type is null or l.type = p_type)
