@@ -118,7 +118,7 @@ begin
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
     perform set_config('synchronous_commit', 'on', true);
   end if;
-  v_claim := nextval('deed.claim_seq');
+  v_claim := deed.claim_number();
   return query
   with claimed as (
     update deed.pending p

@@ -103,7 +103,7 @@ begin
   end if;
 
   if cardinality(v_places) > 0 then
-    v_claim := nextval('deed.claim_seq');
+    v_claim := deed.claim_number();
     perform deed.name_probes(p_provider, v_places, v_claim);
     return query
     with free as (

@@ -152,7 +152,7 @@ begin
     update deed.pending p
     set claimed_at = v_now, lease_until = v_now + interval '5 minutes', claim = c.claim, claimed_by = p_worker,
       lost_claims = p.lost_claims + case when p.claim is null then 0 else 1 end
-    from (select nextval('deed.claim_seq') as claim) c
+    from (select deed.claim_number() as claim) c
     where p.ctid = any (v_rows) -- locked above: they stay where they are
     returning p.slot, p.id, p.attempts
   )

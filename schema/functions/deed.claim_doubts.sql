@@ -185,7 +185,7 @@ begin
   elsif v_alone is not null then
     v_places := array(select c.ctid from deed.channel_outbox c where c.ctid = any (v_places) and c.lost_claims < 2);
   end if;
-  v_claim := nextval('deed.claim_seq');
+  v_claim := deed.claim_number();
   return query
   with open as (
     select c.ctid as place, r.repeats

@@ -82,7 +82,8 @@ begin
   if p_way = 'mark' then
     v_n := -nextval('deed.mark_seq');
   else
-    v_n := nextval(pg_get_serial_sequence('deed.windows', 'n'));
+    -- The timeline in front: see deed.claim_number. Numbers never go back.
+    v_n := greatest((deed.timeline() << 40) + nextval(pg_get_serial_sequence('deed.windows', 'n')), v_prev.n + 1);
   end if;
   insert into deed.windows (n, base, h, cur, upper, system_identifier, restored_id, restored_h) overriding system value
   values (

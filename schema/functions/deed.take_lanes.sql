@@ -148,7 +148,7 @@ begin
         order by g.n desc
         limit 1;
         update deed.lanes l
-        set worker = p_worker, lease_until = v_now + v_sub.lease, fence = nextval('deed.claim_seq'), paused_at = null, taken_n = v_last.n + 1,
+        set worker = p_worker, lease_until = v_now + v_sub.lease, fence = deed.claim_number(), paused_at = null, taken_n = v_last.n + 1,
           takeovers = case
             when v_was.worker is null then 0
             when v_last.n = v_was.taken_n then v_was.takeovers + 1
