@@ -33,7 +33,7 @@ const (
 // tableCases has every table and sequence of the schema; partitions are as
 // their parent, without a grant of their own.
 var tableCases = map[string]tableCase{
-	"audit_log": ownRows, "channel_outbox": ownRows, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
+	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
 	"backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
@@ -41,7 +41,7 @@ var tableCases = map[string]tableCase{
 	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies,
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies,
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
-	"window_lock": nobodies, "list_lock": nobodies, "lane_lock": nobodies, "partition_lock": nobodies, "retention_lock": nobodies, "history_lock": nobodies,
+	"pauses": nobodies, "window_lock": nobodies, "list_lock": nobodies, "lane_lock": nobodies, "partition_lock": nobodies, "retention_lock": nobodies, "history_lock": nobodies,
 	"provider_lock": nobodies,
 }
 
@@ -78,7 +78,7 @@ var functionCases = map[string]functionCase{
 
 func init() {
 	for _, name := range []string{
-		"add_tenant", "attempt", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "fail", "finish",
+		"add_tenant", "attempt", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
 		"keep_partitions", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
 		"refuse_rewrite", "register_provider", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
@@ -133,6 +133,9 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 			t.Fatal(err)
 		}
 	}
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, at, worker, error)
+		select c.id, c.tenant_id, 1, 1, 'refused', now(), 'w', c.recipient from deed.channel_outbox c`)
 	return a, b
 }
 

@@ -11,7 +11,11 @@ const awayFor = 15 * time.Second
 
 // notOurs is told why the database lets this ledger not call a delivery.
 func (s *source) notOurs(it *item, why string) {
-	if why != "replaced" {
+	switch why {
+	case "waits":
+		s.logOf(&it.row).Info("delivery put off: the sandbox is on, and an earlier call of it may have been accepted")
+		return
+	case "foreign":
 		s.logOf(&it.row).Warn("delivery put off: it was first called through another account, which this ledger does not serve", "account", s.caps.Account)
 		return
 	}

@@ -57,6 +57,8 @@ type Entry struct {
 	DoubtReason       string          `json:"doubt_reason,omitempty"`
 	HeldAt            *time.Time      `json:"held_at,omitempty"` // since when it waits for a person
 	ProviderMessageID string          `json:"provider_message_id,omitempty"`
+	ProvedAt          *time.Time      `json:"proved_at,omitempty"`       // a proof came that it was accepted, though it has ended otherwise
+	UnsettledSince    *time.Time      `json:"unsettled_since,omitempty"` // a call that may have been accepted was followed by another
 	SkipReason        string          `json:"skip_reason,omitempty"`
 	LastError         string          `json:"last_error,omitempty"`
 	CorrelationID     string          `json:"correlation_id,omitempty"`
@@ -132,7 +134,7 @@ func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry
 		var e Entry
 		err := row.Scan(&e.ID, &e.Tenant, &e.Workspace, &e.Key, &e.Status, &e.Channel, &e.Provider, &e.Recipient, &e.RecipientID,
 			&e.Guarantee, &e.Attempts, &e.Sandbox, &e.MaxAttempts, &e.CreatedAt, &e.ProcessAfter, &e.FirstCalledAt, &e.CalledAt, &e.SentAt, &e.FinishedAt,
-			&e.RepeatSafeUntil, &e.DoubtSince, &e.DoubtReason, &e.HeldAt, &e.ProviderMessageID, &e.SkipReason, &e.LastError, &e.CorrelationID,
+			&e.RepeatSafeUntil, &e.DoubtSince, &e.DoubtReason, &e.HeldAt, &e.ProviderMessageID, &e.ProvedAt, &e.UnsettledSince, &e.SkipReason, &e.LastError, &e.CorrelationID,
 			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
 		return e, err
 	})

@@ -145,6 +145,7 @@ type Outcome struct {
 	messageID string
 	err       error
 	after     time.Duration
+	code      string
 }
 
 // Accepted: the provider took it. messageID is how it calls it, or "".
@@ -186,6 +187,16 @@ func orNone(err error) error {
 	}
 	return err
 }
+
+// WithCode keeps the code that the provider answered with, such as 550 or 503,
+// in the delivery's history.
+func (o Outcome) WithCode(code string) Outcome {
+	o.code = code
+	return o
+}
+
+// Code returns the code that the provider answered with, or "".
+func (o Outcome) Code() string { return o.code }
 
 // Err returns the cause of an outcome that is not accepted.
 func (o Outcome) Err() error {

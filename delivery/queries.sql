@@ -20,6 +20,22 @@ from deed.attempt($1::text[]::uuid[], $2::bigint[], $3::bytea[], make_interval(s
 -- name: extend
 select deed.extend_deliveries($1::text[]::uuid[], $2::bigint[], make_interval(secs => $3::float8))::text[];
 
+-- name: note
+select id::text, status
+from deed.note_attempts($1::text[]::uuid[], $2::bigint[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::boolean[], $10::float8[], $11::text);
+
+-- name: attempts
+select n.number, n.outcome, n.late, n.sandbox, n.at, n.began_at, n.took, n.worker, n.code, n.error, n.provider_key, n.provider_message_id, n.total
+from (
+  select a.number, a.outcome, a.late, a.sandbox, a.at, a.began_at, coalesce(extract(epoch from a.took), 0)::float8 as took, a.worker, coalesce(a.code, '') as code,
+    coalesce(a.error, '') as error, coalesce(a.provider_key, '') as provider_key, coalesce(a.provider_message_id, '') as provider_message_id, count(*) over () as total
+  from deed.delivery_attempts a
+  where a.delivery_id = $1::text::uuid
+  order by a.at desc, a.number desc
+  limit $2::int
+) n
+order by n.at, n.number;
+
 -- name: settle
 select id::text, status, attempts, process_after, in_doubt, held, resumed
 from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text, make_interval(secs => $8::float8), $9::float8[], $10::int,
@@ -79,7 +95,7 @@ select id::text, tenant_id::text, workspace_id::text, encode(idempotency_key, 'h
   coalesce(recipient_id, ''), guarantee, attempts, sandbox, coalesce(max_attempts, 0), created_at, process_after, first_called_at, called_at, sent_at, finished_at,
   repeat_safe_until, case when status = 'sending' and lease_until <= clock_timestamp() then coalesce(doubt_since, lease_until) else doubt_since end,
   coalesce(doubt_reason, case when status = 'sending' and lease_until <= clock_timestamp() then 'the lease of ' || claimed_by || ' ran out during the call' end, ''),
-  held_at, coalesce(provider_message_id, ''), coalesce(skip_reason, ''),
+  held_at, coalesce(provider_message_id, ''), proved_at, unsettled_since, coalesce(skip_reason, ''),
   case when $1::text is null and sent_at is not null then '' else coalesce(last_error, '') end, coalesce(correlation_id, ''),
   coalesce(channel_message_id::text, ''), coalesce(run_id::text, ''), coalesce(job_id::text, ''), coalesce(claimed_by, ''),
   case when $8::boolean then payload::text end, case when $8::boolean then request end, coalesce(octet_length(request), 0)

@@ -15,6 +15,7 @@ import (
 type settlement struct {
 	items   []*item
 	results map[string]result
+	late    map[string]Status // what came when the delivery was another's or finished, and what that is now
 }
 
 type result struct {
@@ -42,7 +43,7 @@ func clip(text string) string {
 }
 
 func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlement {
-	st := &settlement{results: map[string]result{}}
+	st := &settlement{results: map[string]result{}, late: map[string]Status{}}
 	var ids, kinds []string
 	var messages, errs []*string
 	var after []*float64
@@ -83,6 +84,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		return st
 	}
 	s.queuePauses(batch, st.items)
+	s.queueNotes(batch, st)
 	o := s.ledger.opts
 	batch.Queue(query["settle"], ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts,
 		s.opts.Defer.Seconds(), s.opts.GiveUpAfter.Seconds()).Query(func(rows pgx.Rows) error {
@@ -114,7 +116,9 @@ func (s *source) account(st *settlement) {
 		case it.kind == "release" || it.kind == unrepeated:
 			continue
 		case !ok:
-			log.Warn("outcome not recorded: the claim had gone to another", "outcome", it.out.String())
+			if status, told := st.late[it.id]; told {
+				log.Warn("the outcome of a call came late: deed deliveries show has it", "outcome", it.out.String(), "error", it.out.Err(), "status", status)
+			}
 			continue
 		case r.held:
 			log.Error("delivery is held for a person: deed deliveries doubt lists it", "error", it.out.Err(), "attempts", r.tries)

@@ -46,6 +46,7 @@ type item struct {
 	failed bool       // the destination did not answer as it should
 	pauses bool       // so that it is to be left alone
 	box    *sandboxed // nil: the call goes to the recipient
+	made   *made      // nil: no call was made
 	stack  string     // of a panic
 	taken  time.Time  // of one in doubt: before it was claimed
 	place  *place     // where it is called
@@ -247,6 +248,13 @@ func (s *source) call(ctx context.Context, it *item, repeat bool) {
 	ctx, cancel := context.WithTimeout(deed.WithTrace(ctx, deed.Trace{CorrelationID: it.correlationID}), s.opts.Timeout)
 	defer cancel()
 	defer r.of.over.Store(true)
+	begun := time.Now()
+	defer func() {
+		it.made = &made{out: it.out, took: max(0, since(begun)), box: it.box != nil}
+		if s.caps.Key == HasKey || it.box != nil {
+			it.made.key = r.Key()
+		}
+	}()
 	it.out = Unknown(errors.New("the call ended without an outcome"))
 	ended := s.timed(it)
 	defer func() { ended(it.out) }()

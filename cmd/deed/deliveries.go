@@ -117,7 +117,8 @@ func newDeliveriesShow(a *app) *cobra.Command {
 	var payload, asJSON bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a delivery and what has happened to it", Args: cobra.ExactArgs(1),
-		Long:    "Show a delivery, and every change of it with who made it and why. Its contents only with --payload.",
+		Long: `Show a delivery, every change of it with who made it and why, and each call that did not simply succeed, with what was
+learnt later. Its contents only with --payload.`,
 		Example: "  deed deliveries show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --payload",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
@@ -125,10 +126,20 @@ func newDeliveriesShow(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "history": events})
+				attempts, total, err := l.Attempts(cmd.Context(), args[0])
+				if err != nil {
+					return err
 				}
-				return showDelivery(cmd.OutOrStdout(), e, events)
+				if asJSON {
+					if attempts == nil {
+						attempts = []delivery.Attempt{}
+					}
+					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "history": events, "attempts": attempts, "attempts_total": total})
+				}
+				if err := showDelivery(cmd.OutOrStdout(), e, events); err != nil {
+					return err
+				}
+				return showAttempts(cmd.OutOrStdout(), attempts, total)
 			})
 		},
 	}
@@ -148,6 +159,7 @@ func showDelivery(w io.Writer, e delivery.Entry, events []delivery.Event) error 
 	if e.Sandbox {
 		line("sandbox", "its last call went there, and not to its recipient")
 	}
+	line("proved", proved(e))
 	line("in doubt since", instant(e.DoubtSince))
 	line("doubt", e.DoubtReason)
 	line("held since", instant(e.HeldAt))
@@ -176,6 +188,44 @@ func showDelivery(w io.Writer, e delivery.Entry, events []delivery.Event) error 
 	}
 	fmt.Fprintln(w)
 	return table(w, []string{"AT", "ACT", "FROM", "TO", "WHO", "WHY"}, rows)
+}
+
+// proved says that a delivery is known to have been accepted, whatever it ended
+// as.
+func proved(e delivery.Entry) string {
+	if e.ProvedAt == nil {
+		return ""
+	}
+	return "the provider said " + when(*e.ProvedAt) + " that it had accepted it; it is not retried"
+}
+
+// showAttempts prints the calls that did not simply succeed, if there are any.
+func showAttempts(w io.Writer, list []delivery.Attempt, total int64) error {
+	if len(list) == 0 {
+		return nil
+	}
+	rows := make([][]string, len(list))
+	for i, a := range list {
+		number, outcome, took := fmt.Sprint(a.Number), a.Outcome, "-"
+		if a.Number == 0 {
+			number = "-"
+		}
+		if a.Late {
+			outcome += " (late)"
+		}
+		if a.Sandbox {
+			outcome += " (sandbox)"
+		}
+		if a.BeganAt != nil {
+			took = time.Duration(a.TookSeconds * float64(time.Second)).Round(time.Millisecond).String()
+		}
+		rows[i] = []string{when(a.At), number, outcome, took, a.Worker, a.Code, a.ProviderKey, a.MessageID, a.Error}
+	}
+	fmt.Fprintln(w)
+	if int64(len(list)) < total {
+		fmt.Fprintf(w, "the last %d of %d attempts:\n\n", len(list), total)
+	}
+	return table(w, []string{"AT", "CALL", "OUTCOME", "TOOK", "WHO", "CODE", "KEY", "MESSAGE ID", "ERROR"}, rows)
 }
 
 func newDeliveriesSettle(a *app) *cobra.Command {

@@ -137,7 +137,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
 	{regexp.MustCompile(`"backfilled": (true|false)`), `"backfilled": "EITHER"`}, // other tests' transactions delay it
 	{regexp.MustCompile(`("oldest_due_seconds": )[0-9.e-]*[1-9][0-9.e-]*`), "${1}\"SECONDS\""},
-	{regexp.MustCompile(`("age_seconds": )[0-9.e-]+`), `${1}"SECONDS"`},
+	{regexp.MustCompile(`("(age|took)_seconds": )[0-9.e-]+`), `${1}"SECONDS"`},
 	{regexp.MustCompile(`("attempts": )\d+(,\s+"dead": )`), `${1}"SOME"${2}`}, // of a key that waits
 	{regexp.MustCompile(`("claim": )"\d+"`), `${1}"CLAIM"`},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), `127.0.0.1:PORT`},

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"unicode"
@@ -28,6 +29,14 @@ type Answer struct {
 	Status    int
 	Header    http.Header
 	Body      []byte // the first MaxBody bytes
+}
+
+// Code returns the status as text; "" if there is no complete answer.
+func (a Answer) Code() string {
+	if a.Err != nil {
+		return ""
+	}
+	return strconv.Itoa(a.Status)
 }
 
 // MaxBody is how much of an answer is read.

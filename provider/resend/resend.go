@@ -151,7 +151,8 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	h := p.headers()
 	h.Set("Content-Type", "application/json")
 	h.Set("Idempotency-Key", r.Key())
-	return p.judge(httpcall.Post(ctx, p.transport, p.base.JoinPath("emails"), h, body))
+	a := httpcall.Post(ctx, p.transport, p.base.JoinPath("emails"), h, body)
+	return p.judge(a).WithCode(a.Code())
 }
 
 func (p *Provider) headers() http.Header {

@@ -26,6 +26,7 @@ import (
 	"net"
 	"net/mail"
 	"net/textproto"
+	"strconv"
 	"strings"
 	"time"
 
@@ -248,7 +249,10 @@ func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte
 
 // refusal judges an answer to a command before which nothing was handed over,
 // or the answer to the message itself.
-func (p *Provider) refusal(what string, err error) (delivery.Outcome, bool) {
+func (p *Provider) refusal(what string, err error) (out delivery.Outcome, usable bool) {
+	if code := codeOf(err); code != 0 {
+		defer func() { out = out.WithCode(strconv.Itoa(code)) }()
+	}
 	switch code := codeOf(err); {
 	case code == 421, code == 530, code == 535:
 		// It closes for everybody, or is about who we are: not about this message.

@@ -153,7 +153,8 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 		h.Set("Deed-Sandbox-For", real.Host) // the rest of a URL may be a secret
 	}
 	p.signer.Sign(h, r.ID(), time.Now(), body)
-	return judge(target.Host, httpcall.Post(ctx, p.transport, target, h, body))
+	a := httpcall.Post(ctx, p.transport, target, h, body)
+	return judge(target.Host, a).WithCode(a.Code())
 }
 
 func judge(host string, a httpcall.Answer) delivery.Outcome {

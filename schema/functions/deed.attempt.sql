@@ -13,7 +13,9 @@
 -- deed.providers says (replaced: another dispatcher has registered the name
 -- since; nothing goes to anyone but the sandbox while that is on), or where the
 -- first call was made through another account (foreign: it is put off a while,
--- for the dispatcher that has that account). Null p_kind: not looked at.
+-- for the dispatcher that has that account), or where the sandbox is on and an
+-- earlier, real call may have been accepted (waits: it is put off, too). Null
+-- p_kind: not looked at.
 --
 -- p_window is for how long the provider promises to know its key;
 -- repeat_safe_until is kept that long from the first attempt with a tenth of it
@@ -76,6 +78,7 @@ begin
           ) then 'replaced'
           when p_kind is not null and c.request_kind is not null
             and (c.request_kind, c.request_account) is distinct from (p_kind, p_account) then 'foreign'
+          when p_sandbox and c.unsettled_since is not null then 'waits'
           when exists (
             select from deed.pauses p
             where p.provider = c.provider and p.destination = any (array['', c.lane]) and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
@@ -89,7 +92,7 @@ begin
   let_go as (
     update deed.channel_outbox c
     set claim = null, claimed_at = null, claimed_by = null, lease_until = null,
-      process_after = case m.why when 'foreign' then v_now + interval '1 minute' * (0.5 + random()) else c.process_after end,
+      process_after = case when m.why in ('foreign', 'waits') then v_now + interval '1 minute' * (0.5 + random()) else c.process_after end,
       last_error = case m.why when 'foreign' then format('it was first called through the account %s (%s), and %s serves this provider through %s (%s)',
         coalesce(nullif(c.request_account, ''), 'without a name'), c.request_kind, p_worker, coalesce(nullif(p_account, ''), 'one without a name'), p_kind)
         else c.last_error end,

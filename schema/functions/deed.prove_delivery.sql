@@ -2,8 +2,10 @@
 -- as a later event that carries its id brings.
 --
 -- Of one that is sending, in doubt or held or not, and of one that has been
--- called and was put back to queued: it is not called again. Returns whether
--- that ended it; of one that is finished already it changes nothing.
+-- called and was put back to queued: it is not called again. One that was called
+-- and has ended otherwise stays as it is, and so does what was said to be done;
+-- the proof is kept with it (proved_at, deed.delivery_attempts), and nobody
+-- retries it any more. Returns whether the proof ended it.
 create or replace function deed.prove_delivery(
   p_id         uuid,
   p_message_id text,
@@ -20,9 +22,24 @@ declare
 begin
   select c.status into v_was
   from deed.channel_outbox c
-  where c.id = p_id and (c.status = 'sending' or (c.status = 'queued' and c.first_called_at is not null))
+  where c.id = p_id and c.first_called_at is not null and c.status not in ('sent', 'called', 'posted')
   for update;
   if not found then
+    return false;
+  end if;
+  insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, late, at, worker, provider_message_id)
+  select c.id, c.tenant_id, 0, 0, 'proved', true, v_now, coalesce(nullif(left(p_actor, 200), ''), session_user), left(nullif(p_message_id, ''), 500)
+  from deed.channel_outbox c where c.id = p_id
+  on conflict do nothing;
+  if v_was not in ('queued', 'sending') then
+    update deed.channel_outbox c set proved_at = v_now, updated_at = v_now
+    where c.id = p_id and c.proved_at is null
+    returning c.tenant_id, c.status into v_row;
+    if found then
+      insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
+      values (v_row.tenant_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'proof', 'delivery', p_id::text, v_was, v_was,
+        'the provider said that it had accepted it; it stays as it was');
+    end if;
     return false;
   end if;
   update deed.channel_outbox c

@@ -1,5 +1,5 @@
 -- deed.purge_deliveries: remove finished deliveries that ended longer than p_age
--- ago, at most p_limit; dead and failed ones never (O11).
+-- ago, at most p_limit, with their attempts; dead and failed ones never (O11).
 --
 -- One audit row for the call. Returns how many.
 create or replace function deed.purge_deliveries(
@@ -26,7 +26,10 @@ begin
       limit p_limit
       for update skip locked
     ))
-    returning c.tenant_id
+    returning c.id, c.tenant_id
+  ),
+  attempts as (
+    delete from deed.delivery_attempts a using gone g where a.delivery_id = g.id
   ),
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, affected, reason)

@@ -1,7 +1,8 @@
 -- deed.retry_deliveries: put failed or dead deliveries back, with their attempts
 -- at 0; an operator's act, recorded with who and why.
 --
--- Their key and request stay as they were. Those of a run are refused (DDCON):
+-- Their key and request stay as they were. What was proved to have been accepted
+-- (proved_at) is left alone. Those of a run are refused (DDCON):
 -- a run that has ended stays as it was, and is retried as a new one. Returns
 -- how many.
 create or replace function deed.retry_deliveries(
@@ -27,7 +28,7 @@ begin
   perform set_config('deed.act', 'person', true);
   with chosen as (
     select c.id, c.status from deed.channel_outbox c
-    where c.id = any (p_ids) and c.status in ('failed', 'dead')
+    where c.id = any (p_ids) and c.status in ('failed', 'dead') and c.proved_at is null
     order by c.id
     for update
   ),

@@ -25,7 +25,11 @@
 --
 -- Of a row in doubt, what a repeated call says about itself proves nothing
 -- about the first one: only accepted ends the doubt, later keeps it, refused is
--- as undecided. The back-off is p_base * 2^(attempts-1), at most an hour, times
+-- as undecided. What went to the sandbox was not sent to anybody: accepted is
+-- skipped, and unknown is as later. Of a row that was put back in doubt
+-- (unsettled_since) what a later call says proves nothing about the earlier one
+-- either: where it would have failed or be dead, at_most_once is held, and
+-- at_least_once is dead, never failed. The back-off is p_base * 2^(attempts-1), at most an hour, times
 -- a random factor between p_jitter's two; of what is deferred it is p_defer *
 -- 2^deferrals, at most half an hour, and not past the end of p_give_up; never is
 -- it past expires_at. p_max_attempts is for rows that have none of their own.
@@ -81,7 +85,9 @@ begin
       order by u.id
     ) u
     cross join lateral (
-      select c.ctid as place, u.kind, u.message_id, left(u.error, 4000) as error, u.after, c.status as was, c.doubt_since is not null as doubted,
+      select c.ctid as place, u.kind, u.message_id, u.after,
+        left(case when c.unsettled_since is not null and u.kind <> 'accepted' and not c.sandbox
+          then 'an earlier call may have been accepted; the last one: ' else '' end || u.error, 4000) as error, c.status as was, c.doubt_since is not null as doubted,
         u.claim as under, coalesce(c.deferred_since, v_now) + p_give_up as give_up_at, c.provider, c.lane,
         case
           when c.sandbox and c.status = 'sending' and u.kind = 'accepted' then 'sandboxed'
@@ -89,6 +95,10 @@ begin
             case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'later' end
           -- A claim that was lost before anything was called only lets go.
           when c.status = 'queued' and u.kind not in ('unusable') then 'let go'
+          when c.unsettled_since is not null and c.doubt_since is null and not c.sandbox and c.status = 'sending'
+            and (u.kind = 'refused' or (u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts))
+              or (u.kind in ('deferred', 'unreachable') and c.deferred_since + p_give_up <= v_now)) then
+            case when c.guarantee = 'at_most_once' then 'hold' else 'dead' end
           when c.doubt_since is not null and u.kind in ('refused', 'undecided') then
             case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
           when c.doubt_since is not null and u.kind in ('later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated') then 'unknown'

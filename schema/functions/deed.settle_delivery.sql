@@ -38,6 +38,7 @@ begin
     when 'failed' then 'failed' else 'queued' end;
   update deed.channel_outbox c
   set status = v_to,
+    unsettled_since = case when v_to = 'queued' then coalesce(c.unsettled_since, c.doubt_since, v_now) else c.unsettled_since end,
     provider_message_id = coalesce(left(nullif(p_message_id, ''), 500), c.provider_message_id),
     last_error = case when p_decision = 'sent' then c.last_error else left('settled by ' || p_actor || ': ' || p_reason, 4000) end,
     process_after = null,

@@ -1,0 +1,72 @@
+-- deed.note_attempts: keep what came of calls that did not simply succeed,
+-- before deed.settle acts on it in the same transaction.
+--
+-- An outcome whose claim is no longer the caller's is late, and kept too; an
+-- acceptance that is late is a proof (deed.prove_delivery), but of the sandbox.
+-- Repeating it is harmless. Returns those that were late.
+create or replace function deed.note_attempts(
+  p_ids         uuid[],
+  p_claims      bigint[],
+  p_numbers     int[],
+  p_outcomes    text[],
+  p_message_ids text[],
+  p_codes       text[],
+  p_errors      text[],
+  p_keys        text[],
+  p_sandboxes   boolean[],
+  p_took        float8[],
+  p_worker      text
+) returns table (id uuid, status text)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now  timestamptz := clock_timestamp();
+  v_late record;
+begin
+  -- As deed.settle locks them: what is the caller's here, is so there.
+  perform q.id
+  from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u
+  cross join lateral (
+    select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
+  ) q;
+  for v_late in
+    with told as (
+      select u.*, c.tenant_id, not coalesce(c.claim = u.claim and c.status in ('queued', 'sending'), false) as late
+      from unnest(p_ids, p_claims, p_numbers, p_outcomes, p_message_ids, p_codes, p_errors, p_keys, p_sandboxes, p_took)
+        u(id, claim, number, outcome, message_id, code, error, provider_key, sandbox, took)
+      cross join lateral (select o.tenant_id, o.claim, o.status from deed.channel_outbox o where o.id = u.id) c
+      -- What has ended under this claim has been settled by it, before the answer
+      -- to that was lost.
+      where not (c.claim = u.claim and (c.status in ('sent', 'called', 'posted') or (u.sandbox and c.status = 'skipped')))
+    ),
+    kept as (
+      insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, late, sandbox, at, began_at, took, worker,
+        provider_key, provider_message_id, code, error)
+      select t.id, t.tenant_id, t.claim, t.number, t.outcome, t.late, t.sandbox, v_now, v_now - make_interval(secs => t.took), make_interval(secs => t.took), p_worker,
+        left(t.provider_key, 300), left(t.message_id, 500), left(t.code, 100), left(t.error, 4000)
+      from told t
+      where t.late or t.outcome <> 'accepted'
+      order by t.id
+      on conflict do nothing
+      returning delivery_id, late, sandbox, outcome, provider_message_id
+    )
+    select k.* from kept k where k.late order by k.delivery_id
+  loop
+    if v_late.outcome = 'accepted' and not v_late.sandbox then
+      perform deed.prove_delivery(v_late.delivery_id, v_late.provider_message_id, p_worker);
+    end if;
+    id := v_late.delivery_id;
+    status := (select c.status from deed.channel_outbox c where c.id = v_late.delivery_id);
+    return next;
+  end loop;
+end
+$$;
