@@ -67,10 +67,18 @@ type TopicStatus struct {
 	Subscriptions []SubscriptionStatus `json:"subscriptions"`
 }
 
-// Status counts every topic's messages, by topic name. Its cost grows with
-// what is pending. Needs deed_worker or deed_admin.
+// Status counts every topic's messages, by topic name. It lists a hundred
+// topics, those that need attention first (dead messages, then the oldest that
+// are due, then the most pending), and sums up the rest in a last one whose name
+// no topic can have, "(others)". Its cost grows with what is pending. Needs
+// deed_worker or deed_admin.
 func (c *Client) Status(ctx context.Context) ([]TopicStatus, error) {
-	rows, err := c.pool.Query(ctx, query["status"])
+	return c.StatusOf(ctx, 100)
+}
+
+// StatusOf is [Client.Status] with most topics listed.
+func (c *Client) StatusOf(ctx context.Context, most int) ([]TopicStatus, error) {
+	rows, err := c.pool.Query(ctx, query["status"], most)
 	if err != nil {
 		return nil, opError("status", err)
 	}

@@ -190,7 +190,7 @@ select exists (select from deed.lag($1::int[], 1) l where l.behind > 0);
 -- name: status
 select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_seconds,
   parked, blocked_keys, lag, at_least, lanes, lanes_held
-from deed.status();
+from deed.status($1::int);
 
 -- name: verify
 select invariant, coalesce(subscription, ''), coalesce(message_id, 0), detail

@@ -6,7 +6,12 @@
 -- Of a stream what it has still to read, lag, is pending and due; it is counted
 -- up to 10,000 a lane (deed.lag), and at_least says that there may be more.
 -- blocked_keys wait for a message; lanes_held of the lanes are some process's.
-create or replace function deed.status() returns table (
+-- p_most topics are listed, by name: those with dead messages first, then those
+-- that have been due for longest, then those with most to do. The others are
+-- summed up in the row (others), which is no topic's name.
+create or replace function deed.status(
+  p_most int default 100
+) returns table (
   topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint,
   oldest_due_seconds double precision, parked bigint, blocked_keys bigint, lag bigint, at_least boolean,
   lanes bigint, lanes_held bigint
@@ -71,9 +76,9 @@ as $$
     group by 2
   ),
   named as (
-    select s.id, s.topic, s.name from deed.subscriptions s where s.id <> 0
+    select s.id, s.topic, s.name, '' as part from deed.subscriptions s where s.id <> 0
     union
-    select 0, d.topic, 'default'
+    select 0, d.topic, 'default', d.topic
     from (
       select w.topic from waiting w where w.subscription = 0
       union
@@ -82,16 +87,44 @@ as $$
       select t.topic from deed.topics t where t.subscriptions = '{}'
     ) d
     where d.topic is not null
+  ),
+  counted as (
+    select n.topic, n.name, coalesce(w.pending, 0) + coalesce(u.behind, 0) as pending, coalesce(w.due, 0) + coalesce(u.behind, 0) as due,
+      coalesce(w.claimed, 0) as claimed, coalesce(w.dead, 0) as dead, coalesce(f.delivered, 0)::bigint as delivered,
+      least(w.oldest, u.oldest) as oldest,
+      coalesce(w.parked, 0) as parked, coalesce(w.blocked_keys, 0) as blocked_keys, coalesce(u.behind, 0) as lag,
+      coalesce(u.behind >= 10000, false) as at_least, coalesce(h.lanes, 0) as lanes, coalesce(h.held, 0) as held
+    from named n
+    -- By equality, which is hashed: very many topics share the subscription 0.
+    left join waiting w on w.subscription = n.id and coalesce(w.topic, '') = n.part
+    left join finished f on f.subscription = n.id and coalesce(f.topic, '') = n.part
+    left join unread u on u.subscription = n.id
+    left join held h on h.subscription = n.id
+  ),
+  ranked as (
+    select r.topic, row_number() over (order by r.dead desc, r.oldest nulls last, r.pending desc, r.topic) as place
+    from (
+      select c.topic, sum(c.dead) > 0 as dead, min(c.oldest) as oldest, sum(c.pending) as pending from counted c group by c.topic
+    ) r
+  ),
+  listed as (
+    select c.*, r.place > p_most as other from counted c join ranked r on r.topic = c.topic
   )
-  select n.topic, n.name, coalesce(w.pending, 0) + coalesce(u.behind, 0), coalesce(w.due, 0) + coalesce(u.behind, 0),
-    coalesce(w.claimed, 0), coalesce(w.dead, 0), coalesce(f.delivered, 0)::bigint,
-    coalesce(extract(epoch from clock_timestamp() - least(w.oldest, u.oldest)), 0)::double precision,
-    coalesce(w.parked, 0), coalesce(w.blocked_keys, 0), coalesce(u.behind, 0), coalesce(u.behind >= 10000, false),
-    coalesce(h.lanes, 0), coalesce(h.held, 0)
-  from named n
-  left join waiting w on w.subscription = n.id and (n.id <> 0 or w.topic = n.topic)
-  left join finished f on f.subscription = n.id and (n.id <> 0 or f.topic = n.topic)
-  left join unread u on u.subscription = n.id
-  left join held h on h.subscription = n.id
-  order by n.topic, n.name
+  select l.topic, l.name, l.pending, l.due, l.claimed, l.dead, l.delivered,
+    coalesce(extract(epoch from clock_timestamp() - l.oldest), 0)::double precision, l.parked, l.blocked_keys, l.lag, l.at_least,
+    l.lanes, l.held
+  from (
+    select 1 as part, l.topic, l.name, l.pending, l.due, l.claimed, l.dead, l.delivered, l.oldest, l.parked, l.blocked_keys, l.lag,
+      l.at_least, l.lanes, l.held
+    from listed l
+    where not l.other
+    union all
+    select 2, '(others)', '(others)', sum(l.pending)::bigint, sum(l.due)::bigint, sum(l.claimed)::bigint, sum(l.dead)::bigint,
+      sum(l.delivered)::bigint, min(l.oldest), sum(l.parked)::bigint, sum(l.blocked_keys)::bigint, sum(l.lag)::bigint,
+      bool_or(l.at_least), sum(l.lanes)::bigint, sum(l.held)::bigint
+    from listed l
+    where l.other
+    having count(*) > 0
+  ) l
+  order by l.part, l.topic, l.name
 $$;

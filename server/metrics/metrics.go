@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +34,8 @@ type Options struct {
 	// Deadline bounds each question. Default 30s.
 	Deadline time.Duration
 
-	// Topics is how many topics have figures of their own; the rest is summed
-	// up under the topic "(others)". Default 500.
+	// Topics is how many topics, and how many providers, have figures of their
+	// own; the rest is summed up under the name "(others)". Default 500.
 	Topics int
 
 	// Doctor, if given, is examined once a minute by package doctor; its
@@ -96,7 +97,7 @@ func (m *Collector) Run(ctx context.Context) {
 func (m *Collector) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.Deadline)
 	defer cancel()
-	topics, err := m.client.Status(ctx)
+	topics, err := m.client.StatusOf(ctx, m.opts.Topics)
 	var horizon deed.Horizon
 	if err == nil {
 		horizon, err = m.client.Horizon(ctx)
@@ -123,7 +124,7 @@ func (m *Collector) refresh(ctx context.Context) error {
 	if horizon.OldestRunning != "" {
 		horizon.OldestAge = max(horizon.OldestAge, now.Sub(m.since))
 	}
-	m.topics, m.horizon, m.waiting, m.taken = limit(topics, m.opts.Topics), horizon, waiting, now
+	m.topics, m.horizon, m.waiting, m.taken = topics, horizon, limitProviders(waiting, m.opts.Topics), now
 	return nil
 }
 
@@ -140,18 +141,24 @@ func (m *Collector) examine(ctx context.Context) []doctor.Count {
 	return findings.Counts()
 }
 
-// limit sums up what is past the first n topics, those with most pending.
-func limit(topics []deed.TopicStatus, n int) []deed.TopicStatus {
-	if len(topics) <= n {
-		return topics
+// limitProviders sums up what is past the first n providers, those with most to
+// do: their names are data.
+func limitProviders(list []delivery.ProviderState, n int) []delivery.ProviderState {
+	if len(list) <= n {
+		return list
 	}
-	others := deed.TopicStatus{Topic: "(others)", Subscriptions: []deed.SubscriptionStatus{{Subscription: "(others)"}}}
-	for _, t := range topics[n:] {
-		for _, s := range t.Subscriptions {
-			others.Subscriptions[0].Add(s)
-		}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b delivery.ProviderState) int {
+		return cmp.Compare(b.Queued+b.Sending+b.Dead, a.Queued+a.Sending+a.Dead)
+	})
+	others := delivery.ProviderState{Name: "(others)"}
+	for _, p := range list[n:] {
+		others.Queued, others.Due, others.Sending = others.Queued+p.Queued, others.Due+p.Due, others.Sending+p.Sending
+		others.InDoubt, others.Held, others.Dead = others.InDoubt+p.InDoubt, others.Held+p.Held, others.Dead+p.Dead
+		others.Paused += p.Paused
+		others.Pauses = append(others.Pauses, p.Pauses...)
 	}
-	return append(topics[:n:n], others)
+	return append(list[:n:n], others)
 }
 
 // Collect implements [prometheus.Collector].

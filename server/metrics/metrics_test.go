@@ -255,6 +255,25 @@ func TestCollector_ManyTopicsAndNoDatabase(t *testing.T) {
 	}
 }
 
+// Providers' names are data too: past the limit they are one series.
+func TestCollector_ManyProviders(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.channel_outbox (id, tenant_id, idempotency_key, channel, provider, recipient, payload, created_at, updated_at)
+		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', sha256(n::text::bytea), 'email', 'p' || n, 'a@example.com', '{}', now(), now()
+		from generate_series(1, 20) n`)
+	l, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, scrape := start(t, db, nil, metrics.Options{Topics: 5, Ledger: l})
+	wantLines(t, scrape, `deed_deliveries{provider="\(others\)",state="queued"} 15`)
+	if n := strings.Count(scrape(), `deed_deliveries{provider="p`); n != 5*6 {
+		t.Errorf("%d series of single providers, want 30", n)
+	}
+}
+
 // The dashboard, the alert rules and the documentation speak of metrics that
 // exist, and of all of them.
 func TestDocuments_NameTheMetrics(t *testing.T) {
