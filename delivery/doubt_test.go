@@ -229,6 +229,11 @@ func TestContract_D5_TheLeaseRunsOut(t *testing.T) {
 			t.Errorf("called %d times: %+v", f.called(m.ID), e)
 		}
 	}
+	for _, m := range made {
+		if got := outcomes(t, db, m.ID); !slices.Equal(got, []string{"lost"}) || attempts(t, db, m.ID)[0].Worker != "gone" {
+			t.Errorf("its history: %q", got)
+		}
+	}
 	if got := pgtest.One[string](t, worker, `select status from deed.settle(array[$1::text::uuid], array[$2::bigint], '{accepted}', '{m-1}', '{null}', '{null}', 'gone')`, list[0].id, list[0].claim); got != "sent" {
 		t.Errorf("the late answer made it %s", got)
 	}

@@ -118,6 +118,9 @@ func TestSandbox_LostDuringTheCall(t *testing.T) {
 	if e := until(t, db, made[0].ID, delivery.Sent); e.Attempts != 2 || e.Sandbox || f.called(e.ID) != 1 {
 		t.Errorf("%+v", e)
 	}
+	if got := attempts(t, db, made[0].ID); len(got) != 1 || got[0].Outcome != "lost" || !got[0].Sandbox || got[0].Worker != "gone" {
+		t.Errorf("its history: %+v", got)
+	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where action = 'doubt'`); n != 0 {
 		t.Error("it was in doubt")
 	}

@@ -75,11 +75,19 @@ begin
   end if;
 
   with lost as (
-    select c.ctid as place from deed.channel_outbox c
+    select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
+    from deed.channel_outbox c
     where c.provider = p_provider and c.status = 'sending' and c.lease_until <= v_now and c.sandbox
     order by c.ord
     limit 1000
     for update skip locked
+  ),
+  noted as ( -- of a look-up that was lost there is nothing to keep
+    insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, sandbox, at, began_at, worker, error)
+    select l.id, l.tenant_id, l.claim, l.attempts, 'lost', l.sandbox, v_now, l.called_at, l.claimed_by, 'the lease ran out during the call'
+    from lost l
+    where l.called_at >= l.claimed_at
+    on conflict do nothing
   ),
   freed as (
     update deed.channel_outbox c
@@ -99,11 +107,19 @@ begin
   group by d.tenant_id, d.status;
 
   with lost as (
-    select c.ctid as place from deed.channel_outbox c
+    select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
+    from deed.channel_outbox c
     where c.provider = p_provider and c.status = 'sending' and c.lease_until <= v_now and not c.sandbox
     order by c.ord
     limit 1000
     for update skip locked
+  ),
+  noted as (
+    insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, sandbox, at, began_at, worker, error)
+    select l.id, l.tenant_id, l.claim, l.attempts, 'lost', l.sandbox, v_now, l.called_at, l.claimed_by, 'the lease ran out during the call'
+    from lost l
+    where l.called_at >= l.claimed_at
+    on conflict do nothing
   ),
   doubted as (
     update deed.channel_outbox c
