@@ -322,9 +322,11 @@ const (
 	purgeBatch     = 5000
 	relaneBatch    = 20_000
 	relaneDeadline = time.Minute // it may have to look at all that is queued
+	endBatch       = 1000
 )
 
-// keepHouse moves deliveries into the lanes that the limits ask for, and
+// keepHouse moves deliveries into the lanes that the limits ask for, ends what
+// has expired or is to be given up while nobody may be called for it, and
 // removes what is over, if that was asked for.
 func (l *Ledger) keepHouse(ctx context.Context) {
 	for first := true; ; first = false {
@@ -338,6 +340,7 @@ func (l *Ledger) keepHouse(ctx context.Context) {
 				})
 			}
 		}
+		l.endWaiting(ctx)
 		if l.opts.Retention > 0 && !first {
 			l.chore(ctx, "remove old deliveries", purgeBatch, l.purge)
 		}

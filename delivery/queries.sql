@@ -69,6 +69,17 @@ select deed.settle_delivery($1::text::uuid, $2::text, $3::text, $4::text, $5::te
 -- name: retry
 select deed.retry_deliveries($1::text[]::uuid[], $2::text, $3::text);
 
+-- name: redrive
+select state, chosen, redriven, wait
+from deed.redrive_deliveries($1::text, $2::text[], $3::text, $4::text::uuid, $5::text, make_interval(secs => $6::float8), $7::int, $8::int, $9::text, $10::text,
+  p_dry => $11::boolean);
+
+-- name: expire
+select deed.expire_deliveries($1::int, $2::text)::text;
+
+-- name: give_up
+select deed.give_up_deliveries($1::text, make_interval(secs => $2::float8), $3::int, $4::text)::text;
+
 -- name: purge
 select deed.purge_deliveries(make_interval(secs => $1::float8), $2::int, $3::text);
 

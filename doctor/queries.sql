@@ -371,7 +371,7 @@ limit 20;
 
 -- name: pauses
 select p.provider, p.destination, pg_catalog.left(p.why, 300), extract(epoch from pg_catalog.clock_timestamp() - p.since)::float8,
-  (select pg_catalog.count(*) from (select from deed.channel_outbox c where c.provider = p.provider and c.status = 'queued' limit 100000) w)
+  (select pg_catalog.count(*) from (select from deed.channel_outbox c where c.provider = p.provider and c.status = 'queued' and c.due limit 100000) w)
 from deed.pauses p
 where p.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
 order by p.destination <> '', p.since

@@ -241,7 +241,7 @@ func newDeadRequests(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "requests", Short: "List requests to redrive, newest first", Args: cobra.NoArgs,
-		Long: `List requests to redrive with how far they are, newest first. One that is running and goes no further was cut off:
+		Long: `List requests to redrive messages or deliveries with how far they are, newest first. One that is running and goes no further was cut off:
 give its command again with its --request, or cancel it.`,
 		Example: "  deed dead requests --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -288,7 +288,7 @@ func newDeadCancel(a *app) *cobra.Command {
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), map[string]any{"request": args[0], "redriven": n, "state": "cancelled"})
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "cancelled after %d messages\n", n)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "cancelled after %d of them\n", n)
 				return err
 			})
 		},

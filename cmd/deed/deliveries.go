@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -19,7 +18,10 @@ func newDeliveries(a *app) *cobra.Command {
 unknown is in doubt; what the provider cannot settle itself waits for you.`,
 		Example: "  deed deliveries doubt\n  deed deliveries settle ID --sent MESSAGE_ID --reason 'seen in the provider''s log'",
 	}
-	cmd.AddCommand(newDeliveriesList(a), newDeliveriesShow(a), newDeliveriesDoubt(a), newDeliveriesSettle(a), newDeliveriesRetry(a))
+	requests, cancel := newDeadRequests(a), newDeadCancel(a) // the same ones: a name is one request's
+	requests.Example = "  deed deliveries requests --json"
+	cancel.Example = "  deed deliveries cancel inc-211 --reason 'the provider is down again'"
+	cmd.AddCommand(newDeliveriesList(a), newDeliveriesShow(a), newDeliveriesDoubt(a), newDeliveriesSettle(a), newDeliveriesRetry(a), requests, cancel)
 	return cmd
 }
 
@@ -268,40 +270,6 @@ it was not and shall not be, or it is to be sent again, come what may. Who and w
 	cmd.Flags().StringVar(&message, "sent", "", "it was sent, under this message id of the provider's")
 	cmd.Flags().BoolVar(&failed, "failed", false, "it was not sent, and shall not be")
 	cmd.Flags().BoolVar(&again, "send-again", false, "queue it again")
-	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
-	cmd.Flags().StringVar(&who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
-}
-
-func newDeliveriesRetry(a *app) *cobra.Command {
-	var reason, who string
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "retry ID… --reason TEXT", Short: "Queue failed and dead deliveries again", Args: cobra.MinimumNArgs(1),
-		Long:    "Queue failed and dead deliveries again, with their attempts at 0. Those of a run are refused: retry the run.",
-		Example: "  deed deliveries retry ID --reason 'the domain is verified now'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if reason == "" {
-				return usagef("why? Give --reason")
-			}
-			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
-				n, err := l.Retry(cmd.Context(), args, reason, actor(who))
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					err = printJSON(cmd.OutOrStdout(), map[string]any{"retried": n})
-				} else {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d deliveries are queued again\n", n, len(args))
-				}
-				if err == nil && n < int64(len(args)) {
-					return &exitError{exitPartly, errors.New("the others are neither failed nor dead")}
-				}
-				return err
-			})
-		},
-	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
 	cmd.Flags().StringVar(&who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

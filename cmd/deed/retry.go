@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/config"
+)
+
+func newDeliveriesRetry(a *app) *cobra.Command {
+	var r delivery.Redrive
+	var owner tenantFlag
+	var statuses []string
+	var since, reason, who string
+	var all, dry, asJSON bool
+	cmd := &cobra.Command{
+		Use: "retry (ID… | --provider NAME …) --reason TEXT", Short: "Queue failed and dead deliveries again",
+		Long: `Queue failed and dead deliveries again, with their attempts at 0: those that are named, or those that the flags select,
+dead ones unless --status says otherwise. Those of a run are refused, or left out: retry the run. With --dry-run nothing
+changes and the number is printed.
+
+By flags it works in short steps. Stopped or killed in the middle, it goes on where it was when the same command is
+given again with the --request that it printed. deed deliveries requests lists requests, deed deliveries cancel ends one.`,
+		Example: `  deed deliveries retry ID --reason 'the domain is verified now'
+  deed deliveries retry --provider mail --error greylisted --since 24h --dry-run
+  deed deliveries retry --provider mail --rate 20 --reason 'INC-211 is over'`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if r.Tenant, err = owner.id(); err != nil {
+				return err
+			}
+			chosen := r.Provider != "" || len(statuses) > 0 || r.Error != "" || since != "" || r.Tenant != nil || all
+			switch {
+			case len(args) > 0 && (chosen || dry || r.Limit > 0 || r.Rate > 0 || r.Request != ""):
+				return usagef("name deliveries, or select them by flags, not both")
+			case len(args) == 0 && !chosen:
+				return usagef("which deliveries? Give their ids, --provider or another flag that selects, or --all")
+			case reason == "" && !dry:
+				return usagef("why? Give --reason")
+			case r.Limit < 0 || r.Rate < 0:
+				return usagef("--limit and --rate must not be negative")
+			}
+			for _, s := range statuses {
+				r.Statuses = append(r.Statuses, delivery.Status(s))
+			}
+			if since != "" {
+				if r.Since, err = config.ParseDuration(since); err != nil {
+					return usagef("--since %q is not a duration such as 24h or 7d", since)
+				}
+			}
+			r.Reason, r.By = reason, actor(who)
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+				if len(args) > 0 {
+					return retryNamed(cmd, l, args, reason, r.By, asJSON)
+				}
+				return retrySelected(cmd, l, r, dry, asJSON)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.Provider, "provider", "", "those of this provider")
+	f.StringSliceVar(&statuses, "status", nil, "those that are failed, dead, or failed,dead (default: dead)")
+	f.StringVar(&r.Error, "error", "", "those whose last error contains this text, in any case of letters")
+	f.StringVar(&since, "since", "", "those that have ended so for at most this long, as 24h or 7d")
+	owner.add(cmd, "those of this tenant, a UUID")
+	f.BoolVar(&all, "all", false, "all dead deliveries")
+	f.IntVar(&r.Limit, "limit", 0, "how many at the most (default: all)")
+	f.IntVar(&r.Rate, "rate", 0, "how many a second at the most (default: no cap)")
+	f.StringVar(&r.Request, "request", "", "the request's name, to go on with it (default: a new one)")
+	f.BoolVar(&dry, "dry-run", false, "only count")
+	f.StringVar(&reason, "reason", "", "why (required, but for --dry-run)")
+	f.StringVar(&who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func retryNamed(cmd *cobra.Command, l *delivery.Ledger, ids []string, reason, who string, asJSON bool) error {
+	n, err := l.Retry(cmd.Context(), ids, reason, who)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = printJSON(cmd.OutOrStdout(), map[string]any{"retried": n})
+	} else {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d deliveries are queued again\n", n, len(ids))
+	}
+	if err == nil && n < int64(len(ids)) {
+		return &exitError{exitPartly, errors.New("the others are neither failed nor dead")}
+	}
+	return err
+}
+
+func retrySelected(cmd *cobra.Command, l *delivery.Ledger, r delivery.Redrive, dry, asJSON bool) error {
+	if dry {
+		n, err := l.CountRedrive(cmd.Context(), r)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), map[string]any{"retried": n, "dry_run": true})
+		}
+		more := ""
+		if n >= 100_000 {
+			more = " or more"
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d%s deliveries would be queued again\n", n, more)
+		return err
+	}
+	if r.Request == "" {
+		r.Request = deed.NewRequest()
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "request %s\n", r.Request)
+	told := time.Now()
+	r.Progress = func(redriven, chosen int64) {
+		if time.Since(told) > 2*time.Second {
+			told = time.Now()
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d\n", redriven, chosen)
+		}
+	}
+	n, err := l.Redrive(cmd.Context(), r)
+	if err != nil {
+		if cmd.Context().Err() != nil {
+			err = fmt.Errorf("%w; go on with the same command and --request %s", err, r.Request)
+		}
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"retried": n, "dry_run": false, "request": r.Request})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d deliveries are queued again\n", n)
+	return err
+}

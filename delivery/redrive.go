@@ -1,0 +1,152 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/tenant"
+)
+
+// Redrive selects failed and dead deliveries to put back; zero fields select
+// all. Those of a run are left out: a run is retried as a new one.
+type Redrive struct {
+	Statuses []Status // of Failed and Dead. Default: Dead
+	Provider string
+	Tenant   *tenant.ID
+	Error    string        // part of the last error, in any case of letters
+	Since    time.Duration // they have ended so for this long at most
+	Limit    int           // at most so many; default: no limit
+	Rate     int           // at most so many a second; default: no cap
+
+	// Request names the request. Repeating it goes on where it was cut off, and
+	// does nothing once it is done. It is listed and cancelled as those for
+	// messages are ([deed.Client.Redrives]). Default: a new name.
+	Request string
+	By      string // who asks. Required
+	Reason  string // why. Required
+
+	// Progress, if not nil, is told after each step how many were put back.
+	Progress func(redriven, chosen int64)
+}
+
+func (r *Redrive) args(op string, dry bool) ([]any, error) {
+	if len(r.Statuses) == 0 {
+		r.Statuses = []Status{Dead}
+	}
+	names := make([]string, len(r.Statuses))
+	for i, s := range r.Statuses {
+		if s != Failed && s != Dead {
+			return nil, invalidf(op, "deliveries that are %s are not put back; failed and dead ones are", s)
+		}
+		names[i] = string(s)
+	}
+	if r.Since < 0 || r.Limit < 0 || r.Rate < 0 {
+		return nil, invalidf(op, "since %s, limit %d or rate %d is negative", r.Since, r.Limit, r.Rate)
+	}
+	slices.Sort(names)
+	var owner any
+	if r.Tenant != nil {
+		owner = r.Tenant.String()
+	}
+	var since *float64
+	if r.Since > 0 {
+		v := r.Since.Seconds()
+		since = &v
+	}
+	return []any{r.Request, slices.Compact(names), orNull(r.Provider), owner, orNull(r.Error), since, orZero(r.Limit), orZero(r.Rate), r.By, r.Reason, dry}, nil
+}
+
+func orZero(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
+// CountRedrive counts what r would put back now, up to 100,000; nothing
+// changes. Needs deed_admin.
+func (l *Ledger) CountRedrive(ctx context.Context, r Redrive) (int64, error) {
+	args, err := r.args("count deliveries to retry", true)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
+	var state string
+	var chosen, redriven int64
+	var wait float64
+	err = l.pool.QueryRow(ctx, query["redrive"], args...).Scan(&state, &chosen, &redriven, &wait)
+	return chosen, opError("count deliveries to retry", err)
+}
+
+// Redrive puts failed and dead deliveries back, with their attempts at 0, in
+// short transactions, and returns how many the request has put back; their keys
+// and requests stay as they are. When ctx ends, or the process, it stops between
+// two of them: the same request again goes on. Errors: [deed.Conflict] for a
+// request that was for something else or was cancelled, [deed.Invalid]. Needs
+// deed_admin.
+func (l *Ledger) Redrive(ctx context.Context, r Redrive) (int64, error) {
+	const op = "retry deliveries"
+	if r.Request == "" {
+		r.Request = deed.NewRequest()
+	}
+	args, err := r.args(op, false)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		var state string
+		var chosen, redriven int64
+		var wait float64
+		bounded, cancel := l.deadline(ctx)
+		err := l.pool.QueryRow(bounded, query["redrive"], args...).Scan(&state, &chosen, &redriven, &wait)
+		cancel()
+		if err != nil {
+			return redriven, opError(op, err)
+		}
+		if r.Progress != nil {
+			r.Progress(redriven, chosen)
+		}
+		switch state {
+		case "done":
+			return redriven, nil
+		case "cancelled":
+			return redriven, &deed.Error{Op: op, Code: deed.Conflict, Err: fmt.Errorf("the request %q was cancelled after %d deliveries", r.Request, redriven)}
+		}
+		if wait > 0 && !work.Sleep(ctx, time.Duration(wait*float64(time.Second))) {
+			return redriven, opError(op, fmt.Errorf("stopped after %d deliveries: %w", redriven, context.Cause(ctx)))
+		}
+	}
+}
+
+// endWaiting ends what is queued and may not be called for: what has expired,
+// and what its own destination has been away for too long for.
+func (l *Ledger) endWaiting(ctx context.Context) {
+	end := func(ctx context.Context, what, sql string, args ...any) (int, error) {
+		ctx, cancel := l.deadline(ctx)
+		defer cancel()
+		rows, err := l.pool.Query(ctx, sql, args...)
+		if err != nil {
+			return 0, err
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		for _, id := range ids {
+			l.opts.Logger.Warn(what, "delivery", id)
+		}
+		return len(ids), err
+	}
+	l.chore(ctx, "skip what has expired", endBatch, func(ctx context.Context) (int, error) {
+		return end(ctx, "delivery skipped: it has expired", query["expire"], endBatch, l.opts.Worker)
+	})
+	for _, s := range l.sources {
+		l.chore(ctx, "give up what cannot be reached", endBatch, func(ctx context.Context) (int, error) {
+			return end(ctx, "delivery is dead: its destination was away for too long", query["give_up"], s.name, s.opts.GiveUpAfter.Seconds(), endBatch, l.opts.Worker)
+		})
+	}
+}
