@@ -2,6 +2,8 @@ package delivery_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/deedhq/deed/delivery"
@@ -19,6 +21,59 @@ func TestReadEmail_Recipient(t *testing.T) {
 	} {
 		if _, err := delivery.ReadEmail(delivery.Draft{Recipient: recipient, Payload: payload}, ""); (err == nil) != ok {
 			t.Errorf("%q: %v", recipient, err)
+		}
+	}
+}
+
+// Headers that say who sent it, through whom, and which delivery it is, are
+// nobody's to set; and all together are bounded.
+func TestReadEmail_ReservedHeaders(t *testing.T) {
+	t.Parallel()
+	for header, ok := range map[string]bool{
+		"List-Unsubscribe": true, "In-Reply-To": true, "X-Campaign": true,
+		"X-Deed-ID": false, "x-deed-sandbox-for": false, "Return-Path": false, "Sender": false, "Resent-From": false, "RESENT-SENDER": false,
+		"Received": false, "DKIM-Signature": false, "ARC-Seal": false, "Authentication-Results": false, "Delivered-To": false, "Bcc": false,
+	} {
+		payload := delivery.EmailPayload{Subject: "Hello", Text: "It works.", Headers: map[string]string{header: "x@y.z"}}.JSON()
+		if _, err := delivery.ReadEmail(delivery.Draft{Recipient: "bob@example.org", Payload: payload}, "shop@example.com"); (err == nil) != ok {
+			t.Errorf("%s: %v", header, err)
+		}
+	}
+	long := map[string]string{}
+	for i := range 9 {
+		long[fmt.Sprint("X-", i)] = strings.Repeat("x", 8000)
+	}
+	payload := delivery.EmailPayload{Subject: "Hello", Text: "It works.", Headers: long}.JSON()
+	if _, err := delivery.ReadEmail(delivery.Draft{Recipient: "bob@example.org", Payload: payload}, "shop@example.com"); err == nil {
+		t.Error("72 KB of headers are taken")
+	}
+}
+
+// Who shares a provider sends in the name of its domain, or of what it allows.
+func TestReadEmail_FromIsAllowed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		provider, payload string
+		allowed           []string
+		ok                bool
+	}{
+		{"Shop <shop@example.com>", "", nil, true},
+		{"Shop <shop@example.com>", "News <news@EXAMPLE.com>", nil, true},
+		{"Shop <shop@example.com>", "ceo@bank.example", nil, false},
+		{"Shop <shop@example.com>", "ceo@sub.example.com", nil, false},
+		{"Shop <shop@example.com>", "ceo@evil-example.com", nil, false},
+		{"shop@example.com", "a@other.example", []string{"@other.example", "ann@example.org"}, true},
+		{"shop@example.com", "Ann <Ann@example.org>", []string{"@other.example", "ann@example.org"}, true},
+		{"shop@example.com", "", []string{"@other.example"}, true}, // the provider's own
+		{"shop@example.com", "bob@example.org", []string{"@other.example", "ann@example.org"}, false},
+		{"shop@example.com", "anybody@anywhere.example", []string{"*"}, true},
+		{"", "anybody@anywhere.example", nil, true},
+		{"", "anybody@anywhere.example", []string{"@example.com"}, false},
+	} {
+		payload := delivery.EmailPayload{From: c.payload, Subject: "Hello", Text: "It works."}.JSON()
+		_, err := delivery.ReadEmail(delivery.Draft{Recipient: "bob@example.org", Payload: payload}, c.provider, c.allowed...)
+		if (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

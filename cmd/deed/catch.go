@@ -135,11 +135,11 @@ func (a *app) devDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 
 // builtIn are the providers of a deed dev whose catchers listen there.
 func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, error) {
-	caught, err := smtp.New(smtp.Options{Address: smtpAddress, Security: smtp.Plain, From: "deed <deed@localhost>"})
+	caught, err := smtp.New(smtp.Options{Address: smtpAddress, Security: smtp.Plain, From: "deed <deed@localhost>", FromAllowed: []string{"*"}})
 	if err != nil {
 		return nil, err
 	}
-	api, err := resend.New(resend.Options{APIKey: "re_dev", Endpoint: "http://" + httpAddress + "/resend", From: "deed <deed@localhost>"})
+	api, err := resend.New(resend.Options{APIKey: "re_dev", Endpoint: "http://" + httpAddress + "/resend", From: "deed <deed@localhost>", FromAllowed: []string{"*"}})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 				}
 			case d.Channel == delivery.Email:
 				d.Payload = e.JSON()
-				if _, err := delivery.ReadEmail(delivery.Draft{Recipient: d.Recipient, Payload: d.Payload}, "provider@localhost"); err != nil {
+				if _, err := delivery.ReadEmail(delivery.Draft{Recipient: d.Recipient, Payload: d.Payload}, "provider@localhost", "*"); err != nil {
 					return &exitError{exitUsage, err}
 				}
 			default:

@@ -134,11 +134,11 @@ func provider(c config.Provider) (delivery.Provider, error) {
 			}
 		}
 		return smtp.New(smtp.Options{
-			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, Hello: c.Hello,
+			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, FromAllowed: c.FromAllowed, Hello: c.Hello,
 			Account: c.Account, TLS: secured,
 		})
 	case "resend":
-		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, Account: c.Account})
+		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, Account: c.Account})
 	case "webhook":
 		headers := make(map[string]string, len(c.Headers))
 		for name, value := range c.Headers {

@@ -93,8 +93,9 @@ type Provider struct {
 	Burst       float64
 	Domains     map[string]float64 // calls a second, by recipient's domain
 	From        string
-	Sandbox     string // an address, or a URL
-	Account     string // what the account is called; default: the adapter's name for it
+	FromAllowed []string // addresses, @domains, or *
+	Sandbox     string   // an address, or a URL
+	Account     string   // what the account is called; default: the adapter's name for it
 
 	Address  string // smtp: host:port
 	Security string // smtp: starttls, tls or none
@@ -128,11 +129,13 @@ var providerTypes = map[string]func(*section, *Provider){
 		}
 		p.TLS = s.tls("tls")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.FromAllowed = s.senders()
 	},
 	"resend": func(s *section, p *Provider) {
 		s.want("api_key")
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.FromAllowed = s.senders()
 	},
 	"webhook": func(s *section, p *Provider) {
 		s.want("secret")
@@ -176,6 +179,21 @@ func (s *section) mailbox(key string) string {
 		s.keyf(key, "not an e-mail address")
 	}
 	return v
+}
+
+// senders reads from_allowed.
+func (s *section) senders() (list []string) {
+	s.texts("from_allowed", func(v string, line int) {
+		address := v
+		if strings.HasPrefix(v, "@") {
+			address = "a" + v
+		}
+		if a, err := mail.ParseAddress(address); v != "*" && (err != nil || a.Address != address) {
+			s.problemf(line, join(s.path, "from_allowed"), "%q is not an address, a domain such as @example.com, or *", v)
+		}
+		list = append(list, v)
+	})
+	return list
 }
 
 func (s *section) provider(name string) Provider {

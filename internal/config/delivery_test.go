@@ -85,3 +85,20 @@ providers:
 		t.Errorf("repeats a secret: %v", err)
 	}
 }
+
+// The senders that a provider allows are addresses, domains, or all.
+func TestProvider_FromAllowed(t *testing.T) {
+	t.Parallel()
+	text := func(list string) string {
+		return "\nproviders:\n  mail: {type: resend, api_key: env:API_KEY, from: a@b.example, from_allowed: [" + list + "]}\n"
+	}
+	f, err := parse(text(`"@example.com", ann@example.org, "*"`))
+	if err != nil || len(f.Providers) != 1 || len(f.Providers["mail"].FromAllowed) != 3 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	for _, bad := range []string{"example.com", `"Ann <ann@example.org>"`, `"@"`, `""`} {
+		if _, err := parse(text(bad)); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+}

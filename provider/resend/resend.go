@@ -51,6 +51,9 @@ type Options struct {
 	Endpoint string
 	// From is the sender of e-mails that name none. Default: none.
 	From string
+	// FromAllowed are the senders that payloads may name: addresses, @domains, or
+	// * for all. Default: those of From's domain; all, if there is no From.
+	FromAllowed []string
 	// Account names the account, see [delivery.Capabilities]. Default: a short
 	// hash of the API key; to replace the key, name the account as before.
 	Account string
@@ -121,7 +124,7 @@ type tag struct {
 // Render makes the body of POST /emails. The tag deed_id is in every later
 // event about the e-mail.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
-	e, err := delivery.ReadEmail(d, p.opts.From)
+	e, err := delivery.ReadEmail(d, p.opts.From, p.opts.FromAllowed...)
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,9 @@ type Options struct {
 	User, Password string
 	// From is the sender of e-mails that name none. Default: none.
 	From string
+	// FromAllowed are the senders that payloads may name: addresses, @domains, or
+	// * for all. Default: those of From's domain; all, if there is no From.
+	FromAllowed []string
 	// Hello is the name that EHLO gives. Default "localhost".
 	Hello string
 	// Account names the account, see [delivery.Capabilities]. Default: the user
@@ -129,7 +132,7 @@ type envelope struct {
 // Render makes the envelope and the message. Its Message-ID is of the
 // delivery's key, so that a bounce that quotes it tells which one it was.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
-	e, err := delivery.ReadEmail(d, p.opts.From)
+	e, err := delivery.ReadEmail(d, p.opts.From, p.opts.FromAllowed...)
 	if err != nil {
 		return nil, err
 	}
