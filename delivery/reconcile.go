@@ -61,6 +61,7 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 	batch, now := &pgx.Batch{}, time.Now()
 	st := r.queueSettle(batch, done)
 	c := &claiming{}
+	var decided []told
 	if n > 0 {
 		o := r.ledger.opts
 		names, rooms, bytes, places := r.hand.ask()
@@ -73,6 +74,15 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 				if err := rows.Scan(&id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
 					(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.action, &w.calledAt, &found); err != nil {
 					return err
+				}
+				if id != nil && w.action == "told" {
+					w.id = *id
+					t, err := readTold(w, found)
+					if err != nil {
+						return err
+					}
+					decided = append(decided, t)
+					continue
 				}
 				if err := c.add(it, id, found); err != nil {
 					return err
@@ -92,6 +102,7 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 		}
 	}
 	r.account(st)
+	r.tellDecisions(decided)
 	for _, d := range done {
 		r.hand.drop(d.Item)
 	}

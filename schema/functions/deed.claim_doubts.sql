@@ -22,7 +22,9 @@
 -- repeat whose refusal is looked into. A lease that ran out is counted: after
 -- max_attempts + 10 of them the delivery is held for a person, as its worker dies
 -- with it (O17); from the second on it is claimed alone, every other time.
--- With p_places a last row, whose id is null, has walk for the next claim.
+-- With p_places a last row, whose id is null, has walk for the next claim, and a
+-- row whose action is told, and whose claim is null, has in walk what was decided
+-- of a delivery here, for the log.
 create or replace function deed.claim_doubts(
   p_provider     text,
   p_worker       text,
@@ -74,6 +76,7 @@ begin
     perform set_config('synchronous_commit', 'on', true);
   end if;
 
+  return query
   with lost as (
     select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
     from deed.channel_outbox c
@@ -98,14 +101,21 @@ begin
       updated_at = v_now
     from lost l
     where c.ctid = l.place
-    returning c.id, c.tenant_id, c.status
+    returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.last_error as reason
+  ),
+  audited as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+    select d.tenant_id, p_worker, 'settle', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
+      case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during a call to the sandbox'
+    from freed d
+    group by d.tenant_id, d.status
   )
-  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
-  select d.tenant_id, p_worker, 'settle', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
-    case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during a call to the sandbox'
+  select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
+    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason)
   from freed d
-  group by d.tenant_id, d.status;
+  where p_places is not null;
 
+  return query
   with lost as (
     select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
     from deed.channel_outbox c
@@ -129,13 +139,19 @@ begin
       lost_claims = c.lost_claims + 1, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
     from lost l
     where c.ctid = l.place
-    returning c.id, c.tenant_id
+    returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.doubt_reason as reason
+  ),
+  audited as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+    select d.tenant_id, p_worker, 'doubt', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', 'sending', count(*),
+      case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during the call'
+    from doubted d
+    group by d.tenant_id
   )
-  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
-  select d.tenant_id, p_worker, 'doubt', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', 'sending', count(*),
-    case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during the call'
+  select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
+    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason)
   from doubted d
-  group by d.tenant_id;
+  where p_places is not null;
 
   if p_sandbox or exists (
     select from deed.providers p
@@ -145,6 +161,7 @@ begin
   end if;
 
   -- Those about which nothing can be learnt.
+  return query
   with open as (
     select c.ctid as place,
       case when c.guarantee = 'at_most_once' or c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10 then 'sending' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end as becomes
@@ -178,14 +195,20 @@ begin
       updated_at = v_now
     from open o
     where c.ctid = o.place
-    returning c.id, c.tenant_id, c.status
+    returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, c.held_at is not null as held, coalesce(c.doubt_reason, c.last_error) as reason
+  ),
+  audited as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+    select d.tenant_id, p_worker, case d.status when 'sending' then 'hold' else 'reconcile' end, 'delivery',
+      case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
+      case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'by its guarantee'
+    from decided d
+    group by d.tenant_id, d.status
   )
-  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
-  select d.tenant_id, p_worker, case d.status when 'sending' then 'hold' else 'reconcile' end, 'delivery',
-    case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
-    case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'by its guarantee'
+  select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
+    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason)
   from decided d
-  group by d.tenant_id, d.status;
+  where p_places is not null;
 
   select t.taken, t.walk into v_places, v_walk
   from deed.take_due(p_provider, 'sending', p_limit, p_lanes, p_rooms, p_room, p_bytes, case when p_has_key and p_look_up then 2 else 1 end, not p_look_up,
