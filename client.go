@@ -92,6 +92,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(errs...)
 }
 
+// functionTimeout is a function's unless its subscription has another.
+const functionTimeout = 15 * time.Minute
+
 func (s Subscription) withDefaults() (Subscription, error) {
 	var errs []error
 	group := 1
@@ -133,9 +136,10 @@ func (s Subscription) withDefaults() (Subscription, error) {
 	if s.BatchSize < 1 || s.BatchSize > 10000 {
 		errs = append(errs, fmt.Errorf("option BatchSize %d is not from 1 to 10000", s.BatchSize))
 	}
-	if s.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("option Timeout %s is negative", s.Timeout))
+	if _, ok := s.Sink.(SinkFunc); ok && s.Timeout == 0 {
+		s.Timeout = functionTimeout
 	}
+	s.Timeout = max(s.Timeout, 0)
 	return s, errors.Join(errs...)
 }
 
@@ -245,6 +249,7 @@ func (c *Client) Run(ctx context.Context) error {
 	others.Go(func() { c.watch(ctx) })
 	others.Go(func() { c.keepHouse(ctx) })
 	others.Go(func() { c.keepRetention(ctx) })
+	others.Go(func() { c.reportCalls(background) })
 	others.Go(func() { c.keepLanes(background, ctx.Done()) })
 	c.setReady(nil)
 	errs := make([]error, len(c.sources))

@@ -56,8 +56,11 @@ type Subscription struct {
 	BatchSize int
 	page      int // the same, of a stream
 
-	// Timeout bounds one call to Deliver. Default: none for a function, the
-	// sink's own otherwise.
+	// Timeout bounds one call to Deliver: its context ends then. Default: 15
+	// minutes for a function ([SinkFunc], [Handle]), the sink's own otherwise;
+	// negative: none. Go cannot stop a function: one that goes on although its
+	// context has ended keeps its message, and of a stream its lane, and nothing
+	// runs beside it; deed status and deed doctor show it.
 	Timeout time.Duration
 }
 

@@ -37,6 +37,10 @@ type SubscriptionStatus struct {
 	BlockedKeys int64 `json:"blocked_keys,omitempty"` // keys that wait for a message
 	Lanes       int64 `json:"lanes,omitempty"`        // once a process has read it
 	LanesHeld   int64 `json:"lanes_held,omitempty"`   // by some process, under a live lease
+
+	// The call of the sink that has been running longest, if it has for 10
+	// seconds.
+	OldestCall *RunningCall `json:"oldest_call,omitempty"`
 }
 
 // Add sums up what is told of several subscriptions.
@@ -46,6 +50,9 @@ func (s *SubscriptionStatus) Add(more SubscriptionStatus) {
 	s.BlockedKeys += more.BlockedKeys
 	s.Lanes += more.Lanes
 	s.LanesHeld += more.LanesHeld
+	if s.OldestCall == nil || (more.OldestCall != nil && more.OldestCall.Since.Before(s.OldestCall.Since)) {
+		s.OldestCall = more.OldestCall
+	}
 }
 
 // add sums up; the oldest is the oldest of both.
@@ -99,7 +106,11 @@ func (c *Client) StatusOf(ctx context.Context, most int) ([]TopicStatus, error) 
 		t.add(s.Counts)
 		t.Subscriptions = append(t.Subscriptions, s)
 	}
-	return topics, opError("status", rows.Err())
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return nil, opError("status", err)
+	}
+	return topics, opError("status", c.addOldestCalls(ctx, topics))
 }
 
 // Horizon is how far the log is and what has not ended yet.

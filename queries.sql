@@ -192,6 +192,15 @@ select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_s
   parked, blocked_keys, lag, at_least, lanes, lanes_held
 from deed.status($1::int);
 
+-- name: report_calls
+select deed.report_calls($1::text::uuid, $2::text, $3::int[], $4::bigint[], $5::text[]::uuid[], $6::int[],
+  (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($7::float8[]) with ordinality a(seconds, n)));
+
+-- name: oldest_calls
+select topic, subscription, id, message_id::text, messages, worker, since,
+  greatest(extract(epoch from clock_timestamp() - since), 0)::float8
+from deed.oldest_calls();
+
 -- name: verify
 select invariant, coalesce(subscription, ''), coalesce(message_id, 0), detail
 from deed.verify();

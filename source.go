@@ -39,6 +39,7 @@ type source struct {
 	changed    context.CancelCauseFunc // guarded by mu: ends the work as a queue
 
 	breaker breaker
+	calls   calls
 	stats   counters
 
 	mu          sync.Mutex
@@ -474,6 +475,8 @@ func (s *source) deliver(ctx context.Context, msgs []Message) (results []error) 
 		s.stats.deliver.observe(time.Since(started))
 		s.reportToBreaker(round, results)
 	}()
+	n := s.calls.begin(msgs)
+	defer s.calls.end(n)
 	given := s.sub.Sink.Deliver(ctx, msgs)
 	if given != nil && len(given) != len(msgs) {
 		err := fmt.Errorf("the sink returned %d outcomes for %d messages: all of them count as failed", len(given), len(msgs))

@@ -48,6 +48,7 @@ var checks = []check{
 	{[]string{"cluster-changed"}, []string{"the log was read on this server before, or never"}, true, checkCluster},
 	{[]string{"backfill-unfinished"}, []string{"every subscription has been given what was published before it"}, true, checkBackfills},
 	{[]string{"suppression-unreadable"}, []string{"every suppression is of an address"}, true, checkSuppressions},
+	{[]string{"call-running"}, []string{"no call of a sink has been running for long"}, true, checkCalls},
 	{
 		[]string{"provider-paused", "deliveries-dead"},
 		[]string{"no provider has been paused for long", "no delivery is dead"},

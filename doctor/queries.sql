@@ -369,6 +369,13 @@ where not w.granted and w.waitstart < pg_catalog.clock_timestamp() - pg_catalog.
 order by w.waitstart
 limit 20;
 
+-- name: calls
+select c.topic || '/' || c.subscription, c.id, c.worker, extract(epoch from pg_catalog.clock_timestamp() - c.since)::float8
+from deed.oldest_calls() c
+where c.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by c.since
+limit 20;
+
 -- name: pauses
 select p.provider, p.destination, pg_catalog.left(p.why, 300), extract(epoch from pg_catalog.clock_timestamp() - p.since)::float8,
   (select pg_catalog.count(*) from (select from deed.channel_outbox c where c.provider = p.provider and c.status = 'queued' and c.due limit 100000) w)

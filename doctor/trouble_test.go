@@ -34,6 +34,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"cluster-changed":        clusterChanged,
 	"backfill-unfinished":    backfillUnfinished,
 	"suppression-unreadable": suppressionUnreadable,
+	"call-running":           callRunning,
 	"provider-paused":        deliveryTroubles,
 	"deliveries-dead":        deliveryTroubles,
 	"server-version":         serverTooNew,

@@ -548,6 +548,22 @@ table deed.relays rls=true forced=true with fillfactor=50
 table deed.retention_lock rls=true forced=true
   column none boolean
   constraint retention_lock_stays_empty CHECK (false)
+table deed.running_calls rls=true forced=true with fillfactor=50
+  column subscription integer not null
+  column worker uuid not null
+  column name text not null
+  column id bigint not null
+  column message_id uuid not null
+  column messages integer not null
+  column since timestamp with time zone not null
+  column seen_until timestamp with time zone not null
+  constraint running_calls_pkey PRIMARY KEY (subscription, worker)
+  CREATE UNIQUE INDEX running_calls_pkey ON deed.running_calls USING btree (subscription, worker)
+  policy running_calls_admin for r to deed_admin using true
+  policy running_calls_owner for * to owner using true check true
+  policy running_calls_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.settings rls=true forced=true
   column is_only boolean not null default true
   column installation uuid not null default gen_random_uuid()
@@ -765,6 +781,7 @@ function message_seq(p_message_id uuid) returns bigint body inline grant to deed
 function name_probes(p_provider text, p_places tid[], p_claim bigint) returns void set search_path=pg_catalog, pg_temp body e37228ae9e6589392a08686f5f557a96
 function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body d322135673b3d14221d0915565808f1e grant to deed_worker
 function note_attempts(p_ids uuid[], p_claims bigint[], p_numbers integer[], p_outcomes text[], p_message_ids text[], p_codes text[], p_errors text[], p_keys text[], p_sandboxes boolean[], p_took double precision[], p_worker text) returns TABLE(id uuid, status text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body b2c92d7593fbd74d80f250d289411de5 grant to deed_worker
+function oldest_calls() returns TABLE(topic text, subscription text, id bigint, message_id uuid, messages integer, worker text, since timestamp with time zone) set search_path=pg_catalog, pg_temp body db9a90a23180c4fd7f2c199254509430 grant to deed_admin, deed_worker
 function open_window(p_way text DEFAULT 'wait'::text) returns bigint security definer set search_path=pg_catalog, pg_temp body aa7dab38a4dfb75624bd0597c7345eb0 grant to deed_worker
 function order_at(p_created_at timestamp with time zone, p_now timestamp with time zone) returns timestamp with time zone body inline grant to deed_admin, deed_app, deed_worker
 function page(p_subscription integer, p_slot_from integer, p_slot_upto integer, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_limit integer, p_low bigint DEFAULT NULL::bigint, p_late xid8[] DEFAULT NULL::xid8[]) returns TABLE(place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body bb285ae0e438aa09b549d91bd365885b grant to deed_worker
@@ -793,6 +810,7 @@ function register_provider(p_name text, p_kind text, p_lane_per_domain boolean, 
 function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, jit=off body ea2ce75cffa1f5085fa64dea3cf62c38 grant to deed_worker
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 43dcf62fbe908f9fb5b60bc43546f70d grant to deed_worker
 function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker
+function report_calls(p_worker uuid, p_name text, p_subscriptions integer[], p_ids bigint[], p_message_ids uuid[], p_messages integer[], p_ages interval[]) returns void security definer set search_path=pg_catalog, pg_temp body 4c979ce07f927ac9dcd358dd94f7017a grant to deed_worker
 function reschedule(p_id bigint, p_at timestamp with time zone, p_subscription text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body af2577838aa7b59a07819b50662806b6 grant to deed_admin, deed_worker
 function reserve(p_channels text[], p_providers text[], p_recipients text[], p_payloads jsonb[], p_keys bytea[], p_recipient_ids text[] DEFAULT NULL::text[], p_guarantees text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_correlation_ids text[] DEFAULT NULL::text[], p_channel_message_ids uuid[] DEFAULT NULL::uuid[], p_run_ids uuid[] DEFAULT NULL::uuid[], p_job_ids uuid[] DEFAULT NULL::uuid[], p_workspaces uuid[] DEFAULT NULL::uuid[], p_max_attempts integer[] DEFAULT NULL::integer[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, p_expires_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[]) returns TABLE(n integer, id uuid, status text, duplicate boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, work_mem=64MB body 4de502e80fc2a8c8cf3eddd8bf5581d6 grant to deed_admin, deed_app, deed_worker
 function resume_provider(p_provider text, p_destination text, p_reason text, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp body a12f39555a1ad5874a0d43939a755653 grant to deed_admin

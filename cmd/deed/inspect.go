@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -55,8 +56,12 @@ waits for them and what is paused follows, as deed providers list has it.`,
 					}
 				}
 				err = table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "PENDING", "DUE", "CLAIMED", "PARKED", "DEAD", "DELIVERED", "OLDEST DUE"}, rows)
-				if err != nil || len(providers) == 0 {
+				if err != nil {
 					return err
+				}
+				showCalls(cmd.OutOrStdout(), topics)
+				if len(providers) == 0 {
+					return nil
 				}
 				fmt.Fprintln(cmd.OutOrStdout())
 				return showProviders(cmd.OutOrStdout(), providers)
@@ -65,6 +70,19 @@ waits for them and what is paused follows, as deed providers list has it.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// showCalls names the calls of sinks that have been running for long: what has
+// called waits for them, of a stream all of its lane.
+func showCalls(out io.Writer, topics []deed.TopicStatus) {
+	for _, t := range topics {
+		for _, s := range t.Subscriptions {
+			if c := s.OldestCall; c != nil {
+				fmt.Fprintf(out, "\n%s/%s: a call has been running for %s, with message %d, by worker %s\n",
+					t.Topic, s.Subscription, seconds(c.Seconds), c.Seq, c.Worker)
+			}
+		}
+	}
 }
 
 // counted is a number, and whether the counting stopped there.

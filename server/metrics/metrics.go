@@ -243,6 +243,11 @@ func collectStatus(out chan<- prometheus.Metric, topic string, s deed.Subscripti
 		oldest += age.Seconds()
 	}
 	out <- prometheus.MustNewConstMetric(oldestDue, prometheus.GaugeValue, oldest, topic, s.Subscription)
+	running := 0.0
+	if s.OldestCall != nil {
+		running = s.OldestCall.Seconds + age.Seconds()
+	}
+	out <- prometheus.MustNewConstMetric(oldestCall, prometheus.GaugeValue, running, topic, s.Subscription)
 }
 
 func collectStream(out chan<- prometheus.Metric, topic string, s deed.SubscriptionStatus) {

@@ -50,6 +50,8 @@ var (
 		"Lanes of a stream.", perSubscription, nil)
 	lanesHeld = prometheus.NewDesc("deed_lanes_held",
 		"Lanes of a stream that some process holds under a live lease.", perSubscription, nil)
+	oldestCall = prometheus.NewDesc("deed_oldest_call_seconds",
+		"How long the oldest call of the sink has been running; 0 if none has for 10 seconds.", perSubscription, nil)
 	deliveries = prometheus.NewDesc("deed_deliveries",
 		"Deliveries: queued (of these: due), sending (of these: in_doubt, or held for a person), and dead.", []string{"provider", "state"}, nil)
 	providerPauses = prometheus.NewDesc("deed_provider_pauses",
@@ -76,7 +78,7 @@ var (
 func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown,
-		exchange, deliver, messages, published, finished, oldestDue, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
+		exchange, deliver, messages, published, finished, oldestDue, oldestCall, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
 		partitionsAhead, oldestPartition, horizonAge, deliveries, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d

@@ -1,0 +1,148 @@
+package deed
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/deedhq/deed/tenant"
+)
+
+// A call of a sink that has been running for longCall is told to others, every
+// callsEvery: whoever wonders why a lane stands still looks there.
+const (
+	longCall   = 10 * time.Second
+	callsEvery = 5 * time.Second
+)
+
+// call is a call of the sink that has not returned.
+type call struct {
+	began    time.Time
+	seq      int64 // of its first message
+	id       ID
+	messages int
+}
+
+// calls are those of a subscription that are running.
+type calls struct {
+	mu      sync.Mutex
+	next    int          // guarded by mu
+	running map[int]call // guarded by mu
+}
+
+func (c *calls) begin(msgs []Message) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil {
+		c.running = map[int]call{}
+	}
+	c.next++
+	c.running[c.next] = call{time.Now(), msgs[0].Seq, msgs[0].ID, len(msgs)}
+	return c.next
+}
+
+func (c *calls) end(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.running, n)
+}
+
+// oldest returns the call that has been running longest.
+func (c *calls) oldest() (oldest call, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.running {
+		if !ok || r.began.Before(oldest.began) {
+			oldest, ok = r, true
+		}
+	}
+	return oldest, ok
+}
+
+// reportCalls tells which calls take long until ctx ends. It asks nothing of
+// the database while none does.
+func (c *Client) reportCalls(ctx context.Context) {
+	var worker tenant.ID
+	_, _ = rand.Read(worker[:])
+	tick := time.NewTicker(callsEvery)
+	defer tick.Stop()
+	for told := false; ; {
+		select {
+		case <-ctx.Done():
+			if told {
+				c.tellCalls(context.WithoutCancel(ctx), worker, nil)
+			}
+			return
+		case <-tick.C:
+		}
+		long := map[int64]call{}
+		for _, s := range c.sources {
+			if oldest, ok := s.calls.oldest(); ok && time.Since(oldest.began) >= longCall {
+				long[s.id.Load()] = oldest
+			}
+		}
+		if len(long) > 0 || told {
+			ok := c.tellCalls(ctx, worker, long)
+			told = len(long) > 0 || (told && !ok)
+		}
+	}
+}
+
+// tellCalls replaces what was told before, and reports whether it did.
+func (c *Client) tellCalls(ctx context.Context, worker tenant.ID, long map[int64]call) bool {
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	subs, ids, messageIDs, messages, ages := []int64{}, []int64{}, []string{}, []int{}, []float64{}
+	for id, l := range long {
+		subs, ids, messageIDs = append(subs, id), append(ids, l.seq), append(messageIDs, l.id.String())
+		messages, ages = append(messages, l.messages), append(ages, time.Since(l.began).Seconds())
+	}
+	_, err := c.workers.Exec(ctx, query["report_calls"], worker.String(), c.opts.Worker, subs, ids, messageIDs, messages, ages)
+	if err != nil && ctx.Err() == nil {
+		c.opts.Logger.Warn("telling which calls take long failed; will try again", "error", withHint(err))
+	}
+	return err == nil
+}
+
+// RunningCall is a call of a sink that has not returned.
+type RunningCall struct {
+	Seq      int64     `json:"seq,string"` // of its first message
+	ID       ID        `json:"id"`
+	Messages int       `json:"messages"` // that it was given
+	Worker   string    `json:"worker"`
+	Since    time.Time `json:"since"`
+	Seconds  float64   `json:"seconds"` // for how long
+}
+
+// addOldestCalls completes the status of topics.
+func (c *Client) addOldestCalls(ctx context.Context, topics []TopicStatus) error {
+	type place struct{ topic, subscription string }
+	at := map[place]*SubscriptionStatus{}
+	for i := range topics {
+		for j := range topics[i].Subscriptions {
+			s := &topics[i].Subscriptions[j]
+			at[place{topics[i].Topic, s.Subscription}] = s
+		}
+	}
+	rows, err := c.pool.Query(ctx, query["oldest_calls"])
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p place
+		var r RunningCall
+		var id string
+		if err := rows.Scan(&p.topic, &p.subscription, &r.Seq, &id, &r.Messages, &r.Worker, &r.Since, &r.Seconds); err != nil {
+			return err
+		}
+		if r.ID, err = ParseID(id); err != nil {
+			return err
+		}
+		if s := at[p]; s != nil {
+			s.OldestCall = &r
+		}
+	}
+	return rows.Err()
+}
