@@ -7,7 +7,7 @@ create or replace trigger channel_outbox_insert before insert on deed.channel_ou
   for each row when (new.status <> 'queued') execute function deed.check_transition();
 create or replace trigger channel_outbox_transition before update on deed.channel_outbox
   for each row when (old.status <> new.status) execute function deed.check_transition();
-create or replace trigger channel_outbox_due before insert or update of status, process_after, doubt_since, held_at on deed.channel_outbox
+create or replace trigger channel_outbox_due before update of status, process_after, doubt_since, held_at on deed.channel_outbox
   for each row execute function deed.mark_due();
 create or replace trigger channel_outbox_rewrite before update of id, tenant_id, workspace_id, idempotency_key, provider, channel, request on deed.channel_outbox
   for each row execute function deed.refuse_rewrite();

@@ -134,14 +134,14 @@ begin
     insert into deed.channel_outbox (
       id, tenant_id, workspace_id, idempotency_key, status, skipped, skip_reason, finished_at, channel, provider, lane,
       recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id, run_id, job_id,
-      expires_at, created_at, updated_at
+      expires_at, due, payload_bytes, created_at, updated_at
     )
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
       p_channels[u.n], p_providers[u.n], coalesce(deed.address_domain(p_channels[u.n], u.address), ''),
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n],
-      p_expires_at[u.n], v_now, v_now
+      p_expires_at[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), pg_column_size(p_payloads[u.n]), v_now, v_now
     from (
       select o.n, a.recipient, a.address, case
           when coalesce(a.recipient, '') = '' then 'no address'
