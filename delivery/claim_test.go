@@ -388,3 +388,26 @@ func TestDispatch_TwentyThatHangHoldUpNoOther(t *testing.T) {
 		})
 	}
 }
+
+// Who was passed over, as his lane had no room, keeps his turn.
+func TestClaim_WhoIsPassedOverKeepsHisTurn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	manyTenants(t, db, 5, `null`)
+	after := ""
+	for range 5 {
+		args := `, p_lanes => '{example.com}', p_rooms => '{1}'`
+		if after != "" {
+			args += fmt.Sprintf(`, p_places => '{"after": "%s"}'`, after)
+		} else {
+			args += `, p_places => '{}'`
+		}
+		after = pgtest.One[string](t, db.Pool(pgtest.Worker), `
+			select max(walk ->> 'after') from deed.claim_deliveries('fake', 'w', 4, interval '1 minute'`+args+`)`)
+		// It is as full as ever.
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lost_claims = 0, correlation_id = 'had its turn', claim = null, claimed_at = null, claimed_by = null, lease_until = null where claim is not null`)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where correlation_id = 'had its turn'`); n != 5 {
+		t.Errorf("%d of five tenants had their turn in five claims", n)
+	}
+}

@@ -78,6 +78,10 @@ declare
   v_key     text;
   v_start   text;
   v_at      text;
+  v_round   boolean; -- all lanes of the run have been looked at
+  v_seen    int;
+  v_took    text; -- the run's last lane that something was taken from
+  v_after   uuid; -- the last such tenant
   v_list    text[];
   v_lane    text;
   v_k       int;
@@ -134,23 +138,22 @@ begin
         v_most := ceil(v_share::float8 / v_m);
         v_look := ceil(v_looks::float8 / v_m);
         v_m := v_m - 1;
-        if v_rotates then
-          v_places := v_places || jsonb_build_object(v_tenant::text, v_run);
-        end if;
         v_key := v_tenant || ' ' || v_run;
         v_start := p_places ->> v_key;
         v_at := v_start;
+        v_round := false;
+        v_seen := 0;
+        v_took := null;
         <<lanes>>
         loop
           exit when v_most < 1 or v_look < 1;
           v_list := deed.due_lanes(p_provider, p_status, v_tenant, v_run, v_at, v_start, least(100, v_most, v_look));
           v_k := cardinality(v_list);
-          if v_k = 0 then
-            v_at := null; -- once round
-            exit lanes;
-          end if;
+          v_round := v_k = 0;
+          exit lanes when v_round;
           foreach v_lane in array v_list loop
             exit lanes when v_most < 1 or v_left < 1;
+            v_seen := v_seen + 1;
             v_look := v_look - 1;
             v_looks := v_looks - 1;
             v_visits := v_visits - 1;
@@ -238,6 +241,10 @@ begin
               update deed.rate_limits b set tokens = v_purse - v_take * p_cost, at = clock_timestamp()
               where v_take > 0 and b.provider = p_provider and b.domain = v_lane;
             end if;
+            if v_take > 0 then
+              v_took := v_lane;
+              v_after := v_tenant;
+            end if;
             v_left := v_left - v_take;
             v_share := v_share - v_take;
             v_most := v_most - v_take;
@@ -250,13 +257,19 @@ begin
               end if;
             end if;
           end loop;
-          if v_at = v_start then
-            v_at := null; -- once round
-            exit lanes;
-          end if;
+          v_round := v_at = v_start;
+          exit lanes when v_round;
         end loop;
+        -- Behind the last one that had its turn; who was passed over keeps his.
+        v_at := coalesce(v_took, case when v_round then v_start else v_at end);
+        if v_round and v_seen < 2 then
+          v_at := null; -- there is no other lane
+        end if;
         if v_at is not null or v_start is not null then
           v_places := v_places || jsonb_build_object(v_key, v_at);
+        end if;
+        if v_rotates and v_took is not null then
+          v_places := v_places || jsonb_build_object(v_tenant::text, v_run);
         end if;
       end loop;
     end loop;
@@ -270,6 +283,6 @@ begin
   if cardinality(taken) = 0 and v_visits < 1 then
     v_wait := 0;
   end if;
-  walk := jsonb_build_object('after', v_last, 'wait', v_wait, 'places', v_places);
+  walk := jsonb_build_object('after', coalesce(v_after, v_last), 'wait', v_wait, 'places', v_places);
 end
 $$;
