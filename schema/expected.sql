@@ -292,6 +292,7 @@ table deed.migrations rls=false forced=false
   column breaking boolean not null
   column hash text not null
   column applied_at timestamp with time zone not null default clock_timestamp()
+  column number integer not null default 0
   constraint migrations_pkey PRIMARY KEY (version)
   CREATE UNIQUE INDEX migrations_pkey ON deed.migrations USING btree (version)
   grant select to deed_admin

@@ -145,8 +145,24 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])[:16]
 }
 
+// functionsNumber is the number of the functions and packs, and the hash of their
+// text for which it is theirs. Of two programs with the same migrations the one
+// with the higher number has the newer functions; whoever changes one gives it
+// the next (go test ./schema -run Golden -update).
+//
+//go:embed functions.number
+var functionsNumber string
+
+// number is that of this program's functions.
+func number() int {
+	var n int
+	_, _ = fmt.Sscan(functionsNumber, &n) // a test reads the file
+	return n
+}
+
 // Result says what [Up] did.
 type Result struct {
+	Newer     bool     // a newer program has been here: its functions and packs were left
 	Applied   []string // the migrations, by name
 	Functions bool     // the functions were replaced
 	Contracts []string // the installed packs that were brought up to date
@@ -182,8 +198,7 @@ func Up(ctx context.Context, conn *pgx.Conn) (Result, error) {
 		}
 	}
 	err = patiently(ctx, conn, func() (err error) {
-		done.Functions, done.Contracts, err = replaceFunctions(ctx, conn, migrations)
-		return err
+		return replaceFunctions(ctx, conn, migrations, &done)
 	})
 	if err != nil {
 		return done, fmt.Errorf("migrate: functions: %w", err)
@@ -288,40 +303,48 @@ func apply(ctx context.Context, conn *pgx.Conn, m Migration) (applied bool, err 
 //go:embed owner.sql
 var settleOwnerSQL string
 
-// replaceFunctions installs the functions unless exactly they are there, then
-// counts signatures: an overload would be a second truth (O2).
-func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migration) (replaced bool, contracts []string, err error) {
+// replaceFunctions installs the functions unless exactly they are there, or a
+// newer program's, then counts signatures: an overload would be a second truth
+// (O2).
+func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migration, done *Result) error {
 	text, err := functions()
 	if err != nil {
-		return false, nil, err
+		return err
 	}
-	err = inTx(ctx, conn, func(tx pgx.Tx) error {
+	return inTx(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockSQL); err != nil {
 			return err
 		}
-		// A newer program has been here: its functions stay.
-		var newest int
+		*done = Result{Applied: done.Applied} // it may be tried again
+		var newest, installedNumber int
 		var installed string
 		err := tx.QueryRow(ctx, `
-			select coalesce(max(version), 0), coalesce(max(hash) filter (where version = 0), '') from deed.migrations
-		`).Scan(&newest, &installed)
-		if err != nil || newest > len(migrations) {
+			select coalesce(max(version), 0), coalesce(max(hash) filter (where version = 0), ''), coalesce(max(number) filter (where version = 0), 0)
+			from deed.migrations
+		`).Scan(&newest, &installed, &installedNumber)
+		if err != nil {
 			return err
+		}
+		if done.Newer = newest > len(migrations) || installedNumber > number(); done.Newer {
+			return nil
 		}
 		if installed != hashOf(text) {
 			if _, err := tx.Exec(ctx, "set local check_function_bodies = off;\n"+text); err != nil {
 				return err
 			}
+			done.Functions = true
+		}
+		if installed != hashOf(text) || installedNumber != number() {
 			_, err := tx.Exec(ctx, `
-				insert into deed.migrations (version, name, breaking, hash) values (0, 'functions', false, $1)
-				on conflict (version) do update set hash = excluded.hash, applied_at = clock_timestamp()
-			`, hashOf(text))
+				insert into deed.migrations (version, name, breaking, hash, number) values (0, 'functions', false, $1, $2)
+				on conflict (version) do update
+				set hash = excluded.hash, number = excluded.number, applied_at = clock_timestamp()
+			`, hashOf(text), number())
 			if err != nil {
 				return err
 			}
-			replaced = true
 		}
-		if contracts, err = upgradeContracts(ctx, tx); err != nil {
+		if done.Contracts, err = upgradeContracts(ctx, tx); err != nil {
 			return err
 		}
 		if err := countFunctions(ctx, tx); err != nil {
@@ -333,7 +356,6 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 		_, err = tx.Exec(ctx, `select deed.keep_partitions()`)
 		return err
 	})
-	return replaced, contracts, err
 }
 
 // countFunctions names functions of which there are two, deed's and those of
@@ -389,6 +411,7 @@ type State struct {
 	Breaking  bool   `json:"breaking"`
 	AppliedAt string `json:"applied_at,omitempty"` // RFC 3339; empty: not applied
 	Known     bool   `json:"known"`                // this program has it
+	number    int    // of the functions
 }
 
 // Querier is what reads need: a pool, a connection or a transaction.
@@ -429,15 +452,16 @@ func Status(ctx context.Context, q Querier) ([]State, error) {
 
 func readApplied(ctx context.Context, q Querier) ([]State, error) {
 	rows, err := q.Query(ctx, `
-		select version, name, breaking, to_char(applied_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-		from deed.migrations
+		select version, name, breaking, to_char(applied_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+		  coalesce((to_jsonb(m) ->> 'number')::int, 0) -- the column came later
+		from deed.migrations m
 		order by version
 	`)
 	if err == nil {
 		var states []State
 		states, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (State, error) {
 			var s State
-			err := row.Scan(&s.Version, &s.Name, &s.Breaking, &s.AppliedAt)
+			err := row.Scan(&s.Version, &s.Name, &s.Breaking, &s.AppliedAt, &s.number)
 			return s, err
 		})
 		if err == nil {
@@ -456,8 +480,8 @@ func readApplied(ctx context.Context, q Querier) ([]State, error) {
 }
 
 // Check says whether this program can work with the installed schema. newer
-// is true when the database has compatible migrations that the program does
-// not know. Errors: [ErrNotInstalled], [ErrBehind], [ErrAhead].
+// is true when the database has compatible migrations, or functions, that the
+// program does not know. Errors: [ErrNotInstalled], [ErrBehind], [ErrAhead].
 func Check(ctx context.Context, q Querier) (newer bool, err error) {
 	migrations, err := Migrations()
 	if err != nil {
@@ -480,13 +504,14 @@ func Check(ctx context.Context, q Querier) (newer bool, err error) {
 	if _, ok := have[0]; !ok {
 		return false, fmt.Errorf("%w (it lacks the functions)", ErrBehind)
 	}
+	newer = have[0].number > number()
 	delete(have, 0)
 	for _, a := range have {
 		if a.Breaking {
 			return true, fmt.Errorf("%w (%s)", ErrAhead, a.Name)
 		}
 	}
-	return len(have) > 0, nil
+	return newer || len(have) > 0, nil
 }
 
 // SQL returns everything that [Up] would run on an empty database, and what
@@ -515,8 +540,8 @@ func SQL(contracts ...string) (string, error) {
 			text, m.Version, m.Name, m.Breaking, hashOf(m.SQL))
 	}
 	fmt.Fprintf(&b, "set local check_function_bodies = off;\n%s\n", funcs)
-	fmt.Fprintf(&b, "insert into deed.migrations (version, name, breaking, hash) values (0, 'functions', false, '%s');\n",
-		hashOf(funcs))
+	fmt.Fprintf(&b, "insert into deed.migrations (version, name, breaking, hash, number) values (0, 'functions', false, '%s', %d);\n",
+		hashOf(funcs), number())
 	b.WriteString("select deed.keep_partitions();\n")
 	for _, name := range contracts {
 		p, err := packNamed(name)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -95,6 +96,13 @@ func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt *sc
 		fmt.Fprintln(out, "applied", name)
 	}
 	if err != nil {
+		return err
+	}
+	if done.Newer {
+		if len(contracts) > 0 {
+			return errors.New("a newer deed has been here: let that install its packs")
+		}
+		_, err := fmt.Fprintln(out, "a newer deed has been here: its functions and packs are left as they are")
 		return err
 	}
 	if done.Functions {
