@@ -66,7 +66,7 @@ begin
     select least(count(*), p_limit) into chosen
     from (
       select from deed.channel_outbox c
-      where c.status = any (p_statuses) and c.status in ('failed', 'dead') and c.run_id is null
+      where c.status = any (p_statuses) and c.status in ('failed', 'dead') and c.run_id is null and c.proved_at is null
         and (p_provider is null or c.provider = p_provider) and (p_tenant is null or c.tenant_id = p_tenant)
         and (p_error is null or strpos(lower(c.last_error), lower(p_error)) > 0)
         and (p_since is null or c.finished_at >= v_now - p_since)
@@ -103,7 +103,7 @@ begin
     v_take := least(v_take, p_limit - v_r.redriven);
     if v_take > 0 then
       with looked as materialized (
-        select c.status, c.provider, c.id, c.run_id is null and c.finished_at <= v_r.started_at
+        select c.status, c.provider, c.id, c.run_id is null and c.proved_at is null and c.finished_at <= v_r.started_at
           and (p_tenant is null or c.tenant_id = p_tenant)
           and (p_error is null or strpos(lower(c.last_error), lower(p_error)) > 0)
           and (p_since is null or c.finished_at >= v_r.started_at - p_since) as wanted
