@@ -242,7 +242,7 @@ func scanLogged(row pgx.CollectableRow) (Logged, error) {
 // State is how one subscription stands with a message.
 type State struct {
 	Subscription string     `json:"subscription"`
-	State        string     `json:"state"` // waiting (a stream has not read it yet), due, scheduled, claimed, parked, dead, delivered or discarded
+	State        string     `json:"state"` // due, scheduled, claimed, parked, dead, delivered or discarded; of a stream also waiting (not read yet), passed (its record is no longer kept) or lost (see [Client.Verify])
 	Attempts     int        `json:"attempts"`
 	LostClaims   int        `json:"lost_claims"`
 	DueAt        *time.Time `json:"due_at,omitempty"`

@@ -100,6 +100,9 @@ from deed.attend($1::int, $2::text, $3::int, $4::int[], $5::int[], make_interval
 -- name: release_keys
 select deed.release_keys($1::int, $2::bigint[]);
 
+-- name: heal_keys
+select deed.heal_keys($1::int, $2::int[], $3::int[]);
+
 -- name: declare_topic
 select made, mode, lanes, ordered, extract(epoch from retention)::float8
 from deed.declare_topic($1::text, $2::text, $3::int, $4::boolean, make_interval(secs => $5::float8));

@@ -25,6 +25,8 @@ type stream struct {
 	parking sync.RWMutex
 	waiting atomic.Bool // somebody waits to write
 
+	taken chan struct{} // there is a new lane
+
 	mu      sync.Mutex
 	lanes   map[int]*lane // guarded by mu: those that run
 	gone    map[int]*lane // guarded by mu: those of a number before, which may still be ending
@@ -33,11 +35,12 @@ type stream struct {
 
 // runStream reads the stream until ctx ends, or the topic becomes a queue.
 func (s *source) runStream(ctx context.Context) error {
-	st := &stream{source: s, lanes: map[int]*lane{}, gone: map[int]*lane{}}
+	st := &stream{source: s, lanes: map[int]*lane{}, gone: map[int]*lane{}, taken: make(chan struct{}, 1)}
 	ctx, changed := context.WithCancelCause(ctx)
 	defer changed(nil)
 	var aside sync.WaitGroup
 	var asideErr error
+	aside.Go(func() { st.keepKeys(ctx) })
 	aside.Go(func() { asideErr = st.attendAside(ctx) })
 	st.followLanes(ctx, changed)
 	err := st.stopLanes()
@@ -67,6 +70,33 @@ func (st *stream) followLanes(ctx context.Context, changed context.CancelCauseFu
 			if st.stale() {
 				st.hold(ctx, &holding{}) // others may have taken them
 			}
+		}
+	}
+}
+
+// keepKeys looks, when there are new lanes and once a minute, for keys whose
+// messages are parked behind nothing, and lets the first of each go.
+func (st *stream) keepKeys(ctx context.Context) {
+	tick := time.NewTicker(housekeepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-st.taken:
+		case <-tick.C:
+		}
+		from, upto := st.slots()
+		if len(from) == 0 {
+			continue
+		}
+		var freed []int64
+		st.client.chore(ctx, "look for stranded keys of "+st.label(), func(ctx context.Context) error {
+			return st.client.workers.QueryRow(ctx, query["heal_keys"], st.id.Load(), from, upto).Scan(&freed)
+		})
+		if len(freed) > 0 {
+			st.log.Warn("messages were parked behind nothing; the first of each key goes on", "keys", len(freed))
+			st.poke()
 		}
 	}
 }
@@ -108,6 +138,10 @@ func (st *stream) hold(ctx context.Context, h *holding) {
 		l := newLane(st, held) // one that is to be given back ends at once
 		st.lanes[held.no] = l
 		go l.run(ctx, st.gone[held.no])
+		select {
+		case st.taken <- struct{}{}:
+		default:
+		}
 		st.log.Debug("lane taken", "lane", held.no, "fence", held.fence, "takeovers", held.takeovers)
 	}
 	st.setSlots(h)

@@ -421,10 +421,10 @@ func TestStream_FailoverTakesWindowsBack(t *testing.T) {
 	db.Exec(t, pgtest.Owner, `select setval(pg_get_serial_sequence('deed.windows', 'n'), (select max(n) from deed.windows))`)
 	// Takes were taken back as well.
 	db.Exec(t, pgtest.Owner, `
-		insert into deed.progress (subscription, lane, n, fence, from_window, slot)
-		select l.subscription, l.lane, g.n + 1, l.fence, g.from_window, -2
+		insert into deed.progress (subscription, lane, n, fence, from_window, slot, total)
+		select l.subscription, l.lane, g.n + 1, l.fence, g.from_window, -2, g.total
 		from deed.lanes l
-		cross join lateral (select max(g.n) as n, max(g.from_window) as from_window from deed.progress g where g.subscription = l.subscription and g.lane = l.lane) g`)
+		cross join lateral (select max(g.n) as n, max(g.from_window) as from_window, max(g.total) as total from deed.progress g where g.subscription = l.subscription and g.lane = l.lane) g`)
 	for i := range 2 {
 		publish(t, db, keyed(fmt.Sprint(i), 20+i))
 	}

@@ -91,7 +91,7 @@ func TestVerify_SeesEveryViolation(t *testing.T) {
 		},
 		"partitions": {
 			[]string{`delete from deed.partitions`},
-			[]string{"no partition ahead||"},
+			[]string{"partition and its record differ||", "partition and its record differ||", "partition and its record differ||", "no partition ahead||"},
 		},
 		"two free messages of a key": {
 			[]string{

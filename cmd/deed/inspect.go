@@ -240,8 +240,10 @@ func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) e
 				at = when(*st.DueAt)
 			case st.State == "waiting":
 				note = "the stream has not come to it yet"
-			case st.State == "delivered":
-				note = "its record is no longer kept"
+			case st.State == "passed":
+				note = "the stream has gone past it; its record is no longer kept"
+			case st.State == "lost":
+				note = fmt.Sprintf("page %d of lane %d put it aside, and nothing is left of it: deed verify", st.Page, st.Lane)
 			}
 			rows = append(rows, []string{st.Subscription, st.State, fmt.Sprint(st.Attempts), fmt.Sprint(st.LostClaims), at, note})
 		}

@@ -53,15 +53,16 @@ begin
   on conflict (subscription) do update
   set made_by = excluded.made_by, window_n = null, slot = -1, id = 0, scanned = false, seen = null, upto = null, late_id = 0,
     finished_at = null;
+  with ended as (
+    delete from deed.lanes l using deed.subscriptions s where s.topic = p_topic and l.subscription = s.id
+    returning l.*, s.since
+  )
+  insert into deed.former_lanes (subscription, lane, slot_from, slot_upto, kept_from, since)
+  select e.subscription, e.lane, e.slot_from, e.slot_upto, e.kept_from, e.since from ended e;
   update deed.subscriptions s
   set since = null, since_window = null, since_lane = null, read_since = s.since, list_version = v_version,
     read_window = coalesce((select r.window_n from deed.relanings r where r.subscription = s.id), s.since_window)
   where s.topic = p_topic and s.list_version is not null;
-  with ended as (
-    delete from deed.lanes l using deed.subscriptions s where s.topic = p_topic and l.subscription = s.id returning l.*
-  )
-  insert into deed.former_lanes (subscription, lane, slot_from, slot_upto)
-  select e.subscription, e.lane, e.slot_from, e.slot_upto from ended e;
   delete from deed.relanings r using deed.subscriptions s where s.topic = p_topic and r.subscription = s.id;
   update deed.pending p set parked = false, key_hash = null
   from deed.subscriptions s

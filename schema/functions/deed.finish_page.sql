@@ -57,10 +57,10 @@ declare
   v_dead   boolean;
 begin
   insert into deed.progress as g (
-    subscription, lane, n, fence, from_window, to_window, slot, id, messages, aside, total, min_id, max_id, worker, finished_at
+    subscription, lane, n, fence, from_window, to_window, slot, id, messages, aside, aside_ids, total, min_id, max_id, worker, finished_at
   )
   select p_subscription, p_lane, p_n + 1, p_fence, p_from, p_to, p_slot, p_id, p_messages, v_aside,
-    last.total + p_messages - v_aside, p_min, p_max, p_worker, v_now
+    case when v_aside > 0 then p_ids end, last.total + p_messages - v_aside, p_min, p_max, p_worker, v_now
   from deed.progress last
   where last.subscription = p_subscription and last.lane = p_lane and last.n = p_n and last.fence = p_fence
     and concat_ws('/', last.from_window, coalesce(last.to_window, 0), last.slot, last.id) = p_was

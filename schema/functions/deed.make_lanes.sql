@@ -73,8 +73,8 @@ begin
     with ended as (
       delete from deed.lanes l where l.subscription = p_subscription returning l.*
     )
-    insert into deed.former_lanes (subscription, lane, slot_from, slot_upto)
-    select e.subscription, e.lane, e.slot_from, e.slot_upto from ended e;
+    insert into deed.former_lanes (subscription, lane, slot_from, slot_upto, kept_from, since)
+    select e.subscription, e.lane, e.slot_from, e.slot_upto, e.kept_from, v_since from ended e;
     delete from deed.relanings r where r.subscription = p_subscription;
     v_begin := v_ask.window_n;
     v_lanes := v_ask.lanes;

@@ -1,7 +1,7 @@
 -- deed.purge_deliveries: remove finished deliveries that ended longer than p_age
 -- ago, at most p_limit, with their attempts; dead and failed ones never (O11).
 --
--- One audit row for the call. Returns how many.
+-- One audit row for each tenant and status. Returns how many.
 create or replace function deed.purge_deliveries(
   p_age   interval,
   p_limit int,
@@ -26,16 +26,16 @@ begin
       limit p_limit
       for update skip locked
     ))
-    returning c.id, c.tenant_id
+    returning c.id, c.tenant_id, c.status
   ),
   attempts as (
     delete from deed.delivery_attempts a using gone g where a.delivery_id = g.id
   ),
   audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, affected, reason)
-    select g.tenant_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'purge', 'delivery', count(*), format('finished longer than %s ago', p_age)
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, from_status, affected, reason)
+    select g.tenant_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'purge', 'delivery', g.status, count(*), format('finished longer than %s ago', p_age)
     from gone g
-    group by g.tenant_id
+    group by g.tenant_id, g.status
   )
   select count(*) into v_count from gone;
   return v_count;

@@ -25,6 +25,7 @@ declare
   v_old     bigint[];
   v_lane    record;
   v_count   int;
+  v_kept    bigint;
 begin
   begin
     lock table deed.history_lock in share update exclusive mode nowait;
@@ -93,6 +94,14 @@ begin
         limit p_limit - removed
       ));
     get diagnostics v_count = row_count;
+    if v_count > 0 then
+      select g.n into v_kept from deed.progress g
+      where g.subscription = v_lane.subscription and g.lane = v_lane.lane
+      order by g.n
+      limit 1;
+      update deed.lanes l set kept_from = v_kept where l.subscription = v_lane.subscription and l.lane = v_lane.lane;
+      update deed.former_lanes l set kept_from = v_kept where l.subscription = v_lane.subscription and l.lane = v_lane.lane;
+    end if;
     removed := removed + v_count;
   end loop;
   return next;

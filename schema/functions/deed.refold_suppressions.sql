@@ -22,6 +22,15 @@ begin
     cross join lateral (select deed.fold_address(s.channel, s.address) as address offset 0) f
     order by s.tenant_id, s.channel, f.address, s.created_at
     on conflict do nothing
+    returning tenant_id
+  ),
+  -- Of two that have become the same one is left (deed.verify counts them).
+  folded as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, reason, affected)
+    select s.tenant_id, session_user, 'fold', 'suppression', 'the same address as another', count(*) - (select count(*) from put p where p.tenant_id = s.tenant_id)
+    from stale s
+    group by s.tenant_id
+    having count(*) > (select count(*) from put p where p.tenant_id = s.tenant_id)
   )
   select count(*) into v_count from stale;
   return v_count;

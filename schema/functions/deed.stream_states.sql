@@ -1,11 +1,15 @@
 -- deed.stream_states: how streams stand with a message that they read from the
--- log: waiting, or delivered, and then by which page of which lane, when and by
--- whom (O16).
+-- log (O16):
+--   waiting    the stream has not come to it yet
+--   delivered  by this page of this lane, then and by that worker
+--   passed     the stream has gone past it, and no record says more: the page's
+--              is no longer kept, or an older deed's does not tell what it put aside
+--   lost       the page put it aside, and neither a pending row nor a receipt is
+--              left of it (deed.verify)
 --
 -- No row comes for a subscription that has a pending row or a receipt of the
 -- message, nor for one that is not owed it. A lane comes past each message once,
--- so the page is found by halving. Worker and time are null when the page's
--- record is no longer kept.
+-- so the page is found by halving.
 create or replace function deed.stream_states(
   p_id bigint
 ) returns table (subscription text, state text, worker text, delivered_at timestamptz, lane int, page bigint)
@@ -16,6 +20,7 @@ as $$
 declare
   v_row    record;
   v_sub    record;
+  v_page   record;
   v_lane   int;
   v_below  bigint;
   v_found  bigint;
@@ -58,7 +63,7 @@ begin
       select r.n, r.passed into v_found, v_passed
       from deed.was_read(v_sub.id, v_lane, 9223372036854775807, v_row.slot, p_id, v_row.xid) r;
       continue when not coalesce(v_passed, false);
-      state := 'delivered';
+      state := 'passed';
       select min(g.n) into v_below from deed.progress g where g.subscription = v_sub.id and g.lane = v_lane;
       select r.passed into v_first from deed.was_read(v_sub.id, v_lane, v_below, v_row.slot, p_id, v_row.xid) r;
       exit when v_first; -- the record is no longer kept, or is a former lane's
@@ -71,9 +76,20 @@ begin
           v_below := (v_found + v_below) / 2;
         end if;
       end loop;
-      select g.worker, g.finished_at, g.lane, g.n into worker, delivered_at, lane, page
+      select g.worker, g.finished_at, g.lane, g.n, g.aside, g.aside_ids into v_page
       from deed.progress g
       where g.subscription = v_sub.id and g.lane = v_lane and g.n = v_found and p_id between g.min_id and g.max_id;
+      if p_id = any (v_page.aside_ids) then
+        state := 'lost';
+      elsif v_page.aside = 0 or v_page.aside_ids is not null then
+        state := 'delivered';
+      end if;
+      if found then
+        worker := v_page.worker;
+        delivered_at := case when state = 'delivered' then v_page.finished_at end;
+        lane := v_page.lane;
+        page := v_page.n;
+      end if;
       exit;
     end loop;
     if state is not null then

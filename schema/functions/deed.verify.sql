@@ -13,7 +13,7 @@ set enable_nestloop = off
 set jit = off
 as $$
   with subs as (
-    select s.id, s.topic, s.start, s.list_version, s.since, s.since_window, s.since_lane, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
+    select s.id, s.topic, s.start, s.list_version, s.since, s.read_since, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
       s.id = 0 or b.finished_at is not null as settled, w.cur as start_snapshot,
       w.restored_id, greatest(w.h, pg_snapshot_xmax(w.cur)) as foreign_xid,
       r.cur as read_snapshot, r.restored_id as read_id, r.restored_h as read_h
@@ -60,100 +60,18 @@ as $$
     ) d on d.topic = l.topic
     where d.topic is null or (l.slot < 64 and l.list_version < d.since and not d.taken_over)
   ),
-  -- Where the lanes of each stream are, and where they are added up from: their
-  -- beginning, or, where that or what was read then is gone, the first place
-  -- between two windows past it. Streams all of whose lanes stand between two
-  -- windows: what those see, against what the records say.
-  ends as (
-    select s.id as subscription, s.since, s.since_window, l.lane, l.slot_from, l.slot_upto, at.from_window, at.to_window
-    from subs s
-    join deed.lanes l on l.subscription = s.id
-    cross join lateral (
-      select g.from_window, g.to_window
-      from deed.progress g
-      where g.subscription = l.subscription and g.lane = l.lane
-      order by g.n desc
-      limit 1
-    ) at
-    where s.since is not null
-  ),
-  entire as (
-    select e.subscription
-    from (select distinct e.subscription from ends e) e
-    where (select g.read_window from gone g) is null
-      and not exists (
-        select from deed.progress g where g.subscription = e.subscription group by g.lane having min(g.n) > 0
-      )
-  ),
-  begins as (
-    select e.subscription, e.lane, e.since_window as window_n, 0::bigint as n, true as entire
-    from ends e
-    where e.subscription in (select w.subscription from entire w)
-    union all
-    select e.subscription, e.lane, b.from_window, b.n, false
-    from ends e
-    cross join lateral (
-      select g.n, g.from_window
-      from deed.progress g
-      join deed.windows w on w.n = g.from_window
-      where g.subscription = e.subscription and g.lane = e.lane and g.to_window is null
-        and g.from_window >= coalesce((select o.read_window from gone o), 0)
-      order by g.n
-      limit 1
-    ) b
-    where e.subscription not in (select w.subscription from entire w)
-  ),
-  places as (
-    select e.subscription, e.slot_from, e.slot_upto, e.since, w.cur, w.restored_id, w.restored_h,
-      f.cur as f_cur, f.restored_id as f_id, f.restored_h as f_h, w.system_identifier <> f.system_identifier as moved
-    from ends e
-    left join begins b on b.subscription = e.subscription and b.lane = e.lane
-    join deed.windows w on w.n = e.from_window
-    left join deed.windows f on f.n = b.window_n
-    where not exists (
-      select from ends o
-      left join begins b on b.subscription = o.subscription and b.lane = o.lane
-      where o.subscription = e.subscription and (o.to_window is not null or b.lane is null)
-    )
-  ),
-  -- Of partitions that are going, too: what their read_window sees was read
-  -- before the lanes' beginnings here, and what comes late counts.
-  passed as (
-    select a.subscription, count(*) as messages, bool_or(a.moved) as moved
-    from places a
-    join deed.log l on l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
-      and (pg_visible_in_snapshot(l.xid, a.cur) or (l.id <= a.restored_id and l.xid >= a.restored_h))
-      and not (pg_visible_in_snapshot(l.xid, a.f_cur) or (l.id <= a.f_id and l.xid >= a.f_h))
-    group by a.subscription
-  ),
-  told as (
-    select t.subscription, sum(t.messages) as messages
-    from (
-      select g.subscription, g.messages
-      from deed.progress g
-      join subs s on s.id = g.subscription and g.lane > s.since_lane
-      where g.subscription in (select w.subscription from entire w)
-      union all
-      select g.subscription, g.messages
-      from deed.progress g
-      join begins b on b.subscription = g.subscription and b.lane = g.lane and not b.entire and g.n > b.n
-    ) t
-    group by t.subscription
-  ),
   found as (
-    select case when coalesce(t.messages, 0) < coalesce(p.messages, 0) then 'stream has left out messages' else 'stream has read messages twice' end as invariant,
-      a.subscription, null::bigint as id,
-      format('its windows have seen %s messages, its records say %s', coalesce(p.messages, 0), coalesce(t.messages, 0)) as detail
-    from (select distinct a.subscription from places a) a
-    left join passed p on p.subscription = a.subscription
-    left join told t on t.subscription = a.subscription
-    where coalesce(t.messages, 0) < coalesce(p.messages, 0) or (coalesce(t.messages, 0) > coalesce(p.messages, 0) and not coalesce(p.moved, true))
+    select v.invariant, v.subscription, v.message_id as id, v.detail from deed.verify_streams() v
+    union all
+    select v.invariant, v.subscription, v.message_id, v.detail from deed.verify_references() v
+    union all
+    select v.invariant, null, null, format('tenant %s: %s', v.tenant_id, v.detail) from deed.verify_deliveries() v
     union all
     select 'unfinished message without a due time or a live claim', p.subscription, p.id,
       format('due %s, lease until %s', p.ord, p.lease_until)
     from deed.pending p
     where p.dead_at is null
-      and (p.ord is null or not isfinite(p.ord) or not isfinite(p.lease_until)
+      and (p.ord is null or not isfinite(p.ord) or p.lease_until > clock_timestamp() + interval '25 hours'
         or num_nulls(p.claim, p.claimed_at, p.claimed_by, p.lease_until) not in (0, 4))
     union all
     select 'pending row contradicts itself', p.subscription, p.id,
@@ -202,8 +120,10 @@ as $$
     union all
     select 'message finished twice', f.subscription, f.id, format('%s receipts name it', f.times)
     from finished f
-    left join passed p on p.subscription = f.subscription
-    where f.times > 1 and not coalesce(p.moved, false) -- after a restore some are read again
+    left join subs s on s.id = f.subscription
+    where f.times > 1
+      -- after a restore a stream reads some again
+      and not (coalesce(s.since, s.read_since) is not null and f.id <= (select max(w.restored_id) from deed.windows w))
     union all
     select 'receipt does not add up', r.subscription, null, format('receipt %s says %s messages from %s to %s and names %s', r.n, r.finished, r.min_id, r.max_id, cardinality(r.ids))
     from deed.receipts r
