@@ -51,8 +51,10 @@ var harmlessChanges = []harmless{
 	{"kept", "delete id topic", "not exists (select from deed.pending p where p.id = r.id)", "it is finished, and removed at the next look"},
 	{"kept log", "topic", "r.slot < 64", "nobody declared the topic, by the one name or the other"},
 	{"kept", "list_version xid", "", "only a backfill reads it"},
-	{"log", "delete id topic slot list_version xid", "r.slot >= 64 and not exists (select from deed.pending p where p.id = r.id) and not exists (select from deed.progress g where g.max_id >= r.id)",
-		"of a stream's message that has not been read only the log knows; nobody but the schema's owner may change it"},
+	{
+		"log", "delete id topic slot list_version xid", "r.slot >= 64 and not exists (select from deed.pending p where p.id = r.id) and not exists (select from deed.progress g where g.max_id >= r.id)",
+		"of a stream's message that has not been read only the log knows; nobody but the schema's owner may change it",
+	},
 	{"log", "list_version xid", "", "it has its pending row, or its stream has gone past it: nobody asks any more"},
 	{"log", "id", "r.slot >= 64", "the same message under another number"},
 
