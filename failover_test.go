@@ -160,7 +160,7 @@ func TestCrash_StandbyPromoted(t *testing.T) {
 	})
 	publishUntil(100) // what is lost with the primary
 	arrived(400)
-	known := pgtest.One[int](t, p.db.Pool(pgtest.Owner), `select max(n)::int from deed.windows`)
+	known := pgtest.One[int](t, p.db.Pool(pgtest.Owner), `select max(n) from deed.windows`)
 
 	p.primary.Kill()
 	p.onStandby(`select pg_promote()`)
@@ -168,7 +168,7 @@ func TestCrash_StandbyPromoted(t *testing.T) {
 	// have opened windows past the numbers that it knows.
 	app = p.pool(pgtest.App, p.standby.Dir())
 	owner := p.pool(pgtest.Owner, p.standby.Dir())
-	for pgtest.One[int](t, owner, `select max(n)::int from deed.windows`) < known+50 {
+	for pgtest.One[int](t, owner, `select max(n) from deed.windows`) < known+50 {
 		publishUntil(2)
 		pgtest.One[int](t, owner, `select deed.open_window()`)
 	}

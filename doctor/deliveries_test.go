@@ -15,6 +15,7 @@ func deliveryTroubles(t *testing.T, _ *scene) {
 	find(t, well, "deliveries-dead", doctor.OK, "")
 	db.Exec(t, pgtest.Owner, `select from deed.reserve('{email,email}', '{mail,mail}', '{a@example.com,b@example.com}', array['{}', '{}']::jsonb[],
 		array[deed.idempotency_key('a'), deed.idempotency_key('b')], p_tenant => '00000000-0000-0000-0000-000000000000')`)
+	db.Broken() // nothing recorded that it died
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'dead', last_error = 'given up', finished_at = clock_timestamp() where recipient = 'a@example.com'`)
 	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why) values
 		('mail', '', clock_timestamp() - interval '1 hour', clock_timestamp(), 'status 429 daily_quota_exceeded'),

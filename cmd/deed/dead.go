@@ -241,8 +241,8 @@ func newDeadRequests(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "requests", Short: "List requests to redrive, newest first", Args: cobra.NoArgs,
-		Long: `List requests to redrive messages or deliveries with how far they are, newest first. One that is running and goes no further was cut off:
-give its command again with its --request, or cancel it.`,
+		Long: `List requests to redrive messages or deliveries with how far they are, newest first. One that is running and goes no
+further was cut off: give its command again with its --request, or cancel it.`,
 		Example: "  deed dead requests --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
