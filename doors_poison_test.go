@@ -1,0 +1,48 @@
+package deed_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// A message that cannot be shown through a face stops nobody's claim: it is
+// counted, dies with a reason, and an operator discards it. The relations show
+// it as a string.
+func TestContract_O6_OneMessageNeverStopsAFace(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for face, claim := range map[string]string{
+		"app": `select payload::text from app.outbox_claim(10, '` + tokenA + `', null)`,
+		"m10": `select payload::text from m10_recovery.claim_outbox_events('p', 10)`,
+	} {
+		t.Run(face, func(t *testing.T) {
+			t.Parallel()
+			db := faces(t)
+			published := publish(t, db, deed.Message{Topic: "t", Payload: []byte(`1`)}, deed.Message{Topic: "t", Payload: []byte(`2`)}, deed.Message{Topic: "t", Payload: []byte(`3`)})
+			// Published before such were refused.
+			db.Exec(t, pgtest.Owner, `update deed.log set payload = convert_to(`+vast+`, 'UTF8') where id = $1`, published[1].Seq)
+			if got := strings.Join(list(t, db.Pool(pgtest.Worker), claim), " "); got != "1 3" {
+				t.Errorf("claimed %.100s, want 1 and 3", got)
+			}
+			if got := strings.Join(list(t, db.Pool(pgtest.Worker), claim), " "); got != "" {
+				t.Errorf("then claimed %.100s", got)
+			}
+			relation := map[string]string{"app": "public.outbox", "m10": "m10_recovery.outbox"}[face]
+			if got := list(t, db.Pool(pgtest.Worker), `select jsonb_typeof(payload) from `+relation+` order by id`); strings.Join(got, " ") != "number string number" {
+				t.Errorf("shown as %s", got)
+			}
+			c := admin(t, db)
+			dead, err := c.Dead(ctx, deed.DeadFilter{})
+			if err != nil || len(dead) != 1 || dead[0].Attempts != 1 || !strings.Contains(dead[0].LastError, "digits") {
+				t.Fatalf("dead are %+v, %v", dead, err)
+			}
+			if n, err := c.Discard(ctx, published[1].Seq, "", "an attack", ""); n != 1 || err != nil {
+				t.Errorf("discarded %d, %v", n, err)
+			}
+		})
+	}
+}
