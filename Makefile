@@ -69,7 +69,7 @@ lint: tools ## gofumpt, vet, staticcheck, go mod tidy, generated files
 	$(GO) mod tidy -diff && cd e2e && $(GO) mod tidy -diff && cd ../bench && $(GO) mod tidy -diff
 
 torture: setup ## crashes, races and faults for MINUTES (10), with a report
-	$(GO) run ./internal/pgtest/cluster -- $(GO) test -tags torture -run '^TestTorture$$' -count=1 -v -timeout 0 . -minutes $(MINUTES)
+	$(GO) run ./internal/pgtest/cluster -- $(GO) test -tags torture -run '^TestTorture' -count=1 -v -timeout 0 . -minutes $(MINUTES)
 	DEED_TORTURE=1 $(GO) run ./internal/pgtest/cluster -- $(GO) test -run '^TestModel_KeysInStrictOrder$$' -count=1 -timeout 0 . -rapid.checks=100 -rapid.steps=300
 
 fuzz: setup ## every fuzz target for a minute

@@ -25,6 +25,7 @@ var minutes = flag.Float64("minutes", 10, "how long to torture")
 // as long as it is told; then nothing may be lost, nothing may have arrived
 // that never committed, and deed.verify must find nothing.
 func TestTorture(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	cluster := pgtest.Private(t, pgembed.Options{Settings: map[string]string{"synchronous_commit": "off"}})
 	db := cluster.DB(t)
@@ -56,60 +57,18 @@ func TestTorture(t *testing.T) {
 		})
 	}
 
-	did := map[string]int{}
 	points := []string{"claimed", "attempting", "attempted", "settling", "settled"}
-	victims := make([]*harness.Victim, 3)
-	start := func(i int) {
+	m := &mayhem{cluster: cluster, start: func() *harness.Victim {
 		point := ""
 		if rand.IntN(3) > 0 {
 			point = fmt.Sprintf("%s:%d", points[rand.IntN(len(points))], 1+rand.IntN(400))
 		}
-		victims[i] = s.start(point, fmt.Sprintf("VICTIM_SLOW=%dms", rand.IntN(8)))
-	}
-	for i := range victims {
-		start(i)
-	}
-	end := time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
-	for report := time.Now(); time.Now().Before(end); time.Sleep(rand.N(500 * time.Millisecond)) {
-		i := rand.IntN(len(victims))
-		switch rand.IntN(12) {
-		case 0, 1, 2:
-			did["killed a worker"]++
-			victims[i].Kill()
-		case 3, 4:
-			did["froze a worker past its lease"]++
-			v := victims[i]
-			v.Freeze()
-			time.AfterFunc(1500*time.Millisecond+rand.N(time.Second), v.Thaw)
-		case 5:
-			did["stopped a worker"]++
-			victims[i].Stop()
-		case 6:
-			if rand.IntN(3) == 0 {
-				did["killed the server"]++
-				cluster.Kill()
-				if err := cluster.Restart(ctx); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		for i, v := range victims {
-			if !v.Running() {
-				did["started a worker"]++
-				start(i)
-			}
-		}
-		if time.Since(report) > 10*time.Second {
-			report = time.Now()
-			t.Logf("%s left: %d published, %d arrived", time.Until(end).Round(time.Second), published.Load(), len(s.received()))
-		}
-	}
+		return s.start(point, fmt.Sprintf("VICTIM_SLOW=%dms", rand.IntN(8)))
+	}}
+	m.rage(t, func() string { return fmt.Sprintf("%d published, %d arrived", published.Load(), len(s.received())) })
 	stop.Store(true)
 	publishers.Wait()
-	for _, v := range victims {
-		v.Thaw()
-		v.Kill()
-	}
+	m.end()
 	last := s.start("")
 	s.settle()
 	last.Stop()
@@ -123,9 +82,79 @@ func TestTorture(t *testing.T) {
 	for _, n := range times {
 		repeats += n - 1
 	}
-	for what, n := range did {
-		t.Logf("%5d times: %s", n, what)
-	}
 	t.Logf("%d messages committed, %d transactions rolled back, %d with unknown outcome; %d repeats", len(committed), rolledBack.Load(), unknown.Load(), repeats)
 	s.judge(committed, len(committed))
+}
+
+// mayhem kills, freezes and stops workers and the server, and starts others.
+type mayhem struct {
+	cluster *pgtest.Cluster
+	start   func() *harness.Victim
+	tell    func(what string, pid int) // what happened to whom; nil: nobody asks
+
+	victims []*harness.Victim
+	did     map[string]int
+}
+
+// rage goes on for as long as the torture lasts.
+func (m *mayhem) rage(t *testing.T, report func() string) {
+	m.did = map[string]int{}
+	if m.tell == nil {
+		m.tell = func(string, int) {}
+	}
+	for range 3 {
+		m.victims = append(m.victims, m.start())
+	}
+	end := time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
+	for told := time.Now(); time.Now().Before(end); time.Sleep(rand.N(500 * time.Millisecond)) {
+		v := m.victims[rand.IntN(len(m.victims))]
+		switch rand.IntN(12) {
+		case 0, 1, 2:
+			m.did["killed a worker"]++
+			v.Kill()
+		case 3, 4:
+			m.did["froze a worker past its lease"]++
+			m.tell("froze", v.PID())
+			v.Freeze()
+			time.AfterFunc(1500*time.Millisecond+rand.N(time.Second), func() {
+				m.tell("thawed", v.PID())
+				v.Thaw()
+			})
+		case 5:
+			m.did["stopped a worker"]++
+			v.Stop()
+		case 6:
+			if rand.IntN(3) == 0 {
+				m.did["killed the server"]++
+				m.tell("server", 0)
+				m.cluster.Kill()
+				if err := m.cluster.Restart(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for i, v := range m.victims {
+			if !v.Running() {
+				m.did["started a worker"]++
+				m.tell("killed", v.PID())
+				m.victims[i] = m.start()
+			}
+		}
+		if time.Since(told) > 10*time.Second {
+			told = time.Now()
+			t.Logf("%s left: %s", time.Until(end).Round(time.Second), report())
+		}
+	}
+	for what, n := range m.did {
+		t.Logf("%5d times: %s", n, what)
+	}
+}
+
+// end kills the last workers.
+func (m *mayhem) end() {
+	for _, v := range m.victims {
+		v.Thaw()
+		v.Kill()
+		m.tell("killed", v.PID())
+	}
 }

@@ -172,6 +172,9 @@ func (v *Victim) Running() bool {
 	}
 }
 
+// PID is the victim's process.
+func (v *Victim) PID() int { return v.cmd.Process.Pid }
+
 // Kill ends the victim with SIGKILL and waits until it is gone.
 func (v *Victim) Kill() {
 	_ = v.cmd.Process.Kill()

@@ -1,11 +1,15 @@
 // Command victim is a worker that tests kill. It drains one topic into a file,
-// a line a delivery, which is the oracle of what was delivered.
+// a line a delivery, which is the oracle of what was delivered; or a line for
+// each begin and end of an attempt.
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"strconv"
@@ -39,13 +43,16 @@ func run() error {
 		return err
 	}
 	defer out.Close()
-	r := &receiver{out: out, slow: duration("VICTIM_SLOW", 0)}
+	var sink deed.Sink = &receiver{out: out, slow: duration("VICTIM_SLOW", 0)}
+	if n, err := strconv.Atoi(os.Getenv("VICTIM_FAILS")); err == nil {
+		sink = &witness{out: out, slow: duration("VICTIM_SLOW", 0), fails: n}
+	}
 	c, err := connect(ctx, pool, deed.Options{
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Deadline: duration("VICTIM_DEADLINE", 2*time.Second),
 		Grace:    duration("VICTIM_GRACE", 2*time.Second),
 		Subscriptions: []deed.Subscription{{
-			Topic: os.Getenv("VICTIM_TOPIC"), Name: "s", Sink: r,
+			Topic: os.Getenv("VICTIM_TOPIC"), Name: "s", Sink: sink,
 			Concurrency: 4, BatchSize: number("VICTIM_BATCH", 20),
 		}},
 	})
@@ -91,6 +98,35 @@ func (r *receiver) Deliver(ctx context.Context, ms []deed.Message) []error {
 	defer r.mu.Unlock()
 	_, err := fmt.Fprintf(r.out, "%d %s %d\n", ms[0].Seq, ms[0].ID, os.Getpid())
 	return []error{err}
+}
+
+// witness tells when each attempt begins and what it came to, a line each, for
+// an oracle that judges the order afterwards. Of a hundred attempts so many fail.
+// It does not look at its context: what it has begun it ends.
+type witness struct {
+	out   *os.File
+	slow  time.Duration
+	fails int
+}
+
+func (w *witness) Deliver(_ context.Context, ms []deed.Message) []error {
+	m := ms[0]
+	if err := w.tell("began", m); err != nil {
+		return []error{err}
+	}
+	if w.slow > 0 {
+		time.Sleep(rand.N(w.slow))
+	}
+	if rand.IntN(100) < w.fails {
+		return []error{cmp.Or(w.tell("failed", m), deed.AfterError(rand.N(300*time.Millisecond), errors.New("this attempt is to fail")))}
+	}
+	return []error{w.tell("delivered", m)}
+}
+
+// tell appends a line in one write: the order of lines is that of the writes.
+func (w *witness) tell(what string, m deed.Message) error {
+	_, err := fmt.Fprintf(w.out, "%s %d %d %d %s %s\n", what, os.Getpid(), m.Seq, m.Attempt, m.ID, m.Key)
+	return err
 }
 
 func duration(name string, otherwise time.Duration) time.Duration {
