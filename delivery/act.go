@@ -34,6 +34,9 @@ func (l *Ledger) Settle(ctx context.Context, id string, d Decision, messageID, r
 	defer cancel()
 	var status Status
 	err := l.pool.QueryRow(ctx, query["settle_delivery"], id, string(d), reason, actor, orNull(messageID)).Scan(&status)
+	if err == nil {
+		l.opts.Logger.Info("delivery settled by a person", "delivery", id, "from", Sending, "to", status, "actor", actor)
+	}
 	return status, opError("settle delivery", err)
 }
 
@@ -50,6 +53,9 @@ func (l *Ledger) Retry(ctx context.Context, ids []string, reason, actor string) 
 	defer cancel()
 	var n int64
 	err := l.pool.QueryRow(ctx, query["retry"], nonNil(ids), reason, actor).Scan(&n)
+	if err == nil {
+		l.opts.Logger.Info("deliveries put back by a person", "count", n, "actor", actor)
+	}
 	return n, opError("retry deliveries", err)
 }
 
@@ -63,7 +69,19 @@ func (l *Ledger) Prove(ctx context.Context, id, messageID, actor string) (bool, 
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var ended bool
-	err := l.pool.QueryRow(ctx, query["prove"], id, messageID, actor).Scan(&ended)
+	var was, status Status
+	var provider string
+	w := row{id: id}
+	err := l.pool.QueryRow(ctx, query["prove"], id, messageID, actor).
+		Scan(&ended, &was, &status, &w.tenant, &provider, &w.channel, &w.attempts, &w.correlationID, &w.channelMsgID)
+	if err == nil && was != "" {
+		log := about(l.opts.Logger.With("provider", provider), &w).With("from", was, "to", status, "attempts", w.attempts)
+		if ended {
+			log.Info("delivered: the provider said so")
+		} else {
+			log.Warn("the provider said that it had accepted a delivery that had ended otherwise; it stays as it was")
+		}
+	}
 	return ended, opError("prove delivery", err)
 }
 

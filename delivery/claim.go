@@ -33,7 +33,7 @@ type walk struct {
 	After  string             `json:"after"`
 	Wait   *float64           `json:"wait"` // seconds; nil: nobody can tell
 	Places map[string]*string `json:"places"`
-	Dead   []string           `json:"dead"`
+	Ended  []ended            `json:"ended"`
 }
 
 // next is what a claim is told: the places that it may come by.
@@ -189,18 +189,6 @@ func (s *source) queueClaim(batch *pgx.Batch, n int) *claiming {
 		return rows.Err()
 	})
 	return c
-}
-
-// tell logs what a claim has found out.
-func (s *source) tell(c *claiming) {
-	for _, it := range c.items {
-		if it.takenOver {
-			s.logOf(&it.row).Info("took over a delivery whose claim had run out before it was called", "lost_claims", it.lost)
-		}
-	}
-	for _, id := range c.walk.Dead {
-		s.log.Error("delivery is dead: each time its worker died or froze before it could report", "delivery", id)
-	}
 }
 
 // Extend renews the leases of held.

@@ -37,7 +37,7 @@ from (
 order by n.at, n.number;
 
 -- name: settle
-select id::text, status, attempts, process_after, in_doubt, held, resumed
+select id::text, status, attempts, process_after, in_doubt, held, resumed, coalesce(was, '')
 from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text, make_interval(secs => $8::float8), $9::float8[], $10::int,
   make_interval(secs => $11::float8), make_interval(secs => $12::float8));
 
@@ -61,7 +61,8 @@ select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(sec
 select deed.relane_deliveries($1::text, $2::int);
 
 -- name: prove
-select deed.prove_delivery($1::text::uuid, $2::text, $3::text);
+select ended, coalesce(was, ''), coalesce(status, ''), coalesce(tenant_id::text, ''), coalesce(provider, ''), coalesce(channel, ''), coalesce(attempts, 0), coalesce(correlation_id, ''), coalesce(channel_message_id::text, '')
+from deed.prove_delivery($1::text::uuid, $2::text, $3::text);
 
 -- name: settle_delivery
 select deed.settle_delivery($1::text::uuid, $2::text, $3::text, $4::text, $5::text);
@@ -75,10 +76,12 @@ from deed.redrive_deliveries($1::text, $2::text[], $3::text, $4::text::uuid, $5:
   p_dry => $11::boolean);
 
 -- name: expire
-select deed.expire_deliveries($1::int, $2::text)::text;
+select id::text, tenant_id::text, provider, channel, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), reason
+from deed.expire_deliveries($1::int, $2::text);
 
 -- name: give_up
-select deed.give_up_deliveries($1::text, make_interval(secs => $2::float8), $3::int, $4::text)::text;
+select id::text, tenant_id::text, provider, channel, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), reason
+from deed.give_up_deliveries($1::text, make_interval(secs => $2::float8), $3::int, $4::text);
 
 -- name: purge
 select deed.purge_deliveries(make_interval(secs => $1::float8), $2::int, $3::text);

@@ -96,11 +96,6 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 			return nil, 0, err
 		}
 	}
-	for _, it := range st.items {
-		if res, ok := st.results[it.id]; ok && !res.inDoubt {
-			r.logOf(&it.row).Info("doubt settled", "by", it.action, "status", res.status)
-		}
-	}
 	r.account(st)
 	r.tellDecisions(decided)
 	for _, d := range done {

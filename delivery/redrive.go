@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -91,7 +92,7 @@ func (l *Ledger) CountRedrive(ctx context.Context, r Redrive) (int64, error) {
 // two of them: the same request again goes on. Errors: [deed.Conflict] for a
 // request that was for something else or was cancelled, [deed.Invalid]. Needs
 // deed_admin.
-func (l *Ledger) Redrive(ctx context.Context, r Redrive) (int64, error) {
+func (l *Ledger) Redrive(ctx context.Context, r Redrive) (redriven int64, err error) {
 	const op = "retry deliveries"
 	if r.Request == "" {
 		r.Request = deed.NewRequest()
@@ -100,9 +101,15 @@ func (l *Ledger) Redrive(ctx context.Context, r Redrive) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	defer func() {
+		if redriven == 0 {
+			return
+		}
+		l.opts.Logger.Info("deliveries put back by a person", "count", redriven, "request", r.Request, "actor", r.By)
+	}()
 	for {
 		var state string
-		var chosen, redriven int64
+		var chosen int64
 		var wait float64
 		bounded, cancel := l.deadline(ctx)
 		err := l.pool.QueryRow(bounded, query["redrive"], args...).Scan(&state, &chosen, &redriven, &wait)
@@ -128,25 +135,31 @@ func (l *Ledger) Redrive(ctx context.Context, r Redrive) (int64, error) {
 // endWaiting ends what is queued and may not be called for: what has expired,
 // and what its own destination has been away for too long for.
 func (l *Ledger) endWaiting(ctx context.Context) {
-	end := func(ctx context.Context, what, sql string, args ...any) (int, error) {
+	end := func(ctx context.Context, level slog.Level, what string, to Status, sql string, args ...any) (int, error) {
 		ctx, cancel := l.deadline(ctx)
 		defer cancel()
 		rows, err := l.pool.Query(ctx, sql, args...)
 		if err != nil {
 			return 0, err
 		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		for _, id := range ids {
-			l.opts.Logger.Warn(what, "delivery", id)
+		list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e ended, err error) {
+			err = row.Scan(&e.ID, &e.Tenant, &e.provider, &e.Channel, &e.Attempts, &e.CorrelationID, &e.ChannelMsgID, &e.Reason)
+			return e, err
+		})
+		if err != nil {
+			return 0, err
 		}
-		return len(ids), err
+		for _, e := range list {
+			about(l.opts.Logger.With("provider", e.provider), e.row()).Log(ctx, level, what, "from", Queued, "to", to, "attempts", e.Attempts, "reason", e.Reason)
+		}
+		return len(list), nil
 	}
 	l.chore(ctx, "skip what has expired", endBatch, func(ctx context.Context) (int, error) {
-		return end(ctx, "delivery skipped: it has expired", query["expire"], endBatch, l.opts.Worker)
+		return end(ctx, slog.LevelInfo, "delivery skipped: it has expired", Skipped, query["expire"], endBatch, l.opts.Worker)
 	})
 	for _, s := range l.sources {
 		l.chore(ctx, "give up what cannot be reached", endBatch, func(ctx context.Context) (int, error) {
-			return end(ctx, "delivery is dead: its destination was away for too long", query["give_up"], s.name, s.opts.GiveUpAfter.Seconds(), endBatch, l.opts.Worker)
+			return end(ctx, slog.LevelError, "delivery is dead: its destination was away for too long", Dead, query["give_up"], s.name, s.opts.GiveUpAfter.Seconds(), endBatch, l.opts.Worker)
 		})
 	}
 }

@@ -204,7 +204,7 @@ func TestContract_D9_IDsTravel(t *testing.T) {
 	}
 	lines := 0
 	for line := range strings.Lines(log.String()) {
-		if strings.Contains(line, e.ID) {
+		if strings.Contains(line, "delivery="+e.ID) {
 			lines++
 			if !strings.Contains(line, "correlation_id=corr-17") || !strings.Contains(line, "channel_message_id="+d.ChannelMessageID) {
 				t.Errorf("a line without the ids: %s", line)

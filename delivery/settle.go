@@ -24,7 +24,8 @@ type result struct {
 	due     *time.Time
 	inDoubt bool
 	held    bool
-	resumed bool // its pause is over
+	resumed bool   // its pause is over
+	was     Status // "": it has not changed, and stands in no audit row
 }
 
 // maxError is how much of an error is kept.
@@ -91,7 +92,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		for rows.Next() {
 			var id string
 			var r result
-			if err := rows.Scan(&id, &r.status, &r.tries, &r.due, &r.inDoubt, &r.held, &r.resumed); err != nil {
+			if err := rows.Scan(&id, &r.status, &r.tries, &r.due, &r.inDoubt, &r.held, &r.resumed, &r.was); err != nil {
 				return err
 			}
 			st.results[id] = r
@@ -99,54 +100,4 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		return rows.Err()
 	})
 	return st
-}
-
-// account logs what has been recorded, once it is committed. Errors are the
-// adapters', which keep contents and secrets out of them.
-func (s *source) account(st *settlement) {
-	doubts := false
-	for _, it := range st.items {
-		r, ok := st.results[it.id]
-		log := s.logOf(&it.row)
-		if r.resumed {
-			s.log.Info("no longer paused: it answers again", "destination", s.dest(&it.row))
-			s.poke()
-		}
-		switch {
-		case it.kind == "release" || it.kind == unrepeated:
-			continue
-		case !ok:
-			if status, told := st.late[it.id]; told {
-				log.Warn("the outcome of a call came late: deed deliveries show has it", "outcome", it.out.String(), "error", it.out.Err(), "status", status)
-			}
-			continue
-		case r.held:
-			log.Error("delivery is held for a person: deed deliveries doubt lists it", "error", it.out.Err(), "attempts", r.tries)
-			continue
-		case r.inDoubt:
-			doubts = true
-			log.Warn("delivery is in doubt", "error", it.out.Err(), "attempts", r.tries)
-			continue
-		}
-		switch r.status {
-		case Sent, Called, Posted:
-			log.Debug("delivered", "attempts", r.tries, "message_id", it.out.messageID)
-		case Failed:
-			log.Warn("delivery failed: refused for good", "error", it.out.Err(), "attempts", r.tries)
-		case Dead:
-			log.Error("delivery is dead", "error", it.out.Err(), "attempts", r.tries)
-		case Queued:
-			if it.out.kind == kindOutage {
-				log.Info("nobody could be called; the delivery waits for the pause to end", "error", it.out.Err())
-				continue
-			}
-			if it.stack != "" {
-				log = log.With("stack", it.stack)
-			}
-			log.Warn("attempt failed; the delivery is retried", "error", it.out.Err(), "attempts", r.tries, "due", r.due)
-		}
-	}
-	if doubts {
-		s.pokeReconciler()
-	}
 }

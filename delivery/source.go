@@ -140,7 +140,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		s.hand.drop(d.Item)
 	}
 	s.hand.take(c)
-	s.tell(c)
+	s.tellClaim(c)
 	if n == 0 || len(c.items) > 0 {
 		return c.items, 0, nil
 	}
@@ -181,7 +181,7 @@ func (s *source) attempt(ctx context.Context, it *item) {
 		return // its lease is over: somebody may have settled it as in doubt
 	case verdict.status == "skipped":
 		it.kind = settled
-		s.logOf(&it.row).Info("delivery skipped", "reason", verdict.why)
+		s.logOf(&it.row).Info("delivery skipped", "from", Queued, "to", Skipped, "attempts", verdict.attempts, "reason", verdict.why)
 		return
 	case verdict.why == "paused":
 		it.kind = settled // since it was claimed, and it has been let go
@@ -265,15 +265,4 @@ func (s *source) call(ctx context.Context, it *item, repeat bool) {
 		}
 	}()
 	it.out = s.provider.Send(ctx, r)
-}
-
-func (s *source) logOf(w *row) *slog.Logger {
-	log := s.log.With("delivery", w.id, "tenant", w.tenant, "channel", w.channel)
-	if w.correlationID != "" {
-		log = log.With("correlation_id", w.correlationID)
-	}
-	if w.channelMsgID != "" {
-		log = log.With("channel_message_id", w.channelMsgID)
-	}
-	return log
 }

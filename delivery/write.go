@@ -85,7 +85,7 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 		return nil, err
 	}
 	defer rows.Close()
-	verdicts := make(map[string]verdict, len(list))
+	verdicts, begun := make(map[string]verdict, len(list)), make([]string, 0, len(list))
 	for rows.Next() {
 		var id string
 		var v verdict
@@ -93,10 +93,14 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 			return nil, err
 		}
 		verdicts[id] = v
+		if v.status == string(Sending) {
+			begun = append(begun, id)
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	crash.Point("written")
+	s.tellAttempts(begun)
 	return verdicts, nil
 }

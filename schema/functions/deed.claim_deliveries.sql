@@ -14,7 +14,7 @@
 -- dead; p_max_attempts is for rows that have none of their own.
 --
 -- With p_places a last row, whose id is null, has walk: what deed.take_due says,
--- and the ids of those that have died so.
+-- and in ended those that have died so, with their ids, for the log.
 create or replace function deed.claim_deliveries(
   p_provider     text,
   p_worker       text,
@@ -48,7 +48,7 @@ declare
   v_places tid[];
   v_walk   jsonb;
   v_lost   int[];
-  v_dead   uuid[];
+  v_ended  jsonb;
   v_alone  tid;
   v_claim  bigint;
 begin
@@ -81,7 +81,7 @@ begin
         last_error = format('claim lost %s times: each time the worker died or froze before it could report', u.lost)
       from unnest(v_places, v_lost) u(place, lost)
       where c.ctid = u.place and u.lost >= coalesce(c.max_attempts, p_max_attempts) + 10
-      returning c.id, c.tenant_id, u.place, c.last_error
+      returning c.id, c.tenant_id, c.channel, c.attempts, c.correlation_id, c.channel_message_id, u.place, c.last_error
     ),
     audited as (
       insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
@@ -93,13 +93,17 @@ begin
       from unnest(v_places, v_lost) with ordinality u(place, lost, n)
       where not exists (select from spent s where s.place = u.place)
     )
-    select (select array_agg(s.id) from spent s), (select l.place from living l where l.lost > 1 order by l.n limit 1),
+    select (
+        select jsonb_agg(jsonb_build_object('id', s.id, 'tenant', s.tenant_id, 'channel', s.channel, 'attempts', s.attempts,
+          'correlation_id', s.correlation_id, 'channel_message_id', s.channel_message_id, 'from', 'queued', 'status', 'dead', 'reason', s.last_error))
+        from spent s
+      ), (select l.place from living l where l.lost > 1 order by l.n limit 1),
       array(select l.place from living l where l.lost < 2 order by l.n)
-    into v_dead, v_alone, v_places;
+    into v_ended, v_alone, v_places;
     if v_alone is not null and (random() < 0.5 or cardinality(v_places) = 0) then
       v_places := array[v_alone];
     end if;
-    v_walk := v_walk || jsonb_build_object('dead', v_dead);
+    v_walk := v_walk || jsonb_build_object('ended', v_ended);
   end if;
 
   if cardinality(v_places) > 0 then

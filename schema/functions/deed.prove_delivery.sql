@@ -5,27 +5,31 @@
 -- called and was put back to queued: it is not called again. One that was called
 -- and has ended otherwise stays as it is, and so does what was said to be done;
 -- the proof is kept with it (proved_at, deed.delivery_attempts), and nobody
--- retries it any more. Returns whether the proof ended it.
+-- retries it any more. Returns whether the proof ended it and, where the audit log
+-- tells of it, what it was and is.
 create or replace function deed.prove_delivery(
   p_id         uuid,
   p_message_id text,
   p_actor      text
-) returns boolean
+) returns table (ended boolean, was text, status text, tenant_id uuid, provider text, channel text, attempts int, correlation_id text, channel_message_id uuid)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+#variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
   v_was text;
-  v_row record;
+  v_row deed.channel_outbox%rowtype;
 begin
   select c.status into v_was
   from deed.channel_outbox c
   where c.id = p_id and c.first_called_at is not null and c.status not in ('sent', 'called', 'posted')
   for update;
+  ended := false;
   if not found then
-    return false;
+    return next;
+    return;
   end if;
   insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, late, at, worker, provider_message_id)
   select c.id, c.tenant_id, 0, 0, 'proved', true, v_now, coalesce(nullif(left(p_actor, 200), ''), session_user), left(nullif(p_message_id, ''), 500)
@@ -34,24 +38,27 @@ begin
   if v_was not in ('queued', 'sending') then
     update deed.channel_outbox c set proved_at = v_now, updated_at = v_now
     where c.id = p_id and c.proved_at is null
-    returning c.tenant_id, c.status into v_row;
+    returning c.* into v_row;
     if found then
       insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
       values (v_row.tenant_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'proof', 'delivery', p_id::text, v_was, v_was,
         'the provider said that it had accepted it; it stays as it was');
+    else
+      v_was := null;
     end if;
-    return false;
+  else
+    update deed.channel_outbox c
+    set status = case c.channel when 'voice' then 'called' when 'social' then 'posted' else 'sent' end,
+      provider_message_id = coalesce(left(nullif(p_message_id, ''), 500), c.provider_message_id),
+      sent_at = v_now, finished_at = v_now, doubt_since = null, doubt_reason = null, held_at = null,
+      process_after = null, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
+    where c.id = p_id
+    returning c.* into v_row;
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
+    values (v_row.tenant_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'reconcile', 'delivery', p_id::text, v_was, v_row.status,
+      'the provider said so');
+    ended := true;
   end if;
-  update deed.channel_outbox c
-  set status = case c.channel when 'voice' then 'called' when 'social' then 'posted' else 'sent' end,
-    provider_message_id = coalesce(left(nullif(p_message_id, ''), 500), c.provider_message_id),
-    sent_at = v_now, finished_at = v_now, doubt_since = null, doubt_reason = null, held_at = null,
-    process_after = null, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
-  where c.id = p_id
-  returning c.tenant_id, c.status into v_row;
-  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
-  values (v_row.tenant_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'reconcile', 'delivery', p_id::text, v_was, v_row.status,
-    'the provider said so');
-  return true;
+  return query select ended, v_was, v_row.status, v_row.tenant_id, v_row.provider, v_row.channel, v_row.attempts, v_row.correlation_id, v_row.channel_message_id;
 end
 $$;

@@ -1,7 +1,8 @@
 -- deed.settle: record what became of claimed deliveries, a batch at once.
 --
 -- Only rows whose claim is still the caller's; returns what each of those has
--- become. Repeating it is harmless. p_kinds:
+-- become, and where the audit log tells of it what it was. Repeating it is
+-- harmless. p_kinds:
 --
 --   accepted   the provider took it: sent, called or posted, by its channel
 --   refused    the provider will never take it: failed
@@ -48,7 +49,7 @@ create or replace function deed.settle(
   p_max_attempts int default 5,
   p_defer        interval default interval '1 minute',
   p_give_up      interval default interval '24 hours'
-) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean, resumed boolean)
+) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean, resumed boolean, was text)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -166,6 +167,7 @@ begin
     where c.ctid = j.place
     returning c.id, c.tenant_id, c.status, c.attempts, c.process_after, c.doubt_since is not null as in_doubt, c.held_at is not null as held,
       j.was, j.doubted, j.verdict, j.kind, j.under, j.provider, j.lane,
+      j.was <> c.status or (c.doubt_since is not null and not j.doubted) or j.verdict = 'hold' as told,
       case j.verdict when 'accepted' then null when 'sandboxed' then c.skip_reason else left(j.error, 2000) end as error
   ),
   freed as (
@@ -181,9 +183,9 @@ begin
       'delivery', case when count(*) = 1 then min(d.id::text) end, d.was, d.status, case when count(*) = 1 then min(d.error) end, count(*),
       nullif(jsonb_strip_nulls(jsonb_build_object('ids', case when count(*) > 1 then jsonb_agg(d.id) end, 'after_doubt', case when d.doubted and not d.in_doubt then true end)), '{}')
     from done d
-    where d.was <> d.status or (d.in_doubt and not d.doubted) or d.verdict = 'hold'
+    where d.told
     group by d.tenant_id, d.was, d.status, d.verdict, d.doubted, d.in_doubt
   )
-  select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id) from done d;
+  select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id), case when d.told then d.was end from done d;
 end
 $$;
