@@ -17,10 +17,11 @@ type made struct {
 	box  bool   // it went to the sandbox
 }
 
-// queueNotes keeps what came of the calls, before deed.settle acts on it: of
-// those that did not simply succeed, and of those that are somebody else's or
-// finished by now.
-func (s *source) queueNotes(batch *pgx.Batch, st *settlement) {
+// queueNotes keeps what came of the calls that succeeded, or of those that did
+// not. What did not is kept before deed.settle acts on it. What did leaves
+// nothing unless it is somebody else's or finished by now, which is cheapest seen
+// afterwards.
+func (s *source) queueNotes(batch *pgx.Batch, st *settlement, succeeded bool) {
 	var ids, outcomes []string
 	var claims []int64
 	var numbers []int
@@ -29,7 +30,7 @@ func (s *source) queueNotes(batch *pgx.Batch, st *settlement) {
 	var took []float64
 	for _, it := range st.items {
 		m := it.made
-		if m == nil {
+		if m == nil || (m.out.kind == kindAccepted) != succeeded {
 			continue
 		}
 		var text *string

@@ -85,7 +85,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		return st
 	}
 	s.queuePauses(batch, st.items)
-	s.queueNotes(batch, st)
+	s.queueNotes(batch, st, false)
 	o := s.ledger.opts
 	batch.Queue(query["settle"], ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts,
 		s.opts.Defer.Seconds(), s.opts.GiveUpAfter.Seconds()).Query(func(rows pgx.Rows) error {
@@ -99,5 +99,6 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		}
 		return rows.Err()
 	})
+	s.queueNotes(batch, st, true)
 	return st
 }

@@ -5,12 +5,29 @@ create or replace trigger audit_log_append_only before update or delete or trunc
 
 create or replace trigger channel_outbox_insert before insert on deed.channel_outbox
   for each row when (new.status <> 'queued') execute function deed.check_transition();
+-- The conditions let the way of most deliveries through without a call of a
+-- function, which would be a fifth of a row's price. What the first leaves out,
+-- deed.delivery_transitions allows the ledger (TestContract_D3_OnlyTheTransitions).
 create or replace trigger channel_outbox_transition before update on deed.channel_outbox
-  for each row when (old.status <> new.status) execute function deed.check_transition();
+  for each row when (
+    old.status <> new.status
+    and (old.status <> 'queued' or new.status <> 'sending')
+    and (old.status <> 'sending' or new.status not in ('sent', 'called', 'posted'))
+  ) execute function deed.check_transition();
 create or replace trigger channel_outbox_due before update of status, process_after, doubt_since, held_at on deed.channel_outbox
-  for each row execute function deed.mark_due();
+  for each row when (
+    new.due is distinct from (
+      (new.process_after is null or new.process_after <= clock_timestamp())
+      and (new.status = 'queued' or (new.status = 'sending' and new.doubt_since is not null and new.held_at is null))
+    )
+    or (new.status = 'queued' and (old.finished_at is not null or old.held_at is not null))
+  ) execute function deed.mark_due();
 create or replace trigger channel_outbox_rewrite before update of id, tenant_id, workspace_id, idempotency_key, provider, channel, request on deed.channel_outbox
-  for each row execute function deed.refuse_rewrite();
+  for each row when (
+    (old.id, old.tenant_id, old.workspace_id, old.idempotency_key, old.provider, old.channel)
+      is distinct from (new.id, new.tenant_id, new.workspace_id, new.idempotency_key, new.provider, new.channel)
+    or (old.request is not null and old.request is distinct from new.request)
+  ) execute function deed.refuse_rewrite();
 create or replace trigger channel_outbox_delete before delete on deed.channel_outbox
   for each row when (old.finished_at is null) execute function deed.refuse_rewrite();
 create or replace trigger channel_outbox_truncate before truncate on deed.channel_outbox

@@ -121,6 +121,7 @@ begin
       claimed_at = case when m.skip is null then c.claimed_at end,
       claimed_by = case when m.skip is null then c.claimed_by end,
       lease_until = case when m.skip is null then v_now + p_lease end,
+      due = false, -- deed.mark_due would find the same, a row at a time
       updated_at = v_now
     from mine m
     where c.ctid = m.place and m.why is null

@@ -1,5 +1,6 @@
 -- deed.note_attempts: keep what came of calls that did not simply succeed,
--- before deed.settle acts on it in the same transaction.
+-- before deed.settle acts on it in the same transaction, or of those that did,
+-- after it.
 --
 -- An outcome whose claim is no longer the caller's is late, and kept too; an
 -- acceptance that is late is a proof (deed.prove_delivery), but of the sandbox.
@@ -32,6 +33,16 @@ declare
   v_now  timestamptz := clock_timestamp();
   v_late record;
 begin
+  -- Most often: all were accepted, and have been settled under these claims.
+  if not exists (
+    select from unnest(p_ids, p_claims, p_sandboxes) u(id, claim, sandbox)
+    where not exists (
+      select from deed.channel_outbox c
+      where c.id = u.id and c.claim = u.claim and (c.status in ('sent', 'called', 'posted') or (u.sandbox and c.status = 'skipped'))
+    )
+  ) then
+    return;
+  end if;
   -- As deed.settle locks them: what is the caller's here, is so there.
   perform q.id
   from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u

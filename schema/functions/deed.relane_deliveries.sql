@@ -1,8 +1,8 @@
 -- deed.relane_deliveries: put deliveries of a provider that are not finished into
 -- the lanes of their recipients' domains, at most p_limit.
 --
--- For those that were reserved before every domain had a lane. Those that
--- somebody holds are skipped. Returns how many were moved; 0, all are where they
+-- For those that were reserved before every domain had a lane, which are those
+-- whose payload was not measured. Those that somebody holds are skipped. Returns how many were moved; 0, all are where they
 -- belong.
 create or replace function deed.relane_deliveries(
   p_provider text,
@@ -24,7 +24,7 @@ begin
     select q.ctid as place, coalesce(d.domain, '') as lane
     from deed.channel_outbox q
     cross join lateral (select deed.address_domain(q.channel, deed.fold_address(q.channel, q.recipient)) as domain offset 0) d
-    where q.provider = p_provider and q.status in ('queued', 'sending') and q.lane <> coalesce(d.domain, '')
+    where q.provider = p_provider and q.status in ('queued', 'sending') and q.payload_bytes is null and q.lane <> coalesce(d.domain, '')
     limit p_limit
     for update of q skip locked
   ) m

@@ -49,6 +49,7 @@ declare
   v_ms     text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
   v_prefix text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
   v_ids    uuid[];
+  v_folded text[]; -- the addresses; null: it is none
   v_made   bigint;
   v_skips  bigint;
   v_bad    record;
@@ -80,6 +81,7 @@ begin
     raise exception 'reserve: the arrays must have one dimension and count from 1' using errcode = 'DDARG';
   end if;
 
+  v_folded := array(select deed.fold_address(p_channels[n], p_recipients[n]) from generate_series(1, v_count) n);
   select u.n, case
       when u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
         then format('channel %s is none of email, sms, voice, social, chat, webhook', coalesce(quote_literal(left(u.channel, 60)), 'null'))
@@ -89,7 +91,7 @@ begin
       when pg_column_size(u.payload) > v_max then format('payload of %s bytes is over the limit of %s', pg_column_size(u.payload), v_max)
       when jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max
         then format('payload has numbers with so many digits that it is over the limit of %s bytes', v_max)
-      when btrim(u.recipient, e' \t\r\n') <> '' and deed.fold_address(u.channel, u.recipient) is null
+      when u.folded is null and btrim(u.recipient, e' \t\r\n') <> ''
         then format('recipient is not an address of the channel %s: %s', u.channel, (deed.check_address(u.channel, u.recipient)).problem)
       when u.guarantee not in ('at_most_once', 'at_least_once') then 'guarantee must be at_most_once or at_least_once'
       when u.max_attempts not between 1 and 1000 then 'max_attempts must be from 1 to 1000'
@@ -104,7 +106,7 @@ begin
     select n, p_channels[n] as channel, p_providers[n] as provider, p_recipients[n] as recipient, p_payloads[n] as payload,
       p_keys[n] as key, p_guarantees[n] as guarantee, p_process_after[n] as process_after, p_max_attempts[n] as max_attempts,
       p_correlation_ids[n] as correlation_id, p_recipient_ids[n] as recipient_id,
-      p_expires_at[n] as expires_at
+      p_expires_at[n] as expires_at, v_folded[n] as folded
     from generate_series(1, v_count) n
   ) u
   where u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
@@ -113,7 +115,7 @@ begin
     or u.payload is null or jsonb_typeof(u.payload) <> 'object'
     or pg_column_size(u.payload) > v_max
     or (jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max)
-    or (btrim(u.recipient, e' \t\r\n') <> '' and deed.fold_address(u.channel, u.recipient) is null)
+    or (u.folded is null and btrim(u.recipient, e' \t\r\n') <> '')
     or u.guarantee not in ('at_most_once', 'at_least_once')
     or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after) or u.process_after >= '10000-01-01Z'
     or not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' or u.expires_at <= u.process_after
@@ -138,25 +140,21 @@ begin
     )
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
-      p_channels[u.n], p_providers[u.n], coalesce(deed.address_domain(p_channels[u.n], u.address), ''),
+      p_channels[u.n], p_providers[u.n], coalesce(deed.address_domain(p_channels[u.n], v_folded[u.n]), ''),
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n],
       p_expires_at[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), pg_column_size(p_payloads[u.n]), v_now, v_now
     from (
-      select o.n, a.recipient, a.address, case
+      select o.n, a.recipient, case
           when coalesce(a.recipient, '') = '' then 'no address'
           when p_expires_at[o.n] <= v_now then 'expired'
           when v_listed then (
             select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
-            where s.tenant_id = v_tenant and s.channel = p_channels[o.n] and s.address = a.address
+            where s.tenant_id = v_tenant and s.channel = p_channels[o.n] and s.address = v_folded[o.n]
           )
         end as skip
       from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o
-      cross join lateral (
-        select btrim(p_recipients[o.n], e' \t\r\n') as recipient,
-          deed.fold_address(p_channels[o.n], p_recipients[o.n]) as address
-        offset 0
-      ) a
+      cross join lateral (select btrim(p_recipients[o.n], e' \t\r\n') as recipient offset 0) a
     ) u
     on conflict on constraint channel_outbox_idempotency_key_key do nothing
     returning id, status
