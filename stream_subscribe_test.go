@@ -118,3 +118,43 @@ func TestContract_O13_BatchesKeepTheOrder(t *testing.T) {
 		}
 	}
 }
+
+// What a transaction publishes once it has asked for a stream from now, or for
+// its topic to be one, is the stream's: others end beside it, so that its own
+// snapshots are past its own id, which they do not list.
+func TestContract_O18_PublishedWhereItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Admin, `select deed.declare_topic('orders', 'stream')`)
+	db.Exec(t, pgtest.Admin, `select deed.subscribe('calls', 's')`)
+	tx := openTx(t, db, pgtest.Owner, `select pg_current_xact_id()`)
+	publish(t, db, message("others", 1)) // a later id that has ended
+	if _, err := tx.Exec(t.Context(), `
+		do $$
+		begin
+			perform deed.subscribe('orders', 's', 'now');
+			perform deed.set_topic('calls', p_mode => 'stream');
+			for n in 1..3 loop
+				perform deed.publish('orders', jsonb_build_object('n', n));
+				perform deed.publish('calls', jsonb_build_object('n', n));
+			end loop;
+		end
+		$$`); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, db, message("others", 2))
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range []string{"orders", "calls"} {
+		var lines recorder
+		c, _ := runStream(t, db, stream(&lines, func(o *deed.Options) {
+			o.Topics[0].Name, o.Subscriptions[0].Topic = topic, topic
+		}))
+		eventually(t, "what was published to "+topic, func() bool { n, _ := lines.counts(); return n >= 3 })
+		drained(t, c)
+		if n, repeats := lines.counts(); n != 3 || repeats != 0 {
+			t.Errorf("%s: %d messages came, %d again; want 3 and none", topic, n, repeats)
+		}
+	}
+}

@@ -73,6 +73,12 @@ begin
   end if;
   v_h := pg_current_xact_id();
   select pg_current_snapshot() into v_cur;
+  if pg_visible_in_snapshot(v_h, v_cur) then
+    v_cur := format('%s:%s:%s', pg_snapshot_xmin(v_cur), pg_snapshot_xmax(v_cur), (
+      select string_agg(x::text, ',' order by x::text::bigint)
+      from (select pg_snapshot_xip(v_cur) union all select v_h) r(x)
+    ))::pg_snapshot;
+  end if;
   v_upper := pg_sequence_last_value('deed.log_seq');
   if v_first is null or v_upper is null or v_upper < v_first or v_first < v_prev.upper then
     raise exception 'open_window: the sequence deed.log_seq went back (base %, upper %, last window''s upper %)',
