@@ -55,7 +55,7 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*run], n int) 
 	}
 	flat, hashes := flatten(done)
 	settlements := settle(flat)
-	batch := &pgx.Batch{}
+	batch := a.lockKeys(hashes)
 	a.queueSettlements(batch, settlements)
 	var drained []int64
 	if len(hashes) > 0 {
@@ -87,6 +87,16 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*run], n int) 
 		return nil, a.nextDue(ctx), nil
 	}
 	return runs, 0, nil
+}
+
+// lockKeys begins a batch with what keeps it from a deadlock with who has taken
+// a lane over.
+func (a attention) lockKeys(hashes []int64) *pgx.Batch {
+	batch := &pgx.Batch{}
+	if len(hashes) > 0 {
+		batch.Queue(query["lock_keys"], a.id.Load(), hashes)
+	}
+	return batch
 }
 
 // exchange sends the batch. Outcomes of keys are recorded while no lane decides
@@ -145,14 +155,18 @@ func flatten(done []work.Done[*run]) (list []work.Done[*item], hashes []int64) {
 // Extend renews the claims of all messages of the runs.
 func (a attention) Extend(ctx context.Context, held []*run) ([]*run, error) {
 	var items []*item
+	var hashes []int64
 	of := map[*item]*run{}
 	for _, r := range held {
+		if r.hash != nil {
+			hashes = append(hashes, *r.hash)
+		}
 		for _, it := range r.items {
 			items = append(items, it)
 			of[it] = r
 		}
 	}
-	gone, err := a.source.Extend(ctx, items)
+	gone, err := a.extend(ctx, a.lockKeys(hashes), items)
 	if err != nil {
 		return nil, err
 	}

@@ -97,6 +97,9 @@ select head, key_hash, id, claim, attempts, lost_claims, tenant_id, topic,
   coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
 from deed.attend($1::int, $2::text, $3::int, $4::int[], $5::int[], make_interval(secs => $6::float8));
 
+-- name: lock_keys
+select deed.lock_keys($1::int, $2::bigint[]);
+
 -- name: release_keys
 select deed.release_keys($1::int, $2::bigint[]);
 

@@ -390,11 +390,15 @@ func (s *source) nextLook(ctx context.Context, sweep bool) time.Duration {
 // Extend renews the leases of held, claim by claim in one round trip; in order,
 // since two renewals at once would wait for each other.
 func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
+	return s.extend(ctx, &pgx.Batch{}, held)
+}
+
+// extend adds to the batch what renews the claims, and sends it.
+func (s *source) extend(ctx context.Context, batch *pgx.Batch, held []*item) ([]*item, error) {
 	byClaim := map[int64][]int64{}
 	for _, it := range held {
 		byClaim[it.claim] = append(byClaim[it.claim], it.msg.Seq)
 	}
-	batch := &pgx.Batch{}
 	type fence struct{ claim, seq int64 }
 	still := make(map[fence]bool, len(held))
 	for _, claim := range slices.Sorted(maps.Keys(byClaim)) {

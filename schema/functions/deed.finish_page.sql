@@ -53,6 +53,7 @@ declare
   v_now    timestamptz := clock_timestamp();
   v_aside  int := coalesce(cardinality(p_ids), 0);
   v_sub    record;
+  v_keys   bigint[];
   v_parked boolean;
   v_dead   boolean;
 begin
@@ -73,16 +74,12 @@ begin
   end if;
 
   select s.max_attempts, s.backoff into v_sub from deed.subscriptions s where s.id = p_subscription;
+  -- Waits for whoever is just finishing the first of a key.
+  v_keys := deed.lock_keys(p_subscription, p_hashes);
   for i in 1..v_aside loop
-    v_parked := false;
-    if p_hashes[i] is not null then
-      -- Waits for whoever is just finishing the first of the key.
-      perform from deed.pending p
-      where p.subscription = p_subscription and p.key_hash = p_hashes[i]
-      order by p.id
-      limit 1
-      for share;
-      v_parked := found;
+    v_parked := coalesce(p_hashes[i] = any (v_keys), false);
+    if not v_parked and p_hashes[i] is not null then
+      v_keys := v_keys || p_hashes[i];
     end if;
     v_dead := p_outcomes[i] = 'discard' or (p_outcomes[i] = 'retry' and 1 >= v_sub.max_attempts);
     insert into deed.pending (

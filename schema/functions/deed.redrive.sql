@@ -47,6 +47,7 @@ declare
   v_take  bigint := p_step;
   v_subs  int[];
   v_ids   bigint[];
+  v_sub   int;
 begin
   if length(p_by) not between 1 and 200 or length(p_reason) > 2000 then
     raise exception 'redrive: who asks is a name of 1 to 200 characters, a reason has up to 2000' using errcode = 'DDARG';
@@ -118,6 +119,14 @@ begin
         limit v_take
       ) d
     ) d;
+    for v_sub in select s.id from deed.subscriptions s where s.id = any (v_subs) and s.since is not null order by s.id loop
+      perform deed.lock_keys(v_sub, array(
+        select p.key_hash
+        from unnest(v_subs, v_ids) d(subscription, id)
+        join deed.pending p on p.subscription = d.subscription and p.id = d.id
+        where d.subscription = v_sub and p.key_hash is not null
+      ));
+    end loop;
     update deed.pending p
     set dead_at = null, attempts = 0, lost_claims = 0, process_after = v_now
     from unnest(v_subs, v_ids) d(subscription, id)
