@@ -103,6 +103,7 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 			t.Fatal(err)
 		}
 	}
+	db.Providers(t, "fake", "p")
 	subscribe(t, db, "orders", "s")
 	defer func() { // what nobody declared is delivered, through the door
 		db.Exec(t, pgtest.Worker, `

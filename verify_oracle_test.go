@@ -238,6 +238,9 @@ func owingDeliveries(t *testing.T, db *pgtest.DB) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
+	if err := l.Register(ctx); err != nil {
+		t.Fatal(err)
+	}
 	go func() { done <- l.Run(ctx) }()
 	db.Exec(t, pgtest.Admin, `select deed.suppress('email', '{gone@example.com,other@example.com}', 'opted out', 'x')`)
 	reserve := func(name string, more ...func(*delivery.Delivery)) {

@@ -45,7 +45,8 @@ func deliveries(ctx context.Context, e *env) error {
 		return err
 	}
 	n := e.opts.messages
-	took, err := reserveMany(ctx, pool, "noop", n)
+	p := &noop{}
+	took, err := reserveMany(ctx, pool, "noop", delivery.ProviderOptions{Provider: p, Concurrency: 256}, n)
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,6 @@ func deliveries(ctx context.Context, e *env) error {
 	if err := e.settle(ctx); err != nil {
 		return err
 	}
-	p := &noop{}
 	if took, err = e.make(ctx, pool, "noop", delivery.ProviderOptions{Provider: p, Concurrency: 256}, n); err != nil {
 		return err
 	}
@@ -83,10 +83,11 @@ func (e *env) bySMTP(ctx context.Context, pool *pgxpool.Pool, n int) error {
 		if err != nil {
 			return err
 		}
-		if _, err := reserveMany(ctx, pool, name, n); err != nil {
+		opts := delivery.ProviderOptions{Provider: p, Concurrency: 32, Rate: limit}
+		if _, err := reserveMany(ctx, pool, name, opts, n); err != nil {
 			return err
 		}
-		took, err := e.make(ctx, pool, name, delivery.ProviderOptions{Provider: p, Concurrency: 32, Rate: limit}, n)
+		took, err := e.make(ctx, pool, name, opts, n)
 		if err = errors.Join(err, p.Close()); err != nil {
 			return err
 		}
@@ -99,7 +100,14 @@ func (e *env) bySMTP(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	return nil
 }
 
-func reserveMany(ctx context.Context, pool *pgxpool.Pool, provider string, n int) (time.Duration, error) {
+func reserveMany(ctx context.Context, pool *pgxpool.Pool, provider string, opts delivery.ProviderOptions, n int) (time.Duration, error) {
+	l, err := delivery.New(ctx, pool, delivery.Options{Providers: map[string]delivery.ProviderOptions{provider: opts}})
+	if err == nil {
+		err = l.Register(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
 	payload := delivery.EmailPayload{From: "bench@example.com", Subject: "bench", Text: pad}.JSON()
 	list := make([]delivery.Delivery, n)
 	for i := range list {
@@ -107,7 +115,7 @@ func reserveMany(ctx context.Context, pool *pgxpool.Pool, provider string, n int
 		list[i] = delivery.Delivery{Channel: delivery.Email, Provider: provider, Recipient: to, Payload: payload, Key: delivery.NewKey(provider, to)}
 	}
 	started := time.Now()
-	_, err := delivery.Reserve(ctx, pool, list...)
+	_, err = delivery.Reserve(ctx, pool, list...)
 	return time.Since(started), err
 }
 

@@ -53,6 +53,7 @@ func TestAddress_RefusedWhereItComesIn(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	db := pgtest.New(t)
+	db.Providers(t, "fake", "fake")
 	app := db.Pool(pgtest.App)
 	for channel, list := range map[delivery.Channel][]string{
 		delivery.Email: {

@@ -219,6 +219,7 @@ func TestContract_D7_AttemptsAreTheTenants(t *testing.T) {
 	for _, id := range []tenant.ID{one, two} {
 		db.Exec(t, pgtest.Owner, `insert into deed.tenants (tenant_id, name, created_at) values ($1::text::uuid, $1, now())`, id.String())
 	}
+	db.Providers(t, "fake", "fake")
 	made, err := delivery.ReserveFor(ctx, db.Pool(pgtest.Worker), one, email("a@example.com"))
 	if err != nil {
 		t.Fatal(err)

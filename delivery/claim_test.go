@@ -50,6 +50,7 @@ func TestClaim_FindsWhatIsDueBehindTenThousandTenants(t *testing.T) {
 	db := pgtest.New(t)
 	last := manyTenants(t, db, 10_000, `now() + interval '1 day'`)
 	f := newFake()
+	db.Providers(t, "fake", "fake")
 	run(t, db, fast(f))
 	made, err := delivery.ReserveFor(context.Background(), db.Pool(pgtest.Worker), last, email("now@example.com"))
 	if err != nil {

@@ -23,6 +23,7 @@ func TestDocs_SQLRuns(t *testing.T) {
 		t.Fatalf("%d blocks of SQL, want 1", len(blocks))
 	}
 	db := pgtest.New(t)
+	db.Providers(t, "smtp", "mail")
 	if _, err := db.Pool(pgtest.App).Exec(context.Background(), string(blocks[0][1])); err != nil {
 		t.Fatal(err)
 	}

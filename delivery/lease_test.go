@@ -187,6 +187,7 @@ func TestLedger_ExecMode(t *testing.T) {
 		d.CorrelationID, d.ChannelMessageID, d.ProcessAfter, d.MaxAttempts = "c", "00000000-0000-4000-8000-00000000cafe", time.Now(), 7
 		list = append(list, d)
 	}
+	db.Providers(t, "fake", "fake")
 	if _, err := delivery.Reserve(ctx, pool, list...); err != nil {
 		t.Fatal(err)
 	}

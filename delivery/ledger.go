@@ -229,7 +229,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Ledger, error)
 // waits for the calls under way up to the grace, and returns nil unless some
 // had to be abandoned. It blocks. While the database is away it waits.
 func (l *Ledger) Run(ctx context.Context) error {
-	if err := l.register(ctx); err != nil {
+	if err := l.registerPatiently(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -247,10 +247,10 @@ func (l *Ledger) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// register tells the database of the providers, their lanes and their limits.
-func (l *Ledger) register(ctx context.Context) error {
+// registerPatiently registers while the database is away, too.
+func (l *Ledger) registerPatiently(ctx context.Context) error {
 	for n := 1; ; n++ {
-		err := l.tryRegister(ctx)
+		err := l.Register(ctx)
 		if err == nil || ctx.Err() != nil || !passing(err) {
 			return err
 		}
@@ -261,7 +261,11 @@ func (l *Ledger) register(ctx context.Context) error {
 	}
 }
 
-func (l *Ledger) tryRegister(ctx context.Context) error {
+// Register tells the database of the ledger's providers, their lanes and their
+// limits, as [Ledger.Run] does first: from then on deliveries can be reserved
+// for them. What ran before with other settings under one of the names calls
+// nobody any more. Needs deed_worker.
+func (l *Ledger) Register(ctx context.Context) error {
 	for _, s := range l.sources {
 		var domains []string
 		var rates, bursts []float64

@@ -119,6 +119,11 @@ func email(recipient string, parts ...string) delivery.Delivery {
 
 func reserve(t testing.TB, db *pgtest.DB, ds ...delivery.Delivery) []delivery.Reserved {
 	t.Helper()
+	var names []string
+	for _, d := range ds {
+		names = append(names, d.Provider)
+	}
+	db.Providers(t, "fake", names...)
 	out, err := delivery.Reserve(context.Background(), db.Pool(pgtest.App), ds...)
 	if err != nil {
 		t.Fatal(err)

@@ -121,6 +121,7 @@ func TestContract_D1_ReservedInTheTransaction(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	db := pgtest.New(t)
+	db.Providers(t, "fake", "fake")
 	tx, err := db.Pool(pgtest.App).Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -252,6 +253,7 @@ func TestReserve_RacingBatches(t *testing.T) {
 		}
 		return list
 	}
+	db.Providers(t, "fake", "fake")
 	results := make(chan error, 8)
 	made := make(chan int, 8)
 	for i := range 8 {
@@ -300,4 +302,54 @@ func TestContract_D3_OneAuditRowForABatch(t *testing.T) {
 	if err != nil || len(events) != 1 || events[0].Action != "reserve" || events[0].To != delivery.Queued {
 		t.Errorf("one delivery's history: %+v, %v", events, err)
 	}
+}
+
+// A delivery is reserved for a provider that a ledger has registered, and for
+// no other, since nobody might ever serve it. What was reserved before that was
+// so stays, is shown, and is served when somebody does.
+func TestReserve_ForARegisteredProvider(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	app := db.Pool(pgtest.App)
+	var list []delivery.Delivery
+	for i := range 1000 {
+		d := email(fmt.Sprintf("%d@example.com", i))
+		d.Provider = fmt.Sprintf("invented-%d", i)
+		list = append(list, d)
+	}
+	_, err := delivery.Reserve(ctx, app, list...)
+	if deed.CodeOf(err) != deed.NotFound || !strings.Contains(err.Error(), "the provider invented-") || !strings.Contains(err.Error(), "deed providers register") {
+		t.Fatalf("invented names: %v", err)
+	}
+	_, err = delivery.Reserve(ctx, app, email("a@example.com"))
+	if deed.CodeOf(err) != deed.NotFound || !strings.Contains(err.Error(), "the provider fake is not registered") {
+		t.Fatalf("before any ledger: %v", err)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox`); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+
+	f := newFake()
+	if err := ledger(t, db, fast(f)).Register(ctx); err != nil {
+		t.Fatal(err)
+	}
+	made, err := delivery.Reserve(ctx, app, email("a@example.com"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := []delivery.Delivery{email("b@example.com"), email("c@example.com")}
+	both[1].Provider = "other"
+	if _, err := delivery.Reserve(ctx, app, both...); deed.CodeOf(err) != deed.NotFound || !strings.Contains(err.Error(), "provider other") {
+		t.Fatalf("one of two: %v", err)
+	}
+
+	// As from before the upgrade.
+	db.Exec(t, pgtest.Owner, `delete from deed.providers`)
+	states, err := ledger(t, db, delivery.Options{}).Providers(ctx)
+	if err != nil || len(states) != 1 || states[0].Registered || states[0].Queued != 1 {
+		t.Errorf("shown as %+v, %v", states, err)
+	}
+	run(t, db, fast(f))
+	until(t, db, made[0].ID, delivery.Sent)
 }

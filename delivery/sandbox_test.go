@@ -106,6 +106,7 @@ func TestSandbox_LostDuringTheCall(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	made := reserve(t, db, email("a@example.com"))
+	db.Exec(t, pgtest.Owner, `update deed.providers set sandbox = true`)
 	worker := db.Pool(pgtest.Worker)
 	claim := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'gone', 1, interval '1 minute')`)
 	if got := pgtest.One[string](t, worker, `

@@ -13,6 +13,7 @@ func deliveryTroubles(t *testing.T, _ *scene) {
 	well := examine(t, db.Pool(pgtest.Admin), doctor.Options{})
 	find(t, well, "provider-paused", doctor.OK, "")
 	find(t, well, "deliveries-dead", doctor.OK, "")
+	db.Providers(t, "smtp", "mail")
 	db.Exec(t, pgtest.Owner, `select from deed.reserve('{email,email}', '{mail,mail}', '{a@example.com,b@example.com}', array['{}', '{}']::jsonb[],
 		array[deed.idempotency_key('a'), deed.idempotency_key('b')], p_tenant => '00000000-0000-0000-0000-000000000000')`)
 	db.Broken() // nothing recorded that it died

@@ -85,9 +85,6 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 				if made[0].Duplicate {
 					noteDuplicate(cmd, key, entry)
 				}
-				if entry.FinishedAt == nil {
-					noteUnserved(cmd, l, d.Provider)
-				}
 				if err == nil && wait > 0 && entry.SentAt == nil {
 					return &exitError{exitFailed, errors.New(undelivered(entry, wait))}
 				}
@@ -122,27 +119,6 @@ func noteDuplicate(cmd *cobra.Command, key string, e delivery.Entry) {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "note: a duplicate: the key %q is that of delivery %s, reserved %s for %s, which is %s; nothing was reserved\n",
 		key, e.ID, when(e.CreatedAt), clip(to, 0), e.Status)
-}
-
-// noteUnserved says so if no dispatcher has served the provider yet: it may be
-// one that is to come, or a slip of the pen. Not every login may ask.
-func noteUnserved(cmd *cobra.Command, l *delivery.Ledger, provider string) {
-	states, err := l.Providers(cmd.Context())
-	if err != nil {
-		return
-	}
-	known := "none was yet"
-	for _, s := range states {
-		switch {
-		case s.Registered && s.Name == provider:
-			return
-		case s.Registered && known == "none was yet":
-			known = "served were " + s.Name
-		case s.Registered:
-			known += ", " + s.Name
-		}
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "note: no relay has served the provider %q so far (%s); the delivery waits for one\n", provider, known)
 }
 
 func undelivered(e delivery.Entry, wait time.Duration) string {

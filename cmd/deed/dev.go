@@ -68,6 +68,17 @@ resend are caught: deed dev mailbox lists them, and nobody is written to. Ctrl-C
 			if err := migrateDev(ctx, url); err != nil {
 				return err
 			}
+			r := &relay{app: a, file: file, log: log, out: out, url: url, catchAll: &printer{out: out, payload: payload}}
+			r.listen = config.Pick(listen, cmd.Flags().Changed("listen"), os.Getenv("DEED_LISTEN"), file.Listen, defaultListen)
+			if r.dispatcher, err = a.devDispatcher(cmd, &outbox, file, &catch, log); err != nil {
+				return err
+			}
+			if r.dispatcher != nil {
+				defer closeProviders(r.dispatcher.opts.Providers)
+				if err := r.dispatcher.register(ctx, url); err != nil {
+					return err
+				}
+			}
 			fmt.Fprintf(out, `ready. In another terminal:
 
   export DEED_DATABASE_URL='%s'
@@ -79,14 +90,6 @@ resend are caught: deed dev mailbox lists them, and nobody is written to. Ctrl-C
 Messages of topics that nobody declared appear here. Ctrl-C stops.
 
 `, url, catch.hint())
-			r := &relay{app: a, file: file, log: log, out: out, url: url, catchAll: &printer{out: out, payload: payload}}
-			r.listen = config.Pick(listen, cmd.Flags().Changed("listen"), os.Getenv("DEED_LISTEN"), file.Listen, defaultListen)
-			if r.dispatcher, err = a.devDispatcher(cmd, &outbox, file, &catch, log); err != nil {
-				return err
-			}
-			if r.dispatcher != nil {
-				defer closeProviders(r.dispatcher.opts.Providers)
-			}
 			return r.run(ctx)
 		},
 	}

@@ -191,6 +191,17 @@ func (d *dispatcher) open(ctx context.Context, url string) (*delivery.Ledger, fu
 	return l, pool.Close, nil
 }
 
+// register makes the providers known, before the relay does: so that what says
+// that it is ready can be reserved for.
+func (d *dispatcher) register(ctx context.Context, url string) error {
+	l, release, err := d.open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return l.Register(ctx)
+}
+
 // withLedger runs fn with a ledger that attempts nothing.
 func (a *app) withLedger(ctx context.Context, fn func(*delivery.Ledger, *pgxpool.Pool) error) error {
 	pool, err := a.pool(ctx)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,7 +17,7 @@ import (
 
 func newProviders(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "providers", Short: "List providers, try whether they are set up, end their pauses",
+		Use: "providers", Short: "List providers, register them, try whether they are set up, end their pauses",
 		Long:    "Providers carry deliveries: see providers in deed.yaml.",
 		Example: "  deed providers list\n  deed providers test mail\n  deed providers resume mail --reason 'the quota was raised'",
 	}
@@ -31,7 +34,7 @@ smtp and resend, if deed.yaml has none of that name, are those of a running deed
 	}
 	test.Flags().StringVar(&catch, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
 	test.Flags().BoolVar(&testJSON, "json", false, "print JSON")
-	cmd.AddCommand(newProvidersList(a), test, newProvidersResume(a))
+	cmd.AddCommand(newProvidersList(a), newProvidersRegister(a), test, newProvidersResume(a))
 	return cmd
 }
 
@@ -91,6 +94,44 @@ func (a *app) testProvider(cmd *cobra.Command, name, catch string, asJSON bool) 
 		return &exitError{exitFailed, nil}
 	}
 	return err
+}
+
+func newProvidersRegister(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "register", Short: "Make those of deed.yaml known, so that deliveries can be reserved for them", Args: cobra.NoArgs,
+		Long: `Make the providers of deed.yaml known to the database, as a relay does when it starts: deliveries can be reserved for no
+others. For deployments in which a service that reserves starts before the relay that serves a new provider. A relay that
+runs with another type, account or sandbox under one of the names calls nobody from then on, until it is started again.`,
+		Example: "  deed migrate up\n  deed providers register --config deed.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			file, err := a.config()
+			if err != nil {
+				return err
+			}
+			if len(file.Providers) == 0 {
+				return usagef("there are no providers in the configuration (--config, DEED_CONFIG or ./deed.yaml)")
+			}
+			made, err := providers(file)
+			if err != nil {
+				return err
+			}
+			defer closeProviders(made)
+			pool, err := a.pool(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			l, err := delivery.New(cmd.Context(), pool, delivery.Options{Providers: made})
+			if err == nil {
+				err = l.Register(cmd.Context())
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "registered: %s\n", strings.Join(slices.Sorted(maps.Keys(made)), ", "))
+			return err
+		},
+	}
 }
 
 func newProvidersList(a *app) *cobra.Command {

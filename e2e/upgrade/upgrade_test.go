@@ -138,10 +138,12 @@ func begin(t *testing.T) *system {
 	}
 	s.db = s.from.DB(t)
 	s.start(t, s.db.Pool(pgtest.Worker))
-	// What is published to a topic that is not declared yet comes without order.
+	// What is published to a topic that is not declared yet comes without order,
+	// and nothing can be reserved for a provider that nobody has registered.
 	wait(t, "the topics to be declared", func() bool {
 		return pgtest.One[bool](t, s.db.Pool(pgtest.Owner), `
-			select count(*) = 2 and not exists (select from deed.backfills where finished_at is null) from deed.subscriptions where id > 0`)
+			select count(*) = 2 and not exists (select from deed.backfills where finished_at is null)
+			  and exists (select from deed.providers) from deed.subscriptions where id > 0`)
 	})
 	s.publish(t, s.db.Pool(pgtest.App))
 	wait(t, "the first round", func() bool { return s.out.count() == len(s.made) })

@@ -175,6 +175,16 @@ func One[T any](t testing.TB, q Queryer, sql string, args ...any) T {
 	return value
 }
 
+// Providers registers providers of that kind, unless they are registered, so
+// that deliveries can be reserved for them before a ledger runs.
+func (db *DB) Providers(t testing.TB, kind string, names ...string) {
+	t.Helper()
+	db.Exec(t, Owner, `
+		insert into deed.providers (name, kind, registered_at)
+		select distinct n, $1, clock_timestamp() from unnest($2::text[]) n
+		on conflict do nothing`, kind, names)
+}
+
 // Broken says that the test breaks the tables on purpose: deed.verify() is not
 // asked at its end.
 func (db *DB) Broken() { db.broken.Store(true) }

@@ -85,6 +85,9 @@ func (f *fixture) reserve(n int, change func(i int, d *delivery.Delivery)) []str
 			change(i, &list[i])
 		}
 	}
+	if err := f.ledger.Register(context.Background()); err != nil {
+		f.t.Fatal(err)
+	}
 	made, err := delivery.Reserve(context.Background(), f.db.Pool(pgtest.App), list...)
 	if err != nil {
 		f.t.Fatal(err)

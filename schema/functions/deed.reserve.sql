@@ -8,10 +8,11 @@
 -- White space around a recipient is taken away. One that is suppressed, or none,
 -- is reserved as skipped, and so is what has expired: from p_expires_at on nobody
 -- is called any more. What is not an address of its channel is refused
--- (deed.check_address). A payload is bounded by a setting (max_delivery). A
+-- (deed.check_address), and so is a provider that no dispatcher has registered
+-- (deed.register_provider): nobody might ever serve it. A payload is bounded by a setting (max_delivery). A
 -- process_after that lies more than an hour back counts as now.
 -- Returns one row a delivery, n counting from 1. One audit row for the call.
--- Raises DDARG, DDTEN, DDNFD for an unknown tenant, and 40001 where a
+-- Raises DDARG, DDTEN, DDNFD for an unknown tenant or provider, and 40001 where a
 -- transaction's snapshot hides the first row of a duplicate.
 --
 -- SECURITY DEFINER: nobody may write the table itself.
@@ -53,7 +54,9 @@ declare
   v_made   bigint;
   v_skips  bigint;
   v_bad    record;
-  v_names  text[] := array(select p from (select distinct unnest(p_providers)) d(p) where p !~ '^[A-Za-z0-9._-]{1,100}$');
+  v_named  text[] := array(select distinct unnest(p_providers));
+  v_names  text[] := array(select p from unnest(v_named) p where p !~ '^[A-Za-z0-9._-]{1,100}$');
+  v_none   text;
   v_max    int := (select s.max_delivery from deed.settings s);
   v_listed boolean := exists (select from deed.suppressions s where s.tenant_id = v_tenant);
 begin
@@ -124,6 +127,11 @@ begin
   limit 1;
   if found then
     raise exception 'reserve: delivery %: %', v_bad.n, v_bad.problem using errcode = 'DDARG';
+  end if;
+  select p into v_none from unnest(v_named) p where not exists (select from deed.providers r where r.name = p) limit 1;
+  if found then
+    raise exception 'reserve: the provider % is not registered (deed providers list names those that are); a relay registers those of its deed.yaml when it starts, and deed providers register does so before', v_none
+      using errcode = 'DDNFD', hint = 'Register a new provider first, then deploy what reserves for it.';
   end if;
 
   -- UUIDv7 of this moment.

@@ -174,6 +174,7 @@ func TestCollector_Streams(t *testing.T) {
 func TestCollector_Deliveries(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
+	db.Providers(t, "webhook", "hooks")
 	_, err := delivery.Reserve(t.Context(), db.Pool(pgtest.App), delivery.Delivery{
 		Channel: delivery.Webhook, Provider: "hooks", Recipient: "https://example.com/", Payload: []byte(`{}`), Key: delivery.NewKey("one"),
 	})

@@ -53,6 +53,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if err := l.Register(ctx); err != nil {
+		return err
+	}
 	// Every worker reserves all of them: a key is one delivery, whoever comes
 	// first.
 	for i := 0; i < n; i += 5 {
