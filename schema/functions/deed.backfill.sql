@@ -15,7 +15,9 @@
 -- One page a call; calls exclude each other. If this one starts at the
 -- beginning, what the subscription 0 is holding for the topic moves here as it
 -- stands; while one message of the page is under a live lease there, the page
--- waits. Raises DDARG in a transaction that already has a transaction id, as a
+-- waits. A stream reads from the log what was published to it; what retention
+-- has moved out of that before comes from here, each key in its order, and
+-- deed.make_lanes waits for it. Raises DDARG in a transaction that already has a transaction id, as a
 -- window opened there would not see what is published meanwhile.
 create or replace function deed.backfill(
   p_subscription int,
@@ -43,6 +45,7 @@ declare
   v_full  boolean;
   v_rows  tid[];
   v_more  int;
+  v_keys  bigint[];
 begin
   if pg_current_xact_id_if_assigned() is not null then
     raise exception 'backfill: this transaction has written already' using errcode = 'DDARG',
@@ -62,7 +65,15 @@ begin
     return;
   end if;
   if v_b.window_n is null then
-    -- Before any lock: a lock on a row takes a transaction id.
+    -- From here on nothing is moved that a stream is to read, and all that was is
+    -- below the window (deed.keepers).
+    begin
+      lock table deed.retention_lock in share update exclusive mode nowait;
+    exception when lock_not_available then
+      return next;
+      return;
+    end;
+    -- Before any lock on a row, as that takes a transaction id.
     v_b.window_n := deed.open_window('try');
     update deed.backfills b
     set window_n = v_b.window_n, seen = (select w.cur from deed.windows w where w.n = v_b.window_n)
@@ -93,7 +104,7 @@ begin
 
   select s.topic, case when s.read_window is null then s.start end as start, s.list_version, s.since,
     coalesce(s.read_since, 0) as read_since, -- older ones got their pending rows from their publishers, or an earlier backfill
-    case when s.read_window is null then -1 else 64 end as slot_from, t.slot_base,
+    case when s.read_window is null then -1 else 64 end as slot_from, t.slot_base, t.ordered,
     f.cur as start_snapshot, f.h as start_h, f.restored_id
   into v_sub
   from deed.subscriptions s
@@ -111,7 +122,7 @@ begin
         (
           select l.slot, l.id, l.xid, l.topic, l.list_version
           from deed.log l
-          where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= v_last
+          where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= case when v_sub.since = 0 then 63 else v_last end
           order by l.slot, l.id
           limit p_limit
         )
@@ -131,7 +142,7 @@ begin
       select array_agg(p.slot) as slots, array_agg(p.id) as ids
       from page p
       where p.topic = v_sub.topic and p.list_version >= v_sub.read_since and p.list_version < v_sub.list_version and p.id <= v_w.upper
-        and (v_sub.since is null or p.list_version < v_sub.since or p.slot < 64) -- else a stream reads it
+        and (v_sub.since is null or p.list_version < v_sub.since or p.slot < 64 or v_sub.since = 0) -- else a stream reads it
         and p.slot >= v_sub.slot_from
         and (pg_visible_in_snapshot(p.xid, v_w.cur) or (p.id <= v_w.base and p.xid >= v_w.h))
     )
@@ -229,25 +240,35 @@ begin
     perform from unnest(v_slots, v_page) page(slot, id)
     join deed.kept k on k.slot = page.slot and k.id = page.id
     for key share of k;
-    insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after)
-    select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()),
-      case when l.process_after >= l.created_at - interval '1 hour' then l.process_after end
-    from unnest(v_slots, v_page) page(slot, id)
-    cross join lateral (
-      select l.slot, l.id, l.xid, l.tenant_id, l.created_at, l.process_after
-      from deed.log l where l.slot = page.slot and l.id = page.id
-      union all
-      select k.slot, k.id, k.xid, k.tenant_id, k.created_at, k.process_after
-      from deed.kept k where k.slot = page.slot and k.id = page.id
-    ) l
-    where coalesce(v_sub.start = 'beginning', false)
-      or not (
-        pg_visible_in_snapshot(l.xid, v_sub.start_snapshot)
-        or (l.id <= v_sub.restored_id and l.xid >= greatest(v_sub.start_h, pg_snapshot_xmax(v_sub.start_snapshot)))
-      )
-    on conflict do nothing;
-    get diagnostics v_more = row_count;
+    with given as (
+      insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after, key_hash, parked)
+      select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()),
+        case when l.process_after >= l.created_at - interval '1 hour' then l.process_after end, h.hash, h.hash is not null
+      from unnest(v_slots, v_page) page(slot, id)
+      cross join lateral (
+        select l.slot, l.id, l.xid, l.tenant_id, l.created_at, l.process_after, l.key
+        from deed.log l where l.slot = page.slot and l.id = page.id
+        union all
+        select k.slot, k.id, k.xid, k.tenant_id, k.created_at, k.process_after, k.key
+        from deed.kept k where k.slot = page.slot and k.id = page.id
+      ) l
+      cross join lateral (
+        select case when v_sub.since = 0 and v_sub.ordered and l.slot >= 64 and l.key <> '' and coalesce(l.process_after <= clock_timestamp(), true)
+          then deed.key_hash(l.tenant_id, l.key) end
+      ) h(hash)
+      where coalesce(v_sub.start = 'beginning', false)
+        or not (
+          pg_visible_in_snapshot(l.xid, v_sub.start_snapshot)
+          or (l.id <= v_sub.restored_id and l.xid >= greatest(v_sub.start_h, pg_snapshot_xmax(v_sub.start_snapshot)))
+        )
+      on conflict do nothing
+      returning key_hash
+    )
+    select count(*), array_agg(g.key_hash) filter (where g.key_hash is not null) into v_more, v_keys from given g;
     added := added + v_more;
+    if v_keys is not null then
+      perform deed.release_keys(p_subscription, v_keys); -- the first of each goes
+    end if;
   end if;
 
   if not v_b.scanned then

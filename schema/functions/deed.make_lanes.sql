@@ -4,7 +4,8 @@
 -- New lanes begin exactly where the old ones ended: nothing is lost, comes
 -- twice or overtakes. Lanes are never numbered as others were before. If the
 -- topic is to be a queue, what the windows from there on would have shown is
--- brought by deed.backfill. Nobody who has such a change open is waited for. The
+-- brought by deed.backfill, and so is what a new stream does not find in the log
+-- any more. Nobody who has such a change open is waited for. The
 -- caller holds the lock on the making of lanes.
 create or replace function deed.make_lanes(
   p_subscription int
@@ -80,6 +81,14 @@ begin
     v_lanes := v_ask.lanes;
   elsif v_begin is null or exists (select from deed.lanes l where l.subscription = p_subscription) then
     return;
+  end if;
+  if v_since = 0 and v_ask.subscription is null and exists (
+    select from deed.backfills b where b.subscription = p_subscription and not b.scanned and b.finished_at is null
+  ) and (
+    exists (select from deed.kept k where k.slot between v_base and v_base + 63)
+    or exists (select from deed.partitions p where p.moving is not null and p.emptied_at is null and p.dropped_at is null)
+  ) then
+    return; -- deed.backfill brings what has been moved out of the log, or is just being
   end if;
   if v_begin < 0 and v_since = 0 and v_ask.subscription is null then
     -- From a mark to a window that was opened after it: an earlier one would
