@@ -21,11 +21,13 @@ const (
 type turns struct {
 	after  string
 	places map[string]string // by tenant the run; by tenant and run the lane
+	quick  int               // claims in a row that found nothing and were followed at once
 }
 
 const (
 	mostPlaces = 10_000 // that are remembered; others begin at their first lane
 	sentPlaces = 300    // that a claim is told of: it meets a hundred tenants
+	mostQuick  = 50     // looks at what else there is, a thousand lanes each, before one waits as if there were nothing
 )
 
 // walk is what a claim says of itself.
@@ -104,6 +106,7 @@ func (h *hand) take(c *claiming) {
 		h.items[it] = n
 		h.ledger.inHand.Add(n)
 		h.lanes.claimed(it.lane)
+		h.turns.quick = 0
 	}
 	h.turns.took(c.walk)
 }
@@ -154,14 +157,23 @@ func (c *claiming) add(it *item, id, found *string) error {
 	return nil
 }
 
-// look is when to claim again after a claim that found nothing.
-func (c *claiming) look(poll time.Duration) time.Duration {
+// look is when to claim again after a claim that found nothing. What may not be
+// called now, such as thousands of hosts that are paused, is gone through quickly
+// and then looked at as seldom as nothing at all.
+func (h *hand) look(c *claiming, poll time.Duration) time.Duration {
 	poll = poll/2 + rand.N(poll)
 	if c.walk.Wait == nil {
 		return poll
 	}
 	wait := time.Duration(*c.walk.Wait * float64(time.Second))
 	if wait < 20*time.Millisecond {
+		h.mu.Lock()
+		h.turns.quick++
+		tired := h.turns.quick > mostQuick
+		h.mu.Unlock()
+		if tired {
+			return poll
+		}
 		// There is more, or a token comes soon.
 		wait = 20*time.Millisecond + rand.N(20*time.Millisecond)
 	}

@@ -366,7 +366,7 @@ func TestContract_D5_NoRepeatToTheSuppressed(t *testing.T) {
 	made := reserve(t, db, email("campaign@example.com"), reply)
 	run(t, db, fast(f))
 	held(t, db, made[0].ID)
-	if e := until(t, db, made[1].ID, delivery.Skipped); e.SkipReason != "suppressed: asked to" {
+	if e := until(t, db, made[1].ID, delivery.Skipped); e.SkipReason != "suppressed: asked to; an earlier call may have been accepted" {
 		t.Errorf("%+v", e)
 	}
 	for _, m := range made {

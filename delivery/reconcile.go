@@ -102,7 +102,7 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 		r.hand.drop(d.Item)
 	}
 	r.hand.take(c)
-	return c.items, c.look(r.ledger.opts.PollInterval), nil
+	return c.items, r.hand.look(c, r.ledger.opts.PollInterval), nil
 }
 
 // Do asks the provider about one delivery in doubt.

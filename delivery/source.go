@@ -144,7 +144,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	if n == 0 || len(c.items) > 0 {
 		return c.items, 0, nil
 	}
-	return nil, c.look(s.ledger.opts.PollInterval), nil
+	return nil, s.hand.look(c, s.ledger.opts.PollInterval), nil
 }
 
 // Do attempts one delivery. What came of it is in the item, never in the

@@ -4,7 +4,8 @@
 -- now on; it must have committed before anyone calls. Suppressions are looked
 -- at once more, at the provider's door: who is suppressed is skipped, what is
 -- not an address too, since nobody can tell whether it is suppressed, and what
--- has expired. What has been paused since it was claimed is let go, but for the
+-- has expired; the reason says so where an earlier call may have been accepted.
+-- What has been paused since it was claimed is let go, but for the
 -- pause's probe. Only rows whose claim is still the caller's. Returns a row for
 -- each of those: status sending means call, any other do not, and why says why.
 --
@@ -64,13 +65,13 @@ begin
     from (select u.* from unnest(p_ids, p_claims, p_requests) u(id, claim, request) order by u.id) u
     cross join lateral (
       select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' else (
-          select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
+          select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end) from deed.suppressions s
           where s.tenant_id = c.tenant_id and s.channel = c.channel
             and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
           union all
           select 'not an address' where deed.fold_address(c.channel, c.recipient) is null
           limit 1
-        ) end as skip,
+        ) end || case when c.unsettled_since is not null then '; an earlier call may have been accepted' else '' end as skip,
         case
           when exists (
             select from deed.providers p

@@ -3,7 +3,8 @@
 --
 -- Allowed is what deed.delivery_transitions lists; what it reserves for a
 -- person needs the transaction's setting deed.act to say so. Raises DDCON.
--- Of what is put back while its outcome is unknown it keeps since when.
+-- Of what is put back, or dead and may be, while its outcome is unknown it keeps
+-- since when.
 create or replace function deed.check_transition() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -20,7 +21,7 @@ begin
       coalesce(nullif(v_from, ''), 'a new delivery'), new.status
       using errcode = 'DDCON', hint = 'deed.delivery_transitions lists the changes that there are.';
   end if;
-  if v_from = 'sending' and new.status = 'queued' and old.doubt_since is not null then
+  if v_from = 'sending' and new.status in ('queued', 'dead') and old.doubt_since is not null then
     new.unsettled_since := coalesce(old.unsettled_since, old.doubt_since);
   end if;
   return new;

@@ -1,6 +1,7 @@
 -- deed.end_queued: end deliveries that wait, as skipped or dead, each for its
--- reason. The caller has locked them and looked that they are queued and in
--- nobody's hand. Returns what the log says of them.
+-- reason, which says so where an earlier call may have been accepted. The caller
+-- has locked them and looked that they are queued and in nobody's hand. Returns
+-- what the log says of them.
 create or replace function deed.end_queued(
   p_ids     uuid[],
   p_status  text,
@@ -23,7 +24,11 @@ begin
     set status = p_status, skipped = p_status = 'skipped', skip_reason = case p_status when 'skipped' then u.reason end,
       last_error = case p_status when 'dead' then left(u.reason, 4000) else c.last_error end,
       finished_at = v_now, updated_at = v_now, claim = null, claimed_at = null, claimed_by = null, lease_until = null
-    from unnest(p_ids, p_reasons) u(id, reason)
+    from (
+      select w.id, w.reason || case when o.unsettled_since is not null then '; an earlier call may have been accepted' else '' end as reason
+      from unnest(p_ids, p_reasons) w(id, reason)
+      join deed.channel_outbox o on o.id = w.id
+    ) u
     where c.id = u.id
     returning c.id, c.tenant_id, c.provider, c.channel, c.attempts, c.correlation_id, c.channel_message_id, u.reason
   ),

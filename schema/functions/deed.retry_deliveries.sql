@@ -1,7 +1,8 @@
 -- deed.retry_deliveries: put failed or dead deliveries back, with their attempts
 -- at 0; an operator's act, recorded with who and why.
 --
--- Their key and request stay as they were. What was proved to have been accepted
+-- They are due from now on, so that they are tried for as long as new ones are
+-- (deed.give_up_deliveries). Their key and request stay as they were. What was proved to have been accepted
 -- (proved_at) is left alone. Those of a run are refused (DDCON):
 -- a run that has ended stays as it was, and is retried as a new one. Returns
 -- how many.
@@ -34,7 +35,7 @@ begin
   ),
   driven as (
     update deed.channel_outbox c
-    set status = 'queued', attempts = 0, deferrals = 0, deferred_since = null, process_after = null, finished_at = null, claim = null, updated_at = clock_timestamp()
+    set status = 'queued', attempts = 0, deferrals = 0, deferred_since = null, process_after = clock_timestamp(), finished_at = null, claim = null, updated_at = clock_timestamp()
     from chosen h
     where c.id = h.id
     returning c.id, c.tenant_id, h.status as was

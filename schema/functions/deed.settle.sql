@@ -10,7 +10,8 @@
 --              dead when its attempts are spent; in doubt it stays so (below)
 --   deferred   certainly not done, refused for now: queued, p_after seconds or a
 --              back-off of its own away, no attempt counted; dead when p_give_up
---              is over since the first time
+--              is over since the first time, without the time in which it was due
+--              again and nobody could be called
 --   unreachable  certainly not done, its destination is away: queued until the
 --              pause ends, no attempt counted; dead as deferred
 --   outage     certainly not done, the provider is away: queued until the pause
@@ -89,7 +90,7 @@ begin
       select c.ctid as place, u.kind, u.message_id, u.after,
         left(case when c.unsettled_since is not null and u.kind <> 'accepted' and not c.sandbox
           then 'an earlier call may have been accepted; the last one: ' else '' end || u.error, 4000) as error, c.status as was, c.doubt_since is not null as doubted,
-        u.claim as under, coalesce(c.deferred_since, v_now) + p_give_up as give_up_at, c.provider, c.lane,
+        u.claim as under, d.since as deferred_since, d.since + p_give_up as give_up_at, c.provider, c.lane,
         case
           when c.sandbox and c.status = 'sending' and u.kind = 'accepted' then 'sandboxed'
           when c.sandbox and c.status = 'sending' and u.kind in ('unknown', 'undecided', 'unrepeated') then
@@ -98,21 +99,27 @@ begin
           when c.status = 'queued' and u.kind not in ('unusable') then 'let go'
           when c.unsettled_since is not null and c.doubt_since is null and not c.sandbox and c.status = 'sending'
             and (u.kind = 'refused' or (u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts))
-              or (u.kind in ('deferred', 'unreachable') and c.deferred_since + p_give_up <= v_now)) then
+              or (u.kind in ('deferred', 'unreachable') and d.since + p_give_up <= v_now)) then
             case when c.guarantee = 'at_most_once' then 'hold' else 'dead' end
           when c.doubt_since is not null and u.kind in ('refused', 'undecided') then
             case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
           when c.doubt_since is not null and u.kind in ('later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated') then 'unknown'
           when u.kind in ('undecided', 'unrepeated') then 'unknown'
           when u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead'
-          when u.kind in ('deferred', 'unreachable') and c.deferred_since + p_give_up <= v_now then 'given up'
+          when u.kind in ('deferred', 'unreachable') and d.since + p_give_up <= v_now then 'given up'
           when u.kind = 'release' then 'outage'
           else u.kind
         end as verdict
       from deed.channel_outbox c
+      -- Since when it is refused for now, without the time in which it was due again
+      -- and nobody could be called.
+      cross join lateral (
+        select coalesce(c.deferred_since + case when u.kind = 'deferred' and c.process_after between c.deferred_since and c.called_at
+          then c.called_at - c.process_after else interval '0' end, v_now) as since
+      ) d
       where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending')
         and (c.status = 'sending' or u.kind in ('release', 'outage', 'unreachable', 'unusable'))
-      for update
+      for update of c
     ) q
   ),
   judged as (
@@ -137,7 +144,7 @@ begin
         else 'queued' end,
       attempts = c.attempts - case when j.uncounted then 1 else 0 end,
       deferrals = c.deferrals + case when j.verdict in ('deferred', 'unreachable') then 1 else 0 end,
-      deferred_since = case when j.verdict in ('deferred', 'unreachable') then coalesce(c.deferred_since, v_now) else c.deferred_since end,
+      deferred_since = case when j.verdict in ('deferred', 'unreachable') then j.deferred_since else c.deferred_since end,
       skipped = j.verdict = 'sandboxed',
       skip_reason = case when j.verdict = 'sandboxed' then 'sandbox: it went there, and not to its recipient' end,
       -- The sandbox's own name for it would be taken for a proof.

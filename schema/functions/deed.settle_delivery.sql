@@ -41,7 +41,7 @@ begin
     unsettled_since = case when v_to = 'queued' then coalesce(c.unsettled_since, c.doubt_since, v_now) else c.unsettled_since end,
     provider_message_id = coalesce(left(nullif(p_message_id, ''), 500), c.provider_message_id),
     last_error = case when p_decision = 'sent' then c.last_error else left('settled by ' || p_actor || ': ' || p_reason, 4000) end,
-    process_after = null,
+    process_after = case when v_to = 'queued' then v_now end, -- as deed.retry_deliveries
     sent_at = case when p_decision = 'sent' then v_now end,
     finished_at = case when v_to <> 'queued' then v_now end,
     doubt_since = null, doubt_reason = null, held_at = null,

@@ -81,6 +81,9 @@ declare
   v_round   boolean; -- all lanes of the run have been looked at
   v_seen    int;
   v_took    text; -- the run's last lane that something was taken from
+  v_looked  uuid;    -- the tenant's last run that was looked at
+  v_idle    boolean; -- nothing was taken from the tenant
+  v_cut     boolean := false; -- there is more than was looked at
   v_after   uuid; -- the last such tenant
   v_list    text[];
   v_lane    text;
@@ -130,6 +133,7 @@ begin
       v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20);
       v_m := cardinality(v_runs);
       v_rotates := v_m > 1;
+      v_idle := true;
       if v_start is not null and not v_rotates then
         v_places := v_places || jsonb_build_object(v_tenant::text, null);
       end if;
@@ -268,10 +272,20 @@ begin
         if v_at is not null or v_start is not null then
           v_places := v_places || jsonb_build_object(v_key, v_at);
         end if;
-        if v_rotates and v_took is not null then
-          v_places := v_places || jsonb_build_object(v_tenant::text, v_run);
+        if v_took is not null then
+          v_idle := false;
+          if v_rotates then
+            v_places := v_places || jsonb_build_object(v_tenant::text, v_run);
+          end if;
         end if;
+        v_looked := v_run;
+        v_cut := v_cut or v_round is not true;
       end loop;
+      if v_idle and (cardinality(v_runs) = 20 or v_looked <> v_runs[cardinality(v_runs)]) then
+        -- There may be others behind those of which nothing may be taken.
+        v_places := v_places || jsonb_build_object(v_tenant::text, v_looked);
+        v_cut := true;
+      end if;
     end loop;
     exit when v_last = v_origin;
   end loop;
@@ -280,7 +294,7 @@ begin
     update deed.rate_limits b set tokens = v_tokens - cardinality(taken) * p_cost, at = clock_timestamp()
     where b.provider = p_provider and b.domain = '';
   end if;
-  if cardinality(taken) = 0 and v_visits < 1 then
+  if cardinality(taken) = 0 and (v_cut or v_visits < 1) then
     v_wait := 0;
   end if;
   walk := jsonb_build_object('after', coalesce(v_after, v_last), 'wait', v_wait, 'places', v_places);

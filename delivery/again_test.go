@@ -1,0 +1,190 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// retried puts a delivery back, as a person does.
+func retried(t *testing.T, db *pgtest.DB, id string) {
+	t.Helper()
+	if n := pgtest.One[int64](t, db.Pool(pgtest.Admin), `select deed.retry_deliveries(array[$1::text::uuid], 'mended', 'me')`, id); n != 1 {
+		t.Fatalf("%d were put back", n)
+	}
+}
+
+// A delivery that is dead with its last call in doubt, and is put back and
+// refused, has not certainly failed: the call before may have been accepted.
+func TestContract_D5_ARefusalAfterARetryIsNoProof(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = func(_ context.Context, n int, _ delivery.Reservation) (delivery.Outcome, bool) {
+		if n == 1 {
+			return delivery.Unknown(errors.New("cut")), true
+		}
+		return delivery.Refused(errors.New("550 no such user")), false
+	}
+	d := email("a@example.com")
+	d.Guarantee, d.MaxAttempts = delivery.AtLeastOnce, 1
+	made := reserve(t, db, d)
+	run(t, db, fast(f))
+	if e := until(t, db, made[0].ID, delivery.Dead); e.UnsettledSince == nil {
+		t.Errorf("in doubt, and dead: %+v", e)
+	}
+	retried(t, db, made[0].ID)
+	eventually(t, "the second call", func() bool { return f.called(made[0].ID) == 2 })
+	eventually(t, "its end", func() bool { return entry(t, db, made[0].ID).FinishedAt != nil })
+	if e := entry(t, db, made[0].ID); e.Status != delivery.Dead || !strings.Contains(e.LastError, "may have been accepted") || !strings.Contains(e.LastError, "550") {
+		t.Errorf("accepted, and then refused: %+v", e)
+	}
+}
+
+// What is skipped or given up while an earlier call may have been accepted says
+// so: nobody shall take it for unsent.
+func TestContract_D5_WhatIsSkippedSaysThatItIsInDoubt(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	f := newFake()
+	f.caps.PerDomain = true
+	f.send = cutOnce
+	made := reserve(t, db, email("suppressed@a.example"), email("expired@a.example"), email("away@b.example"))
+	_, stop := run(t, db, fast(f))
+	for _, m := range made {
+		held(t, db, m.ID)
+	}
+	stop()
+	made = append(made, reserve(t, db, email("clear@a.example"))...)
+	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"suppressed@a.example", "clear@a.example"}, strings.Repeat("x", 200), "me"); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range made[:3] {
+		pgtest.One[string](t, db.Pool(pgtest.Admin), `select deed.settle_delivery($1::text::uuid, 'send_again', 'rather twice', 'me')`, m.ID)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set expires_at = clock_timestamp() where recipient = 'expired@a.example'`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp() - interval '25 hours' where recipient = 'away@b.example'`)
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why) values
+		('fake', 'b.example', clock_timestamp() - interval '25 hours', clock_timestamp() + interval '1 hour', 'connection refused')`)
+	run(t, db, fast(f))
+	const doubt = "an earlier call may have been accepted"
+	for i, want := range []string{"suppressed: xxx", "expired"} {
+		if e := until(t, db, made[i].ID, delivery.Skipped); !strings.HasPrefix(e.SkipReason, want) || !strings.HasSuffix(e.SkipReason, doubt) {
+			t.Errorf("%q", e.SkipReason)
+		}
+	}
+	if e := until(t, db, made[2].ID, delivery.Dead); !strings.HasPrefix(e.LastError, "given up") || !strings.HasSuffix(e.LastError, doubt) {
+		t.Errorf("%q", e.LastError)
+	}
+	if e := until(t, db, made[3].ID, delivery.Skipped); strings.Contains(e.SkipReason, doubt) {
+		t.Errorf("never called: %q", e.SkipReason)
+	}
+}
+
+// What a person puts back is tried for as long as what is new, also while its
+// destination has been away for longer than that.
+func TestContract_D6_ARetryIsTriedAsLongAsANewOne(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := hosts(func(delivery.Reservation) delivery.Outcome {
+		return delivery.Outage(errors.New("connection refused"), 0)
+	})
+	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set created_at = created_at - interval '26 hours' where id = $1::text::uuid`, made[0].ID)
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why) values
+		('fake', 'example.com', clock_timestamp() - interval '25 hours', clock_timestamp() + interval '4 minutes', 'connection refused')`)
+	_, stop := run(t, db, patient(f))
+	until(t, db, made[0].ID, delivery.Dead)
+	stop()
+	retried(t, db, made[0].ID)
+	given := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.give_up_deliveries('fake', interval '24 hours', 100, 'w')`)
+	if e := entry(t, db, made[0].ID); given != 0 || e.Status != delivery.Queued {
+		t.Errorf("given up at once: %d, %+v", given, e)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = process_after - interval '25 hours' where id = $1::text::uuid`, made[0].ID)
+	if given := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.give_up_deliveries('fake', interval '24 hours', 100, 'w')`); given != 1 {
+		t.Errorf("%d given up after a day", given)
+	}
+}
+
+// What is refused for now is tried for give_up_after of its own: the time in
+// which nobody could be called, as its provider was away, does not count.
+func TestContract_D6_AnOutageTakesNothingOfGiveUpAfter(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	f := newFake()
+	f.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
+		return delivery.Deferred(errors.New("451 greylisted"), 0), false
+	}
+	made := reserve(t, db, email("a@example.com"))
+	run(t, db, patient(f))
+	deferred := func(n int) func() bool {
+		return func() bool {
+			return pgtest.One[int](t, owner, `select coalesce(max(deferrals), 0) from deed.channel_outbox where status = 'queued'`) == n
+		}
+	}
+	eventually(t, "the first refusal", deferred(1))
+	// It was due again a minute later, and is called 30 hours later.
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set created_at = created_at - interval '30 hours 1 minute', deferred_since = deferred_since - interval '30 hours 1 minute',
+		process_after = clock_timestamp() - interval '30 hours'`)
+	eventually(t, "the second refusal", func() bool { return f.called(made[0].ID) == 2 && entry(t, db, made[0].ID).Status != delivery.Sending })
+	if e := entry(t, db, made[0].ID); e.Status != delivery.Queued {
+		t.Fatalf("after an outage of 30 hours: %+v", e)
+	}
+	if tried := pgtest.One[float64](t, owner, `select extract(epoch from clock_timestamp() - deferred_since)::float8 from deed.channel_outbox`); tried < 60 || tried > 600 {
+		t.Errorf("it counts as tried for %.0fs", tried)
+	}
+	// Of the time in which it is tried as often as it is to be nothing is left out.
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = deferred_since - interval '24 hours', process_after = clock_timestamp()`)
+	until(t, db, made[0].ID, delivery.Dead)
+}
+
+// A tenant's run is found behind twenty others of which nobody may be called.
+func TestClaim_FindsARunBehindThoseThatArePaused(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := hosts(func(delivery.Reservation) delivery.Outcome { return delivery.Accepted("") })
+	const runs = 45
+	list := make([]delivery.Delivery, runs)
+	for i := range list {
+		list[i] = email(fmt.Sprintf("a@%d.example", i))
+		list[i].RunID = fmt.Sprintf("00000000-0000-7000-8000-%012d", i)
+	}
+	made := reserve(t, db, list...)
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why)
+		select 'fake', n || '.example', clock_timestamp(), clock_timestamp() + interval '1 hour', 'connection refused' from generate_series(0, $1::int) n`, runs-2)
+	opts := fast(f)
+	opts.PollInterval = time.Hour // it is found by looking on, and not by looking again
+	run(t, db, opts)
+	until(t, db, made[runs-1].ID, delivery.Sent)
+	if n := len(f.all()); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+}
+
+// A claim that has looked at as many lanes of a tenant as it may, and found
+// nothing there nor with others, says that there is more.
+func TestClaim_SaysThatThereIsMore(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	manyLanes(t, db, 1500, `null`)
+	manyTenants(t, db, 1, `null`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set due = true, claimed_at = now(), claimed_by = 'x', claim = 1, lease_until = now() + interval '1 hour'`)
+	if lanes, walk := claimed(t, db, 10, ""); len(lanes) != 0 || walk["wait"] != 0.0 {
+		t.Errorf("took %v, and says %v", lanes, walk["wait"])
+	}
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'skipped', skipped = true, skip_reason = 'x', finished_at = now(), lease_until = null, claimed_at = null, claimed_by = null
+		where lane > '2'`)
+	db.Broken()
+	if lanes, walk := claimed(t, db, 10, ""); len(lanes) != 0 || walk["wait"] != nil {
+		t.Errorf("with little of it: took %v, and says %v", lanes, walk["wait"])
+	}
+}

@@ -1,0 +1,28 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+)
+
+// What may not be called, though it is due, is gone through quickly and then
+// looked at as seldom as nothing at all: thousands of hosts that are down would
+// else have claims look at them without end.
+func TestLook_WhatMayNotBeCalledIsLookedAtSeldom(t *testing.T) {
+	t.Parallel()
+	h := newHand(nil, nil, 1, 0)
+	more := 0.0
+	c := &claiming{walk: walk{Wait: &more}}
+	for n := range mostQuick {
+		if wait := h.look(c, time.Hour); wait > time.Second {
+			t.Fatalf("look %d waits %s", n, wait)
+		}
+	}
+	if wait := h.look(c, time.Hour); wait < 30*time.Minute {
+		t.Errorf("after %d looks the next waits %s", mostQuick, wait)
+	}
+	h.turns.quick = 0 // as after a claim that found something
+	if wait := h.look(c, time.Hour); wait > time.Second {
+		t.Errorf("after one that found something it waits %s", wait)
+	}
+}
