@@ -1,9 +1,10 @@
 -- deed.ask_purge: name a finished message for deed.purge at the statement's end.
 --
 -- For the faces' triggers, a call for each row of a DELETE. True if it will be
--- removed: each subscription that its topic has now has finished it, and nobody
--- else removes it. Who else has named it is waited for. What is not removed is
--- not named, so that the DELETE counts what goes.
+-- removed: each subscription that its topic has now has finished it, nobody
+-- else removes it, and no stream has gone past it (deed.passed_by_stream). Who
+-- else has named it is waited for. What is not removed is not named, so that the
+-- DELETE counts what goes.
 create or replace function deed.ask_purge(
   p_id    bigint,
   p_topic text
@@ -31,6 +32,12 @@ begin
     from deed.receipts r
     where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') @> p_id
       and r.subscription = any (v_subs) and p_id = any (r.ids)
+  ) and not exists (
+    select from deed.subscriptions s
+    join deed.former_lanes f on f.subscription = s.id
+    cross join generate_series(f.slot_from, f.slot_upto) a(slot)
+    join deed.log l on l.slot = a.slot and l.id = p_id
+    where s.topic = p_topic and deed.passed_by_stream(p_topic, l.slot, l.list_version)
   ) then
     return true;
   end if;

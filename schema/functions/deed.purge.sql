@@ -3,7 +3,8 @@
 --
 -- In one pass over the log, whatever their number. A message goes only when each
 -- subscription that its topic has now has delivered or discarded it; others stay
--- until retention drops their partition. Returns how many went.
+-- until retention drops their partition, and so does what a stream has gone
+-- past (deed.passed_by_stream). Returns how many went.
 create or replace function deed.purge() returns bigint
 language plpgsql
 security definer
@@ -28,6 +29,7 @@ begin
     join deed.log l on l.id = a.id
     left join deed.topics t on t.topic = l.topic
     where coalesce(t.mode, 'queue') = 'queue'
+      and (t.topic is null or not deed.passed_by_stream(l.topic, l.slot, l.list_version))
       and not exists (
         select from unnest(coalesce(nullif(t.subscriptions, '{}'), '{0}')) s(id)
         where not exists (select from finished f where f.subscription = s.id and f.id = l.id)
