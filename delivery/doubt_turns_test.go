@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -140,4 +141,94 @@ func TestReconcile_ADestinationThatHangsHoldsUpNoOther(t *testing.T) {
 	eventually(t, "the good destination's doubts to be settled", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'sent'`) == 20
 	})
+}
+
+// A repeat that has waited for its turn is not made to who has been suppressed
+// meanwhile: it is looked at once more at the provider's door.
+func TestContract_D5_NoRepeatToWhoIsSuppressedMeanwhile(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	db.Broken() // the doubts are made by hand
+	owner := db.Pool(pgtest.Owner)
+	f := newFake().withKey(24 * time.Hour)
+	goOn := make(chan struct{})
+	f.send = func(ctx context.Context, _ int, _ delivery.Reservation) (delivery.Outcome, bool) {
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+		}
+		return delivery.Accepted("m"), true
+	}
+	list := make([]delivery.Delivery, 8)
+	numbers := make([]string, len(list))
+	for i := range list {
+		numbers[i] = fmt.Sprintf("+4930123456%d", i)
+		list[i] = email(numbers[i])
+		list[i].Channel = delivery.Voice // without a domain: of all of them four are called at a time
+	}
+	reserve(t, db, list...)
+	inDoubt(t, db)
+	run(t, db, fast(f))
+	eventually(t, "four calls, and four that wait for their turn", func() bool {
+		return len(f.all()) == 4 && pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where lease_until is not null`) == 8
+	})
+	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Voice, numbers, "asked to", "me"); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	eventually(t, "all to be settled", func() bool {
+		return pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where status = 'called' or held_at is not null`) == 8
+	})
+	if calls := len(f.all()); calls != 4 {
+		t.Errorf("%d calls, %d of them to who was suppressed", calls, calls-4)
+	}
+}
+
+// What deed.may_repeat asks for at the door.
+func TestMayRepeat(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	made := reserve(t, db, email("a@example.com"))
+	inDoubt(t, db)
+	worker := db.Pool(pgtest.Worker)
+	db.Exec(t, pgtest.Owner, `update deed.providers set kind = 'k', account = 'acc', sandbox = false`)
+	claim := pgtest.One[int64](t, worker, `select claim from deed.claim_doubts('fake', 'w', 10, '1 minute', true, false, p_kind => 'k', p_account => 'acc')`)
+	may := func() bool {
+		return pgtest.One[bool](t, worker, `select deed.may_repeat($1::text::uuid, $2::bigint, 'k', 'acc', false)`, made[0].ID, claim)
+	}
+	if !may() {
+		t.Fatal("nothing has changed, and it may not be repeated")
+	}
+	for _, c := range []struct{ what, change, back string }{
+		{"expired", `update deed.channel_outbox set expires_at = clock_timestamp()`, `update deed.channel_outbox set expires_at = null`},
+		{"the provider's window is over", `update deed.channel_outbox set repeat_safe_until = clock_timestamp()`, `update deed.channel_outbox set repeat_safe_until = clock_timestamp() + interval '1 hour'`},
+		{"another's claim", `update deed.channel_outbox set claim = claim + 1`, `update deed.channel_outbox set claim = claim - 1`},
+		{"held", `update deed.channel_outbox set held_at = now()`, `update deed.channel_outbox set held_at = null`},
+		{
+			"paused", `insert into deed.pauses (provider, destination, since, until, why) values ('fake', '', now(), now() + interval '1 minute', 'x')`,
+			`delete from deed.pauses`,
+		},
+		{
+			"its lane is paused", `insert into deed.pauses (provider, destination, since, until, why) values ('fake', 'example.com', now(), now() + interval '1 minute', 'x')`,
+			`delete from deed.pauses`,
+		},
+		{"the sandbox is on", `update deed.providers set sandbox = true`, `update deed.providers set sandbox = false`},
+		{"another account", `update deed.providers set account = 'other'`, `update deed.providers set account = 'acc'`},
+		{"suppressed", `select deed.suppress('email', '{A@EXAMPLE.com}', 'asked to', 'me', '00000000-0000-0000-0000-000000000000')`, `delete from deed.suppressions`},
+	} {
+		db.Exec(t, pgtest.Owner, c.change)
+		if may() {
+			t.Errorf("%s, and it may be repeated", c.what)
+		}
+		db.Exec(t, pgtest.Owner, c.back)
+		if !may() {
+			t.Fatalf("no longer %s, and it may not be repeated", c.what)
+		}
+	}
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why, probe, probe_claim) values ('fake', '', now(), now(), 'x', $1::text::uuid, $2)`, made[0].ID, claim)
+	if !may() {
+		t.Error("it is the pause's probe, and may not be called")
+	}
 }

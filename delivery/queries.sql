@@ -53,6 +53,9 @@ from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::fl
   p_max_attempts => $8::int, p_kind => $9::text, p_account => $10::text, p_sandbox => $11::boolean,
   p_lanes => $12::text[], p_rooms => $13::int[], p_room => 1, p_bytes => $14::bigint, p_places => $15::text::jsonb);
 
+-- name: may_repeat
+select deed.may_repeat($1::text::uuid, $2::bigint, $3::text, $4::text, $5::boolean);
+
 -- name: register_provider
 select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text,
   $10::text, $11::boolean);

@@ -58,7 +58,7 @@ func (r *reconciler) Extend(ctx context.Context, held []*item) ([]*item, error) 
 
 // Exchange settles what was reconciled and takes over more.
 func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
-	batch, now := &pgx.Batch{}, time.Now()
+	batch := &pgx.Batch{}
 	st := r.queueSettle(batch, done)
 	c := &claiming{}
 	var decided []told
@@ -68,7 +68,7 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 		batch.Queue(query["claim_doubts"], r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts,
 			r.caps.Kind, r.caps.Account, r.opts.Sandbox != "", names, rooms, bytes, places).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
-				it := &item{taken: now}
+				it := &item{}
 				w := &it.row
 				var id, found *string
 				if err := rows.Scan(&id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
@@ -119,11 +119,12 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 		r.find(ctx, it)
 		return
 	}
-	if since(it.taken) > r.caps.KeyWindow/20 {
-		return // half of what the stored deadline has to spare is gone
-	}
 	if r.watch.holds(r.dest(&it.row)) {
 		return
+	}
+	begun := time.Now()
+	if !r.mayRepeat(ctx, it) || since(begun) >= min(r.ledger.opts.Lease, r.caps.KeyWindow/20) {
+		return // later than that its lease is over, or half of what the stored deadline has to spare
 	}
 	crash.Point("repeating")
 	r.call(ctx, it, true)
@@ -135,6 +136,19 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 		// The repeat was refused, which says nothing about the first call.
 		r.find(ctx, it)
 	}
+}
+
+// mayRepeat asks the database at the provider's door: since the claim the
+// recipient may have been suppressed, the delivery expired, the provider paused or
+// served otherwise.
+func (r *reconciler) mayRepeat(ctx context.Context, it *item) (may bool) {
+	ctx, cancel := r.ledger.deadline(ctx)
+	defer cancel()
+	err := r.ledger.pool.QueryRow(ctx, query["may_repeat"], it.id, it.claim, r.caps.Kind, r.caps.Account, r.opts.Sandbox != "").Scan(&may)
+	if err != nil {
+		r.log.Warn("not asked whether a call may be repeated; nobody was called", "error", err, "delivery", it.id)
+	}
+	return may
 }
 
 // find looks a delivery up. What is not found may still be there: the

@@ -48,7 +48,6 @@ type item struct {
 	box    *sandboxed // nil: the call goes to the recipient
 	made   *made      // nil: no call was made
 	stack  string     // of a panic
-	taken  time.Time  // of one in doubt: before it was claimed
 	place  *place     // where it is called
 }
 

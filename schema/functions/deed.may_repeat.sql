@@ -1,0 +1,48 @@
+-- deed.may_repeat: whether the call of a delivery in doubt may be repeated now,
+-- under the claim that deed.claim_doubts gave for it: asked at the provider's
+-- door, since a claim may have waited for its turn.
+--
+-- The claim is still the caller's and the provider's window open; nobody has
+-- suppressed the recipient since, or paused the provider or the destination but
+-- for this probe; it has not expired; and the caller serves the provider as
+-- deed.providers says (p_kind, p_account, p_sandbox).
+create or replace function deed.may_repeat(
+  p_id      uuid,
+  p_claim   bigint,
+  p_kind    text,
+  p_account text,
+  p_sandbox boolean
+) returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  return exists (
+    select from deed.channel_outbox c
+    where c.id = p_id and c.claim = p_claim and c.status = 'sending' and c.doubt_since is not null and c.held_at is null and c.lease_until is not null
+      and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity')
+      and not exists (
+        select from deed.suppressions s
+        where s.tenant_id = c.tenant_id and s.channel = c.channel
+          and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
+      )
+      and not exists (
+        select from deed.providers p
+        where p.name = c.provider and (p.kind, p.account, p.sandbox) is distinct from (p_kind, p_account, p_sandbox)
+      )
+      and not exists (
+        select from deed.pauses p
+        where p.provider = c.provider and p.destination = any (array['', c.lane]) and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
+      )
+  );
+end
+$$;
