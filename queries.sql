@@ -11,6 +11,12 @@ select id, claim, attempts, lost_claims, tenant_id, topic,
 from deed.claim($1::text, $2::text, $3::int, p_subscription => $4::text, p_floor => $5::timestamptz,
   p_lease => make_interval(secs => $6::float8));
 
+-- name: a_minute_ago
+select clock_timestamp() - interval '1 minute';
+
+-- name: next_claimable
+select deed.next_claimable($1::int, $2::timestamptz, $3::timestamptz);
+
 -- name: extend
 select deed.extend($1::int, $2::bigint, $3::bigint[], make_interval(secs => $4::float8));
 

@@ -32,6 +32,7 @@ type source struct {
 	id     atomic.Int64 // of the subscription; -1 until it is registered
 	lease  time.Duration
 	wake   chan struct{}
+	diving chan struct{} // the dive has something to do
 	held   chan *holding // what the keeper of lanes says, of a stream
 
 	registered int64                   // the id, until the registration has committed
@@ -46,6 +47,7 @@ type source struct {
 	floor       time.Time     // guarded by mu: claims look no lower, but for sweeps
 	sweptAt     time.Time     // guarded by mu
 	sweepCost   time.Duration // guarded by mu
+	dive        *dive         // guarded by mu: while sweeps outlast their deadline
 	payloadSize float64       // guarded by mu: average, bytes
 	slotFrom    *int32        // guarded by mu: of a stream whose lanes are here, from their first slot
 	slotUpto    *int32        // guarded by mu: to their last
@@ -62,7 +64,7 @@ type item struct {
 
 func newSource(c *Client, sub Subscription) *source {
 	s := &source{
-		client: c, sub: sub, wake: make(chan struct{}, 1), held: make(chan *holding, 1),
+		client: c, sub: sub, wake: make(chan struct{}, 1), diving: make(chan struct{}, 1), held: make(chan *holding, 1),
 		log: c.opts.Logger.With("topic", sub.Topic, "subscription", sub.Name),
 	}
 	s.id.Store(-1)
@@ -155,6 +157,11 @@ func (s *source) runQueue(ctx context.Context) error {
 	if b, ok := s.sub.Sink.(BatchSink); ok {
 		group = b.BatchSize()
 	}
+	below, cancel := context.WithCancel(ctx)
+	var looking sync.WaitGroup
+	looking.Go(func() { s.lookBelow(below) })
+	defer looking.Wait()
+	defer cancel()
 	err := work.Run(ctx, s, work.Options{
 		Concurrency: s.sub.Concurrency,
 		Batch:       s.sub.BatchSize,
@@ -193,16 +200,18 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		return nil, 0, nil
 	}
 	settlements := settle(done)
-	sweep, floor := s.floorForClaim()
+	at := s.spanOfClaim(n)
 	var messages []*item
 	var err, claimErr error
 	started := time.Now()
-	if len(done) >= apartFrom && n >= apartFrom {
-		messages, claimErr, err = s.exchangeApart(ctx, settlements, floor, n)
+	if n > 0 && (s.mayOutlast(at) || (len(done) >= apartFrom && n >= apartFrom)) {
+		messages, claimErr, err = s.exchangeApart(ctx, settlements, at)
 	} else {
 		batch := &pgx.Batch{}
 		s.queueSettlements(batch, settlements)
-		s.queueClaim(batch, floor, n, &messages)
+		if n > 0 {
+			s.queueClaim(batch, at, &messages)
+		}
 		if err = s.client.workers.SendBatch(ctx, batch).Close(); err != nil {
 			claimErr, messages = err, nil
 		}
@@ -212,9 +221,13 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		s.becomeStream()
 	}
 	if n > 0 && claimErr == nil {
-		s.claimed(messages, n, sweep, took)
-	} else if n > 0 && sweep {
+		s.claimed(messages, at, took)
+	} else if n > 0 && at.sweep {
 		s.swept(took)
+	}
+	isCut := n > 0 && outlasted(claimErr) && s.cutOff(ctx, at) == nil
+	if claimErr != nil && !isCut && len(done) == 0 {
+		err = claimErr
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(claimErr, context.DeadlineExceeded) {
 		// Where one connection is silent the idle ones may be too.
@@ -240,7 +253,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	case len(messages) > 0:
 		return messages, 0, nil
 	default:
-		return nil, s.nextLook(ctx, sweep), nil
+		return nil, s.nextLook(ctx, at), nil
 	}
 }
 
@@ -248,14 +261,19 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 // were recorded. If it fails again, by itself, the loop hears of it.
 const retryClaim = 50 * time.Millisecond
 
-// exchangeApart records outcomes and claims at the same time.
-func (s *source) exchangeApart(ctx context.Context, settlements []*settlement, floor any, n int) (messages []*item, claimErr, settleErr error) {
+// exchangeApart records outcomes and claims at the same time. The claim has half
+// the time, so that what follows from its being cut off has some, too.
+func (s *source) exchangeApart(ctx context.Context, settlements []*settlement, at claimSpan) (messages []*item, claimErr, settleErr error) {
 	outcomes, claim := &pgx.Batch{}, &pgx.Batch{}
 	s.queueSettlements(outcomes, settlements)
-	s.queueClaim(claim, floor, n, &messages)
+	s.queueClaim(claim, at, &messages)
 	var settling sync.WaitGroup
-	settling.Go(func() { settleErr = s.client.workers.SendBatch(ctx, outcomes).Close() })
-	if claimErr = s.client.workers.SendBatch(ctx, claim).Close(); claimErr != nil {
+	if len(settlements) > 0 {
+		settling.Go(func() { settleErr = s.client.workers.SendBatch(ctx, outcomes).Close() })
+	}
+	claimCtx, cancel := context.WithTimeout(ctx, s.client.opts.Deadline/2)
+	defer cancel()
+	if claimErr = s.client.workers.SendBatch(claimCtx, claim).Close(); claimErr != nil {
 		s.log.Debug("claim failed; will try again", "error", claimErr)
 		messages = nil
 	}
@@ -263,13 +281,10 @@ func (s *source) exchangeApart(ctx context.Context, settlements []*settlement, f
 	return messages, claimErr, settleErr
 }
 
-func (s *source) queueClaim(batch *pgx.Batch, floor any, n int, messages *[]*item) {
-	if n == 0 {
-		return
-	}
-	batch.Queue(query["claim"], s.sub.Topic, s.client.opts.Worker, n, s.sub.Name, floor, s.lease.Seconds()).Query(func(rows pgx.Rows) error {
+func (s *source) queueClaim(batch *pgx.Batch, at claimSpan, messages *[]*item) {
+	batch.Queue(query["claim"], s.sub.Topic, s.client.opts.Worker, at.limit, s.sub.Name, at.floor, s.lease.Seconds()).Query(func(rows pgx.Rows) error {
 		var err error
-		*messages, err = collectItems(rows, n)
+		*messages, err = collectItems(rows, at.limit)
 		return err
 	})
 }
@@ -279,20 +294,6 @@ func attrs(it *item) []any {
 		"message_id", it.msg.ID, "seq", it.msg.Seq, "tenant", it.msg.Tenant,
 		"correlation_id", it.msg.Headers[headerCorrelation],
 	}
-}
-
-// floorForClaim says where the next claim starts. Claims normally start a
-// little before the last one's end, so that they do not step over the index
-// entries of what is finished, which an old snapshot may keep alive. A sweep
-// starts from the beginning and finds what became claimable below: very late
-// commits, leases that ran out, messages given back.
-func (s *source) floorForClaim() (sweep bool, floor any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.floor.IsZero() || time.Since(s.sweptAt) >= s.sweepEvery() {
-		return true, pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
-	}
-	return false, s.floor
 }
 
 // floorLag is how much later than one with a later due time a message may
@@ -306,12 +307,16 @@ func (s *source) sweepEvery() time.Duration {
 	return max(50*time.Millisecond, min(20*s.sweepCost, max(5*time.Second, 2*s.sweepCost)))
 }
 
-// watchFloor is the floor for the watcher's question.
-func (s *source) watchFloor() pgtype.Timestamptz {
+// watchFloor is the floor for the watcher's question; a deep one is from the
+// beginning, unless that is not for a statement that others wait for.
+func (s *source) watchFloor(deep bool) pgtype.Timestamptz {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.floor.IsZero() {
-		return pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+	switch {
+	case s.sweptAt.IsZero() && !s.stream.Load():
+		return pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true} // its first sweep will tell
+	case s.floor.IsZero() || (deep && s.dive == nil):
+		return beginning
 	}
 	return pgtype.Timestamptz{Time: s.floor, Valid: true}
 }
@@ -322,9 +327,12 @@ func (s *source) swept(took time.Duration) {
 	s.sweptAt, s.sweepCost = time.Now(), took
 }
 
-func (s *source) claimed(items []*item, n int, sweep bool, took time.Duration) {
-	if sweep {
+func (s *source) claimed(items []*item, at claimSpan, took time.Duration) {
+	switch {
+	case at.sweep:
 		s.swept(took)
+	case at.found:
+		s.foundThere(items, at)
 	}
 	if len(items) == 0 {
 		return
@@ -343,8 +351,8 @@ func (s *source) claimed(items []*item, n int, sweep bool, took time.Duration) {
 	floor := items[len(items)-1].ord.Add(-floorLag)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sweep && len(items) < n {
-		// All that was there: what comes now is later than what was there.
+	if at.found || (at.sweep && len(items) < at.limit) {
+		// All that was there: what comes now is later than what was there. Or it lay alone.
 		floor = maxTime(s.floor, floor)
 	}
 	s.floor = floor
@@ -371,10 +379,13 @@ func maxTime(a, b time.Time) time.Time {
 // nextLook is when to claim again after a claim that found nothing: at the
 // next due time or end of a lease, if the claim was a sweep; else soon, by a
 // sweep. News is the watcher's business.
-func (s *source) nextLook(ctx context.Context, sweep bool) time.Duration {
-	if !sweep {
+func (s *source) nextLook(ctx context.Context, at claimSpan) time.Duration {
+	if !at.sweep {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if s.dive != nil {
+			return time.Second
+		}
 		return max(time.Until(s.sweptAt.Add(s.sweepEvery())), time.Millisecond)
 	}
 	var seconds *float64

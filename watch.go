@@ -24,17 +24,16 @@ const (
 // takes its number before it commits, so after the log has moved the watcher
 // looks again at growing intervals.
 type watcher struct {
-	seq        *int64
-	pause      time.Duration // until the next question
-	movedAt    time.Time
-	look       time.Duration // until the next look whether or not the log moved
-	lookAt     time.Time
-	deepAt     time.Time // from when on a look goes below the floors
-	subs       []int
-	floors     []pgtype.Timestamptz
-	bySub      map[int]*source
-	failures   int
-	beginnings []pgtype.Timestamptz
+	seq      *int64
+	pause    time.Duration // until the next question
+	movedAt  time.Time
+	look     time.Duration // until the next look whether or not the log moved
+	lookAt   time.Time
+	deepAt   time.Time // from when on a look goes below the floors
+	subs     []int
+	floors   []pgtype.Timestamptz
+	bySub    map[int]*source
+	failures int
 }
 
 func (c *Client) watch(ctx context.Context) {
@@ -43,7 +42,6 @@ func (c *Client) watch(ctx context.Context) {
 		id := int(s.id.Load())
 		w.subs = append(w.subs, id)
 		w.bySub[id] = s
-		w.beginnings = append(w.beginnings, pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true})
 	}
 	w.floors = make([]pgtype.Timestamptz, len(c.sources))
 	if len(w.subs) == 0 {
@@ -79,14 +77,10 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 		known = nil
 	}
 	deep := looking && !started.Before(w.deepAt)
-	floors := w.beginnings
-	if !deep {
-		floors = w.floors
-		for i, id := range w.subs {
-			floors[i] = w.bySub[id].watchFloor()
-		}
+	for i, id := range w.subs {
+		w.floors[i] = w.bySub[id].watchFloor(deep)
 	}
-	a, err := c.fetchNews(ctx, w, known, floors)
+	a, err := c.fetchNews(ctx, w, known, w.floors)
 	now := time.Now()
 	if deep {
 		// Below the floors there may be many finished entries to step over.
