@@ -86,7 +86,7 @@ func init() {
 		"lock_keys", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",
 		"begin_moving", "drop_partition", "keepers", "purge_history", "purge_kept", "retention", "retention_step", "unseen",
 		"heal_keys", "verify_deliveries", "verify_references", "verify_streams",
-		"check_lists", "claim_number", "timeline", "end_empty", "join_list", "late_xids", "level_list",
+		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
 	} {
 		functionCases[name] = refusedToApp
