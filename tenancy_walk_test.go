@@ -83,7 +83,7 @@ func init() {
 		"refuse_rewrite", "register_provider", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",
-		"lock_keys", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",
+		"key_hash", "lock_keys", "passed_by_stream", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",
 		"begin_moving", "drop_partition", "keepers", "purge_history", "purge_kept", "retention", "retention_step", "unseen",
 		"heal_keys", "verify_deliveries", "verify_references", "verify_streams",
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
