@@ -209,6 +209,22 @@ table deed.delivery_transitions rls=true forced=true
   policy delivery_transitions_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.door_claims rls=true forced=true
+  column claim bigint not null
+  column tenant_id uuid not null
+  column token uuid not null
+  column claimed_at timestamp with time zone not null
+  column ids bigint[] not null
+  constraint door_claims_pkey PRIMARY KEY (claim, tenant_id)
+  CREATE INDEX door_claims_token_idx ON deed.door_claims USING btree (token)
+  CREATE UNIQUE INDEX door_claims_pkey ON deed.door_claims USING btree (claim, tenant_id)
+  policy door_claims_admin for r to deed_admin using true
+  policy door_claims_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy door_claims_owner for * to owner using true check true
+  policy door_claims_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 view deed.finished with security_barrier=true
   grant select to deed_admin
   grant select to deed_app
@@ -491,6 +507,7 @@ table deed.receipts rls=true forced=true
   constraint receipts_pkey PRIMARY KEY (n)
   CREATE INDEX receipts_ids_idx ON deed.receipts USING gist (int8range(min_id, max_id, '[]'::text)) WHERE (finished > 0)
   CREATE INDEX receipts_lost_idx ON deed.receipts USING btree (finished_at) WHERE (finished = 0)
+  CREATE INDEX receipts_unfinished_idx ON deed.receipts USING btree (n) WHERE (finished_at IS NULL)
   CREATE UNIQUE INDEX receipts_pkey ON deed.receipts USING btree (n)
   policy receipts_admin for * to deed_admin using true check true
   policy receipts_owner for * to owner using true check true
@@ -742,7 +759,7 @@ function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention int
 function check_transition() returns trigger set search_path=pg_catalog, pg_temp body e325ff172ea43fc49cbffc18c32786f3
 function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body cd113f6ce4e3127635e07b5cac92e93a grant to deed_worker
 function claim_deliveries(p_provider text, p_worker text, p_limit integer, p_lease interval, p_lanes text[] DEFAULT '{}'::text[], p_rooms integer[] DEFAULT '{}'::integer[], p_room integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_places jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT 5) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, lost_claims integer, taken_over boolean, walk jsonb) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 43c6bea01aebf2599b77f455baf5d411 grant to deed_worker
-function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 43796724349aac0d4eaee5f5901609a7 grant to deed_worker
+function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 41a38bc4d68ea4f3346d5b97194a6dc3 grant to deed_worker
 function claim_doubts(p_provider text, p_worker text, p_limit integer, p_lease interval, p_has_key boolean, p_look_up boolean, p_delay interval DEFAULT '00:00:00'::interval, p_patience interval DEFAULT '01:00:00'::interval, p_max_attempts integer DEFAULT 5, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false, p_lanes text[] DEFAULT '{}'::text[], p_rooms integer[] DEFAULT '{}'::integer[], p_room integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_places jsonb DEFAULT NULL::jsonb) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, action text, called_at timestamp with time zone, walk jsonb) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 52de0b9bc3f088f32e1708b6457e7929 grant to deed_worker
 function claim_number() returns bigint security definer set search_path=pg_catalog, pg_temp body 6016ebe81a88866712a4d40fa2270c96
 function current_tenant() returns uuid security definer set search_path=pg_catalog, pg_temp body d82eeac002b5554eacf85b8a8bfefa13 grant to deed_admin, deed_app, deed_worker

@@ -3,7 +3,8 @@
 -- What deed.claim does for one subscription, for all that are doors at once:
 -- oldest first, for five minutes, SKIP LOCKED. A message that could not be sent
 -- to the claimer (deed.has_vast_numbers) is dead, instead of failing every claim.
--- Raises DDARG.
+-- What a claimer whose name is a UUID takes is kept in deed.door_claims, by which
+-- it finds its own. Raises DDARG.
 create or replace function deed.claim_doors(
   p_worker text,
   p_limit  int,
@@ -34,6 +35,7 @@ declare
   v_found int;
   v_ord   timestamptz := '-infinity';
   v_id    bigint := 0;
+  v_token uuid := case when p_worker ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' then p_worker::uuid end;
 begin
   if p_limit is null or p_limit < 0 then
     raise exception 'claim: limit must not be negative, got %', coalesce(p_limit::text, 'null') using errcode = 'DDARG';
@@ -143,6 +145,18 @@ begin
     end if;
   end if;
 
+  if v_token is not null
+    and (select c.claimed_at from deed.door_claims c order by c.claim limit 1) < v_now - interval '5 minutes' then
+    -- Leases that are over; what is still claimed under them is shown as others'.
+    delete from deed.door_claims d
+    where d.ctid = any (array(
+      select o.ctid
+      from (select c.ctid as place from deed.door_claims c order by c.claim limit 200) u
+      join deed.door_claims o on o.ctid = u.place
+      where o.claimed_at < v_now - interval '5 minutes'
+      for update of o skip locked
+    ));
+  end if;
   -- As in deed.claim: what is handed out must have been flushed.
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
     perform set_config('synchronous_commit', 'on', true);
@@ -154,7 +168,11 @@ begin
       lost_claims = p.lost_claims + case when p.claim is null then 0 else 1 end
     from (select deed.claim_number() as claim) c
     where p.ctid = any (v_rows) -- locked above: they stay where they are
-    returning p.slot, p.id, p.attempts
+    returning p.slot, p.id, p.attempts, p.claim, p.tenant_id
+  ),
+  kept as (
+    insert into deed.door_claims (claim, tenant_id, token, claimed_at, ids)
+    select c.claim, c.tenant_id, v_token, v_now, array_agg(c.id) from claimed c where v_token is not null group by c.claim, c.tenant_id
   )
   select l.id, c.attempts, l.tenant_id, l.topic, l.key, l.aggregate_type, l.content_type, l.payload, l.created_at
   from claimed c
