@@ -801,7 +801,7 @@ function late_xids(p_cur pg_snapshot, p_h xid8, p_seen pg_snapshot) returns xid8
 function leave_relays(p_worker uuid, p_release boolean DEFAULT false) returns void security definer set search_path=pg_catalog, pg_temp body 71c684cba8aae4c8f928293285645689 grant to deed_worker
 function level_list() returns void security definer set search_path=pg_catalog, pg_temp body 4ba546168c5757acf45f025cb62b87b6
 function lock_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 845b28af22ac31d4a3d1ce703a8e74ad grant to deed_worker
-function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body 98804af47987025cc4ca55f06b0568ea
+function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body df9fd3d2744350c6dbb4d2f5e91c830a
 function mark_due() returns trigger set search_path=pg_catalog, pg_temp body d494de743e1e910e20e2430b2c9c7b0e
 function may_repeat(p_id uuid, p_claim bigint, p_kind text, p_account text, p_sandbox boolean) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body c7e629a7e4df5c6472d4734367c77b33 grant to deed_worker
 function message_id(p_created_at timestamp with time zone, p_id bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker

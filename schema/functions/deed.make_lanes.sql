@@ -92,10 +92,17 @@ begin
   end if;
   if v_begin < 0 and v_since = 0 and v_ask.subscription is null then
     -- From a mark to a window that was opened after it: an earlier one would
-    -- have the next show what had committed before.
+    -- have the next show what had committed before. If the mark came from another
+    -- cluster, with its transaction ids, any of this one is later.
     select w.n into v_upto
-    from deed.windows w
-    where w.n > 0 and pg_visible_in_snapshot((select m.h from deed.windows m where m.n = v_begin), w.cur)
+    from deed.windows m
+    cross join pg_control_system() c
+    join deed.windows w on w.n > 0
+      and case
+        when w.system_identifier = m.system_identifier then pg_visible_in_snapshot(m.h, w.cur)
+        else w.system_identifier = c.system_identifier
+      end
+    where m.n = v_begin
     order by w.n desc
     limit 1;
     if v_upto is null then
