@@ -280,19 +280,33 @@ func (l *Ledger) Register(ctx context.Context) error {
 			w := s.caps.KeyWindow.Seconds()
 			window = &w
 		}
-		ctx, cancel := l.deadline(ctx)
+		bounded, cancel := l.deadline(ctx)
 		var changed bool
-		err := l.pool.QueryRow(ctx, query["register_provider"], s.name, s.caps.Kind, s.caps.PerDomain, window, s.finder != nil,
+		err := l.pool.QueryRow(bounded, query["register_provider"], s.name, s.caps.Kind, s.caps.PerDomain, window, s.finder != nil,
 			nonNil(domains), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "").Scan(&changed)
 		cancel()
 		if err != nil {
 			return opError("register provider "+s.name, err)
 		}
 		if changed {
+			if s.opts.Sandbox != "" {
+				l.tellRealCalls(ctx, s)
+			}
 			s.log.Info("provider registered", "kind", s.caps.Kind, "account", s.caps.Account, "sandbox", s.opts.Sandbox != "", "rate", s.opts.Rate, "domains", len(s.opts.Domains))
 		}
 	}
 	return nil
+}
+
+// tellRealCalls says how many calls had begun when the sandbox was switched on.
+func (l *Ledger) tellRealCalls(ctx context.Context, s *source) {
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
+	var n int64
+	err := l.pool.QueryRow(ctx, query["real_calls"], s.name).Scan(&n)
+	if err != nil || n > 0 {
+		s.log.Warn("the sandbox is on; calls that had begun before may still reach their recipients", "count", n, "error", err)
+	}
 }
 
 // nonNil makes an empty array of a missing one, which would be null.

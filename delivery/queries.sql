@@ -60,6 +60,14 @@ select deed.may_repeat($1::text::uuid, $2::bigint, $3::text, $4::text, $5::boole
 select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text,
   $10::text, $11::boolean);
 
+-- name: real_calls
+select count(*)
+from (
+  select from deed.channel_outbox c
+  where c.provider = $1::text and c.status = 'sending' and not c.sandbox and c.lease_until > clock_timestamp()
+  limit 10000
+) c;
+
 -- name: relane
 select deed.relane_deliveries($1::text, $2::int);
 

@@ -188,3 +188,54 @@ func TestSandbox_DoubtsWait(t *testing.T) {
 		}
 	}
 }
+
+// From the commit that switches the sandbox on no call begins to anyone else:
+// it waits for attempts that have looked before and are not committed yet, and
+// attempts after it see it.
+func TestSandbox_TheMomentItIsSwitchedOn(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
+	worker := db.Pool(pgtest.Worker)
+	claim := pgtest.One[int64](t, worker, `select max(claim) from deed.claim_deliveries('fake', 'w', 10, interval '1 minute')`)
+	const attempt = `select coalesce(why, status) from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['{}'::bytea], null, '1 minute', 'w', 'fake', '', false)`
+
+	looked := db.Conn(t, pgtest.Worker)
+	tx, err := looked.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := pgtest.One[string](t, tx, attempt, made[0].ID, claim); got != "sending" {
+		t.Fatal(got)
+	}
+	opts := fast(newFake())
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: newFake(), Sandbox: "box@example.org"}
+	var said logs
+	opts.Logger = said.logger()
+	l := ledger(t, db, opts)
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(running) }()
+	owner := db.Pool(pgtest.Owner)
+	on := func() bool { return pgtest.One[bool](t, owner, `select sandbox from deed.providers`) }
+	eventually(t, "the switch to wait, or to be on", func() bool {
+		return on() || pgtest.One[int](t, owner, `select count(*) from pg_locks where not granted and relation = 'deed.provider_lock'::regclass`) > 0
+	})
+	if on() {
+		t.Error("the sandbox is on, and an attempt that has not seen it is not committed")
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the sandbox to be on", on)
+	if got := pgtest.One[string](t, worker, attempt, made[1].ID, claim); got != "replaced" {
+		t.Errorf("an attempt after the switch: %s", got)
+	}
+	eventually(t, "the relay to say what was under way", func() bool { return strings.Contains(said.String(), "calls that had begun") })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -52,6 +52,9 @@ begin
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
     perform set_config('synchronous_commit', 'on', true);
   end if;
+  -- Until this is committed nobody changes how the provider is served
+  -- (deed.register_provider). It takes no transaction id.
+  lock table deed.provider_lock in row share mode;
   -- In a statement of its own: what it has waited for, such as a renewal or a
   -- change of lanes, the next one sees.
   perform q.id

@@ -153,6 +153,7 @@ begin
   from doubted d
   where p_places is not null;
 
+  lock table deed.provider_lock in row share mode; -- as in deed.attempt: what is claimed now is called
   if p_sandbox or exists (
     select from deed.providers p
     where p.name = p_provider and p_kind is not null and (p.kind, p.account, p.sandbox) is distinct from (p_kind, p_account, p_sandbox)

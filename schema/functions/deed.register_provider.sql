@@ -10,7 +10,9 @@
 -- p_account names the account at the service, without a secret. From now on
 -- deed.attempt refuses dispatchers that serve the name through another one, or
 -- with p_sandbox (everything goes there) otherwise; deliveries that were called
--- through another account wait for it.
+-- through another account wait for it. Such a change waits for attempts that have
+-- looked before and are not committed, for a second at a time (55P03: try again):
+-- from its commit on no call begins that has not seen it.
 create or replace function deed.register_provider(
   p_name            text,
   p_kind            text,
@@ -31,12 +33,18 @@ as $$
 declare
   v_now     timestamptz := clock_timestamp();
   v_changed boolean;
+  v_timeout text := current_setting('lock_timeout');
 begin
   if exists (select from unnest(p_rates, p_bursts) u(rate, burst) where not coalesce(u.rate > 0 and u.burst >= 1, false)) then
     raise exception 'register_provider: a rate must be above 0 and a burst at least 1' using errcode = 'DDARG';
   end if;
   -- One after the other: they would lock the same buckets.
   lock table deed.provider_lock in share update exclusive mode;
+  if exists (select from deed.providers p where p.name = p_name and (p.kind, p.account, p.sandbox) is distinct from (p_kind, p_account, p_sandbox)) then
+    perform set_config('lock_timeout', '1s', true);
+    lock table deed.provider_lock in exclusive mode;
+    perform set_config('lock_timeout', v_timeout, true);
+  end if;
   if exists (select from deed.providers p where p.name = p_name and p.kind <> p_kind)
     and exists (
       select from deed.channel_outbox c
