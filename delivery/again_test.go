@@ -188,3 +188,37 @@ func TestClaim_SaysThatThereIsMore(t *testing.T) {
 		t.Errorf("with little of it: took %v, and says %v", lanes, walk["wait"])
 	}
 }
+
+// A delivery whose every call looks like an outage holds up nobody: each time
+// another one finds out whether it is over. Of a provider, and of one host.
+func TestContract_D6_EachProbeIsAnother(t *testing.T) {
+	t.Parallel()
+	for _, perDomain := range []bool{false, true} {
+		t.Run(fmt.Sprintf("perDomain=%t", perDomain), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			owner := db.Pool(pgtest.Owner)
+			f := newFake()
+			f.caps.PerDomain = perDomain
+			f.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+				if r.Recipient() == "0@example.com" {
+					return delivery.Outage(errors.New("421 not from you"), 0), false
+				}
+				return delivery.Accepted("m"), true
+			}
+			const n = 20
+			mails(t, db, n) // the first one is the oldest
+			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set created_at = created_at - interval '1 minute' where recipient = '0@example.com'`)
+			opts := fast(f)
+			opts.BaseRetry = 20 * time.Millisecond
+			run(t, db, opts)
+			eventually(t, "all others to be sent", func() bool {
+				return pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where status = 'sent'`) == n-1
+			})
+			eventually(t, "it to wait by itself, with all its attempts", func() bool {
+				return pgtest.One[bool](t, owner, `select exists (select from deed.channel_outbox
+					where status = 'queued' and attempts = 0 and deferrals > 3 and process_after > called_at + interval '5 milliseconds')`)
+			})
+		})
+	}
+}

@@ -30,7 +30,7 @@ begin
   with away as (
     select c.id, p.why from deed.channel_outbox c
     join deed.pauses p on p.provider = p_provider and p.destination <> '' and p.destination = c.lane and p.since <= v_now - p_give_up
-    where c.provider = p_provider and c.status = 'queued' and c.due and c.ord <= v_now - p_give_up
+    where c.provider = p_provider and c.status = 'queued' and c.due and least(c.ord, c.deferred_since) <= v_now - p_give_up
       and (c.lease_until is null or c.lease_until <= v_now)
     order by c.ord
     limit p_limit

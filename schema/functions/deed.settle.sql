@@ -13,9 +13,9 @@
 --              is over since the first time, without the time in which it was due
 --              again and nobody could be called
 --   unreachable  certainly not done, its destination is away: queued until the
---              pause ends, no attempt counted; dead as deferred
+--              pause ends, behind the others, no attempt counted; dead as deferred
 --   outage     certainly not done, the provider is away: queued until the pause
---              ends, no attempt counted
+--              ends, behind the others, no attempt counted
 --   release    not attempted: queued, no attempt counted
 --   unrepeated in doubt, claimed to be repeated, and nothing reached the
 --              provider: still in doubt, the repeat is not counted
@@ -36,7 +36,8 @@
 -- 2^deferrals, at most half an hour, and not past the end of p_give_up; never is
 -- it past expires_at. p_max_attempts is for rows that have none of their own.
 -- Whatever shows that the provider answers ends the pause whose probe it was:
--- resumed.
+-- resumed. Each probe is another delivery, since what one finds may be its own
+-- doing: from the fourth time on it waits, for as long as the pause's steps are.
 create or replace function deed.settle(
   p_ids          uuid[],
   p_claims       bigint[],
@@ -90,7 +91,7 @@ begin
       select c.ctid as place, u.kind, u.message_id, u.after,
         left(case when c.unsettled_since is not null and u.kind <> 'accepted' and not c.sandbox
           then 'an earlier call may have been accepted; the last one: ' else '' end || u.error, 4000) as error, c.status as was, c.doubt_since is not null as doubted,
-        u.claim as under, d.since as deferred_since, d.since + p_give_up as give_up_at, c.provider, c.lane,
+        u.claim as under, c.deferrals, d.since as deferred_since, d.since + p_give_up as give_up_at, c.provider, c.lane,
         case
           when c.sandbox and c.status = 'sending' and u.kind = 'accepted' then 'sandboxed'
           when c.sandbox and c.status = 'sending' and u.kind in ('unknown', 'undecided', 'unrepeated') then
@@ -114,7 +115,7 @@ begin
       -- Since when it is refused for now, without the time in which it was due again
       -- and nobody could be called.
       cross join lateral (
-        select coalesce(c.deferred_since + case when u.kind = 'deferred' and c.process_after between c.deferred_since and c.called_at
+        select coalesce(c.deferred_since + case when u.kind in ('deferred', 'outage') and c.process_after between c.deferred_since and c.called_at
           then c.called_at - c.process_after else interval '0' end, v_now) as since
       ) d
       where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending')
@@ -127,7 +128,11 @@ begin
       m.verdict in ('accepted', 'sandboxed', 'refused', 'dead', 'given up', 'unusable') as ended,
       case when m.doubted then m.kind in ('deferred', 'unreachable', 'outage', 'unrepeated')
         else m.verdict in ('deferred', 'unreachable', 'outage', 'given up') end as uncounted,
-      m.verdict in ('unknown', 'hold') as stays
+      m.verdict in ('unknown', 'hold') as stays,
+      -- Behind the others, so that the next probe is another; often so, and it may be
+      -- this one's doing.
+      case when m.deferrals < 3 then interval '0' else
+        least(p_base * 2 ^ least(m.deferrals - 3, 20), interval '5 minutes') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])) end as aside
     from mine m
   ),
   done as (
@@ -143,8 +148,8 @@ begin
         when 'hold' then 'sending'
         else 'queued' end,
       attempts = c.attempts - case when j.uncounted then 1 else 0 end,
-      deferrals = c.deferrals + case when j.verdict in ('deferred', 'unreachable') then 1 else 0 end,
-      deferred_since = case when j.verdict in ('deferred', 'unreachable') then j.deferred_since else c.deferred_since end,
+      deferrals = c.deferrals + case when j.verdict in ('deferred', 'unreachable') or (j.verdict = 'outage' and j.kind = 'outage') then 1 else 0 end,
+      deferred_since = case when j.verdict in ('deferred', 'unreachable') or c.deferred_since is not null then j.deferred_since end,
       skipped = j.verdict = 'sandboxed',
       skip_reason = case when j.verdict = 'sandboxed' then 'sandbox: it went there, and not to its recipient' end,
       -- The sandbox's own name for it would be taken for a proof.
@@ -160,6 +165,8 @@ begin
         when 'unknown' then v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
           case when j.doubted then least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])) else interval '0' end)
         when 'again' then null
+        when 'unreachable' then least(c.expires_at, v_now + j.aside)
+        when 'outage' then case when j.kind = 'outage' then least(c.expires_at, v_now + j.aside) else c.process_after end
         else c.process_after end,
       doubt_since = case when j.stays then coalesce(c.doubt_since, v_now) end,
       doubt_reason = case when j.stays then coalesce(j.error, c.doubt_reason, 'the outcome of the call is unknown') end,
