@@ -207,7 +207,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 // unless deliveries ignored their cancellation or outcomes could not be
 // recorded. It blocks. While the database is away it waits and tries again; it
 // returns early only for what waiting cannot cure, such as a subscription that
-// is stored with other settings.
+// is stored with other settings. A subscription that is removed meanwhile is worked
+// on no more; the others go on.
 //
 // Its workers have a pool of their own, with the caller's configuration and at
 // most three connections a subscription and eight more (at least 12, at most
@@ -249,6 +250,7 @@ func (c *Client) Run(ctx context.Context) error {
 	others.Go(func() { c.watch(ctx) })
 	others.Go(func() { c.keepHouse(ctx) })
 	others.Go(func() { c.keepRetention(ctx) })
+	others.Go(func() { c.finishRemovals(ctx) })
 	others.Go(func() { c.reportCalls(background) })
 	others.Go(func() { c.keepLanes(background, ctx.Done()) })
 	c.setReady(nil)

@@ -24,7 +24,7 @@ const (
 func (c *Client) keepHouse(ctx context.Context) {
 	var owing []*source
 	pause := time.Duration(0)
-	var chores time.Time
+	var chores, looked time.Time
 	for {
 		if !time.Now().Before(chores) {
 			c.chore(ctx, "make partitions ahead", func(ctx context.Context) error {
@@ -33,6 +33,10 @@ func (c *Client) keepHouse(ctx context.Context) {
 			})
 			c.chore(ctx, "purge idempotency keys", c.purgeKeys)
 			chores = time.Now().Add(housekeepEvery/2 + rand.N(housekeepEvery))
+		}
+		if !time.Now().Before(looked.Add(owingEvery)) {
+			c.lookRemoved(ctx, c.sources...)
+			looked = time.Now()
 		}
 		if len(owing) == 0 {
 			owing = c.owing(ctx)
@@ -110,7 +114,7 @@ func (c *Client) purgeKeys(ctx context.Context) error {
 // backfill takes one step towards what s is owed from before it existed.
 func (c *Client) backfill(ctx context.Context, s *source) (added int, finished bool) {
 	id := s.id.Load()
-	if id == 0 {
+	if id == 0 || s.removed.Load() {
 		return 0, true
 	}
 	c.chore(ctx, "backfill "+s.label(), func(ctx context.Context) error {

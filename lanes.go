@@ -100,7 +100,7 @@ func (c *Client) takeLanes(ctx context.Context, worker tenant.ID, take bool) err
 	byID := map[int]*source{}
 	var subs []int
 	for _, s := range c.sources {
-		if s.stream.Load() {
+		if s.stream.Load() && !s.removed.Load() {
 			id := int(s.id.Load())
 			byID[id] = s
 			subs = append(subs, id)

@@ -204,6 +204,27 @@ func TestModel(t *testing.T) {
 					rt.Fatalf("redrive says %d, want %d", got, want)
 				}
 			},
+			"removed and made anew": func(rt *rapid.T) {
+				if rapid.IntRange(0, 4).Draw(rt, "seldom") > 0 {
+					return
+				}
+				waited := 0
+				for _, m := range model {
+					if !m.finished {
+						waited++
+					}
+				}
+				n := pgtest.One[int64](t, db.Pool(pgtest.Admin), `select deed.remove_subscription($1, 's', 'x')`, name)
+				for state := "going"; state == "going"; {
+					state = pgtest.One[string](t, worker, `select state from deed.remove_step($1, 3)`, n)
+				}
+				if got := pgtest.One[int](t, worker, `select taken from deed.removals where n = $1`, n); got != waited {
+					rt.Fatalf("%d messages were given up, want %d", got, waited)
+				}
+				sub = pgtest.One[int](t, worker, `select subscription from deed.subscribe($1, 's', p_max_attempts => $2)`, name, maxAttempts)
+				scan(t, db, sub)
+				model = map[int64]*modelMessage{}
+			},
 			"": func(rt *rapid.T) { compareModel(t, rt, db, sub, model) },
 		})
 		if n := pgtest.One[int](t, owner, `select count(*) from deed.verify()`); n != 0 {

@@ -5,8 +5,38 @@
 select subscription, made, coalesce(max_attempts, 0), extract(epoch from lease)::float8, start, mode, extract(epoch from backoff)::float8
 from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8), make_interval(secs => $6::float8));
 
+-- name: remove_subscription
+select array[deed.remove_subscription($1::text, $2::text, $3::text, $4::text)];
+
+-- name: remove_topic
+select deed.remove_topic($1::text, $2::text, $3::text);
+
+-- name: remove_step
+select state, total from deed.remove_step($1::bigint, $2::int);
+
+-- name: count_removal
+select coalesce(subscription, ''), mode, door, waiting, claimed, aside, dead, blocked_keys, unread, at_least, workers
+from deed.count_removal($1::text, $2::text);
+
+-- name: removals
+select topic, coalesce(name, ''), case when finished_at is not null then 'done' when waits then 'waits' else 'going' end, taken,
+  removed_at, finished_at, actor, reason
+from deed.removals
+order by n desc
+limit $1::int;
+
+-- name: open_removals
+select coalesce(array_agg(o.n order by o.n), '{}')
+from (select r.n from deed.removals r where r.finished_at is null order by r.n limit 1000) o;
+
+-- name: removed
+select coalesce(array_agg(r.subscription), '{}') from deed.removals r where r.subscription = any ($1::int[]) and r.name is not null;
+
+-- name: removed_at
+select max(r.removed_at) from deed.removals r where r.topic = $1::text and r.name = $2::text;
+
 -- name: claim
-select id, claim, attempts, lost_claims, tenant_id, topic,
+select subscription, id, claim, attempts, lost_claims, tenant_id, topic,
   coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at, ord
 from deed.claim($1::text, $2::text, $3::int, p_subscription => $4::text, p_floor => $5::timestamptz,
   p_lease => make_interval(secs => $6::float8));
@@ -254,18 +284,19 @@ where p.id = $1::bigint
 order by s.name;
 
 -- name: message_receipts
-select s.name, r.worker, r.claim, r.finished_at,
+select coalesce(s.name, g.name || ' (removed)'), r.worker, r.claim, r.finished_at,
   coalesce(r.attempts[array_position(r.ids, $1::bigint)], 0) + case r.outcome when 'delivered' then 1 else 0 end,
   r.outcome, coalesce((
     select a.reason from deed.audit_log a
     where r.outcome = 'discarded' and a.subject_type = 'message' and a.subject_id = $1::bigint::text
-      and a.action = 'discard' and a.details ->> 'subscription' = s.name
+      and a.action = 'discard' and a.details ->> 'subscription' = coalesce(s.name, g.name)
     order by a.n desc
     limit 1
   ), '')
 from deed.receipts r
-join deed.subscriptions s on s.id = r.subscription
-where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') @> $1::bigint and $1::bigint = any (r.ids)
+left join deed.subscriptions s on s.id = r.subscription
+left join deed.removals g on g.subscription = r.subscription and g.name is not null
+where coalesce(s.name, g.name) is not null and r.finished > 0 and int8range(r.min_id, r.max_id, '[]') @> $1::bigint and $1::bigint = any (r.ids)
 order by r.finished_at;
 
 -- name: message_pages

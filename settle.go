@@ -152,7 +152,11 @@ func (s *source) account(settlements []*settlement, done []work.Done[*item]) {
 		s.stats.delivered.Add(int64(st.recorded))
 		if stale := len(st.finished) - st.recorded; stale > 0 {
 			s.stats.staleFinishes.Add(int64(stale))
-			s.log.Warn("finish refused: the claim had gone to another worker", "messages", stale, "claim", st.claim)
+			why := "finish refused: the claim had gone to another worker"
+			if s.removed.Load() {
+				why = "finish refused: the subscription was removed meanwhile"
+			}
+			s.log.Warn(why, "messages", stale, "claim", st.claim)
 		}
 		for _, f := range st.failures {
 			s.accountFailure(st, f)

@@ -37,7 +37,8 @@ type source struct {
 
 	registered int64                   // the id, until the registration has committed
 	stream     atomic.Bool             // the topic is a stream
-	changed    context.CancelCauseFunc // guarded by mu: ends the work as a queue
+	removed    atomic.Bool             // the subscription was removed
+	changed    context.CancelCauseFunc // guarded by mu: ends the work as what the topic is now
 
 	breaker breaker
 	calls   calls
@@ -56,6 +57,7 @@ type source struct {
 // item is a message that this process has claimed.
 type item struct {
 	msg     Message
+	sub     int64 // the subscription's id
 	claim   int64
 	lost    int // claims of it that ran out before this one
 	ord     time.Time
@@ -110,10 +112,11 @@ func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error)
 	if differences != nil {
 		return &Error{Op: "subscribe " + s.label(), Code: Conflict, Err: errors.Join(differences...)}, nil
 	}
-	if made {
-		s.log.Info("subscription made", "from", start, "max_attempts", attempts, "lease", s.lease)
+	if !made {
+		return nil, nil
 	}
-	return nil, nil
+	s.log.Info("subscription made", "from", start, "max_attempts", attempts, "lease", s.lease)
+	return nil, s.tellAnew(ctx, tx, start)
 }
 
 // run drains the subscription until ctx ends, as what its topic is now.
@@ -126,7 +129,7 @@ func (s *source) run(ctx context.Context) error {
 			err = s.runQueue(ctx)
 		}
 		if !errors.Is(err, errModeChanged) {
-			return err
+			return s.outlast(ctx, err)
 		}
 		s.log.Info("the topic's mode has changed", "stream", s.stream.Load())
 	}
@@ -145,11 +148,8 @@ func (s *source) becomeStream() {
 }
 
 func (s *source) runQueue(ctx context.Context) error {
-	ctx, changed := context.WithCancelCause(ctx)
+	ctx, changed := s.changeable(ctx)
 	defer changed(nil)
-	s.mu.Lock()
-	s.changed = changed
-	s.mu.Unlock()
 	if s.stream.Load() { // before it could be told
 		return errModeChanged
 	}
@@ -219,7 +219,13 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	took := time.Since(started)
 	if pg, ok := errors.AsType[*pgconn.PgError](claimErr); ok && pg.Code == "DDMOD" {
 		s.becomeStream()
+	} else if ok && pg.Code == "DDNFD" {
+		s.client.lookRemoved(ctx, s)
+		if s.removed.Load() && err != nil { // the claim has undone what was recorded beside it
+			return s.Exchange(ctx, done, 0)
+		}
 	}
+	messages = s.ours(ctx, messages)
 	if n > 0 && claimErr == nil {
 		s.claimed(messages, at, took)
 	} else if n > 0 && at.sweep {
@@ -548,7 +554,7 @@ func collectItems(rows pgx.Rows, n int) ([]*item, error) {
 		it := &item{}
 		var headers *string
 		m := &it.msg
-		err := rows.Scan(&m.Seq, &it.claim, &m.Attempt, &it.lost, (*[16]byte)(&m.Tenant), &m.Topic,
+		err := rows.Scan(&it.sub, &m.Seq, &it.claim, &m.Attempt, &it.lost, (*[16]byte)(&m.Tenant), &m.Topic,
 			&m.Key, &m.Type, &m.ContentType, &headers, &m.Payload, &m.CreatedAt, &it.ord)
 		if err != nil {
 			return nil, err

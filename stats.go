@@ -38,12 +38,16 @@ type Stats struct {
 	Deliver        Histogram `json:"deliver"`
 }
 
-// Stats returns a snapshot for each of the client's subscriptions.
+// Stats returns a snapshot for each of the client's subscriptions, but for those
+// that were removed.
 func (c *Client) Stats() []Stats {
-	list := make([]Stats, len(c.sources))
-	for i, s := range c.sources {
+	list := make([]Stats, 0, len(c.sources))
+	for _, s := range c.sources {
 		n := &s.stats
-		list[i] = Stats{
+		if s.removed.Load() && n.inFlight.Load() == 0 {
+			continue
+		}
+		list = append(list, Stats{
 			Topic: s.sub.Topic, Subscription: s.sub.Name,
 			Claimed: n.claimed.Load(), Attempts: n.attempts.Load(), InFlight: n.inFlight.Load(),
 			Delivered: n.delivered.Load(), Failed: n.failed.Load(), Dead: n.dead.Load(),
@@ -51,7 +55,7 @@ func (c *Client) Stats() []Stats {
 			StaleFinishes: n.staleFinishes.Load(), SinkDown: s.breaker.isOpen(),
 			Claim: n.claim.snapshot(), Finish: n.finish.snapshot(),
 			FinishAndClaim: n.both.snapshot(), Deliver: n.deliver.snapshot(),
-		}
+		})
 	}
 	return list
 }

@@ -36,7 +36,7 @@ type stream struct {
 // runStream reads the stream until ctx ends, or the topic becomes a queue.
 func (s *source) runStream(ctx context.Context) error {
 	st := &stream{source: s, lanes: map[int]*lane{}, gone: map[int]*lane{}, taken: make(chan struct{}, 1)}
-	ctx, changed := context.WithCancelCause(ctx)
+	ctx, changed := st.changeable(ctx)
 	defer changed(nil)
 	var aside sync.WaitGroup
 	var asideErr error

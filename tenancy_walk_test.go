@@ -38,7 +38,7 @@ var tableCases = map[string]tableCase{
 	"migrations": shared, "settings": shared, "contracts": shared,
 	"backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
 	"receipts": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "running_calls": nobodies, "tenant_logins": nobodies,
-	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies,
+	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies, "removals": nobodies, "removals_n_seq": nobodies,
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies,
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
 	"pauses": nobodies, "window_lock": nobodies, "list_lock": nobodies, "lane_lock": nobodies, "partition_lock": nobodies, "retention_lock": nobodies, "history_lock": nobodies,
@@ -88,6 +88,7 @@ func init() {
 		"heal_keys", "verify_deliveries", "verify_references", "verify_streams",
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
+		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp
 	}

@@ -59,6 +59,9 @@ var harmlessChanges = []harmless{
 	{"log", "list_version xid", "", "it has its pending row, or its stream has gone past it: nobody asks any more"},
 	{"log", "id", "r.slot >= 64", "the same message under another number"},
 
+	{"log", "delete id", "r.topic = 'past'", "the only subscription of its topic was removed"},
+	{"pending", "delete slot id parked tenant_id", "r.subscription in (select g.subscription from deed.removals g)", "it is given up, and taken away whatever it says"},
+
 	{"lanes", "takeovers taken_n worker lease_until paused_at", "", "who holds it, for how long: leases run out, and a lane that is to stop stops where it is"},
 	{"migrations", "delete *", "", "deed migrate validate compares them, and programs refuse a schema that they do not know"},
 	{"partitions", "opened_at made_at tried_at restarts", "", "when: retention takes it sooner or later, and never what is not finished"},
@@ -80,6 +83,10 @@ var harmlessChanges = []harmless{
 	{"redrives", "upto_status upto_provider upto_delivery delete request asked state rate chosen redriven upto_id upto_sub actor reason started_at stepped_at finished_at", "", "a request that is repeated goes on or begins again: what is dead stays dead until then, and is shown"},
 	{"relanings", "delete subscription lanes mode window_n asked_at", "", "a change that is asked for again"},
 	{"relays", "delete worker subscription name seen_until", "", "a process that shows itself again within a third of its lease"},
+	{
+		"removals", "topic name slot_base whole start list_version log_id actor reason removed_at made_by upto system_identifier at_id left_some is_final waits taken", "",
+		"how far it is: what it would leave is seen when it is over; and what of the time before comes again, twice, to who has the name after it",
+	},
 	{"settings", "*", "", setting},
 	{"subscriptions", "name door max_attempts lease backoff start created_at", "", setting},
 	{"subscriptions", "read_window read_since", "r.id = 0", "what nobody declared is never a stream"},
@@ -105,6 +112,7 @@ func owing(t *testing.T) *pgtest.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+	subscribe(t, db, "past", "s")
 	// A queue with messages in every state, and a partition that has gone.
 	jobs := subscribe(t, db, "jobs", "s")
 	publish(t, db, message("jobs", 1), message("jobs", 2), message("undeclared", 3))
@@ -128,6 +136,9 @@ func owing(t *testing.T) *pgtest.DB {
 	db.Exec(t, pgtest.Owner, `select from deed.claim_doors($1, 10, null)`, tokenA)
 	owingStream(t, db, admin)
 	owingDeliveries(t, db)
+	// One that was removed, of which not all is taken away.
+	publish(t, db, message("past", 1), message("past", 2))
+	db.Exec(t, pgtest.Admin, `select deed.remove_subscription('past', 's', 'x')`)
 	if _, err := admin.Redrive(t.Context(), deed.Redrive{Topic: "jobs"}); err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ var checks = []check{
 	{[]string{"log-sequence"}, []string{"deed.log_seq is ahead of everything that was published"}, true, checkSequence},
 	{[]string{"cluster-changed"}, []string{"the log was read on this server before, or never"}, true, checkCluster},
 	{[]string{"backfill-unfinished"}, []string{"every subscription has been given what was published before it"}, true, checkBackfills},
+	{[]string{"removal-unfinished"}, []string{"nothing is left of what was removed"}, true, checkRemovals},
 	{[]string{"suppression-unreadable"}, []string{"every suppression is of an address"}, true, checkSuppressions},
 	{[]string{"call-running"}, []string{"no call of a sink has been running for long"}, true, checkCalls},
 	{

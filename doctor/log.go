@@ -90,3 +90,22 @@ func checkBackfills(ctx context.Context, e *exam) error {
 		return nil
 	})
 }
+
+func checkRemovals(ctx context.Context, e *exam) error {
+	return e.query(ctx, "removals", []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+		var removed, waits string
+		var age float64
+		if err := row.Scan(&removed, &age, &waits); err != nil {
+			return err
+		}
+		const name = "removal-unfinished"
+		if waits != "" {
+			e.addf(Warn, name, removed, "end those transactions: select pg_terminate_backend(<pid>); or rollback prepared …",
+				"it was removed %s ago; what may still be published to it is only known when these have ended: %s", ago(age), waits)
+			return nil
+		}
+		e.addf(Warn, name, removed, "start a relay, or give the command again that removed it",
+			"it was removed %s ago, and what waited for it is not all taken away; no relay seems to work on it", ago(age))
+		return nil
+	})
+}

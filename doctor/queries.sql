@@ -150,6 +150,31 @@ where b.finished_at is null and s.created_at < pg_catalog.clock_timestamp() - pg
 order by s.created_at
 limit 20;
 
+-- name: removals
+-- A removal waits for the transactions that began before it, in whatever database.
+with running as (
+  select x.xid, coalesce(
+    (
+      select format('pid %s (%s)', a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'))
+      from pg_catalog.pg_stat_activity a
+      where a.backend_xid = x.xid::xid
+      limit 1
+    ),
+    (select format('the prepared transaction %L', p.gid) from pg_catalog.pg_prepared_xacts p where p.transaction = x.xid::xid),
+    format('transaction %s', x.xid)
+  ) as name
+  from pg_catalog.pg_snapshot_xip(pg_catalog.pg_current_snapshot()) x(xid)
+)
+select pg_catalog.concat_ws('/', r.topic, r.name), extract(epoch from pg_catalog.clock_timestamp() - r.removed_at)::float8,
+  coalesce((
+    select pg_catalog.string_agg(w.name, ', ')
+    from (select u.name from running u where r.waits and u.xid < r.upto order by u.xid limit 5) w
+  ), '')
+from deed.removals r
+where r.finished_at is null and r.removed_at < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by r.n
+limit 20;
+
 -- name: version
 select pg_catalog.current_setting('server_version_num')::int;
 

@@ -26,7 +26,7 @@ func checkRetention(ctx context.Context, e *exam) error {
 		subject := fmt.Sprintf("deed.log_p%d", n)
 		switch {
 		case len(keptBy) > 0:
-			e.addf(Warn, name, subject, "run a relay for what is named; deed retention shows all partitions",
+			e.addf(Warn, name, subject, "run a relay for what is named; if nobody is to read it any more: deed subscription remove; deed retention shows all partitions",
 				"%.1f MB of the log should have gone %s ago and are kept: %s", float64(bytes)/1e6, ago(overdue), strings.Join(keptBy, "; "))
 		case state == "empty":
 			e.addf(Warn, name, subject, "deed retention run, as the schema's owner; or end the long transactions that use the log (horizon-session, late-publisher)",

@@ -33,6 +33,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"log-sequence":           logSequence,
 	"cluster-changed":        clusterChanged,
 	"backfill-unfinished":    backfillUnfinished,
+	"removal-unfinished":     removalUnfinished,
 	"suppression-unreadable": suppressionUnreadable,
 	"call-running":           callRunning,
 	"provider-paused":        deliveryTroubles,
@@ -331,6 +332,26 @@ func backfillUnfinished(t *testing.T, _ *scene) {
 	}
 	if fs := examine(t, db.Pool(pgtest.Owner), doctor.Options{}); !strings.Contains(text(fs), "has been given") {
 		t.Errorf("a backfill of a moment is called long:\n%s", text(fs.Trouble()))
+	}
+}
+
+func removalUnfinished(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Worker, `select deed.subscribe('orders', 'ledger')`)
+	writer := session(t, db, pgtest.Owner, "month-end")
+	do(t, writer, `begin`, `select pg_current_xact_id()`)
+	n := pgtest.One[int64](t, db.Pool(pgtest.Admin), `select deed.remove_subscription('orders', 'ledger', 'x')`)
+	says(t, find(t, examine(t, db.Pool(pgtest.Owner), impatient), "removal-unfinished", doctor.Warn, "orders/ledger"), "no relay")
+	if state := pgtest.One[string](t, db.Pool(pgtest.Worker), `select state from deed.remove_step($1)`, n); state != "waits" {
+		t.Fatalf("the removal %s", state)
+	}
+	f := find(t, examine(t, db.Pool(pgtest.Owner), impatient), "removal-unfinished", doctor.Warn, "orders/ledger")
+	// Other tests' transactions may be among the first five that it names.
+	if pid := fmt.Sprintf("pid %d (month-end)", writer.PgConn().PID()); !strings.Contains(f.Detail, pid) && strings.Count(f.Detail, "), ") < 4 {
+		t.Errorf("%s is not named: %s", pid, f.Detail)
+	}
+	if fs := examine(t, db.Pool(pgtest.Owner), doctor.Options{}); !strings.Contains(text(fs), "nothing is left of what was removed") {
+		t.Errorf("a removal of a moment is called long:\n%s", text(fs.Trouble()))
 	}
 }
 

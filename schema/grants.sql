@@ -19,11 +19,11 @@ to deed_worker;
 grant execute on function
   deed.status, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_deliveries, deed.blocked_keys, deed.oldest_calls, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
 to deed_worker, deed_admin;
-grant execute on function deed.retention, deed.retention_step, deed.purge_history, deed.purge_kept to deed_worker, deed_admin;
+grant execute on function deed.retention, deed.retention_step, deed.purge_history, deed.purge_kept, deed.remove_step to deed_worker, deed_admin;
 
 grant execute on function
   deed.redrive, deed.cancel_redrive, deed.discard, deed.add_tenant, deed.bind_login, deed.declare_topic, deed.check_topic, deed.set_topic, deed.lag,
-  deed.subscribe, deed.set_subscription, deed.set_door
+  deed.subscribe, deed.set_subscription, deed.set_door, deed.remove_subscription, deed.remove_topic, deed.count_removal
 to deed_admin;
 
 -- Workers and operators write through the functions alone, which run with the

@@ -25,13 +25,14 @@ func TestSQLDocument(t *testing.T) {
 		from pg_proc p
 		where p.pronamespace = 'deed'::regnamespace
 		  and p.proname in ('publish', 'publish_one', 'publish_many', 'claim', 'extend', 'finish', 'fail', 'verify', 'subscribe', 'redrive', 'status',
-		    'declare_topic', 'set_topic', 'set_subscription', 'blocked_keys', 'lag', 'cancel_redrive', 'discard', 'set_door', 'reschedule')
+		    'declare_topic', 'set_topic', 'set_subscription', 'blocked_keys', 'lag', 'cancel_redrive', 'discard', 'set_door', 'reschedule',
+		    'remove_subscription', 'remove_topic', 'remove_step', 'count_removal')
 		order by p.proname`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	signatures, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(signatures) != 20 {
+	if err != nil || len(signatures) != 24 {
 		t.Fatal(len(signatures), err)
 	}
 	for _, s := range signatures {

@@ -122,7 +122,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	root.AddCommand(newDev(a), newRelay(a), newPublish(a), newTail(a), newMigrate(a), newUninstall(a), newVersion(a))
 	for _, add := range []func(*app) *cobra.Command{
 		newStatus, newMessages, newShow, newDead, newReschedule, newAudit, newDeliver, newDeliveries, newSuppressions, newProviders,
-		newTenant, newTopic, newKeys, newSettings, newVerify, newRetention, newInbox, newDoctor,
+		newTenant, newTopic, newSubscription, newKeys, newSettings, newVerify, newRetention, newInbox, newDoctor,
 	} {
 		root.AddCommand(a.bounded(add(a)))
 	}

@@ -29,13 +29,13 @@ func (d *durationFlag) Set(text string) error {
 
 func newTopic(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "topic", Short: "List topics, and change their settings online",
+		Use: "topic", Short: "List topics, change their settings online, and remove them",
 		Long: `Topics and their subscriptions are made by the first relay whose deed.yaml names them. A topic is a queue, each of
 whose messages has a row of its own, or a stream, whose messages are read from the log in the order of each key: see
 docs/streams.md.`,
-		Example: "  deed topic list\n  deed topic set orders --max-attempts 8\n  deed topic set events --mode stream --lanes 8",
+		Example: "  deed topic list\n  deed topic set orders --max-attempts 8\n  deed topic set events --mode stream --lanes 8\n  deed topic remove orders",
 	}
-	cmd.AddCommand(newTopicList(a), newTopicSet(a))
+	cmd.AddCommand(newTopicList(a), newTopicSet(a), newTopicRemove(a))
 	return cmd
 }
 

@@ -8,6 +8,9 @@
 -- window sees is read by pages of (slot, id); what was running then is taken by
 -- transaction id when it has ended. No rule waits: until the next of them has
 -- ended the function returns finished = false, and reads and writes nothing.
+-- What subscriptions of a topic that was removed had taken over from before it was
+-- declared does not come again under its new one.
+--
 -- A row with an id up to the window's base and a transaction id from h on was
 -- written by another cluster (dump and restore, logical replication): it had
 -- committed.
@@ -105,6 +108,9 @@ begin
   select s.topic, case when s.read_window is null then s.start end as start, s.list_version, s.since,
     coalesce(s.read_since, 0) as read_since, -- older ones got their pending rows from their publishers, or an earlier backfill
     case when s.read_window is null then -1 else 64 end as slot_from, t.slot_base, t.ordered,
+    coalesce((
+      select max(r.list_version) from deed.removals r where r.topic = s.topic and r.whole and r.start = 'beginning'
+    ), 0) as anew,
     f.cur as start_snapshot, f.h as start_h, f.restored_id
   into v_sub
   from deed.subscriptions s
@@ -246,20 +252,23 @@ begin
         case when l.process_after >= l.created_at - interval '1 hour' then l.process_after end, h.hash, h.hash is not null
       from unnest(v_slots, v_page) page(slot, id)
       cross join lateral (
-        select l.slot, l.id, l.xid, l.tenant_id, l.created_at, l.process_after, l.key
+        select l.slot, l.id, l.xid, l.list_version, l.tenant_id, l.created_at, l.process_after, l.key
         from deed.log l where l.slot = page.slot and l.id = page.id
         union all
-        select k.slot, k.id, k.xid, k.tenant_id, k.created_at, k.process_after, k.key
+        select k.slot, k.id, k.xid, k.list_version, k.tenant_id, k.created_at, k.process_after, k.key
         from deed.kept k where k.slot = page.slot and k.id = page.id
       ) l
       cross join lateral (
         select case when v_sub.since = 0 and v_sub.ordered and l.slot >= 64 and l.key <> '' and coalesce(l.process_after <= clock_timestamp(), true)
           then deed.key_hash(l.tenant_id, l.key) end
       ) h(hash)
-      where coalesce(v_sub.start = 'beginning', false)
-        or not (
-          pg_visible_in_snapshot(l.xid, v_sub.start_snapshot)
-          or (l.id <= v_sub.restored_id and l.xid >= greatest(v_sub.start_h, pg_snapshot_xmax(v_sub.start_snapshot)))
+      where (l.slot >= 64 or l.list_version >= v_sub.anew)
+        and (
+          coalesce(v_sub.start = 'beginning', false)
+          or not (
+            pg_visible_in_snapshot(l.xid, v_sub.start_snapshot)
+            or (l.id <= v_sub.restored_id and l.xid >= greatest(v_sub.start_h, pg_snapshot_xmax(v_sub.start_snapshot)))
+          )
         )
       on conflict do nothing
       returning key_hash

@@ -4,10 +4,13 @@
 -- as many as p_limit means that there may be more.
 --   receipts  past their topic's retention, if all that they name lies below the
 --             oldest partition that has its content
---   progress  past their topic's retention, but for each lane's newest row
+--   progress  past their topic's retention, but for each lane's newest row; of a
+--             subscription that was removed that too
 --   windows   past the longest retention, but for the newest and those at which
 --             something begins or stands
 --   relays    that have not been seen for a day
+--   removals  of subscriptions and topics that are over, once the log has nothing
+--             left of the time before
 create or replace function deed.purge_history(
   p_limit int default 5000
 ) returns table (what text, removed int)
@@ -40,8 +43,10 @@ begin
   where r.n = any (array(
     select o.n
     from deed.receipts o
-    join deed.subscriptions s on s.id = o.subscription
-    left join deed.topics t on t.topic = s.topic
+    left join deed.subscriptions s on s.id = o.subscription
+    left join deed.topics t on t.topic = coalesce(s.topic, (
+      select r.topic from deed.removals r where r.subscription = o.subscription and o.subscription <> 0
+    ))
     cross join deed.settings c
     where o.finished > 0 and int8range(o.min_id, o.max_id, '[]') << int8range(v_floor, null)
       and o.finished_at < v_now - coalesce(t.retention, c.retention)
@@ -71,7 +76,7 @@ begin
         limit 1
       ) n
     )
-    select l.subscription, l.lane, v_now - coalesce(t.retention, c.retention) as upto,
+    select l.subscription, l.lane, v_now - coalesce(t.retention, c.retention) as upto, s.id is null and r.finished_at is not null as removed,
       (
         select g.n from deed.progress g
         where g.subscription = l.subscription and g.lane = l.lane
@@ -81,11 +86,12 @@ begin
     from lanes l
     cross join deed.settings c
     left join deed.subscriptions s on s.id = l.subscription
-    left join deed.topics t on t.topic = s.topic
+    left join deed.removals r on r.subscription = l.subscription
+    left join deed.topics t on t.topic = coalesce(s.topic, r.topic)
   loop
     exit when removed >= p_limit;
     delete from deed.progress g
-    where g.subscription = v_lane.subscription and g.lane = v_lane.lane and g.n < v_lane.newest
+    where g.subscription = v_lane.subscription and g.lane = v_lane.lane and (g.n < v_lane.newest or v_lane.removed)
       and g.finished_at < v_lane.upto
       and g.n = any (array(
         select o.n from deed.progress o
@@ -99,6 +105,11 @@ begin
       where g.subscription = v_lane.subscription and g.lane = v_lane.lane
       order by g.n
       limit 1;
+      if v_kept is null then
+        delete from deed.former_lanes l where l.subscription = v_lane.subscription and l.lane = v_lane.lane;
+        removed := removed + v_count;
+        continue;
+      end if;
       update deed.lanes l set kept_from = v_kept where l.subscription = v_lane.subscription and l.lane = v_lane.lane;
       update deed.former_lanes l set kept_from = v_kept where l.subscription = v_lane.subscription and l.lane = v_lane.lane;
     end if;
@@ -145,6 +156,18 @@ begin
 
   what := 'relays';
   delete from deed.relays r where r.seen_until < v_now - interval '1 day';
+  get diagnostics removed = row_count;
+  return next;
+
+  what := 'removals';
+  delete from deed.removals r
+  where r.n = any (array(
+    select o.n from deed.removals o
+    where o.log_id < v_floor and o.finished_at < v_now - v_longest
+      and not exists (select from deed.progress g where g.subscription = o.subscription)
+    order by o.n
+    limit p_limit
+  ));
   get diagnostics removed = row_count;
   return next;
 end

@@ -7,7 +7,7 @@
 -- the list before it is brought in by deed.backfill, late commits included
 -- (O18). p_from: 'beginning' or 'now', which is that of the call; null means 'beginning' for the first
 -- subscriptions of a topic (those made in one transaction), 'now' for later
--- ones. p_max_attempts null: 20; 0: without limit. p_lease null: 30 seconds.
+-- ones, also if those before were removed: what they delivered is not to come again. p_max_attempts null: 20; 0: without limit. p_lease null: 30 seconds.
 -- p_backoff, from which the pause after a failure doubles, null: 1 second.
 -- Returns the stored settings, which may differ from the call's. Raises 55P03
 -- while another transaction that has not ended makes the same one.
@@ -55,6 +55,8 @@ begin
     select from deed.subscriptions s
     join deed.backfills b on b.subscription = s.id
     where s.topic = p_topic and b.made_by <> pg_current_xact_id()
+    union all
+    select from deed.removals r where r.topic = p_topic and not r.whole
   );
   v_id := nextval('deed.subscription_seq');
   begin

@@ -13,11 +13,15 @@ set enable_nestloop = off
 set jit = off
 as $$
   with subs as (
-    select s.id, s.topic, s.start, s.list_version, s.since, s.read_since, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
+    select s.id, s.topic, t.slot_base, s.start, s.list_version, s.since, s.read_since, case when s.id = 0 then s.name else s.topic || '/' || s.name end as label,
       s.id = 0 or b.finished_at is not null as settled, w.cur as start_snapshot,
       w.restored_id, greatest(w.h, pg_snapshot_xmax(w.cur)) as foreign_xid,
-      r.cur as read_snapshot, r.restored_id as read_id, r.restored_h as read_h
+      r.cur as read_snapshot, r.restored_id as read_id, r.restored_h as read_h,
+      coalesce((
+        select max(g.list_version) from deed.removals g where g.topic = s.topic and g.whole and g.start = 'beginning'
+      ), 0) as anew
     from deed.subscriptions s
+    left join deed.topics t on t.topic = s.topic
     left join deed.backfills b on b.subscription = s.id
     left join deed.windows w on w.n = s.start_window
     left join deed.windows r on r.n = s.read_window
@@ -30,6 +34,13 @@ as $$
   content as (
     select l.* from deed.log l where l.id / 68719476736 <> all (select unnest(g.ns) from gone g)
   ),
+  live as (
+    select s.topic, min(s.list_version) as since from deed.subscriptions s where s.id <> 0 group by s.topic
+  ),
+  -- What waits for those that were removed is taken away bit by bit.
+  removed as materialized (
+    select r.subscription from deed.removals r where r.name is not null
+  ),
   finished as materialized (
     select r.subscription, i.id, count(*) as times
     from deed.receipts r
@@ -41,6 +52,8 @@ as $$
     from content l
     join subs s on s.topic = l.topic
     where (s.since is null or l.slot < 64 or l.list_version < s.since) -- else a stream reads it
+      -- Of a topic of its name that was removed nothing is owed.
+      and case when l.slot < 64 then l.list_version >= s.anew else l.slot / 64 * 64 = s.slot_base end
       and (l.list_version >= s.list_version
         or (s.settled and case
           when s.read_snapshot is not null and l.slot >= 64
@@ -50,15 +63,29 @@ as $$
           )
         end))
     union all
+    -- Before its topic was declared, unless a subscription took it over.
     select 0, l.id
     from content l
     left join (
-      select s.topic, min(s.list_version) as since, bool_or(s.start = 'beginning') as taken_over
-      from deed.subscriptions s
-      where s.id <> 0
+      select s.topic, min(s.list_version) as since, max(s.list_version) filter (where s.start = 'beginning') as taken_over
+      from (
+        select o.topic, o.list_version, o.start from deed.subscriptions o where o.id <> 0
+        union all
+        select r.topic, r.list_version, r.start from deed.removals r where r.name is not null
+      ) s
       group by s.topic
     ) d on d.topic = l.topic
-    where d.topic is null or (l.slot < 64 and l.list_version < d.since and not d.taken_over)
+    left join live v on v.topic = l.topic
+    where l.slot < 64
+      and (d.taken_over is null or l.list_version >= d.taken_over)
+      and (v.topic is null or l.list_version < v.since)
+    union all
+    -- Since its topic, a queue, has no subscription.
+    select 0, l.id
+    from content l
+    join deed.topics t on t.slot_base = l.slot / 64 * 64
+    left join live v on v.topic = t.topic
+    where v.topic is null and t.mode = 'queue' and l.list_version >= t.list_version
   ),
   found as (
     select v.invariant, v.subscription, v.message_id as id, v.detail from deed.verify_streams() v
@@ -107,6 +134,7 @@ as $$
     select 'state without content', e.subscription, e.id, 'the log has no such message'
     from (
       select p.subscription, p.id from deed.pending p
+      where p.subscription not in (select r.subscription from removed r)
       union
       select f.subscription, f.id from finished f
       where f.id / 68719476736 <> all (select unnest(g.ns) from gone g)

@@ -58,6 +58,18 @@ as $$
   join deed.log l on l.id = p.id and l.slot = p.slot
   where g.emptied_at is null and pg_visible_in_snapshot(l.xid, g.moving)
     and not exists (select from deed.backfills b where b.window_n > g.moving_window)
+    and not exists (select from deed.removals r where r.subscription = p.subscription and r.name is not null)
+  union all
+  select 'pending row is nobody''s', p.subscription, p.id,
+    case when p.subscription = 0 then format('slot %s is no topic''s', p.slot) else 'there is no such subscription' end
+  from deed.pending p
+  left join deed.subscriptions s on s.id = p.subscription
+  left join deed.topics t on t.slot_base = p.slot / 64 * 64
+  where (s.id is null or (p.subscription = 0 and p.slot >= 64 and t.topic is null))
+    and not exists (
+      select from deed.removals r
+      where r.subscription = p.subscription and r.finished_at is null and (r.name is not null or r.slot_base = p.slot / 64 * 64)
+    )
   union all
   select 'pending row is not its message''s', p.subscription, p.id, 'its slot, tenant, topic or key differs'
   from deed.pending p
@@ -72,11 +84,14 @@ as $$
   select 'message is not where its topic is', null, c.id, format('slot %s', c.slot)
   from content c
   left join deed.topics t on t.slot_base = c.slot / 64 * 64
-  where (c.slot >= 64 and t.topic <> c.topic) or (c.slot >= 64 and c.slot % 64 <> deed.slot(0, c.key, c.id))
+  where (t.topic <> c.topic and c.slot >= 64)
+    or (t.topic is null and c.slot >= 64 and c.slot / 64 * 64 not in (select r.slot_base from deed.removals r where r.whole))
+    or (c.slot >= 64 and c.slot % 64 <> deed.slot(0, c.key, c.id))
   union all
   select 'kept content is owed to nobody', null, k.id, 'it has neither a pending row nor a receipt'
   from deed.kept k
   left join deed.pending p on p.id = k.id
   left join (select distinct i.id from deed.receipts r cross join lateral unnest(r.ids) i(id)) f on f.id = k.id
   where p.id is null and f.id is null
+    and not exists (select from deed.removals r where r.topic = k.topic) -- what it was kept for was removed, and retention comes by
 $$;

@@ -5,7 +5,8 @@
 -- the first place between two windows past everything that retention has
 -- removed, up to where it stands, be that within a window. A lane whose records
 -- have gone up to there is added up from its oldest one, and so is one of a
--- stream that ended before deed kept track of that. In one snapshot with the
+-- stream that ended before deed kept track of that. Of those that were removed
+-- nothing is owed, and nothing is added up. In one snapshot with the
 -- statement that calls it; it reads deed.progress and the log once, whatever
 -- the number of lanes.
 create or replace function deed.verify_streams() returns table (
@@ -20,13 +21,18 @@ as $$
   with gone as materialized (
     select max(p.read_window) as read_window from deed.partitions p
   ),
+  removed as materialized (
+    select r.subscription from deed.removals r where r.name is not null
+  ),
   lanes as materialized (
     select l.subscription, l.lane, l.slot_from, l.slot_upto, l.kept_from, s.since, l.fence, true as is_live
     from deed.lanes l
     left join deed.subscriptions s on s.id = l.subscription
+    where l.subscription not in (select r.subscription from removed r)
     union all
     select f.subscription, f.lane, f.slot_from, f.slot_upto, f.kept_from, f.since, null, false
     from deed.former_lanes f
+    where f.subscription not in (select r.subscription from removed r)
   ),
   pages as materialized (
     select g.*,
@@ -35,6 +41,7 @@ as $$
       lag(g.n) over w as was_n, lag(g.total) over w as was_total,
       lag(g.from_window) over w as was_from, lag(g.to_window) over w as was_to, lag(g.slot) over w as was_slot, lag(g.id) over w as was_id
     from deed.progress g
+    where g.subscription not in (select r.subscription from removed r)
     window w as (partition by g.subscription, g.lane order by g.n)
   ),
   ends as (
@@ -100,6 +107,7 @@ as $$
     select g.subscription, g.lane, g.n, i.id
     from deed.progress g
     cross join lateral unnest(g.aside_ids) i(id)
+    where g.subscription not in (select r.subscription from removed r)
   ),
   finished as (
     select r.subscription, i.id
@@ -194,6 +202,7 @@ as $$
   union all
   select 'parked behind nothing', p.subscription, min(p.id), format('%s messages of a key are parked, and none of it is free', count(*))
   from deed.pending p
+  where p.subscription not in (select r.subscription from removed r)
   group by p.subscription, p.key_hash
   having bool_and(p.parked) or (p.key_hash is null and bool_or(p.parked))
 $$;
