@@ -66,6 +66,7 @@ func TestUp_WaitsWithoutHoldingUpOthers(t *testing.T) {
 func TestUp_SomebodyElsesSchema(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
+	pgtest.New(t) // whose owners there are
 	db := pgtest.Bare(t)
 	conn := db.Conn(t, pgtest.Owner)
 	db.Exec(t, pgtest.Owner, `create schema deed authorization deed_test_app`)

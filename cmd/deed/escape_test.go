@@ -6,7 +6,37 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/deedhq/deed/internal/pgtest"
 )
+
+// All that the program prints goes through it: what somebody has published, and
+// what somebody has typed.
+func TestExecute_PrintsNothingThatSteersATerminal(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const key = "a\x1b[2J\u202eb"
+	for _, c := range []struct {
+		role pgtest.Role
+		args []string
+		code int
+	}{
+		{pgtest.App, []string{"publish", "--topic", "orders", "--key", key, "--payload", "{}"}, exitOK},
+		{pgtest.Worker, []string{"messages", "--topic", "orders"}, exitOK},
+		{pgtest.Worker, []string{"messages", "--topic", "orders", "--json"}, exitOK},
+		{pgtest.Worker, []string{"--" + key}, exitUsage},
+	} {
+		var out, errs bytes.Buffer
+		code := execute(t.Context(), append([]string{"--database-url", db.URL(c.role)}, c.args...), strings.NewReader(""), &out, &errs)
+		text := out.String() + errs.String()
+		if code != c.code || strings.ContainsAny(text, "\x1b\u202e") {
+			t.Errorf("%q: %d, %q", c.args, code, text)
+		}
+		if last := c.args[len(c.args)-1]; strings.HasPrefix(last, "--") && !strings.Contains(text, `\u001b[2J\u202eb`) {
+			t.Errorf("%q does not show the key: %q", c.args, text)
+		}
+	}
+}
 
 func TestEscaper(t *testing.T) {
 	t.Parallel()
