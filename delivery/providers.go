@@ -22,11 +22,15 @@ type ProviderState struct {
 	Sending          int64              `json:"sending"`
 	InDoubt          int64              `json:"in_doubt"`
 	Held             int64              `json:"held"`
-	Dead             int64              `json:"dead"`
+	Dead             int64              `json:"dead"`             // counted up to [MostDead]
 	Paused           int64              `json:"paused"`           // 1 if it is, and 1 for each of its destinations that is
 	Pauses           []Pause            `json:"pauses,omitempty"` // the oldest 20 of them, the provider's own first
 	Limits           map[string]float64 `json:"limits,omitempty"` // calls a second, by domain; "" is the provider's own
 }
+
+// MostDead is how many dead deliveries of a provider are counted: they stay
+// until somebody acts, so that there may be any number of them.
+const MostDead = 100_000
 
 // Pause says that a provider, or one of its destinations, is left alone: it
 // could not be reached, or takes nothing now. Deliveries wait and lose nothing.

@@ -155,7 +155,7 @@ select n.name, coalesce(p.kind, ''), coalesce(p.account, ''), coalesce(p.sandbox
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending'),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.doubt_since is not null),
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.held_at is not null),
-  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'dead'),
+  (select count(*) from (select from deed.channel_outbox c where c.provider = n.name and c.status = 'dead' limit 100000) c),
   (select count(*) from deed.pauses p where p.provider = n.name),
   (select jsonb_agg(jsonb_build_object('destination', p.destination, 'since', p.since, 'until', p.until, 'failures', p.failures, 'why', p.why, 'probing', exists (
       select from deed.channel_outbox c where c.id = p.probe and c.claim = p.probe_claim and c.lease_until > clock_timestamp()

@@ -70,12 +70,13 @@ func orZero(n int) any {
 	return n
 }
 
-// CountRedrive counts what r would put back now, up to 100,000; nothing
-// changes. Needs deed_admin.
-func (l *Ledger) CountRedrive(ctx context.Context, r Redrive) (int64, error) {
+// CountRedrive counts what r would put back now, up to 100,000 and among
+// 200,000 that have ended so; more says that there may be more. Nothing changes.
+// Needs deed_admin.
+func (l *Ledger) CountRedrive(ctx context.Context, r Redrive) (n int64, more bool, err error) {
 	args, err := r.args("count deliveries to retry", true)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
@@ -83,7 +84,7 @@ func (l *Ledger) CountRedrive(ctx context.Context, r Redrive) (int64, error) {
 	var chosen, redriven int64
 	var wait float64
 	err = l.pool.QueryRow(ctx, query["redrive"], args...).Scan(&state, &chosen, &redriven, &wait)
-	return chosen, opError("count deliveries to retry", err)
+	return chosen, state == "partly", opError("count deliveries to retry", err)
 }
 
 // Redrive puts failed and dead deliveries back, with their attempts at 0, in

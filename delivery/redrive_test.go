@@ -55,7 +55,7 @@ func TestContract_D6_RetryByFilter(t *testing.T) {
 		{delivery.Redrive{Error: "greyLISTED"}, 1200},
 		{delivery.Redrive{Provider: "nobody"}, 0},
 	} {
-		if n, err := l.CountRedrive(ctx, c.r); n != c.want || err != nil {
+		if n, more, err := l.CountRedrive(ctx, c.r); n != c.want || more || err != nil {
 			t.Errorf("%d: %d would be put back, want %d: %v", i, n, c.want, err)
 		}
 	}
@@ -149,5 +149,45 @@ func TestContract_D6_EndsInAPause(t *testing.T) {
 	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pauses`); n != 1 {
 		t.Errorf("%d pauses are left", n)
+	}
+}
+
+// What any number of dead deliveries costs a look at providers, and a count of
+// those that would be put back, is bounded; what was not counted is said.
+func TestDead_CountsAreBounded(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	db.Broken() // nothing recorded that they died
+	db.Providers(t, "fake", "fake")
+	db.Exec(t, pgtest.Owner, `
+		with quiet as (select set_config('session_replication_role', 'replica', true))
+		insert into deed.channel_outbox (id, tenant_id, idempotency_key, channel, provider, recipient, payload, created_at, updated_at, status, finished_at, request, attempts, last_error, due)
+		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', sha256(convert_to(n::text, 'UTF8')), 'email', 'fake', n || '@example.com', '{}', now(), now(),
+		  'dead', now(), 'x', 1, case when n <= 10 then 'rare' else 'usual' end, false
+		from quiet, generate_series(1, 200010) n`)
+	l := ledger(t, db, delivery.Options{})
+	states, err := l.Providers(ctx)
+	if err != nil || len(states) != 1 || states[0].Dead != delivery.MostDead {
+		t.Errorf("%+v, %v", states, err)
+	}
+	admin, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		r    delivery.Redrive
+		most int64
+		more bool
+	}{
+		{delivery.Redrive{Provider: "fake", Error: "usual"}, 100_000, true},
+		{delivery.Redrive{Provider: "fake", Error: "rare"}, 10, true},
+		{delivery.Redrive{Provider: "fake", Error: "none"}, 0, true},
+		{delivery.Redrive{Provider: "fake", Error: "usual", Limit: 5}, 5, false},
+		{delivery.Redrive{Provider: "other"}, 0, false},
+	} {
+		if n, more, err := admin.CountRedrive(ctx, c.r); n > c.most || more != c.more || err != nil {
+			t.Errorf("%+v: %d, more %v, %v", c.r, n, more, err)
+		}
 	}
 }

@@ -210,23 +210,30 @@ func countDead(cmd *cobra.Command, c *deed.Client, f deed.DeadFilter, asJSON boo
 	return err
 }
 
-func redrive(cmd *cobra.Command, c *deed.Client, r deed.Redrive, asJSON bool) error {
-	if r.Request == "" {
-		r.Request = deed.NewRequest()
+// follow runs a request that works in steps: it prints its name, and how far it
+// is, and when it is cut off how to go on.
+func follow(cmd *cobra.Command, request *string, progress *func(redriven, chosen int64), run func() (int64, error)) (int64, error) {
+	if *request == "" {
+		*request = deed.NewRequest()
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "request %s\n", r.Request)
+	fmt.Fprintf(cmd.ErrOrStderr(), "request %s\n", *request)
 	told := time.Now()
-	r.Progress = func(redriven, chosen int64) {
+	*progress = func(redriven, chosen int64) {
 		if time.Since(told) > 2*time.Second {
 			told = time.Now()
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d\n", redriven, chosen)
 		}
 	}
-	n, err := c.Redrive(cmd.Context(), r)
+	n, err := run()
+	if err != nil && cmd.Context().Err() != nil {
+		err = fmt.Errorf("%w; go on with the same command and --request %s", err, *request)
+	}
+	return n, err
+}
+
+func redrive(cmd *cobra.Command, c *deed.Client, r deed.Redrive, asJSON bool) error {
+	n, err := follow(cmd, &r.Request, &r.Progress, func() (int64, error) { return c.Redrive(cmd.Context(), r) })
 	if err != nil {
-		if cmd.Context().Err() != nil {
-			err = fmt.Errorf("%w; go on with the same command and --request %s", err, r.Request)
-		}
 		return err
 	}
 	if asJSON {

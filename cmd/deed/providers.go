@@ -176,7 +176,7 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 			kind = "nobody serves it"
 		}
 		rows[i] = []string{
-			s.Name, kind, fmt.Sprint(s.Queued), fmt.Sprint(s.Due), fmt.Sprint(s.Sending), fmt.Sprint(s.InDoubt), fmt.Sprint(s.Held), fmt.Sprint(s.Dead),
+			s.Name, kind, fmt.Sprint(s.Queued), fmt.Sprint(s.Due), fmt.Sprint(s.Sending), fmt.Sprint(s.InDoubt), fmt.Sprint(s.Held), upTo(s.Dead, delivery.MostDead),
 			pausedState(s),
 		}
 		for _, p := range s.Pauses {
@@ -201,6 +201,14 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 
 // pausedState is all for a provider that is paused, else how many of its
 // destinations are.
+// upTo is a number that was not counted any further than most.
+func upTo(n, most int64) string {
+	if n >= most {
+		return fmt.Sprint(most) + "+"
+	}
+	return fmt.Sprint(n)
+}
+
 func pausedState(s delivery.ProviderState) string {
 	switch {
 	case len(s.Pauses) > 0 && s.Pauses[0].Destination == "":

@@ -3,12 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/config"
 )
@@ -97,36 +95,22 @@ func retryNamed(cmd *cobra.Command, l *delivery.Ledger, ids []string, reason, wh
 
 func retrySelected(cmd *cobra.Command, l *delivery.Ledger, r delivery.Redrive, dry, asJSON bool) error {
 	if dry {
-		n, err := l.CountRedrive(cmd.Context(), r)
+		n, more, err := l.CountRedrive(cmd.Context(), r)
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), map[string]any{"retried": n, "dry_run": true})
+			return printJSON(cmd.OutOrStdout(), map[string]any{"retried": n, "dry_run": true, "more": more})
 		}
-		more := ""
-		if n >= 100_000 {
-			more = " or more"
+		what := "%d deliveries would be queued again\n"
+		if more {
+			what = "%d deliveries or more would be queued again; not all that have ended so were looked at\n"
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d%s deliveries would be queued again\n", n, more)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), what, n)
 		return err
 	}
-	if r.Request == "" {
-		r.Request = deed.NewRequest()
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "request %s\n", r.Request)
-	told := time.Now()
-	r.Progress = func(redriven, chosen int64) {
-		if time.Since(told) > 2*time.Second {
-			told = time.Now()
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d\n", redriven, chosen)
-		}
-	}
-	n, err := l.Redrive(cmd.Context(), r)
+	n, err := follow(cmd, &r.Request, &r.Progress, func() (int64, error) { return l.Redrive(cmd.Context(), r) })
 	if err != nil {
-		if cmd.Context().Err() != nil {
-			err = fmt.Errorf("%w; go on with the same command and --request %s", err, r.Request)
-		}
 		return err
 	}
 	if asJSON {

@@ -5,10 +5,12 @@
 -- it asks for, each call puts back at most p_step deliveries and looks at 20,000
 -- that have ended so, by status, provider and id; repeat the same call, each in a
 -- transaction of its own, until state is done. What ends again after the request
--- began is not put back by it. chosen is counted up to 100,000. p_statuses are
+-- began is not put back by it. chosen is counted up to 100,000, among the first
+-- 200,000 that have ended so. p_statuses are
 -- of failed and dead; p_since is for how long they have ended so at most; p_error
 -- is part of their last error, in any case of letters. Those of a run are left
--- out: a run is retried as a new one. p_dry changes nothing and says chosen.
+-- out: a run is retried as a new one. p_dry changes nothing and says chosen; its
+-- state is partly where there may be more.
 -- p_rate, p_limit and wait are as there. Raises DDCON when the request id has
 -- meant something else, DDARG.
 create or replace function deed.redrive_deliveries(
@@ -63,16 +65,23 @@ begin
     'deliveries', p_statuses, 'provider', p_provider, 'tenant', p_tenant, 'error', p_error, 'since', p_since, 'limit', p_limit
   ));
   if v_r.request is null then
-    select least(count(*), p_limit) into chosen
+    select least(coalesce(sum(l.n) filter (where l.wanted), 0), 100000, p_limit), coalesce(sum(l.n), 0) into chosen, v_looked
     from (
-      select from deed.channel_outbox c
-      where c.status = any (p_statuses) and c.status in ('failed', 'dead') and c.run_id is null and c.proved_at is null
-        and (p_provider is null or c.provider = p_provider) and (p_tenant is null or c.tenant_id = p_tenant)
+      select c.run_id is null and c.proved_at is null and (p_tenant is null or c.tenant_id = p_tenant)
         and (p_error is null or strpos(lower(c.last_error), lower(p_error)) > 0)
-        and (p_since is null or c.finished_at >= v_now - p_since)
-      limit 100000
-    ) c;
+        and (p_since is null or c.finished_at >= v_now - p_since) as wanted, count(*) as n
+      from (
+        select o.run_id, o.proved_at, o.tenant_id, o.last_error, o.finished_at
+        from deed.channel_outbox o
+        where o.status in ('failed', 'dead') and o.status = any (p_statuses) and (p_provider is null or o.provider = p_provider)
+        limit 200000
+      ) c
+      group by 1
+    ) l;
     if p_dry then
+      if chosen < coalesce(p_limit, 100001) and (v_looked = 200000 or chosen = 100000) then
+        state := 'partly';
+      end if;
       return next;
       return;
     end if;
