@@ -360,3 +360,20 @@ func buffersOf(t testing.TB, pool interface {
 	}
 	return after - before
 }
+
+// A removal that was cut off before a dump goes on in the cluster where that is
+// restored: transaction ids of the one before mean nothing there.
+func TestRemove_GoesOnAfterARestore(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	id := subscribe(t, db, "orders", "s")
+	publish(t, db, message("orders", 1), message("orders", 2))
+	n := pgtest.One[int64](t, db.Pool(pgtest.Admin), `select deed.remove_subscription('orders', 's', 'x')`)
+	same(t, "a step", pgtest.One[string](t, worker, `select state from deed.remove_step($1, 1)`, n), "going")
+	db.Exec(t, pgtest.Owner, `update deed.removals set system_identifier = 1, upto = '9000000000000', made_by = '8999999999999'`)
+	clearAway(t, db)
+	same(t, "rows that are left", pgtest.One[int](t, worker, `select count(*) from deed.pending where subscription = $1`, id), 0)
+	same(t, "given up", pgtest.One[int](t, worker, `select taken from deed.removals`), 2)
+	verified(t, db)
+}
