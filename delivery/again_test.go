@@ -222,3 +222,29 @@ func TestContract_D6_EachProbeIsAnother(t *testing.T) {
 		})
 	}
 }
+
+// A pause is the account's: whoever serves the name through another one need not
+// wait for what was wrong with the first.
+func TestRegister_AnotherAccountIsNotPaused(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	register := func(account string, sandbox bool) {
+		t.Helper()
+		pgtest.One[bool](t, worker, `select deed.register_provider('mail', 'k', false, null, false, '{}', '{}', '{}', 'w', $1, $2)`, account, sandbox)
+	}
+	pauses := func() int {
+		return pgtest.One[int](t, worker, `select count(*) from deed.pauses where provider = 'mail'`)
+	}
+	register("a", false)
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why) values ('mail', '', now(), now() + interval '1 hour', 'over its quota')`)
+	register("a", false)
+	register("a", true)
+	if n := pauses(); n != 1 {
+		t.Fatalf("%d pauses of the same account, want one", n)
+	}
+	register("b", true)
+	if n := pauses(); n != 0 {
+		t.Errorf("%d pauses of another account", n)
+	}
+}

@@ -10,7 +10,8 @@
 -- p_account names the account at the service, without a secret. From now on
 -- deed.attempt refuses dispatchers that serve the name through another one, or
 -- with p_sandbox (everything goes there) otherwise; deliveries that were called
--- through another account wait for it. Such a change waits for attempts that have
+-- through another account wait for it; pauses are the account's, and end with it.
+-- Such a change waits for attempts that have
 -- looked before and are not committed, for a second at a time (55P03: try again):
 -- from its commit on no call begins that has not seen it.
 create or replace function deed.register_provider(
@@ -55,6 +56,14 @@ begin
     raise exception 'register_provider: % stands for another kind of provider than %, which deliveries that are not finished were sent through', p_name, p_kind
       using errcode = 'DDCON', hint = 'Give the new one a name of its own, or let those end first: deed deliveries list --provider ' || p_name;
   end if;
+  -- What was down is another's. Who holds a pause may wait for the lock above.
+  delete from deed.pauses p
+  where p.ctid = any (array(
+    select l.ctid from deed.pauses l
+    where l.provider = p_name
+      and exists (select from deed.providers o where o.name = p_name and (o.kind, o.account) is distinct from (p_kind, p_account))
+    for update skip locked
+  ));
   insert into deed.providers as p (name, kind, account, sandbox, lane_per_domain, key_window, can_look_up, registered_at)
   values (p_name, p_kind, p_account, p_sandbox, p_lane_per_domain, p_key_window, p_can_look_up, v_now)
   on conflict (name) do update
