@@ -51,8 +51,8 @@ var checks = []check{
 	{[]string{"suppression-unreadable"}, []string{"every suppression is of an address"}, true, checkSuppressions},
 	{[]string{"call-running"}, []string{"no call of a sink has been running for long"}, true, checkCalls},
 	{
-		[]string{"provider-paused", "deliveries-dead"},
-		[]string{"no provider has been paused for long", "no delivery is dead"},
+		[]string{"provider-paused", "deliveries-elsewhere", "deliveries-dead"},
+		[]string{"no provider has been paused for long", "no delivery waits for another account than its provider has", "no delivery is dead"},
 		true, checkDeliveries,
 	},
 	{[]string{"server-version"}, []string{"the server's version is one that deed is tested with"}, false, checkServer},

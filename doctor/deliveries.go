@@ -7,8 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// checkDeliveries names the providers that have been paused for long, and those
-// with dead deliveries.
+// named is a type of provider with its account.
+func named(kind, account string) string {
+	if account == "" {
+		return kind
+	}
+	return kind + " " + account
+}
+
+// checkDeliveries names the providers that have been paused for long, those that
+// are served otherwise than deliveries of theirs wait for, and those with dead
+// deliveries.
 func checkDeliveries(ctx context.Context, e *exam) error {
 	err := e.query(ctx, "pauses", []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var provider, destination, why string
@@ -20,6 +29,20 @@ func checkDeliveries(ctx context.Context, e *exam) error {
 		e.addf(Warn, "provider-paused", strings.TrimSpace(provider+" "+destination),
 			"mend what it says, such as credentials or a quota; deliveries go on by themselves when it is over, or at once: deed providers resume "+provider+" --reason TEXT",
 			"has been paused for %s, and %d deliveries of the provider wait: %s", ago(seconds), waiting, why)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = e.query(ctx, "foreign_deliveries", nil, func(row pgx.Rows) error {
+		var provider, kind, account, wasKind, wasAccount string
+		var n int64
+		if err := row.Scan(&provider, &kind, &account, &n, &wasKind, &wasAccount); err != nil {
+			return err
+		}
+		e.addf(Warn, "deliveries-elsewhere", provider,
+			"serve the provider again as it was until they have ended; or if it is the same account under another name, say so with account: in deed.yaml; those in doubt: deed deliveries settle",
+			"is served as %s, and %d deliveries or more that were first called as %s wait for that", named(kind, account), n, named(wasKind, wasAccount))
 		return nil
 	})
 	if err != nil {

@@ -409,6 +409,22 @@ where p.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => 
 order by p.destination <> '', p.since
 limit 20;
 
+-- name: foreign_deliveries
+-- Those that wait for another account are put off by a minute or so at a time.
+select p.name, p.kind, p.account, count(*), min(c.request_kind), coalesce(min(c.request_account), '')
+from deed.providers p
+cross join lateral (
+  (select o.request_kind, o.request_account from deed.channel_outbox o
+   where o.provider = p.name and o.status = 'queued' and not o.due and o.ord <= clock_timestamp() + interval '2 minutes' order by o.ord limit 10000)
+  union all
+  (select o.request_kind, o.request_account from deed.channel_outbox o
+   where o.provider = p.name and o.status = 'sending' and o.doubt_since is not null order by o.ord limit 10000)
+) c
+where c.request_kind is not null and (c.request_kind, coalesce(c.request_account, '')) <> (p.kind, p.account)
+group by p.name, p.kind, p.account
+order by p.name
+limit 100;
+
 -- name: dead_deliveries
 select c.provider, coalesce((
     select pg_catalog.left(l.last_error, 300) from deed.channel_outbox l
