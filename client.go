@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deedhq/deed/internal/held"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
 )
@@ -27,6 +28,18 @@ type Options struct {
 
 	// Subscriptions are what this process drains.
 	Subscriptions []Subscription
+
+	// OnNewCluster says what to do on another cluster than the installation's.
+	// Default: [Hold] if one of the sinks asks for it, as webhooks do
+	// ([Holder]); else it goes on, and repeats what the original delivers.
+	OnNewCluster OnNewCluster
+
+	// Environment is where this process runs, such as production: give all that
+	// share a database the same. The installation belongs to the one that is
+	// named first, and a process of another holds unless OnNewCluster is
+	// [Continue]: a copy of the volume shows by nothing else. At most 100
+	// characters. Default: none, which is another one only for what is to [Hold].
+	Environment string
 
 	// Worker names this process in claims, receipts and logs, for people; at
 	// most 200 characters. Default: the host's name and the process id.
@@ -56,6 +69,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.Deadline = cmp.Or(o.Deadline, 10*time.Second)
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
 	var errs []error
+	if err := o.OnNewCluster.Check(o.Environment); err != nil {
+		errs = append(errs, err)
+	}
 	if len(o.Worker) > 200 {
 		errs = append(errs, errors.New("option Worker is over 200 characters"))
 	}
@@ -152,6 +168,7 @@ type Client struct {
 	sources []*source
 	wake    chan struct{}
 	windows *windowFeed
+	gate    *held.Gate
 
 	mu      sync.Mutex
 	running bool  // guarded by mu
@@ -196,6 +213,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 		pool: pool, opts: opts, wake: make(chan struct{}, 1), windows: newWindowFeed(),
 		ready: errors.New("the workers have not started"),
 	}
+	c.gate = newGate(c)
 	for _, s := range opts.Subscriptions {
 		c.sources = append(c.sources, newSource(c, s))
 	}
@@ -209,6 +227,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 // returns early only for what waiting cannot cure, such as a subscription that
 // is stored with other settings. A subscription that is removed meanwhile is worked
 // on no more; the others go on.
+//
+// On another cluster than the installation's it waits for [Client.Adopt], if it
+// is to hold (see [Options]), and [Client.Ready] says so; if the cluster comes to
+// be another one while it runs, it ends within a second or so with an error.
 //
 // Its workers have a pool of their own, with the caller's configuration and at
 // most three connections a subscription and eight more (at least 12, at most
@@ -227,6 +249,20 @@ func (c *Client) Run(ctx context.Context) error {
 		c.running = false
 		c.mu.Unlock()
 	}()
+	err := c.gate.Wait(ctx, c.setReady, func(ctx context.Context) { // publishing goes on meanwhile
+		c.chore(ctx, "make partitions ahead", func(ctx context.Context) error {
+			_, err := c.pool.Exec(ctx, query["keep_partitions"])
+			return err
+		})
+	})
+	if err != nil {
+		return opError("run", err)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	config := c.pool.Config().Copy()
 	config.MinConns, config.MaxConns = 0, int32(min(max(12, 3*len(c.sources)+8), 40))
 	config.ConnConfig.DialFunc = briefFarewells(config.ConnConfig.DialFunc)
@@ -247,6 +283,7 @@ func (c *Client) Run(ctx context.Context) error {
 	// These end when the loops have; leases are renewed while the loops stop.
 	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var others, loops sync.WaitGroup
+	others.Go(func() { c.gate.Watch(ctx, workers, end) })
 	others.Go(func() { c.watch(ctx) })
 	others.Go(func() { c.keepHouse(ctx) })
 	others.Go(func() { c.keepRetention(ctx) })
@@ -267,6 +304,9 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	loops.Wait()
 	c.setReady(errors.New("the workers have stopped"))
+	if cause := context.Cause(ctx); errors.Is(cause, held.ErrHeld) {
+		errs = append(errs, fmt.Errorf("deed: run: %w", cause))
+	}
 	err = errors.Join(errs...)
 	cancel(err)
 	others.Wait()

@@ -23,6 +23,7 @@ var floors = []struct {
 	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
 	{1.6, `internal/pgtest/cluster|internal/conformance`},
 	{2, `internal/work|internal/config|internal/header|internal/idempotency|internal/httpcall|internal/errortext|internal/catcher`},
+	{2.5, `internal/held`},
 	{3, ``},
 	{3.5, `internal/order`},
 	{4, `delivery|sink/(webhook|nats|kafka)|importer|deedsql|inbox|otel`},

@@ -198,6 +198,12 @@ select pg_sequence_last_value('deed.log_seq'),
 -- name: purge_keys
 select deed.purge_keys($1::int);
 
+-- name: held
+select coalesce(deed.held(true, $1::text), '');
+
+-- name: adopt_cluster
+select coalesce(deed.adopt_cluster($1::text, $2::text, $3::text), '');
+
 -- name: retention
 select n, from_id, upto_id, state, opened_at, closed_at, bytes, unfinished,
   coalesce(extract(epoch from overdue), 0)::float8, kept_by, tried_at
@@ -368,7 +374,7 @@ select deed.set_door($1::text, $2::text, $3::boolean);
 
 -- name: settings
 select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text,
-  extract(epoch from retention)::float8, max_delivery
+  extract(epoch from retention)::float8, max_delivery, coalesce(environment, '')
 from deed.settings;
 
 -- name: set_settings

@@ -124,13 +124,14 @@ type Settings struct {
 	RetentionSeconds float64       `json:"retention_seconds"`
 	SingleTenant     bool          `json:"single_tenant"` // there is no tenant but the default one
 	Installation     string        `json:"installation"`
+	Environment      string        `json:"environment"` // that the installation belongs to: [Options.Environment]; empty: nobody has named one
 }
 
 // Settings returns the installation's settings.
 func (c *Client) Settings(ctx context.Context) (Settings, error) {
 	var s Settings
 	err := c.pool.QueryRow(ctx, query["settings"]).
-		Scan(&s.StrictTopics, &s.MaxPayload, &s.DedupSeconds, &s.SingleTenant, &s.Installation, &s.RetentionSeconds, &s.MaxDelivery)
+		Scan(&s.StrictTopics, &s.MaxPayload, &s.DedupSeconds, &s.SingleTenant, &s.Installation, &s.RetentionSeconds, &s.MaxDelivery, &s.Environment)
 	s.DedupWindow = time.Duration(s.DedupSeconds * float64(time.Second))
 	s.Retention = time.Duration(s.RetentionSeconds * float64(time.Second))
 	return s, opError("settings", err)

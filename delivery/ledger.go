@@ -16,6 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/held"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
 )
@@ -47,6 +49,14 @@ type Options struct {
 	// Retention removes what has been delivered or skipped so long ago, and with
 	// it the memory of its key. At least a day. Default: kept for ever.
 	Retention time.Duration
+
+	// OnNewCluster says what to do on another cluster than the installation's,
+	// or in another environment. Default: [deed.Hold]: a copy writes to nobody.
+	OnNewCluster deed.OnNewCluster
+	// Environment is where this process runs, as in [deed.Options]: give all
+	// that share a database the same. Default: none, which is another one than
+	// any that the installation belongs to.
+	Environment string
 
 	// Worker names this process in claims and the audit log. Default host:pid.
 	Worker string
@@ -129,6 +139,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.JitterMin <= 0 || o.JitterMax < o.JitterMin || o.JitterMax > 2 {
 		errs = append(errs, fmt.Errorf("options JitterMin %g and JitterMax %g are not a range between 0 and 2", o.JitterMin, o.JitterMax))
 	}
+	o.OnNewCluster = cmp.Or(o.OnNewCluster, deed.Hold)
+	if err := o.OnNewCluster.Check(o.Environment); err != nil {
+		errs = append(errs, err)
+	}
 	if len(o.Worker) > 200 {
 		errs = append(errs, errors.New("option Worker has over 200 bytes"))
 	}
@@ -198,9 +212,25 @@ func burstOf(rate, burst float64) float64 {
 type Ledger struct {
 	pool    *pgxpool.Pool
 	opts    Options
+	gate    *held.Gate
 	sources []*source
 	inHand  atomic.Int64 // bytes of claimed contents
 }
+
+// newGate is what holds the ledger. One without a provider calls nobody.
+func newGate(l *Ledger) *held.Gate {
+	on := l.opts.OnNewCluster
+	if len(l.opts.Providers) == 0 {
+		on = deed.Continue
+	}
+	return &held.Gate{
+		Pool: l.pool, What: "deliveries", OnNewCluster: string(on), Environment: l.opts.Environment,
+		Logger: l.opts.Logger, Deadline: l.opts.Deadline, Passing: passing,
+	}
+}
+
+// Held says why [Ledger.Run] waits on a new cluster; empty: it does not.
+func (l *Ledger) Held() string { return l.gate.Held() }
 
 // New checks opts and the installed schema; it starts nothing.
 func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Ledger, error) {
@@ -218,6 +248,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Ledger, error)
 		return nil, opError("new ledger", err)
 	}
 	l := &Ledger{pool: pool, opts: opts}
+	l.gate = newGate(l)
 	for _, name := range slices.Sorted(maps.Keys(opts.Providers)) {
 		l.sources = append(l.sources, newSource(l, name, opts.Providers[name]))
 	}
@@ -228,7 +259,21 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Ledger, error)
 // settles outcomes, and reconciles what is in doubt. Then it claims no more,
 // waits for the calls under way up to the grace, and returns nil unless some
 // had to be abandoned. It blocks. While the database is away it waits.
+//
+// On another cluster than the installation's it waits for [deed.Client.Adopt]
+// ([Ledger.Held]), unless it is to go on; if the cluster comes to be another one
+// while it runs, it ends within a second or so with an error.
 func (l *Ledger) Run(ctx context.Context) error {
+	// First of all: to register another account than the one that is served here
+	// would stop those that may go on.
+	if err := l.gate.Wait(ctx, func(error) {}, nil); err != nil {
+		return opError("run", err)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	if err := l.registerPatiently(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -236,7 +281,8 @@ func (l *Ledger) Run(ctx context.Context) error {
 		return err
 	}
 	var running sync.WaitGroup
-	errs := make([]error, 2*len(l.sources))
+	errs := make([]error, 2*len(l.sources), 2*len(l.sources)+1)
+	running.Go(func() { l.gate.Watch(ctx, l.pool, end) })
 	for i, s := range l.sources {
 		running.Go(func() { errs[2*i] = s.run(ctx) })
 		running.Go(func() { errs[2*i+1] = s.reconcile(ctx) })
@@ -244,6 +290,9 @@ func (l *Ledger) Run(ctx context.Context) error {
 	running.Go(func() { l.keepHouse(ctx) })
 	<-ctx.Done()
 	running.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, held.ErrHeld) {
+		errs = append(errs, fmt.Errorf("deed: run: %w", cause))
+	}
 	return errors.Join(errs...)
 }
 

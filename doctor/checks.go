@@ -45,7 +45,7 @@ var checks = []check{
 	{[]string{"partitions-ahead"}, []string{"two partitions or more are ahead"}, true, checkPartitions},
 	{[]string{"retention-overdue"}, []string{"no partition of the log has stayed past its retention"}, true, checkRetention},
 	{[]string{"log-sequence"}, []string{"deed.log_seq is ahead of everything that was published"}, true, checkSequence},
-	{[]string{"cluster-changed"}, []string{"the log was read on this server before, or never"}, true, checkCluster},
+	{[]string{"cluster-changed"}, []string{"this is the server, and the environment, that the installation belongs to"}, true, checkCluster},
 	{[]string{"backfill-unfinished"}, []string{"every subscription has been given what was published before it"}, true, checkBackfills},
 	{[]string{"removal-unfinished"}, []string{"nothing is left of what was removed"}, true, checkRemovals},
 	{[]string{"suppression-unreadable"}, []string{"every suppression is of an address"}, true, checkSuppressions},

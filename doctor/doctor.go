@@ -56,6 +56,10 @@ type Options struct {
 	// Default 2s.
 	ClockSkew time.Duration
 
+	// Environment is that of the processes here; empty: they name none. Another
+	// one than the installation's holds them. Default: it is not asked.
+	Environment *string
+
 	// Deadline bounds every statement. Default 5s.
 	Deadline time.Duration
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -54,18 +53,13 @@ func checkSequence(ctx context.Context, e *exam) error {
 }
 
 func checkCluster(ctx context.Context, e *exam) error {
-	var now, before int64
-	var age float64
-	err := e.queryRow(ctx, "cluster", nil, &now, &before, &age)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // nobody has read the log by windows
-	}
-	if err != nil {
+	var why string
+	if err := e.queryRow(ctx, "cluster", []any{e.opts.Environment}, &why); err != nil {
 		return err
 	}
-	if now != before {
-		e.addf(Warn, "cluster-changed", "deed.windows", "if this is a copy, let no relay run on it: it would deliver what the original delivers; if it took the original's place, nothing is to be done",
-			"the log was last read %s ago on another cluster (system identifier %d, here %d): this one was restored, upgraded or cut over", ago(age), before, now)
+	if why != "" {
+		e.addf(Warn, "cluster-changed", "deed.settings", "if this is a copy, let it hold, or it delivers what the original delivers; if it took the original's place: deed adopt --yes --reason …",
+			"%s; relays with deliveries or webhooks hold", why)
 	}
 	return nil
 }

@@ -114,12 +114,7 @@ from pg_catalog.pg_sequence s
 where s.seqrelid = 'deed.log_seq'::regclass;
 
 -- name: cluster
-select c.system_identifier, w.system_identifier,
-  extract(epoch from pg_catalog.clock_timestamp() - w.opened_at)::float8
-from deed.windows w
-cross join pg_catalog.pg_control_system() c
-order by w.n desc
-limit 1;
+select coalesce(deed.held(true, $1::text), '');
 
 -- name: backfills
 -- A backfill waits for the transactions that were running when its window was

@@ -295,10 +295,15 @@ func logSequence(t *testing.T, _ *scene) {
 
 func clusterChanged(t *testing.T, _ *scene) {
 	db := pgtest.New(t)
-	db.Exec(t, pgtest.Worker, `select deed.open_window()`)
 	find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "cluster-changed", doctor.OK, "")
-	db.Exec(t, pgtest.Owner, `update deed.windows set system_identifier = 4711`)
-	says(t, find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "cluster-changed", doctor.Warn, "deed.windows"), "4711")
+	db.Exec(t, pgtest.Owner, `update deed.settings set system_identifier = 4711, database_oid = 1`)
+	says(t, find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "cluster-changed", doctor.Warn, "deed.settings"), "4711")
+	db.Exec(t, pgtest.Owner, `update deed.settings set system_identifier = null, database_oid = null, environment = 'production'`)
+	find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "cluster-changed", doctor.OK, "")
+	for _, environment := range []string{"", "staging"} {
+		opts := doctor.Options{Environment: &environment}
+		says(t, find(t, examine(t, db.Pool(pgtest.Worker), opts), "cluster-changed", doctor.Warn, "deed.settings"), `"production"`)
+	}
 }
 
 func suppressionUnreadable(t *testing.T, _ *scene) {

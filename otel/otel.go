@@ -125,6 +125,12 @@ type batchSink struct {
 	batch deed.BatchSink
 }
 
+// HoldOnNewCluster implements [deed.Holder], as the wrapped sink does.
+func (s *sink) HoldOnNewCluster() bool {
+	h, ok := s.next.(deed.Holder)
+	return ok && h.HoldOnNewCluster()
+}
+
 // BatchSize is the wrapped sink's.
 func (s *batchSink) BatchSize() int { return s.batch.BatchSize() }
 

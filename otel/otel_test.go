@@ -18,6 +18,7 @@ import (
 	"github.com/deedhq/deed/deedsql"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/otel"
+	"github.com/deedhq/deed/sink/webhook"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -153,6 +154,24 @@ func TestSink_OutcomesAndBatches(t *testing.T) {
 	}
 	if got := strings.Join(types, ","); got != ",_OTHER,discard,unavailable" {
 		t.Errorf("error types %q", got)
+	}
+}
+
+// A relay holds in a copy for the sinks that are wrapped, as for others.
+func TestSink_HoldsAsTheWrapped(t *testing.T) {
+	t.Parallel()
+	tracer, _, _ := setup(t)
+	for name, tt := range map[string]struct {
+		sink deed.Sink
+		want bool
+	}{
+		"of webhooks":            {&webhook.Sink{}, true},
+		"of webhooks in batches": {&webhook.BatchSink{}, true},
+		"a function":             {deed.SinkFunc(func(context.Context, deed.Message) error { return nil }), false},
+	} {
+		if h, ok := tracer.Sink("s", tt.sink).(deed.Holder); !ok || h.HoldOnNewCluster() != tt.want {
+			t.Errorf("the sink %s: %t, want %t", name, ok && h.HoldOnNewCluster(), tt.want)
+		}
 	}
 }
 

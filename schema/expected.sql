@@ -632,7 +632,12 @@ table deed.settings rls=true forced=true
   column retention interval not null default '7 days'::interval
   column bound_logins boolean not null default false
   column max_delivery integer not null default 1048576
+  column system_identifier bigint
+  column database_oid bigint
+  column environment text
+  constraint settings_cluster_is_whole CHECK (((system_identifier IS NULL) = (database_oid IS NULL)))
   constraint settings_dedup_window_is_positive CHECK ((dedup_window > '00:00:00'::interval))
+  constraint settings_environment_is_short CHECK (((length(environment) >= 1) AND (length(environment) <= 100)))
   constraint settings_is_one_row CHECK (is_only)
   constraint settings_max_delivery_is_sane CHECK (((max_delivery >= 1024) AND (max_delivery <= 10485760)))
   constraint settings_max_payload_is_sane CHECK (((max_payload >= 1024) AND (max_payload <= 67108864)))
@@ -643,9 +648,9 @@ table deed.settings rls=true forced=true
   policy settings_app for r to deed_app using true
   policy settings_owner for * to owner using true check true
   policy settings_worker for r to deed_worker using true
+  grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
-  grant select, update to deed_admin
 sequence deed.subscription_seq
 table deed.subscriptions rls=true forced=true
   column id integer not null
@@ -778,6 +783,7 @@ table deed.windows rls=true forced=true
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
 function address_domain(p_channel text, p_folded text) returns text body inline grant to deed_admin, deed_app, deed_worker
 function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body 59746cbf262c586e3d78b4596e94aad8
+function adopt_cluster(p_reason text, p_by text DEFAULT NULL::text, p_environment text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body 92699359ccdeb0b844291ec1c080e792 grant to deed_admin
 function ask_purge(p_id bigint, p_topic text) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body dba2600daa231e1b47654c38f979ac72 grant to deed_admin, deed_worker
 function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone, why text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 3b372dcae5b9f2bd04dd595434b59902 grant to deed_worker
 function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 843e9d3ed31063cccbc9483d76f32092 grant to deed_worker
@@ -824,6 +830,7 @@ function give_up_deliveries(p_provider text, p_give_up interval, p_limit integer
 function has_invisible(p_text text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function has_vast_numbers(p_payload bytea) returns boolean set search_path=pg_catalog, pg_temp body 50c006513c7873f3a18140c3b501861f grant to deed_admin, deed_app, deed_worker
 function heal_keys(p_subscription integer, p_slots_from integer[], p_slots_upto integer[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 69909f463ed3cec61507bd0d9e5baad4 grant to deed_worker
+function held(p_cluster boolean, p_environment text) returns text security definer set search_path=pg_catalog, pg_temp body a52f861044cdf9cfe07957eb2bfcdfb7 grant to deed_admin, deed_worker
 function idempotency_key(VARIADIC p_parts text[]) returns bytea set search_path=pg_catalog, pg_temp body 1fde0724e3bec5cc715250a0f285c0de grant to deed_admin, deed_app, deed_worker
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function is_json(p_content_type text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
@@ -893,6 +900,7 @@ function set_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer
 function settle(p_ids uuid[], p_claims bigint[], p_kinds text[], p_message_ids text[], p_errors text[], p_after double precision[], p_worker text, p_base interval DEFAULT '00:00:05'::interval, p_jitter double precision[] DEFAULT '{0.5,1}'::double precision[], p_max_attempts integer DEFAULT 5, p_defer interval DEFAULT '00:01:00'::interval, p_give_up interval DEFAULT '24:00:00'::interval) returns TABLE(id uuid, status text, attempts integer, process_after timestamp with time zone, in_doubt boolean, held boolean, resumed boolean, was text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ea3dc0c0693691e4c7c507627fbaa291 grant to deed_worker
 function settle_delivery(p_id uuid, p_decision text, p_reason text, p_actor text, p_message_id text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body 28319530209337712af237401ff5669b grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer body inline grant to deed_admin, deed_app, deed_worker
+function start_here(p_on_new_cluster text, p_environment text) returns text security definer set search_path=pg_catalog, pg_temp body a48d492227b8312cc1d600d9fa18eaf3 grant to deed_worker
 function status(p_most integer DEFAULT 100) returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision, parked bigint, blocked_keys bigint, lag bigint, at_least boolean, lanes bigint, lanes_held bigint) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 5a44dd7c5f9b1a6e0f612cb2ee226971 grant to deed_admin, deed_worker
 function stream_states(p_id bigint) returns TABLE(subscription text, state text, worker text, delivered_at timestamp with time zone, lane integer, page bigint) set search_path=pg_catalog, pg_temp body d5dfa6fb5d89dc8c9a96553ed5f64ebd grant to deed_admin, deed_worker
 function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text, mode text, backoff interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body 3410558b6b1f9b8f721ce801f0e1f859 grant to deed_admin, deed_worker

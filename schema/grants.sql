@@ -19,6 +19,9 @@ to deed_worker;
 grant execute on function
   deed.status, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_deliveries, deed.blocked_keys, deed.oldest_calls, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
 to deed_worker, deed_admin;
+grant execute on function deed.held to deed_worker, deed_admin;
+grant execute on function deed.start_here to deed_worker;
+grant execute on function deed.adopt_cluster to deed_admin;
 grant execute on function deed.retention, deed.retention_step, deed.purge_history, deed.purge_kept, deed.remove_step to deed_worker, deed_admin;
 
 grant execute on function

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 // app is what every command needs: the settings that all of them share.
 type app struct {
 	databaseURL, configFile, logLevel, logFormat, worker string
+
+	environment, onNewCluster string
 
 	timeout time.Duration  // of commands that look or change and end
 	file    *config.Config // read once; nil without a file
@@ -180,11 +183,46 @@ func (a *app) withClient(ctx context.Context, fn func(*deed.Client, *pgxpool.Poo
 		return err
 	}
 	defer pool.Close()
-	c, err := deed.New(ctx, pool, deed.Options{})
+	on, environment, err := a.newCluster()
+	if err != nil {
+		return err
+	}
+	c, err := deed.New(ctx, pool, deed.Options{OnNewCluster: on, Environment: environment})
 	if err != nil {
 		return err
 	}
 	return fn(c, pool)
+}
+
+// newCluster is what a relay of these settings does on a new cluster, and its
+// environment. A file that cannot be read is a matter of the commands that need
+// one.
+func (a *app) newCluster() (on deed.OnNewCluster, environment string, err error) {
+	file, err := a.config()
+	if err != nil {
+		file = &config.Config{}
+	}
+	on = deed.OnNewCluster(setting(a.onNewCluster, "DEED_ON_NEW_CLUSTER", file.OnNewCluster, ""))
+	environment = setting(a.environment, "DEED_ENVIRONMENT", file.Environment, "")
+	if err := on.Check(environment); err != nil {
+		return "", "", usagef("--on-new-cluster, --environment: %w", err)
+	}
+	if on == "" && holds(file) {
+		on = deed.Hold
+	}
+	return on, environment, nil
+}
+
+// holds reports whether a relay of the file holds on a new cluster by default.
+// One that has its deliveries from a flag, or is deed dev, knows better.
+func holds(file *config.Config) bool {
+	for _, s := range file.Sinks {
+		if s.Type == "webhook" {
+			return true
+		}
+	}
+	enabled, err := strconv.ParseBool(setting("", envOf("enabled"), file.Outbox.Enabled, ""))
+	return err == nil && enabled
 }
 
 // withConn runs fn with one connection, for migrations.

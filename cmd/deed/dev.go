@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/schema"
@@ -25,7 +27,8 @@ func newDev(a *app) *cobra.Command {
 		Short: "A private PostgreSQL, migrated, with a relay and a mailbox",
 		Long: `Run everything on a private PostgreSQL: start it (or make it), migrate, and relay. The topics of deed.yaml go to
 their sinks; what is published to any other topic is printed here. Deliveries through the built-in providers smtp and
-resend are caught: deed dev mailbox lists them, and nobody is written to. Ctrl-C stops it all; the data stay.`,
+resend are caught: deed dev mailbox lists them, and nobody is written to. Ctrl-C stops it all; the data stay. Its
+environment is the one that the data have, unless --environment names one.`,
 		Example: `  deed dev
   deed dev --data ./devdata --payload
   deed dev mailbox --json`,
@@ -65,7 +68,7 @@ resend are caught: deed dev mailbox lists them, and nobody is written to. Ctrl-C
 				err = errors.Join(err, cluster.Stop(stop))
 			}()
 			url := cluster.URL("postgres")
-			if err := migrateDev(ctx, url); err != nil {
+			if a.environment, err = migrateDev(ctx, url, setting(a.environment, "DEED_ENVIRONMENT", "", "")); err != nil {
 				return err
 			}
 			r := &relay{app: a, file: file, log: log, out: out, url: url, catchAll: &printer{out: out, payload: payload}}
@@ -90,6 +93,12 @@ resend are caught: deed dev mailbox lists them, and nobody is written to. Ctrl-C
 Messages of topics that nobody declared appear here. Ctrl-C stops.
 
 `, url, catch.hint())
+			if r.onNewCluster, r.environment, err = a.newCluster(); err != nil {
+				return err
+			}
+			if r.dispatcher != nil {
+				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
+			}
 			return r.run(ctx)
 		},
 	}
@@ -102,14 +111,19 @@ Messages of topics that nobody declared appear here. Ctrl-C stops.
 	return cmd
 }
 
-func migrateDev(ctx context.Context, url string) error {
+// migrateDev returns the environment that is named, or else the installation's:
+// what a deed.yaml in the folder says is of its relays.
+func migrateDev(ctx context.Context, url, named string) (environment string, err error) {
 	conn, err := connect(ctx, url)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	_, err = schema.Up(ctx, conn)
-	return err
+	if _, err = schema.Up(ctx, conn); err != nil || named != "" {
+		return named, err
+	}
+	err = conn.QueryRow(ctx, `select coalesce(s.environment, '') from deed.settings s`).Scan(&environment)
+	return environment, err
 }
 
 // dataFolder is where deed dev keeps its cluster. As root the server runs as

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/doctor"
 )
 
@@ -31,7 +32,15 @@ fails; a warning is no failure.`,
 				return err
 			}
 			defer pool.Close()
-			findings, err := doctor.Examine(cmd.Context(), pool, doctor.Options{})
+			on, environment, err := a.newCluster()
+			if err != nil {
+				return err
+			}
+			var opts doctor.Options
+			if on != deed.Continue && environment != "" || on == deed.Hold {
+				opts.Environment = &environment
+			}
+			findings, err := doctor.Examine(cmd.Context(), pool, opts)
 			if err != nil {
 				return err
 			}

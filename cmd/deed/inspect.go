@@ -23,7 +23,8 @@ func newStatus(a *app) *cobra.Command {
 		Long: `Count the messages of every topic and subscription: pending (not finished, not dead), and of these due, claimed, and
 parked behind another message of their key; dead; delivered. What a stream has still to read is pending and due; it is
 counted up to 10,000 a lane, and more is shown as 10000+ (in JSON: "at_least": true). Where there are providers, what
-waits for them and what is paused follows, as deed providers list has it.`,
+waits for them and what is paused follows, as deed providers list has it. Where relays hold, since this is a copy, it says
+so first (in JSON: "held").`,
 		Example: "  deed status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,11 +41,22 @@ waits for them and what is paused follows, as deed providers list has it.`,
 				if err != nil {
 					return err
 				}
+				why, err := c.NewCluster(cmd.Context())
+				if err != nil {
+					return err
+				}
 				if asJSON {
 					if providers == nil {
 						providers = []delivery.ProviderState{}
 					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"topics": topics, "providers": providers})
+					out := map[string]any{"topics": topics, "providers": providers}
+					if why != "" {
+						out["held"] = why
+					}
+					return printJSON(cmd.OutOrStdout(), out)
+				}
+				if why != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "held, what is to hold on a new cluster: %s\n  if nobody else sends what is owed here: deed adopt --yes --reason …\n\n", why)
 				}
 				var rows [][]string
 				for _, t := range topics {

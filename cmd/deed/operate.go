@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -38,6 +39,7 @@ func newSettings(a *app) *cobra.Command {
 					{"retention", s.Retention.String()},
 					{"single tenant", fmt.Sprint(s.SingleTenant)},
 					{"installation", s.Installation},
+					{"environment", cmp.Or(s.Environment, "-")},
 				})
 			})
 		},

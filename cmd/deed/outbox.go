@@ -166,6 +166,9 @@ func (a *app) newDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 	if opts.Providers, err = providers(file); err != nil {
 		return nil, err
 	}
+	if opts.OnNewCluster, opts.Environment, err = a.newCluster(); err != nil {
+		return nil, err
+	}
 	opts.Logger, opts.Worker = log, setting(a.worker, "DEED_WORKER", file.Worker, "")
 	return &dispatcher{opts: opts}, nil
 }

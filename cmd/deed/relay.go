@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,9 @@ deliveries finish, and give the rest back. A second signal ends it at once. Any 
 
 With channels.outbox.enabled it makes deliveries through the providers that deed.yaml names, too.
 
+A relay with deliveries or webhooks holds where the installation is a copy: on a new cluster, or in another environment
+than its own. It claims and sends nothing, says so in its log and at /readyz, and goes on after deed adopt.
+
 With --until-empty it ends when nothing is unfinished but dead messages and those scheduled more than a minute
 ahead; retries are waited for.`,
 		Example: `  deed relay --config deed.yaml
@@ -63,8 +67,12 @@ ahead; retries are waited for.`,
 			if r.dispatcher, err = a.newDispatcher(cmd, &outbox, file, r.log); err != nil {
 				return err
 			}
+			if r.onNewCluster, r.environment, err = a.newCluster(); err != nil {
+				return err
+			}
 			if r.dispatcher != nil {
 				defer closeProviders(r.dispatcher.opts.Providers)
+				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
 			}
 			if len(file.Topics) == 0 && r.dispatcher == nil {
 				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml), and channels.outbox is not enabled")
@@ -93,6 +101,9 @@ type relay struct {
 	untilEmpty bool
 	catchAll   deed.Sink   // of undeclared topics; nil: they are left alone
 	dispatcher *dispatcher // nil: deliveries are left alone
+
+	onNewCluster deed.OnNewCluster
+	environment  string
 
 	installation string // the database's; known once the client is connected
 }
@@ -139,7 +150,10 @@ func (r *relay) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := r.connect(ctx, pool, deed.Options{Topics: topicsOf(r.file), Subscriptions: subs, Worker: setting(r.app.worker, "DEED_WORKER", r.file.Worker, ""), Logger: r.log})
+	c, err := r.connect(ctx, pool, deed.Options{
+		Topics: topicsOf(r.file), Subscriptions: subs, Worker: setting(r.app.worker, "DEED_WORKER", r.file.Worker, ""), Logger: r.log,
+		OnNewCluster: r.onNewCluster, Environment: r.environment,
+	})
 	if err == nil {
 		client.Store(c)
 		measured := r.measure(ctx, c, pool, registry)

@@ -38,8 +38,9 @@ const patience = 3 * time.Minute
 var oldBin, newBin = os.Getenv("DEED_PG_OLD"), os.Getenv("DEED_PG_NEW")
 
 // pg_upgrade takes the files of a cluster of 15 to one of 18, with a stream, a
-// queue and deliveries in the middle of their work: nothing is lost, nothing is
-// dead, and deed verify is clean.
+// queue and deliveries in the middle of their work: deliveries hold until
+// somebody says that this is no copy, then nothing is lost, nothing is dead, and
+// deed verify is clean.
 func TestUpgrade_Files(t *testing.T) {
 	s := begin(t)
 	to := pgtest.Private(t, pgembed.Options{Binaries: programs(t, newBin, 18), Unsafe: true})
@@ -117,6 +118,8 @@ type system struct {
 	made map[string]bool // what is owed, by name
 	n    int
 	halt func()
+
+	ledger *delivery.Ledger // that runs
 }
 
 // outside is what receives messages and deliveries.
@@ -210,6 +213,7 @@ func (s *system) start(t *testing.T, pool *pgxpool.Pool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.ledger = ledger
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- client.Run(ctx) }() // both ended by halt
@@ -276,6 +280,7 @@ func (s *system) goOn(t *testing.T, to *pgtest.Cluster) {
 	s.start(t, pool("worker"))
 	app := pool("app")
 	s.publish(t, app)
+	s.adopt(t, pool("admin"))
 	wait(t, "everything to arrive", func() bool { return s.out.count() == len(s.made) })
 	s.publish(t, app)
 	wait(t, "what came later to arrive", func() bool { return s.out.count() == len(s.made) })
@@ -302,16 +307,46 @@ func (s *system) goOn(t *testing.T, to *pgtest.Cluster) {
 	t.Logf("%d messages and deliveries, %d of the stream twice (%d before)", len(s.made), repeats, before)
 }
 
+// adopt waits until all messages have arrived, whose sink goes on, and no
+// delivery that had not come before; then it lets deliveries go on, too.
+func (s *system) adopt(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	messages := 0
+	for name := range s.made {
+		if !strings.HasPrefix(name, "delivery") {
+			messages++
+		}
+	}
+	wait(t, "all messages to arrive", func() bool { return s.out.count("stream", "queue") == messages })
+	wait(t, "deliveries to be held", func() bool { return strings.Contains(s.ledger.Held(), "the server is another") })
+	if n := s.out.count("delivery"); n != perRound/10 {
+		t.Errorf("%d deliveries were made, %d of them before", n, perRound/10)
+	}
+	admin, err := deed.New(t.Context(), pool, deed.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why, err := admin.Adopt(t.Context(), "upgraded", ""); err != nil || why == "" {
+		t.Fatalf("adopt: %q, %v", why, err)
+	}
+}
+
 func (o *outside) set(open bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.open = open
 }
 
-func (o *outside) count() int {
+// count is how many have arrived; of some kinds, if they are named.
+func (o *outside) count(kinds ...string) (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.times)
+	for name := range o.times {
+		if len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(name, kind) }) {
+			n++
+		}
+	}
+	return n
 }
 
 func (o *outside) repeats() (n int) {

@@ -5,6 +5,8 @@
 //	listen: 127.0.0.1:8420
 //	log: {level: info, format: text}      # debug, info, warn, error; text, json
 //	worker: relay-1
+//	environment: production               # the installation's, from the first start on
+//	on_new_cluster: hold                  # or continue: see docs/operations.md
 //	topics:
 //	  orders: {sink: hooks, max_attempts: 5, lease: 30s, backoff: 1s, from: beginning, concurrency: 16, batch: 200}
 //	  events: {sink: log, mode: stream, lanes: 4, ordering: key, retention: 7d}   # mode: queue; ordering: none
@@ -86,10 +88,12 @@ type Config struct {
 	// DatabaseURL may hold a password.
 	DatabaseURL string
 
-	Listen    string // host:port
-	Worker    string
-	LogLevel  string // debug, info, warn or error
-	LogFormat string // text or json
+	Listen string // host:port
+	Worker string
+	// Environment is the installation's; OnNewCluster is continue or hold.
+	Environment, OnNewCluster string
+	LogLevel                  string // debug, info, warn or error
+	LogFormat                 string // text or json
 
 	// Topics are in the order of the file.
 	Topics []Topic

@@ -28,6 +28,10 @@ func (r *reader) config(root *node) *Config {
 	c.DatabaseURL = s.databaseURL("database_url")
 	c.Listen = s.listen("listen")
 	c.Worker = s.text("worker")
+	if c.Environment = s.text("environment"); len(c.Environment) > 100 {
+		s.problemf(s.line, "environment", "it is over 100 characters")
+	}
+	c.OnNewCluster = s.choice("on_new_cluster", "continue", "hold")
 	if log := s.sub("log"); log != nil {
 		c.LogLevel = log.choice("level", "debug", "info", "warn", "error")
 		c.LogFormat = log.choice("format", "text", "json")

@@ -42,7 +42,8 @@ type Options struct {
 	// findings are counted. A pool is one.
 	Doctor doctor.DB
 
-	// Ledger, if given, is asked how many deliveries wait, by provider.
+	// Ledger, if given, is asked how many deliveries wait, by provider, and
+	// whether it is held.
 	Ledger *delivery.Ledger
 
 	// Logger receives what goes wrong. Default: discard.
@@ -166,6 +167,11 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 	for _, s := range m.client.Stats() {
 		collectProcess(out, s)
 	}
+	holding := 0.0
+	if m.client.Held() != "" || m.opts.Ledger != nil && m.opts.Ledger.Held() != "" {
+		holding = 1
+	}
+	out <- prometheus.MustNewConstMetric(processHeld, prometheus.GaugeValue, holding)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out <- prometheus.MustNewConstMetric(refreshFailures, prometheus.CounterValue, m.failures)

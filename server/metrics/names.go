@@ -26,6 +26,8 @@ var (
 		"Messages in the sink's hands now.", perSubscription, nil)
 	sinkDown = prometheus.NewDesc("deed_process_sink_down",
 		"1 while the sink is unavailable and the subscription pauses, else 0.", perSubscription, nil)
+	processHeld = prometheus.NewDesc("deed_process_held",
+		"1 while the process holds on a new cluster or in another environment and claims nothing, else 0.", nil, nil)
 	exchange = prometheus.NewDesc("deed_process_exchange_seconds",
 		"Round trips to the database that claimed, recorded outcomes, or did both.", append(perSubscription, "op"), nil)
 	deliver = prometheus.NewDesc("deed_process_deliver_seconds",
@@ -77,7 +79,7 @@ var (
 // Describe implements [prometheus.Collector].
 func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown,
+		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown, processHeld,
 		exchange, deliver, messages, published, finished, oldestDue, oldestCall, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
 		partitionsAhead, oldestPartition, horizonAge, deliveries, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures,
 	} {

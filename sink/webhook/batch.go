@@ -229,3 +229,6 @@ func mediaType(contentType string) string {
 	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	return strings.TrimSpace(media)
 }
+
+// HoldOnNewCluster implements [deed.Holder].
+func (s *BatchSink) HoldOnNewCluster() bool { return true }

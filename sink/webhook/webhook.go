@@ -304,3 +304,7 @@ func staticHeaders(headers map[string]string) (http.Header, error) {
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return h, errors.Join(errs...)
 }
+
+// HoldOnNewCluster implements [deed.Holder]: a receiver cannot tell a copy's
+// requests from the original's.
+func (s *Sink) HoldOnNewCluster() bool { return true }

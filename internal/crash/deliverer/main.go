@@ -47,6 +47,7 @@ func run() error {
 	}
 	l, err := delivery.New(ctx, pool, delivery.Options{
 		Providers:    map[string]delivery.ProviderOptions{"p": {Provider: p, Concurrency: 2, PerDomain: 2, Hanging: -1, Timeout: 5 * time.Second}},
+		Environment:  "crash",
 		PollInterval: 50 * time.Millisecond, ClaimBatch: 4, Lease: time.Second, BaseRetry: 50 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})

@@ -48,6 +48,8 @@ func run() error {
 		sink = &witness{out: out, slow: duration("VICTIM_SLOW", 0), fails: n}
 	}
 	c, err := connect(ctx, pool, deed.Options{
+		// Neither a crash nor a promoted standby is a new cluster.
+		OnNewCluster: deed.Hold, Environment: "crash",
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Deadline: duration("VICTIM_DEADLINE", 2*time.Second),
 		Grace:    duration("VICTIM_GRACE", 2*time.Second),

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+)
+
+func newAdopt(a *app) *cobra.Command {
+	var yes bool
+	var reason, by string
+	cmd := &cobra.Command{
+		Use:   "adopt",
+		Short: "Let relays go on that hold on a new cluster",
+		Long: `Relays with deliveries or webhooks hold where the installation is a copy: the server or the database is another than
+the one that deed knows (it was restored, upgraded with pg_upgrade, or cut over to), or its environment is another than
+theirs. A copy of production writes to nobody. This makes the server the installation's own, and what --environment or
+deed.yaml names its environment (by default it keeps the one that it has), and lets all of them go on, also those that
+run, with everything that is owed here. Be sure that nobody else sends it, too.
+
+Without --yes it changes nothing, and says what holds and what waits. The audit log keeps the reason.`,
+		Example: `  deed adopt
+  deed adopt --yes --reason 'upgraded to PostgreSQL 18'
+  deed adopt --yes --environment staging --reason 'its receivers are test systems'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if yes && strings.TrimSpace(reason) == "" {
+				return usagef("give a --reason: the audit log keeps it")
+			}
+			if !yes && (reason != "" || by != "") {
+				return usagef("--reason and --by are for --yes")
+			}
+			if _, err := a.config(); err != nil { // it may name the environment
+				return err
+			}
+			return a.withClient(cmd.Context(), func(c *deed.Client, pool *pgxpool.Pool) error {
+				if yes {
+					return adopt(cmd, c, reason, actor(by))
+				}
+				return showHeld(cmd, c, pool)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&yes, "yes", false, "do it")
+	f.StringVar(&reason, "reason", "", "why, for the audit log")
+	f.StringVar(&by, "by", "", "who does it, for the audit log; default: DEED_ACTOR, or the user")
+	return cmd
+}
+
+func adopt(cmd *cobra.Command, c *deed.Client, reason, by string) error {
+	why, err := c.Adopt(cmd.Context(), reason, by)
+	if err != nil {
+		return err
+	}
+	still, err := c.NewCluster(cmd.Context())
+	if err != nil {
+		return err
+	}
+	s, err := c.Settings(cmd.Context())
+	if err != nil {
+		return err
+	}
+	environment := "no environment"
+	if s.Environment != "" {
+		environment = fmt.Sprintf("the environment %q", s.Environment)
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "adopted; held before: %s\nthe installation belongs to this server and %s: what holds goes on, unless it is of another\n", cmp.Or(why, "nothing"), environment)
+	if still != "" {
+		fmt.Fprintf(out, "still held: %s\n", still)
+	}
+	return nil
+}
+
+// showHeld says what holds and how much waits.
+func showHeld(cmd *cobra.Command, c *deed.Client, pool *pgxpool.Pool) error {
+	why, err := c.NewCluster(cmd.Context())
+	if err != nil {
+		return err
+	}
+	topics, err := c.Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	l, err := delivery.New(cmd.Context(), pool, delivery.Options{})
+	if err != nil {
+		return err
+	}
+	providers, err := l.Providers(cmd.Context())
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if why == "" {
+		_, err := io.WriteString(out, "nothing is held here\n")
+		return err
+	}
+	fmt.Fprintf(out, "held: %s\n", why)
+	var messages, dueMessages, queued, due, doubt int64
+	more := ""
+	for _, t := range topics {
+		messages, dueMessages = messages+t.Pending, dueMessages+t.Due
+		if t.AtLeast {
+			more = "+"
+		}
+	}
+	for _, p := range providers {
+		queued, due, doubt = queued+p.Queued, due+p.Due, doubt+p.InDoubt
+	}
+	fmt.Fprintf(out, "waiting: %d%s messages (%d%s due), %d deliveries (%d due, %d in doubt): see deed status\n", messages, more, dueMessages, more, queued, due, doubt)
+	_, err = io.WriteString(out, "if nobody else sends them: deed adopt --yes --reason …\n")
+	return err
+}
