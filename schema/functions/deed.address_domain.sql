@@ -8,5 +8,5 @@ language sql
 immutable parallel safe
 return case p_channel
   when 'email' then split_part(p_folded, '@', -1)
-  when 'webhook' then substring(p_folded from '^[a-z]+://(\[[^]]*\]|[^/?#:]+)')
+  when 'webhook' then substring(p_folded from e'^[a-z]+://(\\[[^]]*\\]|[^/?#:]+)')
 end;

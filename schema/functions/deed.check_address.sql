@@ -40,23 +40,23 @@ begin
 
   if p_channel = 'email' then
     v_parts := regexp_match(v_text, '^([^@]+)@([^@]+)$');
-    if v_text ~ '[<>"(),:; ]' and v_text !~ '@\[[^@]*\]$' then
+    if v_text ~ '[<>"(),:; ]' and v_text !~ e'@\\[[^@]*\\]$' then
       problem := 'it is more than local@domain: leave out names, quotes and comments';
-    elsif v_parts is null or v_parts[1] ~ '[\x01-\x20"(),:;<>[\]\\\x7f]|^\.|\.$|\.\.' or length(v_text) > 320 then
+    elsif v_parts is null or v_parts[1] ~ e'[\\x01-\\x20"(),:;<>[\\]\\\\\\x7f]|^\\.|\\.$|\\.\\.' or length(v_text) > 320 then
       problem := 'it is not of the form local@domain';
-    elsif v_parts[2] ~ '^\[(ipv6:[0-9a-f:.]+|[0-9.]+)\]$' then
+    elsif v_parts[2] ~ e'^\\[(ipv6:[0-9a-f:.]+|[0-9.]+)\\]$' then
       folded := v_text;
     else
       folded := v_parts[1] || '@' || deed.domain_ascii(v_parts[2]);
       problem := case when folded is null then 'its domain is none' end;
     end if;
   elsif p_channel in ('sms', 'voice', 'whatsapp') then
-    folded := substring(regexp_replace(v_text, '[ ()./\-\u2010-\u2015\u2212]', '', 'g') from '^\+?[0-9]{2,20}$');
+    folded := substring(regexp_replace(v_text, e'[ ()./\\-\\u2010-\\u2015\\u2212]', '', 'g') from e'^\\+?[0-9]{2,20}$');
     problem := case when folded is null then 'it is not a number: digits, after + and the country''s code' end;
   elsif p_channel = 'webhook' then
-    v_parts := regexp_match(v_text, '^(https?)://(?:[^@/?#]*@)?(\[[0-9a-f:.]+\]|[^/?#:@[\]]+)(?::([0-9]{1,5}))?([/?#][^ ]*)?$');
-    if v_parts[2] !~ '^\[' then
-      v_parts[2] := deed.domain_ascii(regexp_replace(v_parts[2], '\.$', ''));
+    v_parts := regexp_match(v_text, e'^(https?)://(?:[^@/?#]*@)?(\\[[0-9a-f:.]+\\]|[^/?#:@[\\]]+)(?::([0-9]{1,5}))?([/?#][^ ]*)?$');
+    if v_parts[2] !~ e'^\\[' then
+      v_parts[2] := deed.domain_ascii(regexp_replace(v_parts[2], e'\\.$', ''));
     end if;
     folded := v_parts[1] || '://' || v_parts[2] || case
         when v_parts[3] is null or (v_parts[1], v_parts[3]) in (('http', '80'), ('https', '443')) then ''

@@ -17,15 +17,15 @@ declare
   v_labels text[] := '{}';
 begin
   -- U+3002 is a full stop; NFKC has made the other ones of it or of the ASCII one.
-  foreach v_label in array string_to_array(translate(p_domain, U&'\3002', '.'), '.') loop
-    if v_label ~ '[^\x01-\x7f]' then
-      if v_label ~ '[\x01-\x2c\x2e\x2f\x3a-\x60\x7b-\x7f]' or v_label ~ '^(-|..--)|-$' then
+  foreach v_label in array string_to_array(translate(p_domain, e'\u3002', '.'), '.') loop
+    if v_label ~ e'[^\\x01-\\x7f]' then
+      if v_label ~ e'[\\x01-\\x2c\\x2e\\x2f\\x3a-\\x60\\x7b-\\x7f]' or v_label ~ '^(-|..--)|-$' then
         return null;
       end if;
       v_label := 'xn--' || deed.punycode(v_label);
     elsif v_label ~ '^xn--' then
       v_text := deed.unpunycode(substr(v_label, 5));
-      if v_text is null or v_text !~ '[^\x01-\x7f]' or deed.has_invisible(v_text) or deed.fold_case(v_text) is distinct from v_text
+      if v_text is null or v_text !~ e'[^\\x01-\\x7f]' or deed.has_invisible(v_text) or deed.fold_case(v_text) is distinct from v_text
         or 'xn--' || deed.punycode(v_text) is distinct from v_label
       then
         return null;

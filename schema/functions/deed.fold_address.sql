@@ -13,7 +13,7 @@ language sql
 immutable parallel safe
 return case
   when p_channel = 'email' and length(p_address) <= 64
-    and lower(p_address collate "C") ~ '^[a-z0-9_+-]+(\.[a-z0-9_+-]+)*@[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)*$'
+    and lower(p_address collate "C") ~ e'^[a-z0-9_+-]+(\\.[a-z0-9_+-]+)*@[a-z0-9]+(-[a-z0-9]+)*(\\.[a-z0-9]+(-[a-z0-9]+)*)*$'
     then lower(p_address collate "C")
   else (deed.check_address(p_channel, p_address)).folded
 end;

@@ -13,7 +13,7 @@ as $$
 declare
   v_text text := lower(normalize(p_text, nfkc) collate "C");
 begin
-  if v_text !~ '[^\x01-\x7f]' then
+  if v_text !~ e'[^\\x01-\\x7f]' then
     return v_text;
   end if;
   if exists (select from pg_collation c where c.collname = 'und-x-icu') then

@@ -13,7 +13,7 @@ immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  c_exponent constant text := '[0-9][eE][+-]?([0-9]{2,})(?=[\s,}\]])';
+  c_exponent constant text := e'[0-9][eE][+-]?([0-9]{2,})(?=[\\s,}\\]])';
   v_text text := convert_from(p_payload, 'UTF8');
 begin
   return v_text ~ c_exponent and 16777216 < (

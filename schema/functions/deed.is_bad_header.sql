@@ -9,5 +9,5 @@ immutable parallel safe
 return p_name !~ '^[!#$%&''*+.^_`|~0-9a-z-]{1,200}$'
   or p_name ~ '^(deed|webhook)-'
   or jsonb_typeof(p_value) <> 'string'
-  or p_value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f]'
+  or p_value #>> '{}' ~ e'[\\x01-\\x08\\x0a-\\x1f\\x7f]'
   or octet_length(p_value #>> '{}') > 8192;

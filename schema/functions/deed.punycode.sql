@@ -10,7 +10,7 @@ as $$
 declare
   c_digits constant text := 'abcdefghijklmnopqrstuvwxyz0123456789';
   v_all    bigint[] := array(select ascii(c) from string_to_table(p_label, null) c);
-  v_out    text := regexp_replace(p_label, '[^\x01-\x7f]', '', 'g');
+  v_out    text := regexp_replace(p_label, e'[^\\x01-\\x7f]', '', 'g');
   v_done   int := length(v_out);
   v_basic  int := v_done;
   v_next   bigint := 128;
