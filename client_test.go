@@ -229,23 +229,25 @@ func TestContract_O9_OutageBurnsNoAttempt(t *testing.T) {
 		}
 		return nil
 	}
+	began := time.Now()
 	c, _ := run(t, db, deed.Options{Subscriptions: []deed.Subscription{
-		{Topic: "orders", Name: "flaky", Sink: &flaky},
+		{Topic: "orders", Name: "flaky", Sink: &flaky, Concurrency: 16},
 		{Topic: "orders", Name: "other", Sink: &other},
 	}})
 	for n := range 300 {
 		publish(t, db, message("orders", n))
 	}
 	eventually(t, "the other subscription to have all messages", func() bool { n, _ := other.counts(); return n == 300 })
-	eventually(t, "several probes", func() bool { return calls.Load() >= 5 })
+	eventually(t, "many probes", func() bool { return calls.Load() >= 2*16+20 })
 	if !c.Stats()[0].SinkDown {
 		t.Error("the subscription does not say that its sink is down")
 	}
 	if got := pgtest.One[int](t, db.Pool(pgtest.Owner), `select coalesce(sum(attempts), 0) from deed.pending`); got != 0 {
 		t.Errorf("the outage burnt %d attempts", got)
 	}
-	if n := calls.Load(); n > 60 {
-		t.Errorf("%d deliveries were attempted while the sink was down", n)
+	// Those that were under way when it was found out, and then one each 50 ms.
+	if n, took := calls.Load(), time.Since(began); int64(n) > 2*16+int64(took/(50*time.Millisecond)) {
+		t.Errorf("%d deliveries were attempted in %s while the sink was down", n, took)
 	}
 	down.Store(false)
 	drained(t, c)

@@ -67,7 +67,7 @@ func TestDemo_LosesNothing(t *testing.T) {
 	for row, want := range map[string]string{
 		"committed (rows of the flights table)": "380", "rolled back on purpose": "20",
 		"delivered (flights in the far end's own record)": "380",
-		"lost": "0", "never committed, yet delivered": "0", "not explained by a kill": "0",
+		"lost": "0", "never committed, yet delivered": "0", "explained by neither": "0",
 	} {
 		if got := numbers(t, out, row); got[0] != want || got[1] != want {
 			t.Errorf("%s: %v, want %s", row, got, want)

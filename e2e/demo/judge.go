@@ -13,7 +13,9 @@ type arrival struct {
 	body    string    // the fingerprint of what was delivered
 }
 
-// facts are what the verdict is made from: nothing that deed says.
+// facts are what the verdict is made from: nothing that deed says, but that a
+// relay took over what another had left, which is why a message comes again
+// on a machine that stands still for longer than the lease.
 type facts struct {
 	committed map[string]bool      // the flights table
 	commits   map[string]time.Time // when the publisher's commits returned
@@ -29,7 +31,8 @@ type verdict struct {
 	altered     int // arrivals with another body than the published one
 	repeats     int // arrivals after a flight's first
 	reissued    int // repeats under another message id than the first
-	unexplained int // repeats that no kill explains
+	lapsed      int // repeats that no kill explains, of a message whose lease had run out: a relay took it over, and said so
+	unexplained int // all other repeats
 	byEvent     []int
 	all, quiet  []time.Duration // commit to first arrival; quiet: no kill near
 	busiest     int             // first arrivals in the busiest second
@@ -65,8 +68,9 @@ func (e event) near(from, to time.Time) bool {
 	return !to.Before(e.at) && !from.After(e.back.Add(settled))
 }
 
-// judge compares what arrived, by flight, with what was committed.
-func (f facts) judge(seen map[string][]arrival) verdict {
+// judge compares what arrived, by flight, with what was committed. takenOver are
+// the messages that the relays say they took over.
+func (f facts) judge(seen map[string][]arrival, takenOver map[string]bool) verdict {
 	v := verdict{byEvent: make([]int, len(f.events))}
 	seconds := map[int64]int{}
 	for id, list := range seen {
@@ -81,7 +85,7 @@ func (f facts) judge(seen map[string][]arrival) verdict {
 			continue
 		}
 		v.delivered++
-		f.judgeRepeats(&v, list)
+		f.judgeRepeats(&v, list, takenOver)
 		at := list[0].at
 		seconds[at.Unix()]++
 		if v.first.IsZero() || at.Before(v.first) {
@@ -114,18 +118,21 @@ func (f facts) judge(seen map[string][]arrival) verdict {
 	return v
 }
 
-func (f facts) judgeRepeats(v *verdict, list []arrival) {
+func (f facts) judgeRepeats(v *verdict, list []arrival, takenOver map[string]bool) {
 	for i, again := range list[1:] {
 		v.repeats++
 		if again.message != list[0].message {
 			v.reissued++
 		}
 		k := slices.IndexFunc(f.events, func(e event) bool { return e.explains(list[i], again) })
-		if k < 0 {
+		switch {
+		case k >= 0:
+			v.byEvent[k]++
+		case takenOver[again.message]:
+			v.lapsed++
+		default:
 			v.unexplained++
-			continue
 		}
-		v.byEvent[k]++
 	}
 }
 

@@ -16,6 +16,9 @@ func TestJudge(t *testing.T) {
 	}
 	other := from(12, "2")
 	other.message = "n"
+	taken := func(seconds float64, relay string) arrival {
+		return arrival{message: "taken", at: at(seconds), relay: relay, body: "b"}
+	}
 	changed := from(1, "1")
 	changed.body = "c"
 	f := facts{
@@ -27,7 +30,7 @@ func TestJudge(t *testing.T) {
 			{what: "server", at: at(30), back: at(32)},
 		},
 	}
-	type counts struct{ delivered, lost, ghosts, altered, repeats, reissued, unexplained int }
+	type counts struct{ delivered, lost, ghosts, altered, repeats, reissued, lapsed, unexplained int }
 	for name, c := range map[string]struct {
 		seen map[string][]arrival
 		want counts
@@ -43,20 +46,22 @@ func TestJudge(t *testing.T) {
 		"long before the kill":     {map[string][]arrival{"f": {from(7, "1"), from(12, "2")}}, counts{delivered: 1, repeats: 1, unexplained: 1}},
 		"long after the kill":      {map[string][]arrival{"f": {from(9.9, "1"), from(16, "2")}}, counts{delivered: 1, repeats: 1, unexplained: 1}},
 		"without any kill":         {map[string][]arrival{"f": {from(1, "1"), from(2, "2")}}, counts{delivered: 1, repeats: 1, unexplained: 1}},
+		"the lease had run out":    {map[string][]arrival{"f": {taken(1, "1"), taken(5, "2")}}, counts{delivered: 1, repeats: 1, lapsed: 1}},
+		"taken over after a kill":  {map[string][]arrival{"f": {taken(9.9, "1"), taken(12, "2")}}, counts{delivered: 1, repeats: 1}},
 		"while the server is away": {map[string][]arrival{"f": {from(31, "2"), from(33, "1")}}, counts{delivered: 1, repeats: 1}},
 		"twice, once unexplained":  {map[string][]arrival{"f": {from(9.9, "1"), from(12, "2"), from(20, "2")}}, counts{delivered: 1, repeats: 2, unexplained: 1}},
 	} {
-		v := f.judge(c.seen)
-		got := counts{v.delivered, v.lost, v.ghosts, v.altered, v.repeats, v.reissued, v.unexplained}
+		v := f.judge(c.seen, map[string]bool{"taken": true})
+		got := counts{v.delivered, v.lost, v.ghosts, v.altered, v.repeats, v.reissued, v.lapsed, v.unexplained}
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	v := f.judge(map[string][]arrival{"f": {from(1, "1")}})
+	v := f.judge(map[string][]arrival{"f": {from(1, "1")}}, nil)
 	if len(v.quiet) != 1 || v.quiet[0] != 500*time.Millisecond {
 		t.Errorf("away from the kills: %v, want 500ms", v.quiet)
 	}
-	if v = f.judge(map[string][]arrival{"f": {from(11, "1")}}); len(v.quiet) != 0 || len(v.all) != 1 {
+	if v = f.judge(map[string][]arrival{"f": {from(11, "1")}}, nil); len(v.quiet) != 0 || len(v.all) != 1 {
 		t.Errorf("near a kill: %v counts as away from it; all: %v", v.quiet, v.all)
 	}
 	var sorted []time.Duration

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,6 +47,34 @@ func (s *show) receivedByWebhook() (map[string][]arrival, error) {
 		seen[id] = append(seen[id], a)
 	}
 	return seen, scan.Err()
+}
+
+// takenOver reads the relays' logs: the messages, by subscription, whose lease had run out
+// when a relay claimed them.
+func (s *show) takenOver() (map[string]map[string]bool, error) {
+	taken := map[string]map[string]bool{}
+	for i := range s.relays {
+		text, err := os.ReadFile(s.relayLog(i))
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if !strings.Contains(line, "took over a claim that had run out") {
+				continue
+			}
+			fields := map[string]string{}
+			for field := range strings.FieldsSeq(line) {
+				name, value, _ := strings.Cut(field, "=")
+				fields[name] = value
+			}
+			of := fields["subscription"]
+			if taken[of] == nil {
+				taken[of] = map[string]bool{}
+			}
+			taken[of][fields["message_id"]] = true
+		}
+	}
+	return taken, nil
 }
 
 // receivedByHandler reads the handler's own table.

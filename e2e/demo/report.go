@@ -42,7 +42,11 @@ func (s *show) report(ctx context.Context, p *publisher) error {
 	for _, fl := range p.flights {
 		f.bodies[fl.ID] = fingerprint(fl.line)
 	}
-	hook, handler := f.judge(hookSeen), f.judge(handlerSeen)
+	taken, err := s.takenOver()
+	if err != nil {
+		return err
+	}
+	hook, handler := f.judge(hookSeen, taken["webhook"]), f.judge(handlerSeen, taken["default"])
 	// Each answered commit is in the table, each roll-back is not.
 	vanished, undead := 0, 0
 	for id := range p.committed {
@@ -66,7 +70,8 @@ func (s *show) report(ctx context.Context, p *publisher) error {
 	t.must("never committed, yet delivered", hook.ghosts, handler.ghosts)
 	t.must("delivered with another body than published", hook.altered, handler.altered)
 	t.row("repeats", hook.repeats, handler.repeats)
-	t.must("  not explained by a kill", hook.unexplained, handler.unexplained)
+	t.row("  of a lease that ran out though nobody was killed", hook.lapsed, handler.lapsed)
+	t.must("  explained by neither", hook.unexplained, handler.unexplained)
 	t.must("  under another message id", hook.reissued, handler.reissued)
 	t.printf("  %-56s%10.0f%10.0f\n", "messages per second (published at a set pace)", hook.perSecond(), handler.perSecond())
 	t.row("  in the busiest second", hook.busiest, handler.busiest)
@@ -116,7 +121,7 @@ func (s *show) conclude(t *table, repeats int) error {
 		if repeats == 0 {
 			t.paint(green, "and nothing came twice.\n")
 		} else {
-			t.paint(green, fmt.Sprintf("and each of the %d repeats follows from a kill and carries the id of the first.\n", repeats))
+			t.paint(green, fmt.Sprintf("and each of the %d repeats follows from a kill, or a lease that ran out, and carries the id of the first.\n", repeats))
 		}
 	} else {
 		t.paint(red, "  FAILED: "+strings.Join(t.failures, "; ")+"\n")

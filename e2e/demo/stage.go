@@ -39,6 +39,8 @@ func (s *show) say(format string, args ...any) {
 
 func (s *show) file(name string) string { return filepath.Join(s.dir, name) }
 
+func (s *show) relayLog(i int) string { return s.file(fmt.Sprintf("relay-%d.log", i+1)) }
+
 // perform runs the whole demo and judges it.
 func perform(ctx context.Context, o options, flights []flight) (err error) {
 	s := &show{options: o, begun: time.Now()}
@@ -181,7 +183,7 @@ func (s *show) startParts() error {
 }
 
 func (s *show) startRelay(i int) (*child, error) {
-	c, err := startChild(fmt.Sprintf("relay %d", i+1), "relay", s.file(fmt.Sprintf("relay-%d.log", i+1)), s.relayEnv, s.fail)
+	c, err := startChild(fmt.Sprintf("relay %d", i+1), "relay", s.relayLog(i), s.relayEnv, s.fail)
 	if err != nil {
 		return nil, err
 	}
