@@ -46,7 +46,7 @@ func (s *show) report(ctx context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
-	hook, handler := f.judge(hookSeen, taken["webhook"]), f.judge(handlerSeen, taken["default"])
+	hook, handler := f.judge(hookSeen, taken["webhook"]), f.judge(handlerSeen, taken["handler"])
 	// Each answered commit is in the table, each roll-back is not.
 	vanished, undead := 0, 0
 	for id := range p.committed {
