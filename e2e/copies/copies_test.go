@@ -93,7 +93,8 @@ func TestHold_APhysicalCopyWritesToNobody(t *testing.T) {
 func beside(t *testing.T, db *pgtest.DB, environment string, copied func() string) {
 	t.Helper()
 	production, staging := receiver(t), receiver(t)
-	home := start(t, db.URL(pgtest.Worker), production, "production")
+	bin := binary(t)
+	home := start(t, bin, db.URL(pgtest.Worker), production, "production")
 	publish(t, db)
 	wait(t, "production to deliver", func() bool { return production.hits.Load() == 1 })
 	home.stop()
@@ -109,9 +110,9 @@ func beside(t *testing.T, db *pgtest.DB, environment string, copied func() strin
 	if environment == "" {
 		environment = "production"
 	}
-	other := start(t, where, staging, environment)
+	other := start(t, bin, where, staging, environment)
 	wait(t, "the copy to say that it is held", func() bool { return strings.Contains(other.ready(), "held") })
-	start(t, db.URL(pgtest.Worker), production, "production")
+	start(t, bin, db.URL(pgtest.Worker), production, "production")
 	wait(t, "production to deliver what it owes", func() bool { return production.hits.Load() == 3 })
 	// Publishing goes on, and still nobody hears of it.
 	conn := connect(t, where)
@@ -166,6 +167,7 @@ func receiver(t *testing.T) *endpoint {
 // relay is a running deed relay.
 type relay struct {
 	t       *testing.T
+	bin     string
 	file    string
 	url     string
 	address string
@@ -175,10 +177,10 @@ type relay struct {
 	once    sync.Once
 }
 
-func start(t *testing.T, url string, to *endpoint, environment string) *relay {
+func start(t *testing.T, bin, url string, to *endpoint, environment string) *relay {
 	t.Helper()
 	dir := t.TempDir()
-	r := &relay{t: t, file: filepath.Join(dir, "deed.yaml"), url: url, address: freeAddress(t), ended: make(chan error, 1)}
+	r := &relay{t: t, bin: bin, file: filepath.Join(dir, "deed.yaml"), url: url, address: freeAddress(t), ended: make(chan error, 1)}
 	if err := os.WriteFile(r.file, fmt.Appendf(nil, `environment: %s
 topics:
   orders: {sink: hooks, from: beginning}
@@ -195,7 +197,7 @@ providers:
 	if r.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
 	}
-	r.cmd = exec.Command(binary(t), "relay", "--config", r.file, "--listen", r.address)
+	r.cmd = exec.Command(bin, "relay", "--config", r.file, "--listen", r.address)
 	r.cmd.Env = r.env()
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
 	if err := r.cmd.Start(); err != nil {
@@ -250,7 +252,7 @@ func (r *relay) get(page string) string {
 // deed runs the program with the relay's configuration.
 func (r *relay) deed(args ...string) string {
 	r.t.Helper()
-	cmd := exec.CommandContext(r.t.Context(), binary(r.t), append(args, "--config", r.file)...)
+	cmd := exec.CommandContext(r.t.Context(), r.bin, append(args, "--config", r.file)...)
 	cmd.Env = r.env()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -259,30 +261,15 @@ func (r *relay) deed(args ...string) string {
 	return string(out)
 }
 
-var built struct {
-	sync.Mutex
-	path string
-}
-
-// binary builds the program once.
+// binary builds the program.
 func binary(t *testing.T) string {
 	t.Helper()
-	built.Lock()
-	defer built.Unlock()
-	if built.path != "" {
-		return built.path
-	}
-	dir, err := os.MkdirTemp("", "deed-copies-bin-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "deed")
+	path := filepath.Join(t.TempDir(), "deed")
 	build := exec.Command("go", "build", "-o", path, "./cmd/deed")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	built.path = path
 	return path
 }
 
