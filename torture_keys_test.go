@@ -183,3 +183,16 @@ func operate(ctx context.Context, db *pgtest.DB, discard bool, tell func(what st
 		_, _ = db.Pool(pgtest.Admin).Exec(ctx, `select deed.discard($1, 'it is not worth it')`, seq)
 	}
 }
+
+func (j *judgment) check(t testing.TB) {
+	t.Helper()
+	t.Logf("%d attempts, %d failed, of which %d were not recorded; %d times a key was held; %d repeats; %d calls of workers that had been frozen",
+		j.attempts, j.failures, j.unrecorded, j.held, j.repeats, j.strays)
+	for i, p := range j.problems {
+		if i == 10 {
+			t.Errorf("and %d more", len(j.problems)-i)
+			return
+		}
+		t.Error(p)
+	}
+}

@@ -188,19 +188,6 @@ func judge(lines []line, committed []owed, calls int) *judgment {
 	return j
 }
 
-func (j *judgment) check(t testing.TB) {
-	t.Helper()
-	t.Logf("%d attempts, %d failed, of which %d were not recorded; %d times a key was held; %d repeats; %d calls of workers that had been frozen",
-		j.attempts, j.failures, j.unrecorded, j.held, j.repeats, j.strays)
-	for i, p := range j.problems {
-		if i == 10 {
-			t.Errorf("and %d more", len(j.problems)-i)
-			return
-		}
-		t.Error(p)
-	}
-}
-
 // The oracle of make torture sees what it is there for, and no more.
 func TestWitness(t *testing.T) {
 	t.Parallel()
