@@ -227,6 +227,31 @@ func TestContract_O18_RepeatableReadFailsForItsOwnTopicAlone(t *testing.T) {
 	}
 }
 
+// A lock on the table, as a migration takes it, is waited for: to pass by it would
+// be to publish by a list that has changed.
+func TestContract_O18_RepeatableReadWaitsForTheTable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx := t.Context()
+	tx := openTx(t, db, pgtest.App, `set transaction isolation level repeatable read`, `select from pg_class limit 1`)
+	subscribe(t, db, "new", "s")
+	migration := openTx(t, db, pgtest.Owner, `lock table deed.topics in share row exclusive mode`)
+	published := make(chan error, 1)
+	go func() {
+		_, err := deed.Publish(ctx, tx, message("new", 1))
+		published <- err
+	}()
+	eventually(t, "the publisher waits, or has published", func() bool {
+		return len(published) > 0 || pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_locks where relation = 'deed.topics'::regclass and not granted)`)
+	})
+	if err := migration.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := sqlState(<-published); got != "40001" {
+		t.Errorf("published by a list that has changed: %q", got)
+	}
+}
+
 // Locks that any login can take are none of deed's, and deed's own are taken by
 // nobody else.
 func TestContract_O18_NobodyElseTakesDeedsLocks(t *testing.T) {

@@ -99,7 +99,7 @@ var noAddress = map[string][]string{
 		"bob@" + strings.Repeat("a", 64) + ".com", "bob@" + strings.Repeat("ü", 63) + ".com", "bob@" + strings.Repeat("a.", 130) + "com",
 		strings.Repeat("a", 320) + "@example.com",
 	},
-	"sms":     {"", "bob", "+", "1", "+49170x", "bob@example.com", "++49170", "49+170", strings.Repeat("1", 21), "+49\u00a0170123"},
+	"sms":     {"", "bob", "+", "1", "+49170x", "bob@example.com", "++49170", "49+170", strings.Repeat("1", 21), "+49\u00a0170123", "+49 (0)170 1234567", "+49( 0 )170"},
 	"webhook": {"", "example.com", "ftp://example.com/", "https://", "https:///x", "https://exa mple.com/", "https://example.com/a b", "https://example.com:x/", "https://exam\u200bple.com/", "https://-example.com/", "javascript:alert(1)"},
 	"chat":    {"", " ", "@b\u200bob", "@bob\u202e", "a\nb"},
 }

@@ -18,7 +18,7 @@ declare
   v_is  deed.settings%rowtype;
   v_why text;
 begin
-  if coalesce(p_reason, '') !~ '\S' or length(p_reason) > 2000 or length(p_by) not between 1 and 200 or length(p_environment) not between 1 and 100 then
+  if coalesce(p_reason, '') !~ e'\\S' or length(p_reason) > 2000 or length(p_by) not between 1 and 200 or length(p_environment) not between 1 and 100 then
     raise exception 'adopt_cluster: a reason of up to 2000 characters is needed; who asks has 1 to 200, an environment 1 to 100' using errcode = 'DDARG';
   end if;
   select s.* into v_was from deed.settings s for update;

@@ -5,7 +5,8 @@
 -- e-mail's domain and a webhook's host are A-labels. email: local@domain and no
 -- more; a local part in quotes has another form without them, and is refused.
 -- sms, voice, whatsapp: digits, after a + or not, without what people put
--- between them. webhook: an http or https URL, without its user and the port
+-- between them; the (0) of a national form is refused, since it is not dialled
+-- after a country's code. webhook: an http or https URL, without its user and the port
 -- that its scheme means. Any other kind: what is left. No address may have a
 -- character that nobody sees.
 create or replace function deed.check_address(
@@ -50,6 +51,8 @@ begin
       folded := v_parts[1] || '@' || deed.domain_ascii(v_parts[2]);
       problem := case when folded is null then 'its domain is none' end;
     end if;
+  elsif p_channel in ('sms', 'voice', 'whatsapp') and v_text ~ e'^\\+.*\\(\\s*0\\s*\\)' then
+    problem := 'it has the (0) of the national form after a country''s code: leave it out';
   elsif p_channel in ('sms', 'voice', 'whatsapp') then
     folded := substring(regexp_replace(v_text, e'[ ()./\\-\\u2010-\\u2015\\u2212]', '', 'g') from e'^\\+?[0-9]{2,20}$');
     problem := case when folded is null then 'it is not a number: digits, after + and the country''s code' end;

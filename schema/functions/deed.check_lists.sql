@@ -6,7 +6,8 @@
 -- snapshot: the server itself raises 40001 if what they meet has been committed
 -- since. What has not been is passed by: the change commits after the caller
 -- took its id, so deed.backfill brings what the caller publishes. Both are
--- undone at once, so nobody meets them.
+-- undone at once, so nobody meets them. The caller has locked the table, in the
+-- mode of one who writes to it: a row's lock is all that there is to pass by.
 create or replace function deed.check_lists(
   p_topics text[]
 ) returns void

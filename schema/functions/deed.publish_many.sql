@@ -137,6 +137,7 @@ begin
   if current_setting('transaction_isolation') <> 'read committed'
     and pg_sequence_last_value('deed.list_seq') is distinct from v_version
   then
+    lock table deed.topics in row exclusive mode; -- it may wait here; what deed.check_lists meets then are rows
     perform deed.check_lists(p_topics);
   end if;
   v_ids := array(select nextval('deed.log_seq') from generate_series(1, v_count));
