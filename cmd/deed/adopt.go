@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
-	"github.com/deedhq/deed/delivery"
 )
 
 func newAdopt(a *app) *cobra.Command {
@@ -86,15 +85,7 @@ func showHeld(cmd *cobra.Command, c *deed.Client, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	topics, err := c.Status(cmd.Context())
-	if err != nil {
-		return err
-	}
-	l, err := delivery.New(cmd.Context(), pool, delivery.Options{})
-	if err != nil {
-		return err
-	}
-	providers, err := l.Providers(cmd.Context())
+	topics, providers, err := owed(cmd.Context(), c, pool)
 	if err != nil {
 		return err
 	}

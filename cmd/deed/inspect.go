@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,15 +30,7 @@ so first (in JSON: "held").`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(c *deed.Client, pool *pgxpool.Pool) error {
-				topics, err := c.Status(cmd.Context())
-				if err != nil {
-					return err
-				}
-				l, err := delivery.New(cmd.Context(), pool, delivery.Options{})
-				if err != nil {
-					return err
-				}
-				providers, err := l.Providers(cmd.Context())
+				topics, providers, err := owed(cmd.Context(), c, pool)
 				if err != nil {
 					return err
 				}
@@ -82,6 +75,20 @@ so first (in JSON: "held").`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// owed is what topics and providers have to do.
+func owed(ctx context.Context, c *deed.Client, pool *pgxpool.Pool) ([]deed.TopicStatus, []delivery.ProviderState, error) {
+	topics, err := c.Status(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := delivery.New(ctx, pool, delivery.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	providers, err := l.Providers(ctx)
+	return topics, providers, err
 }
 
 // showCalls names the calls of sinks that have been running for long: what has

@@ -1,10 +1,10 @@
 -- deed.lock_keys: lock keys of which a stream has put messages aside, each by
 -- the one that stands free, in the order of their hashes.
 --
--- Whoever changes what is aside of several keys, or puts more behind them, calls it first: those
--- that stand behind are locked by nobody who does not have the free one. Without that order the
--- owner that finishes what it had in hand and the one that has taken its lane
--- over deadlock. Returns the keys that have messages aside.
+-- Whoever changes what is aside of several keys, or puts more behind them, calls
+-- it first: those that stand behind are locked by nobody who does not have the
+-- free one. Without that order the owner that finishes what it had in hand and
+-- the one that has taken its lane over deadlock. Returns the keys that have messages aside.
 create or replace function deed.lock_keys(
   p_subscription int,
   p_hashes       bigint[]
