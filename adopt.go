@@ -1,12 +1,12 @@
 package deed
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/held"
 )
 
@@ -22,7 +22,7 @@ type OnNewCluster string
 const (
 	// Continue goes on, whatever the cluster and the environment.
 	Continue OnNewCluster = held.Continue
-	// Hold claims and delivers nothing until [Client.Adopt]; publishing goes on.
+	// Hold claims and delivers nothing until admin.Client.Adopt; publishing goes on.
 	// A process that names no environment holds where the installation has one.
 	Hold OnNewCluster = held.Hold
 )
@@ -32,7 +32,7 @@ const (
 func (o OnNewCluster) Check(environment string) error {
 	var errs []error
 	if o != "" && o != Continue && o != Hold {
-		errs = append(errs, fmt.Errorf("option OnNewCluster %q is neither %q nor %q", clip(string(o)), Continue, Hold))
+		errs = append(errs, fmt.Errorf("option OnNewCluster %q is neither %q nor %q", errortext.Clip(string(o)), Continue, Hold))
 	}
 	if utf8.RuneCountInString(environment) > 100 || !utf8.ValidString(environment) || strings.ContainsRune(environment, 0) {
 		errs = append(errs, errors.New("option Environment is no text of at most 100 characters"))
@@ -64,31 +64,3 @@ func newGate(c *Client) *held.Gate {
 
 // Held says why [Client.Run] waits on a new cluster; empty: it does not.
 func (c *Client) Held() string { return c.gate.Held() }
-
-// NewCluster says why processes that are to hold on a new cluster hold here:
-// the server or the database is another than the installation's, or
-// [Options.Environment] another environment; if that is empty, only with [Hold]
-// is this a reason. Empty: nothing holds. Needs deed_worker or deed_admin.
-func (c *Client) NewCluster(ctx context.Context) (why string, err error) {
-	ctx, cancel := c.deadline(ctx)
-	defer cancel()
-	environment := nullIfZero(c.opts.Environment)
-	if c.opts.OnNewCluster == Hold {
-		environment = c.opts.Environment
-	}
-	err = c.pool.QueryRow(ctx, query["held"], environment).Scan(&why)
-	return why, opError("new cluster", err)
-}
-
-// Adopt lets all processes go on that hold, within a second or so: the
-// installation belongs to this server and database from now on, and to
-// [Options.Environment]; if that is empty, to the environment that it belongs to
-// already. The audit log keeps the reason, and by, who does it; default: the
-// login. It returns what held; if nothing did and nothing changes, nothing is
-// recorded. Errors: [Invalid] without a reason. Needs deed_admin.
-func (c *Client) Adopt(ctx context.Context, reason, by string) (why string, err error) {
-	ctx, cancel := c.deadline(ctx)
-	defer cancel()
-	err = c.pool.QueryRow(ctx, query["adopt_cluster"], reason, nullIfZero(by), nullIfZero(c.opts.Environment)).Scan(&why)
-	return why, opError("adopt", err)
-}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -113,19 +114,19 @@ func held(t *testing.T, db *pgtest.DB, c *deed.Client, sink *holder, why string)
 // adopted does what deed adopt does, first wrongly.
 func adopted(t *testing.T, db *pgtest.DB, environment, why string) {
 	t.Helper()
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{OnNewCluster: deed.Hold, Environment: environment})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{OnNewCluster: deed.Hold, Environment: environment})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := admin.NewCluster(t.Context()); err != nil || !strings.Contains(got, why) {
+	if got, err := operator.NewCluster(t.Context()); err != nil || !strings.Contains(got, why) {
 		t.Errorf("held: %q, %v, want %q", got, err, why)
 	}
 	for _, reason := range []string{"", " \n", strings.Repeat("x", 2001)} {
-		if _, err := admin.Adopt(t.Context(), reason, "x"); deed.CodeOf(err) != deed.Invalid {
+		if _, err := operator.Adopt(t.Context(), reason, "x"); deed.CodeOf(err) != deed.Invalid {
 			t.Errorf("with the reason %q: %v", reason, err)
 		}
 	}
-	if _, err := admin.Adopt(t.Context(), "a test", "x"); err != nil {
+	if _, err := operator.Adopt(t.Context(), "a test", "x"); err != nil {
 		t.Fatal(err)
 	}
 	if environment == "" && strings.Contains(why, "names none") {
@@ -139,11 +140,11 @@ func adopted(t *testing.T, db *pgtest.DB, environment, why string) {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where action = 'adopt' and reason = 'a test' and actor = 'x'`)
 	}
 	same(t, "rows in the audit log", rows(), 1)
-	if why, err := admin.Adopt(t.Context(), "a test", "x"); err != nil || why != "" {
+	if why, err := operator.Adopt(t.Context(), "a test", "x"); err != nil || why != "" {
 		t.Errorf("once more: %q, %v", why, err)
 	}
 	same(t, "rows in the audit log, when nothing holds", rows(), 1)
-	if why, err := admin.NewCluster(t.Context()); err != nil || why != "" {
+	if why, err := operator.NewCluster(t.Context()); err != nil || why != "" {
 		t.Errorf("still held: %q, %v", why, err)
 	}
 }
@@ -212,7 +213,7 @@ func TestHold_AdoptingBesideRelaysThatStart(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	db.Exec(t, pgtest.Owner, anotherServer)
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{Environment: "staging"})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{Environment: "staging"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +221,7 @@ func TestHold_AdoptingBesideRelaysThatStart(t *testing.T) {
 	var adopting sync.WaitGroup
 	for i := range 6 {
 		adopting.Go(func() {
-			if _, err := admin.Adopt(t.Context(), "a test", ""); err != nil {
+			if _, err := operator.Adopt(t.Context(), "a test", ""); err != nil {
 				t.Errorf("adopt: %v", err)
 			}
 		})

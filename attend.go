@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 )
 
@@ -16,17 +17,20 @@ import (
 // may be in another process's lanes.
 const attendAtLeast = 500 * time.Millisecond
 
-// run is messages that a stream has put aside and that are delivered one after
+// chain is messages that a stream has put aside and that are delivered one after
 // the other: one, and those of its key that stand behind it.
-type run struct {
-	items     []*item
-	hash      *int64
-	delivered int  // the first so many
-	cut       bool // no more was begun: the claim was lost, or the worker stops
+type chain struct {
+	items     []*item // in order; at least one
+	hash      *int64  // of the key; nil: the stream keeps no order, or the message has no key
+	delivered int     // the first so many
+	cut       bool    // no more was begun: the claim was lost, or the worker stops
 }
 
-// attention is the source of what a stream has put aside, in the lanes that
-// this process holds.
+// attention is the work.Source of what a stream has put aside, in the lanes that
+// this process holds. Such a message has a row in deed.pending, as a queue's has:
+// it is claimed there, attempted, finished or failed. What is different: of a key
+// one message is free and the others are parked behind it (deed.release_keys), so
+// outcomes let others go, and are recorded under the stream's parking.
 type attention struct{ *stream }
 
 // attendAside delivers what is put aside until ctx ends.
@@ -49,7 +53,7 @@ func (st *stream) attendAside(ctx context.Context) error {
 
 // Exchange records outcomes, lets what stood behind them go, and claims more,
 // in one transaction.
-func (a attention) Exchange(ctx context.Context, done []work.Done[*run], n int) ([]*run, time.Duration, error) {
+func (a attention) Exchange(ctx context.Context, done []work.Done[*chain], n int) ([]*chain, time.Duration, error) {
 	if len(done) == 0 && n == 0 {
 		return nil, 0, nil
 	}
@@ -59,22 +63,22 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*run], n int) 
 	a.queueSettlements(batch, settlements)
 	var drained []int64
 	if len(hashes) > 0 {
-		batch.Queue(query["release_keys"], a.id.Load(), hashes).QueryRow(func(row pgx.Row) error { return row.Scan(&drained) })
+		batch.Queue(query.ReleaseKeys, a.id.Load(), hashes).QueryRow(func(row pgx.Row) error { return row.Scan(&drained) })
 	}
-	var runs []*run
+	var chains []*chain
 	if n > 0 {
-		from, upto := a.slots()
-		batch.Queue(query["attend"], a.id.Load(), a.client.opts.Worker, n, from, upto, a.lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
-			runs, err = collectRuns(rows)
+		from, upto := a.laneSlots()
+		batch.Queue(query.Attend, a.id.Load(), a.client.opts.Worker, n, from, upto, a.lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
+			chains, err = collectChains(rows)
 			return err
 		})
 	}
 	err := a.exchange(ctx, batch, len(hashes) > 0, &drained)
 	if err != nil {
-		return nil, 0, withHint(err)
+		return nil, 0, sqlstate.WithHint(err)
 	}
 	a.account(settlements, flat)
-	for _, r := range runs {
+	for _, r := range chains {
 		a.stats.claimed.Add(int64(len(r.items)))
 		for _, it := range r.items {
 			if it.lost > 0 {
@@ -83,10 +87,10 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*run], n int) 
 			}
 		}
 	}
-	if n > 0 && len(runs) == 0 {
+	if n > 0 && len(chains) == 0 {
 		return nil, a.nextDue(ctx), nil
 	}
-	return runs, 0, nil
+	return chains, 0, nil
 }
 
 // lockKeys begins a batch with what keeps it from a deadlock with who has taken
@@ -94,7 +98,7 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*run], n int) 
 func (a attention) lockKeys(hashes []int64) *pgx.Batch {
 	batch := &pgx.Batch{}
 	if len(hashes) > 0 {
-		batch.Queue(query["lock_keys"], a.id.Load(), hashes)
+		batch.Queue(query.LockKeys, a.id.Load(), hashes)
 	}
 	return batch
 }
@@ -116,13 +120,13 @@ func (a attention) exchange(ctx context.Context, batch *pgx.Batch, keys bool, dr
 	if err := a.client.workers.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
-	a.drained(*drained)
+	a.unblock(*drained)
 	return nil
 }
 
 func (a attention) nextDue(ctx context.Context) time.Duration {
 	var seconds *float64
-	if err := a.client.workers.QueryRow(ctx, query["next_due"], a.id.Load()).Scan(&seconds); err != nil {
+	if err := a.client.workers.QueryRow(ctx, query.NextDue, a.id.Load()).Scan(&seconds); err != nil {
 		return attendAtLeast // the next exchange will say what is wrong
 	}
 	if seconds == nil {
@@ -131,8 +135,10 @@ func (a attention) nextDue(ctx context.Context) time.Duration {
 	return max(time.Duration(*seconds*float64(time.Second))+time.Millisecond, attendAtLeast)
 }
 
-// flatten is what became of each message, and the keys that are concerned.
-func flatten(done []work.Done[*run]) (list []work.Done[*item], hashes []int64) {
+// flatten is what became of each message, and the keys that are concerned: those
+// before the chain's end were delivered, the one at its end failed if there is an
+// error, and those behind it go back as if they had never been claimed.
+func flatten(done []work.Done[*chain]) (list []work.Done[*item], hashes []int64) {
 	for _, d := range done {
 		r := d.Item
 		if r.hash != nil {
@@ -152,11 +158,11 @@ func flatten(done []work.Done[*run]) (list []work.Done[*item], hashes []int64) {
 	return list, hashes
 }
 
-// Extend renews the claims of all messages of the runs.
-func (a attention) Extend(ctx context.Context, held []*run) ([]*run, error) {
+// Extend renews the claims of all messages of the chains.
+func (a attention) Extend(ctx context.Context, held []*chain) ([]*chain, error) {
 	var items []*item
 	var hashes []int64
-	of := map[*item]*run{}
+	of := map[*item]*chain{}
 	for _, r := range held {
 		if r.hash != nil {
 			hashes = append(hashes, *r.hash)
@@ -170,8 +176,8 @@ func (a attention) Extend(ctx context.Context, held []*run) ([]*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lost []*run
-	seen := map[*run]bool{}
+	var lost []*chain
+	seen := map[*chain]bool{}
 	for _, it := range gone {
 		if r := of[it]; !seen[r] {
 			seen[r] = true
@@ -183,13 +189,13 @@ func (a attention) Extend(ctx context.Context, held []*run) ([]*run, error) {
 
 // Do delivers the first message of each run, then the second of those that got
 // on, and so forth: each only while the run's claim is still this worker's.
-func (a attention) Do(ctx context.Context, runs []*run) []error {
-	outcomes := make([]error, len(runs))
+func (a attention) Do(ctx context.Context, chains []*chain) []error {
+	outcomes := make([]error, len(chains))
 	for {
-		held := work.Held(ctx, runs)
+		held := work.Held(ctx, chains)
 		var msgs []Message
 		var at []int
-		for i, r := range runs {
+		for i, r := range chains {
 			if outcomes[i] != nil || r.delivered == len(r.items) {
 				continue
 			}
@@ -207,7 +213,7 @@ func (a attention) Do(ctx context.Context, runs []*run) []error {
 		results := a.deliver(ctx, msgs)
 		for k, i := range at {
 			if results == nil || results[k] == nil {
-				runs[i].delivered++
+				chains[i].delivered++
 			} else {
 				outcomes[i] = results[k]
 			}
@@ -215,8 +221,9 @@ func (a attention) Do(ctx context.Context, runs []*run) []error {
 	}
 }
 
-func collectRuns(rows pgx.Rows) ([]*run, error) {
-	var runs []*run
+// collectChains reads the rows of deed.attend: those of one head follow each other.
+func collectChains(rows pgx.Rows) ([]*chain, error) {
+	var chains []*chain
 	var head int64
 	for rows.Next() {
 		it := &item{}
@@ -236,12 +243,12 @@ func collectRuns(rows pgx.Rows) ([]*run, error) {
 				it.problem = fmt.Errorf("decode message: headers: %w", err)
 			}
 		}
-		if len(runs) == 0 || of != head {
-			runs = append(runs, &run{hash: hash})
+		if len(chains) == 0 || of != head {
+			chains = append(chains, &chain{hash: hash})
 			head = of
 		}
-		last := runs[len(runs)-1]
+		last := chains[len(chains)-1]
 		last.items = append(last.items, it)
 	}
-	return runs, rows.Err()
+	return chains, rows.Err()
 }

@@ -1,8 +1,12 @@
 package deed
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/deedhq/deed/tenant"
 )
 
 const (
@@ -21,6 +25,8 @@ type breaker struct {
 	probe time.Time // when a probe was let through; zero: none is under way
 	cause error
 	round int // of attempts whose outcome counts; moves on with every change
+
+	failing map[tenant.ID]bool // whose messages have failed since one was delivered
 }
 
 // limit says how many of n may be attempted now, and if none when to ask again.
@@ -57,31 +63,70 @@ func (b *breaker) admit() (round int, ok bool, cause error) {
 	return b.round, true, nil
 }
 
-// report records the outcome of an attempt of that round and says whether the
-// state changed. Attempts that were under way when it did no longer count.
-func (b *breaker) report(round int, outcome error) (opened, closed bool) {
+// report records the outcome of an attempt of that round at messages of those
+// tenants, and says whether the state changed. Attempts that were under way when
+// it did no longer count. A probe that fails for its message's sake leaves it
+// half-open: the next one may be told that the sink is still down.
+func (b *breaker) report(round int, outcome error, of ...tenant.ID) (opened, closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if round != b.round {
 		return false, false
 	}
-	if !IsUnavailable(outcome) {
+	b.probe = time.Time{}
+	switch {
+	case outcome == nil:
 		if closed = b.open; closed {
 			b.round++
 		}
-		b.open, b.probe, b.pause = false, time.Time{}, 0
+		b.open, b.pause, b.failing = false, 0, nil
 		return false, closed
+	case !IsUnavailable(outcome):
+		b.fail(of)
+		return false, false
 	}
 	opened = !b.open
-	b.open, b.probe, b.cause = true, time.Time{}, outcome
+	b.open, b.cause = true, outcome
 	b.round++
 	b.pause = min(max(2*b.pause, breakerPause), breakerMaxPause)
-	wait := b.pause
 	if asked, ok := RetryAfter(outcome); ok && asked > 0 {
-		wait = min(asked, breakerMaxPause)
+		b.pause = min(asked, breakerMaxPause)
 	}
-	b.until = time.Now().Add(wait)
+	b.until = time.Now().Add(b.pause)
 	return opened, false
+}
+
+// mostFailing bounds how many tenants a probe may pass over.
+const mostFailing = 1000
+
+// fail notes tenants whose messages have failed; b.mu is held.
+func (b *breaker) fail(of []tenant.ID) {
+	if b.failing == nil {
+		b.failing = map[tenant.ID]bool{}
+	}
+	for _, id := range of {
+		if len(b.failing) < mostFailing {
+			b.failing[id] = true
+		}
+	}
+}
+
+// passOver returns the tenants that the next probe leaves out if others have
+// messages: theirs have failed, and may be what made the sink fail.
+func (b *breaker) passOver() []tenant.ID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return nil
+	}
+	return slices.Collect(maps.Keys(b.failing))
+}
+
+// forgive begins anew with them: there are no others.
+func (b *breaker) forgive() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failing = nil
 }
 
 // probing reports whether a probe is under way. One that hangs for very long

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -98,51 +99,9 @@ func (c *Client) tellCalls(ctx context.Context, worker tenant.ID, long map[int64
 		subs, ids, messageIDs = append(subs, id), append(ids, l.seq), append(messageIDs, l.id.String())
 		messages, ages = append(messages, l.messages), append(ages, time.Since(l.began).Seconds())
 	}
-	_, err := c.workers.Exec(ctx, query["report_calls"], worker.String(), c.opts.Worker, subs, ids, messageIDs, messages, ages)
+	_, err := c.workers.Exec(ctx, query.ReportCalls, worker.String(), c.opts.Worker, subs, ids, messageIDs, messages, ages)
 	if err != nil && ctx.Err() == nil {
-		c.opts.Logger.Warn("telling which calls take long failed; will try again", "error", withHint(err))
+		c.opts.Logger.Warn("telling which calls take long failed; will try again", "error", sqlstate.WithHint(err))
 	}
 	return err == nil
-}
-
-// RunningCall is a call of a sink that has not returned.
-type RunningCall struct {
-	Seq      int64     `json:"seq,string"` // of its first message
-	ID       ID        `json:"id"`
-	Messages int       `json:"messages"` // that it was given
-	Worker   string    `json:"worker"`
-	Since    time.Time `json:"since"`
-	Seconds  float64   `json:"seconds"` // for how long
-}
-
-// addOldestCalls completes the status of topics.
-func (c *Client) addOldestCalls(ctx context.Context, topics []TopicStatus) error {
-	type place struct{ topic, subscription string }
-	at := map[place]*SubscriptionStatus{}
-	for i := range topics {
-		for j := range topics[i].Subscriptions {
-			s := &topics[i].Subscriptions[j]
-			at[place{topics[i].Topic, s.Subscription}] = s
-		}
-	}
-	rows, err := c.pool.Query(ctx, query["oldest_calls"])
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var p place
-		var r RunningCall
-		var id string
-		if err := rows.Scan(&p.topic, &p.subscription, &r.Seq, &id, &r.Messages, &r.Worker, &r.Since, &r.Seconds); err != nil {
-			return err
-		}
-		if r.ID, err = ParseID(id); err != nil {
-			return err
-		}
-		if s := at[p]; s != nil {
-			s.OldestCall = &r
-		}
-	}
-	return rows.Err()
 }

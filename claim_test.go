@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/tenant"
 )
@@ -290,15 +291,15 @@ func TestContract_O9_DeadLetterAndRedrive(t *testing.T) {
 	if got := claim(t, worker, "orders", "w", 10); len(got) != 1 || got[0].Payload != `{"n":2}` {
 		t.Fatalf("claimed %+v, want only the message that is not dead", got)
 	}
-	c, err := deed.New(ctx, db.Pool(pgtest.Admin), deed.Options{})
+	c, err := admin.New(ctx, db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead, err := c.Dead(ctx, deed.DeadFilter{Topic: "orders"})
+	dead, err := c.Dead(ctx, admin.DeadFilter{Topic: "orders"})
 	if err != nil || len(dead) != 1 || dead[0].LastError != "no" || dead[0].Attempts != 3 {
 		t.Fatalf("dead letters %+v, %v", dead, err)
 	}
-	for _, r := range []deed.Redrive{{Topic: "orders", DryRun: true}, {Topic: "orders"}} {
+	for _, r := range []admin.Redrive{{Topic: "orders", DryRun: true}, {Topic: "orders"}} {
 		if n, err := c.Redrive(ctx, r); n != 1 || err != nil {
 			t.Errorf("redrive %+v: %d, %v", r, n, err)
 		}
@@ -306,13 +307,13 @@ func TestContract_O9_DeadLetterAndRedrive(t *testing.T) {
 	if got := claim(t, worker, "orders", "w", 10); len(got) != 1 || got[0].Attempts != 0 || got[0].Payload != `{"n":1}` {
 		t.Errorf("after the redrive claimed %+v", got)
 	}
-	if n, err := c.Redrive(ctx, deed.Redrive{Topic: "orders"}); n != 0 || err != nil {
+	if n, err := c.Redrive(ctx, admin.Redrive{Topic: "orders"}); n != 0 || err != nil {
 		t.Errorf("nothing is dead, and redrive says %d, %v", n, err)
 	}
-	if _, err := c.Redrive(ctx, deed.Redrive{Topic: "nowhere"}); deed.CodeOf(err) != deed.NotFound {
+	if _, err := c.Redrive(ctx, admin.Redrive{Topic: "nowhere"}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("redrive of an unknown topic: %v", err)
 	}
-	if _, err := c.Redrive(ctx, deed.Redrive{Topic: "orders", Limit: -1}); deed.CodeOf(err) != deed.Invalid {
+	if _, err := c.Redrive(ctx, admin.Redrive{Topic: "orders", Limit: -1}); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("redrive of -1: %v", err)
 	}
 }
@@ -404,11 +405,11 @@ func TestContract_O16_EveryFinishHasAReceipt(t *testing.T) {
 	if by != "worker-7" || !slices.Equal(done, ids(got)[:3]) || finished != 3 || failed != 2 || claim != got[0].Claim || !recent {
 		t.Errorf("the receipt says worker %s, ids %v, finished %d, failed %d, claim %d", by, done, finished, failed, claim)
 	}
-	c, err := deed.New(ctx, db.Pool(pgtest.Admin), deed.Options{})
+	c, err := admin.New(ctx, db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	published, err := c.Messages(ctx, deed.Filter{Topic: "orders"})
+	published, err := c.Messages(ctx, admin.Filter{Topic: "orders"})
 	if err != nil || len(published) != 5 {
 		t.Fatal(published, err)
 	}

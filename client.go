@@ -14,7 +14,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/held"
+	"github.com/deedhq/deed/internal/sqlfile"
+	"github.com/deedhq/deed/internal/upkeep"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
 )
@@ -83,11 +86,11 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	declared := map[string]bool{}
 	for _, t := range o.Topics {
-		if err := t.check(); err != nil {
-			errs = append(errs, fmt.Errorf("topic %q: %w", clip(t.Name), err))
+		if err := t.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("topic %q: %w", errortext.Clip(t.Name), err))
 		}
 		if declared[t.Name] {
-			errs = append(errs, fmt.Errorf("topic %q is given twice", clip(t.Name)))
+			errs = append(errs, fmt.Errorf("topic %q is given twice", errortext.Clip(t.Name)))
 		}
 		declared[t.Name] = true
 	}
@@ -96,11 +99,11 @@ func (o Options) withDefaults() (Options, error) {
 	for i, s := range o.Subscriptions {
 		var err error
 		if subs[i], err = s.withDefaults(); err != nil {
-			errs = append(errs, fmt.Errorf("subscription %q of topic %q: %w", clip(s.Name), clip(s.Topic), err))
+			errs = append(errs, fmt.Errorf("subscription %q of topic %q: %w", errortext.Clip(s.Name), errortext.Clip(s.Topic), err))
 		}
 		id := subs[i].Topic + "/" + subs[i].Name
 		if seen[id] {
-			errs = append(errs, fmt.Errorf("subscription %q of topic %q is given twice", clip(subs[i].Name), clip(s.Topic)))
+			errs = append(errs, fmt.Errorf("subscription %q of topic %q is given twice", errortext.Clip(subs[i].Name), errortext.Clip(s.Topic)))
 		}
 		seen[id] = true
 	}
@@ -135,7 +138,7 @@ func (s Subscription) withDefaults() (Subscription, error) {
 		errs = append(errs, errors.New("a name has 1 to 100 characters of A-Z a-z 0-9 . _ -"))
 	}
 	if s.From != "" && s.From != FromBeginning && s.From != FromNow {
-		errs = append(errs, fmt.Errorf("option From %q is neither %q nor %q", clip(string(s.From)), FromBeginning, FromNow))
+		errs = append(errs, fmt.Errorf("option From %q is neither %q nor %q", errortext.Clip(string(s.From)), FromBeginning, FromNow))
 	}
 	if s.MaxAttempts < 0 || s.MaxAttempts > 1000 {
 		errs = append(errs, fmt.Errorf("option MaxAttempts %d is not from 1 to 1000", s.MaxAttempts))
@@ -163,7 +166,8 @@ func (s Subscription) withDefaults() (Subscription, error) {
 // called at the same time; Run once.
 type Client struct {
 	pool    *pgxpool.Pool
-	workers *pgxpool.Pool // while Run runs: what handlers hold of pool cannot starve it
+	workers *pgxpool.Pool  // while Run runs: what handlers hold of pool cannot starve it
+	upkeep  *upkeep.Keeper // of workers
 	opts    Options
 	sources []*source
 	wake    chan struct{}
@@ -186,7 +190,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 	defer cancel()
 	newer, err := schema.Check(ctx, pool)
 	if err != nil {
-		return nil, opError("new", err)
+		return nil, WrapError("new", err)
 	}
 	if newer {
 		opts.Logger.Warn("the database's schema is newer than this program, in a compatible way; upgrade the program soon")
@@ -204,10 +208,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 		if recovery && len(opts.Subscriptions) > 0 {
 			return errors.New("the server is a standby, where nothing can be claimed; connect to the primary")
 		}
-		return checkQueries(ctx, conn.Conn())
+		return errors.Join(sqlfile.Check(ctx, conn.Conn(), query), upkeep.CheckStatements(ctx, conn.Conn()))
 	})
 	if err != nil {
-		return nil, opError("new", err)
+		return nil, WrapError("new", err)
 	}
 	c := &Client{
 		pool: pool, opts: opts, wake: make(chan struct{}, 1), windows: newWindowFeed(),
@@ -228,7 +232,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 // is stored with other settings. A subscription that is removed meanwhile is worked
 // on no more; the others go on.
 //
-// On another cluster than the installation's it waits for [Client.Adopt], if it
+// On another cluster than the installation's it waits for admin.Client.Adopt, if it
 // is to hold (see [Options]), and [Client.Ready] says so; if the cluster comes to
 // be another one while it runs, it ends within a second or so with an error.
 //
@@ -249,14 +253,10 @@ func (c *Client) Run(ctx context.Context) error {
 		c.running = false
 		c.mu.Unlock()
 	}()
-	err := c.gate.Wait(ctx, c.setReady, func(ctx context.Context) { // publishing goes on meanwhile
-		c.chore(ctx, "make partitions ahead", func(ctx context.Context) error {
-			_, err := c.pool.Exec(ctx, query["keep_partitions"])
-			return err
-		})
-	})
+	publishing := &upkeep.Keeper{Pool: c.pool, Deadline: c.opts.Deadline, Logger: c.opts.Logger} // goes on meanwhile
+	err := c.gate.Wait(ctx, c.setReady, publishing.MakePartitions)
 	if err != nil {
-		return opError("run", err)
+		return WrapError("run", err)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -273,6 +273,7 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	defer workers.Close()
 	c.workers = workers
+	c.upkeep = &upkeep.Keeper{Pool: workers, Deadline: c.opts.Deadline, Logger: c.opts.Logger}
 	if err := c.register(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -286,8 +287,8 @@ func (c *Client) Run(ctx context.Context) error {
 	others.Go(func() { c.gate.Watch(ctx, workers, end) })
 	others.Go(func() { c.watch(ctx) })
 	others.Go(func() { c.keepHouse(ctx) })
-	others.Go(func() { c.keepRetention(ctx) })
-	others.Go(func() { c.finishRemovals(ctx) })
+	others.Go(func() { c.upkeep.KeepRetention(ctx) })
+	others.Go(func() { c.upkeep.FinishRemovals(ctx) })
 	others.Go(func() { c.reportCalls(background) })
 	others.Go(func() { c.keepLanes(background, ctx.Done()) })
 	c.setReady(nil)
@@ -337,8 +338,8 @@ func (c *Client) Ready(ctx context.Context) error {
 	if _, err := schema.Check(ctx, c.pool); err != nil {
 		return err
 	}
-	var ahead int
-	if err := c.pool.QueryRow(ctx, query["partitions_ahead"]).Scan(&ahead); err != nil {
+	ahead, err := upkeep.PartitionsAhead(ctx, c.pool)
+	if err != nil {
 		return fmt.Errorf("count partitions: %w", err)
 	}
 	if ahead < 1 {
@@ -368,11 +369,11 @@ func (c *Client) Drained(ctx context.Context) (bool, error) {
 	defer cancel()
 	// In this order: what a stream has read may be put aside, never the reverse.
 	var unfinished, behind bool
-	if err := c.pool.QueryRow(ctx, query["behind"], ids).Scan(&behind); err != nil || behind {
-		return false, opError("drained", err)
+	if err := c.pool.QueryRow(ctx, query.Behind, ids).Scan(&behind); err != nil || behind {
+		return false, WrapError("drained", err)
 	}
-	err := c.pool.QueryRow(ctx, query["unfinished"], ids, 60).Scan(&unfinished)
-	return !unfinished && err == nil, opError("drained", err)
+	err := c.pool.QueryRow(ctx, query.Unfinished, ids, 60).Scan(&unfinished)
+	return !unfinished && err == nil, WrapError("drained", err)
 }
 
 // register declares the subscriptions that are absent, and compares the others
@@ -424,10 +425,4 @@ func (c *Client) tryRegister(ctx context.Context) error {
 // deadline is the context of one statement.
 func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.opts.Deadline)
-}
-
-// InTx runs fn in a transaction of pool: committed if fn returns nil, rolled
-// back otherwise.
-func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, pool, fn)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -179,7 +180,7 @@ func TestClient_WithoutPreparedStatements(t *testing.T) {
 				case string(m.Payload) == `{"n":1}` && m.Attempt == 1:
 					return deed.After(0)
 				case string(m.Payload) == `{"n":2}`:
-					return deed.Discard(errors.New("two"))
+					return deed.Permanent(errors.New("two"))
 				}
 				return nil
 			}}
@@ -198,21 +199,21 @@ func TestClient_WithoutPreparedStatements(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
-			admin, err := deed.New(ctx, pools[pgtest.Admin], deed.Options{})
+			operator, err := admin.New(ctx, pools[pgtest.Admin], admin.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n, err := admin.Redrive(ctx, deed.Redrive{Topic: "orders", Seqs: []int64{published[1].Seq}}); n != 1 || err != nil {
+			if n, err := operator.Redrive(ctx, admin.Redrive{Topic: "orders", Seqs: []int64{published[1].Seq}}); n != 1 || err != nil {
 				t.Errorf("redrive: %d, %v", n, err)
 			}
 			for name, err := range map[string]error{
-				"status":   second(admin.Status(ctx)),
-				"messages": second(admin.Messages(ctx, deed.Filter{Topic: "orders", Since: time.Hour, Payload: true})),
-				"message":  second(admin.Message(ctx, published[0].ID.String(), true)),
-				"dead":     second(admin.Dead(ctx, deed.DeadFilter{})),
-				"topics":   second(admin.Topics(ctx)),
-				"settings": second(admin.Settings(ctx)),
-				"verify":   second(admin.Verify(ctx)),
+				"status":   second(operator.Status(ctx)),
+				"messages": second(operator.Messages(ctx, admin.Filter{Topic: "orders", Since: time.Hour, Payload: true})),
+				"message":  second(operator.Message(ctx, published[0].ID.String(), true)),
+				"dead":     second(operator.Dead(ctx, admin.DeadFilter{})),
+				"topics":   second(operator.Topics(ctx)),
+				"settings": second(operator.Settings(ctx)),
+				"verify":   second(operator.Verify(ctx)),
 			} {
 				if err != nil {
 					t.Errorf("%s: %v", name, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -106,11 +107,11 @@ func TestContract_O8_WithoutContentIsDead(t *testing.T) {
 					t.Errorf("%d messages were claimed: %v", n, rows.Err())
 				}
 				saysGone(t, db, "orders", gone)
-				admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+				operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if n, err := admin.Redrive(t.Context(), deed.Redrive{Topic: "orders"}); n != 1 || err != nil {
+				if n, err := operator.Redrive(t.Context(), admin.Redrive{Topic: "orders"}); n != 1 || err != nil {
 					t.Errorf("%d redriven: %v", n, err)
 				}
 			}
@@ -121,11 +122,11 @@ func TestContract_O8_WithoutContentIsDead(t *testing.T) {
 // saysGone checks that one message is listed as dead for want of content.
 func saysGone(t testing.TB, db *pgtest.DB, topic string, seq int64) {
 	t.Helper()
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead, err := admin.Dead(t.Context(), deed.DeadFilter{Topic: topic})
+	dead, err := operator.Dead(t.Context(), admin.DeadFilter{Topic: topic})
 	if err != nil || len(dead) != 1 || dead[0].ID.Seq() != seq || !strings.Contains(dead[0].LastError, "content is gone") {
 		t.Errorf("dead letters: %+v, %v", dead, err)
 	}

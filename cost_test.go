@@ -73,7 +73,15 @@ func newMeter(t *testing.T) *meter {
 	}})
 	db := cluster.DB(t)
 	backfill(t, db, subscribe(t, db, "cost", "handler"))
-	return &meter{t: t, db: db, owner: db.Conn(t, pgtest.Owner), tracer: &statementCounter{}}
+	m := &meter{t: t, db: db, owner: db.Conn(t, pgtest.Owner), tracer: &statementCounter{}}
+	db.Pool(pgtest.Worker).Reset() // an idle session tells late what it has written
+	eventually(t, "the sessions before to end", func() bool {
+		return pgtest.One[bool](t, m.owner, `
+			select not exists (
+			  select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+			)`)
+	})
+	return m
 }
 
 // pool's sessions are ended by its Close, which makes their statistics known.

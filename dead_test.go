@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/tenant"
 )
@@ -23,15 +24,6 @@ func kill(t testing.TB, db *pgtest.DB, subscription int, text string) {
 	db.Exec(t, pgtest.Owner, `
 		update deed.pending set dead_at = clock_timestamp(), last_error = $2, attempts = 20
 		where subscription = $1 and dead_at is null`, subscription, text)
-}
-
-func admin(t testing.TB, db *pgtest.DB) *deed.Client {
-	t.Helper()
-	c, err := deed.New(context.Background(), db.Pool(pgtest.Admin), deed.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func TestContract_O9_RedriveByFilter(t *testing.T) {
@@ -59,22 +51,22 @@ func TestContract_O9_RedriveByFilter(t *testing.T) {
 	publish(t, db, message("invoices", 4))
 	kill(t, db, sub, "no such account")
 	kill(t, db, other, "webhook: Status 503")
-	c := admin(t, db)
+	c := operator(t, db)
 	for _, test := range []struct {
-		r    deed.Redrive
+		r    admin.Redrive
 		want int64
 	}{
-		{deed.Redrive{}, 4},
-		{deed.Redrive{Topic: "orders"}, 3},
-		{deed.Redrive{Topic: "orders", Limit: 2}, 2},
-		{deed.Redrive{Tenant: &a}, 1},
-		{deed.Redrive{Type: "order.placed"}, 1},
-		{deed.Redrive{Error: "status 503"}, 2},
-		{deed.Redrive{Error: "status 503", Topic: "invoices"}, 1},
-		{deed.Redrive{OlderThan: time.Hour}, 1},
-		{deed.Redrive{NewerThan: time.Hour}, 3},
-		{deed.Redrive{Seqs: []int64{third.Seq}}, 1},
-		{deed.Redrive{Error: "%"}, 0},
+		{admin.Redrive{}, 4},
+		{admin.Redrive{Topic: "orders"}, 3},
+		{admin.Redrive{Topic: "orders", Limit: 2}, 2},
+		{admin.Redrive{Tenant: &a}, 1},
+		{admin.Redrive{Type: "order.placed"}, 1},
+		{admin.Redrive{Error: "status 503"}, 2},
+		{admin.Redrive{Error: "status 503", Topic: "invoices"}, 1},
+		{admin.Redrive{OlderThan: time.Hour}, 1},
+		{admin.Redrive{NewerThan: time.Hour}, 3},
+		{admin.Redrive{Seqs: []int64{third.Seq}}, 1},
+		{admin.Redrive{Error: "%"}, 0},
 	} {
 		test.r.DryRun = true
 		if n, err := c.Redrive(ctx, test.r); n != test.want || err != nil {
@@ -84,16 +76,16 @@ func TestContract_O9_RedriveByFilter(t *testing.T) {
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pending where dead_at is null`); n != 0 {
 		t.Errorf("dry runs put back %d", n)
 	}
-	counts, err := c.CountDead(ctx, deed.DeadFilter{NewerThan: time.Hour})
+	counts, err := c.CountDead(ctx, admin.DeadFilter{NewerThan: time.Hour})
 	if err != nil || len(counts) != 2 || counts[0].Topic != "invoices" || counts[0].Dead != 1 || counts[1].Dead != 2 {
 		t.Errorf("counts %+v, %v", counts, err)
 	}
-	for _, r := range []deed.Redrive{{Error: "status 503", Topic: "orders"}, {Seqs: []int64{third.Seq}}, {Type: "order.placed"}} {
+	for _, r := range []admin.Redrive{{Error: "status 503", Topic: "orders"}, {Seqs: []int64{third.Seq}}, {Type: "order.placed"}} {
 		if n, err := c.Redrive(ctx, r); n != 1 || err != nil {
 			t.Errorf("%+v put back %d, %v", r, n, err)
 		}
 	}
-	if left, err := c.Dead(ctx, deed.DeadFilter{}); err != nil || len(left) != 1 || left[0].Topic != "invoices" {
+	if left, err := c.Dead(ctx, admin.DeadFilter{}); err != nil || len(left) != 1 || left[0].Topic != "invoices" {
 		t.Errorf("dead are still %+v, %v", left, err)
 	}
 }
@@ -116,7 +108,7 @@ func TestContract_O9_RedriveKeepsKeyOrder(t *testing.T) {
 	kill(t, db, sub, "down")
 	started := time.Now()
 	steps := 0
-	redriven, err := admin(t, db).Redrive(ctx, deed.Redrive{Topic: "orders", Rate: 100, Progress: func(int64, int64) { steps++ }})
+	redriven, err := operator(t, db).Redrive(ctx, admin.Redrive{Topic: "orders", Rate: 100, Progress: func(int64, int64) { steps++ }})
 	if err != nil || redriven != n {
 		t.Fatalf("put back %d, %v", redriven, err)
 	}
@@ -161,9 +153,9 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	}
 	publish(t, db, msgs...)
 	kill(t, db, sub, "down")
-	c := admin(t, db)
+	c := operator(t, db)
 	owner := db.Pool(pgtest.Owner)
-	asked := deed.Redrive{Topic: "orders", Request: "inc-211", By: "ann", Reason: "it is up again"}
+	asked := admin.Redrive{Topic: "orders", Request: "inc-211", By: "ann", Reason: "it is up again"}
 
 	// Cut off after the first step, by the session's end in the second.
 	cut, cancel := context.WithCancel(ctx)
@@ -204,7 +196,7 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	if n, err := c.Redrive(ctx, asked); n != 2200 || err != nil || back() != 2200-before {
 		t.Errorf("repeated: %d, %v", n, err)
 	}
-	acts, err := c.Audit(ctx, deed.AuditFilter{Subject: "inc-211", Limit: 100})
+	acts, err := c.Audit(ctx, admin.AuditFilter{Subject: "inc-211", Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +219,7 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	}
 
 	// Cancelled from elsewhere, in the middle.
-	slow := deed.Redrive{Error: "again", Request: "inc-212", Rate: 20}
+	slow := admin.Redrive{Error: "again", Request: "inc-212", Rate: 20}
 	slow.Progress = func(redriven, _ int64) {
 		if redriven > 0 {
 			if _, err := c.CancelRedrive(ctx, "inc-212", "no", "bob"); err != nil && deed.CodeOf(err) != deed.Conflict {
@@ -260,7 +252,7 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 	first, second := subscribe(t, db, "orders", "one"), subscribe(t, db, "orders", "two")
 	published := publish(t, db, message("orders", 1), message("orders", 2))
 	seq := published[0].Seq
-	c := admin(t, db)
+	c := operator(t, db)
 	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'one'), deed.claim('orders', 'w', 10, 'two')`)
 	if _, err := c.Discard(ctx, seq, "", "why", ""); deed.CodeOf(err) != deed.Conflict {
 		t.Errorf("discarding what somebody has in hand: %v", err)
@@ -295,7 +287,7 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 			t.Errorf("the message's story: %+v, want it discarded by %s", s, by)
 		}
 	}
-	acts, err := c.Audit(ctx, deed.AuditFilter{Subject: fmt.Sprint(seq), Limit: 10})
+	acts, err := c.Audit(ctx, admin.AuditFilter{Subject: fmt.Sprint(seq), Limit: 10})
 	if err != nil || len(acts) != 2 || acts[1].Actor != "ann" || !strings.Contains(string(acts[1].Details), "no such account") {
 		t.Errorf("audited as %+v, %v", acts, err)
 	}
@@ -303,7 +295,7 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 	if err != nil || topics[0].Delivered != 0 || topics[0].Dead != 2 {
 		t.Errorf("status %+v, %v: what is discarded is not delivered", topics, err)
 	}
-	worker, err := deed.New(ctx, db.Pool(pgtest.Worker), deed.Options{})
+	worker, err := admin.New(ctx, db.Pool(pgtest.Worker), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,14 +314,14 @@ func TestContract_O9_DiscardTakesWhatWaits(t *testing.T) {
 	subscribe(t, db, "orders", "two")
 	seq := publish(t, db, message("orders", 1))[0].Seq
 	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'two')`)
-	c := admin(t, db)
+	c := operator(t, db)
 	if n, err := c.Discard(ctx, seq, "", "an attack", "ann"); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v; want 1, since the other is in hand", n, err)
 	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim('orders', 'w', 10, 'one')`); n != 0 {
 		t.Error("it is claimed though it was given up")
 	}
-	acts, err := c.Audit(ctx, deed.AuditFilter{Subject: fmt.Sprint(seq), Limit: 10})
+	acts, err := c.Audit(ctx, admin.AuditFilter{Subject: fmt.Sprint(seq), Limit: 10})
 	if err != nil || len(acts) != 1 || acts[0].Actor != "ann" {
 		t.Errorf("audited as %+v, %v", acts, err)
 	}
@@ -356,7 +348,7 @@ func TestContract_O9_DiscardOfAWaitingHeadLetsTheKeyGoOn(t *testing.T) {
 	eventually(t, "the message to wait and its followers to be parked", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where parked or process_after is not null`) == 6
 	})
-	if n, err := admin(t, db).Discard(t.Context(), first, "", "will not be mended", ""); n != 1 || err != nil {
+	if n, err := operator(t, db).Discard(t.Context(), first, "", "will not be mended", ""); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	eventually(t, "the others to have come", func() bool { n, _ := sink.counts(); return n == 5 })
@@ -373,7 +365,7 @@ func TestContract_O9_DiscardLetsTheKeyGoOn(t *testing.T) {
 	db := pgtest.New(t)
 	sink := &recorder{fail: func(m deed.Message) error {
 		if m.Key == "bad" && string(m.Payload) == `{"n":0}` {
-			return deed.Discard(errors.New("cannot be"))
+			return deed.Permanent(errors.New("cannot be"))
 		}
 		return nil
 	}}
@@ -384,8 +376,8 @@ func TestContract_O9_DiscardLetsTheKeyGoOn(t *testing.T) {
 	eventually(t, "the message to be dead and its followers parked", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where dead_at is not null or parked`) == 20
 	})
-	operator := admin(t, db)
-	dead, err := operator.Dead(t.Context(), deed.DeadFilter{})
+	operator := operator(t, db)
+	dead, err := operator.Dead(t.Context(), admin.DeadFilter{})
 	if err != nil || len(dead) != 1 {
 		t.Fatal(dead, err)
 	}

@@ -3,8 +3,10 @@
 // before anyone attempts it; it is attempted by one owner at a time; and it
 // ends in a recorded outcome.
 //
-// A publisher calls [Publish] inside its own business transaction. The message
-// exists if and only if that transaction commits (O1):
+// # Publish
+//
+// [Publish] is called inside a business transaction. The message exists if and
+// only if that transaction commits:
 //
 //	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 //		if _, err := tx.Exec(ctx, `insert into orders …`); err != nil {
@@ -14,25 +16,63 @@
 //		return err
 //	})
 //
-// A worker makes subscriptions and runs them until its context ends:
+// Package deedsql does the same for database/sql.
+//
+// # Work on a queue
+//
+// A topic is a queue unless it is declared otherwise: each message is claimed,
+// attempted and finished by itself, in no order. A worker makes subscriptions,
+// and runs them until its context ends:
 //
 //	client, err := deed.New(ctx, pool, deed.Options{Subscriptions: []deed.Subscription{
 //		deed.Handle("orders", func(ctx context.Context, m deed.Received[Order]) error { … }),
 //	}})
 //	err = client.Run(ctx)
 //
-// What is promised: a committed message is delivered to each subscription of
-// its topic at least once, whatever crashes on the way, and one that did not
-// commit never is. A message is held by one worker at a time, under a lease; a
-// worker that lost its lease can no longer record anything. A failure is
-// retried with back-off and ends as a dead letter that is kept until an
-// operator acts. A topic that is a [Stream] is read in pages and keeps the order
-// of each [Message.Key]: that of the commits, if the publishers of the key
-// serialise themselves, as those do that lock the same row before they publish.
+// What the function returns says what is next: nil, it is delivered; [After], try
+// again then; [Permanent], never again; [Unavailable], the destination is down, and
+// this was no attempt; any other error is retried with back-off, and after
+// [Subscription.MaxAttempts] the message is a dead letter.
 //
-// What is not promised: exactly-once at a destination that cannot drop repeats
-// (a crash between a delivery and its record repeats it, under the same
-// [Message.ID]), and order in a topic that is a [Queue], which is the default.
-// docs/streams.md and docs/guarantees.md say more, with the tests that
-// show it; the clauses such as O1 are numbered in docs/contracts.md.
+// # Read a stream
+//
+// A topic that is declared with [ModeStream] is read in pages, and keeps the order of
+// each [Message.Key]: that of the commits, if the publishers of the key serialise
+// themselves, as those do that lock the same row before they publish. The packages
+// sink/kafka, sink/nats and sink/webhook are sinks for subscriptions of either mode:
+//
+//	deed.Options{
+//		Topics:        []deed.Topic{{Name: "orders", Mode: deed.ModeStream}},
+//		Subscriptions: []deed.Subscription{{Topic: "orders", Name: "to-kafka", Sink: events}},
+//	}
+//
+// # Deliver to people
+//
+// Package delivery reserves e-mails, calls and posts in the transaction that owes
+// them, attempts each through one provider, and says of one whose answer was lost
+// that it is in doubt, not that it failed.
+//
+// # Receive once
+//
+// Package inbox drops what a consumer has been sent before, in the transaction of
+// its own effects.
+//
+// # Operate
+//
+// Package admin looks at an installation and acts on it: status, dead letters,
+// redrives, topics, settings, the audit log. The program deed has all of it as
+// commands. Package schema installs and upgrades what is in the database.
+//
+// # What is promised, and what is not
+//
+// A committed message is delivered to each subscription of its topic at least
+// once, whatever crashes on the way, and one that did not commit never is. A
+// message is held by one worker at a time, under a lease; a worker that lost its
+// lease can no longer record anything. A dead letter is kept until an operator
+// acts.
+//
+// Not promised is exactly-once at a destination that cannot drop repeats (a crash
+// between a delivery and its record repeats it, under the same [Message.ID]), and
+// order in a queue. docs/streams.md and docs/guarantees.md say more, with the tests
+// that show it.
 package deed

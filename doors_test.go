@@ -194,7 +194,7 @@ func TestContract_O3_EveryDoorToEveryDoor(t *testing.T) {
 				claimTopic, runTopic = "", ""
 			} else {
 				subscribe(t, db, topic, subscription)
-				if err := admin(t, db).SetDoor(context.Background(), topic, subscription, true); err != nil {
+				if err := operator(t, db).SetDoor(context.Background(), topic, subscription, true); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -449,7 +449,7 @@ func TestContract_O4_OldestFirstAcrossDoors(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	db := faces(t)
-	c := admin(t, db)
+	c := operator(t, db)
 	for _, topic := range []string{"a", "b", "handled"} {
 		subscribe(t, db, topic, "one")
 		subscribe(t, db, topic, "two")
@@ -502,7 +502,7 @@ func TestContract_O4_StreamsAreNoDoors(t *testing.T) {
 	ctx := context.Background()
 	db := faces(t)
 	subscribe(t, db, "a", "one")
-	c := admin(t, db)
+	c := operator(t, db)
 	if err := c.SetDoor(ctx, "a", "one", true); err != nil {
 		t.Fatal(err)
 	}
@@ -575,6 +575,9 @@ func TestContract_O4_OtherContentTypes(t *testing.T) {
 		t.Errorf("shown as %s, want %s", got, want)
 	}
 }
+
+// deep is JSON of so many arrays in each other, as an expression of SQL.
+func deep(levels int) string { return fmt.Sprintf(`repeat('[', %d) || repeat(']', %[1]d)`, levels) }
 
 // vast is JSON of 81 KB whose text as PostgreSQL writes it has over a gigabyte:
 // nobody could be sent it.

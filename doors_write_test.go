@@ -147,7 +147,7 @@ func TestReschedule(t *testing.T) {
 	db := pgtest.New(t)
 	subscribe(t, db, "orders", "s")
 	subscribe(t, db, "orders", "b")
-	c := admin(t, db)
+	c := operator(t, db)
 	seq := publish(t, db, message("orders", 1))[0].Seq
 	after := func(name string) string {
 		return pgtest.One[string](t, db.Pool(pgtest.Owner), `

@@ -3,8 +3,11 @@ package deed
 import (
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/deedhq/deed/internal/sqlstate"
 )
 
 // Code says what a caller can do about an error.
@@ -59,29 +62,28 @@ var codeBySQLState = map[string]Code{
 	"DDMOD": Conflict,
 }
 
-// opError wraps a database error: one that deed's functions raised on purpose
-// becomes an [Error] with its code, any other keeps its chain.
-func opError(op string, err error) error {
+// functionName is what the SQL functions begin their messages with. In an
+// [Error] the operation stands in its place.
+var functionName = regexp.MustCompile(`^[a-z]+(_[a-z]+)*: `)
+
+// WrapError makes an error that deed's SQL functions raised on purpose an [Error]
+// with its code; any other keeps its chain. op is what was attempted. It is for
+// those who call the functions themselves, and returns nil for nil.
+func WrapError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if code, ok := codeBySQLState[pg.Code]; ok {
-			return &Error{Op: op, Code: code, Err: errors.New(pg.Message)}
+			return &Error{Op: op, Code: code, Err: errors.New(functionName.ReplaceAllString(pg.Message, ""))}
 		}
 	}
-	return fmt.Errorf("deed: %s: %w", op, withHint(err))
-}
-
-// withHint says what to do about a prepared statement that is missing, or there
-// already, in a session that a pooler has chosen.
-func withHint(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "26000" || pg.Code == "42P05") {
-		return fmt.Errorf("%w; if a pooler in transaction mode is in between, add default_query_exec_mode=exec to the connection string", err)
-	}
-	return err
+	return fmt.Errorf("deed: %s: %w", op, sqlstate.WithHint(err))
 }
 
 func invalidf(op, format string, args ...any) error {
 	return &Error{Op: op, Code: Invalid, Err: fmt.Errorf(format, args...)}
 }
+
+// passing reports whether waiting may cure err.
+func passing(err error) bool { return CodeOf(err) == Internal && sqlstate.Passing(err) }

@@ -13,7 +13,6 @@ import (
 
 const (
 	housekeepEvery = time.Minute
-	purgeBatch     = 5000
 	backfillPage   = 1000
 	owingEvery     = 5 * time.Second
 )
@@ -27,11 +26,8 @@ func (c *Client) keepHouse(ctx context.Context) {
 	var chores, looked time.Time
 	for {
 		if !time.Now().Before(chores) {
-			c.chore(ctx, "make partitions ahead", func(ctx context.Context) error {
-				_, err := c.workers.Exec(ctx, query["keep_partitions"])
-				return err
-			})
-			c.chore(ctx, "purge idempotency keys", c.purgeKeys)
+			c.upkeep.MakePartitions(ctx)
+			c.upkeep.PurgeKeys(ctx)
 			chores = time.Now().Add(housekeepEvery/2 + rand.N(housekeepEvery))
 		}
 		if !time.Now().Before(looked.Add(owingEvery)) {
@@ -75,8 +71,8 @@ func (c *Client) owing(ctx context.Context) (list []*source) {
 	for i, s := range c.sources {
 		ids[i] = s.id.Load()
 	}
-	c.chore(ctx, "look for backfills", func(ctx context.Context) error {
-		rows, err := c.workers.Query(ctx, query["owing"], ids)
+	c.upkeep.Chore(ctx, "look for backfills", func(ctx context.Context) error {
+		rows, err := c.workers.Query(ctx, query.Owing, ids)
 		if err != nil {
 			return err
 		}
@@ -91,38 +87,18 @@ func (c *Client) owing(ctx context.Context) (list []*source) {
 	return list
 }
 
-func (c *Client) chore(ctx context.Context, name string, do func(context.Context) error) {
-	dctx, cancel := c.deadline(ctx)
-	defer cancel()
-	if err := do(dctx); err != nil && ctx.Err() == nil {
-		c.opts.Logger.Warn("housekeeping failed; will try again", "chore", name, "error", withHint(err))
-	}
-}
-
-func (c *Client) purgeKeys(ctx context.Context) error {
-	for {
-		var purged int
-		if err := c.workers.QueryRow(ctx, query["purge_keys"], purgeBatch).Scan(&purged); err != nil {
-			return err
-		}
-		if purged < purgeBatch {
-			return nil
-		}
-	}
-}
-
 // backfill takes one step towards what s is owed from before it existed.
 func (c *Client) backfill(ctx context.Context, s *source) (added int, finished bool) {
 	id := s.id.Load()
 	if id == 0 || s.removed.Load() {
 		return 0, true
 	}
-	c.chore(ctx, "backfill "+s.label(), func(ctx context.Context) error {
+	c.upkeep.Chore(ctx, "backfill "+s.label(), func(ctx context.Context) error {
 		var page int
 		var last bool
 		// A window is opened under READ COMMITTED, whatever the database's default is.
 		err := pgx.BeginTxFunc(ctx, c.workers, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, query["backfill"], id, backfillPage).Scan(&page, &last)
+			return tx.QueryRow(ctx, query.Backfill, id, backfillPage).Scan(&page, &last)
 		})
 		if err == nil { // what it says holds once it has committed
 			added, finished = page, last

@@ -21,16 +21,16 @@ var floors = []struct {
 }{
 	{1, `tenant|schema|internal/(pgembed|crash)`},
 	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
-	{1.6, `internal/pgtest/cluster|internal/conformance`},
-	{2, `internal/work|internal/config|internal/header|internal/idempotency|internal/httpcall|internal/errortext|internal/catcher`},
-	{2.5, `internal/held`},
+	{1.6, `internal/pgtest/cluster|internal/conformance|internal/measure`},
+	{2, `internal/work|internal/sqlfile|internal/(sqlstate|sqlvalue)|internal/config|internal/header|internal/idempotency|internal/httpcall|internal/errortext|internal/catcher`},
+	{2.5, `internal/(held|upkeep)`},
 	{3, ``},
 	{3.5, `internal/order`},
-	{4, `delivery|sink/(webhook|nats|kafka)|importer|deedsql|inbox|otel`},
+	{4, `admin|delivery|sink/(webhook|nats|kafka)|importer|deedsql|inbox|otel`},
 	{4.5, `sink/sinktest|provider/providertest`},
-	{5, `doctor|provider/(smtp|resend|webhook)`},
+	{5, `doctor|provider/(smtp|resend|webhook)|examples/receiver`},
 	{6, `server|server/metrics`},
-	{7, `cmd/deed|internal/crash/(victim|deliverer)`},
+	{7, `cmd/deed|examples/service|internal/crash/(victim|deliverer)`},
 }
 
 func floorOf(t *testing.T, pkg string) float64 {

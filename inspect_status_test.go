@@ -23,7 +23,7 @@ func TestStatus_IsLinearAndBounded(t *testing.T) {
 	db.Exec(t, pgtest.Owner, `
 		update deed.pending p set dead_at = now(), last_error = 'no such account'
 		from deed.log l where l.slot = p.slot and l.id = p.id and l.topic in ('invented-77', 'invented-19999')`)
-	c := admin(t, db)
+	c := operator(t, db)
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second) // quadratic, it takes a minute of an idle machine
 	defer cancel()
 	topics, err := c.Status(ctx)

@@ -19,7 +19,7 @@ func TestContract_O18_StreamIsGivenWhatWasMoved(t *testing.T) {
 	db := pgtest.New(t)
 	refuses := &recorder{fail: func(m deed.Message) error {
 		if m.Key == "bad" {
-			return deed.Discard(errors.New("never"))
+			return deed.Permanent(errors.New("never"))
 		}
 		return nil
 	}}
@@ -60,7 +60,7 @@ func TestContract_O18_StreamIsGivenWhatWasMoved(t *testing.T) {
 func TestContract_O18_StreamBeginsWhileRetentionMoves(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	refuses := &recorder{fail: func(deed.Message) error { return deed.Discard(errors.New("never")) }}
+	refuses := &recorder{fail: func(deed.Message) error { return deed.Permanent(errors.New("never")) }}
 	c, stop := runStream(t, db, stream(refuses))
 	for n := range 3 {
 		publish(t, db, keyed("a", n), keyed("b", n))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
@@ -19,8 +20,8 @@ import (
 // errLaneLost ends a lane that has another owner.
 var errLaneLost = errors.New("the lane has another owner")
 
-// errWindowsGone makes a lane begin from its durable position again.
-var errWindowsGone = errors.New("the last window is not what it was, as after a failover")
+// errWindowLost makes a lane begin from its durable position again.
+var errWindowLost = errors.New("the last window is not what it was, as after a failover")
 
 // confirmEvery is how often a lane to which nothing comes records how far it
 // has looked, so that old windows can be forgotten.
@@ -35,54 +36,67 @@ const confirmStop = 5 * time.Second
 // statement that relies on them names them: one that finds others, as after a
 // failover, makes the lane begin from its durable position again (the window
 // protocol's rule 11).
+//
+// Three goroutines are at it. The reader (run, read, nextWindow, readWindow) owns
+// the position and everything below it here. One reads pages ahead (readPages,
+// dealPages), and knows only the position it was given. The recorder writes rows,
+// at most recordsAhead behind the reader, and ends the reading when it cannot.
+// The first part of the fields is set once, before run.
 type lane struct {
 	st                 *stream
 	no                 int
-	fence              int64
+	fence              int64 // of this ownership: a record under an older one is refused
 	slotFrom, slotUpto int32
-	takeovers          int
+	takeovers          int                     // owners in a row that lost the lane where they had taken it: a poison message kills processes
 	cancel             context.CancelCauseFunc // ends it without a record
 	working            context.Context         // until then
 	quit               chan struct{}           // closed: give the lane back
-	news               chan struct{}           // the fields below have changed
+	changed            chan struct{}           // the fields below have changed
 	done               chan struct{}           // closed when it has ended
 
 	mu       sync.Mutex
 	ordered  bool               // guarded by mu
-	last     *int64             // guarded by mu: see heldLane.lastWindow
+	last     *int64             // guarded by mu: see assignedLane.lastWindow
 	quitting bool               // guarded by mu: quit is closed
 	blocked  map[int64]struct{} // guarded by mu: hashes of keys with messages aside
 
-	breaks  int      // of the feed of windows, when the position was read
-	place            // of the reader; what is recorded may be behind it
-	ready   []*entry // if isReady: all of the window to
-	isReady bool
+	// The reader's.
+	breaks   int      // of the feed of windows, when the position was loaded
+	position          // of the reader; what is recorded may be behind it
+	ready    []*entry // if isReady: all that the window reading has for this lane
+	isReady  bool
 }
 
-// slotLate is where a window's reading begins: see deed.page.
+// slotLate is where a window's reading begins: with the late rows, those of
+// transactions that passed did not see although it was past their numbers. See
+// deed.page for what follows.
 const slotLate = -2
 
-// place is a position in the log: everything up to at has been read, and of
-// what comes up to the window to, if that is not 0, the rows up to (slot, id).
-type place struct {
-	at, to window
-	slot   int32
-	id     int64
-	low    *int64 // as deed.window_late says, if it is known
-	late   []string
+// position is a place in the log. Everything up to the window passed has been
+// read. If there is a window reading, it is being read: of what it shows and
+// passed does not, the rows up to (slot, id) have been read, in the order that
+// deed.page gives them. Between two windows slot is slotLate and id is 0.
+type position struct {
+	passed, reading window
+	slot            int32
+	id              int64
+	low             *int64 // as deed.window_late says, if it is known
+	late            []string
 }
 
-// String is the place in deed.finish_page's words.
-func (p place) String() string { return fmt.Sprintf("%d/%d/%d/%d", p.at.n, p.to.n, p.slot, p.id) }
+// String is the position in deed.finish_page's words.
+func (p position) String() string {
+	return fmt.Sprintf("%d/%d/%d/%d", p.passed.n, p.reading.n, p.slot, p.id)
+}
 
-func newLane(st *stream, held heldLane) *lane {
+func newLane(st *stream, given assignedLane) *lane {
 	l := &lane{
-		st: st, no: held.no, fence: held.fence, slotFrom: held.slotFrom, slotUpto: held.slotUpto, takeovers: held.takeovers,
-		ordered: held.ordered, last: held.lastWindow,
-		quit: make(chan struct{}), news: make(chan struct{}, 1), done: make(chan struct{}),
+		st: st, no: given.no, fence: given.fence, slotFrom: given.slotFrom, slotUpto: given.slotUpto, takeovers: given.takeovers,
+		ordered: given.ordered, last: given.lastWindow,
+		quit: make(chan struct{}), changed: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	l.working, l.cancel = context.WithCancelCause(context.Background())
-	if held.giveBack {
+	if given.giveBack {
 		l.quitting = true
 		close(l.quit)
 	}
@@ -90,18 +104,18 @@ func newLane(st *stream, held heldLane) *lane {
 }
 
 // notify tells a running lane what the keeper says of it.
-func (l *lane) notify(held heldLane) {
+func (l *lane) notify(given assignedLane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	changed := (l.last == nil) != (held.lastWindow == nil) || l.last != nil && *l.last != *held.lastWindow
-	l.ordered, l.last = held.ordered, held.lastWindow
-	if held.giveBack && !l.quitting {
+	other := (l.last == nil) != (given.lastWindow == nil) || l.last != nil && *l.last != *given.lastWindow
+	l.ordered, l.last = given.ordered, given.lastWindow
+	if given.giveBack && !l.quitting {
 		l.quitting = true
 		close(l.quit)
 	}
-	if changed {
+	if other {
 		select {
-		case l.news <- struct{}{}:
+		case l.changed <- struct{}{}:
 		default:
 		}
 	}
@@ -138,7 +152,7 @@ func (l *lane) run(ctx context.Context, after *lane) {
 			failures = 0
 		}
 		failures++
-		l.st.log.Warn("reading a lane failed; will go on from its recorded position", "lane", l.no, "error", withHint(err), "failures", failures)
+		l.st.log.Warn("reading a lane failed; will go on from its recorded position", "lane", l.no, "error", sqlstate.WithHint(err), "failures", failures)
 		if !work.Sleep(ctx, work.Backoff(failures, 20*time.Millisecond, 5*time.Second)) {
 			break
 		}
@@ -148,8 +162,8 @@ func (l *lane) run(ctx context.Context, after *lane) {
 	}
 	rctx, cancel := l.st.client.deadline(context.WithoutCancel(ctx))
 	defer cancel()
-	if _, err := l.st.client.workers.Exec(rctx, query["release_lane"], l.st.id.Load(), l.no, l.fence); err != nil {
-		l.st.log.Warn("giving a lane back failed; another worker takes it when its lease ends", "lane", l.no, "error", withHint(err))
+	if _, err := l.st.client.workers.Exec(rctx, query.ReleaseLane, l.st.id.Load(), l.no, l.fence); err != nil {
+		l.st.log.Warn("giving a lane back failed; another worker takes it when its lease ends", "lane", l.no, "error", sqlstate.WithHint(err))
 	}
 }
 
@@ -157,7 +171,9 @@ func (l *lane) run(ctx context.Context, after *lane) {
 func (l *lane) isLost() bool { return errors.Is(context.Cause(l.working), work.ErrLeaseLost) }
 
 // read goes on from the recorded position until ctx ends, and returns when all
-// that has been delivered is recorded.
+// that has been delivered is recorded. It returns why it ended early, if the
+// lane is to go on from its recorded position: a failed read or record, or a
+// failover that took windows back.
 func (l *lane) read(ctx context.Context) error {
 	n, err := l.load(ctx)
 	if err != nil {
@@ -165,11 +181,11 @@ func (l *lane) read(ctx context.Context) error {
 	}
 	careful := l.takeovers >= 3
 	l.takeovers = 0
-	pages, cancel := context.WithCancelCause(ctx)
+	pages, cancel := context.WithCancelCause(ctx) // ended by the recorder, too
 	rec := newRecorder(l, n, cancel)
 	go rec.run()
 	for pages.Err() == nil {
-		if l.to.n == 0 && !l.nextWindow(pages, rec) {
+		if l.reading.n == 0 && !l.nextWindow(pages, rec) {
 			continue
 		}
 		l.readWindow(pages, rec, &careful)
@@ -183,11 +199,11 @@ func (l *lane) read(ctx context.Context) error {
 	return rec.err
 }
 
-// position reads the recorded position.
-func (l *lane) position(ctx context.Context) (n int64, err error) {
-	l.place = place{}
-	err = l.st.client.workers.QueryRow(ctx, query["lane_position"], l.st.id.Load(), l.no, l.fence).
-		Scan(&l.takeovers, &n, &l.at.n, &l.at.h, &l.to.n, &l.to.h, &l.slot, &l.id)
+// loadPosition reads the recorded position.
+func (l *lane) loadPosition(ctx context.Context) (n int64, err error) {
+	l.position = position{}
+	err = l.st.client.workers.QueryRow(ctx, query.LanePosition, l.st.id.Load(), l.no, l.fence).
+		Scan(&l.takeovers, &n, &l.passed.n, &l.passed.h, &l.reading.n, &l.reading.h, &l.slot, &l.id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, errLaneLost
 	}
@@ -200,10 +216,10 @@ func (l *lane) load(ctx context.Context) (n int64, err error) {
 	defer cancel()
 	l.ready, l.isReady = nil, false
 	l.breaks = l.st.client.windows.broken()
-	if n, err = l.position(ctx); err != nil {
+	if n, err = l.loadPosition(ctx); err != nil {
 		return 0, err
 	}
-	rows, err := l.st.client.workers.Query(ctx, query["blocked_hashes"], l.st.id.Load(), l.slotFrom, l.slotUpto)
+	rows, err := l.st.client.workers.Query(ctx, query.BlockedHashes, l.st.id.Load(), l.slotFrom, l.slotUpto)
 	if err != nil {
 		return 0, err
 	}
@@ -222,7 +238,10 @@ func (l *lane) load(ctx context.Context) (n int64, err error) {
 }
 
 // nextWindow finds the window to read to next, and reports whether there is
-// one. It waits until ctx ends or the lane has other business.
+// one. It waits until ctx ends or the lane has other business. Normally that is
+// the newest one the process knows of; while the lanes are being changed
+// (deed.make_lanes) all of them stop between two windows, say so, and then read
+// up to the last of the windows at which they stopped.
 func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 	l.mu.Lock()
 	last := l.last
@@ -231,42 +250,42 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 	case last == nil:
 		wait, cancel := context.WithTimeout(ctx, confirmEvery)
 		defer cancel()
-		step, seen, ok := l.st.client.windows.next(wait, l.at, l.breaks, int(l.st.id.Load()), l.slotFrom, l.slotUpto, l.news)
-		l.at = seen
+		step, seen, ok := l.st.client.windows.next(wait, l.passed, l.breaks, int(l.st.id.Load()), l.slotFrom, l.slotUpto, l.changed)
+		l.passed = seen // windows that have nothing for these slots are gone past
 		if ok {
-			l.to, l.low, l.late = step.to, nil, nil
-			if step.from == l.at {
+			l.reading, l.low, l.late = step.to, nil, nil
+			if step.from == l.passed {
 				l.low, l.late = step.low, step.late
 				l.ready, l.isReady = step.within(int(l.st.id.Load()), l.slotFrom, l.slotUpto)
 			}
 			l.slot, l.id = slotLate, 0
 		} else if l.st.client.windows.broken() != l.breaks {
-			rec.fail(errWindowsGone)
+			rec.stop(errWindowLost)
 		} else if wait.Err() != nil && ctx.Err() == nil {
-			rec.confirm(l.at)
+			rec.confirm(l.passed)
 		}
 		return ok
-	case *last != 0 && *last > l.at.n:
+	case *last != 0 && *last > l.passed.n:
 		h, err := l.windowID(ctx, *last)
 		if err != nil || h == "" {
-			rec.fail(cmp.Or(err, errors.New("the window at which the lanes are to stop is gone")))
+			rec.stop(cmp.Or(err, errors.New("the window at which the lanes are to stop is gone")))
 			return false
 		}
-		l.to, l.low, l.late, l.slot, l.id = window{*last, h}, nil, nil, slotLate, 0
+		l.reading, l.low, l.late, l.slot, l.id = window{*last, h}, nil, nil, slotLate, 0
 		return true
-	case *last == 0:
-		rec.confirm(l.at)
+	case *last == 0: // stop here, and say where that is
+		rec.confirm(l.passed)
 		rec.pause()
-	default:
-		rec.confirm(l.at)
+	default: // the last window has been read
+		rec.confirm(l.passed)
 	}
 	again := time.NewTimer(confirmStop)
 	defer again.Stop()
 	select {
 	case <-ctx.Done():
-	case <-l.news:
+	case <-l.changed:
 	case <-again.C:
-		rec.told = window{} // a crash may have taken back what was said
+		rec.confirmed = window{} // a crash may have taken back what was said
 	}
 	return false
 }
@@ -274,7 +293,7 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 func (l *lane) windowID(ctx context.Context, n int64) (h string, err error) {
 	ctx, cancel := l.st.client.deadline(ctx)
 	defer cancel()
-	err = l.st.client.workers.QueryRow(ctx, query["window"], n).Scan(&h)
+	err = l.st.client.workers.QueryRow(ctx, query.Window, n).Scan(&h)
 	return h, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"time"
 
+	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
@@ -17,8 +18,8 @@ const lanesEvery = time.Second
 // deed.take_lanes checks: how a key is hashed.
 const lanesProtocol = 2
 
-// heldLane is a lane of this process, as deed.take_lanes tells of it.
-type heldLane struct {
+// assignedLane is a lane of this process, as deed.take_lanes tells of it.
+type assignedLane struct {
 	no                 int
 	slotFrom, slotUpto int32
 	ordered, giveBack  bool
@@ -27,10 +28,10 @@ type heldLane struct {
 	lastWindow         *int64 // 0: stop between two windows; more: read up to it
 }
 
-// holding is what the keeper tells a subscription.
-type holding struct {
+// assignment is what the keeper tells a subscription.
+type assignment struct {
 	asked   time.Time // before the leases were renewed
-	lanes   []heldLane
+	lanes   []assignedLane
 	isQueue bool // the topic is no stream any more
 }
 
@@ -65,7 +66,7 @@ func (c *Client) keepLanes(ctx context.Context, stopping <-chan struct{}) {
 				failures = 0
 			} else if ctx.Err() == nil {
 				failures++
-				c.opts.Logger.Warn("looking after the lanes failed; will try again", "error", withHint(err), "failures", failures)
+				c.opts.Logger.Warn("looking after the lanes failed; will try again", "error", sqlstate.WithHint(err), "failures", failures)
 				pause = time.After(work.Backoff(failures, 50*time.Millisecond, lanesEvery))
 			}
 		}
@@ -88,8 +89,8 @@ func (c *Client) leaveRelays(ctx context.Context, worker tenant.ID, release bool
 	}
 	ctx, cancel := c.deadline(context.WithoutCancel(ctx))
 	defer cancel()
-	if _, err := c.workers.Exec(ctx, query["leave_relays"], worker.String(), release); err != nil {
-		c.opts.Logger.Warn("signing off from the streams failed; the others wait for the lease", "error", withHint(err))
+	if _, err := c.workers.Exec(ctx, query.LeaveRelays, worker.String(), release); err != nil {
+		c.opts.Logger.Warn("signing off from the streams failed; the others wait for the lease", "error", sqlstate.WithHint(err))
 	}
 }
 
@@ -107,14 +108,14 @@ func (c *Client) takeLanes(ctx context.Context, worker tenant.ID, take bool) err
 		}
 	}
 	asked := time.Now()
-	rows, err := c.workers.Query(ctx, query["take_lanes"], worker.String(), c.opts.Worker, subs, take, lanesProtocol)
+	rows, err := c.workers.Query(ctx, query.TakeLanes, worker.String(), c.opts.Worker, subs, take, lanesProtocol)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	held := map[int]*holding{}
+	told := map[int]*assignment{}
 	for _, id := range subs {
-		held[id] = &holding{asked: asked}
+		told[id] = &assignment{asked: asked}
 	}
 	for rows.Next() {
 		var sub int
@@ -122,36 +123,36 @@ func (c *Client) takeLanes(ctx context.Context, worker tenant.ID, take bool) err
 		var from, upto *int32
 		var ordered *bool
 		var fence *int64
-		var l heldLane
+		var l assignedLane
 		if err := rows.Scan(&sub, &no, &from, &upto, &ordered, &fence, &l.giveBack, &l.takeovers, &l.lastWindow); err != nil {
 			return err
 		}
 		if no == nil {
-			held[sub].isQueue = true
+			told[sub].isQueue = true
 			continue
 		}
 		l.no, l.slotFrom, l.slotUpto, l.ordered, l.fence = *no, *from, *upto, *ordered, *fence
-		held[sub].lanes = append(held[sub].lanes, l)
+		told[sub].lanes = append(told[sub].lanes, l)
 	}
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	for id, h := range held {
+	for id, h := range told {
 		byID[id].tell(h)
 	}
 	return nil
 }
 
 // tell hands h to the subscription's stream in place of what it has not read.
-func (s *source) tell(h *holding) {
+func (s *source) tell(h *assignment) {
 	for {
 		select {
-		case s.held <- h:
+		case s.assigned <- h:
 			return
 		default:
 		}
 		select {
-		case <-s.held:
+		case <-s.assigned:
 		default:
 		}
 	}

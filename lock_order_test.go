@@ -171,7 +171,7 @@ func TestContract_O13_FinishAndPageTakeKeysInOneOrder(t *testing.T) {
 func TestContract_O13_RedriveAndPageTakeKeysInOneOrder(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	sink := newStrictSink(func(deed.Message) error { return deed.Discard(errors.New("never")) })
+	sink := newStrictSink(func(deed.Message) error { return deed.Permanent(errors.New("never")) })
 	runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 }))
 	publish(t, db, keyed("b", 1), keyed("c", 1), keyed("a", 1))
 	eventually(t, "three dead messages", func() bool {

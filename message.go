@@ -17,7 +17,7 @@ type Message struct {
 	Topic string
 
 	// Key is what the message is about, such as an order's number. Messages of
-	// one key share a slot of the log, and a topic that is a [Stream] delivers them
+	// one key share a slot of the log, and a topic that is a [ModeStream] delivers them
 	// in order. At most 1,000 bytes. Default: none.
 	Key string
 
@@ -50,8 +50,8 @@ type Message struct {
 	// returned. At most 200 bytes.
 	IdempotencyKey string
 
-	// ProcessAfter holds the message back until then, by the database's clock
-	// (O5). It then takes no part in its key's order. The zero value means now.
+	// ProcessAfter holds the message back until then, by the database's clock.
+	// It then takes no part in its key's order. The zero value means now.
 	ProcessAfter time.Time
 
 	// ID identifies the message outside the database: a UUIDv7-shaped value of

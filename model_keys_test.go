@@ -65,11 +65,27 @@ func (m *keyModel) name(id int64) string {
 
 // take is another owner of the lane.
 func (m *keyModel) take() {
+	m.t.Helper()
 	m.worker++
-	m.db.Exec(m.t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second' where subscription = $1 and worker is not null`, m.sub)
-	m.db.Exec(m.t, pgtest.Owner, `delete from deed.relays where subscription = $1`, m.sub)
-	m.fence = m.one(`select fence from deed.take_lanes($1::text::uuid, 'w', array[$2::int], p_protocol => 2) where lane is not null`,
-		fmt.Sprintf("00000000-0000-0000-0000-%012d", m.worker), m.sub)
+	ctx := context.Background()
+	// In one transaction, in which nobody who still runs renews what is taken.
+	err := pgx.BeginFunc(ctx, m.db.Pool(pgtest.Owner), func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `lock table deed.lanes, deed.relays in share row exclusive mode`)
+		if err == nil {
+			_, err = tx.Exec(ctx, `update deed.lanes set lease_until = clock_timestamp() - interval '1 second' where subscription = $1 and worker is not null`, m.sub)
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, `delete from deed.relays where subscription = $1`, m.sub)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `select fence from deed.take_lanes($1::text::uuid, 'w', array[$2::int], p_protocol => 2) where lane is not null`,
+			fmt.Sprintf("00000000-0000-0000-0000-%012d", m.worker), m.sub).Scan(&m.fence)
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 // page reads what is committed and was not read, in order of number, delivers

@@ -13,10 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
 )
 
-// entry is a message of a page, and what has become of it.
+// entry is a message of a page, and what has become of it. While its page is
+// delivered the goroutine that has its key writes it, and the reader afterwards.
 type entry struct {
 	msg   Message
 	place int32 // with msg.Seq, the position after it
@@ -24,8 +26,8 @@ type entry struct {
 	due   bool
 	err   error // its headers could not be read
 
-	tried   bool // the attempt has not come back
-	settled bool
+	tried   bool   // the attempt has not come back
+	settled bool   // it is delivered or put aside; what is not is read again
 	aside   *aside // how it was settled, if it was not delivered
 }
 
@@ -39,7 +41,7 @@ func (e *entry) scan(row pgx.Rows, before ...any) error {
 	if err != nil {
 		return err
 	}
-	m.Key, m.Type, m.Attempt = deref(key), deref(kind), 1
+	m.Key, m.Type, m.Attempt = sqlvalue.Deref(key), sqlvalue.Deref(kind), 1
 	m.ID = NewID(m.CreatedAt, m.Seq)
 	if headers != nil {
 		if err := json.Unmarshal([]byte(*headers), &m.Headers); err != nil {
@@ -57,7 +59,9 @@ type page struct {
 }
 
 // readWindow goes through the rest of the window, page by page: while one is
-// delivered the next is read and the one before recorded.
+// delivered the next is read and the one before recorded. It returns at the
+// window's end; or earlier, with the position after the last message that is
+// settled with all before it. What it has settled it has given to the recorder.
 func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
 	rctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -66,15 +70,15 @@ func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
 		go l.dealPages(rctx, l.ready, pages)
 		l.ready, l.isReady = nil, false
 	} else {
-		go l.readPages(rctx, l.place, pages)
+		go l.readPages(rctx, l.position, pages)
 	}
 	for p := range pages {
 		if p.err != nil {
-			rec.fail(p.err)
+			rec.stop(p.err)
 			return
 		}
 		if l.st.stale() {
-			rec.fail(errStale)
+			rec.stop(errStale)
 			return
 		}
 		l.st.stats.claimed.Add(int64(len(p.entries)))
@@ -82,19 +86,19 @@ func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
 		*careful = *careful && len(p.entries) == 0
 		done := settledPrefix(p.entries)
 		p.end = p.end && done == len(p.entries)
-		next := record{at: l.at, to: l.to, slot: l.slot, id: l.id, parks: parks}
+		next := record{passed: l.passed, reading: l.reading, slot: l.slot, id: l.id, parks: parks}
 		next.add(p.entries[:done])
 		if p.end {
-			next.at, next.to, next.slot, next.id = l.to, window{}, slotLate, 0
-			rec.told = l.to
+			next.passed, next.reading, next.slot, next.id = l.reading, window{}, slotLate, 0
+			rec.confirmed = l.reading
 		}
-		if next.messages == 0 && !p.end {
+		if next.messages == 0 && !p.end { // nothing to record, so nobody else gives the parking back
 			for range parks {
 				l.st.parking.RUnlock()
 			}
 			return // before anything was settled
 		}
-		l.at, l.to, l.slot, l.id = next.at, next.to, next.slot, next.id
+		l.passed, l.reading, l.slot, l.id = next.passed, next.reading, next.slot, next.id
 		rec.queue <- next
 		if p.end || done < len(p.entries) || ctx.Err() != nil {
 			return // what was not settled is read again from there
@@ -148,7 +152,7 @@ func (l *lane) dealPages(ctx context.Context, entries []*entry, pages chan<- pag
 }
 
 // readPages reads from p to the end of its window, until ctx ends.
-func (l *lane) readPages(ctx context.Context, p place, pages chan<- page) {
+func (l *lane) readPages(ctx context.Context, p position, pages chan<- page) {
 	defer close(pages)
 	for {
 		entries, end, err := l.st.readPage(ctx, l, p)
@@ -168,13 +172,13 @@ func (l *lane) readPages(ctx context.Context, p place, pages chan<- page) {
 	}
 }
 
-func (st *stream) readPage(ctx context.Context, l *lane, p place) (entries []*entry, end bool, err error) {
+func (st *stream) readPage(ctx context.Context, l *lane, p position) (entries []*entry, end bool, err error) {
 	ctx, cancel := st.client.deadline(ctx)
 	defer cancel()
 	limit := st.pageLimit()
 	started := time.Now()
-	rows, err := st.client.workers.Query(ctx, query["page"], st.id.Load(), l.slotFrom, l.slotUpto,
-		p.at.n, p.at.h, p.to.n, p.to.h, p.slot, p.id, limit, p.low, p.late)
+	rows, err := st.client.workers.Query(ctx, query.Page, st.id.Load(), l.slotFrom, l.slotUpto,
+		p.passed.n, p.passed.h, p.reading.n, p.reading.h, p.slot, p.id, limit, p.low, p.late)
 	if err != nil {
 		return nil, false, err
 	}
@@ -204,8 +208,8 @@ func (st *stream) readPage(ctx context.Context, l *lane, p place) (entries []*en
 
 // pageLimit is how many messages a page has at the most.
 func (st *stream) pageLimit() int {
-	st.source.mu.Lock()
-	defer st.source.mu.Unlock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if st.payloadSize > 0 {
 		return max(1, min(st.sub.page, int(maxClaimBytes/st.payloadSize)))
 	}
@@ -213,19 +217,20 @@ func (st *stream) pageLimit() int {
 }
 
 // deliverPage settles the page: every message is delivered or put aside, unless
-// the lane is to stop, or the outcomes of others wait for this page's record. Of an ordered stream's key it delivers one message after
-// the other, and once one has failed, or others are aside, none. It returns how
-// often it holds the stream's parking.
+// the lane is to stop, or the outcomes of others wait for this page's record. Of
+// an ordered stream's key it delivers one message after the other, and once one
+// has failed, or others are aside, none. It returns how often it holds the
+// stream's parking, which the recorder gives back with the page's record.
 func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) (parks int) {
 	crash.Point("claimed")
-	d := &delivery{l: l, ctx: ctx, ordered: l.isOrdered(), began: time.Now(), held: map[keyID]bool{}}
+	d := &pageRun{l: l, ctx: ctx, ordered: l.isOrdered(), began: time.Now(), postponed: map[keyID]bool{}}
 	var todo []*entry
 	for _, e := range entries {
 		switch {
-		case !e.due:
+		case !e.due: // it waits in a row of its own, and takes no part in its key's order
 			e.settled = true
 			e.aside = &aside{entry: e, outcome: outcome{kind: "later"}}
-		case careful:
+		case careful: // three owners died here: each message alone, where a death is counted
 			d.putAside(e, outcome{kind: "doubt"})
 		default:
 			todo = append(todo, e)
@@ -238,6 +243,9 @@ func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) 
 			if !e.settled {
 				left = append(left, e)
 			}
+		}
+		if len(left) < len(todo) {
+			failures = 0
 		}
 		todo = left
 		if len(todo) == 0 || d.ended() {
@@ -265,17 +273,19 @@ func (l *lane) isOrdered() bool {
 	return l.ordered
 }
 
-// delivery is the work on one page.
-type delivery struct {
+// pageRun is the delivery of one page, by up to Concurrency goroutines. Each key
+// of an ordered stream is one goroutine's, so that its messages' entries have one
+// writer.
+type pageRun struct {
 	l       *lane
 	ctx     context.Context // ended: begin nothing more
 	ordered bool
 	began   time.Time
 
-	mu    sync.Mutex
-	parks bool           // guarded by mu: the stream's parking is held
-	cut   bool           // guarded by mu: nothing more was begun because of it
-	held  map[keyID]bool // guarded by mu: keys of which no more is tried in this pass
+	mu        sync.Mutex
+	parks     bool           // guarded by mu: the stream's parking is held
+	cut       bool           // guarded by mu: nothing more was begun because of it
+	postponed map[keyID]bool // guarded by mu: keys of which no more is tried in this pass
 }
 
 // cutAfter is how long outcomes of messages that are aside wait for a page on
@@ -284,7 +294,7 @@ const cutAfter = time.Second
 
 // ended reports whether nothing more of the page is to be begun: the lane
 // stops, or the page has kept others waiting long enough.
-func (d *delivery) ended() bool {
+func (d *pageRun) ended() bool {
 	if d.ctx.Err() != nil {
 		return true
 	}
@@ -300,9 +310,10 @@ func (d *delivery) ended() bool {
 	return d.cut
 }
 
-// pass tries each message once.
-func (d *delivery) pass(todo []*entry) {
-	clear(d.held)
+// pass tries each message once: by batches if the sink takes them, else key by
+// key, or in any order if none is kept. It returns when all attempts have.
+func (d *pageRun) pass(todo []*entry) {
+	clear(d.postponed)
 	sub := d.l.st.sub
 	var workers sync.WaitGroup
 	batch, ok := sub.Sink.(BatchSink)
@@ -351,10 +362,10 @@ func byKey(todo []*entry, n int) [][]*entry {
 	return hands
 }
 
-// asideGaps, where the page has ended early, puts aside what was not delivered before something that
-// was: a page is recorded up to one place, and what is delivered is not to come
-// again because of what is not.
-func (d *delivery) asideGaps(entries []*entry) {
+// asideGaps, where the page has ended early, puts aside what was not delivered
+// before something that was: a page is recorded up to one position, and what is
+// delivered is not to come again because of what is not.
+func (d *pageRun) asideGaps(entries []*entry) {
 	d.mu.Lock()
 	early := d.cut || d.ctx.Err() != nil
 	d.mu.Unlock()
@@ -387,7 +398,7 @@ func fnv(key string) uint32 {
 	return h
 }
 
-func (d *delivery) one(e *entry) {
+func (d *pageRun) one(e *entry) {
 	if !d.mayTry(e) {
 		return
 	}
@@ -398,7 +409,7 @@ func (d *delivery) one(e *entry) {
 	d.attempt([]*entry{e}, []Message{e.msg})
 }
 
-func (d *delivery) inBatches(todo []*entry, size int) {
+func (d *pageRun) inBatches(todo []*entry, size int) {
 	for len(todo) > 0 && !d.ended() {
 		batch := make([]*entry, 0, min(size, len(todo)))
 		msgs := make([]Message, 0, min(size, len(todo)))
@@ -423,10 +434,10 @@ func (d *delivery) inBatches(todo []*entry, size int) {
 // attempt hands messages to the sink; a panic is an outcome of all of them. A
 // worker that was frozen hands over nothing before it knows that the lane is
 // still its own.
-func (d *delivery) attempt(batch []*entry, msgs []Message) {
+func (d *pageRun) attempt(batch []*entry, msgs []Message) {
 	if d.l.st.stale() {
 		for _, e := range batch {
-			d.holdBack(e)
+			d.postpone(e)
 		}
 		return
 	}
@@ -445,7 +456,7 @@ func (d *delivery) attempt(batch []*entry, msgs []Message) {
 			// The sink owes it that it was not delivered; an attempt is counted of the
 			// first one only, or two of a key would be tried beside each other.
 			e.tried = false
-			d.holdBack(e)
+			d.postpone(e)
 		default:
 			failed[idOf(e.msg)] = e.msg.Key != ""
 			d.settle(e, results[i])
@@ -453,7 +464,7 @@ func (d *delivery) attempt(batch []*entry, msgs []Message) {
 	}
 }
 
-func (d *delivery) deliver(msgs []Message) (results []error) {
+func (d *pageRun) deliver(msgs []Message) (results []error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err := &work.Panic{Value: v, Stack: debug.Stack()}
@@ -467,8 +478,10 @@ func (d *delivery) deliver(msgs []Message) (results []error) {
 }
 
 // mayTry reports whether the message may be attempted now; if others of its key
-// are aside it joins them.
-func (d *delivery) mayTry(e *entry) bool {
+// are aside it joins them. That is decided under the parking, or the last of
+// those others could be let go between the look and the record, and this one
+// would stand behind nothing.
+func (d *pageRun) mayTry(e *entry) bool {
 	if d.ended() {
 		return false
 	}
@@ -476,9 +489,9 @@ func (d *delivery) mayTry(e *entry) bool {
 		return true
 	}
 	d.mu.Lock()
-	held := d.held[idOf(e.msg)]
+	late := d.postponed[idOf(e.msg)]
 	d.mu.Unlock()
-	if held {
+	if late {
 		return false
 	}
 	if d.l.nothingBlocked() {
@@ -488,7 +501,7 @@ func (d *delivery) mayTry(e *entry) bool {
 	if !d.l.isBlocked(hash) {
 		return true
 	}
-	d.hold()
+	d.lockParking()
 	if !d.l.isBlocked(hash) { // let go meanwhile
 		return true
 	}
@@ -497,8 +510,10 @@ func (d *delivery) mayTry(e *entry) bool {
 	return false
 }
 
-// settle says what a failed attempt means.
-func (d *delivery) settle(e *entry, err error) {
+// settle says what an attempt has come to. An outage, and whatever came back once
+// the lane was lost or cancelled, counts nothing: the message is tried again, here
+// or by the next owner.
+func (d *pageRun) settle(e *entry, err error) {
 	e.tried = false
 	if err == nil {
 		e.settled = true
@@ -510,34 +525,35 @@ func (d *delivery) settle(e *entry, err error) {
 	}
 	cause := context.Cause(d.l.working)
 	if known.outcome.kind == "outage" || cause != nil {
-		d.holdBack(e)
+		d.postpone(e)
 		return
 	}
 	d.putAside(e, known.outcome)
 }
 
-// holdBack has the page wait with e, and its key: nothing is counted.
-func (d *delivery) holdBack(e *entry) {
+// postpone has the page wait with e, and its key: nothing is counted.
+func (d *pageRun) postpone(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.held[idOf(e.msg)] = e.msg.Key != ""
+	d.postponed[idOf(e.msg)] = e.msg.Key != ""
 }
 
 // putAside makes e a message with a row of its own, behind which others of its
 // key stand.
-func (d *delivery) putAside(e *entry, o outcome) {
+func (d *pageRun) putAside(e *entry, o outcome) {
 	a := &aside{entry: e, outcome: o}
 	if d.ordered && e.msg.Key != "" {
 		hash := keyHash(e.msg.Tenant, e.msg.Key)
 		a.hash = &hash
-		d.hold()
+		d.lockParking()
 		d.l.block(hash)
 	}
 	e.settled, e.aside = true, a
 }
 
-// hold takes the stream's parking until the page is recorded.
-func (d *delivery) hold() {
+// lockParking takes the stream's parking (for reading: pages do not exclude each
+// other) until the page is recorded: whoever lets keys go waits for that.
+func (d *pageRun) lockParking() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.parks {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-func newPage(t *testing.T) *delivery {
+func newPage(t *testing.T) *pageRun {
 	l := &lane{st: &stream{source: &source{}}, working: context.Background()}
-	return &delivery{l: l, ctx: t.Context(), began: time.Now().Add(-2 * cutAfter), held: map[keyID]bool{}}
+	return &pageRun{l: l, ctx: t.Context(), began: time.Now().Add(-2 * cutAfter), postponed: map[keyID]bool{}}
 }
 
 // A hand that is told that the page has ended leaves a message out; were it told

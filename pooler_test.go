@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -42,7 +43,7 @@ func TestClient_NamesThePoolersSetting(t *testing.T) {
 	db := pgtest.New(t)
 	pool := cachingPool(t, db)
 	var log syncBuilder
-	c, err := deed.New(ctx, pool, deed.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	_, err := deed.New(ctx, pool, deed.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	pooled := os.Getenv(pgtest.PoolerEnv) != ""
 	if err != nil && (!pooled || !strings.Contains(err.Error(), poolerSetting)) {
 		t.Fatal(err)
@@ -53,13 +54,17 @@ func TestClient_NamesThePoolersSetting(t *testing.T) {
 	if pooled {
 		return
 	}
-	if _, err := c.Status(ctx); err != nil {
+	operator, err := admin.New(ctx, pool, admin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operator.Status(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pool.Exec(ctx, `deallocate all`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Status(ctx); err == nil || !strings.Contains(err.Error(), poolerSetting) {
+	if _, err := operator.Status(ctx); err == nil || !strings.Contains(err.Error(), poolerSetting) {
 		t.Errorf("a statement that another session has: %v", err)
 	}
 }

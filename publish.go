@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/errortext"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -25,30 +27,30 @@ type Published struct {
 	Repeated bool
 }
 
-// Tx is what Publish needs of a pgx transaction. pgx.Tx is one; so are a pool
-// and a connection, with which the messages are a transaction of their own.
-type Tx interface {
+// DB is what is published through: a pgx.Tx; or a pool or a connection, with which
+// the messages are a transaction of their own.
+type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Publish stores msgs in tx, in order and in one round trip; they exist if and
-// only if tx commits (O1). It returns one result a message.
+// Publish stores msgs through db, in order and in one round trip; they exist if and
+// only if its transaction commits. It returns one result a message.
 //
-// It stores all or nothing. A message that is refused leaves tx usable, and
+// It stores all or nothing. A message that is refused leaves db usable, and
 // the error's code says why: [Invalid] for an empty or over-long topic, an
 // over-large payload, invalid JSON, a header that no sink could carry;
 // [NotFound] for a topic that is not declared where topics must be;
 // [Forbidden] for another tenant's message. Any other error is PostgreSQL's and
-// has ended tx: under REPEATABLE READ and SERIALIZABLE that may be 40001, after
+// has ended the transaction: under REPEATABLE READ and SERIALIZABLE that may be 40001, after
 // which the transaction is to be run again.
-func Publish(ctx context.Context, tx Tx, msgs ...Message) ([]Published, error) {
+func Publish(ctx context.Context, db DB, msgs ...Message) ([]Published, error) {
 	st, err := NewStatement(ctx, msgs...)
 	if err != nil || len(msgs) == 0 {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, st.SQL, st.Args...)
+	rows, err := db.Query(ctx, st.SQL, st.Args...)
 	if err != nil {
-		return nil, opError("publish", err)
+		return nil, WrapError("publish", err)
 	}
 	defer rows.Close()
 	return st.Published(rows)
@@ -96,7 +98,7 @@ func NewStatement(ctx context.Context, msgs ...Message) (Statement, error) {
 			headers, err = encodeHeaders(headersWithTrace(ctx, m.Headers))
 		}
 		if err != nil {
-			return Statement{}, invalidf("publish", "message %d of %d, topic %q: %w", i+1, n, clip(m.Topic), err)
+			return Statement{}, invalidf("publish", "message %d of %d, topic %q: %w", i+1, n, errortext.Clip(m.Topic), err)
 		}
 		topics[i], payloads[i] = m.Topic, payload
 		optional := m.optional(headers)
@@ -159,21 +161,21 @@ func (s Statement) Published(rows Rows) ([]Published, error) {
 		var id, state, problem *string
 		var repeated *bool
 		if err := rows.Scan(&ordinal, &seq, &id, &repeated, &state, &problem); err != nil {
-			return nil, opError("publish", err)
+			return nil, WrapError("publish", err)
 		}
 		if state != nil {
 			code = codeBySQLState[*state]
-			problems = append(problems, fmt.Errorf("message %d of %d: %s", ordinal, s.count, deref(problem)))
+			problems = append(problems, fmt.Errorf("message %d of %d: %s", ordinal, s.count, sqlvalue.Deref(problem)))
 			continue
 		}
-		parsed, err := ParseID(deref(id))
+		parsed, err := ParseID(sqlvalue.Deref(id))
 		if err != nil {
 			return nil, err
 		}
 		published = append(published, Published{ID: parsed, Seq: *seq, Repeated: *repeated})
 	}
 	if err := rows.Err(); err != nil {
-		return nil, opError("publish", err)
+		return nil, WrapError("publish", err)
 	}
 	if problems != nil {
 		return nil, &Error{Op: "publish", Code: code, Err: errors.Join(problems...)}
@@ -321,14 +323,14 @@ func encodeHeaders(headers map[string]string) (string, error) {
 		lower := strings.ToLower(name)
 		switch {
 		case lower == "" || len(lower) > 200 || strings.ContainsFunc(lower, notTokenRune):
-			return "", fmt.Errorf("header %q is not a name that every sink can carry: use letters, digits and - . _", clip(name))
+			return "", fmt.Errorf("header %q is not a name that every sink can carry: use letters, digits and - . _", errortext.Clip(name))
 		case strings.HasPrefix(lower, "deed-") || strings.HasPrefix(lower, "webhook-"):
-			return "", fmt.Errorf("header %q is reserved: names from deed- and webhook- on are deed's own", clip(name))
+			return "", fmt.Errorf("header %q is reserved: names from deed- and webhook- on are deed's own", errortext.Clip(name))
 		case len(value) > 8192 || !utf8.ValidString(value) || strings.ContainsFunc(value, isControlRune):
-			return "", fmt.Errorf("header %q has a value that HTTP cannot carry (control characters, invalid UTF-8, or over 8192 bytes)", clip(name))
+			return "", fmt.Errorf("header %q has a value that HTTP cannot carry (control characters, invalid UTF-8, or over 8192 bytes)", errortext.Clip(name))
 		}
 		if _, twice := folded[lower]; twice {
-			return "", fmt.Errorf("header %q is given twice, in different case", clip(name))
+			return "", fmt.Errorf("header %q is given twice, in different case", errortext.Clip(name))
 		}
 		folded[lower] = value
 	}
@@ -345,19 +347,4 @@ func isControlRune(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 func isJSON(contentType string) bool {
 	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	return media == "" || media == "application/json" || strings.HasSuffix(media, "+json")
-}
-
-// clip bounds what a user's mistake may put into an error or a log line.
-func clip(s string) string {
-	if len(s) <= 60 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:60], "") + "…"
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -41,6 +41,75 @@ func TestPublish_VastNumbersAreRefused(t *testing.T) {
 	}
 }
 
+// JSON of over 1,000 arrays and objects in each other is refused by everything
+// that publishes or reserves, and what is not so deep is taken, claimed inside of
+// other functions and shown. Brackets in strings are no arrays.
+func TestPublish_DepthIsBounded(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := faces(t)
+	db.Providers(t, "test", "p")
+	app := db.Conn(t, pgtest.App)
+	shapes := map[string]func(levels int) string{
+		"arrays":  func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) },
+		"objects": func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) },
+		"branches": func(n int) string {
+			return strings.Repeat(`[[[]],"]]}\\",{"\"[":`, n/2-1) + strings.Repeat("[", n%2+2) + strings.Repeat("]", n%2+2) + strings.Repeat("}]", n/2-1)
+		},
+	}
+	for shape, of := range shapes {
+		for name, sql := range map[string]string{
+			"publish":      `select deed.publish('t', $1::text::jsonb)`,
+			"publish_one":  `select deed.publish_one('t', convert_to($1::text, 'UTF8'))`,
+			"publish_many": `select * from deed.publish_many('{t,t}', array['1', convert_to($1::text, 'UTF8')])`,
+			"m10":          `select m10_recovery.publish_outbox('a', 'b', 't', $1::text::jsonb)`,
+			"m10's table":  `insert into m10_recovery.outbox (event_type, payload) values ('t', $1::text::jsonb)`,
+			"app's table":  `insert into public.outbox (topic, payload) values ('t', $1::text::jsonb)`,
+			"reserve": `select * from deed.reserve('{email}', '{p}', '{x@example.com}', array[jsonb_build_object('a', ($1::text::jsonb)#>'{}')],
+				array[deed.idempotency_key(gen_random_uuid()::text)])`,
+		} {
+			most := 1000
+			if name == "reserve" {
+				most-- // its object is a level
+			}
+			if _, err := app.Exec(ctx, sql, of(most)); err != nil {
+				t.Errorf("%s, %s of %d levels: %v", name, shape, most, err)
+			}
+			for _, levels := range []int{most + 1, 5000} {
+				if _, err := app.Exec(ctx, sql, of(levels)); sqlState(err) != "DDARG" || !strings.Contains(err.Error(), "over 1000 arrays and objects") {
+					t.Errorf("%s, %s of %d levels: %v, want DDARG", name, shape, levels, err)
+				}
+			}
+		}
+	}
+	// Deeper than the server reads itself.
+	for _, sql := range []string{`select deed.publish_one('t', convert_to(%s, 'UTF8'))`, `select * from deed.publish_many('{t}', array[convert_to(%s, 'UTF8')])`} {
+		if _, err := app.Exec(ctx, fmt.Sprintf(sql, deep(100_000))); sqlState(err) != "DDARG" || !strings.Contains(err.Error(), "over 1000 arrays and objects") {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	flat := `["` + strings.Repeat(`[{\"\\`, 3000) + `",` + strings.Repeat(`{"a":[]},[[]],`, 3000) + `1]`
+	if _, err := app.Exec(ctx, `select deed.publish('t', $1::text::jsonb)`, flat); err != nil {
+		t.Errorf("many brackets: %v", err)
+	}
+	published := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pending`)
+	worker := db.Conn(t, pgtest.Worker)
+	if _, err := worker.Exec(ctx, `
+		create function pg_temp.work() returns int language plpgsql as $$
+		declare r record; n int := 0;
+		begin
+			for r in select * from app.outbox_claim(1000, '`+tokenA+`', null) loop
+				n := n + app.outbox_mark_delivered('`+tokenA+`', array[r.id]);
+			end loop;
+			return n;
+		end $$`); err != nil {
+		t.Fatal(err)
+	}
+	if got := pgtest.One[int](t, worker, `select pg_temp.work()`); got != published {
+		t.Errorf("claimed and finished %d of %d", got, published)
+	}
+}
+
 // Headers are bounded all together, and so is an aggregate type.
 func TestPublish_HeadersAreBounded(t *testing.T) {
 	t.Parallel()

@@ -24,13 +24,14 @@ func TestContract_O4_ADeleteLeavesWhatAStreamRead(t *testing.T) {
 		return nil
 	}}
 	handler := deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Sink: lines}}}
-	subscribe(t, db, "orders", "s")
+	sub := subscribe(t, db, "orders", "s")
 	publish(t, db, keyed("before", 1))
 	db.Exec(t, pgtest.Admin, `select deed.set_topic('orders', p_mode => 'stream')`)
 	c, stop := run(t, db, handler)
 	publish(t, db, keyed("bad", 1), keyed("good", 1))
 	eventually(t, "the retry to end", func() bool { n, _ := lines.counts(); return n == 3 })
 	drained(t, c)
+	backfill(t, db, sub) // until it has ended the stream stays one
 	db.Exec(t, pgtest.Admin, `select deed.set_topic('orders', p_mode => 'queue')`)
 	eventually(t, "the topic to be a queue", func() bool {
 		return pgtest.One[string](t, db.Pool(pgtest.Worker), `select mode from deed.topics where topic = 'orders'`) == "queue"

@@ -5,30 +5,6 @@
 select subscription, made, coalesce(max_attempts, 0), extract(epoch from lease)::float8, start, mode, extract(epoch from backoff)::float8
 from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8), make_interval(secs => $6::float8));
 
--- name: remove_subscription
-select array[deed.remove_subscription($1::text, $2::text, $3::text, $4::text)];
-
--- name: remove_topic
-select deed.remove_topic($1::text, $2::text, $3::text);
-
--- name: remove_step
-select state, total from deed.remove_step($1::bigint, $2::int);
-
--- name: count_removal
-select coalesce(subscription, ''), mode, door, waiting, claimed, aside, dead, blocked_keys, unread, at_least, workers
-from deed.count_removal($1::text, $2::text);
-
--- name: removals
-select topic, coalesce(name, ''), case when finished_at is not null then 'done' when waits then 'waits' else 'going' end, taken,
-  removed_at, finished_at, actor, reason
-from deed.removals
-order by n desc
-limit $1::int;
-
--- name: open_removals
-select coalesce(array_agg(o.n order by o.n), '{}')
-from (select r.n from deed.removals r where r.finished_at is null order by r.n limit 1000) o;
-
 -- name: removed
 select coalesce(array_agg(r.subscription), '{}') from deed.removals r where r.subscription = any ($1::int[]) and r.name is not null;
 
@@ -39,7 +15,20 @@ select max(r.removed_at) from deed.removals r where r.topic = $1::text and r.nam
 select subscription, id, claim, attempts, lost_claims, tenant_id, topic,
   coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at, ord
 from deed.claim($1::text, $2::text, $3::int, p_subscription => $4::text, p_floor => $5::timestamptz,
-  p_lease => make_interval(secs => $6::float8));
+  p_lease => make_interval(secs => $6::float8), p_tenant => $7::uuid);
+
+-- name: other_tenant
+-- Of the next ten thousand messages the first of another tenant's.
+select p.tenant_id
+from (
+  select p.tenant_id, p.ord, p.id, p.lease_until from deed.pending p
+  where p.subscription = $1::int and p.dead_at is null and not p.parked and p.ord <= now()
+  order by p.ord, p.id
+  limit 10000
+) p
+where p.tenant_id <> all ($2::uuid[]) and (p.lease_until is null or p.lease_until <= now())
+order by p.ord, p.id
+limit 1;
 
 -- name: a_minute_ago
 select clock_timestamp() - interval '1 minute';
@@ -146,14 +135,6 @@ select deed.heal_keys($1::int, $2::int[], $3::int[]);
 select made, mode, lanes, ordered, extract(epoch from retention)::float8
 from deed.declare_topic($1::text, $2::text, $3::int, $4::boolean, make_interval(secs => $5::float8));
 
--- name: set_topic
-select deed.set_topic($1::text, $2::text, $3::int, $4::boolean, make_interval(secs => $5::float8));
-
--- name: blocked_keys
-select topic, subscription, key, tenant_id::text, id, message_id::text, attempts, dead, due, coalesce(last_error, ''), since,
-  greatest(extract(epoch from clock_timestamp() - since), 0)::float8, behind
-from deed.blocked_keys($1::text, $2::int);
-
 -- name: next_due
 select deed.next_due($1::int);
 
@@ -164,223 +145,12 @@ where b.subscription = any ($1::int[]) and b.finished_at is null;
 -- name: backfill
 select added, finished from deed.backfill($1::int, $2::int);
 
--- name: keep_partitions
-select deed.keep_partitions();
-
--- name: partitions_ahead
-select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736
-from deed.partitions p;
-
--- name: oldest_partition
--- How long ago the oldest partition that has its content was closed.
-select coalesce(extract(epoch from clock_timestamp() - (
-  select min(o.opened_at) from deed.partitions o
-  where o.n > (select min(p.n) from deed.partitions p where p.emptied_at is null)
-)), 0)::float8;
-
--- name: horizon
--- Sessions of others show their times only to members of pg_read_all_stats.
-select pg_sequence_last_value('deed.log_seq'),
-  (
-    select case when pg_snapshot_xmin(s) < pg_snapshot_xmax(s) then pg_snapshot_xmin(s)::text else '' end
-    from pg_current_snapshot() s
-  ),
-  (
-    select coalesce(extract(epoch from clock_timestamp() - min(held.since)), 0)::float8
-    from (
-      select a.xact_start as since from pg_stat_activity a
-      where (a.backend_xid is not null or a.backend_xmin is not null) and a.pid <> pg_backend_pid()
-      union all
-      select x.prepared from pg_prepared_xacts x
-    ) held
-  );
-
--- name: purge_keys
-select deed.purge_keys($1::int);
-
--- name: held
-select coalesce(deed.held(true, $1::text), '');
-
--- name: adopt_cluster
-select coalesce(deed.adopt_cluster($1::text, $2::text, $3::text), '');
-
--- name: retention
-select n, from_id, upto_id, state, opened_at, closed_at, bytes, unfinished,
-  coalesce(extract(epoch from overdue), 0)::float8, kept_by, tried_at
-from deed.retention();
-
--- name: retention_step
-select n, did, messages from deed.retention_step($1::int);
-
--- name: empty_partitions
--- One detaches at a time; only the owner may.
-select p.n
-from deed.partitions p
-join pg_class c on c.relname = 'log_p' || p.n and c.relnamespace = 'deed'::regnamespace
-join pg_inherits i on i.inhrelid = c.oid
-where p.emptied_at is not null and p.dropped_at is null
-  and (p.tried_at is null or p.tried_at < clock_timestamp() - interval '1 minute')
-  and pg_has_role(c.relowner, 'usage')
-  and not exists (select from pg_inherits o where o.inhparent = i.inhparent and o.inhdetachpending);
-
--- name: purge_history
-select what, removed from deed.purge_history($1::int);
-
--- name: purge_kept
-select removed, next_slot, next_id from deed.purge_kept($1::int, $2::bigint, $3::int);
-
 -- name: unfinished
 select deed.unfinished($1::int[], make_interval(secs => $2::float8));
 
 -- name: behind
 select exists (select from deed.lag($1::int[], 1) l where l.behind > 0);
 
--- name: status
-select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_seconds,
-  parked, blocked_keys, lag, at_least, lanes, lanes_held
-from deed.status($1::int);
-
 -- name: report_calls
 select deed.report_calls($1::text::uuid, $2::text, $3::int[], $4::bigint[], $5::text[]::uuid[], $6::int[],
   (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($7::float8[]) with ordinality a(seconds, n)));
-
--- name: oldest_calls
-select topic, subscription, id, message_id::text, messages, worker, since,
-  greatest(extract(epoch from clock_timestamp() - since), 0)::float8
-from deed.oldest_calls();
-
--- name: verify
-select invariant, coalesce(subscription, ''), coalesce(message_id, 0), detail
-from deed.verify();
-
--- name: messages
-select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
-  content_type, headers::text, octet_length(payload), case when $8::boolean then payload end, created_at, process_after
-from (
-  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.log
-  union all
-  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.kept
-) l
-where ($1::text is null or topic = $1::text)
-  and ($2::text is null or key = $2::text)
-  and ($3::text is null or tenant_id = $3::text::uuid)
-  and ($4::float8 is null or created_at >= statement_timestamp() - make_interval(secs => $4::float8))
-  and id > $5::bigint and id <= $6::bigint
-order by id desc
-limit $7::int;
-
--- name: snapshot
-select pg_snapshot_xmin(s)::text, s::text from pg_current_snapshot() s;
-
--- name: messages_after
-select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
-  content_type, headers::text, octet_length(payload), case when $4::boolean then payload end, created_at, process_after
-from deed.log
-where xid >= $1::text::xid8
-  and not pg_visible_in_snapshot(xid, $2::text::pg_snapshot)
-  and ($3::text is null or topic = $3::text)
-order by id;
-
--- name: message_states
-select s.name, p.attempts, p.lost_claims, p.parked, p.ord, p.lease_until, coalesce(p.claimed_by, ''), p.dead_at,
-  coalesce(p.last_error, ''), p.ord <= clock_timestamp(), p.lease_until > clock_timestamp()
-from deed.pending p
-join deed.subscriptions s on s.id = p.subscription
-where p.id = $1::bigint
-order by s.name;
-
--- name: message_receipts
-select coalesce(s.name, g.name || ' (removed)'), r.worker, r.claim, r.finished_at,
-  coalesce(r.attempts[array_position(r.ids, $1::bigint)], 0) + case r.outcome when 'delivered' then 1 else 0 end,
-  r.outcome, coalesce((
-    select a.reason from deed.audit_log a
-    where r.outcome = 'discarded' and a.subject_type = 'message' and a.subject_id = $1::bigint::text
-      and a.action = 'discard' and a.details ->> 'subscription' = coalesce(s.name, g.name)
-    order by a.n desc
-    limit 1
-  ), '')
-from deed.receipts r
-left join deed.subscriptions s on s.id = r.subscription
-left join deed.removals g on g.subscription = r.subscription and g.name is not null
-where coalesce(s.name, g.name) is not null and r.finished > 0 and int8range(r.min_id, r.max_id, '[]') @> $1::bigint and $1::bigint = any (r.ids)
-order by r.finished_at;
-
--- name: message_pages
-select subscription, state, coalesce(worker, ''), delivered_at, coalesce(lane, 0), coalesce(page, 0)
-from deed.stream_states($1::bigint);
-
--- name: dead
-select id, deed.message_id(created_at, id)::text, topic, name, coalesce(key, ''), coalesce(type, ''),
-  tenant_id::text, attempts, lost_claims, dead_at, last_error
-from deed.dead_letters($1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
-  make_interval(secs => $7::float8), make_interval(secs => $8::float8))
-order by id desc, name
-limit $9::int;
-
--- name: count_dead
-select topic, name, count(*), min(dead_at), max(dead_at)
-from deed.dead_letters($1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
-  make_interval(secs => $7::float8), make_interval(secs => $8::float8))
-group by topic, name
-order by topic, name;
-
--- name: redrive
-select state, chosen, redriven, wait
-from deed.redrive($9::text, $1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
-  make_interval(secs => $7::float8), make_interval(secs => $8::float8), $10::int, $11::int, $12::text, $13::text);
-
--- name: cancel_redrive
-select deed.cancel_redrive($1::text, $2::text, $3::text);
-
--- name: redrives
-select request, state, chosen, redriven, coalesce(rate, 0), asked::text, actor, coalesce(reason, ''), started_at, finished_at
-from deed.redrives
-order by started_at desc
-limit $1::int;
-
--- name: discard
-select deed.discard($1::bigint, $2::text, $3::text, $4::text);
-
--- name: reschedule
-select deed.reschedule($1::bigint, $2::timestamptz, $3::text, $4::text, $5::text);
-
--- name: audit
-select n, at, actor, login, action, subject_type, coalesce(subject_id, ''), coalesce(reason, ''), affected, coalesce(details::text, '{}')
-from deed.audit_log
-where ($1::text is null or subject_id = $1::text)
-  and ($3::boolean or $1::text is not null or subject_type <> 'delivery'
-    or (action not in ('reserve', 'attempt', 'reconcile', 'doubt', 'hold', 'purge') and not (action = 'settle' and subject_id is null)))
-order by n desc
-limit $2::int;
-
--- name: topics
-select topic, mode, lanes, ordered, extract(epoch from retention)::float8, created_at
-from deed.topics
-order by topic;
-
--- name: subscriptions
-select s.topic, s.name, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, extract(epoch from s.backoff)::float8,
-  s.start, s.created_at,
-  exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null), s.door
-from deed.subscriptions s
-where s.id <> 0
-order by s.topic, s.name;
-
--- name: set_subscription
-select deed.set_subscription($1::text, $2::text, $3::int, make_interval(secs => $4::float8), make_interval(secs => $5::float8));
-
--- name: set_door
-select deed.set_door($1::text, $2::text, $3::boolean);
-
--- name: settings
-select strict_topics, max_payload, extract(epoch from dedup_window)::float8, single_tenant, installation::text,
-  extract(epoch from retention)::float8, max_delivery, coalesce(environment, '')
-from deed.settings;
-
--- name: set_settings
-update deed.settings
-set strict_topics = coalesce($1::boolean, strict_topics),
-  max_payload = coalesce($2::int, max_payload),
-  dedup_window = coalesce(make_interval(secs => $3::float8), dedup_window),
-  retention = coalesce(make_interval(secs => $4::float8), retention),
-  max_delivery = coalesce($5::int, max_delivery);

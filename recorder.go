@@ -6,27 +6,33 @@ import (
 	"time"
 
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
 )
 
-// recordsAhead is how many delivered pages may wait for their record.
+// recordsAhead is how many delivered pages may wait for their record. After a
+// crash they come again, so there are few.
 const recordsAhead = 4
 
-// record is what has become of a page: how far the lane has come, and what is
-// put aside.
+// record is what has become of a page, or of several in a row: how far the lane
+// has come, and what is put aside. It becomes one row of deed.progress, and one
+// of deed.pending for each message that is put aside, in one transaction.
 type record struct {
-	at, to   window // to is zero if everything up to at has been read
-	slot     int32
-	id       int64
-	messages int
-	min, max int64
-	aside    []aside
-	parks    int  // so often the stream's parking is held for reading, until this is recorded
-	pause    bool // only say that the lane has stopped
+	passed, reading window // reading is zero if everything up to passed has been read
+	slot            int32
+	id              int64
+	messages        int
+	min, max        int64 // numbers of the first and last of the messages
+	aside           []aside
+	parks           int  // so often the stream's parking is held for reading, until this is recorded
+	pause           bool // only say that the lane has stopped
 }
 
-// place is where the lane is then.
-func (n *record) place() place { return place{at: n.at, to: n.to, slot: n.slot, id: n.id} }
+// position is where the lane is then.
+func (n *record) position() position {
+	return position{passed: n.passed, reading: n.reading, slot: n.slot, id: n.id}
+}
 
 // aside is a message that is put aside.
 type aside struct {
@@ -35,45 +41,53 @@ type aside struct {
 	outcome outcome // as for deed.finish_page
 }
 
-// merge makes n the record of both pages.
+// merge makes n the record of both pages: pages that were delivered while another
+// was being recorded cost one row.
 func (n *record) merge(more record) {
 	if n.messages == 0 {
 		n.min, n.max = more.min, more.max
 	} else if more.messages > 0 {
 		n.min, n.max = min(n.min, more.min), max(n.max, more.max)
 	}
-	n.at, n.to, n.slot, n.id = more.at, more.to, more.slot, more.id
+	n.passed, n.reading, n.slot, n.id = more.passed, more.reading, more.slot, more.id
 	n.messages += more.messages
 	n.parks += more.parks
 	n.aside = append(n.aside, more.aside...)
 }
 
-// recorder records a lane's pages, one after the other, in the background.
+// recorder records a lane's pages, one after the other, in the background. The
+// reader sends records, closes the queue when it ends, and waits for done. Each
+// record names the row of deed.progress that it follows, so one that is sent
+// twice, or by an owner that has lost the lane, changes nothing. After the first
+// that fails for good, err is set and the rest of the queue is thrown away: the
+// messages come again.
 type recorder struct {
 	l     *lane
-	n     int64 // of the lane's last row of deed.progress
-	was   place // which that row says
+	n     int64    // of the lane's last row of deed.progress; the recorder's
+	last  position // which that row says; the recorder's
 	queue chan record
 	done  chan struct{}
-	fail  context.CancelCauseFunc // ends the reading
+	stop  context.CancelCauseFunc // ends the reading
 	err   error                   // once done is closed: why not all was recorded
 
-	told window // by the reader: the last window of which it was said that it is read
+	// The reader's: the last window that a record sent says is passed.
+	confirmed window
 }
 
-func newRecorder(l *lane, n int64, fail context.CancelCauseFunc) *recorder {
-	r := &recorder{l: l, n: n, was: l.place, queue: make(chan record, recordsAhead), done: make(chan struct{}), fail: fail}
-	if l.to.n == 0 {
-		r.told = l.at
+func newRecorder(l *lane, n int64, stop context.CancelCauseFunc) *recorder {
+	r := &recorder{l: l, n: n, last: l.position, queue: make(chan record, recordsAhead), done: make(chan struct{}), stop: stop}
+	if l.reading.n == 0 {
+		r.confirmed = l.passed
 	}
 	return r
 }
 
-// confirm records that everything up to at has been read.
+// confirm records that everything up to at has been read, unless that is recorded:
+// where nothing comes, windows are gone past without a row.
 func (r *recorder) confirm(at window) {
-	if at != r.told {
-		r.told = at
-		r.queue <- record{at: at, slot: slotLate}
+	if at != r.confirmed {
+		r.confirmed = at
+		r.queue <- record{passed: at, slot: slotLate}
 	}
 }
 
@@ -129,11 +143,11 @@ func (r *recorder) record(rec record) {
 		}
 		if r.l.isLost() || !passing(err) || errors.Is(err, errLaneLost) || errors.Is(err, errPlaceMoved) || failures == 20 {
 			r.err = err
-			r.fail(err)
+			r.stop(err)
 			return
 		}
 		failures++
-		r.l.st.log.Warn("recording a page failed; will try again", "lane", r.l.no, "error", withHint(err), "failures", failures)
+		r.l.st.log.Warn("recording a page failed; will try again", "lane", r.l.no, "error", sqlstate.WithHint(err), "failures", failures)
 		work.Sleep(ctx, work.Backoff(failures, 20*time.Millisecond, 5*time.Second))
 	}
 }
@@ -143,16 +157,16 @@ func (r *recorder) try(ctx context.Context, rec record) error {
 	ctx, cancel := st.client.deadline(ctx)
 	defer cancel()
 	if rec.pause {
-		_, err := st.client.workers.Exec(ctx, query["pause_lane"], st.id.Load(), r.l.no, r.l.fence)
+		_, err := st.client.workers.Exec(ctx, query.PauseLane, st.id.Load(), r.l.no, r.l.fence)
 		return err
 	}
 	a := asideColumns(rec.aside)
 	var n *int64
 	var dead []bool
 	started := time.Now()
-	err := st.client.workers.QueryRow(ctx, query["finish_page"], st.id.Load(), r.l.no, r.l.fence, r.n, r.was.String(),
-		rec.at.n, rec.at.h, nullIfZero(rec.to.n), nullIfZero(rec.to.h), rec.slot, rec.id,
-		rec.messages, nullIfZero(rec.min), nullIfZero(rec.max), st.client.opts.Worker,
+	err := st.client.workers.QueryRow(ctx, query.FinishPage, st.id.Load(), r.l.no, r.l.fence, r.n, r.last.String(),
+		rec.passed.n, rec.passed.h, sqlvalue.NullIfZero(rec.reading.n), sqlvalue.NullIfZero(rec.reading.h), rec.slot, rec.id,
+		rec.messages, sqlvalue.NullIfZero(rec.min), sqlvalue.NullIfZero(rec.max), st.client.opts.Worker,
 		a.ids, a.slots, a.hashes, a.texts, a.after, a.kinds).Scan(&n, &dead)
 	if err != nil {
 		return err
@@ -160,23 +174,24 @@ func (r *recorder) try(ctx context.Context, rec record) error {
 	if n == nil {
 		return r.compare(ctx, rec)
 	}
-	r.n, r.was = *n, rec.place()
+	r.n, r.last = *n, rec.position()
 	st.stats.finish.observe(time.Since(started))
 	st.recorded(rec, dead)
 	return nil
 }
 
 // compare finds out why nothing was recorded: it was before, and the answer was
-// lost; or the lane is another's; or a failover has taken rows back.
+// lost (then it counts as recorded now); or the lane is another's (errLaneLost); or
+// a failover has taken rows back (errPlaceMoved).
 func (r *recorder) compare(ctx context.Context, rec record) error {
 	var there lane
 	there.st, there.no, there.fence, there.slotFrom, there.slotUpto = r.l.st, r.l.no, r.l.fence, r.l.slotFrom, r.l.slotUpto
-	n, err := there.position(ctx)
+	n, err := there.loadPosition(ctx)
 	switch {
 	case err != nil:
 		return err
-	case n == r.n+1 && there.at == rec.at && there.to == rec.to && there.slot == rec.slot && there.id == rec.id:
-		r.n, r.was = n, rec.place()
+	case n == r.n+1 && there.passed == rec.passed && there.reading == rec.reading && there.slot == rec.slot && there.id == rec.id:
+		r.n, r.last = n, rec.position()
 		r.l.st.recorded(rec, nil)
 		return nil
 	default:

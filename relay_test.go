@@ -16,7 +16,7 @@ import (
 // a queue or a stream.
 func TestContract_O12_OneSinkDownStopsNoOther(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []deed.Mode{deed.Queue, deed.Stream} {
+	for _, mode := range []deed.Mode{deed.ModeQueue, deed.ModeStream} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -34,7 +35,7 @@ func warnings(text string) map[string]int {
 // it had in hand, and goes on with the others.
 func TestRemove_RelaysStopAndGoOnWithOthers(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []deed.Mode{deed.Queue, deed.Stream} {
+	for _, mode := range []deed.Mode{deed.ModeQueue, deed.ModeStream} {
 		for _, whole := range []bool{false, true} {
 			t.Run(fmt.Sprint(mode, " whole ", whole), func(t *testing.T) {
 				t.Parallel()
@@ -63,7 +64,7 @@ func TestRemove_RelaysStopAndGoOnWithOthers(t *testing.T) {
 				if whole {
 					name = ""
 				}
-				if _, err := operator(t, db).Remove(t.Context(), deed.Removal{Topic: "orders", Subscription: name, Reason: "x"}); err != nil {
+				if _, err := operator(t, db).Remove(t.Context(), admin.Removal{Topic: "orders", Subscription: name, Reason: "x"}); err != nil {
 					t.Fatal(err)
 				}
 				eventually(t, "the relay to notice", func() bool {
@@ -186,7 +187,7 @@ func TestRemove_WhateverStateItIsIn(t *testing.T) {
 // nothing of the others is lost, and nobody meets an error.
 func TestRemove_RaceWithPublishersAndRelays(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []deed.Mode{deed.Queue, deed.Stream} {
+	for _, mode := range []deed.Mode{deed.ModeQueue, deed.ModeStream} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
@@ -223,7 +224,7 @@ func TestRemove_RaceWithPublishersAndRelays(t *testing.T) {
 				}})
 				eventually(t, "some to be delivered", func() bool { n, _ := sink.counts(); return passing.Ready(t.Context()) == nil && n > 20 })
 				operator := operator(t, db)
-				for _, r := range []deed.Removal{{Topic: "orders", Subscription: "passing", Reason: "x"}, {Topic: "passing", Reason: "x"}} {
+				for _, r := range []admin.Removal{{Topic: "orders", Subscription: "passing", Reason: "x"}, {Topic: "passing", Reason: "x"}} {
 					if _, err := operator.Remove(t.Context(), r); err != nil {
 						t.Errorf("removing %s: %v", r.Topic, err)
 					}
@@ -287,7 +288,7 @@ func TestRemove_LeftOpenHoldsUpNobody(t *testing.T) {
 	ctx := t.Context()
 	orders, events, jobs := &recorder{}, &recorder{}, &recorder{}
 	c, _ := run(t, db, deed.Options{
-		Topics: []deed.Topic{{Name: "orders", Mode: deed.Stream}, {Name: "events", Mode: deed.Stream}},
+		Topics: []deed.Topic{{Name: "orders", Mode: deed.ModeStream}, {Name: "events", Mode: deed.ModeStream}},
 		Subscriptions: []deed.Subscription{
 			{Topic: "orders", Name: "s", Sink: orders, Lease: time.Second}, {Topic: "events", Name: "s", Sink: events, Lease: time.Second}, {Topic: "jobs", Name: "s", Sink: jobs},
 		},

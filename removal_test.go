@@ -11,13 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
 // operator is a client of deed_admin's.
-func operator(t testing.TB, db *pgtest.DB) *deed.Client {
+func operator(t testing.TB, db *pgtest.DB) *admin.Client {
 	t.Helper()
-	c, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	c, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func remove(t testing.TB, db *pgtest.DB, topic, name string) (taken int64) {
 	t.Helper()
 	c := operator(t, db)
 	eventuallyWithin(t, 3*time.Minute, "the removal to be over", func() bool {
-		done, err := c.Remove(t.Context(), deed.Removal{Topic: topic, Subscription: name, Reason: "no longer used", By: "ann"})
+		done, err := c.Remove(t.Context(), admin.Removal{Topic: topic, Subscription: name, Reason: "no longer used", By: "ann"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +87,7 @@ func TestRemove_GivesUpWhatIsOwedAndNoMore(t *testing.T) {
 	same(t, "rows of the removed one", pgtest.One[int](t, worker, `select count(*) from deed.pending where subscription = $1`, gone), 0)
 	verified(t, db)
 
-	acts, err := c.Audit(t.Context(), deed.AuditFilter{Subject: "orders/s", Limit: 10})
+	acts, err := c.Audit(t.Context(), admin.AuditFilter{Subject: "orders/s", Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +97,11 @@ func TestRemove_GivesUpWhatIsOwedAndNoMore(t *testing.T) {
 	}
 	same(t, "audit", told, []string{"removal finished by ann, 3: no longer used", "subscription removed by ann, 1: no longer used"})
 
-	_, err = c.Remove(t.Context(), deed.Removal{Topic: "orders", Subscription: "s", Reason: "again"})
+	_, err = c.Remove(t.Context(), admin.Removal{Topic: "orders", Subscription: "s", Reason: "again"})
 	same(t, "removing it again", deed.CodeOf(err), deed.NotFound)
-	_, err = c.Remove(t.Context(), deed.Removal{Topic: "orders", Subscription: "t", Reason: " "})
+	_, err = c.Remove(t.Context(), admin.Removal{Topic: "orders", Subscription: "t", Reason: " "})
 	same(t, "without a reason", deed.CodeOf(err), deed.Invalid)
-	_, err = c.Remove(t.Context(), deed.Removal{Subscription: "default", Reason: "x"})
+	_, err = c.Remove(t.Context(), admin.Removal{Subscription: "default", Reason: "x"})
 	same(t, "that of what nobody declared", deed.CodeOf(err), deed.Invalid)
 }
 
@@ -185,10 +186,10 @@ func TestRemove_LatePublishersLeaveNothing(t *testing.T) {
 				name := "s"
 				if whole {
 					name = ""
-					done, err := c.Remove(ctx, deed.Removal{Topic: "unread", Reason: "x"})
+					done, err := c.Remove(ctx, admin.Removal{Topic: "unread", Reason: "x"})
 					same(t, "removal of what has no subscription", fmt.Sprint(done, err), "{1 true} <nil>")
 				}
-				done, err := c.Remove(ctx, deed.Removal{Topic: "orders", Subscription: name, Reason: "x"})
+				done, err := c.Remove(ctx, admin.Removal{Topic: "orders", Subscription: name, Reason: "x"})
 				same(t, "removal while it is open", fmt.Sprint(done, err), "{1 true} <nil>")
 				if err := tx.Commit(ctx); err != nil {
 					t.Fatal(err)
@@ -230,7 +231,7 @@ func TestRemove_AnOldSnapshotPublishesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := operator(t, db)
-		if _, err := c.Remove(ctx, deed.Removal{Topic: topic, Subscription: map[string]string{"orders": "s"}[topic], Reason: "x"}); err != nil {
+		if _, err := c.Remove(ctx, admin.Removal{Topic: topic, Subscription: map[string]string{"orders": "s"}[topic], Reason: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := deed.Publish(ctx, tx, message(topic, 1)); sqlState(err) != "40001" {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -55,13 +56,13 @@ func TestContract_O11_IdlePublisherHoldsUpNothing(t *testing.T) {
 		}
 	})
 	// Who waited for the open transaction would wait until the deadline.
-	c, err := deed.New(ctx, db.Pool(pgtest.Worker), deed.Options{Deadline: time.Minute})
+	c, err := admin.New(ctx, db.Pool(pgtest.Worker), admin.Options{Deadline: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var did []string
 	began := time.Now()
-	err = c.Retain(ctx, func(s deed.RetentionStep) { did = append(did, s.Did) })
+	err = c.Retain(ctx, func(s admin.RetentionStep) { did = append(did, s.Did) })
 	took := time.Since(began)
 	close(stop)
 	others.Wait()
@@ -78,7 +79,7 @@ func TestContract_O11_IdlePublisherHoldsUpNothing(t *testing.T) {
 	}
 	db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
 	did = nil
-	if err := c.Retain(ctx, func(s deed.RetentionStep) { did = append(did, s.Did) }); err != nil {
+	if err := c.Retain(ctx, func(s admin.RetentionStep) { did = append(did, s.Did) }); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "steps when it has ended", did, []string{"dropped"})
@@ -138,13 +139,13 @@ func TestContract_O11_ManyNodesAtOnce(t *testing.T) {
 	var nodes sync.WaitGroup
 	for range 4 {
 		nodes.Go(func() {
-			c, err := deed.New(t.Context(), db.Pool(pgtest.Worker), deed.Options{})
+			c, err := admin.New(t.Context(), db.Pool(pgtest.Worker), admin.Options{})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			for range 20 {
-				if err := c.Retain(t.Context(), func(deed.RetentionStep) {}); err != nil {
+				if err := c.Retain(t.Context(), func(admin.RetentionStep) {}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -199,7 +200,7 @@ func TestContract_O11_UnderLoad(t *testing.T) {
 		var nodes sync.WaitGroup
 		for range 2 {
 			nodes.Go(func() {
-				if err := c.Retain(ctx, func(deed.RetentionStep) {}); err != nil {
+				if err := operator(t, db).Retain(ctx, func(admin.RetentionStep) {}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -208,7 +209,7 @@ func TestContract_O11_UnderLoad(t *testing.T) {
 		if err := idle.Commit(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if found, err := c.Verify(ctx); err != nil || len(found) > 0 {
+		if found, err := operator(t, db).Verify(ctx); err != nil || len(found) > 0 {
 			t.Errorf("violations: %v, %v", found, err)
 		}
 		db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/schema"
 )
@@ -36,11 +37,11 @@ func older(t testing.TB, db *pgtest.DB) {
 // returns what it did to partitions.
 func retain(t testing.TB, db *pgtest.DB, role pgtest.Role) (did []string) {
 	t.Helper()
-	c, err := deed.New(t.Context(), db.Pool(role), deed.Options{})
+	c, err := admin.New(t.Context(), db.Pool(role), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.Retain(t.Context(), func(s deed.RetentionStep) {
+	err = c.Retain(t.Context(), func(s admin.RetentionStep) {
 		if s.Partition != nil {
 			did = append(did, fmt.Sprintf("%d %s %d", *s.Partition, s.Did, s.Count))
 		}
@@ -176,24 +177,24 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 	same(t, "steps", retain(t, db, pgtest.Worker), []string{"0 began 0", "0 moved 6", "0 emptied 0", "0 dropped 0"})
 	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 6)
 
-	admin, err := deed.New(ctx, db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(ctx, db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead, err := admin.Dead(ctx, deed.DeadFilter{})
+	dead, err := operator.Dead(ctx, admin.DeadFilter{})
 	if err != nil || len(dead) != 2 {
 		t.Errorf("dead letters: %+v, %v", dead, err)
 	}
-	story, err := admin.Message(ctx, fmt.Sprint(published[0].Seq), true)
+	story, err := operator.Message(ctx, fmt.Sprint(published[0].Seq), true)
 	if err != nil || string(story.Payload) != `{"n":2}` || story.States[0].State != "parked" {
 		t.Errorf("message: %+v, %v", story, err)
 	}
-	blocked, err := admin.BlockedKeys(ctx, "orders", 10)
-	if err != nil || !slices.ContainsFunc(blocked, func(b deed.BlockedKey) bool { return b.Key == "bad" && b.Behind == 3 }) {
+	blocked, err := operator.BlockedKeys(ctx, "orders", 10)
+	if err != nil || !slices.ContainsFunc(blocked, func(b admin.BlockedKey) bool { return b.Key == "bad" && b.Behind == 3 }) {
 		t.Errorf("blocked keys: %+v, %v", blocked, err)
 	}
 	for _, topic := range []string{"orders", "effects"} {
-		if n, err := admin.Redrive(ctx, deed.Redrive{Topic: topic}); n != 1 || err != nil {
+		if n, err := operator.Redrive(ctx, admin.Redrive{Topic: topic}); n != 1 || err != nil {
 			t.Errorf("redrive of %s: %d, %v", topic, n, err)
 		}
 	}
@@ -337,11 +338,11 @@ func TestContract_O11_UnreadKeepsItsPartition(t *testing.T) {
 	older(t, db)
 	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`)
 	same(t, "steps", retain(t, db, pgtest.Worker), []string{"0 began 0", "0 moved 0", "0 emptied 0", "0 dropped 0"})
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := admin.Partitions(t.Context())
+	list, err := operator.Partitions(t.Context())
 	if err != nil || list[0].N != 1 || list[0].State != "kept" || len(list[0].KeptBy) != 2 || list[0].Overdue <= 0 || list[1].State != "in use" {
 		t.Errorf("partitions: %+v, %v", list, err)
 	}

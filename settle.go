@@ -38,7 +38,7 @@ func describe(err error) (o outcome) {
 	}
 	seconds := st.after.Seconds()
 	switch st.kind {
-	case steerDiscard:
+	case steerPermanent:
 		o.kind = "discard"
 	case steerUnavailable:
 		// The subscription pauses as a whole; the message keeps its place.
@@ -49,7 +49,9 @@ func describe(err error) (o outcome) {
 	return o
 }
 
-// settlement is what one claim's messages have come to.
+// settlement is what one claim's messages have come to: outcomes are recorded claim
+// by claim, since a claim is the fence under which its messages may be finished.
+// settle makes it, the answers of the statements complete it.
 type settlement struct {
 	claim    int64
 	finished []int64
@@ -117,7 +119,7 @@ func (s *source) queueSettlements(batch *pgx.Batch, settlements []*settlement) {
 func (s *source) queueSettlement(batch *pgx.Batch, st *settlement) {
 	id := s.id.Load()
 	if len(st.finished) > 0 {
-		batch.Queue(query["finish"], id, st.claim, st.finished, len(st.failed)).QueryRow(func(row pgx.Row) error {
+		batch.Queue(query.Finish, id, st.claim, st.finished, len(st.failed)).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&st.recorded)
 		})
 	}
@@ -132,7 +134,7 @@ func (s *source) queueSettlement(batch *pgx.Batch, st *settlement) {
 		ids[i], byID[it.msg.Seq] = it.msg.Seq, i
 		texts[i], kinds[i], after[i] = st.outcomes[i].text, st.outcomes[i].kind, st.outcomes[i].after
 	}
-	batch.Queue(query["fail"], id, st.claim, ids, texts, after, kinds).Query(func(rows pgx.Rows) error {
+	batch.Queue(query.Fail, id, st.claim, ids, texts, after, kinds).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var seq int64
 			var f failure

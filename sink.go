@@ -23,7 +23,7 @@ import (
 // repeats by. Deliver is called by several goroutines at once.
 //
 // An outcome steers what happens next: [After] chooses the time of the next
-// attempt, [Discard] ends the message, [Unavailable] says that the destination
+// attempt, [Permanent] ends the message, [Unavailable] says that the destination
 // as a whole is down. Any other error counts an attempt and is retried with
 // back-off until the subscription's max_attempts is reached.
 type Sink interface {
@@ -75,7 +75,7 @@ type steerKind int
 
 const (
 	steerAfter steerKind = iota
-	steerDiscard
+	steerPermanent
 	steerUnavailable
 )
 
@@ -94,12 +94,12 @@ func AfterError(d time.Duration, err error) error {
 	return &steer{kind: steerAfter, after: max(d, 0), err: orUnknown(err)}
 }
 
-// Discard is an outcome that ends the message at once: it is dead, kept with
+// Permanent is an outcome that ends the message at once: it is dead, kept with
 // err as its reason, and never attempted again unless an operator redrives it.
-func Discard(err error) error { return &steer{kind: steerDiscard, err: orUnknown(err)} }
+func Permanent(err error) error { return &steer{kind: steerPermanent, err: orUnknown(err)} }
 
 // Unavailable is an outcome about the destination, not the message: it is
-// down, nothing was attempted, and no attempt is counted (O9). The
+// down, nothing was attempted, and no attempt is counted. The
 // subscription pauses and probes until the destination answers again; after
 // proposes the pause, 0 leaves it to the subscription's own back-off.
 func Unavailable(err error, after time.Duration) error {
@@ -119,17 +119,17 @@ func IsUnavailable(err error) bool {
 	return ok && s.kind == steerUnavailable
 }
 
-// IsDiscard reports whether err is, or wraps, a [Discard] outcome.
-func IsDiscard(err error) bool {
+// IsPermanent reports whether err is, or wraps, a [Permanent] outcome.
+func IsPermanent(err error) bool {
 	s, ok := errors.AsType[*steer](err)
-	return ok && s.kind == steerDiscard
+	return ok && s.kind == steerPermanent
 }
 
 // RetryAfter returns the pause that an [After], [AfterError] or [Unavailable]
 // outcome asks for.
 func RetryAfter(err error) (time.Duration, bool) {
 	s, ok := errors.AsType[*steer](err)
-	if !ok || s.kind == steerDiscard {
+	if !ok || s.kind == steerPermanent {
 		return 0, false
 	}
 	return s.after, true

@@ -16,24 +16,31 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/tenant"
 )
 
 // maxClaimBytes is what one claim should weigh at the most; its size follows
 // the payloads' average.
 const maxClaimBytes = 32 << 20
 
-// source is one subscription as a source of work: the only place that claims,
-// finishes and fails messages for deed's own workers.
+// source is one subscription as a work.Source: the only place that claims,
+// finishes and fails messages for deed's own workers. Of a stream it is the part
+// that stays: stream embeds it, and is made anew when the topic's mode changes.
+//
+// work.Run calls its Limit, Exchange and Extend from one goroutine, and Do from
+// many. The watcher, the keeper of lanes and housekeeping read and wake it.
 type source struct {
-	client *Client
-	sub    Subscription
-	log    *slog.Logger
-	id     atomic.Int64 // of the subscription; -1 until it is registered
-	lease  time.Duration
-	wake   chan struct{}
-	diving chan struct{} // the dive has something to do
-	held   chan *holding // what the keeper of lanes says, of a stream
+	client   *Client
+	sub      Subscription
+	log      *slog.Logger
+	id       atomic.Int64 // of the subscription; -1 until it is registered
+	lease    time.Duration
+	wake     chan struct{}
+	diving   chan struct{}    // the dive has something to do
+	assigned chan *assignment // what the keeper of lanes says, of a stream
 
 	registered int64                   // the id, until the registration has committed
 	stream     atomic.Bool             // the topic is a stream
@@ -66,7 +73,7 @@ type item struct {
 
 func newSource(c *Client, sub Subscription) *source {
 	s := &source{
-		client: c, sub: sub, wake: make(chan struct{}, 1), diving: make(chan struct{}, 1), held: make(chan *holding, 1),
+		client: c, sub: sub, wake: make(chan struct{}, 1), diving: make(chan struct{}, 1), assigned: make(chan *assignment, 1),
 		log: c.opts.Logger.With("topic", sub.Topic, "subscription", sub.Name),
 	}
 	s.id.Store(-1)
@@ -87,13 +94,13 @@ func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error)
 	var made bool
 	var leased, backs float64
 	var start, mode string
-	err = tx.QueryRow(ctx, query["subscribe"], s.sub.Topic, s.sub.Name,
-		nullIfZero(string(s.sub.From)), nullIfZero(s.sub.MaxAttempts), nullIfZero(s.sub.Lease.Seconds()), nullIfZero(s.sub.Backoff.Seconds())).
+	err = tx.QueryRow(ctx, query.Subscribe, s.sub.Topic, s.sub.Name,
+		sqlvalue.NullIfZero(string(s.sub.From)), sqlvalue.NullIfZero(s.sub.MaxAttempts), sqlvalue.NullIfZero(s.sub.Lease.Seconds()), sqlvalue.NullIfZero(s.sub.Backoff.Seconds())).
 		Scan(&s.registered, &made, &attempts, &leased, &start, &mode, &backs)
 	if err != nil {
-		return nil, opError("subscribe "+s.label(), err)
+		return nil, WrapError("subscribe "+s.label(), err)
 	}
-	s.lease = ofSeconds(leased)
+	s.lease = sqlvalue.Seconds(leased)
 	s.stream.Store(mode == "stream")
 	var differences []error
 	differs := func(what string, stored, here any, flag string) {
@@ -106,7 +113,7 @@ func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error)
 	if s.sub.Lease != 0 && s.sub.Lease != s.lease {
 		differs("lease", s.lease, s.sub.Lease, "--lease")
 	}
-	if stored := ofSeconds(backs); s.sub.Backoff != 0 && s.sub.Backoff != stored {
+	if stored := sqlvalue.Seconds(backs); s.sub.Backoff != 0 && s.sub.Backoff != stored {
 		differs("backoff", stored, s.sub.Backoff, "--backoff")
 	}
 	if differences != nil {
@@ -194,13 +201,19 @@ func (s *source) Limit(n int) (int, time.Duration) {
 const apartFrom = 100
 
 // Exchange records outcomes and claims more, all in the time of one round trip
-// and, unless both are many, in one transaction.
+// and, unless both are many, in one transaction. An error means that no
+// outcome was recorded, and they are given again; or, where there are none, that
+// the claim failed. A claim that fails beside outcomes that were recorded is made
+// again soon (retryClaim).
 func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
 	if len(done) == 0 && n == 0 {
 		return nil, 0, nil
 	}
 	settlements := settle(done)
 	at := s.spanOfClaim(n)
+	if n > 0 {
+		s.turnElsewhere(ctx, &at)
+	}
 	var messages []*item
 	var err, claimErr error
 	started := time.Now()
@@ -240,7 +253,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		s.client.workers.Reset()
 	}
 	if err != nil {
-		return messages, 0, withHint(err)
+		return messages, 0, sqlstate.WithHint(err)
 	}
 	switch {
 	case n == 0:
@@ -288,7 +301,7 @@ func (s *source) exchangeApart(ctx context.Context, settlements []*settlement, a
 }
 
 func (s *source) queueClaim(batch *pgx.Batch, at claimSpan, messages *[]*item) {
-	batch.Queue(query["claim"], s.sub.Topic, s.client.opts.Worker, at.limit, s.sub.Name, at.floor, s.lease.Seconds()).Query(func(rows pgx.Rows) error {
+	batch.Queue(query.Claim, s.sub.Topic, s.client.opts.Worker, at.limit, s.sub.Name, at.floor, s.lease.Seconds(), at.tenant).Query(func(rows pgx.Rows) error {
 		var err error
 		*messages, err = collectItems(rows, at.limit)
 		return err
@@ -357,6 +370,9 @@ func (s *source) claimed(items []*item, at claimSpan, took time.Duration) {
 	floor := items[len(items)-1].ord.Add(-floorLag)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if at.tenant != nil {
+		return
+	}
 	if at.found || (at.sweep && len(items) < at.limit) {
 		// All that was there: what comes now is later than what was there. Or it lay alone.
 		floor = maxTime(s.floor, floor)
@@ -395,7 +411,7 @@ func (s *source) nextLook(ctx context.Context, at claimSpan) time.Duration {
 		return max(time.Until(s.sweptAt.Add(s.sweepEvery())), time.Millisecond)
 	}
 	var seconds *float64
-	if err := s.client.workers.QueryRow(ctx, query["next_due"], s.id.Load()).Scan(&seconds); err != nil {
+	if err := s.client.workers.QueryRow(ctx, query.NextDue, s.id.Load()).Scan(&seconds); err != nil {
 		return time.Second // the next exchange will say what is wrong
 	}
 	if seconds == nil {
@@ -419,7 +435,7 @@ func (s *source) extend(ctx context.Context, batch *pgx.Batch, held []*item) ([]
 	type fence struct{ claim, seq int64 }
 	still := make(map[fence]bool, len(held))
 	for _, claim := range slices.Sorted(maps.Keys(byClaim)) {
-		batch.Queue(query["extend"], s.id.Load(), claim, byClaim[claim], s.lease.Seconds()).QueryRow(func(row pgx.Row) error {
+		batch.Queue(query.Extend, s.id.Load(), claim, byClaim[claim], s.lease.Seconds()).QueryRow(func(row pgx.Row) error {
 			var kept []int64
 			if err := row.Scan(&kept); err != nil {
 				return err
@@ -431,7 +447,7 @@ func (s *source) extend(ctx context.Context, batch *pgx.Batch, held []*item) ([]
 		})
 	}
 	if err := s.client.workers.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, withHint(err)
+		return nil, sqlstate.WithHint(err)
 	}
 	var lost []*item
 	for _, it := range held {
@@ -494,7 +510,7 @@ func (s *source) deliver(ctx context.Context, msgs []Message) (results []error) 
 	defer func() { // also after a panic
 		s.stats.inFlight.Add(-int64(len(msgs)))
 		s.stats.deliver.observe(time.Since(started))
-		s.reportToBreaker(round, results)
+		s.reportToBreaker(round, msgs, results)
 	}()
 	n := s.calls.begin(msgs)
 	defer s.calls.end(n)
@@ -518,18 +534,25 @@ func (s *source) deliver(ctx context.Context, msgs []Message) (results []error) 
 	return results
 }
 
-// reportToBreaker counts the sink as down only if all it was given says so.
-func (s *source) reportToBreaker(round int, results []error) {
+// reportToBreaker counts the sink as down only if all it was given says so, and
+// as up if it has taken or refused for good any of it.
+func (s *source) reportToBreaker(round int, msgs []Message, results []error) {
 	var worst error
-	for _, err := range results {
+	var failing []tenant.ID
+	for k, err := range results {
 		known, ok := err.(*described)
-		if !ok || known.outcome.kind != "outage" {
+		if !ok || known.outcome.kind == "discard" {
 			worst = nil
 			break
 		}
-		worst = known.error
+		if known.outcome.kind != "outage" {
+			failing = append(failing, msgs[k].Tenant)
+		}
+		if worst == nil || known.outcome.kind != "outage" {
+			worst = known.error
+		}
 	}
-	switch opened, closed := s.breaker.report(round, worst); {
+	switch opened, closed := s.breaker.report(round, worst, failing...); {
 	case opened:
 		s.log.Warn("the sink is unavailable; the subscription pauses", "error", worst)
 	case closed:
@@ -569,29 +592,4 @@ func collectItems(rows pgx.Rows, n int) ([]*item, error) {
 		items = append(items, it)
 	}
 	return items, rows.Err()
-}
-
-// passing reports whether waiting may cure err: everything about connections
-// and servers that come and go, but no refusal of ours or of permission.
-func passing(err error) bool {
-	if CodeOf(err) != Internal {
-		return false
-	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return true
-	}
-	switch pg.Code[:2] {
-	case "08", "53", "55", "57", "40", "58", "XX": // connection, resources, locks, shutdown, serialisation, system
-		return true
-	}
-	return false
-}
-
-func nullIfZero[T comparable](v T) any {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return v
 }

@@ -25,9 +25,9 @@ type Stats struct {
 	Delivered     int64  `json:"delivered"`      // outcomes recorded as delivered
 	Failed        int64  `json:"failed"`         // attempts that failed and are retried
 	Dead          int64  `json:"dead"`           // messages that ended dead
-	TakenOver     int64  `json:"taken_over"`     // claims of others that had run out (O14)
+	TakenOver     int64  `json:"taken_over"`     // claims of others that had run out
 	LostClaims    int64  `json:"lost_claims"`    // claims of ours that others took over
-	StaleFinishes int64  `json:"stale_finishes"` // finishes that were refused for that (O14)
+	StaleFinishes int64  `json:"stale_finishes"` // finishes that were refused for that
 	SinkDown      bool   `json:"sink_down"`      // the breaker is open
 
 	// How long the round trips took that claimed, recorded outcomes, or did
@@ -103,4 +103,4 @@ func (h *histogram) snapshot() Histogram {
 }
 
 // clipError is what is kept of an error.
-func clipError(err error) string { return errortext.Stored(err.Error(), 2000) }
+func clipError(err error) string { return errortext.Stored(err.Error(), 2000, "") }

@@ -27,10 +27,10 @@ type stream struct {
 
 	taken chan struct{} // there is a new lane
 
-	mu      sync.Mutex
-	lanes   map[int]*lane // guarded by mu: those that run
-	gone    map[int]*lane // guarded by mu: those of a number before, which may still be ending
-	renewed time.Time     // guarded by mu: when the leases were renewed, at the latest
+	lanesMu sync.Mutex
+	lanes   map[int]*lane // guarded by lanesMu: those that run
+	gone    map[int]*lane // guarded by lanesMu: those of a number before, which may still be ending
+	renewed time.Time     // guarded by lanesMu: when the leases were renewed, at the latest
 }
 
 // runStream reads the stream until ctx ends, or the topic becomes a queue.
@@ -59,16 +59,16 @@ func (st *stream) followLanes(ctx context.Context, changed context.CancelCauseFu
 		select {
 		case <-ctx.Done():
 			return
-		case h := <-st.held:
+		case h := <-st.assigned:
 			if h.isQueue {
 				st.stream.Store(false)
 				changed(errModeChanged)
 				return
 			}
-			st.hold(ctx, h)
+			st.assign(ctx, h)
 		case <-tick.C:
 			if st.stale() {
-				st.hold(ctx, &holding{}) // others may have taken them
+				st.assign(ctx, &assignment{}) // others may have taken them
 			}
 		}
 	}
@@ -86,13 +86,13 @@ func (st *stream) keepKeys(ctx context.Context) {
 		case <-st.taken:
 		case <-tick.C:
 		}
-		from, upto := st.slots()
+		from, upto := st.laneSlots()
 		if len(from) == 0 {
 			continue
 		}
 		var freed []int64
-		st.client.chore(ctx, "look for stranded keys of "+st.label(), func(ctx context.Context) error {
-			return st.client.workers.QueryRow(ctx, query["heal_keys"], st.id.Load(), from, upto).Scan(&freed)
+		st.client.upkeep.Chore(ctx, "look for stranded keys of "+st.label(), func(ctx context.Context) error {
+			return st.client.workers.QueryRow(ctx, query.HealKeys, st.id.Load(), from, upto).Scan(&freed)
 		})
 		if len(freed) > 0 {
 			st.log.Warn("messages were parked behind nothing; the first of each key goes on", "keys", len(freed))
@@ -105,23 +105,23 @@ func (st *stream) keepKeys(ctx context.Context) {
 // than two thirds are left. By both clocks, as the monotonic one stands still
 // while the machine sleeps.
 func (st *stream) stale() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+	st.lanesMu.Lock()
+	defer st.lanesMu.Unlock()
 	now := time.Now()
 	return max(now.Sub(st.renewed), now.Round(0).Sub(st.renewed.Round(0))) > st.lease*3/5
 }
 
-// hold makes the running lanes those of h.
-func (st *stream) hold(ctx context.Context, h *holding) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+// assign makes the running lanes those of h.
+func (st *stream) assign(ctx context.Context, h *assignment) {
+	st.lanesMu.Lock()
+	defer st.lanesMu.Unlock()
 	st.renewed = h.asked
 	keep := map[int]bool{}
-	for _, held := range h.lanes {
-		l := st.lanes[held.no]
-		if l != nil && l.fence == held.fence {
-			l.notify(held)
-			keep[held.no] = true
+	for _, given := range h.lanes {
+		l := st.lanes[given.no]
+		if l != nil && l.fence == given.fence {
+			l.notify(given)
+			keep[given.no] = true
 		}
 	}
 	for no, l := range st.lanes {
@@ -131,24 +131,24 @@ func (st *stream) hold(ctx context.Context, h *holding) {
 			st.gone[no] = l
 		}
 	}
-	for _, held := range h.lanes {
-		if keep[held.no] {
+	for _, given := range h.lanes {
+		if keep[given.no] {
 			continue
 		}
-		l := newLane(st, held) // one that is to be given back ends at once
-		st.lanes[held.no] = l
-		go l.run(ctx, st.gone[held.no])
+		l := newLane(st, given) // one that is to be given back ends at once
+		st.lanes[given.no] = l
+		go l.run(ctx, st.gone[given.no])
 		select {
 		case st.taken <- struct{}{}:
 		default:
 		}
-		st.log.Debug("lane taken", "lane", held.no, "fence", held.fence, "takeovers", held.takeovers)
+		st.log.Debug("lane taken", "lane", given.no, "fence", given.fence, "takeovers", given.takeovers)
 	}
 	st.setSlots(h)
 }
 
 // setSlots tells the watcher which slots have a reader here.
-func (s *source) setSlots(h *holding) {
+func (s *source) setSlots(h *assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slotFrom, s.slotUpto = nil, nil
@@ -162,8 +162,8 @@ func (s *source) setSlots(h *holding) {
 	}
 }
 
-// slots are from the first to the last that have a reader here; null: none has.
-func (s *source) slots() (from, upto *int32) {
+// slotRange is from the first to the last that have a reader here; null: none has.
+func (s *source) slotRange() (from, upto *int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.slotFrom, s.slotUpto
@@ -171,18 +171,18 @@ func (s *source) slots() (from, upto *int32) {
 
 // forget is called by a lane that has given itself back.
 func (st *stream) forget(l *lane) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+	st.lanesMu.Lock()
+	defer st.lanesMu.Unlock()
 	if st.lanes[l.no] == l {
 		delete(st.lanes, l.no)
 		st.gone[l.no] = l
 	}
 }
 
-// slots are those of the lanes that run, for deed.attend.
-func (st *stream) slots() (from, upto []int32) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+// laneSlots are those of the lanes that run, for deed.attend.
+func (st *stream) laneSlots() (from, upto []int32) {
+	st.lanesMu.Lock()
+	defer st.lanesMu.Unlock()
 	for _, l := range st.lanes {
 		from = append(from, l.slotFrom)
 		upto = append(upto, l.slotUpto)
@@ -190,10 +190,10 @@ func (st *stream) slots() (from, upto []int32) {
 	return from, upto
 }
 
-// drained lets the keys go of which no message is aside any more.
-func (st *stream) drained(hashes []int64) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+// unblock lets the keys go of which no message is aside any more.
+func (st *stream) unblock(hashes []int64) {
+	st.lanesMu.Lock()
+	defer st.lanesMu.Unlock()
 	for _, l := range st.lanes {
 		l.unblock(hashes)
 	}
@@ -202,14 +202,14 @@ func (st *stream) drained(hashes []int64) {
 // stopLanes lets the lanes end what they have begun, and past the grace
 // cancels it.
 func (st *stream) stopLanes() error {
-	st.mu.Lock()
+	st.lanesMu.Lock()
 	all := make([]*lane, 0, len(st.lanes)+len(st.gone))
 	for _, lanes := range []map[int]*lane{st.lanes, st.gone} {
 		for _, l := range lanes {
 			all = append(all, l)
 		}
 	}
-	st.mu.Unlock()
+	st.lanesMu.Unlock()
 	grace := time.AfterFunc(st.client.opts.Grace, func() {
 		for _, l := range all {
 			l.cancel(work.ErrStopping)

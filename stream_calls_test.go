@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -29,11 +30,11 @@ func TestStream_CallThatNeverReturnsIsShown(t *testing.T) {
 	for i := range 20 {
 		publish(t, db, keyed(fmt.Sprint(i), i))
 	}
-	other, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	other, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	oldest := func() *deed.RunningCall {
+	oldest := func() *admin.RunningCall {
 		topics, err := other.Status(t.Context())
 		if err != nil || len(topics) != 1 || len(topics[0].Subscriptions) != 1 {
 			t.Fatalf("%+v, %v", topics, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -29,7 +30,7 @@ func TestContract_O16_StreamsTellByWhom(t *testing.T) {
 	db := pgtest.New(t)
 	bad := func(m deed.Message) error {
 		if m.Key == "bad" {
-			return deed.Discard(errors.New("never"))
+			return deed.Permanent(errors.New("never"))
 		}
 		return nil
 	}
@@ -66,11 +67,11 @@ func TestContract_O16_StreamsTellByWhom(t *testing.T) {
 	}
 	add(publish(t, db, keyed("bad", 1)), nil)
 	drained(t, c)
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Lanes: 3}); err != nil {
+	if err := operator.SetTopic(t.Context(), "orders", admin.TopicChange{Lanes: 3}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the lanes to be changed", func() bool {
@@ -121,7 +122,7 @@ func TestContract_O16_StreamsTellByWhom(t *testing.T) {
 		"parked":   {published[36+2500], "parked"},
 		"not read": {published[len(published)-1], "waiting"},
 	} {
-		story, err := admin.Message(t.Context(), tt.of.ID.String(), false)
+		story, err := operator.Message(t.Context(), tt.of.ID.String(), false)
 		if err != nil || len(story.States) != 1 || story.States[0].State != tt.want {
 			t.Errorf("%s: %+v, %v; want %s", name, story.States, err, tt.want)
 			continue
@@ -137,7 +138,7 @@ func TestContract_O16_StreamsTellByWhom(t *testing.T) {
 		at   int
 		want int
 	}{{0, 1}, {len(published) - 1, 1}} {
-		story, err := admin.Message(t.Context(), published[tt.at].ID.String(), false)
+		story, err := operator.Message(t.Context(), published[tt.at].ID.String(), false)
 		if err != nil || len(story.States) != tt.want {
 			t.Errorf("message %d: %+v, %v", tt.at, story.States, err)
 		}
@@ -149,7 +150,7 @@ func TestStream_Status(t *testing.T) {
 	db := pgtest.New(t)
 	sink := &recorder{fail: func(m deed.Message) error {
 		if m.Key == "bad" {
-			return deed.Discard(errors.New("never"))
+			return deed.Permanent(errors.New("never"))
 		}
 		return nil
 	}}
@@ -158,9 +159,9 @@ func TestStream_Status(t *testing.T) {
 		publish(t, db, keyed("bad", i), keyed("good", i))
 	}
 	drained(t, c)
-	status := func() deed.SubscriptionStatus {
+	status := func() admin.SubscriptionStatus {
 		t.Helper()
-		topics, err := c.Status(t.Context())
+		topics, err := operator(t, db).Status(t.Context())
 		if err != nil || len(topics) != 1 || len(topics[0].Subscriptions) != 1 {
 			t.Fatalf("%+v, %v", topics, err)
 		}
@@ -170,8 +171,8 @@ func TestStream_Status(t *testing.T) {
 		}
 		return s
 	}
-	want := deed.SubscriptionStatus{
-		Subscription: "s", Counts: deed.Counts{Pending: 19, Parked: 19, Dead: 1, Delivered: 20}, BlockedKeys: 1, Lanes: 1, LanesHeld: 1,
+	want := admin.SubscriptionStatus{
+		Subscription: "s", Counts: admin.Counts{Pending: 19, Parked: 19, Dead: 1, Delivered: 20}, BlockedKeys: 1, Lanes: 1, LanesHeld: 1,
 	}
 	if diff := cmp.Diff(want, status()); diff != "" {
 		t.Errorf("drained (-want +got):\n%s", diff)
@@ -202,11 +203,11 @@ func TestStream_Status(t *testing.T) {
 	}
 	c2, stop2 := runStream(t, db, stream(sink))
 	drained(t, c2)
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Lanes: 2}); err != nil {
+	if err := operator.SetTopic(t.Context(), "orders", admin.TopicChange{Lanes: 2}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the lanes to be changed", func() bool { return status().Lanes == 2 })
@@ -230,7 +231,7 @@ func TestStream_StoredSettingsDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*deed.Options){
-		"deed topic set orders --mode queue":                       func(o *deed.Options) { o.Topics[0].Mode = deed.Queue },
+		"deed topic set orders --mode queue":                       func(o *deed.Options) { o.Topics[0].Mode = deed.ModeQueue },
 		"deed topic set orders --lanes 9":                          func(o *deed.Options) { o.Topics[0].Lanes = 9 },
 		"deed topic set orders --ordering none":                    func(o *deed.Options) { o.Topics[0].Ordering = deed.OrderNone },
 		"deed topic set orders --retention 1h0m0s":                 func(o *deed.Options) { o.Topics[0].Retention = time.Hour },
@@ -254,30 +255,30 @@ func TestStream_StoredSettingsDiffer(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Ordering: deed.OrderNone, Retention: time.Hour}); err != nil {
+	if err := operator.SetTopic(t.Context(), "orders", admin.TopicChange{Ordering: deed.OrderNone, Retention: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.SetSubscription(t.Context(), "orders", "", deed.SubscriptionChange{Backoff: 5 * time.Millisecond}); err != nil {
+	if err := operator.SetSubscription(t.Context(), "orders", "", admin.SubscriptionChange{Backoff: 5 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	topics, err := admin.Topics(t.Context())
+	topics, err := operator.Topics(t.Context())
 	if err != nil || len(topics) != 1 || len(topics[0].Subscriptions) != 1 {
 		t.Fatalf("%+v, %v", topics, err)
 	}
-	if got := topics[0]; got.Mode != deed.Stream || got.Lanes != 4 || got.Ordering != deed.OrderNone || got.Retention != time.Hour ||
+	if got := topics[0]; got.Mode != deed.ModeStream || got.Lanes != 4 || got.Ordering != deed.OrderNone || got.Retention != time.Hour ||
 		got.Subscriptions[0].Backoff != 5*time.Millisecond {
 		t.Errorf("got %+v", got)
 	}
-	for _, change := range []deed.TopicChange{{Mode: "heap"}, {Lanes: 65}, {Ordering: "all"}, {Retention: time.Second}} {
-		if err := admin.SetTopic(t.Context(), "orders", change); deed.CodeOf(err) != deed.Invalid {
+	for _, change := range []admin.TopicChange{{Mode: "heap"}, {Lanes: 65}, {Ordering: "all"}, {Retention: time.Second}} {
+		if err := operator.SetTopic(t.Context(), "orders", change); deed.CodeOf(err) != deed.Invalid {
 			t.Errorf("%+v: got %v", change, err)
 		}
 	}
-	if err := admin.SetSubscription(t.Context(), "orders", "", deed.SubscriptionChange{Backoff: 2 * time.Hour}); deed.CodeOf(err) != deed.Invalid {
+	if err := operator.SetSubscription(t.Context(), "orders", "", admin.SubscriptionChange{Backoff: 2 * time.Hour}); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("backoff of 2h: got %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -16,7 +17,7 @@ import (
 // into sink.
 func stream(sink deed.Sink, more ...func(*deed.Options)) deed.Options {
 	opts := deed.Options{
-		Topics:        []deed.Topic{{Name: "orders", Mode: deed.Stream}},
+		Topics:        []deed.Topic{{Name: "orders", Mode: deed.ModeStream}},
 		Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Sink: sink}},
 	}
 	for _, m := range more {
@@ -174,7 +175,7 @@ func TestContract_O13_DeadMessageBlocksItsKeyUntilRedriven(t *testing.T) {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where dead_at is not null or parked`) == 50
 	})
 	drained(t, c)
-	blocked, err := c.BlockedKeys(context.Background(), "orders", 10)
+	blocked, err := operator(t, db).BlockedKeys(context.Background(), "orders", 10)
 	if err != nil || len(blocked) != 1 || blocked[0].Key != "bad" || !blocked[0].Dead || blocked[0].Behind != 49 || blocked[0].LastError != "cannot be" {
 		t.Fatalf("blocked keys: %+v, %v", blocked, err)
 	}
@@ -182,11 +183,11 @@ func TestContract_O13_DeadMessageBlocksItsKeyUntilRedriven(t *testing.T) {
 		t.Errorf("%d messages of other keys came, want 50", n)
 	}
 	well.Store(true)
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := admin.Redrive(t.Context(), deed.Redrive{Topic: "orders"}); n != 1 || err != nil {
+	if n, err := operator.Redrive(t.Context(), admin.Redrive{Topic: "orders"}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	publish(t, db, keyed("bad", 50))
@@ -286,14 +287,14 @@ func TestStream_ChangeOfMode(t *testing.T) {
 	sink := &recorder{}
 	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics = nil }))
 	stopPublishing := publishers(t, db, 2, 20)
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		for _, mode := range []deed.Mode{deed.Stream, deed.Queue} {
+		for _, mode := range []deed.Mode{deed.ModeStream, deed.ModeQueue} {
 			eventually(t, "the change to be taken", func() bool {
-				err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Mode: mode})
+				err := operator.SetTopic(t.Context(), "orders", admin.TopicChange{Mode: mode})
 				if err != nil && deed.CodeOf(err) != deed.Conflict {
 					t.Fatal(err)
 				}
@@ -389,11 +390,11 @@ func TestStream_DrainedQueueBecomesAStream(t *testing.T) {
 	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics = nil }))
 	publish(t, db, keyed("k", 0))
 	drained(t, c)
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Mode: deed.Stream}); err != nil {
+	if err := operator.SetTopic(t.Context(), "orders", admin.TopicChange{Mode: deed.ModeStream}); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, db, keyed("k", 1))

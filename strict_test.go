@@ -235,7 +235,7 @@ func TestContract_O13_UnserialisedPublishers(t *testing.T) {
 		case n < 22:
 			return deed.AfterError(time.Duration(rand.IntN(20))*time.Millisecond, errors.New("not yet"))
 		case n < 25:
-			return deed.Discard(errors.New("never"))
+			return deed.Permanent(errors.New("never"))
 		}
 		return nil
 	})

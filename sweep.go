@@ -5,10 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/tenant"
 )
 
 // claimSpan is where a claim looks: from floor on.
@@ -17,6 +19,8 @@ type claimSpan struct {
 	limit int
 	sweep bool // from the beginning
 	found bool // where a dive has found something
+
+	tenant *tenant.ID // only its messages; nil: all tenants'
 }
 
 var beginning = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
@@ -57,6 +61,27 @@ func (s *source) spanOfClaim(n int) claimSpan {
 	return claimSpan{floor: floor, limit: n}
 }
 
+// turnElsewhere makes a claim while the sink is probed one of a tenant whose
+// messages have not just failed, if there is one: theirs may be what the sink
+// fails with, and would be probed one after the other.
+func (s *source) turnElsewhere(ctx context.Context, at *claimSpan) {
+	failing := s.breaker.passOver()
+	if len(failing) == 0 || at.found || s.mayOutlast(*at) {
+		return
+	}
+	// It stands before outcomes that wait to be recorded.
+	ctx, cancel := context.WithTimeout(ctx, s.client.opts.Deadline/4)
+	defer cancel()
+	var other *tenant.ID
+	err := s.client.workers.QueryRow(ctx, query.OtherTenant, s.id.Load(), failing).Scan(&other)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		s.breaker.forgive()
+	case err == nil:
+		*at = claimSpan{floor: beginning, limit: at.limit, tenant: other}
+	} // else the claim will say what is wrong
+}
+
 // mayOutlast reports whether the claim may take longer than its deadline, so that it is
 // made apart from outcomes.
 func (s *source) mayOutlast(at claimSpan) bool {
@@ -75,7 +100,7 @@ func outlasted(err error) bool {
 // Its error is that of the database, which then does not answer at all.
 func (s *source) cutOff(ctx context.Context, at claimSpan) error {
 	var recent time.Time
-	if err := s.client.workers.QueryRow(ctx, query["a_minute_ago"]).Scan(&recent); err != nil {
+	if err := s.client.workers.QueryRow(ctx, query.AMinuteAgo).Scan(&recent); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -144,7 +169,7 @@ func (s *source) lookBelow(ctx context.Context) {
 		started := time.Now()
 		lctx, cancel := context.WithTimeout(ctx, limit)
 		var at *time.Time
-		err := s.client.workers.QueryRow(lctx, query["next_claimable"], s.id.Load(), from, upto).Scan(&at)
+		err := s.client.workers.QueryRow(lctx, query.NextClaimable, s.id.Load(), from, upto).Scan(&at)
 		cancel()
 		pass += time.Since(started)
 		wait := time.Duration(0)

@@ -59,7 +59,7 @@ var refusedToApp = functionCase{refused: true}
 var functionCases = map[string]functionCase{
 	"idempotency_key": {pure: true}, "is_bad_header": {pure: true}, "is_json": {pure: true}, "message_id": {pure: true}, "message_seq": {pure: true},
 	"fold_address": {pure: true}, "check_address": {pure: true}, "address_domain": {pure: true}, "fold_case": {pure: true}, "has_invisible": {pure: true},
-	"has_vast_numbers": {pure: true}, "order_at": {pure: true}, "json_digits": refusedToApp, "domain_ascii": {pure: true}, "punycode": {pure: true}, "punycode_bias": {pure: true}, "unpunycode": {pure: true},
+	"has_vast_numbers": {pure: true}, "is_deep": {pure: true}, "json_excess": {pure: true}, "order_at": {pure: true}, "json_digits": refusedToApp, "domain_ascii": {pure: true}, "punycode": {pure: true}, "punycode_bias": {pure: true}, "unpunycode": {pure: true},
 	"current_tenant": {call: `select deed.current_tenant() where $1::text <> ''`}, // one's own
 	"slot":           {call: `select deed.slot(0, $1::text, 1)`},
 	"payload_json":   {call: `select deed.payload_json('text/plain', $1::text::bytea)`},
@@ -80,7 +80,7 @@ func init() {
 	for _, name := range []string{
 		"add_tenant", "attempt", "end_queued", "expire_deliveries", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
 		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
-		"refuse_rewrite", "register_provider", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
+		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",
 		"key_hash", "lock_keys", "passed_by_stream", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",

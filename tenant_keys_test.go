@@ -45,7 +45,7 @@ func TestContract_O13_KeysAreATenantsOwn(t *testing.T) {
 			var allowed atomic.Bool
 			strict := newStrictSink(func(m deed.Message) error {
 				if m.Tenant[15] == 1 && !allowed.Load() {
-					return deed.Discard(errors.New("never"))
+					return deed.Permanent(errors.New("never"))
 				}
 				return nil
 			})
@@ -65,7 +65,7 @@ func TestContract_O13_KeysAreATenantsOwn(t *testing.T) {
 			}
 			eventually(t, "the other tenant's messages to come", func() bool { return strict.delivered() == 5 })
 			drained(t, c)
-			keys, err := c.BlockedKeys(t.Context(), "", 10)
+			keys, err := operator(t, db).BlockedKeys(t.Context(), "", 10)
 			if err != nil || len(keys) != 1 || keys[0].Tenant[15] != 1 || keys[0].Behind != 4 {
 				t.Errorf("blocked keys: %+v, %v", keys, err)
 			}

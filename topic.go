@@ -8,20 +8,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/deedhq/deed/tenant"
+	"github.com/deedhq/deed/internal/errortext"
+	"github.com/deedhq/deed/internal/sqlvalue"
 )
 
 // Mode says how a topic's messages reach their subscriptions.
 type Mode string
 
 const (
-	// Queue gives each message a row of its own, which is claimed, retried and
+	// ModeQueue gives each message a row of its own, which is claimed, retried and
 	// finished by itself: for handlers that are slow or independent of each
 	// other, and for workers that speak SQL.
-	Queue Mode = "queue"
-	// Stream reads messages from the log, page by page, and writes one row a
+	ModeQueue Mode = "queue"
+	// ModeStream reads messages from the log, page by page, and writes one row a
 	// page: for brokers, and for whatever wants order.
-	Stream Mode = "stream"
+	ModeStream Mode = "stream"
 )
 
 // Ordering says which messages of a stream come one after the other.
@@ -40,7 +41,7 @@ const (
 // what is stored, or the default.
 type Topic struct {
 	Name string // required
-	Mode Mode   // default Queue
+	Mode Mode   // default ModeQueue
 
 	// Lanes is into how many parts a stream is divided, each read by one
 	// process at a time: more lanes, more processes. 1 to 64, default 4.
@@ -55,16 +56,17 @@ type Topic struct {
 	Retention time.Duration
 }
 
-func (t Topic) check() error {
+// Check says what is wrong with the topic; all in one error.
+func (t Topic) Check() error {
 	var errs []error
 	if !validTopic(t.Name) {
 		errs = append(errs, errors.New("a topic has 1 to 200 characters of A-Z a-z 0-9 . _ : / -"))
 	}
-	if t.Mode != "" && t.Mode != Queue && t.Mode != Stream {
-		errs = append(errs, fmt.Errorf("mode %q is neither %q nor %q", clip(string(t.Mode)), Queue, Stream))
+	if t.Mode != "" && t.Mode != ModeQueue && t.Mode != ModeStream {
+		errs = append(errs, fmt.Errorf("mode %q is neither %q nor %q", errortext.Clip(string(t.Mode)), ModeQueue, ModeStream))
 	}
 	if t.Ordering != "" && t.Ordering != OrderKey && t.Ordering != OrderNone {
-		errs = append(errs, fmt.Errorf("ordering %q is neither %q nor %q", clip(string(t.Ordering)), OrderKey, OrderNone))
+		errs = append(errs, fmt.Errorf("ordering %q is neither %q nor %q", errortext.Clip(string(t.Ordering)), OrderKey, OrderNone))
 	}
 	if t.Lanes < 0 || t.Lanes > 64 {
 		errs = append(errs, fmt.Errorf("%d lanes are not from 1 to 64", t.Lanes))
@@ -82,10 +84,10 @@ func (t Topic) declare(ctx context.Context, tx pgx.Tx) (different, err error) {
 	var mode Mode
 	var lanes int
 	var kept float64
-	err = tx.QueryRow(ctx, query["declare_topic"], t.Name, nullIfZero(string(t.Mode)), nullIfZero(t.Lanes), t.ordered(), nullIfZero(t.Retention.Seconds())).
+	err = tx.QueryRow(ctx, query.DeclareTopic, t.Name, sqlvalue.NullIfZero(string(t.Mode)), sqlvalue.NullIfZero(t.Lanes), t.ordered(), sqlvalue.NullIfZero(t.Retention.Seconds())).
 		Scan(&made, &mode, &lanes, &ordered, &kept)
 	if err != nil {
-		return nil, opError("declare topic "+t.Name, err)
+		return nil, WrapError("declare topic "+t.Name, err)
 	}
 	var differences []error
 	differs := func(what string, stored, here any, flag string) {
@@ -100,7 +102,7 @@ func (t Topic) declare(ctx context.Context, tx pgx.Tx) (different, err error) {
 	if stored := orderingOf(ordered); t.Ordering != "" && t.Ordering != stored {
 		differs("ordering", stored, t.Ordering, "--ordering")
 	}
-	if stored := ofSeconds(kept); t.Retention != 0 && t.Retention != stored {
+	if stored := sqlvalue.Seconds(kept); t.Retention != 0 && t.Retention != stored {
 		differs("retention", stored, t.Retention, "--retention")
 	}
 	if differences != nil {
@@ -123,71 +125,4 @@ func orderingOf(ordered bool) Ordering {
 		return OrderKey
 	}
 	return OrderNone
-}
-
-// TopicChange names what to change of a topic; zero fields stay as they are.
-type TopicChange struct {
-	Mode      Mode
-	Lanes     int
-	Ordering  Ordering
-	Retention time.Duration
-}
-
-// SetTopic changes a declared topic, online. A change of lanes, and one from
-// stream to queue, takes effect when the relays that run have stopped their
-// lanes at one point, after a few seconds; nothing is lost, comes twice or
-// overtakes. Errors: [NotFound], [Invalid], [Conflict] while an earlier change
-// of mode is under way. Needs deed_admin.
-func (c *Client) SetTopic(ctx context.Context, name string, change TopicChange) error {
-	t := Topic{Name: name, Mode: change.Mode, Lanes: change.Lanes, Ordering: change.Ordering, Retention: change.Retention}
-	if err := t.check(); err != nil {
-		return &Error{Op: "set topic " + clip(name), Code: Invalid, Err: err}
-	}
-	err := pgx.BeginTxFunc(ctx, c.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, query["set_topic"], name, nullIfZero(string(t.Mode)), nullIfZero(t.Lanes), t.ordered(), nullIfZero(t.Retention.Seconds()))
-		return err
-	})
-	return opError("set topic", err)
-}
-
-// BlockedKey is a key of an ordered stream that waits for one of its messages.
-type BlockedKey struct {
-	Topic        string     `json:"topic"`
-	Subscription string     `json:"subscription"`
-	Key          string     `json:"key"`
-	Tenant       tenant.ID  `json:"tenant"`
-	Seq          int64      `json:"seq,string"` // of the message that it waits for
-	ID           ID         `json:"id"`
-	Attempts     int        `json:"attempts"`
-	Dead         bool       `json:"dead"` // it waits for an operator
-	DueAt        *time.Time `json:"due_at,omitempty"`
-	LastError    string     `json:"last_error,omitempty"`
-	Since        time.Time  `json:"since"` // when that message was published
-	AgeSeconds   float64    `json:"age_seconds"`
-	Behind       int64      `json:"behind"` // messages that stand behind it, counted up to 10,000
-}
-
-// BlockedKeys lists the keys that wait, the oldest first; topic "": of all
-// streams.
-func (c *Client) BlockedKeys(ctx context.Context, topic string, limit int) ([]BlockedKey, error) {
-	if limit < 1 {
-		return nil, invalidf("blocked keys", "limit %d is below 1", limit)
-	}
-	rows, err := c.pool.Query(ctx, query["blocked_keys"], nullIfZero(topic), limit)
-	if err != nil {
-		return nil, opError("blocked keys", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (BlockedKey, error) {
-		var b BlockedKey
-		var owner, id string
-		err := row.Scan(&b.Topic, &b.Subscription, &b.Key, &owner, &b.Seq, &id, &b.Attempts, &b.Dead, &b.DueAt, &b.LastError, &b.Since, &b.AgeSeconds, &b.Behind)
-		if err != nil {
-			return b, err
-		}
-		var idErr, ownerErr error
-		b.ID, idErr = ParseID(id)
-		b.Tenant, ownerErr = tenant.Parse(owner)
-		return b, errors.Join(idErr, ownerErr)
-	})
-	return list, opError("blocked keys", err)
 }

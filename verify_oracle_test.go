@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -108,7 +109,7 @@ func owing(t *testing.T) *pgtest.DB {
 	t.Helper()
 	db := pgtest.New(t)
 	worker := db.Pool(pgtest.Worker)
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,12 +135,12 @@ func owing(t *testing.T) *pgtest.DB {
 	pgtest.One[bool](t, worker, `select count(*) = 2 from deed.fail($1, $2, $3, '{a,b}', null, '{retry,discard}')`, jobs, got[1].Claim, ids(got[1:3]))
 	subscribe(t, db, "jobs", "later")
 	db.Exec(t, pgtest.Owner, `select from deed.claim_doors($1, 10, null)`, tokenA)
-	owingStream(t, db, admin)
+	owingStream(t, db, operator)
 	owingDeliveries(t, db)
 	// One that was removed, of which not all is taken away.
 	publish(t, db, message("past", 1), message("past", 2))
 	db.Exec(t, pgtest.Admin, `select deed.remove_subscription('past', 's', 'x')`)
-	if _, err := admin.Redrive(t.Context(), deed.Redrive{Topic: "jobs"}); err != nil {
+	if _, err := operator.Redrive(t.Context(), admin.Redrive{Topic: "jobs"}); err != nil {
 		t.Fatal(err)
 	}
 	db.Exec(t, pgtest.Owner, `insert into deed.relays (subscription, worker, name, seen_until) values ($1, gen_random_uuid(), 'x', now())`, jobs)
@@ -148,7 +149,7 @@ func owing(t *testing.T) *pgtest.DB {
 
 // owingStream leaves lanes that were replaced, one of those that are within a
 // window, and messages aside in every state.
-func owingStream(t *testing.T, db *pgtest.DB, admin *deed.Client) {
+func owingStream(t *testing.T, db *pgtest.DB, operator *admin.Client) {
 	t.Helper()
 	var mu sync.Mutex
 	stopAfter := 1000
@@ -162,7 +163,7 @@ func owingStream(t *testing.T, db *pgtest.DB, admin *deed.Client) {
 		}
 		switch m.Key {
 		case "dead", "discarded":
-			return deed.Discard(errors.New("never"))
+			return deed.Permanent(errors.New("never"))
 		case "late":
 			return deed.AfterError(time.Hour, errors.New("not yet"))
 		}
@@ -189,10 +190,10 @@ func owingStream(t *testing.T, db *pgtest.DB, admin *deed.Client) {
 	publish(t, db, keyed("dead", 1), keyed("dead", 2), keyed("discarded", 1), keyed("late", 1), keyed("late", 2), keyed("good", 1))
 	read(6)
 	id := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select l.id from deed.log l where l.key = 'discarded'`)
-	if _, err := admin.Discard(t.Context(), id, "", "no use", "x"); err != nil {
+	if _, err := operator.Discard(t.Context(), id, "", "no use", "x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Lanes: 1}); err != nil {
+	if err := operator.SetTopic(t.Context(), "orders", admin.TopicChange{Lanes: 1}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the lanes to be changed", func() bool {
@@ -217,7 +218,7 @@ func owingStream(t *testing.T, db *pgtest.DB, admin *deed.Client) {
 		where at.to_window is not null`); n != 1 {
 		t.Fatalf("%d lanes stand within a window, want 1", n)
 	}
-	if err := admin.SetTopic(t.Context(), "orders", deed.TopicChange{Lanes: 3}); err != nil {
+	if err := operator.SetTopic(t.Context(), "orders", admin.TopicChange{Lanes: 3}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -48,11 +49,11 @@ func TestVerify_AMessagePutAsideIsNotLostUnseen(t *testing.T) {
 	if got := invariants(t, db); !slices.Contains(got, "message put aside is lost") {
 		t.Errorf("verify finds %q", got)
 	}
-	admin, err := deed.New(t.Context(), db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	story, err := admin.Message(t.Context(), first.ID.String(), false)
+	story, err := operator.Message(t.Context(), first.ID.String(), false)
 	if err != nil || len(story.States) != 1 || story.States[0].State != "lost" || story.States[0].DeliveredAt != nil {
 		t.Errorf("%+v, %v", story.States, err)
 	}

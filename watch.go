@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
 )
 
@@ -19,23 +21,31 @@ const (
 	watchDeep = 50 * time.Millisecond  // between looks below the floors, at the least
 )
 
-// watcher asks for news on behalf of all subscriptions of a process: one cheap
-// statement, often while messages come and seldom when they do not. A message
-// takes its number before it commits, so after the log has moved the watcher
-// looks again at growing intervals.
+// watcher asks what is new on behalf of all subscriptions of a process: one cheap
+// statement, often while messages come and seldom when they do not. It wakes the
+// queues that have something to claim, and hands windows to the lanes.
+//
+// There are two kinds of question. One names the log's number as it was last
+// seen (seq), and is answered from memory while that has not moved. A look does
+// not, and has the index of what is due read: a message takes its number before
+// it commits, and what is scheduled moves nothing when it becomes due. After the
+// log has moved the watcher looks at growing intervals, up to watchLook. Windows
+// are asked for with every question. One goroutine uses it.
 type watcher struct {
-	seq      *int64
+	seq      *int64        // the log's number, as the last answer has it
 	pause    time.Duration // until the next question
-	movedAt  time.Time
+	movedAt  time.Time     // when seq was last seen to move
 	look     time.Duration // until the next look whether or not the log moved
 	lookAt   time.Time
-	deepAt   time.Time // from when on a look goes below the floors
-	subs     []int
-	floors   []pgtype.Timestamptz
+	deepAt   time.Time            // from when on a look goes below the floors
+	subs     []int                // the statement's arguments: the subscriptions,
+	floors   []pgtype.Timestamptz // and from when on each is looked at
 	bySub    map[int]*source
 	failures int
 }
 
+// watch asks until ctx ends. What fails is asked again, ever less often: without
+// an answer the queues sweep by themselves, and the lanes stand still.
 func (c *Client) watch(ctx context.Context) {
 	w := &watcher{pause: watchBusy, look: watchBusy, bySub: map[int]*source{}}
 	for _, s := range c.sources {
@@ -60,7 +70,7 @@ func (c *Client) watch(ctx context.Context) {
 		}
 		if err := c.ask(ctx, w, woken); err != nil && ctx.Err() == nil {
 			w.failures++
-			c.opts.Logger.Warn("watching the log failed; will try again", "error", withHint(err), "failures", w.failures)
+			c.opts.Logger.Warn("watching the log failed; will try again", "error", sqlstate.WithHint(err), "failures", w.failures)
 			timer.Reset(work.Backoff(w.failures, 50*time.Millisecond, 5*time.Second))
 			continue
 		}
@@ -69,6 +79,8 @@ func (c *Client) watch(ctx context.Context) {
 	}
 }
 
+// ask asks once, tells sources and lanes what they have to know, and sets when to
+// ask next. woken: somebody has just committed, or says so.
 func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	started := time.Now()
 	known := w.seq
@@ -118,9 +130,12 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 type answer struct {
 	seq            int64
 	ready, streams []int
-	step           news // to nothing, if there is no later window
+	step           windowStep // to nothing, if there is no later window
 }
 
+// fetchNews sends the statement and reads its answer, which is a row about all and
+// then, if the first says that they are whole, the rows of the new window, each
+// with its subscription.
 func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors []pgtype.Timestamptz) (a answer, err error) {
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
@@ -130,11 +145,11 @@ func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors
 	if c.streaming() {
 		at = &a.step.from.n
 		for _, id := range w.subs {
-			from, upto := w.bySub[id].slots()
+			from, upto := w.bySub[id].slotRange()
 			slotsFrom, slotsUpto = append(slotsFrom, from), append(slotsUpto, upto)
 		}
 	}
-	rows, err := c.workers.Query(ctx, query["watch"], known, w.subs, floors, at, nullIfZero(a.step.from.h), slotsFrom, slotsUpto)
+	rows, err := c.workers.Query(ctx, query.Watch, known, w.subs, floors, at, sqlvalue.NullIfZero(a.step.from.h), slotsFrom, slotsUpto)
 	if err != nil {
 		return a, err
 	}
@@ -145,7 +160,7 @@ func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors
 	if !rows.Next() {
 		return a, cmp.Or(rows.Err(), error(pgx.ErrNoRows))
 	}
-	rest := make([]any, 12) // of the first row nothing else is read
+	rest := make([]any, 12) // columns that only the rows after the first have
 	err = rows.Scan(append([]any{&a.seq, &a.ready, &a.streams, &to, &h, &a.step.slots, &a.step.low, &a.step.late, &whole}, rest...)...)
 	if err != nil {
 		return a, err
@@ -162,7 +177,7 @@ func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors
 		}
 	}
 	var id int
-	before := append(make([]any, 9), &id) // of the others not what the first one says
+	before := append(make([]any, 9), &id) // columns that only the first row has, then the subscription
 	for rows.Next() {
 		var e entry
 		if err := e.scan(rows, before...); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -185,6 +186,51 @@ func TestWindows_OldTransactionsDelayNobody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Rule 8: a publisher that took its id and its number while a window was being
+// opened, and commits after it, has the next one opened though the log has not
+// moved since.
+func TestWindows_PublishedWhileOneWasOpened(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	patch{"open_window", "v_h := pg_current_xact_id();", "v_h := pg_current_xact_id(); perform pg_advisory_xact_lock(8);"}.apply(t, db)
+	ctx := t.Context()
+	sink := &recorder{}
+	c, _ := runStream(t, db, stream(sink))
+	publish(t, db, keyed("first", 0))
+	eventually(t, "the stream to be read", func() bool { n, _ := sink.counts(); return n == 1 })
+
+	gate, err := db.Pool(pgtest.Owner).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Rollback(context.Background())
+	if _, err := gate.Exec(ctx, `select pg_advisory_xact_lock(8)`); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, db, keyed("second", 1))
+	eventually(t, "a window to be opened", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from pg_locks where locktype = 'advisory' and not granted
+			and database = (select oid from pg_database where datname = current_database())`) == 1
+	})
+	tx, err := db.Pool(pgtest.App).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := deed.Publish(ctx, tx, keyed("third", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := gate.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what the window saw to come", func() bool { n, _ := sink.counts(); return n == 2 })
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the message that was published meanwhile to come", func() bool { n, _ := sink.counts(); return n == 3 })
+	drained(t, c)
 }
 
 // Rule 9: rows of another cluster, which a dump brought, with transaction ids

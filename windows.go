@@ -14,8 +14,8 @@ type window struct {
 	h string
 }
 
-// news is one step from a window to a later one.
-type news struct {
+// windowStep is one step from a window to a later one.
+type windowStep struct {
 	from, to window
 	slots    []int32 // those that have something new, sorted; nil: any may
 	low      *int64  // as deed.window_late says
@@ -30,7 +30,7 @@ type span struct {
 }
 
 // within returns what of it is in the slots, or false if it is not known.
-func (s news) within(sub int, from, upto int32) (list []*entry, ok bool) {
+func (s windowStep) within(sub int, from, upto int32) (list []*entry, ok bool) {
 	rows := s.rows[sub]
 	if rows == nil || rows.from > from || rows.upto < upto {
 		return nil, false
@@ -44,7 +44,7 @@ func (s news) within(sub int, from, upto int32) (list []*entry, ok bool) {
 }
 
 // concerns reports whether any of the slots may have something new.
-func (s news) concerns(from, upto int32) bool {
+func (s windowStep) concerns(from, upto int32) bool {
 	if s.slots == nil {
 		return true
 	}
@@ -56,7 +56,7 @@ func (s news) concerns(from, upto int32) bool {
 type windowFeed struct {
 	mu      sync.Mutex
 	last    window        // guarded by mu
-	steps   []news        // guarded by mu: consecutive, the latest last
+	steps   []windowStep  // guarded by mu: consecutive, the latest last
 	changed chan struct{} // guarded by mu: closed at the next step
 	breaks  int           // guarded by mu: how often the latest window was found gone
 }
@@ -84,7 +84,7 @@ func (f *windowFeed) broken() int {
 	return f.breaks
 }
 
-func (f *windowFeed) publish(s news) {
+func (f *windowFeed) publish(s windowStep) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s.low == nil {
@@ -108,17 +108,18 @@ func (f *windowFeed) publish(s news) {
 }
 
 // next returns what a lane that has read up to at has to read next: the step to
-// the newest window, or the next one whose rows are there. seen is how far it is known that there is nothing. It waits
-// until there is something, ctx ends or interrupt says that the lane has other
-// business, or broken is no longer breaks; then ok is false.
-func (f *windowFeed) next(ctx context.Context, at window, breaks, sub int, from, upto int32, interrupt <-chan struct{}) (step news, seen window, ok bool) {
+// the newest window, or the next one whose rows are there. seen is the last window
+// up to which there is known to be nothing for its slots. It waits until there is
+// something, ctx ends or interrupt says that the lane has other business, or
+// broken is no longer breaks; then ok is false.
+func (f *windowFeed) next(ctx context.Context, at window, breaks, sub int, from, upto int32, interrupt <-chan struct{}) (step windowStep, seen window, ok bool) {
 	seen = at
 	for {
 		f.mu.Lock()
 		changed := f.changed
 		if f.breaks != breaks {
 			f.mu.Unlock()
-			return news{}, seen, false
+			return windowStep{}, seen, false
 		}
 		step, seen, ok = f.look(seen, sub, from, upto)
 		f.mu.Unlock()
@@ -127,19 +128,19 @@ func (f *windowFeed) next(ctx context.Context, at window, breaks, sub int, from,
 		}
 		select {
 		case <-ctx.Done():
-			return news{}, seen, false
+			return windowStep{}, seen, false
 		case <-interrupt:
-			return news{}, seen, false
+			return windowStep{}, seen, false
 		case <-changed:
 		}
 	}
 }
 
 // look finds the next step that concerns the slots; f.mu is held.
-func (f *windowFeed) look(at window, sub int, from, upto int32) (step news, seen window, ok bool) {
-	i := slices.IndexFunc(f.steps, func(s news) bool { return s.to.n > at.n })
+func (f *windowFeed) look(at window, sub int, from, upto int32) (step windowStep, seen window, ok bool) {
+	i := slices.IndexFunc(f.steps, func(s windowStep) bool { return s.to.n > at.n })
 	if i < 0 {
-		return news{}, at, false
+		return windowStep{}, at, false
 	}
 	for _, s := range f.steps[i:] {
 		switch {
@@ -148,8 +149,8 @@ func (f *windowFeed) look(at window, sub int, from, upto int32) (step news, seen
 		case s.from == at && (s.to == f.last || s.rows[sub] != nil):
 			return s, at, true
 		default:
-			return news{from: at, to: f.last}, at, true
+			return windowStep{from: at, to: f.last}, at, true
 		}
 	}
-	return news{}, at, false
+	return windowStep{}, at, false
 }

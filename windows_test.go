@@ -13,10 +13,10 @@ func TestWindowFeed_ForgetsWindowsTakenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newWindowFeed()
 			w45, w46, w47 := window{45, "45"}, window{46, "gone"}, window{47, "gone"}
-			f.publish(news{to: w45})
-			f.publish(news{from: w45, to: w46, slots: []int32{}, low: &low})
-			f.publish(news{from: w46, to: w47, slots: []int32{}, low: &low})
-			f.publish(news{from: w47, to: to}) // deed.watch does not know where it comes from
+			f.publish(windowStep{to: w45})
+			f.publish(windowStep{from: w45, to: w46, slots: []int32{}, low: &low})
+			f.publish(windowStep{from: w46, to: w47, slots: []int32{}, low: &low})
+			f.publish(windowStep{from: w47, to: to}) // deed.watch does not know where it comes from
 			step, seen, ok := f.next(context.Background(), w45, 1, 1, 0, 63, nil)
 			if !ok || seen != w45 || step.from != w45 || step.to != to {
 				t.Errorf("from 45: %+v, seen up to %+v, %v", step, seen, ok)

@@ -99,7 +99,7 @@ func (crowdSink) Deliver(_ context.Context, msgs []deed.Message) []error {
 	results := make([]error, len(msgs))
 	for i := range msgs {
 		if strings.HasPrefix(msgs[i].Key, "dead-") {
-			results[i] = deed.Discard(errors.New("to be dead"))
+			results[i] = deed.Permanent(errors.New("to be dead"))
 		}
 	}
 	return results

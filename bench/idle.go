@@ -29,7 +29,7 @@ func idle(ctx context.Context, e *env) error {
 	var opts deed.Options
 	for i := range idleTopics {
 		name := fmt.Sprintf("idle-%d", i)
-		opts.Topics = append(opts.Topics, deed.Topic{Name: name, Mode: deed.Stream})
+		opts.Topics = append(opts.Topics, deed.Topic{Name: name, Mode: deed.ModeStream})
 		opts.Subscriptions = append(opts.Subscriptions, deed.Subscription{Topic: name, Name: "handler", Sink: countingSink{h.handle}})
 	}
 	w, err := startClient(ctx, pool, opts)

@@ -10,20 +10,20 @@ import (
 	"github.com/deedhq/deed"
 )
 
-// Tx is what Publish needs of a transaction: *sql.Tx is one; so are *sql.DB
-// and *sql.Conn, with which the messages are a transaction of their own.
-type Tx interface {
+// DB is what is published through: a *sql.Tx; or a *sql.DB or *sql.Conn, with
+// which the messages are a transaction of their own.
+type DB interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Publish stores msgs in tx as [deed.Publish] does, with the same promises and
-// errors (O1).
-func Publish(ctx context.Context, tx Tx, msgs ...deed.Message) ([]deed.Published, error) {
+// Publish stores msgs through db as [deed.Publish] does, with the same promises and
+// errors.
+func Publish(ctx context.Context, db DB, msgs ...deed.Message) ([]deed.Published, error) {
 	st, err := deed.NewStatement(ctx, msgs...)
 	if err != nil || len(msgs) == 0 {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, st.SQL, st.TextArgs()...)
+	rows, err := db.QueryContext(ctx, st.SQL, st.TextArgs()...)
 	if err != nil {
 		return nil, fmt.Errorf("deed: publish: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -22,7 +23,7 @@ const (
 	SendAgain Decision = "send_again"
 )
 
-// Settle records a person's decision about a delivery in doubt (D5), with who
+// Settle records a person's decision about a delivery in doubt, with who
 // and why. messageID is the provider's, for [WasSent], or "". Errors:
 // [deed.NotFound], [deed.Conflict] for one that is not in doubt,
 // [deed.Invalid]. Needs deed_admin.
@@ -33,11 +34,11 @@ func (l *Ledger) Settle(ctx context.Context, id string, d Decision, messageID, r
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var status Status
-	err := l.pool.QueryRow(ctx, query["settle_delivery"], id, string(d), reason, actor, orNull(messageID)).Scan(&status)
+	err := l.pool.QueryRow(ctx, query.SettleDelivery, id, string(d), reason, actor, orNull(messageID)).Scan(&status)
 	if err == nil {
 		l.opts.Logger.Info("delivery settled by a person", "delivery", id, "from", Sending, "to", status, "actor", actor)
 	}
-	return status, opError("settle delivery", err)
+	return status, deed.WrapError("settle delivery", err)
 }
 
 // Retry queues failed and dead deliveries again, with their attempts at 0, and
@@ -52,11 +53,11 @@ func (l *Ledger) Retry(ctx context.Context, ids []string, reason, actor string) 
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var n int64
-	err := l.pool.QueryRow(ctx, query["retry"], nonNil(ids), reason, actor).Scan(&n)
+	err := l.pool.QueryRow(ctx, query.Retry, nonNil(ids), reason, actor).Scan(&n)
 	if err == nil {
 		l.opts.Logger.Info("deliveries put back by a person", "count", n, "actor", actor)
 	}
-	return n, opError("retry deliveries", err)
+	return n, deed.WrapError("retry deliveries", err)
 }
 
 // Prove settles a delivery that is being called or in doubt by proof that the
@@ -72,7 +73,7 @@ func (l *Ledger) Prove(ctx context.Context, id, messageID, actor string) (bool, 
 	var was, status Status
 	var provider string
 	w := row{id: id}
-	err := l.pool.QueryRow(ctx, query["prove"], id, messageID, actor).
+	err := l.pool.QueryRow(ctx, query.Prove, id, messageID, actor).
 		Scan(&ended, &was, &status, &w.tenant, &provider, &w.channel, &w.attempts, &w.correlationID, &w.channelMsgID)
 	if err == nil && was != "" {
 		log := about(l.opts.Logger.With("provider", provider), &w).With("from", was, "to", status, "attempts", w.attempts)
@@ -82,7 +83,7 @@ func (l *Ledger) Prove(ctx context.Context, id, messageID, actor string) (bool, 
 			log.Warn("the provider said that it had accepted a delivery that had ended otherwise; it stays as it was")
 		}
 	}
-	return ended, opError("prove delivery", err)
+	return ended, deed.WrapError("prove delivery", err)
 }
 
 // Suppression is an address that is not written to.
@@ -98,43 +99,46 @@ type Suppression struct {
 // Suppress ends writing to addresses over a channel, and returns how many were
 // new. It holds from the next attempt on, for what is reserved too. owner nil:
 // the tenant that db has set. Errors: [deed.Invalid], [deed.Forbidden].
-func Suppress(ctx context.Context, db DB, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
-	return suppress(ctx, db, "suppress", owner, channel, addresses, reason, actor)
+func Suppress(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
+	return suppress(ctx, db, "suppress", query.Suppress, owner, channel, addresses, reason, actor)
 }
 
 // Unsuppress allows writing to addresses again, and returns how many were
 // suppressed. What was skipped stays skipped.
-func Unsuppress(ctx context.Context, db DB, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
-	return suppress(ctx, db, "unsuppress", owner, channel, addresses, reason, actor)
+func Unsuppress(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
+	return suppress(ctx, db, "unsuppress", query.Unsuppress, owner, channel, addresses, reason, actor)
 }
 
-func suppress(ctx context.Context, db DB, op string, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
+func suppress(ctx context.Context, db deed.DB, op, statement string, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
 	var id any
 	if owner != nil {
 		id = owner.String()
 	}
-	rows, err := db.Query(ctx, query[op], string(channel), nonNil(addresses), reason, actor, id)
+	rows, err := db.Query(ctx, statement, string(channel), nonNil(addresses), reason, actor, id)
 	if err != nil {
-		return 0, opError(op, err)
+		return 0, deed.WrapError(op, err)
 	}
 	n, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
-	return n, opError(op, err)
+	return n, deed.WrapError(op, err)
 }
 
 // Suppressions lists what db may see of them, newest first. owner nil, channel
 // and address empty: all.
-func Suppressions(ctx context.Context, db DB, owner *tenant.ID, channel Channel, address string, limit int) ([]Suppression, error) {
+func Suppressions(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, address string, limit int) ([]Suppression, error) {
 	if channel != "" && !slices.Contains([]Channel{Email, SMS, Voice, Social, Chat, Webhook}, channel) {
 		return nil, invalidf("suppressions", "there is no channel %q: it is email, sms, voice, social, chat or webhook", channel)
+	}
+	if err := checkCount("suppressions", "limit", limit, 1); err != nil {
+		return nil, err
 	}
 	var id any
 	if owner != nil {
 		id = owner.String()
 	}
-	rows, err := db.Query(ctx, query["suppressions"], id, orNull(string(channel)), orNull(address), limit)
+	rows, err := db.Query(ctx, query.Suppressions, id, orNull(string(channel)), orNull(address), limit)
 	if err != nil {
-		return nil, opError("suppressions", err)
+		return nil, deed.WrapError("suppressions", err)
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Suppression])
-	return list, opError("suppressions", err)
+	return list, deed.WrapError("suppressions", err)
 }

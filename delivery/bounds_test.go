@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -42,15 +44,15 @@ func TestReserve_PayloadIsBounded(t *testing.T) {
 	ordinary.Payload = json.RawMessage(`{"n": [` + strings.Repeat("1.7976931348623157e308, -4.9e-324, 12345678901234567890,", 1000) + `1]}`)
 	ordinary.Key = delivery.NewKey("ordinary")
 	reserve(t, db, ordinary)
-	c, err := deed.New(ctx, db.Pool(pgtest.Admin), deed.Options{})
+	c, err := admin.New(ctx, db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	most, over := 10<<20, 10<<20+1
-	if err := c.SetSettings(ctx, deed.SettingsChange{MaxDelivery: &over}); deed.CodeOf(err) != deed.Invalid {
+	if err := c.SetSettings(ctx, admin.SettingsChange{MaxDelivery: &over}); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("a setting over 10 MiB: %v", err)
 	}
-	if err := c.SetSettings(ctx, deed.SettingsChange{MaxDelivery: &most}); err != nil {
+	if err := c.SetSettings(ctx, admin.SettingsChange{MaxDelivery: &most}); err != nil {
 		t.Fatal(err)
 	}
 	big := sized(9 << 20)
@@ -94,5 +96,61 @@ func TestReserve_NobodyJumpsTheQueue(t *testing.T) {
 	late.ProcessAfter = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 	if _, err := delivery.Reserve(context.Background(), db.Pool(pgtest.App), late); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("after the year 9999: %v", err)
+	}
+}
+
+// What is no number is refused where the options are given: the database would
+// refuse it at each outcome.
+func TestNew_NumbersAreNumbers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	of := func(p delivery.ProviderOptions) delivery.Options {
+		p.Provider = &fake{}
+		return delivery.Options{Providers: map[string]delivery.ProviderOptions{"fake": p}}
+	}
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		for option, opts := range map[string]delivery.Options{
+			"JitterMin": {JitterMin: bad, JitterMax: 1},
+			"JitterMax": {JitterMin: 0.5, JitterMax: bad},
+			"Rate":      of(delivery.ProviderOptions{Rate: bad}),
+			"Burst":     of(delivery.ProviderOptions{Rate: 1, Burst: bad}),
+			"Domains":   of(delivery.ProviderOptions{Domains: map[string]float64{"example.com": bad}}),
+		} {
+			if _, err := delivery.New(context.Background(), db.Pool(pgtest.Worker), opts); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), option) {
+				t.Errorf("%s %g: %v", option, bad, err)
+			}
+		}
+	}
+}
+
+// A number that the SQL functions have no room for is refused by its name, and
+// not by the driver.
+func TestBounds_NumbersAreNamed(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	l := ledger(t, db, delivery.Options{})
+	const most = math.MaxInt32 + 1
+	often := email("bob@example.com")
+	often.MaxAttempts = most
+	for name, call := range map[string]func() error{
+		"limit": func() error {
+			_, err := l.Redrive(ctx, delivery.Redrive{Limit: most, By: "ann", Reason: "x"})
+			return err
+		},
+		"rate": func() error {
+			_, _, err := l.CountRedrive(ctx, delivery.Redrive{Rate: most})
+			return err
+		},
+		"deliveries: limit": func() error { _, err := l.List(ctx, delivery.Filter{Limit: most}); return err },
+		"suppressions: limit": func() error {
+			_, err := delivery.Suppressions(ctx, db.Pool(pgtest.Admin), nil, "", "", most)
+			return err
+		},
+		"delivery 1: max_attempts": func() error { _, err := delivery.Reserve(ctx, db.Pool(pgtest.App), often); return err },
+	} {
+		if err := call(); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), name+" 2147483648 is not from ") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

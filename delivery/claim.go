@@ -14,6 +14,7 @@ import (
 const (
 	claimBytes  = 32 << 20 // the most contents that one claim takes
 	inHandBytes = 64 << 20 // the most that a process has in hand; one delivery is always taken
+	smallBytes  = 1 << 20  // of a tenant in hand, of which a claim is not told
 )
 
 // turns is where a loop's claims left off: behind which tenant, and of the
@@ -38,15 +39,16 @@ type walk struct {
 	Ended  []ended            `json:"ended"`
 }
 
-// next is what a claim is told: the places that it may come by.
-func (t *turns) next() string {
+// next is what a claim is told: the places that it may come by, and how many more
+// deliveries and bytes it may take of tenants that may not have any number.
+func (t *turns) next(rooms map[string]int, bytes map[string]int64) string {
 	keys := make([]string, 0, len(t.places))
 	for key := range t.places {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
 	from, _ := slices.BinarySearch(keys, t.after+"~") // behind the tenant and its runs
-	told := map[string]string{}
+	told := map[string]any{"rooms": rooms, "bytes": bytes}
 	for i := range min(len(keys), sentPlaces) {
 		key := keys[(from+i)%len(keys)]
 		told[key] = t.places[key]
@@ -54,7 +56,7 @@ func (t *turns) next() string {
 	if t.after != "" {
 		told["after"] = t.after
 	}
-	text, _ := json.Marshal(told) // of strings, it cannot fail
+	text, _ := json.Marshal(told) // of strings and numbers, it cannot fail
 	return string(text)
 }
 
@@ -85,15 +87,16 @@ type hand struct {
 	places   *places
 	stopping <-chan struct{} // closed when no call may begin any more
 
-	mu    sync.Mutex
-	items map[*item]int64 // guarded by mu: the bytes of each
-	turns turns           // guarded by mu
+	mu     sync.Mutex
+	items  map[*item]int64 // guarded by mu: the bytes of each
+	owners map[string]int  // guarded by mu: items, by tenant
+	turns  turns           // guarded by mu
 }
 
 func newHand(l *Ledger, lanes *lanes, usual, spare int) *hand {
 	return &hand{
 		ledger: l, lanes: lanes, places: newPlaces(usual, spare),
-		items: map[*item]int64{}, turns: turns{places: map[string]string{}},
+		items: map[*item]int64{}, owners: map[string]int{}, turns: turns{places: map[string]string{}},
 	}
 }
 
@@ -104,7 +107,8 @@ func (h *hand) take(c *claiming) {
 	for _, it := range c.items {
 		n := int64(len(it.payload) + len(it.request))
 		h.items[it] = n
-		h.ledger.inHand.Add(n)
+		h.owners[it.tenant]++
+		h.ledger.inHand.add(it.tenant, n)
 		h.lanes.claimed(it.lane)
 		h.turns.quick = 0
 	}
@@ -118,7 +122,10 @@ func (h *hand) drop(items ...*item) {
 	for _, it := range items {
 		if n, ok := h.items[it]; ok {
 			delete(h.items, it)
-			h.ledger.inHand.Add(-n)
+			if h.owners[it.tenant]--; h.owners[it.tenant] == 0 {
+				delete(h.owners, it.tenant)
+			}
+			h.ledger.inHand.add(it.tenant, -n)
 			h.lanes.settled(it.lane)
 		}
 	}
@@ -129,16 +136,20 @@ func (h *hand) drop(items ...*item) {
 func (h *hand) laden() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.items) > 0 && h.ledger.inHand.Load() >= inHandBytes
+	return len(h.items) > 0 && h.ledger.inHand.free() == 0
 }
 
 // ask is what every claim is told: the lanes and how many each may take, the
 // bytes, and the places.
 func (h *hand) ask() (names []string, rooms []*int, bytes int64, places string) {
 	names, rooms = h.lanes.rooms()
+	owners := h.places.rooms()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return names, rooms, max(0, min(claimBytes, inHandBytes-h.ledger.inHand.Load())), h.turns.next()
+	for tenant, most := range owners {
+		owners[tenant] = max(0, most-h.owners[tenant])
+	}
+	return names, rooms, min(claimBytes, h.ledger.inHand.free()), h.turns.next(owners, h.ledger.inHand.rooms())
 }
 
 // claiming is a claim on its way.
@@ -184,7 +195,7 @@ func (h *hand) look(c *claiming, poll time.Duration) time.Duration {
 func (s *source) queueClaim(batch *pgx.Batch, n int) *claiming {
 	names, rooms, bytes, places := s.hand.ask()
 	c := &claiming{}
-	batch.Queue(query["claim"], s.name, s.ledger.opts.Worker, n, s.ledger.opts.Lease.Seconds(), names, rooms, bytes, places,
+	batch.Queue(query.Claim, s.name, s.ledger.opts.Worker, n, s.ledger.opts.Lease.Seconds(), names, rooms, bytes, places,
 		s.ledger.opts.MaxAttempts).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			it := &item{}
@@ -214,7 +225,7 @@ func (s *source) extend(ctx context.Context, h *hand, held []*item) ([]*item, er
 		ids[i], claims[i] = it.id, it.claim
 	}
 	var kept []string
-	if err := s.ledger.pool.QueryRow(ctx, query["extend"], ids, claims, s.ledger.opts.Lease.Seconds()).Scan(&kept); err != nil {
+	if err := s.ledger.pool.QueryRow(ctx, query.Extend, ids, claims, s.ledger.opts.Lease.Seconds()).Scan(&kept); err != nil {
 		return nil, err
 	}
 	still := make(map[string]bool, len(kept))
@@ -231,16 +242,16 @@ func (s *source) extend(ctx context.Context, h *hand, held []*item) ([]*item, er
 	return lost, nil
 }
 
-// inTurn makes do when there is a place for it and its lane may have another
-// call; else the delivery goes back.
+// inTurn makes do when there is a place for it and its tenant and its lane may
+// have another call; else the delivery goes back.
 func (h *hand) inTurn(ctx context.Context, it *item, do func(context.Context, *item)) {
 	it.kind = "release"
-	place := h.places.take(ctx, h.stopping)
+	place := h.places.take(ctx, h.stopping, it.tenant)
 	if place == nil {
 		return
 	}
 	defer place.leave()
-	if !h.lanes.admit(it.lane) {
+	if !h.places.begins(it.tenant) || !h.lanes.admit(it.lane) {
 		return
 	}
 	defer h.lanes.left(it.lane)
@@ -255,11 +266,10 @@ func (s *source) timed(it *item) (ended func(Outcome)) {
 		return func(Outcome) {}
 	}
 	begun, patience := time.Now(), s.lanes.patience()
-	hangs := time.AfterFunc(patience, func() {
-		s.lanes.hangs(it.lane)
-		it.place.move()
-	})
+	hangs := time.AfterFunc(patience, func() { s.lanes.hangs(it.lane) })
+	moves := time.AfterFunc(min(patience, longestUsual), it.place.move)
 	return func(o Outcome) {
+		moves.Stop()
 		inTime := hangs.Stop()
 		s.lanes.ended(it.lane, o.kind != kindUnknown, inTime, time.Since(begun))
 	}

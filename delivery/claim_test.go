@@ -231,9 +231,9 @@ func TestClaim_BoundedByBytes(t *testing.T) {
 	leased := func() int {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where lease_until is not null`)
 	}
-	eventually(t, "as many as may be in hand", func() bool { return leased() >= 12 })
-	if n := leased(); n > 13 {
-		t.Errorf("%d deliveries of 5 MiB are in hand, want at most 64 MiB of them", n)
+	eventually(t, "as many as may be in hand", func() bool { return leased() >= 6 })
+	if n := leased(); n > 7 {
+		t.Errorf("%d deliveries of 5 MiB are in hand, want at most 32 MiB of one tenant's", n)
 	}
 	close(hold)
 	drained(t, l)

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/mail"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // EmailPayload is the payload of a delivery over [Email], for every provider
@@ -17,20 +19,84 @@ type EmailPayload struct {
 	Subject string            `json:"subject"`
 	Text    string            `json:"text,omitempty"` // at least one of Text and HTML
 	HTML    string            `json:"html,omitempty"`
-	Headers map[string]string `json:"headers,omitempty"` // such as List-Unsubscribe
+	Headers map[string]string `json:"headers,omitempty"` // such as List-Unsubscribe; see [EmailRules]
 }
 
-// JSON returns the payload for [Delivery.Payload].
+// Check says what of it is not UTF-8: JSON has no room for such texts, and would
+// replace what they say.
+func (e EmailPayload) Check() error {
+	var errs []error
+	check := func(what, text string) {
+		if !utf8.ValidString(text) {
+			errs = append(errs, fmt.Errorf("%s is not UTF-8", what))
+		}
+	}
+	check("from", e.From)
+	check("reply_to", e.ReplyTo)
+	check("subject", e.Subject)
+	check("text", e.Text)
+	check("html", e.HTML)
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		check(fmt.Sprintf("header %q", name), name+e.Headers[name])
+	}
+	return errors.Join(errs...)
+}
+
+// JSON returns the payload for [Delivery.Payload]; none, which [Reserve] refuses,
+// where [EmailPayload.Check] finds something.
 func (e EmailPayload) JSON() json.RawMessage {
+	if e.Check() != nil {
+		return nil
+	}
 	text, _ := json.Marshal(e) // strings cannot fail
 	return text
 }
 
+// EmailRules are what a provider of e-mail lets payloads say.
+type EmailRules struct {
+	// From is the sender of e-mails that name none, or "".
+	From string
+	// FromAllowed are the senders that a payload may name beside it: addresses,
+	// @domains, or * for all. Default: the addresses of From's domain; all, if
+	// there is no From.
+	FromAllowed []string
+	// HeadersAllowed are the headers that a payload may set beside those of every
+	// e-mail, such as List-Unsubscribe and References: names, beginnings such as
+	// X-Shop-*, or * for all. Default: no others, since services take commands
+	// from headers. Those that deed or the carriers set are nobody's.
+	HeadersAllowed []string
+}
+
+// Check says which of the headers that are allowed never can be.
+func (r EmailRules) Check() error {
+	var errs []error
+	for _, entry := range r.HeadersAllowed {
+		name := strings.ToLower(strings.TrimSuffix(entry, "*"))
+		if entry != "*" && (!isHeaderName(name) || strings.Contains(name, "*") || isReserved(name)) {
+			errs = append(errs, fmt.Errorf("option HeadersAllowed: %q is no header, no beginning such as X-Shop-* and not *, or deed or the carriers set it", entry))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckHeader says why a payload may not set a header.
+func (r EmailRules) CheckHeader(name string) error {
+	lower := strings.ToLower(name)
+	if isReserved(lower) {
+		return fmt.Errorf("header %q is made of the delivery itself, or by those who carry it", name)
+	}
+	if slices.Contains(usualHeaders, lower) || slices.ContainsFunc(r.HeadersAllowed, func(entry string) bool {
+		start, many := strings.CutSuffix(strings.ToLower(entry), "*")
+		return start == lower || many && strings.HasPrefix(lower, start)
+	}) {
+		return nil
+	}
+	return fmt.Errorf("header %q may command the service that sends: a payload sets none but the usual ones and those of the provider's headers_allowed", name)
+}
+
 // ReadEmail reads a delivery's payload and says what is wrong with it, the
-// recipient included. from is the provider's own sender, or "". allowed are the
-// senders that a payload may name beside it: addresses, @domains, or * for all;
-// none given, the addresses of from's domain, or all if there is no from.
-func ReadEmail(d Draft, from string, allowed ...string) (EmailPayload, error) {
+// recipient included.
+func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 	var e EmailPayload
 	dec := json.NewDecoder(strings.NewReader(string(d.Payload)))
 	dec.DisallowUnknownFields()
@@ -39,7 +105,7 @@ func ReadEmail(d Draft, from string, allowed ...string) (EmailPayload, error) {
 	}
 	own := e.From == ""
 	if own {
-		e.From = from
+		e.From = rules.From
 	}
 	var errs []error
 	address := func(what, text string) {
@@ -58,7 +124,7 @@ func ReadEmail(d Draft, from string, allowed ...string) (EmailPayload, error) {
 		errs = append(errs, errors.New("from is missing: the payload has none and the provider has none"))
 	} else {
 		address("from", e.From)
-		if !own && !mayBeFrom(e.From, from, allowed) {
+		if !own && !mayBeFrom(e.From, rules.From, rules.FromAllowed) {
 			errs = append(errs, errors.New("from is not a sender that the provider allows; see from_allowed"))
 		}
 	}
@@ -76,8 +142,8 @@ func ReadEmail(d Draft, from string, allowed ...string) (EmailPayload, error) {
 		size += len(name) + len(value)
 		if !isHeaderName(name) || strings.ContainsAny(value, "\r\n") {
 			errs = append(errs, fmt.Errorf("header %q cannot be sent", name))
-		} else if isReserved(strings.ToLower(name)) {
-			errs = append(errs, fmt.Errorf("header %q is made of the delivery itself, or by those who carry it", name))
+		} else if err := rules.CheckHeader(name); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	if size > maxHeaders {
@@ -90,9 +156,17 @@ func ReadEmail(d Draft, from string, allowed ...string) (EmailPayload, error) {
 // maxHeaders bounds the headers of a payload, all together, in bytes.
 const maxHeaders = 64 << 10
 
+// usualHeaders are those of every e-mail: they speak to who reads it, and no
+// service that sends takes a command from them.
+var usualHeaders = []string{
+	"list-archive", "list-help", "list-id", "list-owner", "list-post", "list-subscribe", "list-unsubscribe", "list-unsubscribe-post",
+	"in-reply-to", "references", "thread-index", "thread-topic", "auto-submitted", "precedence", "x-auto-response-suppress",
+	"importance", "priority", "x-priority", "feedback-id", "x-entity-ref-id", "comments", "keywords", "organization",
+}
+
 var reservedHeaders = []string{
 	"from", "to", "cc", "bcc", "subject", "date", "message-id", "reply-to", "mime-version", "content-type", "content-transfer-encoding",
-	"sender", "return-path", "received", "received-spf", "delivered-to", "envelope-to", "x-original-to", "authentication-results", "dkim-signature",
+	"sender", "return-path", "received", "received-spf", "delivered-to", "envelope-to", "apparently-to", "x-original-to", "authentication-results", "dkim-signature",
 }
 
 func isReserved(lower string) bool {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -47,11 +48,11 @@ func TestHold_ARestoredLedgerWritesToNobody(t *testing.T) {
 	if e := entry(t, db, queued.ID); e.Status != delivery.Queued || e.ClaimedBy != "" {
 		t.Errorf("what is queued: %+v", e)
 	}
-	admin, err := deed.New(ctx, db.Pool(pgtest.Admin), deed.Options{})
+	operator, err := admin.New(ctx, db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why, err := admin.Adopt(ctx, "a test", ""); err != nil || why == "" {
+	if why, err := operator.Adopt(ctx, "a test", ""); err != nil || why == "" {
 		t.Fatalf("adopt: %q, %v", why, err)
 	}
 	until(t, db, queued.ID, delivery.Sent)

@@ -151,3 +151,47 @@ func TestProvider_TwoKindsUnderOneName(t *testing.T) {
 		}
 	}
 }
+
+// A ledger whose provider another one has registered otherwise calls nobody, and
+// everybody can see that; until the name is its own again.
+func TestProvider_ReplacedIsSeen(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	first, second := account("first@smtp.example.com:25"), account("second@smtp.example.com:25")
+	serving, stop := run(t, db, fast(first))
+	defer stop()
+	other, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), fast(second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := func() *delivery.Idle {
+		t.Helper()
+		states, err := other.Providers(t.Context())
+		if err != nil || len(states) != 1 {
+			t.Fatalf("Providers: %+v, %v", states, err)
+		}
+		return states[0].Idle
+	}
+	made := reserve(t, db, email("a@example.com"))
+	until(t, db, made[0].ID, delivery.Sent)
+	if got := serving.Idle(); len(got) != 0 || idle() != nil {
+		t.Fatalf("idle before there was another: %q, %+v", got, idle())
+	}
+
+	if err := other.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	made = reserve(t, db, email("b@example.com"))
+	serving.Wake()
+	eventually(t, "the first to see that it is replaced", func() bool { return len(serving.Idle()) == 1 })
+	if i := idle(); i == nil || i.Account != "first@smtp.example.com:25" || i.Worker == "" || first.called(made[0].ID) != 0 {
+		t.Errorf("what waits is shown as %+v, with %d calls", i, first.called(made[0].ID))
+	}
+
+	if err := serving.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if i := idle(); i != nil {
+		t.Errorf("nothing waits any more, and it is shown as %+v", i)
+	}
+}

@@ -102,20 +102,20 @@ func (l *Ledger) Show(ctx context.Context, id string, payload bool) (Entry, []Ev
 	}
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
-	rows, err := l.pool.Query(ctx, query["history"], id)
+	rows, err := l.pool.Query(ctx, query.History, id)
 	if err != nil {
-		return Entry{}, nil, opError("show delivery", err)
+		return Entry{}, nil, deed.WrapError("show delivery", err)
 	}
 	events, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Event])
-	return list[0], events, opError("show delivery", err)
+	return list[0], events, deed.WrapError("show delivery", err)
 }
 
 func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry, error) {
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
-	if f.Limit < 0 {
-		return nil, invalidf(op, "limit %d is negative", f.Limit)
+	if err := checkCount(op, "limit", f.Limit, 1); err != nil {
+		return nil, err
 	}
 	if f.Status != "" && !slices.Contains(statuses, f.Status) {
 		return nil, invalidf(op, "status %q is none of %v", f.Status, statuses)
@@ -126,9 +126,9 @@ func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry
 	if f.Tenant != nil {
 		owner = f.Tenant.String()
 	}
-	rows, err := l.pool.Query(ctx, query["deliveries"], id, orNull(string(f.Status)), orNull(f.Provider), owner, orNull(f.Recipient), f.InDoubt, f.Limit, f.Payload)
+	rows, err := l.pool.Query(ctx, query.Deliveries, id, orNull(string(f.Status)), orNull(f.Provider), owner, orNull(f.Recipient), f.InDoubt, f.Limit, f.Payload)
 	if err != nil {
-		return nil, opError(op, err)
+		return nil, deed.WrapError(op, err)
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
 		var e Entry
@@ -138,7 +138,7 @@ func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry
 			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
 		return e, err
 	})
-	return list, opError(op, err)
+	return list, deed.WrapError(op, err)
 }
 
 // Event is a change of a delivery, from the audit log.

@@ -9,7 +9,7 @@ import (
 )
 
 // Key says what a delivery is for: within a tenant's workspace no two have the
-// same one (D2). The zero Key is none, and refused.
+// same one. The zero Key is none, and refused.
 type Key [32]byte
 
 // String returns the key in hex.

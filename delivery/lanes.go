@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -152,59 +151,5 @@ func (l *lanes) ended(name string, answered, inTime bool, took time.Duration) {
 	if inTime {
 		d := l.of(name)
 		d.answers, d.chance = true, false
-	}
-}
-
-// places bounds the calls at once: usual ones, and spare ones for those that
-// hang. A call begins in a usual place, and moves to a spare one when it hangs,
-// so that the usual ones are for destinations that answer.
-type places struct {
-	usual, spare chan struct{}
-}
-
-func newPlaces(usual, spare int) *places {
-	return &places{make(chan struct{}, usual), make(chan struct{}, spare)}
-}
-
-// place is where a call is made.
-type place struct {
-	of *places
-
-	mu   sync.Mutex
-	held chan struct{} // guarded by mu; nil: given back
-}
-
-// take waits for a usual place; nil, ctx ended or stopping was closed first.
-func (p *places) take(ctx context.Context, stopping <-chan struct{}) *place {
-	select {
-	case p.usual <- struct{}{}:
-		return &place{of: p, held: p.usual}
-	case <-ctx.Done():
-	case <-stopping:
-	}
-	return nil
-}
-
-// move takes a spare place instead of the usual one, if there is one.
-func (p *place) move() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.held != p.of.usual {
-		return
-	}
-	select {
-	case p.of.spare <- struct{}{}:
-		p.held = p.of.spare
-		<-p.of.usual
-	default:
-	}
-}
-
-func (p *place) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.held != nil {
-		<-p.held
-		p.held = nil
 	}
 }

@@ -7,19 +7,21 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/held"
+	"github.com/deedhq/deed/internal/sqlfile"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
+	"github.com/deedhq/deed/tenant"
 )
 
 // Options configures a Ledger. The zero value works: it has no provider and
@@ -77,10 +79,12 @@ type ProviderOptions struct {
 	// PerDomain is how many of them go to one recipient's domain, for a provider
 	// whose domains are destinations of their own. Default: a quarter.
 	PerDomain int
-	// Hanging is how many calls to recipients' domains may be under way beside
-	// those, because they take far longer than usual: so that domains that hang
-	// hold up no other. A domain that is not known to answer has one call at a
-	// time, whatever the provider. Default: twice Concurrency; negative: none.
+	// Hanging is how many calls of one tenant to recipients' domains may be under
+	// way beside those, because they take far longer than usual: so that domains
+	// that hang hold up no other. A tenant that has so many, or as many as are
+	// left, begins none; of all tenants there are twice as many, so one is left for
+	// others. A domain that is not known to answer has one call at a time,
+	// whatever the provider. Default: twice Concurrency; negative: none.
 	Hanging int
 	// Timeout bounds a call. Default 30s.
 	Timeout time.Duration
@@ -96,6 +100,9 @@ type ProviderOptions struct {
 	Rate, Burst float64
 	// Domains limit the calls a second to recipients' domains. Default: none.
 	Domains map[string]float64
+	// Tenants are the only ones whose deliveries it makes; those of others fail.
+	// Default: all.
+	Tenants []tenant.ID
 	// Sandbox, if set, is the address that everything goes to instead of its
 	// recipient, whenever it was reserved. What it takes is skipped: nobody was
 	// written to. Deliveries in doubt wait until it is off. Default: none.
@@ -136,7 +143,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxAttempts < 1 || o.MaxAttempts > 1000 {
 		errs = append(errs, fmt.Errorf("option MaxAttempts %d is not from 1 to 1000", o.MaxAttempts))
 	}
-	if o.JitterMin <= 0 || o.JitterMax < o.JitterMin || o.JitterMax > 2 {
+	if ok := o.JitterMin > 0 && o.JitterMax >= o.JitterMin && o.JitterMax <= 2; !ok { // nor is NaN
 		errs = append(errs, fmt.Errorf("options JitterMin %g and JitterMax %g are not a range between 0 and 2", o.JitterMin, o.JitterMax))
 	}
 	o.OnNewCluster = cmp.Or(o.OnNewCluster, deed.Hold)
@@ -185,18 +192,25 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	if p.GiveUpAfter < time.Minute || p.GiveUpAfter > 30*24*time.Hour || p.Defer < time.Millisecond || p.Defer > time.Hour {
 		errs = append(errs, fmt.Errorf("option GiveUpAfter %s is not from 1m to 720h, or Defer %s not from 1ms to 1h", p.GiveUpAfter, p.Defer))
 	}
-	if p.Rate < 0 || p.Burst < 0 || (p.Burst > 0 && p.Burst < 1) {
-		errs = append(errs, fmt.Errorf("option Rate %g is negative, or Burst %g below 1", p.Rate, p.Burst))
+	if !finite(p.Rate) || !finite(p.Burst) || p.Rate < 0 || p.Burst < 0 || (p.Burst > 0 && p.Burst < 1) {
+		errs = append(errs, fmt.Errorf("option Rate %g is negative or no number, or Burst %g below 1 or no number", p.Rate, p.Burst))
 	}
 	for domain, rate := range p.Domains {
-		if domain == "" || rate <= 0 {
+		if domain == "" || !finite(rate) || rate <= 0 {
 			errs = append(errs, fmt.Errorf("option Domains: %q has no rate above 0", domain))
 		}
 	}
 	return p, errors.Join(errs...)
 }
 
-// spare is how many calls that hang may be under way beside the others.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// serves reports whether a tenant's deliveries are made.
+func (p ProviderOptions) serves(owner string) bool {
+	return len(p.Tenants) == 0 || slices.ContainsFunc(p.Tenants, func(id tenant.ID) bool { return id.String() == owner })
+}
+
+// spare is how many calls of a tenant that hang may be under way beside the others.
 func (p ProviderOptions) spare() int { return max(p.Hanging, 0) }
 
 // burstOf is how many calls may come at once under a rate.
@@ -214,7 +228,7 @@ type Ledger struct {
 	opts    Options
 	gate    *held.Gate
 	sources []*source
-	inHand  atomic.Int64 // bytes of claimed contents
+	inHand  weights // of claimed contents
 }
 
 // newGate is what holds the ledger. One without a provider calls nobody.
@@ -243,9 +257,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Ledger, error)
 	}
 	bounded, cancel := context.WithTimeout(ctx, max(opts.Deadline, 10*time.Second))
 	defer cancel()
-	err = pool.AcquireFunc(bounded, func(conn *pgxpool.Conn) error { return checkQueries(bounded, conn.Conn()) })
+	err = pool.AcquireFunc(bounded, func(conn *pgxpool.Conn) error { return sqlfile.Check(bounded, conn.Conn(), query) })
 	if err != nil {
-		return nil, opError("new ledger", err)
+		return nil, deed.WrapError("new ledger", err)
 	}
 	l := &Ledger{pool: pool, opts: opts}
 	l.gate = newGate(l)
@@ -267,7 +281,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	// First of all: to register another account than the one that is served here
 	// would stop those that may go on.
 	if err := l.gate.Wait(ctx, func(error) {}, nil); err != nil {
-		return opError("run", err)
+		return deed.WrapError("run", err)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -312,8 +326,9 @@ func (l *Ledger) registerPatiently(ctx context.Context) error {
 
 // Register tells the database of the ledger's providers, their lanes and their
 // limits, as [Ledger.Run] does first: from then on deliveries can be reserved
-// for them. What ran before with other settings under one of the names calls
-// nobody any more. Needs deed_worker.
+// for them. What runs with another type, account or sandbox under one of the names
+// calls nobody any more: the log says what was replaced, [Ledger.Providers] who
+// waits. Needs deed_worker.
 func (l *Ledger) Register(ctx context.Context) error {
 	for _, s := range l.sources {
 		var domains []string
@@ -331,11 +346,17 @@ func (l *Ledger) Register(ctx context.Context) error {
 		}
 		bounded, cancel := l.deadline(ctx)
 		var changed bool
-		err := l.pool.QueryRow(bounded, query["register_provider"], s.name, s.caps.Kind, s.caps.PerDomain, window, s.finder != nil,
-			nonNil(domains), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "").Scan(&changed)
+		var kind, account *string // as it was
+		var sandbox *bool
+		err := l.pool.QueryRow(bounded, query.RegisterProvider, s.name, s.caps.Kind, s.caps.PerDomain, window, s.finder != nil,
+			nonNil(domains), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "").Scan(&changed, &kind, &account, &sandbox)
 		cancel()
 		if err != nil {
-			return opError("register provider "+s.name, err)
+			return deed.WrapError("register provider "+s.name, err)
+		}
+		if kind != nil && (*kind != s.caps.Kind || *account != s.caps.Account || *sandbox != (s.opts.Sandbox != "")) {
+			s.log.Warn("provider registered otherwise than it was; who serves it as it was calls nobody until it is started again",
+				"was_kind", *kind, "was_account", *account, "was_sandbox", *sandbox)
 		}
 		if changed {
 			if s.opts.Sandbox != "" {
@@ -352,7 +373,7 @@ func (l *Ledger) tellRealCalls(ctx context.Context, s *source) {
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var n int64
-	err := l.pool.QueryRow(ctx, query["real_calls"], s.name).Scan(&n)
+	err := l.pool.QueryRow(ctx, query.RealCalls, s.name).Scan(&n)
 	if err != nil || n > 0 {
 		s.log.Warn("the sandbox is on; calls that had begun before may still reach their recipients", "count", n, "error", err)
 	}
@@ -380,8 +401,8 @@ func (l *Ledger) Drained(ctx context.Context) (bool, error) {
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var unfinished bool
-	err := l.pool.QueryRow(ctx, query["unfinished"], slices.Sorted(maps.Keys(l.opts.Providers)), 60).Scan(&unfinished)
-	return err == nil && !unfinished, opError("drained", err)
+	err := l.pool.QueryRow(ctx, query.Unfinished, slices.Sorted(maps.Keys(l.opts.Providers)), 60).Scan(&unfinished)
+	return err == nil && !unfinished, deed.WrapError("drained", err)
 }
 
 const (
@@ -402,10 +423,11 @@ func (l *Ledger) keepHouse(ctx context.Context) {
 				l.chore(ctx, "move deliveries into their lanes", relaneBatch, func(ctx context.Context) (n int, err error) {
 					ctx, cancel := context.WithTimeout(ctx, relaneDeadline)
 					defer cancel()
-					err = l.pool.QueryRow(ctx, query["relane"], s.name, relaneBatch).Scan(&n)
+					err = l.pool.QueryRow(ctx, query.Relane, s.name, relaneBatch).Scan(&n)
 					return n, err
 				})
 			}
+			s.look(ctx)
 		}
 		l.endWaiting(ctx)
 		if l.opts.Retention > 0 && !first {
@@ -430,7 +452,7 @@ func (l *Ledger) chore(ctx context.Context, what string, batch int, do func(cont
 func (l *Ledger) purge(ctx context.Context) (removed int, err error) {
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
-	err = l.pool.QueryRow(ctx, query["purge"], l.opts.Retention.Seconds(), purgeBatch, l.opts.Worker).Scan(&removed)
+	err = l.pool.QueryRow(ctx, query.Purge, l.opts.Retention.Seconds(), purgeBatch, l.opts.Worker).Scan(&removed)
 	return removed, err
 }
 

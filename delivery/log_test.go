@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -278,7 +277,7 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 	_, err = admin.Retry(ctx, []string{s.made["failed"]}, "again", "ann")
 	act(err)
 	until(t, db, s.made["failed"], delivery.Failed)
-	_, err = admin.Redrive(ctx, delivery.Redrive{Provider: "dead", By: "ann", Reason: "again", Request: deed.NewRequest()})
+	_, err = admin.Redrive(ctx, delivery.Redrive{Provider: "dead", By: "ann", Reason: "again", Request: "redrive-x"})
 	act(err)
 	until(t, db, s.made["dead"], delivery.Dead)
 	for _, name := range []string{"lost", "dead", "dead"} {
@@ -309,6 +308,34 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 	}
 	if t.Failed() && testing.Verbose() {
 		t.Log(s.said.text())
+	}
+}
+
+// Services repeat whom they refuse; neither the log nor the row of a pause, which
+// no tenant has to itself, does. The delivery has the text as it came.
+func TestLog_NoRecipientInAnError(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	s := &stages{T: t, db: db, made: map[string]string{}}
+	s.opts = fast(nil)
+	s.opts.Providers, s.opts.Logger = map[string]delivery.ProviderOptions{}, s.said.logger()
+	said := errors.New("550 5.1.1 <Somebody+X@Example.com>: recipient address rejected: somebody+x@example.com")
+	for name, out := range map[string]delivery.Outcome{
+		"failed": delivery.Refused(said), "deferred": delivery.Deferred(said, time.Hour), "paused": delivery.Outage(said, time.Hour), "doubtful": delivery.Unknown(said),
+	} {
+		s.stage(name, answers(out), func(d *delivery.Delivery, _ *delivery.ProviderOptions) { d.Recipient = "somebody+x@example.com" })
+	}
+	_, stop := run(t, db, s.opts)
+	if e := until(t, db, s.made["failed"], delivery.Failed); !strings.Contains(e.LastError, "<Somebody+X@Example.com>") {
+		t.Errorf("the delivery says %q", e.LastError)
+	}
+	eventually(t, "the others to be called", func() bool { return strings.Count(s.said.text(), "550 5.1.1") >= 5 }) // a pause has a line of its own
+	stop()
+	why := pgtest.One[string](t, db.Pool(pgtest.Owner), `select why from deed.pauses where provider = 'paused'`)
+	for _, text := range []string{s.said.text(), why} {
+		if strings.Contains(strings.ToLower(text), "somebody+x") || !strings.Contains(text, "(recipient)") {
+			t.Errorf("names the recipient, or does not say that it does not: %s", text)
+		}
 	}
 }
 

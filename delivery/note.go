@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/errortext"
 )
 
@@ -35,7 +36,7 @@ func (s *source) queueNotes(batch *pgx.Batch, st *settlement, succeeded bool) {
 		}
 		var text *string
 		if m.out.kind != kindAccepted {
-			v := errortext.Stored(m.out.Err().Error(), maxError)
+			v := errortext.Stored(m.out.Err().Error(), maxError, it.lane)
 			text = &v
 		}
 		ids, claims, numbers, outcomes = append(ids, it.id), append(claims, it.claim), append(numbers, it.attempts), append(outcomes, m.out.String())
@@ -45,7 +46,7 @@ func (s *source) queueNotes(batch *pgx.Batch, st *settlement, succeeded bool) {
 	if len(ids) == 0 {
 		return
 	}
-	batch.Queue(query["note"], ids, claims, numbers, outcomes, messages, codes, errs, keys, boxes, took, s.ledger.opts.Worker).Query(func(rows pgx.Rows) error {
+	batch.Queue(query.Note, ids, claims, numbers, outcomes, messages, codes, errs, keys, boxes, took, s.ledger.opts.Worker).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id string
 			var status Status
@@ -95,13 +96,13 @@ func (l *Ledger) Attempts(ctx context.Context, id string) (list []Attempt, total
 	}
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
-	rows, err := l.pool.Query(ctx, query["attempts"], id, mostAttempts)
+	rows, err := l.pool.Query(ctx, query.Attempts, id, mostAttempts)
 	if err != nil {
-		return nil, 0, opError("attempts", err)
+		return nil, 0, deed.WrapError("attempts", err)
 	}
 	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a Attempt, err error) {
 		err = row.Scan(&a.Number, &a.Outcome, &a.Late, &a.Sandbox, &a.At, &a.BeganAt, &a.TookSeconds, &a.Worker, &a.Code, &a.Error, &a.ProviderKey, &a.MessageID, &total)
 		return a, err
 	})
-	return list, total, opError("attempts", err)
+	return list, total, deed.WrapError("attempts", err)
 }

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -22,14 +23,27 @@ const mostHold = 250 * time.Millisecond
 // decides nothing else.
 type watch struct {
 	mu      sync.Mutex
-	held    map[string]time.Time // guarded by mu: until when nobody is called
-	unknown map[string]int       // guarded by mu: unknown outcomes in a row; bounded by mostWatched
+	held    map[destination]time.Time // guarded by mu: until when nobody is called
+	unknown map[destination]int       // guarded by mu: unknown outcomes in a row; bounded by mostWatched
 }
 
 const mostWatched = 10_000
 
+// destination is what is paused, and for whose deliveries: what one tenant meets
+// at a host may be of its own making. The zero value is the provider, for everybody.
+type destination struct{ name, tenant string }
+
+// about returns a log whose lines name the destination.
+func (d destination) about(log *slog.Logger) *slog.Logger {
+	log = log.With("destination", d.name)
+	if d.tenant != "" {
+		log = log.With("tenant", d.tenant)
+	}
+	return log
+}
+
 // holds reports whether a destination has failed just now.
-func (w *watch) holds(dest string) bool {
+func (w *watch) holds(dest destination) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	until, ok := w.held[dest]
@@ -41,18 +55,18 @@ func (w *watch) holds(dest string) bool {
 }
 
 // hold keeps calls away from a destination for a moment.
-func (w *watch) hold(dest string, moment time.Duration) {
+func (w *watch) hold(dest destination, moment time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.held == nil || len(w.held) >= mostWatched {
-		w.held = map[string]time.Time{}
+		w.held = map[destination]time.Time{}
 	}
 	w.held[dest] = time.Now().Add(moment)
 }
 
 // count records an outcome and returns how many unknown ones there have been in
 // a row.
-func (w *watch) count(dest string, unknown bool) int {
+func (w *watch) count(dest destination, unknown bool) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !unknown {
@@ -60,18 +74,18 @@ func (w *watch) count(dest string, unknown bool) int {
 		return 0
 	}
 	if w.unknown == nil || len(w.unknown) >= mostWatched {
-		w.unknown = map[string]int{}
+		w.unknown = map[destination]int{}
 	}
 	w.unknown[dest]++
 	return w.unknown[dest]
 }
 
 // dest is the destination that a call to the row goes to.
-func (s *source) dest(w *row) string {
-	if s.caps.PerDomain {
-		return w.lane
+func (s *source) dest(w *row) destination {
+	if s.caps.PerDomain && w.lane != "" {
+		return destination{w.lane, w.tenant}
 	}
-	return ""
+	return destination{}
 }
 
 // judge says of a call what its outcome means for its destination, and for the
@@ -96,7 +110,7 @@ func (s *source) judge(it *item) {
 		it.kind = "deferred"
 	case kindOutage:
 		it.kind = "outage"
-		if dest != "" {
+		if dest.name != "" {
 			it.kind = "unreachable"
 		}
 	default:
@@ -107,7 +121,8 @@ func (s *source) judge(it *item) {
 // queuePauses pauses what failed, before the outcomes are settled: a probe that
 // failed does not end its pause.
 func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
-	var ids, dests, errs []string
+	var ids, names, errs []string
+	var dests []destination
 	var claims []int64
 	var after []*float64
 	var opens []bool
@@ -120,26 +135,27 @@ func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
 			v := it.out.after.Seconds()
 			asked = &v
 		}
-		ids, claims, dests = append(ids, it.id), append(claims, it.claim), append(dests, s.dest(&it.row))
-		errs, after, opens = append(errs, clip(it.out.Err().Error())), append(after, asked), append(opens, it.pauses)
+		dest := s.dest(&it.row)
+		ids, claims, names, dests = append(ids, it.id), append(claims, it.claim), append(names, dest.name), append(dests, dest)
+		errs, after, opens = append(errs, clip(it.withoutRecipient(it.out.Err().Error()))), append(after, asked), append(opens, it.pauses)
 	}
 	if len(ids) == 0 {
 		return
 	}
 	o := s.ledger.opts
-	batch.Queue(query["pause"], s.name, ids, claims, dests, errs, after, opens, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}).Query(func(rows pgx.Rows) error {
+	batch.Queue(query.Pause, s.name, ids, claims, names, errs, after, opens, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
-			var dest string
+			var dest destination
 			var since, until time.Time
 			var failures int
-			if err := rows.Scan(&dest, &since, &until, &failures); err != nil {
+			if err := rows.Scan(&dest.name, &dest.tenant, &since, &until, &failures); err != nil {
 				return err
 			}
 			why := errs[slices.Index(dests, dest)]
 			if failures == 1 {
-				s.log.Warn("paused: deed providers list shows it until it is over", "destination", dest, "until", until, "error", why)
+				dest.about(s.log).Warn("paused: deed providers list shows it until it is over", "until", until, "error", why)
 			} else {
-				s.log.Info("still paused: a probe failed", "destination", dest, "since", since, "until", until, "probes", failures-1, "error", why)
+				dest.about(s.log).Info("still paused: a probe failed", "since", since, "until", until, "probes", failures-1, "error", why)
 			}
 		}
 		return rows.Err()

@@ -73,7 +73,8 @@ type Capabilities struct {
 	// Default 0.
 	SettleDelay time.Duration
 	// PerDomain says that every recipient's domain is a destination of its own,
-	// with its own connections, failures and pauses; else they all go to one.
+	// with its own connections and failures, and for each tenant its own pauses;
+	// else they all go to one.
 	PerDomain bool
 }
 
@@ -157,9 +158,9 @@ func Refused(err error) Outcome { return Outcome{kind: kindRefused, err: orNone(
 // Outage: the provider certainly did not take it, and takes nothing now: it
 // cannot be connected to, refuses who calls, or has had enough of the account.
 // It costs the delivery no attempt. The provider, or with
-// [Capabilities.PerDomain] the destination, is paused, for after at least, which
-// is how long it asks for, 0 if it does not; then one delivery at a time finds
-// out whether it is back.
+// [Capabilities.PerDomain] for the delivery's tenant the destination, is paused,
+// for after at least, which is how long it asks for, 0 if it does not; then one
+// delivery at a time finds out whether it is back.
 func Outage(err error, after time.Duration) Outcome {
 	return Outcome{kind: kindOutage, err: orNone(err), after: max(after, 0)}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
 )
 
 // ProviderState is a provider and what waits for it.
@@ -23,9 +25,10 @@ type ProviderState struct {
 	InDoubt          int64              `json:"in_doubt"`
 	Held             int64              `json:"held"`
 	Dead             int64              `json:"dead"`             // counted up to [MostDead]
-	Paused           int64              `json:"paused"`           // 1 if it is, and 1 for each of its destinations that is
+	Paused           int64              `json:"paused"`           // 1 if it is, and 1 for each of its destinations and tenants that is
 	Pauses           []Pause            `json:"pauses,omitempty"` // the oldest 20 of them, the provider's own first
 	Limits           map[string]float64 `json:"limits,omitempty"` // calls a second, by domain; "" is the provider's own
+	Idle             *Idle              `json:"idle,omitempty"`   // nil: nobody has said that it waits
 }
 
 // MostDead is how many dead deliveries of a provider are counted: they stay
@@ -36,6 +39,7 @@ const MostDead = 100_000
 // could not be reached, or takes nothing now. Deliveries wait and lose nothing.
 type Pause struct {
 	Destination string    `json:"destination,omitempty"` // such as a webhook's host; "" is all of the provider
+	Tenant      string    `json:"tenant,omitempty"`      // whose deliveries to the destination wait; "" is everybody's
 	Since       time.Time `json:"since"`
 	Until       time.Time `json:"until"`   // then a delivery finds out whether it is over
 	Probing     bool      `json:"probing"` // one does so now
@@ -48,16 +52,16 @@ type Pause struct {
 func (l *Ledger) Providers(ctx context.Context) ([]ProviderState, error) {
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
-	rows, err := l.pool.Query(ctx, query["providers"])
+	rows, err := l.pool.Query(ctx, query.Providers)
 	if err != nil {
-		return nil, opError("providers", err)
+		return nil, deed.WrapError("providers", err)
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ProviderState, error) {
 		var p ProviderState
 		var window *float64
-		var limits, pauses *string
+		var limits, pauses, idle *string
 		if err := row.Scan(&p.Name, &p.Kind, &p.Account, &p.Sandbox, &p.Registered, &window, &p.LookUp,
-			&p.Queued, &p.Due, &p.Sending, &p.InDoubt, &p.Held, &p.Dead, &p.Paused, &pauses, &limits); err != nil {
+			&p.Queued, &p.Due, &p.Sending, &p.InDoubt, &p.Held, &p.Dead, &p.Paused, &pauses, &limits, &idle); err != nil {
 			return p, err
 		}
 		if window != nil {
@@ -68,22 +72,27 @@ func (l *Ledger) Providers(ctx context.Context) ([]ProviderState, error) {
 				return p, err
 			}
 		}
+		if idle != nil {
+			if err := json.Unmarshal([]byte(*idle), &p.Idle); err != nil {
+				return p, err
+			}
+		}
 		if limits != nil {
 			return p, json.Unmarshal([]byte(*limits), &p.Limits)
 		}
 		return p, nil
 	})
-	return list, opError("providers", err)
+	return list, deed.WrapError("providers", err)
 }
 
-// Resume ends a provider's pauses, or with a destination only that one's, and
-// says how many; who and why is recorded. What is still down is paused again by
+// Resume ends a provider's pauses, or with a destination only that one's, for all
+// tenants, and says how many; who and why is recorded. What is still down is paused again by
 // the next calls. Errors: [deed.NotFound] if nothing is paused. Needs
 // deed_admin.
 func (l *Ledger) Resume(ctx context.Context, provider, destination, reason, actor string) (int64, error) {
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var n int64
-	err := l.pool.QueryRow(ctx, query["resume"], provider, orNull(destination), reason, actor).Scan(&n)
-	return n, opError("resume provider", err)
+	err := l.pool.QueryRow(ctx, query.Resume, provider, orNull(destination), reason, actor).Scan(&n)
+	return n, deed.WrapError("resume provider", err)
 }

@@ -42,7 +42,7 @@ from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::t
   make_interval(secs => $11::float8), make_interval(secs => $12::float8));
 
 -- name: pause
-select destination, since, until, failures
+select destination, case when destination <> '' then tenant_id::text else '' end, since, until, failures
 from deed.pause($1::text, $2::text[]::uuid[], $3::bigint[], $4::text[], $5::text[], $6::float8[], $7::boolean[], make_interval(secs => $8::float8), $9::float8[]);
 
 -- name: claim_doubts
@@ -57,8 +57,14 @@ from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::fl
 select deed.may_repeat($1::text::uuid, $2::bigint, $3::text, $4::text, $5::boolean);
 
 -- name: register_provider
-select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text,
-  $10::text, $11::boolean);
+-- With what was there before.
+select r.changed, p.kind, p.account, p.sandbox
+from (select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text,
+  $10::text, $11::boolean) as changed) r
+left join deed.providers p on p.name = $1::text;
+
+-- name: note_idle
+select deed.note_idle($1::text, $2::text, $3::text, $4::text, $5::boolean);
 
 -- name: real_calls
 select count(*)
@@ -157,11 +163,13 @@ select n.name, coalesce(p.kind, ''), coalesce(p.account, ''), coalesce(p.sandbox
   (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.held_at is not null),
   (select count(*) from (select from deed.channel_outbox c where c.provider = n.name and c.status = 'dead' limit 100000) c),
   (select count(*) from deed.pauses p where p.provider = n.name),
-  (select jsonb_agg(jsonb_build_object('destination', p.destination, 'since', p.since, 'until', p.until, 'failures', p.failures, 'why', p.why, 'probing', exists (
+  (select jsonb_agg(jsonb_build_object('destination', p.destination, 'tenant', case when p.destination <> '' then p.tenant_id end, 'since', p.since, 'until', p.until, 'failures', p.failures, 'why', p.why, 'probing', exists (
       select from deed.channel_outbox c where c.id = p.probe and c.claim = p.probe_claim and c.lease_until > clock_timestamp()
     )) order by p.destination <> '', p.since)::text
-    from (select * from deed.pauses p where p.provider = n.name order by p.destination <> '', p.since, p.destination limit 20) p),
-  (select jsonb_object_agg(r.domain, r.rate)::text from deed.rate_limits r where r.provider = n.name)
+    from (select * from deed.pauses p where p.provider = n.name order by p.destination <> '', p.since, p.destination, p.tenant_id limit 20) p),
+  (select jsonb_object_agg(r.domain, r.rate)::text from deed.rate_limits r where r.provider = n.name),
+  case when p.idle_until > clock_timestamp() then
+    jsonb_build_object('worker', p.idle_worker, 'kind', p.idle_kind, 'account', p.idle_account, 'sandbox', p.idle_sandbox)::text end
 from (
   select p.name from deed.providers p
   union

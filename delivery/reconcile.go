@@ -26,7 +26,7 @@ func (s *source) reconcile(ctx context.Context) error {
 	usual := min(s.opts.Concurrency, reconcileAtOnce)
 	r := &reconciler{source: s, wake: s.doubted, hand: newHand(s.ledger, s.lanes, usual, s.opts.spare())}
 	r.hand.stopping = ctx.Done()
-	opts := s.workOptions(usual + s.opts.spare())
+	opts := s.workOptions(r.hand.places)
 	opts.Wake = r.wake
 	if err := work.Run(ctx, r, opts); err != nil {
 		return fmt.Errorf("deed: doubts of %s: %w", s.name, err)
@@ -65,7 +65,7 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 	if n > 0 {
 		o := r.ledger.opts
 		names, rooms, bytes, places := r.hand.ask()
-		batch.Queue(query["claim_doubts"], r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts,
+		batch.Queue(query.ClaimDoubts, r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts,
 			r.caps.Kind, r.caps.Account, r.opts.Sandbox != "", names, rooms, bytes, places).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				it := &item{}
@@ -144,7 +144,7 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 func (r *reconciler) mayRepeat(ctx context.Context, it *item) (may bool) {
 	ctx, cancel := r.ledger.deadline(ctx)
 	defer cancel()
-	err := r.ledger.pool.QueryRow(ctx, query["may_repeat"], it.id, it.claim, r.caps.Kind, r.caps.Account, r.opts.Sandbox != "").Scan(&may)
+	err := r.ledger.pool.QueryRow(ctx, query.MayRepeat, it.id, it.claim, r.caps.Kind, r.caps.Account, r.opts.Sandbox != "").Scan(&may)
 	if err != nil {
 		r.log.Warn("not asked whether a call may be repeated; nobody was called", "error", err, "delivery", it.id)
 	}

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/idempotency"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
@@ -47,8 +49,11 @@ func (r *Redrive) args(op string, dry bool) ([]any, error) {
 		}
 		names[i] = string(s)
 	}
-	if r.Since < 0 || r.Limit < 0 || r.Rate < 0 {
-		return nil, invalidf(op, "since %s, limit %d or rate %d is negative", r.Since, r.Limit, r.Rate)
+	if r.Since < 0 {
+		return nil, invalidf(op, "since %s is negative", r.Since)
+	}
+	if err := cmp.Or(checkCount(op, "limit", r.Limit, 0), checkCount(op, "rate", r.Rate, 0)); err != nil {
+		return nil, err
 	}
 	slices.Sort(names)
 	var owner any
@@ -83,8 +88,8 @@ func (l *Ledger) CountRedrive(ctx context.Context, r Redrive) (n int64, more boo
 	var state string
 	var chosen, redriven int64
 	var wait float64
-	err = l.pool.QueryRow(ctx, query["redrive"], args...).Scan(&state, &chosen, &redriven, &wait)
-	return chosen, state == "partly", opError("count deliveries to retry", err)
+	err = l.pool.QueryRow(ctx, query.Redrive, args...).Scan(&state, &chosen, &redriven, &wait)
+	return chosen, state == "partly", deed.WrapError("count deliveries to retry", err)
 }
 
 // Redrive puts failed and dead deliveries back, with their attempts at 0, in
@@ -96,7 +101,7 @@ func (l *Ledger) CountRedrive(ctx context.Context, r Redrive) (n int64, more boo
 func (l *Ledger) Redrive(ctx context.Context, r Redrive) (redriven int64, err error) {
 	const op = "retry deliveries"
 	if r.Request == "" {
-		r.Request = deed.NewRequest()
+		r.Request = idempotency.NewRequest()
 	}
 	args, err := r.args(op, false)
 	if err != nil {
@@ -113,10 +118,10 @@ func (l *Ledger) Redrive(ctx context.Context, r Redrive) (redriven int64, err er
 		var chosen int64
 		var wait float64
 		bounded, cancel := l.deadline(ctx)
-		err := l.pool.QueryRow(bounded, query["redrive"], args...).Scan(&state, &chosen, &redriven, &wait)
+		err := l.pool.QueryRow(bounded, query.Redrive, args...).Scan(&state, &chosen, &redriven, &wait)
 		cancel()
 		if err != nil {
-			return redriven, opError(op, err)
+			return redriven, deed.WrapError(op, err)
 		}
 		if r.Progress != nil {
 			r.Progress(redriven, chosen)
@@ -128,7 +133,7 @@ func (l *Ledger) Redrive(ctx context.Context, r Redrive) (redriven int64, err er
 			return redriven, &deed.Error{Op: op, Code: deed.Conflict, Err: fmt.Errorf("the request %q was cancelled after %d deliveries", r.Request, redriven)}
 		}
 		if wait > 0 && !work.Sleep(ctx, time.Duration(wait*float64(time.Second))) {
-			return redriven, opError(op, fmt.Errorf("stopped after %d deliveries: %w", redriven, context.Cause(ctx)))
+			return redriven, deed.WrapError(op, fmt.Errorf("stopped after %d deliveries: %w", redriven, context.Cause(ctx)))
 		}
 	}
 }
@@ -156,11 +161,11 @@ func (l *Ledger) endWaiting(ctx context.Context) {
 		return len(list), nil
 	}
 	l.chore(ctx, "skip what has expired", endBatch, func(ctx context.Context) (int, error) {
-		return end(ctx, slog.LevelInfo, "delivery skipped: it has expired", Skipped, query["expire"], endBatch, l.opts.Worker)
+		return end(ctx, slog.LevelInfo, "delivery skipped: it has expired", Skipped, query.Expire, endBatch, l.opts.Worker)
 	})
 	for _, s := range l.sources {
 		l.chore(ctx, "give up what cannot be reached", endBatch, func(ctx context.Context) (int, error) {
-			return end(ctx, slog.LevelError, "delivery is dead: its destination was away for too long", Dead, query["give_up"], s.name, s.opts.GiveUpAfter.Seconds(), endBatch, l.opts.Worker)
+			return end(ctx, slog.LevelError, "delivery is dead: its destination was away for too long", Dead, query.GiveUp, s.name, s.opts.GiveUpAfter.Seconds(), endBatch, l.opts.Worker)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -106,7 +107,7 @@ func TestContract_D6_RetryByFilter(t *testing.T) {
 	}
 
 	// Cancelled as a redrive of messages is.
-	client, err := deed.New(ctx, db.Pool(pgtest.Admin), deed.Options{})
+	client, err := admin.New(ctx, db.Pool(pgtest.Admin), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

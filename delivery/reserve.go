@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
+	"unicode/utf8"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/crash"
@@ -26,7 +25,7 @@ const (
 	Webhook Channel = "webhook"
 )
 
-// Guarantee decides about a delivery in doubt where the provider cannot (D5).
+// Guarantee decides about a delivery in doubt where the provider cannot.
 type Guarantee string
 
 const (
@@ -79,27 +78,22 @@ type Reserved struct {
 	Duplicate bool   // the key was used before: ID is that delivery's, and nothing was made
 }
 
-// DB is what Reserve and Suppress need: a transaction, a pool or a connection.
-type DB interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // Reserve makes deliveries with db, in one statement, all of them or none. They
 // are the tenant's that db has set ([tenant.Set]). They exist if and only if
 // db's transaction commits, and no provider has been called then. The results
 // are in the order of ds. Errors: [deed.Invalid], [deed.Forbidden] without a
 // tenant, [deed.NotFound] for one that is not registered.
-func Reserve(ctx context.Context, db DB, ds ...Delivery) ([]Reserved, error) {
+func Reserve(ctx context.Context, db deed.DB, ds ...Delivery) ([]Reserved, error) {
 	return reserve(ctx, db, nil, ds)
 }
 
 // ReserveFor is [Reserve] for a tenant that db has not set, for logins that
 // cross tenants.
-func ReserveFor(ctx context.Context, db DB, owner tenant.ID, ds ...Delivery) ([]Reserved, error) {
+func ReserveFor(ctx context.Context, db deed.DB, owner tenant.ID, ds ...Delivery) ([]Reserved, error) {
 	return reserve(ctx, db, owner.String(), ds)
 }
 
-func reserve(ctx context.Context, db DB, owner any, ds []Delivery) ([]Reserved, error) {
+func reserve(ctx context.Context, db deed.DB, owner any, ds []Delivery) ([]Reserved, error) {
 	if len(ds) == 0 {
 		return nil, nil
 	}
@@ -109,25 +103,31 @@ func reserve(ctx context.Context, db DB, owner any, ds []Delivery) ([]Reserved, 
 		if ds[i].Key == (Key{}) {
 			return nil, invalidf("reserve", "delivery %d has no key; see delivery.NewKey", i+1)
 		}
+		if len(ds[i].Payload) == 0 || !utf8.Valid(ds[i].Payload) {
+			return nil, invalidf("reserve", "delivery %d has no payload that is UTF-8; an EmailPayload has none where its Check finds something", i+1)
+		}
+		if ds[i].MaxAttempts < 0 || ds[i].MaxAttempts > 1000 {
+			return nil, invalidf("reserve", "delivery %d: max_attempts %d is not from 1 to 1000", i+1, ds[i].MaxAttempts)
+		}
 		a.add(&ds[i], trace.CorrelationID)
 	}
 	crash.Point("reserving")
-	rows, err := db.Query(ctx, query["reserve"], a.channels, a.providers, a.recipients, a.payloads, a.keys, a.recipientIDs,
+	rows, err := db.Query(ctx, query.Reserve, a.channels, a.providers, a.recipients, a.payloads, a.keys, a.recipientIDs,
 		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.runIDs, a.jobIDs, a.workspaces, a.maxAttempts, owner, a.expiresAt)
 	if err != nil {
-		return nil, opError("reserve", err)
+		return nil, deed.WrapError("reserve", err)
 	}
 	out := make([]Reserved, 0, len(ds))
 	defer rows.Close()
 	for rows.Next() {
 		var r Reserved
 		if err := rows.Scan(&r.ID, &r.Status, &r.Duplicate); err != nil {
-			return nil, opError("reserve", err)
+			return nil, deed.WrapError("reserve", err)
 		}
 		out = append(out, r)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, opError("reserve", err)
+		return nil, deed.WrapError("reserve", err)
 	}
 	if len(out) != len(ds) {
 		return nil, fmt.Errorf("deed: reserve: %d results for %d deliveries", len(out), len(ds))

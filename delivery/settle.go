@@ -68,7 +68,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 			message = &m
 		}
 		if err := it.out.err; err != nil {
-			t := errortext.Stored(err.Error(), maxError)
+			t := errortext.Stored(err.Error(), maxError, it.lane)
 			text = &t
 		}
 		var seconds *float64
@@ -87,7 +87,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 	s.queuePauses(batch, st.items)
 	s.queueNotes(batch, st, false)
 	o := s.ledger.opts
-	batch.Queue(query["settle"], ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts,
+	batch.Queue(query.Settle, ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts,
 		s.opts.Defer.Seconds(), s.opts.GiveUpAfter.Seconds()).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id string

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,6 +35,7 @@ type source struct {
 	lanes *lanes
 	hand  *hand
 
+	idle atomic.Bool // another ledger serves the name otherwise; as of the last look
 	mu   sync.Mutex
 	away time.Time // guarded by mu: until when nothing is claimed, since another ledger serves the name otherwise
 }
@@ -80,7 +82,7 @@ func (s *source) run(ctx context.Context) error {
 		writing.Go(func() { s.write(writers) })
 	}
 	s.hand.stopping = ctx.Done()
-	err := work.Run(ctx, s, s.workOptions(s.opts.Concurrency+s.opts.spare()))
+	err := work.Run(ctx, s, s.workOptions(s.hand.places))
 	stop()
 	writing.Wait()
 	if err != nil {
@@ -89,7 +91,8 @@ func (s *source) run(ctx context.Context) error {
 	return nil
 }
 
-func (s *source) workOptions(concurrency int) work.Options {
+func (s *source) workOptions(p *places) work.Options {
+	concurrency := cap(p.usual) + cap(p.spare)
 	return work.Options{
 		Concurrency: concurrency, Batch: max(s.ledger.opts.ClaimBatch, concurrency), Lease: s.ledger.opts.Lease, Deadline: s.ledger.opts.Deadline,
 		Grace: s.ledger.opts.Grace, Wake: s.wake, Logger: s.log,
@@ -187,13 +190,14 @@ func (s *source) attempt(ctx context.Context, it *item) {
 		return
 	case verdict.why != "":
 		it.kind = settled // it has been let go
-		s.notOurs(it, verdict.why)
+		s.notOurs(ctx, it, verdict.why)
 		return
 	case verdict.status != "sending":
 		it.kind = settled
 		return
 	}
 	it.attempts = verdict.attempts
+	s.idle.Store(false) // the name is this ledger's
 	crash.Point("calling")
 	s.call(ctx, it, false)
 	crash.Point("called")
@@ -236,6 +240,10 @@ func (s *source) render(channel Channel, d Draft) (request []byte, err error) {
 // call makes the one call of an attempt. A call that panics or is cut off has
 // an unknown outcome.
 func (s *source) call(ctx context.Context, it *item, repeat bool) {
+	if !s.opts.serves(it.tenant) {
+		it.out = Refused(fmt.Errorf("the provider %s does not serve this tenant; see its tenants", s.name))
+		return
+	}
 	if it.box != nil {
 		if it.box.err != nil {
 			it.out = marked(NotNow(it.box.err, 0))

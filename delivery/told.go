@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"regexp"
 )
 
 // told is a change that the database decided of a delivery without anybody
@@ -60,6 +61,15 @@ func about(log *slog.Logger, w *row) *slog.Logger {
 
 func (s *source) logOf(w *row) *slog.Logger { return about(s.log, w) }
 
+// withoutRecipient is an error's text for others than the delivery's tenant:
+// services repeat whom they refuse.
+func (w *row) withoutRecipient(text string) string {
+	if w.recipient == "" {
+		return text
+	}
+	return regexp.MustCompile("(?i)"+regexp.QuoteMeta(w.recipient)).ReplaceAllLiteralString(text, "(recipient)")
+}
+
 // account logs what has been recorded, once it is committed. Errors are the
 // adapters', which keep contents and secrets out of them.
 func (s *source) account(st *settlement) {
@@ -67,7 +77,7 @@ func (s *source) account(st *settlement) {
 	for _, it := range st.items {
 		r, ok := st.results[it.id]
 		if r.resumed {
-			s.log.Info("no longer paused: it answers again", "destination", s.dest(&it.row))
+			s.dest(&it.row).about(s.log).Info("no longer paused: it answers again")
 			s.poke()
 		}
 		switch {
@@ -76,7 +86,11 @@ func (s *source) account(st *settlement) {
 			s.tellOutcome(it, r)
 		case it.kind != "release" && it.kind != unrepeated:
 			if status, told := st.late[it.id]; told {
-				s.logOf(&it.row).Warn("the outcome of a call came late: deed deliveries show has it", "outcome", it.out.String(), "error", it.out.Err(), "status", status)
+				log := s.logOf(&it.row).With("outcome", it.out.String(), "status", status)
+				if err := it.out.Err(); err != nil {
+					log = log.With("error", it.withoutRecipient(err.Error()))
+				}
+				log.Warn("the outcome of a call came late: deed deliveries show has it")
 			}
 		}
 	}
@@ -92,7 +106,7 @@ func (s *source) tellOutcome(it *item, r result) {
 		log = log.With("by", it.action) // a doubt was looked at: repeated, or looked up
 	}
 	if err := it.out.Err(); err != nil && it.kind != "release" {
-		log = log.With("error", err)
+		log = log.With("error", it.withoutRecipient(err.Error()))
 	}
 	if it.stack != "" {
 		log = log.With("stack", it.stack)
@@ -129,7 +143,7 @@ func (s *source) tellOutcome(it *item, r result) {
 // tellDecisions logs what a claim of doubts decided.
 func (r *reconciler) tellDecisions(list []told) {
 	for _, t := range list {
-		log := r.logOf(t.row).With("from", Sending, "to", t.Status, "attempts", t.row.attempts, "reason", t.Reason)
+		log := r.logOf(t.row).With("from", Sending, "to", t.Status, "attempts", t.row.attempts, "reason", t.row.withoutRecipient(t.Reason))
 		switch {
 		case t.Held:
 			log.Error("delivery is held for a person: deed deliveries doubt lists it")

@@ -79,7 +79,7 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 	ctx, cancel := s.ledger.deadline(ctx)
 	defer cancel()
 	crash.Point("writing")
-	rows, err := s.ledger.pool.Query(ctx, query["attempt"], ids, claims, requests, window, s.ledger.opts.Lease.Seconds(), s.ledger.opts.Worker,
+	rows, err := s.ledger.pool.Query(ctx, query.Attempt, ids, claims, requests, window, s.ledger.opts.Lease.Seconds(), s.ledger.opts.Worker,
 		s.caps.Kind, s.caps.Account, s.opts.Sandbox != "")
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 // checkCalls names the calls of sinks that do not return.
 func checkCalls(ctx context.Context, e *exam) error {
-	return e.query(ctx, "calls", []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+	return e.query(ctx, query.Calls, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var subscription, worker string
 		var id int64
 		var seconds float64

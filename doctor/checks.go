@@ -2,9 +2,7 @@ package doctor
 
 import (
 	"context"
-	_ "embed"
 	"slices"
-	"strings"
 )
 
 // A check makes findings of one or more names, or none where all is well.
@@ -55,6 +53,7 @@ var checks = []check{
 		[]string{"no provider has been paused for long", "no delivery waits for another account than its provider has", "no delivery is dead"},
 		true, checkDeliveries,
 	},
+	{[]string{"relay-idle"}, []string{"every relay serves its providers as they are registered"}, true, checkIdle},
 	{[]string{"server-version"}, []string{"the server's version is one that deed is tested with"}, false, checkServer},
 	{[]string{"recovery"}, []string{"the server takes writes"}, false, checkRecovery},
 	{
@@ -89,19 +88,4 @@ func Names() []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-//go:embed queries.sql
-var queriesText string
-
-// statements holds queries.sql by name; read-only.
-var statements = parseQueries(queriesText)
-
-func parseQueries(text string) map[string]string {
-	queries := map[string]string{}
-	for _, part := range strings.Split(text, "-- name: ")[1:] {
-		name, body, _ := strings.Cut(part, "\n")
-		queries[strings.TrimSpace(name)] = strings.TrimSuffix(strings.TrimSpace(body), ";")
-	}
-	return queries
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -15,26 +16,47 @@ func named(kind, account string) string {
 	return kind + " " + account
 }
 
+// checkIdle names the providers that a relay serves otherwise than they are
+// registered, and so calls nobody for.
+func checkIdle(ctx context.Context, e *exam) error {
+	return e.query(ctx, query.IdleRelays, nil, func(row pgx.Rows) error {
+		var provider, kind, account, worker, idleKind, idleAccount string
+		var sandbox, idleSandbox bool
+		if err := row.Scan(&provider, &kind, &account, &sandbox, &worker, &idleKind, &idleAccount, &idleSandbox); err != nil {
+			return err
+		}
+		e.addf(Warn, "relay-idle", provider,
+			"give all who serve or register it the same type, account and sandbox in deed.yaml, and start that relay again, or the one that is to serve it",
+			"is registered as %s, sandbox %t; the relay %s serves it as %s, sandbox %t, and calls nobody for it",
+			named(kind, account), sandbox, worker, named(idleKind, idleAccount), idleSandbox)
+		return nil
+	})
+}
+
 // checkDeliveries names the providers that have been paused for long, those that
 // are served otherwise than deliveries of theirs wait for, and those with dead
 // deliveries.
 func checkDeliveries(ctx context.Context, e *exam) error {
-	err := e.query(ctx, "pauses", []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+	err := e.query(ctx, query.Pauses, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var provider, destination, why string
 		var seconds float64
-		var waiting int64
-		if err := row.Scan(&provider, &destination, &why, &seconds, &waiting); err != nil {
+		var waiting, tenants int64
+		if err := row.Scan(&provider, &destination, &why, &seconds, &waiting, &tenants); err != nil {
 			return err
+		}
+		whose := ""
+		if destination != "" {
+			whose = fmt.Sprintf(" for %d tenants", tenants)
 		}
 		e.addf(Warn, "provider-paused", strings.TrimSpace(provider+" "+destination),
 			"mend what it says, such as credentials or a quota; deliveries go on by themselves when it is over, or at once: deed providers resume "+provider+" --reason TEXT",
-			"has been paused for %s, and %d deliveries of the provider wait: %s", ago(seconds), waiting, why)
+			"has been paused%s for %s, and %d deliveries of the provider wait: %s", whose, ago(seconds), waiting, why)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	err = e.query(ctx, "foreign_deliveries", nil, func(row pgx.Rows) error {
+	err = e.query(ctx, query.ForeignDeliveries, nil, func(row pgx.Rows) error {
 		var provider, kind, account, wasKind, wasAccount string
 		var n int64
 		if err := row.Scan(&provider, &kind, &account, &n, &wasKind, &wasAccount); err != nil {
@@ -48,7 +70,7 @@ func checkDeliveries(ctx context.Context, e *exam) error {
 	if err != nil {
 		return err
 	}
-	return e.query(ctx, "dead_deliveries", nil, func(row pgx.Rows) error {
+	return e.query(ctx, query.DeadDeliveries, nil, func(row pgx.Rows) error {
 		var provider, last string
 		var n int64
 		if err := row.Scan(&provider, &last, &n); err != nil {

@@ -14,19 +14,23 @@ func deliveryTroubles(t *testing.T, _ *scene) {
 	find(t, well, "provider-paused", doctor.OK, "")
 	find(t, well, "deliveries-dead", doctor.OK, "")
 	find(t, well, "deliveries-elsewhere", doctor.OK, "")
+	find(t, well, "relay-idle", doctor.OK, "")
 	db.Providers(t, "smtp", "mail")
 	db.Exec(t, pgtest.Owner, `select from deed.reserve('{email,email,email}', '{mail,mail,mail}', '{a@example.com,b@example.com,c@example.com}', array['{}', '{}', '{}']::jsonb[],
 		array[deed.idempotency_key('a'), deed.idempotency_key('b'), deed.idempotency_key('c')], p_tenant => '00000000-0000-0000-0000-000000000000')`)
 	db.Broken() // nothing recorded that it died
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'dead', last_error = 'given up', finished_at = clock_timestamp() where recipient = 'a@example.com'`)
-	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why) values
-		('mail', '', clock_timestamp() - interval '1 hour', clock_timestamp(), 'status 429 daily_quota_exceeded'),
-		('hooks', 'shop.example', clock_timestamp() - interval '2 hours', clock_timestamp(), 'no connection')`)
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, tenant_id, since, until, why) values
+		('mail', '', default, clock_timestamp() - interval '1 hour', clock_timestamp(), 'status 429 daily_quota_exceeded'),
+		('hooks', 'shop.example', default, clock_timestamp() - interval '1 hour', clock_timestamp(), 'status 503'),
+		('hooks', 'shop.example', 'bbbbbbbb-0000-0000-0000-000000000000', clock_timestamp() - interval '2 hours', clock_timestamp(), 'no connection')`)
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set request_kind = 'smtp', request_account = 'shop@old.example', process_after = clock_timestamp() + interval '1 minute'
 		where recipient = 'c@example.com'`)
+	db.Exec(t, pgtest.Owner, `select deed.note_idle('relay-1', 'mail', 'smtp', 'shop@new.example', true)`)
 	found := examine(t, db.Pool(pgtest.Admin), doctor.Options{})
 	says(t, find(t, found, "provider-paused", doctor.Warn, "mail"), "1h", "1 deliveries", "daily_quota_exceeded")
-	says(t, find(t, found, "provider-paused", doctor.Warn, "hooks shop.example"), "no connection")
+	says(t, find(t, found, "provider-paused", doctor.Warn, "hooks shop.example"), "for 2 tenants for 2h", "no connection")
 	says(t, find(t, found, "deliveries-dead", doctor.Warn, "mail"), "1 dead", "given up")
 	says(t, find(t, found, "deliveries-elsewhere", doctor.Warn, "mail"), "served as smtp", "1 deliveries", "smtp shop@old.example")
+	says(t, find(t, found, "relay-idle", doctor.Warn, "mail"), "registered as smtp, sandbox false", "relay-1 serves it as smtp shop@new.example, sandbox true")
 }

@@ -142,7 +142,7 @@ func (e *exam) begin(ctx context.Context) error {
 	}
 	e.tx = tx
 	// The server's own time-out ends a statement without costing the connection.
-	if err := e.queryRow(ctx, "bound", []any{e.opts.Deadline.Milliseconds()}, new(string)); err != nil {
+	if err := e.queryRow(ctx, query.Bound, []any{e.opts.Deadline.Milliseconds()}, new(string)); err != nil {
 		e.end(ctx)
 		return err
 	}
@@ -227,8 +227,8 @@ func (e *exam) conclude() {
 }
 
 // query runs a statement of queries.sql and has scan called for each row.
-func (e *exam) query(ctx context.Context, name string, args []any, scan func(pgx.Rows) error) error {
-	rows, err := e.tx.Query(ctx, statements[name], args...)
+func (e *exam) query(ctx context.Context, statement string, args []any, scan func(pgx.Rows) error) error {
+	rows, err := e.tx.Query(ctx, statement, args...)
 	if err != nil {
 		return err
 	}
@@ -242,6 +242,6 @@ func (e *exam) query(ctx context.Context, name string, args []any, scan func(pgx
 }
 
 // queryRow runs a statement that answers with one row.
-func (e *exam) queryRow(ctx context.Context, name string, args []any, dest ...any) error {
-	return e.tx.QueryRow(ctx, statements[name], args...).Scan(dest...)
+func (e *exam) queryRow(ctx context.Context, statement string, args []any, dest ...any) error {
+	return e.tx.QueryRow(ctx, statement, args...).Scan(dest...)
 }

@@ -28,7 +28,7 @@ type holder struct {
 
 func checkHorizon(ctx context.Context, e *exam) error {
 	var holders []holder
-	err := e.query(ctx, "horizon", nil, func(row pgx.Rows) error {
+	err := e.query(ctx, query.Horizon, nil, func(row pgx.Rows) error {
 		var h holder
 		err := row.Scan(&h.kind, &h.pid, &h.name, &h.database, &h.login, &h.application, &h.state, &h.open, &h.last, &h.behind, &h.xid, &h.explained)
 		holders = append(holders, h)
@@ -54,7 +54,7 @@ func checkHorizon(ctx context.Context, e *exam) error {
 // guess asks the log how old the holder is, where the server does not tell.
 func (h *holder) guess(ctx context.Context, e *exam) error {
 	var age float64
-	err := e.queryRow(ctx, "published_since", []any{fmt.Sprint(h.xid)}, &age)
+	err := e.queryRow(ctx, query.PublishedSince, []any{fmt.Sprint(h.xid)}, &age)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil // nothing was published since
 	}
@@ -112,7 +112,7 @@ func (h *holder) describe() string {
 }
 
 func checkPublishers(ctx context.Context, e *exam) error {
-	return e.query(ctx, "publishers", []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+	return e.query(ctx, query.Publishers, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var pid int
 		var gid, application, login, state string
 		var open float64

@@ -68,7 +68,7 @@ func checkDrift(ctx context.Context, e *exam) error {
 	}
 	e.add(Finding{
 		"schema-drift", Fail, "schema deed", detail,
-		"deed migrate validate lists them; undo them by hand. Functions alone: delete from deed.migrations where version = 0; then deed migrate up",
+		"deed migrate up makes missing policies and grants again; deed migrate validate lists the others: undo them by hand. Functions alone: delete from deed.migrations where version = 0; then deed migrate up",
 	})
 	return nil
 }
@@ -99,7 +99,7 @@ func checkFunctions(ctx context.Context, e *exam) error {
 		}
 	}
 	known := schema.FunctionNames()
-	return e.query(ctx, "functions", []any{schema.ContractFunctions(packs)}, func(row pgx.Rows) error {
+	return e.query(ctx, query.Functions, []any{schema.ContractFunctions(packs)}, func(row pgx.Rows) error {
 		var space, name, signatures string
 		var count int
 		if err := row.Scan(&space, &name, &count, &signatures); err != nil {
@@ -117,7 +117,7 @@ func checkFunctions(ctx context.Context, e *exam) error {
 }
 
 func checkRowSecurity(ctx context.Context, e *exam) error {
-	return e.query(ctx, "row_security", nil, func(row pgx.Rows) error {
+	return e.query(ctx, query.RowSecurity, nil, func(row pgx.Rows) error {
 		var table string
 		var enabled bool
 		if err := row.Scan(&table, &enabled); err != nil {
@@ -135,7 +135,7 @@ func checkRowSecurity(ctx context.Context, e *exam) error {
 }
 
 func checkIndexes(ctx context.Context, e *exam) error {
-	return e.query(ctx, "invalid_indexes", nil, func(row pgx.Rows) error {
+	return e.query(ctx, query.InvalidIndexes, nil, func(row pgx.Rows) error {
 		var index, table string
 		var unique bool
 		if err := row.Scan(&index, &table, &unique); err != nil {

@@ -13,7 +13,7 @@ import (
 const longLock = 10 * time.Second
 
 func checkLocksHeld(ctx context.Context, e *exam) error {
-	return e.query(ctx, "locks_held", []any{min(e.opts.Long, longLock).Seconds()}, func(row pgx.Rows) error {
+	return e.query(ctx, query.LocksHeld, []any{min(e.opts.Long, longLock).Seconds()}, func(row pgx.Rows) error {
 		var pid int
 		var gid, application, login, state, names string
 		var open float64
@@ -33,7 +33,7 @@ func checkLocksHeld(ctx context.Context, e *exam) error {
 }
 
 func checkLockWaits(ctx context.Context, e *exam) error {
-	return e.query(ctx, "lock_waits", []any{min(e.opts.Long, longLock).Seconds()}, func(row pgx.Rows) error {
+	return e.query(ctx, query.LockWaits, []any{min(e.opts.Long, longLock).Seconds()}, func(row pgx.Rows) error {
 		var pid int
 		var application, blockers string
 		var waits float64

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deedhq/deed/doctor"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/schema"
 )
 
 // Who asks for a subscription and leaves the transaction open is named.
@@ -24,6 +25,38 @@ func lockHeld(t *testing.T, _ *scene) {
 	says(t, find(t, findings, "lock-held", doctor.Warn, gid), "window_lock", "prepared")
 	find(t, examine(t, db.Pool(pgtest.Owner), doctor.Options{}), "lock-held", doctor.OK, "")
 	do(t, db.Conn(t, pgtest.Owner), `rollback prepared '`+gid+`'`)
+}
+
+// Who has locked a face's relation against others is named, and who waits for it.
+func TestFindings_AFacesRelationIsLocked(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := session(t, db, pgtest.Owner, "console")
+	if _, err := schema.InstallContracts(context.Background(), owner, schema.Packs(), nil); err != nil {
+		t.Fatal(err)
+	}
+	waiter := session(t, db, pgtest.App, "publisher")
+	do(t, owner, `begin`, `lock table public.outbox in share mode`)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := waiter.Exec(context.Background(), `insert into public.outbox (topic, payload) values ('t', '{}')`)
+		ended <- err
+	}()
+	subject := fmt.Sprintf("pid %d (publisher)", waiter.PgConn().PID())
+	var findings []doctor.Finding
+	for until := time.Now().Add(30 * time.Second); !strings.Contains(text(findings), subject); {
+		if time.Now().After(until) {
+			t.Fatalf("nobody waits:\n%s", text(findings))
+		}
+		findings = examine(t, db.Pool(pgtest.Owner), impatient)
+	}
+	holder := fmt.Sprintf("pid %d (console", owner.PgConn().PID())
+	says(t, find(t, findings, "lock-held", doctor.Warn, holder+")"), "public.outbox", "idle in transaction")
+	says(t, find(t, findings, "lock-wait", doctor.Warn, subject), holder)
+	do(t, owner, `rollback`)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // Who waits is named, with whom it waits for.

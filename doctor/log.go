@@ -10,7 +10,7 @@ import (
 func checkPartitions(ctx context.Context, e *exam) error {
 	var ahead int
 	var age float64
-	if err := e.queryRow(ctx, "partitions", nil, &ahead, &age); err != nil {
+	if err := e.queryRow(ctx, query.Partitions, nil, &ahead, &age); err != nil {
 		return err
 	}
 	level := OK
@@ -33,7 +33,7 @@ func checkSequence(ctx context.Context, e *exam) error {
 	var cache, increment, seen int64
 	var last *int64
 	var cycles bool
-	if err := e.queryRow(ctx, "sequence", nil, &cache, &cycles, &increment, &last, &seen); err != nil {
+	if err := e.queryRow(ctx, query.Sequence, nil, &cache, &cycles, &increment, &last, &seen); err != nil {
 		return err
 	}
 	const name, subject = "log-sequence", "deed.log_seq"
@@ -54,7 +54,7 @@ func checkSequence(ctx context.Context, e *exam) error {
 
 func checkCluster(ctx context.Context, e *exam) error {
 	var why string
-	if err := e.queryRow(ctx, "cluster", []any{e.opts.Environment}, &why); err != nil {
+	if err := e.queryRow(ctx, query.Cluster, []any{e.opts.Environment}, &why); err != nil {
 		return err
 	}
 	if why != "" {
@@ -65,7 +65,7 @@ func checkCluster(ctx context.Context, e *exam) error {
 }
 
 func checkBackfills(ctx context.Context, e *exam) error {
-	return e.query(ctx, "backfills", []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+	return e.query(ctx, query.Backfills, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var subscription, waits string
 		var age float64
 		var scanned bool
@@ -86,7 +86,7 @@ func checkBackfills(ctx context.Context, e *exam) error {
 }
 
 func checkRemovals(ctx context.Context, e *exam) error {
-	return e.query(ctx, "removals", []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+	return e.query(ctx, query.Removals, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var removed, waits string
 		var age float64
 		if err := row.Scan(&removed, &age, &waits); err != nil {

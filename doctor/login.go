@@ -10,7 +10,7 @@ import (
 // checkLogin learns what the login is, for the other checks too.
 func checkLogin(ctx context.Context, e *exam) error {
 	var super, bypasses, operates, publishes, member, owns bool
-	err := e.queryRow(ctx, "login", nil, &e.login, &super, &bypasses, &operates, &publishes, &member, &owns, &e.monitors, &e.installed)
+	err := e.queryRow(ctx, query.Login, nil, &e.login, &super, &bypasses, &operates, &publishes, &member, &owns, &e.monitors, &e.installed)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func checkLogin(ctx context.Context, e *exam) error {
 }
 
 func checkRoles(ctx context.Context, e *exam) error {
-	err := e.query(ctx, "roles", nil, func(row pgx.Rows) error {
+	err := e.query(ctx, query.Roles, nil, func(row pgx.Rows) error {
 		var name, holds string
 		var exists, logsIn, bypasses bool
 		if err := row.Scan(&name, &exists, &logsIn, &bypasses, &holds); err != nil {
@@ -69,7 +69,7 @@ func checkRoles(ctx context.Context, e *exam) error {
 	if err != nil {
 		return err
 	}
-	return e.query(ctx, "superuser_logins", nil, func(row pgx.Rows) error {
+	return e.query(ctx, query.SuperuserLogins, nil, func(row pgx.Rows) error {
 		var login, holds string
 		var super bool
 		if err := row.Scan(&login, &super, &holds); err != nil {

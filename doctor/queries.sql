@@ -345,14 +345,25 @@ from (
 
 -- name: locks_held
 -- Who holds one of the tables that are there for their locks: who asks for a
--- change of a list of subscriptions, or does by hand what relays do.
-with locks as (
-  select k.pid, k.virtualtransaction, string_agg(distinct c.relname, ', ' order by c.relname) as names
+-- change of a list of subscriptions, or does by hand what relays do. And who has
+-- locked a table of deed, or a face's relation, against readers or writers.
+with ours as (
+  select c.oid, c.relname::text as name, c.relname like '%\_lock' as is_lock
+  from pg_catalog.pg_class c
+  where c.relnamespace = 'deed'::regnamespace
+  union all
+  select to_regclass(f.relation), f.relation, false
+  from (values ('m10', 'm10_recovery.outbox'), ('app', 'public.outbox')) f(pack, relation)
+  join deed.contracts i on i.pack = f.pack
+),
+locks as (
+  select k.pid, k.virtualtransaction, string_agg(distinct o.name, ', ' order by o.name) as names
   from pg_catalog.pg_locks k
   join pg_catalog.pg_database d on d.oid = k.database
-  join pg_catalog.pg_class c on c.oid = k.relation
+  join ours o on o.oid = k.relation
   where d.datname = current_database() and k.locktype = 'relation' and k.granted
-    and c.relnamespace = 'deed'::regnamespace and c.relname like '%\_lock' and k.mode in ('RowExclusiveLock', 'ShareUpdateExclusiveLock')
+    and (k.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+      or o.is_lock and k.mode in ('RowExclusiveLock', 'ShareUpdateExclusiveLock'))
   group by k.pid, k.virtualtransaction
 )
 select coalesce(k.pid, 0), coalesce(p.gid, ''), coalesce(a.application_name, ''), coalesce(a.usename, p.owner, ''),
@@ -368,8 +379,8 @@ order by coalesce(a.xact_start, p.prepared)
 limit 20;
 
 -- name: lock_waits
--- Of who uses a table of deed, who waits for whom. Pid 0 is a prepared
--- transaction.
+-- Of who uses a table of deed or a face's relation, who waits for whom. Pid 0 is
+-- a prepared transaction.
 select w.pid, coalesce(a.application_name, ''), extract(epoch from pg_catalog.clock_timestamp() - w.waitstart)::float8,
   coalesce((
     select string_agg(case when b.pid = 0 then 'a prepared transaction'
@@ -384,7 +395,10 @@ where not w.granted and w.waitstart < pg_catalog.clock_timestamp() - pg_catalog.
     select from pg_catalog.pg_locks k
     join pg_catalog.pg_database d on d.oid = k.database
     join pg_catalog.pg_class c on c.oid = k.relation
-    where k.pid = w.pid and d.datname = current_database() and c.relnamespace = 'deed'::regnamespace
+    where k.pid = w.pid and d.datname = current_database()
+      and (c.relnamespace = 'deed'::regnamespace or c.oid in (
+        select to_regclass(case i.pack when 'm10' then 'm10_recovery.outbox' when 'app' then 'public.outbox' end) from deed.contracts i
+      ))
   )
 order by w.waitstart
 limit 20;
@@ -398,11 +412,23 @@ limit 20;
 
 -- name: pauses
 select p.provider, p.destination, pg_catalog.left(p.why, 300), extract(epoch from pg_catalog.clock_timestamp() - p.since)::float8,
-  (select pg_catalog.count(*) from (select from deed.channel_outbox c where c.provider = p.provider and c.status = 'queued' and c.due limit 100000) w)
-from deed.pauses p
-where p.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+  (select pg_catalog.count(*) from (select from deed.channel_outbox c where c.provider = p.provider and c.status = 'queued' and c.due limit 100000) w), p.tenants
+from (
+  select o.provider, o.destination, pg_catalog.min(o.since) as since, pg_catalog.count(*) as tenants,
+    (pg_catalog.array_agg(o.why order by o.since))[1] as why
+  from deed.pauses o
+  where o.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+  group by o.provider, o.destination
+) p
 order by p.destination <> '', p.since
 limit 20;
+
+-- name: idle_relays
+select p.name, p.kind, p.account, p.sandbox, p.idle_worker, p.idle_kind, p.idle_account, p.idle_sandbox
+from deed.providers p
+where p.idle_until > clock_timestamp()
+order by p.name
+limit 100;
 
 -- name: foreign_deliveries
 -- Those that wait for another account are put off by a minute or so at a time.

@@ -13,7 +13,7 @@ import (
 const retentionGrace = 24 * 60 * 60
 
 func checkRetention(ctx context.Context, e *exam) error {
-	return e.query(ctx, "retention", []any{retentionGrace}, func(row pgx.Rows) error {
+	return e.query(ctx, query.Retention, []any{retentionGrace}, func(row pgx.Rows) error {
 		var n int
 		var state string
 		var overdue float64

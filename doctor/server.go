@@ -13,7 +13,7 @@ const oldestServer, newestServer = 15, 18
 
 func checkServer(ctx context.Context, e *exam) error {
 	var number int
-	if err := e.queryRow(ctx, "version", nil, &number); err != nil {
+	if err := e.queryRow(ctx, query.Version, nil, &number); err != nil {
 		return err
 	}
 	subject := fmt.Sprintf("PostgreSQL %d.%d", number/10000, number%10000)
@@ -30,7 +30,7 @@ func checkServer(ctx context.Context, e *exam) error {
 
 func checkRecovery(ctx context.Context, e *exam) error {
 	var recovering bool
-	if err := e.queryRow(ctx, "recovery", nil, &recovering); err != nil {
+	if err := e.queryRow(ctx, query.Recovery, nil, &recovering); err != nil {
 		return err
 	}
 	if recovering {
@@ -41,7 +41,7 @@ func checkRecovery(ctx context.Context, e *exam) error {
 }
 
 func checkSettings(ctx context.Context, e *exam) error {
-	return e.query(ctx, "settings", nil, func(row pgx.Rows) error {
+	return e.query(ctx, query.Settings, nil, func(row pgx.Rows) error {
 		var name, value string
 		if err := row.Scan(&name, &value); err != nil {
 			return err
@@ -72,7 +72,7 @@ func checkSettings(ctx context.Context, e *exam) error {
 func checkClock(ctx context.Context, e *exam) error {
 	var there time.Time
 	asked := time.Now()
-	if err := e.queryRow(ctx, "clock", nil, &there); err != nil {
+	if err := e.queryRow(ctx, query.Clock, nil, &there); err != nil {
 		return err
 	}
 	half := time.Since(asked) / 2
@@ -93,7 +93,7 @@ func checkClock(ctx context.Context, e *exam) error {
 func checkConnections(ctx context.Context, e *exam) error {
 	var most, reserved, used int
 	var here *string
-	if err := e.queryRow(ctx, "connections", nil, &most, &reserved, &used, &here); err != nil {
+	if err := e.queryRow(ctx, query.Connections, nil, &most, &reserved, &used, &here); err != nil {
 		return err
 	}
 	level, remedy := OK, ""
@@ -113,7 +113,7 @@ func value(s *string) string {
 }
 
 func checkAutovacuum(ctx context.Context, e *exam) error {
-	return e.query(ctx, "autovacuum", nil, func(row pgx.Rows) error {
+	return e.query(ctx, query.Autovacuum, nil, func(row pgx.Rows) error {
 		var kind, name string
 		if err := row.Scan(&kind, &name); err != nil {
 			return err
@@ -130,7 +130,7 @@ func checkAutovacuum(ctx context.Context, e *exam) error {
 }
 
 func checkDeadRows(ctx context.Context, e *exam) error {
-	return e.query(ctx, "dead_rows", []any{e.opts.DeadRows, e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+	return e.query(ctx, query.DeadRows, []any{e.opts.DeadRows, e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var table string
 		var live, dead int64
 		var vacuumed bool
@@ -152,7 +152,7 @@ func checkDeadRows(ctx context.Context, e *exam) error {
 const lastXIDs = 1_500_000_000
 
 func checkWraparound(ctx context.Context, e *exam) error {
-	return e.query(ctx, "wraparound", nil, func(row pgx.Rows) error {
+	return e.query(ctx, query.Wraparound, nil, func(row pgx.Rows) error {
 		var subject string
 		var age int64
 		if err := row.Scan(&subject, &age); err != nil {

@@ -11,7 +11,7 @@ import (
 func checkSuppressions(ctx context.Context, e *exam) error {
 	var channels string
 	var n int64
-	if err := e.queryRow(ctx, "suppressions", nil, &n, &channels); err != nil || n == 0 {
+	if err := e.queryRow(ctx, query.Suppressions, nil, &n, &channels); err != nil || n == 0 {
 		return err
 	}
 	count := fmt.Sprint(n)

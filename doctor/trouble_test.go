@@ -38,6 +38,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"call-running":           callRunning,
 	"provider-paused":        deliveryTroubles,
 	"deliveries-dead":        deliveryTroubles,
+	"relay-idle":             deliveryTroubles,
 	"deliveries-elsewhere":   deliveryTroubles,
 	"server-version":         serverTooNew,
 	"recovery":               recovery,

@@ -119,7 +119,7 @@ const purgeBatch = 5000
 // Purge forgets what was processed longer ago than horizon, in batches, and
 // returns how many ids that were. A message that comes again after that is
 // processed again.
-func Purge(ctx context.Context, db deed.Tx, horizon time.Duration) (int64, error) {
+func Purge(ctx context.Context, db deed.DB, horizon time.Duration) (int64, error) {
 	var total int64
 	for {
 		n, err := purge(ctx, db, horizon)
@@ -133,7 +133,7 @@ func Purge(ctx context.Context, db deed.Tx, horizon time.Duration) (int64, error
 	}
 }
 
-func purge(ctx context.Context, db deed.Tx, horizon time.Duration) (int64, error) {
+func purge(ctx context.Context, db deed.DB, horizon time.Duration) (int64, error) {
 	rows, err := db.Query(ctx, `select deed_inbox.purge(make_interval(secs => $1::float8), $2::int)`, horizon.Seconds(), purgeBatch)
 	if err != nil {
 		return 0, err

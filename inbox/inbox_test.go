@@ -266,7 +266,7 @@ func TestPurge(t *testing.T) {
 // transaction, and every relay is stopped and started again.
 func TestOnce_AcrossDatabases(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []deed.Mode{deed.Queue, deed.Stream} {
+	for _, mode := range []deed.Mode{deed.ModeQueue, deed.ModeStream} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			const messages = 200

@@ -60,7 +60,7 @@ func New(opts Options) *Tracer {
 // Publish is [deed.Publish] in a span that the messages carry. The span ends
 // before the transaction does: it tells that they were written, not that they
 // were committed.
-func (t *Tracer) Publish(ctx context.Context, tx deed.Tx, msgs ...deed.Message) ([]deed.Published, error) {
+func (t *Tracer) Publish(ctx context.Context, tx deed.DB, msgs ...deed.Message) ([]deed.Published, error) {
 	ctx, end := t.Publishing(ctx, msgs...)
 	published, err := deed.Publish(ctx, tx, msgs...)
 	end(published, err)
@@ -229,7 +229,7 @@ func errorType(err error) string {
 	switch {
 	case deed.IsUnavailable(err):
 		return "unavailable"
-	case deed.IsDiscard(err):
+	case deed.IsPermanent(err):
 		return "discard"
 	case deed.CodeOf(err) != deed.Internal:
 		return string(deed.CodeOf(err))

@@ -127,7 +127,7 @@ func TestSink_OutcomesAndBatches(t *testing.T) {
 	var given []deed.Message
 	wrapped := tracer.Sink("s", batch{func(ms []deed.Message) []error {
 		given = ms
-		return []error{nil, refused, deed.Discard(errors.New("never")), away}
+		return []error{nil, refused, deed.Permanent(errors.New("never")), away}
 	}})
 	if b, ok := wrapped.(deed.BatchSink); !ok || b.BatchSize() != 7 {
 		t.Errorf("%T is no batch sink of 7", wrapped)

@@ -76,8 +76,9 @@ func applyIndex(ctx context.Context, conn *pgx.Conn, m Migration) (applied bool,
 			_, err = conn.Exec(ctx, m.SQL)
 		}
 		if pg, ok := errors.AsType[*pgconn.PgError](err); ok &&
-			(pg.Code == "42P07" || pg.Code == "40P01" || (pg.Code == "23505" && pg.SchemaName == "pg_catalog")) {
-			err = nil // another was faster, or the two waited for each other
+			(pg.Code == "42P07" || pg.Code == "40P01" || (pg.Code == "23505" && pg.SchemaName == "pg_catalog") ||
+				pg.Code == "XX000" && strings.HasPrefix(pg.Message, "tuple concurrently ")) {
+			err = nil // another was faster, as at removing what is half built, or the two waited for each other
 		}
 		if err != nil {
 			return false, err

@@ -18,7 +18,7 @@ import (
 //go:embed contracts
 var contractFiles embed.FS
 
-// A pack is a published SQL face over deed's store (O3, O4), installed by name.
+// A pack is a published SQL face over deed's store, installed by name.
 type pack struct {
 	name     string
 	schema   string // where its functions are
@@ -207,8 +207,9 @@ func (p pack) put(ctx context.Context, tx pgx.Tx, adopting *string) error {
 	return countFunctions(ctx, tx)
 }
 
-// upgradeContracts brings the installed packs up to date.
-func upgradeContracts(ctx context.Context, tx pgx.Tx) (replaced []string, err error) {
+// upgradeContracts brings the installed packs up to date, or puts all of them
+// again: their grants go with the roles.
+func upgradeContracts(ctx context.Context, tx pgx.Tx, again bool) (replaced []string, err error) {
 	have, err := Contracts(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -222,7 +223,7 @@ func upgradeContracts(ctx context.Context, tx pgx.Tx) (replaced []string, err er
 		if err != nil {
 			return nil, err
 		}
-		if i.hash == hashOf(text) {
+		if i.hash == hashOf(text) && !again {
 			continue
 		}
 		if err := p.put(ctx, tx, nil); err != nil {

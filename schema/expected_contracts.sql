@@ -11,7 +11,8 @@ app:   trigger outbox_deleted 8 app.outbox_written O
 app:   trigger outbox_written 93 app.outbox_written O
 app:   grant delete, insert, select, update to deed_admin
 app:   grant delete, insert, select, update to deed_worker
-app:   grant insert, select, update to deed_app
+app:   grant insert, select to deed_app
+app:   grant update (id, tenant_id, topic, payload, created_at, delivered_at, processing_token, attempts) to deed_app
 app: function app.outbox_claim(p_limit integer, p_token uuid, p_tenant uuid) returns SETOF outbox set search_path=pg_catalog, pg_temp body 6fdb9cb0caee93fa66bd39f42af0df01 grant to deed_worker
 app: function app.outbox_mark_delivered(p_token uuid, p_ids uuid[]) returns integer set search_path=pg_catalog, pg_temp body ae69fae25c843e5c369f8ca5f981cb76 grant to deed_worker
 app: function app.outbox_written() returns trigger set search_path=pg_catalog, pg_temp body 6394c81f5e807a35a948b9eb00fb4e93
@@ -31,7 +32,8 @@ m10:   trigger outbox_deleted 8 m10_recovery.outbox_written O
 m10:   trigger outbox_written 93 m10_recovery.outbox_written O
 m10:   grant delete, insert, select, update to deed_admin
 m10:   grant delete, insert, select, update to deed_worker
-m10:   grant insert, select, update to deed_app
+m10:   grant insert, select to deed_app
+m10:   grant update (id, aggregate_type, aggregate_id, event_type, payload, created_at, processed_at, retry_count, process_after, claimed_at, claimed_by) to deed_app
 m10: function m10_recovery.claim_outbox_events(p_processor_id text, p_batch_size integer DEFAULT 10) returns TABLE(id bigint, aggregate_type text, aggregate_id text, event_type text, payload jsonb, retry_count integer) set search_path=pg_catalog, pg_temp body f36f9fa363706363768df19442f82dfc grant to deed_worker
 m10: function m10_recovery.complete_outbox_event(p_event_id bigint, p_processor_id text, p_success boolean, p_error text DEFAULT NULL::text) returns void security definer set search_path=pg_catalog, pg_temp body d28cbe61cb0f14dc7a1ddc452f24ad5c grant to deed_worker
 m10: function m10_recovery.outbox_written() returns trigger set search_path=pg_catalog, pg_temp body 336bf2c287736e55c8a95f1c7b281f6b

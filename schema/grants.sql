@@ -5,7 +5,7 @@ revoke all on all functions in schema deed from public;
 
 grant execute on function
   deed.publish, deed.publish_one, deed.publish_many, deed.publish_problems,
-  deed.current_tenant, deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header, deed.payload_json, deed.has_vast_numbers, deed.order_at, deed.doors
+  deed.current_tenant, deed.message_id, deed.message_seq, deed.slot, deed.is_json, deed.is_bad_header, deed.payload_json, deed.has_vast_numbers, deed.is_deep, deed.json_excess, deed.order_at, deed.doors
 to deed_app, deed_worker, deed_admin;
 
 grant execute on function
@@ -45,6 +45,6 @@ grant execute on function
 to deed_app, deed_worker, deed_admin;
 grant execute on function
   deed.claim_deliveries, deed.attempt, deed.extend_deliveries, deed.note_attempts, deed.settle, deed.pause, deed.expire_deliveries, deed.give_up_deliveries, deed.claim_doubts, deed.may_repeat,
-  deed.prove_delivery, deed.register_provider, deed.relane_deliveries, deed.purge_deliveries
+  deed.prove_delivery, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.purge_deliveries
 to deed_worker;
 grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.redrive_deliveries, deed.resume_provider to deed_admin;

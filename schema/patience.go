@@ -11,49 +11,66 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// lockSQL waits for another migrator as long as that takes; for what others
-// hold it bounds the waiting: whoever asks for a table behind one who waits for
-// it waits, too.
+// lockSQL lets one migrator in at a time, and bounds the waiting for it as for
+// what others hold: whoever asks for a table behind one who waits for it waits,
+// too.
 const lockSQL = `
-	select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('deed.migrate', 0));
-	set local lock_timeout = '500ms'`
+	set local lock_timeout = '500ms';
+	select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('deed.migrate', 0))`
 
 // patience is how long a step is tried.
 const patience = time.Minute
 
-// patiently takes a step again while a table that it needs is in use, so that
-// one transaction that stays open holds up nobody behind the migration.
+// patiently takes a step again while what it needs is in use, so that one
+// transaction that stays open holds up nobody behind the migration. For another
+// migrator it waits as long as that takes.
 func patiently(ctx context.Context, conn *pgx.Conn, step func() error) error {
-	for begun := time.Now(); ; {
+	who, begun := "", time.Now()
+	for {
 		err := step()
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "55P03" {
+			if ctx.Err() != nil && who != "" {
+				return fmt.Errorf("it waited for %s: %w", who, err)
+			}
 			return err
 		}
+		var migrator bool
+		if who, migrator = inTheWay(ctx, conn); migrator {
+			begun = time.Now()
+		}
 		if time.Since(begun) > patience {
-			return fmt.Errorf("a table is in use, and still was after %s; end %s and run it again: %w", patience, inTheWay(ctx, conn), err)
+			return fmt.Errorf("what it needs is in use, and still was after %s; end %s and run it again: %w", patience, who, err)
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(err, context.Cause(ctx))
+			return fmt.Errorf("it waited for %s: %w", who, errors.Join(err, context.Cause(ctx)))
 		case <-time.After(100*time.Millisecond + rand.N(400*time.Millisecond)):
 		}
 	}
 }
 
-// inTheWay names the session whose transaction has held a table longest.
-func inTheWay(ctx context.Context, conn *pgx.Conn) string {
-	var who string
+// inTheWay names the session that has the migrators' lock, which any login may
+// take, or else the one whose transaction has held a table longest. It is
+// another migrator if it has that lock and is of the same login.
+func inTheWay(ctx context.Context, conn *pgx.Conn) (who string, migrator bool) {
 	err := conn.QueryRow(ctx, `
-		select format('session %s of %s (%s, in its transaction for %s)', a.pid, a.usename, a.state, date_trunc('second', clock_timestamp() - a.xact_start))
+		select format('session %s of %s (%s)', a.pid, a.usename, concat_ws(', ', a.state,
+			case when l.locktype = 'advisory' then 'which has the lock of migrations' end,
+			'in its transaction for ' || date_trunc('second', clock_timestamp() - a.xact_start))),
+			l.locktype = 'advisory' and a.usename = session_user
 		from pg_catalog.pg_locks l
-		join pg_catalog.pg_class c on c.oid = l.relation
+		left join pg_catalog.pg_class c on c.oid = l.relation
 		join pg_catalog.pg_stat_activity a on a.pid = l.pid
-		where c.relnamespace <> 'pg_catalog'::regnamespace and l.granted and l.pid <> pg_backend_pid() and a.xact_start is not null
-		order by a.xact_start
+		where l.granted and l.pid <> pg_backend_pid() and (
+			c.relnamespace <> 'pg_catalog'::regnamespace and a.xact_start is not null
+			or l.locktype = 'advisory' and l.objsubid = 1
+				and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+				and (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('deed.migrate', 0))
+		order by l.locktype = 'advisory' desc, a.xact_start
 		limit 1
-	`).Scan(&who)
+	`).Scan(&who, &migrator)
 	if err != nil {
-		return "the transaction that uses it"
+		return "the transaction that uses it", false
 	}
-	return who
+	return who, migrator
 }

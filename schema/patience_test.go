@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,23 @@ func TestUp_WaitsWithoutHoldingUpOthers(t *testing.T) {
 	}
 	if err := <-result; err != nil {
 		t.Errorf("the migration, once the table was free: %v", err)
+	}
+}
+
+// Any login may take the migrators' lock: who waits for it says for whom.
+func TestUp_NamesWhoHasTheLock(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	other, conn := db.Conn(t, pgtest.App), db.Conn(t, pgtest.Owner)
+	if _, err := other.Exec(context.Background(), `select pg_advisory_lock(hashtextextended('deed.migrate', 0))`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_, err := schema.Up(ctx, conn)
+	want := fmt.Sprintf("session %d of deed_test_app", other.PgConn().PID())
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the lock of migrations") {
+		t.Errorf("Up: %v, want %s", err, want)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-//go:embed bootstrap.sql triggers.sql grants.sql migrations/*.sql functions/*.sql
+//go:embed roles.sql bootstrap.sql triggers.sql grants.sql migrations/*.sql functions/*.sql
 var files embed.FS
 
 // minServer is the oldest server_version_num that is supported: 14 lacks
@@ -114,7 +114,7 @@ func functions() (string, error) {
 }
 
 // FunctionNames returns the names of deed's SQL functions, without the schema,
-// sorted. Each exists exactly once (O2).
+// sorted. Each exists exactly once.
 func FunctionNames() []string {
 	entries, _ := fs.ReadDir(files, "functions")
 	names := make([]string, len(entries))
@@ -165,11 +165,13 @@ type Result struct {
 	Newer     bool     // a newer program has been here: its functions and packs were left
 	Applied   []string // the migrations, by name
 	Functions bool     // the functions were replaced
+	Roles     []string // the roles that were made for a schema that was there, as after a restore in a new cluster; sorted
+	Rights    int      // how many policies and grants were made again
 	Contracts []string // the installed packs that were brought up to date
 }
 
 // Up installs the schema or brings it up to date; when there is nothing to do
-// it changes nothing. It is safe beside running programs and other migrators.
+// it changes nothing. Roles, policies and grants that are gone it makes again. It is safe beside running programs and other migrators.
 // conn's user must own the schema, or be allowed to create it, and to create
 // the roles unless they exist. Errors: [ErrAhead], or what PostgreSQL says.
 func Up(ctx context.Context, conn *pgx.Conn) (Result, error) {
@@ -181,7 +183,7 @@ func Up(ctx context.Context, conn *pgx.Conn) (Result, error) {
 	if err != nil {
 		return done, err
 	}
-	if err := bootstrap(ctx, conn); err != nil {
+	if done.Roles, err = bootstrap(ctx, conn, migrations); err != nil {
 		return done, err
 	}
 	for _, m := range migrations {
@@ -228,51 +230,6 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 
 const pinSQL = `set local search_path = pg_catalog, pg_temp`
 
-func bootstrap(ctx context.Context, conn *pgx.Conn) error {
-	text, err := files.ReadFile("bootstrap.sql")
-	if err != nil {
-		return fmt.Errorf("migrate: read bootstrap.sql: %w", err)
-	}
-	var installed bool
-	var owner *string
-	err = conn.QueryRow(ctx, `
-		select to_regclass('deed.migrations') is not null, (
-		  select pg_get_userbyid(n.nspowner) from pg_catalog.pg_namespace n
-		  where n.nspname = 'deed' and n.nspowner <> current_user::regrole
-		    and (not pg_has_role(n.nspowner, 'member')
-		      or (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = current_user)
-		        and not (select o.rolsuper from pg_catalog.pg_roles o where o.oid = n.nspowner))
-		)
-	`).Scan(&installed, &owner)
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	if owner != nil {
-		// Its owner may change whatever is made in it.
-		return fmt.Errorf("migrate: the schema deed belongs to %s: run this as %[1]s, or, if that is not who owns deed here, "+
-			"rename that schema, or give it away with: alter schema deed owner to …", *owner)
-	}
-	if installed {
-		return nil
-	}
-	err = inTx(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockSQL); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, string(text))
-		return err
-	})
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" {
-		return fmt.Errorf("migrate: this login may not set up the schema (%w); as a login that may, run once: "+
-			"create role deed_app nologin; create role deed_worker nologin; create role deed_admin nologin; "+
-			"grant create on database <this database> to <this login>;", err)
-	}
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	return nil
-}
-
 func apply(ctx context.Context, conn *pgx.Conn, m Migration) (applied bool, err error) {
 	if m.index() != "" {
 		return applyIndex(ctx, conn, m)
@@ -300,12 +257,11 @@ func apply(ctx context.Context, conn *pgx.Conn, m Migration) (applied bool, err 
 	return applied, err
 }
 
-//go:embed owner.sql
-var settleOwnerSQL string
+//go:embed strangers.sql
+var dismissStrangersSQL string
 
 // replaceFunctions installs the functions unless exactly they are there, or a
-// newer program's, then counts signatures: an overload would be a second truth
-// (O2).
+// newer program's, then counts signatures: an overload would be a second truth.
 func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migration, done *Result) error {
 	text, err := functions()
 	if err != nil {
@@ -315,7 +271,7 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 		if _, err := tx.Exec(ctx, lockSQL); err != nil {
 			return err
 		}
-		*done = Result{Applied: done.Applied} // it may be tried again
+		*done = Result{Applied: done.Applied, Roles: done.Roles} // it may be tried again
 		var newest, installedNumber int
 		var installed string
 		err := tx.QueryRow(ctx, `
@@ -328,7 +284,10 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 		if done.Newer = newest > len(migrations) || installedNumber > number(); done.Newer {
 			return nil
 		}
-		if installed != hashOf(text) {
+		if done.Rights, err = restoreRights(ctx, tx, installed == hashOf(text)); err != nil {
+			return err
+		}
+		if installed != hashOf(text) || done.Rights > 0 {
 			if _, err := tx.Exec(ctx, "set local check_function_bodies = off;\n"+text); err != nil {
 				return err
 			}
@@ -344,13 +303,13 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 				return err
 			}
 		}
-		if done.Contracts, err = upgradeContracts(ctx, tx); err != nil {
+		if done.Contracts, err = upgradeContracts(ctx, tx, done.Rights > 0); err != nil {
 			return err
 		}
 		if err := countFunctions(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, settleOwnerSQL); err != nil {
+		if _, err := tx.Exec(ctx, dismissStrangersSQL); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `select deed.keep_partitions()`)
@@ -521,6 +480,10 @@ func SQL(contracts ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	roles, err := files.ReadFile("roles.sql")
+	if err != nil {
+		return "", fmt.Errorf("schema: read roles.sql: %w", err)
+	}
 	boot, err := files.ReadFile("bootstrap.sql")
 	if err != nil {
 		return "", fmt.Errorf("schema: read bootstrap.sql: %w", err)
@@ -530,7 +493,7 @@ func SQL(contracts ...string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "-- deed: the whole schema, for an empty database. Run with: psql -v ON_ERROR_STOP=1 -1 -f FILE\n\n%s;\n\n%s\n", pinSQL, boot)
+	fmt.Fprintf(&b, "-- deed: the whole schema, for an empty database. Run with: psql -v ON_ERROR_STOP=1 -1 -f FILE\n\n%s;\n\n%s\n%s\n", pinSQL, roles, boot)
 	for _, m := range migrations {
 		text := m.SQL
 		if m.index() != "" {

@@ -24,9 +24,9 @@ create or replace trigger channel_outbox_due before update of status, process_af
   ) execute function deed.mark_due();
 create or replace trigger channel_outbox_rewrite before update of id, tenant_id, workspace_id, idempotency_key, provider, channel, request on deed.channel_outbox
   for each row when (
-    (old.id, old.tenant_id, old.workspace_id, old.idempotency_key, old.provider, old.channel)
-      is distinct from (new.id, new.tenant_id, new.workspace_id, new.idempotency_key, new.provider, new.channel)
-    or (old.request is not null and old.request is distinct from new.request)
+    old.id is distinct from new.id or old.tenant_id is distinct from new.tenant_id or old.workspace_id is distinct from new.workspace_id
+    or old.idempotency_key is distinct from new.idempotency_key or old.provider is distinct from new.provider
+    or old.channel is distinct from new.channel or (old.request is not null and old.request is distinct from new.request)
   ) execute function deed.refuse_rewrite();
 create or replace trigger channel_outbox_delete before delete on deed.channel_outbox
   for each row when (old.finished_at is null) execute function deed.refuse_rewrite();

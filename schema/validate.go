@@ -29,11 +29,19 @@ with relations as (
     and c.oid not in (select d.objid from pg_catalog.pg_depend d where d.deptype = 'i' and d.classid = 'pg_class'::regclass)
 ),
 lines as (
-  select 1 as part, r.relname::text as name, 0 as n,
+  select 0 as part, '' as name, 0 as n, 'schema deed' as line
+  union all
+  select 0, '', 1, '  grant usage to ' || g.rolname
+  from pg_catalog.pg_namespace n
+  cross join lateral aclexplode(n.nspacl) x
+  join pg_catalog.pg_roles g on g.oid = x.grantee
+  where n.oid = 'deed'::regnamespace and x.privilege_type = 'USAGE' and g.rolname in ('deed_app', 'deed_worker', 'deed_admin')
+  union all
+  select 1, r.relname::text, 0,
     r.kind || ' deed.' || r.relname
       || case when r.relkind = 'p' then ' partition by ' || pg_get_partkeydef(r.oid) else '' end
       || case when r.kind = 'table' then ' rls=' || r.relrowsecurity || ' forced=' || r.relforcerowsecurity else '' end
-      || coalesce(' with ' || (select string_agg(o, ', ' order by o) from unnest(r.reloptions) o), '') as line
+      || coalesce(' with ' || (select string_agg(o, ', ' order by o) from unnest(r.reloptions) o), '')
   from relations r
   union all
   select 1, r.relname, a.attnum, '  column ' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
@@ -68,12 +76,18 @@ lines as (
   from relations r
   join pg_catalog.pg_trigger t on t.tgrelid = r.oid and not t.tgisinternal
   union all
-  select 1, r.relname, 1004, '  grant ' || string_agg(lower(x.privilege_type), ', ' order by x.privilege_type) || ' to ' || coalesce(g.rolname, 'public')
+  select 1, r.relname, 1004, '  grant ' || lower(x.privilege_type) || ' to ' || coalesce(g.rolname, 'public')
   from relations r
   cross join lateral aclexplode(r.relacl) x
   left join pg_catalog.pg_roles g on g.oid = x.grantee
   where x.grantee <> r.relowner
-  group by r.relname, g.rolname
+  union all
+  select 1, r.relname, 1005, '  grant ' || lower(x.privilege_type) || ' (' || a.attname || ') to ' || coalesce(g.rolname, 'public')
+  from relations r
+  join pg_catalog.pg_attribute a on a.attrelid = r.oid
+  cross join lateral aclexplode(a.attacl) x
+  left join pg_catalog.pg_roles g on g.oid = x.grantee
+  where x.grantee <> r.relowner
   union all
   select 2, p.oid::regprocedure::text, 0,
     'function ' || p.proname || '(' || pg_get_function_arguments(p.oid) || ') returns ' || pg_get_function_result(p.oid)

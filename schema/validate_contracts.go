@@ -40,6 +40,14 @@ lines as (
   where g.rolname in ('deed_app', 'deed_worker', 'deed_admin')
   group by g.rolname
   union all
+  select 1, 1002, '  grant ' || lower(x.privilege_type) || ' (' || string_agg(a.attname, ', ' order by a.attnum) || ') to ' || g.rolname
+  from relation r
+  join pg_catalog.pg_attribute a on a.attrelid = r.oid and a.attnum > 0
+  cross join lateral aclexplode(a.attacl) x
+  join pg_catalog.pg_roles g on g.oid = x.grantee
+  where g.rolname in ('deed_app', 'deed_worker', 'deed_admin')
+  group by g.rolname, x.privilege_type
+  union all
   select 2, 0, 'function ' || n.nspname || '.' || p.proname || '(' || pg_get_function_arguments(p.oid) || ') returns ' || replace(pg_get_function_result(p.oid), 'public.', '')
     || case when p.prosecdef then ' security definer' else '' end
     || coalesce(' set ' || array_to_string(p.proconfig, ', '), '') || ' body ' || md5(p.prosrc)

@@ -1,7 +1,7 @@
 // Package tenant names tenants and sets the one that a transaction acts for.
 //
 // Every table that carries tenants' data has forced row-level security keyed
-// on the setting app.current_tenant_id (D7). A login that holds deed_app sees
+// on the setting app.current_tenant_id. A login that holds deed_app sees
 // and publishes only what belongs to the tenant that its transaction has set;
 // with none set it sees the default tenant if the installation has no other
 // one, and nothing otherwise.

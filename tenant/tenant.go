@@ -23,7 +23,7 @@ type Execer interface {
 }
 
 // Set makes tx act for id until it ends: row-level security then shows it
-// that tenant's rows only, and what it publishes is that tenant's (D7).
+// that tenant's rows only, and what it publishes is that tenant's.
 func Set(ctx context.Context, tx Execer, id ID) error {
 	if _, err := tx.Exec(ctx, `select set_config('app.current_tenant_id', $1, true)`, id.String()); err != nil {
 		return fmt.Errorf("set tenant %s: %w", id, err)

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 )
 
 func newAdopt(a *app) *cobra.Command {
 	var yes bool
-	var reason, by string
+	var who operator
 	cmd := &cobra.Command{
 		Use:   "adopt",
 		Short: "Let relays go on that hold on a new cluster",
@@ -30,31 +30,33 @@ Without --yes it changes nothing, and says what holds and what waits. The audit 
   deed adopt --yes --environment staging --reason 'its receivers are test systems'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if yes && strings.TrimSpace(reason) == "" {
+			if yes && strings.TrimSpace(who.reason) == "" {
 				return usagef("give a --reason: the audit log keeps it")
 			}
-			if !yes && (reason != "" || by != "") {
+			if !yes && (who.reason != "" || who.by != "") {
 				return usagef("--reason and --by are for --yes")
 			}
 			if _, err := a.config(); err != nil { // it may name the environment
 				return err
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, pool *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, pool *pgxpool.Pool) error {
 				if yes {
-					return adopt(cmd, c, reason, actor(by))
+					return adopt(cmd, c, who.reason, who.actor(a))
 				}
 				return showHeld(cmd, c, pool)
 			})
 		},
 	}
-	f := cmd.Flags()
-	f.BoolVar(&yes, "yes", false, "do it")
-	f.StringVar(&reason, "reason", "", "why, for the audit log")
-	f.StringVar(&by, "by", "", "who does it, for the audit log; default: DEED_ACTOR, or the user")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	who.add(cmd, "why (required with --yes)")
 	return cmd
 }
 
-func adopt(cmd *cobra.Command, c *deed.Client, reason, by string) error {
+func adopt(cmd *cobra.Command, c *admin.Client, reason, by string) error {
+	before, err := c.Settings(cmd.Context())
+	if err != nil {
+		return err
+	}
 	why, err := c.Adopt(cmd.Context(), reason, by)
 	if err != nil {
 		return err
@@ -72,6 +74,10 @@ func adopt(cmd *cobra.Command, c *deed.Client, reason, by string) error {
 		environment = fmt.Sprintf("the environment %q", s.Environment)
 	}
 	out := cmd.OutOrStdout()
+	if why == "" && still == "" && s.Environment == before.Environment {
+		_, err := io.WriteString(out, "nothing is held here: nothing was changed, and nothing recorded\n")
+		return err
+	}
 	fmt.Fprintf(out, "adopted; held before: %s\nthe installation belongs to this server and %s: what holds goes on, unless it is of another\n", cmp.Or(why, "nothing"), environment)
 	if still != "" {
 		fmt.Fprintf(out, "still held: %s\n", still)
@@ -80,7 +86,7 @@ func adopt(cmd *cobra.Command, c *deed.Client, reason, by string) error {
 }
 
 // showHeld says what holds and how much waits.
-func showHeld(cmd *cobra.Command, c *deed.Client, pool *pgxpool.Pool) error {
+func showHeld(cmd *cobra.Command, c *admin.Client, pool *pgxpool.Pool) error {
 	why, err := c.NewCluster(cmd.Context())
 	if err != nil {
 		return err

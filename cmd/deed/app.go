@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/tenant"
 )
@@ -150,16 +151,14 @@ func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 
 // bounded gives a command, and its own commands, the --timeout.
 func (a *app) bounded(cmd *cobra.Command) *cobra.Command {
-	cmd.PersistentFlags().DurationVar(&a.timeout, "timeout", 10*time.Minute, "give up after this long; 0: never")
+	a.timeout = 10 * time.Minute
+	cmd.PersistentFlags().Var((*durationFlag)(&a.timeout), "timeout", "give up after this long; 0: never")
 	for _, c := range append(cmd.Commands(), cmd) {
 		run := c.RunE
 		if run == nil {
 			continue
 		}
 		c.RunE = func(cmd *cobra.Command, args []string) error {
-			if a.timeout < 0 {
-				return usagef("--timeout %s is negative", a.timeout)
-			}
 			if a.timeout == 0 {
 				return run(cmd, args)
 			}
@@ -176,8 +175,8 @@ func (a *app) bounded(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// withClient runs fn with a client that drains nothing.
-func (a *app) withClient(ctx context.Context, fn func(*deed.Client, *pgxpool.Pool) error) error {
+// withOperator runs fn with what an operator does.
+func (a *app) withOperator(ctx context.Context, fn func(*admin.Client, *pgxpool.Pool) error) error {
 	pool, err := a.pool(ctx)
 	if err != nil {
 		return err
@@ -187,7 +186,7 @@ func (a *app) withClient(ctx context.Context, fn func(*deed.Client, *pgxpool.Poo
 	if err != nil {
 		return err
 	}
-	c, err := deed.New(ctx, pool, deed.Options{OnNewCluster: on, Environment: environment})
+	c, err := admin.New(ctx, pool, admin.Options{OnNewCluster: on, Environment: environment})
 	if err != nil {
 		return err
 	}

@@ -2,13 +2,15 @@ package main
 
 import (
 	"fmt"
-	"os/user"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/internal/idempotency"
+	"github.com/deedhq/deed/internal/sqlstate"
 )
 
 func newDead(a *app) *cobra.Command {
@@ -25,7 +27,7 @@ act. Every act is in the audit log: deed audit.`,
 
 // deadFlags are what selects dead letters, the same for every command.
 type deadFlags struct {
-	deed.DeadFilter
+	admin.DeadFilter
 	owner tenantFlag
 	refs  []string
 }
@@ -36,46 +38,25 @@ func (f *deadFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.Subscription, "subscription", "", "only this subscription")
 	flags.StringVar(&f.Type, "type", "", "only this type of message")
 	flags.StringVar(&f.Error, "error", "", "only those whose last error contains this text, in any case of letters")
-	flags.DurationVar(&f.OlderThan, "older-than", 0, "only those that have been dead for at least this long")
-	flags.DurationVar(&f.NewerThan, "newer-than", 0, "only those that have been dead for at most this long")
+	durationVar(cmd, &f.OlderThan, "older-than", 0, "only those that have been dead for at least this long")
+	durationVar(cmd, &f.NewerThan, "newer-than", 0, "only those that have been dead for at most this long")
 	flags.StringArrayVar(&f.refs, "id", nil, "only this message, by its id or number; may be repeated")
 	f.owner.add(cmd, "only this tenant's, a UUID")
 }
 
 func (f *deadFlags) read() (err error) {
-	if f.OlderThan < 0 || f.NewerThan < 0 {
-		return usagef("--older-than and --newer-than must not be negative")
-	}
 	if f.Tenant, err = f.owner.id(); err != nil {
 		return err
 	}
 	f.Seqs = nil
 	for _, ref := range f.refs {
-		seq, _, err := deed.ParseRef(ref)
+		seq, _, err := admin.ParseRef(ref)
 		if err != nil {
 			return err
 		}
 		f.Seqs = append(f.Seqs, seq)
 	}
 	return nil
-}
-
-// operator is who acts, for the audit log.
-type operator struct{ by, reason string }
-
-func (o *operator) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.by, "by", "", "who does it, for the audit log (default: the user of this machine)")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the audit log")
-}
-
-func (o *operator) actor() string {
-	if o.by != "" {
-		return o.by
-	}
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return "" // the database's login
 }
 
 func newDeadList(a *app) *cobra.Command {
@@ -92,14 +73,17 @@ func newDeadList(a *app) *cobra.Command {
 			if f.Limit < 1 {
 				return usagef("--limit %d is below 1", f.Limit)
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				list, err := c.Dead(cmd.Context(), f.DeadFilter)
+				if err == nil && len(list) == 0 {
+					err = knownTopic(cmd.Context(), c, f.Topic)
+				}
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					if list == nil {
-						list = []deed.DeadMessage{}
+						list = []admin.DeadMessage{}
 					}
 					return printJSON(cmd.OutOrStdout(), map[string]any{"dead": list})
 				}
@@ -133,7 +117,7 @@ func newDeadShow(a *app) *cobra.Command {
 func newDeadRedrive(a *app) *cobra.Command {
 	var f deadFlags
 	var who operator
-	var r deed.Redrive
+	var r admin.Redrive
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use: "redrive", Short: "Put dead letters back, oldest first", Args: cobra.NoArgs,
@@ -161,8 +145,8 @@ again with the --request that it printed; a request that is done does nothing. d
 			}
 			r.Topic, r.Subscription, r.Type, r.Error = f.Topic, f.Subscription, f.Type, f.Error
 			r.OlderThan, r.NewerThan, r.Tenant, r.Seqs, r.Limit = f.OlderThan, f.NewerThan, f.Tenant, f.Seqs, f.Limit
-			r.By, r.Reason = who.actor(), who.reason
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			r.By, r.Reason = who.actor(a), who.reason
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				if r.DryRun {
 					return countDead(cmd, c, f.DeadFilter, asJSON)
 				}
@@ -171,7 +155,7 @@ again with the --request that it printed; a request that is done does nothing. d
 		},
 	}
 	f.add(cmd)
-	who.add(cmd)
+	who.add(cmd, "why, for the audit log")
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters")
 	cmd.Flags().IntVar(&f.Limit, "limit", 0, "how many at the most (default: all)")
 	cmd.Flags().IntVar(&r.Rate, "rate", 0, "how many a second at the most (default: no cap)")
@@ -181,8 +165,11 @@ again with the --request that it printed; a request that is done does nothing. d
 	return cmd
 }
 
-func countDead(cmd *cobra.Command, c *deed.Client, f deed.DeadFilter, asJSON bool) error {
+func countDead(cmd *cobra.Command, c *admin.Client, f admin.DeadFilter, asJSON bool) error {
 	counts, err := c.CountDead(cmd.Context(), f)
+	if err == nil && len(counts) == 0 {
+		err = knownTopic(cmd.Context(), c, f.Topic)
+	}
 	if err != nil {
 		return err
 	}
@@ -197,7 +184,7 @@ func countDead(cmd *cobra.Command, c *deed.Client, f deed.DeadFilter, asJSON boo
 	}
 	if asJSON {
 		if counts == nil {
-			counts = []deed.DeadCount{}
+			counts = []admin.DeadCount{}
 		}
 		return printJSON(cmd.OutOrStdout(), map[string]any{"redriven": sum, "dry_run": true, "counts": counts})
 	}
@@ -210,28 +197,32 @@ func countDead(cmd *cobra.Command, c *deed.Client, f deed.DeadFilter, asJSON boo
 	return err
 }
 
-// follow runs a request that works in steps: it prints its name, and how far it
-// is, and when it is cut off how to go on.
+// follow runs a request that works in steps: once there is one it prints its
+// name, and how far it is; when it is cut off, or may have been, how to go on.
 func follow(cmd *cobra.Command, request *string, progress *func(redriven, chosen int64), run func() (int64, error)) (int64, error) {
 	if *request == "" {
-		*request = deed.NewRequest()
+		*request = idempotency.NewRequest()
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "request %s\n", *request)
-	told := time.Now()
+	var told time.Time
 	*progress = func(redriven, chosen int64) {
+		if told.IsZero() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "request %s\n", *request)
+			told = time.Now()
+		}
 		if time.Since(told) > 2*time.Second {
 			told = time.Now()
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d\n", redriven, chosen)
 		}
 	}
 	n, err := run()
-	if err != nil && cmd.Context().Err() != nil {
+	cutOff := cmd.Context().Err() != nil || deed.CodeOf(err) == deed.Internal && sqlstate.Passing(err)
+	if err != nil && cutOff {
 		err = fmt.Errorf("%w; go on with the same command and --request %s", err, *request)
 	}
 	return n, err
 }
 
-func redrive(cmd *cobra.Command, c *deed.Client, r deed.Redrive, asJSON bool) error {
+func redrive(cmd *cobra.Command, c *admin.Client, r admin.Redrive, asJSON bool) error {
 	n, err := follow(cmd, &r.Request, &r.Progress, func() (int64, error) { return c.Redrive(cmd.Context(), r) })
 	if err != nil {
 		return err
@@ -255,14 +246,14 @@ further was cut off: give its command again with its --request, or cancel it.`,
 			if limit < 1 {
 				return usagef("--limit %d is below 1", limit)
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				list, err := c.Redrives(cmd.Context(), limit)
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					if list == nil {
-						list = []deed.RedriveStatus{}
+						list = []admin.RedriveStatus{}
 					}
 					return printJSON(cmd.OutOrStdout(), map[string]any{"requests": list})
 				}
@@ -287,8 +278,8 @@ func newDeadCancel(a *app) *cobra.Command {
 		Long:    "End a redrive after the step that is under way, wherever it runs. What it has put back stays so.",
 		Example: "  deed dead cancel inc-211 --reason 'the sink is down again'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
-				n, err := c.CancelRedrive(cmd.Context(), args[0], who.reason, who.actor())
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
+				n, err := c.CancelRedrive(cmd.Context(), args[0], who.reason, who.actor(a))
 				if err != nil {
 					return err
 				}
@@ -300,7 +291,7 @@ func newDeadCancel(a *app) *cobra.Command {
 			})
 		},
 	}
-	who.add(cmd)
+	who.add(cmd, "why, for the audit log")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -316,20 +307,20 @@ with who and why, and so does the audit log. What a worker has in hand is refuse
 a stream has not read yet is not found.`,
 		Example: "  deed dead discard 17 --reason 'order was cancelled'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			seq, _, err := deed.ParseRef(args[0])
+			seq, _, err := admin.ParseRef(args[0])
 			if err != nil {
 				return err
 			}
 			if who.reason == "" {
 				return usagef("why? Give --reason: nothing is discarded silently")
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				// By its id the message must be the one that has this number now.
 				story, err := c.Message(cmd.Context(), args[0], false)
 				if err != nil {
 					return err
 				}
-				n, err := c.Discard(cmd.Context(), seq, subscription, who.reason, who.actor())
+				n, err := c.Discard(cmd.Context(), seq, subscription, who.reason, who.actor(a))
 				if err != nil {
 					return err
 				}
@@ -341,14 +332,14 @@ a stream has not read yet is not found.`,
 			})
 		},
 	}
-	who.add(cmd)
+	who.add(cmd, "why (required)")
 	cmd.Flags().StringVar(&subscription, "subscription", "", "only for this subscription (default: all for which it is dead)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func newAudit(a *app) *cobra.Command {
-	var f deed.AuditFilter
+	var f admin.AuditFilter
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "List what operators did, newest first", Args: cobra.NoArgs,
@@ -358,14 +349,14 @@ func newAudit(a *app) *cobra.Command {
 			if f.Limit < 1 {
 				return usagef("--limit %d is below 1", f.Limit)
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				list, err := c.Audit(cmd.Context(), f)
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					if list == nil {
-						list = []deed.Act{}
+						list = []admin.Act{}
 					}
 					return printJSON(cmd.OutOrStdout(), map[string]any{"acts": list})
 				}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -32,6 +33,20 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.Channel = delivery.Channel(channel)
+			for _, f := range []struct{ name, text string }{
+				{"to", d.Recipient},
+				{"from", e.From},
+				{"subject", e.Subject},
+				{"text", e.Text},
+				{"html", e.HTML},
+				{"payload", payload},
+				{"key", key},
+				{"correlation-id", d.CorrelationID},
+			} {
+				if !utf8.ValidString(f.text) {
+					return usagef("--%s is not UTF-8", f.name)
+				}
+			}
 			switch {
 			case payload != "" && e.From+e.Subject+e.Text+e.HTML != "":
 				return usagef("--payload and the fields of an e-mail exclude each other")
@@ -41,14 +56,11 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 				}
 			case d.Channel == delivery.Email:
 				d.Payload = e.JSON()
-				if _, err := delivery.ReadEmail(delivery.Draft{Recipient: d.Recipient, Payload: d.Payload}, "provider@localhost", "*"); err != nil {
+				if _, err := delivery.ReadEmail(delivery.Draft{Recipient: d.Recipient, Payload: d.Payload}, delivery.EmailRules{From: "provider@localhost", FromAllowed: []string{"*"}}); err != nil {
 					return &exitError{exitUsage, err}
 				}
 			default:
 				return usagef("the channel %s wants a --payload", channel)
-			}
-			if expires < 0 {
-				return usagef("--expires %s is negative", expires)
 			}
 			if expires > 0 {
 				d.ExpiresAt = time.Now().Add(expires)
@@ -104,8 +116,8 @@ delivery. An e-mail is made of --from, --subject, --text and --html; other chann
 	f.StringVar(&key, "key", "", "what the delivery is for; the same again is the same delivery (default: a new one)")
 	f.StringVar(&d.CorrelationID, "correlation-id", "", "what logs and traces know it by")
 	f.BoolVar(&atLeastOnce, "at-least-once", false, "in doubt, send again rather than wait for a person")
-	f.DurationVar(&expires, "expires", 0, "call nobody for it after this long (default: it does not expire)")
-	f.DurationVar(&wait, "wait", 0, "wait so long for it to be delivered, and fail if it is not")
+	durationVar(cmd, &expires, "expires", 0, "call nobody for it after this long (default: it does not expire)")
+	durationVar(cmd, &wait, "wait", 0, "wait so long for it to be delivered, and fail if it is not")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "for this tenant, a UUID")
 	return cmd

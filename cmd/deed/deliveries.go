@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -78,8 +79,11 @@ look at the provider's own log, then say what you know with deed deliveries sett
 }
 
 func (a *app) listDeliveries(cmd *cobra.Command, f delivery.Filter, asJSON bool) error {
-	return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+	return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
 		list, err := l.List(cmd.Context(), f)
+		if err == nil && len(list) == 0 {
+			err = cmp.Or(knownProvider(cmd.Context(), l, f.Provider), knownTenant(cmd.Context(), pool, f.Tenant))
+		}
 		if err != nil {
 			return err
 		}
@@ -231,7 +235,8 @@ func showAttempts(w io.Writer, list []delivery.Attempt, total int64) error {
 }
 
 func newDeliveriesSettle(a *app) *cobra.Command {
-	var message, reason, who string
+	var message string
+	var who operator
 	var sent, failed, again, asJSON bool
 	cmd := &cobra.Command{
 		Use: "settle ID (--sent MESSAGE_ID | --failed | --send-again) --reason TEXT", Short: "Say what became of a delivery in doubt", Args: cobra.ExactArgs(1),
@@ -251,11 +256,11 @@ it was not and shall not be, or it is to be sent again, come what may. Who and w
 			if n != 1 {
 				return usagef("give one of --sent, --failed and --send-again")
 			}
-			if reason == "" {
+			if who.reason == "" {
 				return usagef("why? Give --reason")
 			}
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
-				status, err := l.Settle(cmd.Context(), args[0], decision, message, reason, actor(who))
+				status, err := l.Settle(cmd.Context(), args[0], decision, message, who.reason, who.actor(a))
 				if err != nil {
 					return err
 				}
@@ -270,8 +275,7 @@ it was not and shall not be, or it is to be sent again, come what may. Who and w
 	cmd.Flags().StringVar(&message, "sent", "", "it was sent, under this message id of the provider's")
 	cmd.Flags().BoolVar(&failed, "failed", false, "it was not sent, and shall not be")
 	cmd.Flags().BoolVar(&again, "send-again", false, "queue it again")
-	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
-	cmd.Flags().StringVar(&who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
+	who.add(cmd, "why (required)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -12,13 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
-	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/schema"
 )
 
 func newDev(a *app) *cobra.Command {
-	var data, listen string
+	var data, address string
 	var payload bool
 	var outbox outboxSettings
 	var catch catchers
@@ -35,6 +34,9 @@ environment is the one that the data have, unless --environment names one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			ctx := cmd.Context()
+			if a.databaseURL != "" {
+				return usagef("deed dev has a database of its own: --database-url is for the other commands")
+			}
 			file, err := a.config()
 			if err != nil {
 				return err
@@ -43,12 +45,14 @@ environment is the one that the data have, unless --environment names one.`,
 			if err != nil {
 				return err
 			}
-			if data = setting(data, "DEED_DATA", "", ""); data == "" {
-				if data, err = dataFolder(); err != nil {
-					return err
-				}
+			listener, err := listen(ctx, listenAddress(cmd, address, file))
+			if err != nil {
+				return err
 			}
-			if data, err = filepath.Abs(data); err != nil {
+			if listener != nil {
+				defer listener.Close()
+			}
+			if data, err = dataFolder(setting(data, "DEED_DATA", "", "")); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
@@ -71,8 +75,7 @@ environment is the one that the data have, unless --environment names one.`,
 			if a.environment, err = migrateDev(ctx, url, setting(a.environment, "DEED_ENVIRONMENT", "", "")); err != nil {
 				return err
 			}
-			r := &relay{app: a, file: file, log: log, out: out, url: url, catchAll: &printer{out: out, payload: payload}}
-			r.listen = config.Pick(listen, cmd.Flags().Changed("listen"), os.Getenv("DEED_LISTEN"), file.Listen, defaultListen)
+			r := &relay{app: a, file: file, log: log, out: out, url: url, listener: listener, catchAll: &printer{out: out, payload: payload}}
 			if r.dispatcher, err = a.devDispatcher(cmd, &outbox, file, &catch, log); err != nil {
 				return err
 			}
@@ -103,7 +106,7 @@ Messages of topics that nobody declared appear here. Ctrl-C stops.
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "the folder of the private PostgreSQL; also DEED_DATA (default in the user's data folder)")
-	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
+	cmd.Flags().StringVar(&address, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
 	cmd.Flags().BoolVar(&payload, "payload", false, "print contents too")
 	catch.add(cmd)
 	outbox.add(cmd)
@@ -126,19 +129,26 @@ func migrateDev(ctx context.Context, url, named string) (environment string, err
 	return environment, err
 }
 
-// dataFolder is where deed dev keeps its cluster. As root the server runs as
-// another user, who could not pass through root's home.
-func dataFolder() (string, error) {
+// dataFolder is where deed dev keeps its cluster: where it is told to, or in the
+// user's data folder. As root the server runs as another user, who could not
+// pass through root's home.
+func dataFolder(named string) (string, error) {
+	if named != "" {
+		return filepath.Abs(named)
+	}
 	if os.Getuid() == 0 {
 		return "/var/lib/deed/dev", os.MkdirAll("/var/lib/deed", 0o755)
 	}
-	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
-		return filepath.Join(dir, "deed"), os.MkdirAll(dir, 0o755)
+	dir := os.Getenv("XDG_DATA_HOME")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("where to keep the data: %w; give --data", err)
+		}
+		dir = filepath.Join(home, ".local", "share")
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("where to keep the data: %w; give --data", err)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
 	}
-	dir := filepath.Join(home, ".local", "share")
-	return filepath.Join(dir, "deed"), os.MkdirAll(dir, 0o755)
+	return filepath.Abs(filepath.Join(dir, "deed"))
 }

@@ -15,7 +15,7 @@ func newInbox(a *app) *cobra.Command {
 		Use: "inbox", Short: "Process messages exactly once in a consumer's PostgreSQL",
 		Long: `The inbox notes which messages a consumer has processed, in the transaction of their effects, so that a repeat finds it.
 It lives in the schema deed_inbox of the consumer's database (--database-url), which needs nothing else of deed.`,
-		Example: "  deed inbox install --database-url postgres://localhost/billing --grant billing_app\n  deed inbox purge --older-than 720h",
+		Example: "  deed inbox install --database-url postgres://localhost/billing --grant billing_app\n  deed inbox purge --older-than 30d",
 	}
 	var roles []string
 	install := &cobra.Command{
@@ -48,7 +48,7 @@ It lives in the schema deed_inbox of the consumer's database (--database-url), w
 		Use: "purge", Short: "Forget what was processed long ago", Args: cobra.NoArgs,
 		Long: `Forget, in batches, which messages were processed longer ago than --older-than. One that comes again after that is
 processed again: it must be longer than a message can take to come again.`,
-		Example: "  deed inbox purge --database-url postgres://localhost/billing --older-than 720h",
+		Example: "  deed inbox purge --database-url postgres://localhost/billing --older-than 30d",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if horizon <= 0 {
 				return usagef("--older-than %s is not above 0", horizon)
@@ -66,7 +66,7 @@ processed again: it must be longer than a message can take to come again.`,
 			})
 		},
 	}
-	purge.Flags().DurationVar(&horizon, "older-than", inbox.Horizon, "how long a message is remembered")
+	durationVar(purge, &horizon, "older-than", inbox.Horizon, "how long a message is remembered")
 	purge.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(install, text, purge)
 	return cmd

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 )
 
@@ -29,7 +29,7 @@ so first (in JSON: "held").`,
 		Example: "  deed status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *deed.Client, pool *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, pool *pgxpool.Pool) error {
 				topics, providers, err := owed(cmd.Context(), c, pool)
 				if err != nil {
 					return err
@@ -78,7 +78,7 @@ so first (in JSON: "held").`,
 }
 
 // owed is what topics and providers have to do.
-func owed(ctx context.Context, c *deed.Client, pool *pgxpool.Pool) ([]deed.TopicStatus, []delivery.ProviderState, error) {
+func owed(ctx context.Context, c *admin.Client, pool *pgxpool.Pool) ([]admin.TopicStatus, []delivery.ProviderState, error) {
 	topics, err := c.Status(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +93,7 @@ func owed(ctx context.Context, c *deed.Client, pool *pgxpool.Pool) ([]deed.Topic
 
 // showCalls names the calls of sinks that have been running for long: what has
 // called waits for them, of a stream all of its lane.
-func showCalls(out io.Writer, topics []deed.TopicStatus) {
+func showCalls(out io.Writer, topics []admin.TopicStatus) {
 	for _, t := range topics {
 		for _, s := range t.Subscriptions {
 			if c := s.OldestCall; c != nil {
@@ -122,8 +122,8 @@ func newTail(a *app) *cobra.Command {
 		Example: "  deed tail --topic orders --payload",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
-				return c.Tail(cmd.Context(), topic, payload, func(l deed.Logged) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
+				return c.Tail(cmd.Context(), topic, payload, func(l admin.Logged) error {
 					if asJSON {
 						s, err := show(l, payload)
 						if err != nil {
@@ -149,7 +149,7 @@ func newTail(a *app) *cobra.Command {
 }
 
 func newMessages(a *app) *cobra.Command {
-	var f deed.Filter
+	var f admin.Filter
 	var owner tenantFlag
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -165,10 +165,7 @@ func newMessages(a *app) *cobra.Command {
 			if f.Limit < 1 {
 				return usagef("--limit %d is not from 1 to 10000", f.Limit)
 			}
-			if f.Since < 0 {
-				return usagef("--since %s is negative", f.Since)
-			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				list, err := c.Messages(cmd.Context(), f)
 				if err != nil {
 					return err
@@ -193,7 +190,7 @@ func newMessages(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Topic, "topic", "", "only this topic")
 	flags.StringVar(&f.Key, "key", "", "only this key")
-	flags.DurationVar(&f.Since, "since", 0, "only those published at most this long ago")
+	durationVar(cmd, &f.Since, "since", 0, "only those published at most this long ago")
 	flags.Int64Var(&f.Before, "before", 0, "only those with a lower number, for the next page")
 	flags.IntVar(&f.Limit, "limit", 100, "how many, at most 10000")
 	flags.BoolVar(&f.Payload, "payload", false, "show contents")
@@ -218,7 +215,7 @@ func newShow(a *app) *cobra.Command {
 }
 
 func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) error {
-	return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+	return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 		story, err := c.Message(cmd.Context(), ref, payload)
 		if err != nil {
 			return err
@@ -231,7 +228,7 @@ func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) e
 		if asJSON {
 			return printJSON(out, struct {
 				shown
-				States []deed.State `json:"subscriptions"`
+				States []admin.State `json:"subscriptions"`
 			}{s, story.States})
 		}
 		fmt.Fprintf(out, "id         %s\nseq        %d\ntopic      %s\nkey        %s\ntype       %s\ntenant     %s\npublished  %s\ncontent    %s, %d bytes\n",
@@ -281,7 +278,7 @@ violation and exits 1 if there is any. It may run beside publishers and relays; 
 		Example: "  deed verify --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				started := time.Now()
 				violations, err := c.Verify(cmd.Context())
 				if err != nil {
@@ -289,7 +286,7 @@ violation and exits 1 if there is any. It may run beside publishers and relays; 
 				}
 				if asJSON {
 					if violations == nil {
-						violations = []deed.Violation{}
+						violations = []admin.Violation{}
 					}
 					err = printJSON(cmd.OutOrStdout(), map[string]any{"violations": violations})
 				} else if len(violations) == 0 {

@@ -2,12 +2,11 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 )
 
 func newKeys(a *app) *cobra.Command {
@@ -35,23 +34,19 @@ waits for you: see deed dead --help.`,
 			if limit < 1 {
 				return usagef("--limit %d is below 1", limit)
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				keys, err := c.BlockedKeys(cmd.Context(), topic, limit)
 				if err != nil {
 					return err
 				}
-				if len(keys) == 0 && topic != "" {
-					topics, err := c.Topics(cmd.Context())
-					if err != nil {
+				if len(keys) == 0 {
+					if err := knownTopic(cmd.Context(), c, topic); err != nil {
 						return err
-					}
-					if !slices.ContainsFunc(topics, func(t deed.DeclaredTopic) bool { return t.Topic == topic }) {
-						return fmt.Errorf("there is no topic %q; deed topic list shows those that there are", topic)
 					}
 				}
 				if asJSON {
 					if keys == nil {
-						keys = []deed.BlockedKey{}
+						keys = []admin.BlockedKey{}
 					}
 					return printJSON(cmd.OutOrStdout(), map[string]any{"keys": keys})
 				}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/schema"
 )
 
@@ -32,7 +32,8 @@ func newMigrateUp(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Install or upgrade the schema", Args: cobra.NoArgs,
 		Long: `Install the schema deed, or bring it up to date: migrations that are missing, then the functions. Beside running
-programs and other migrators it is safe; when there is nothing to do it changes nothing.
+programs and other migrators it is safe; when there is nothing to do it changes nothing. Roles, policies and grants that are
+gone, as after a restore into a cluster without deed's roles, it makes again.
 
 --contracts installs packs of published SQL by name: m10 (the schema m10_recovery) and app (the schema app and the
 relation public.outbox). What is installed is kept up to date from then on. A table of the same name is in the way;
@@ -95,8 +96,14 @@ func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt *sc
 	for _, name := range done.Applied {
 		fmt.Fprintln(out, "applied", name)
 	}
+	if len(done.Roles) > 0 {
+		fmt.Fprintf(out, "made the roles %s, which this cluster lacked: grant them to your logins\n", strings.Join(done.Roles, ", "))
+	}
 	if err != nil {
 		return err
+	}
+	if done.Rights > 0 {
+		fmt.Fprintf(out, "made %d policies and grants again\n", done.Rights)
 	}
 	if done.Newer {
 		if len(contracts) > 0 {
@@ -127,7 +134,7 @@ func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt *sc
 	for _, a := range adopted {
 		fmt.Fprintf(out, "all undelivered rows of %s are in deed; it keeps the delivered ones, drop it when you need them no more\n", a.Table)
 	}
-	if len(done.Applied)+len(done.Contracts)+len(installed)+len(adopted) == 0 && !done.Functions {
+	if len(done.Applied)+len(done.Roles)+done.Rights+len(done.Contracts)+len(installed)+len(adopted) == 0 && !done.Functions {
 		fmt.Fprintln(out, "the schema is up to date")
 	}
 	return nil
@@ -239,7 +246,7 @@ With --contracts it takes away the packs alone, or --contracts=app one of them: 
 					return err
 				})
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				topics, err := c.Status(cmd.Context())
 				if err != nil {
 					return err

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 )
 
 func newSettings(a *app) *cobra.Command {
@@ -23,7 +23,7 @@ func newSettings(a *app) *cobra.Command {
 		Long:    "Show the settings of the installation.",
 		Example: "  deed settings show --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				s, err := c.Settings(cmd.Context())
 				if err != nil {
 					return err
@@ -54,9 +54,9 @@ func newSettings(a *app) *cobra.Command {
 	set := &cobra.Command{
 		Use: "set", Short: "Change settings", Args: cobra.NoArgs,
 		Long:    "Change the settings that are given; they take effect at once.",
-		Example: "  deed settings set --strict-topics --max-payload 262144 --dedup-window 720h",
+		Example: "  deed settings set --strict-topics --max-payload 262144 --dedup-window 30d",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var change deed.SettingsChange
+			var change admin.SettingsChange
 			changed := cmd.Flags().Changed
 			if changed("strict-topics") {
 				change.StrictTopics = &strict
@@ -73,10 +73,10 @@ func newSettings(a *app) *cobra.Command {
 			if changed("retention") {
 				change.Retention = &retention
 			}
-			if change == (deed.SettingsChange{}) {
+			if change == (admin.SettingsChange{}) {
 				return usagef("nothing to change; see deed settings set --help")
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				return c.SetSettings(cmd.Context(), change)
 			})
 		},
@@ -84,8 +84,8 @@ func newSettings(a *app) *cobra.Command {
 	set.Flags().BoolVar(&strict, "strict-topics", false, "publish to declared topics only")
 	set.Flags().IntVar(&payload, "max-payload", 0, "the largest payload of a message, in bytes")
 	set.Flags().IntVar(&most, "max-delivery", 0, "the largest payload of a delivery, in bytes")
-	set.Flags().DurationVar(&window, "dedup-window", 0, "how long an idempotency key is remembered, at least")
-	set.Flags().DurationVar(&retention, "retention", 0, "how long finished messages of topics that nobody declared are kept")
+	durationVar(set, &window, "dedup-window", 0, "how long an idempotency key is remembered, at least")
+	durationVar(set, &retention, "retention", 0, "how long finished messages of topics that nobody declared are kept")
 	cmd.AddCommand(show, set)
 	return cmd
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -70,21 +70,29 @@ func (s *outboxSettings) options(cmd *cobra.Command, file config.Outbox) (enable
 	}
 	number := func(name string) float64 {
 		v, err := strconv.ParseFloat(value[name], 64)
-		if err != nil || v <= 0 || v > 1e9 {
+		if ok := v > 0 && v <= 1e9; err != nil || !ok { // NaN is neither
 			errs = append(errs, fmt.Errorf("--channels-outbox-%s %q is not a number above 0", name, value[name]))
+			return 0
 		}
 		return v
+	}
+	whole := func(name string) int {
+		v := number(name)
+		if v != math.Trunc(v) {
+			errs = append(errs, fmt.Errorf("--channels-outbox-%s %q is not a whole number", name, value[name]))
+		}
+		return int(v)
 	}
 	seconds := func(name string) time.Duration { return time.Duration(number(name) * float64(time.Second)) }
 	if enabled, err = strconv.ParseBool(value["enabled"]); err != nil {
 		errs = append(errs, fmt.Errorf("--channels-outbox-enabled %q is neither true nor false", value["enabled"]))
 	}
 	opts = delivery.Options{
-		PollInterval: seconds("poll-interval-seconds"), ClaimBatch: int(number("claim-batch-size")), Lease: seconds("lock-timeout-seconds"),
-		MaxAttempts: int(number("max-attempts")), BaseRetry: seconds("base-retry-seconds"), JitterMin: number("jitter-min"), JitterMax: number("jitter-max"),
+		PollInterval: seconds("poll-interval-seconds"), ClaimBatch: whole("claim-batch-size"), Lease: seconds("lock-timeout-seconds"),
+		MaxAttempts: whole("max-attempts"), BaseRetry: seconds("base-retry-seconds"), JitterMin: number("jitter-min"), JitterMax: number("jitter-max"),
 	}
 	if value["retention-days"] != "" {
-		opts.Retention = time.Duration(number("retention-days") * 24 * float64(time.Hour))
+		opts.Retention = time.Duration(whole("retention-days")) * 24 * time.Hour
 	}
 	if errs != nil {
 		return false, opts, &exitError{exitUsage, errors.Join(errs...)}
@@ -105,7 +113,7 @@ func providers(file *config.Config) (map[string]delivery.ProviderOptions, error)
 		}
 		list[name] = delivery.ProviderOptions{
 			Provider: p, Concurrency: c.Concurrency, PerDomain: c.PerDomain, Hanging: c.Hanging, Timeout: c.Timeout, GiveUpAfter: c.GiveUpAfter, Defer: c.Defer,
-			Rate: c.Rate, Burst: c.Burst, Domains: c.Domains, Sandbox: c.Sandbox,
+			Rate: c.Rate, Burst: c.Burst, Domains: c.Domains, Tenants: c.Tenants, Sandbox: c.Sandbox,
 		}
 	}
 	if errs != nil {
@@ -134,18 +142,18 @@ func provider(c config.Provider) (delivery.Provider, error) {
 			}
 		}
 		return smtp.New(smtp.Options{
-			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, FromAllowed: c.FromAllowed, Hello: c.Hello,
+			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Hello: c.Hello,
 			Account: c.Account, TLS: secured,
 		})
 	case "resend":
-		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, Account: c.Account})
+		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account})
 	case "webhook":
 		headers := make(map[string]string, len(c.Headers))
 		for name, value := range c.Headers {
 			headers[name] = value.Reveal()
 		}
 		return webhook.New(webhook.Options{
-			Secret: c.Secret.Reveal(), PreviousSecret: c.PreviousSecret.Reveal(), AllowHosts: c.AllowHosts, DropsRepeats: c.DropsRepeats,
+			Secret: c.Secret.Reveal(), PreviousSecret: c.PreviousSecret.Reveal(), Hosts: c.Hosts, AllowHosts: c.AllowHosts, DropsRepeats: c.DropsRepeats,
 			Headers: headers,
 		})
 	}
@@ -217,9 +225,4 @@ func (a *app) withLedger(ctx context.Context, fn func(*delivery.Ledger, *pgxpool
 		return err
 	}
 	return fn(l, pool)
-}
-
-// actor names who acts, for the audit log.
-func actor(given string) string {
-	return cmp.Or(given, os.Getenv("DEED_ACTOR"), os.Getenv("SUDO_USER"), os.Getenv("USER"), "deed")
 }

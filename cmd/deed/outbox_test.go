@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,5 +66,30 @@ func TestContract_D10_FileEnvironmentAndFlags(t *testing.T) {
 	_, _, err = outboxOf(t, file, "--channels-outbox-enabled=perhaps", "--channels-outbox-max-attempts=many")
 	if err == nil || !strings.Contains(err.Error(), "perhaps") || !strings.Contains(err.Error(), "max-attempts") {
 		t.Errorf("wrong ones: %v", err)
+	}
+}
+
+// What is no number is refused where it is given, and by its name: not by the
+// database, at every outcome. (No t.Parallel: it sets the environment.)
+func TestOutbox_NumbersAreNumbers(t *testing.T) {
+	for _, f := range outboxFlags {
+		if f.name == "enabled" {
+			continue
+		}
+		for _, bad := range []string{"NaN", "nan", "Inf", "+Inf", "-Inf", "infinity", "0", "-1", "1e300"} {
+			_, _, err := outboxOf(t, config.Outbox{}, "--channels-outbox-"+f.name+"="+bad)
+			if err == nil || !strings.Contains(err.Error(), "--channels-outbox-"+f.name+" "+strconv.Quote(bad)) || strings.Count(err.Error(), "\n") > 0 {
+				t.Errorf("--channels-outbox-%s %s: %v", f.name, bad, err)
+			}
+		}
+	}
+	for _, name := range []string{"claim-batch-size", "max-attempts", "retention-days"} {
+		if _, _, err := outboxOf(t, config.Outbox{}, "--channels-outbox-"+name+"=2.5"); err == nil || !strings.Contains(err.Error(), name+` "2.5" is not a whole number`) {
+			t.Errorf("--channels-outbox-%s 2.5: %v", name, err)
+		}
+	}
+	t.Setenv("DEED_CHANNELS_OUTBOX_JITTER_MIN", "NaN")
+	if _, _, err := outboxOf(t, config.Outbox{}); err == nil || !strings.Contains(err.Error(), "jitter-min") {
+		t.Errorf("DEED_CHANNELS_OUTBOX_JITTER_MIN=NaN: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 )
 
 func printJSON(w io.Writer, v any) error {
@@ -120,12 +120,12 @@ func contentLine(contentType string, payload []byte) string {
 
 // shown is a logged message with its content, if that was asked for.
 type shown struct {
-	deed.Logged
+	admin.Logged
 	Payload  json.RawMessage `json:"payload,omitempty"`
 	Encoding string          `json:"payload_encoding,omitempty"` // base64, unless the payload stands as it is
 }
 
-func show(l deed.Logged, payload bool) (shown, error) {
+func show(l admin.Logged, payload bool) (shown, error) {
 	s := shown{Logged: l}
 	var err error
 	if payload {
@@ -134,7 +134,7 @@ func show(l deed.Logged, payload bool) (shown, error) {
 	return s, err
 }
 
-func messageRow(l deed.Logged, payload bool) []string {
+func messageRow(l admin.Logged, payload bool) []string {
 	row := []string{fmt.Sprint(l.Seq), l.ID.String(), when(l.CreatedAt), l.Topic, l.Key, l.Type, fmt.Sprint(l.Size)}
 	if payload {
 		row = append(row, contentLine(l.ContentType, l.Payload))

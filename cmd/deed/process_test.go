@@ -295,6 +295,41 @@ func TestRelay_WaitsForTheDatabase(t *testing.T) {
 	}
 }
 
+// A slip with providers register stops a relay: that is said by who did it, by the
+// relay, and by who looks.
+func TestRelay_SaysThatItsProviderIsReplaced(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	file := filepath.Join(t.TempDir(), "deed.yaml")
+	serve := func(mail string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte("channels: {outbox: {enabled: true}}\nproviders:\n  mail: {type: smtp, address: '127.0.0.1:1', from: a@example.com"+mail+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serve(", account: first, sandbox: box@example.com")
+	p := start(t, db.URL(pgtest.Worker), "relay", "--config", file, "--listen", "127.0.0.1:0")
+	address := p.prints(&p.errOut, `listening address=(\S+)`)
+	eventually(t, "/readyz", func() bool { return get("http://"+address+"/readyz") == 200 })
+
+	serve(", account: second")
+	said := deedOK(t, db.URL(pgtest.Worker), "providers", "register", "--config", file)
+	if !strings.Contains(said, "mail: is smtp second now, and was smtp first (sandbox)") {
+		t.Errorf("register said %q", said)
+	}
+	deedOK(t, db.URL(pgtest.App), "deliver", "--provider", "mail", "--to", "b@example.com", "--subject", "x", "--text", "x")
+	eventually(t, "/readyz to say that a provider is not served here", func() bool { return get("http://"+address+"/readyz") == 503 })
+	for _, args := range [][]string{{"status"}, {"providers", "list"}} {
+		if said := deedOK(t, db.URL(pgtest.Admin), args...); !strings.Contains(said, "serves it as smtp first (sandbox), and calls nobody") {
+			t.Errorf("deed %q: %s", args, said)
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
 func TestRelay_StopsWhileWaiting(t *testing.T) {
 	t.Parallel()
 	url, _ := gate(t, pgtest.New(t))

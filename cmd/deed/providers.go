@@ -101,7 +101,8 @@ func newProvidersRegister(a *app) *cobra.Command {
 		Use: "register", Short: "Make those of deed.yaml known, so that deliveries can be reserved for them", Args: cobra.NoArgs,
 		Long: `Make the providers of deed.yaml known to the database, as a relay does when it starts: deliveries can be reserved for no
 others. For deployments in which a service that reserves starts before the relay that serves a new provider. A relay that
-runs with another type, account or sandbox under one of the names calls nobody from then on, until it is started again.`,
+runs with another type, account or sandbox under one of the names calls nobody from then on, until it is started again;
+what was registered otherwise before is named.`,
 		Example: "  deed migrate up\n  deed providers register --config deed.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, err := a.config()
@@ -122,16 +123,47 @@ runs with another type, account or sandbox under one of the names calls nobody f
 			}
 			defer pool.Close()
 			l, err := delivery.New(cmd.Context(), pool, delivery.Options{Providers: made})
+			if err != nil {
+				return err
+			}
+			before, err := l.Providers(cmd.Context())
 			if err == nil {
 				err = l.Register(cmd.Context())
 			}
 			if err != nil {
 				return err
 			}
+			showReplaced(cmd.OutOrStdout(), before, made)
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "registered: %s\n", strings.Join(slices.Sorted(maps.Keys(made)), ", "))
 			return err
 		},
 	}
+}
+
+// showReplaced says which providers were registered otherwise before.
+func showReplaced(w io.Writer, before []delivery.ProviderState, made map[string]delivery.ProviderOptions) {
+	for _, was := range before {
+		opts, ok := made[was.Name]
+		if !ok || !was.Registered {
+			continue
+		}
+		caps := opts.Provider.Capabilities()
+		is, old := served(caps.Kind, caps.Account, opts.Sandbox != ""), served(was.Kind, was.Account, was.Sandbox)
+		if is != old {
+			fmt.Fprintf(w, "%s: is %s now, and was %s: a relay that serves it so calls nobody for it until it is started again\n", was.Name, is, old)
+		}
+	}
+}
+
+// served is how a provider is served, in words.
+func served(kind, account string, sandbox bool) string {
+	if account != "" {
+		kind += " " + account
+	}
+	if sandbox {
+		kind += " (sandbox)"
+	}
+	return kind
 }
 
 func newProvidersList(a *app) *cobra.Command {
@@ -140,7 +172,8 @@ func newProvidersList(a *app) *cobra.Command {
 		Use: "list", Short: "List providers, what waits for them, and what is paused", Args: cobra.NoArgs,
 		Long: `List the providers that were served, or that a delivery waits for, with what is queued (and of these due), sending,
 in doubt, held for a person, and dead; then what is paused, since when and why. Until then nobody is called; then one
-delivery finds out whether it is over.`,
+delivery finds out whether it is over. Where a relay serves a provider otherwise than it is registered, and so waits, that
+is said first.`,
 		Example: "  deed providers list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
@@ -165,6 +198,12 @@ delivery finds out whether it is over.`,
 // showProviders prints what waits for providers, and their pauses if there are
 // any.
 func showProviders(w io.Writer, states []delivery.ProviderState) error {
+	for _, s := range states {
+		if i := s.Idle; i != nil {
+			fmt.Fprintf(w, "%s is registered as %s: the relay %s serves it as %s, and calls nobody for it until it is started again with the same\n\n",
+				s.Name, served(s.Kind, s.Account, s.Sandbox), i.Worker, served(i.Kind, i.Account, i.Sandbox))
+		}
+	}
 	rows := make([][]string, len(states))
 	var pauses [][]string
 	for i, s := range states {
@@ -186,17 +225,17 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 			} else if time.Until(p.Until) <= 0 {
 				until = "the next delivery"
 			}
-			pauses = append(pauses, []string{s.Name, dash(p.Destination), when(p.Since), until, fmt.Sprint(p.Failures), p.Why})
+			pauses = append(pauses, []string{s.Name, dash(p.Destination), dash(p.Tenant), when(p.Since), until, fmt.Sprint(p.Failures), p.Why})
 		}
 		if more := s.Paused - int64(len(s.Pauses)); more > 0 {
-			pauses = append(pauses, []string{s.Name, fmt.Sprintf("and %d more", more), "-", "-", "-", "-"})
+			pauses = append(pauses, []string{s.Name, fmt.Sprintf("and %d more", more), "-", "-", "-", "-", "-"})
 		}
 	}
 	if err := table(w, []string{"PROVIDER", "TYPE", "QUEUED", "DUE", "SENDING", "IN DOUBT", "HELD", "DEAD", "PAUSED"}, rows); err != nil || len(pauses) == 0 {
 		return err
 	}
 	fmt.Fprintln(w)
-	return table(w, []string{"PAUSED", "DESTINATION", "SINCE", "UNTIL", "FAILURES", "WHY"}, pauses)
+	return table(w, []string{"PAUSED", "DESTINATION", "TENANT", "SINCE", "UNTIL", "FAILURES", "WHY"}, pauses)
 }
 
 // pausedState is all for a provider that is paused, else how many of its
@@ -232,15 +271,16 @@ func newProvidersResume(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "resume NAME --reason TEXT", Short: "End a provider's pause now", Args: cobra.ExactArgs(1),
-		Long: `End the pauses of a provider and of its destinations, or with --destination that one's: everything that waits is called
-at once. What is still down is paused again by the next calls. Who and why is in the audit log.`,
+		Long: `End the pauses of a provider and of its destinations, or with --destination that one's, whichever tenant's:
+everything that waits is called at once. What is still down is paused again by the next calls. Who and why is in the
+audit log.`,
 		Example: "  deed providers resume mail --reason 'the quota was raised'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if who.reason == "" {
 				return usagef("why? Give --reason")
 			}
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
-				n, err := l.Resume(cmd.Context(), args[0], destination, who.reason, actor(who.by))
+				n, err := l.Resume(cmd.Context(), args[0], destination, who.reason, who.actor(a))
 				if err != nil {
 					return err
 				}
@@ -252,7 +292,7 @@ at once. What is still down is paused again by the next calls. Who and why is in
 			})
 		},
 	}
-	who.add(cmd)
+	who.add(cmd, "why (required)")
 	cmd.Flags().StringVar(&destination, "destination", "", "only this destination, such as a webhook's host")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

@@ -55,7 +55,7 @@ its number, the rest goes through, and the exit status is 3 (1 if nothing went t
 	f.StringVar(&p.key, "key", "", "with --payload: the message key")
 	f.StringVar(&p.idempotencyKey, "idempotency-key", "", "with --payload: the idempotency key")
 	f.StringArrayVar(&p.headers, "header", nil, "with --payload: a header NAME=VALUE; may be repeated")
-	f.DurationVar(&p.after, "after", 0, "with --payload: deliver no sooner than this from now")
+	durationVar(cmd, &p.after, "after", 0, "with --payload: deliver no sooner than this from now")
 	f.BoolVar(&p.json, "json", false, "print the result as JSON")
 	p.tenant.add(cmd, "the messages' tenant, a UUID")
 	return cmd
@@ -79,8 +79,6 @@ func (p *publishFlags) run(cmd *cobra.Command, a *app, args []string) error {
 		return usagef("which topic? Give --topic")
 	case p.batch < 1 || p.batch > 100000:
 		return usagef("--batch %d is not from 1 to 100000", p.batch)
-	case p.after < 0:
-		return usagef("--after %s is negative", p.after)
 	case single && len(args) > 0:
 		return usagef("give a file or --payload, not both")
 	case single && (p.keyField != "" || p.idField != ""):

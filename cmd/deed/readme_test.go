@@ -3,16 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -27,7 +26,8 @@ func blocks(text, language string) []string {
 }
 
 // Everything that the README shows is executed as it stands, but for the
-// database's address, the receiver's port and where the program was built.
+// database's address, the receiver's port and where programs are built. Nothing
+// is there that its steps do not start, but a deed dev that has its address.
 // Its first block, make demo and make test, is what CI and e2e/demo run.
 func TestREADME(t *testing.T) {
 	t.Parallel()
@@ -48,12 +48,10 @@ func TestREADME(t *testing.T) {
 	}
 
 	db := pgtest.Bare(t)
-	var received sync.Map
-	far := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		received.Store(string(body), true)
-	}))
-	t.Cleanup(far.Close)
+	far := freeAddress(t)
+	if dev, err := net.Listen("tcp", defaultListen); err == nil { // or somebody else has it
+		t.Cleanup(func() { _ = dev.Close() })
+	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -65,19 +63,30 @@ func TestREADME(t *testing.T) {
 	if err := os.Symlink(filepath.Join(root, "examples"), filepath.Join(dir, "examples")); err != nil {
 		t.Fatal(err)
 	}
-	config := strings.Replace(yaml[0], "http://127.0.0.1:9000", far.URL, 1)
+	config := strings.Replace(yaml[0], "127.0.0.1:9000", far, 1)
 	if err := os.WriteFile(filepath.Join(dir, "deed.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	run := func(script string) string {
 		t.Helper()
-		script = strings.Replace(script, "make build && export PATH=$PWD/bin:$PATH", "true", 1)
-		script = strings.Replace(script, "postgres://localhost/shop", "'"+db.URL(pgtest.Owner)+"'", 1)
-		script = strings.Replace(script, "deed relay --config", "deed relay --listen '' --config", 1)
-		cmd := exec.Command("bash", "-euc", script)
-		cmd.Dir = dir
+		for _, r := range [][2]string{
+			{"make build && export PATH=$PWD/bin:$PATH", "true"},
+			{"postgres://localhost/shop", "'" + db.URL(pgtest.Owner) + "'"},
+			{"go build -o bin ", "go build -C '" + root + "' -o '" + bin + "/' "},
+			{"127.0.0.1:9000", far},
+		} {
+			script = strings.Replace(script, r[0], r[1], 1)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "bash", "-euc", script)
+		cmd.Dir, cmd.WaitDelay = dir, 5*time.Second
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it starts ends with it
+		end := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		cmd.Cancel = end
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DEED_DATABASE_URL="+db.URL(pgtest.Owner))
 		out, err := cmd.CombinedOutput()
+		_ = end()
 		if err != nil {
 			t.Fatalf("%s\n%v\n%s", script, err, out)
 		}
@@ -86,9 +95,8 @@ func TestREADME(t *testing.T) {
 	if out := run(shell[1]); !strings.Contains(out, "published 20000, repeated 0, rejected 0") {
 		t.Errorf("the first commands printed\n%s", out)
 	}
-	run(shell[2])
-	if _, ok := received.Load(`{"order": 42}`); !ok {
-		t.Error("the receiver did not get the order")
+	if out := run(shell[2]); !regexp.MustCompile(`received \S+ {"order": 42}\n`).MatchString(out) {
+		t.Errorf("the receiver did not get the order:\n%s", out)
 	}
 	db.Exec(t, pgtest.Owner, strings.TrimSuffix(strings.TrimSpace(sql[0]), ";"))
 
@@ -96,6 +104,17 @@ func TestREADME(t *testing.T) {
 	if out := runGo(t, root, code[0], db.URL(pgtest.Owner)); !strings.Contains(out, "order 44 attempt 1") {
 		t.Errorf("the Go example printed\n%s", out)
 	}
+}
+
+// freeAddress returns an address of this machine that nobody has.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // runGo compiles the README's package in the module, beside a main that places

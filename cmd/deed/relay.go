@@ -11,13 +11,12 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -25,8 +24,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
 	"github.com/deedhq/deed/server"
@@ -36,7 +37,7 @@ import (
 const defaultListen = "127.0.0.1:8420"
 
 func newRelay(a *app) *cobra.Command {
-	var listen string
+	var address string
 	var untilEmpty bool
 	var outbox outboxSettings
 	cmd := &cobra.Command{
@@ -60,7 +61,7 @@ ahead; retries are waited for.`,
 			if err != nil {
 				return err
 			}
-			r := &relay{app: a, file: file, out: cmd.OutOrStdout(), listen: defaultListen, untilEmpty: untilEmpty}
+			r := &relay{app: a, file: file, out: cmd.OutOrStdout(), untilEmpty: untilEmpty}
 			if r.log, err = a.logger(cmd.ErrOrStderr()); err != nil {
 				return err
 			}
@@ -77,14 +78,16 @@ ahead; retries are waited for.`,
 			if len(file.Topics) == 0 && r.dispatcher == nil {
 				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml), and channels.outbox is not enabled")
 			}
-			r.listen = config.Pick(listen, cmd.Flags().Changed("listen"), os.Getenv("DEED_LISTEN"), file.Listen, defaultListen)
 			if r.url, err = a.database(); err != nil {
+				return err
+			}
+			if r.listener, err = listen(cmd.Context(), listenAddress(cmd, address, file)); err != nil {
 				return err
 			}
 			return r.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
+	cmd.Flags().StringVar(&address, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
 	cmd.Flags().BoolVar(&untilEmpty, "until-empty", false, "end when everything due is finished")
 	outbox.add(cmd)
 	return cmd
@@ -97,7 +100,7 @@ type relay struct {
 	log        *slog.Logger
 	out        io.Writer // for sinks that print
 	url        string
-	listen     string
+	listener   net.Listener // of health and metrics; nil: none
 	untilEmpty bool
 	catchAll   deed.Sink   // of undeclared topics; nil: they are left alone
 	dispatcher *dispatcher // nil: deliveries are left alone
@@ -105,7 +108,9 @@ type relay struct {
 	onNewCluster deed.OnNewCluster
 	environment  string
 
-	installation string // the database's; known once the client is connected
+	operator     *admin.Client                   // once the client is connected
+	installation string                          // the database's; known then
+	ledger       atomic.Pointer[delivery.Ledger] // nil: no provider is served, or not yet
 }
 
 func (r *relay) run(ctx context.Context) error {
@@ -140,16 +145,16 @@ func (r *relay) run(ctx context.Context) error {
 	defer cancel()
 	var client atomic.Pointer[deed.Client]
 	registry := newRegistry()
-	served, err := r.serve(ctx, cancel, server.Handler(func(ctx context.Context) error {
+	served := r.serve(ctx, cancel, server.Handler(func(ctx context.Context) error {
 		c := client.Load()
 		if c == nil {
 			return errors.New("the database has not been reached yet")
 		}
-		return c.Ready(ctx)
+		if err := c.Ready(ctx); err != nil {
+			return err
+		}
+		return r.serving()
 	}, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
-	if err != nil {
-		return err
-	}
 	c, err := r.connect(ctx, pool, deed.Options{
 		Topics: topicsOf(r.file), Subscriptions: subs, Worker: setting(r.app.worker, "DEED_WORKER", r.file.Worker, ""), Logger: r.log,
 		OnNewCluster: r.onNewCluster, Environment: r.environment,
@@ -167,6 +172,19 @@ func (r *relay) run(ctx context.Context) error {
 	return errors.Join(<-served, err)
 }
 
+// serving says which providers this process serves otherwise than they are
+// registered.
+func (r *relay) serving() error {
+	l := r.ledger.Load()
+	if l == nil {
+		return nil
+	}
+	if idle := l.Idle(); len(idle) > 0 {
+		return fmt.Errorf("%s: another process has registered this with another type, account or sandbox; nobody is called for it here", strings.Join(idle, ", "))
+	}
+	return nil
+}
+
 // newRegistry has what every process tells of itself.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
@@ -182,40 +200,55 @@ func newRegistry() *prometheus.Registry {
 // them from; wait returns when that is over.
 func (r *relay) measure(ctx context.Context, c *deed.Client, pool *pgxpool.Pool, registry *prometheus.Registry) (wait func()) {
 	var running sync.WaitGroup
-	if r.listen != "" {
+	if r.listener != nil {
 		ledger, err := delivery.New(ctx, pool, delivery.Options{Logger: r.log}) // serves no provider
 		if err != nil {
 			r.log.Warn("deliveries have no metrics", "error", err)
 		}
-		m := metrics.New(c, metrics.Options{Doctor: pool, Ledger: ledger, Logger: r.log})
+		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Logger: r.log})
 		registry.MustRegister(m)
 		running.Go(func() { m.Run(ctx) })
 	}
 	return running.Wait
 }
 
-// serve answers for the process's health and metrics until ctx ends; then the channel
-// tells how that went. If it fails before, it ends the rest with cancel: a
-// relay that cannot be watched does not run.
-func (r *relay) serve(ctx context.Context, cancel func(), h http.Handler) (<-chan error, error) {
-	served := make(chan error, 1)
-	if r.listen == "" {
-		served <- nil
-		return served, nil
+// listenAddress is where health and metrics are asked for: flag, environment,
+// file, default.
+func listenAddress(cmd *cobra.Command, flag string, file *config.Config) string {
+	return config.Pick(flag, cmd.Flags().Changed("listen"), os.Getenv("DEED_LISTEN"), file.Listen, defaultListen)
+}
+
+// listen takes the address of the process's health and metrics, before anything else
+// is done; "" is none, and nil.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
 	}
-	if _, _, err := net.SplitHostPort(r.listen); err != nil {
-		return nil, usagef("--listen %q is not an address and a port such as %s", r.listen, defaultListen)
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, usagef("--listen %q is not an address and a port such as %s", address, defaultListen)
 	}
-	listener, err := server.Listen(ctx, r.listen)
+	l, err := server.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("%w; give another --listen, or --listen '' for none", err)
 	}
-	r.log.Info("listening", "address", listener.Addr().String())
+	return l, nil
+}
+
+// serve answers for the process's health and metrics until ctx ends; then the
+// channel tells how that went. If it fails before, it ends the rest with
+// cancel: a relay that cannot be watched does not run.
+func (r *relay) serve(ctx context.Context, cancel func(), h http.Handler) <-chan error {
+	served := make(chan error, 1)
+	if r.listener == nil {
+		served <- nil
+		return served
+	}
+	r.log.Info("listening", "address", r.listener.Addr().String())
 	go func() { // ends with ctx
 		defer cancel()
-		served <- server.Serve(ctx, listener, h)
+		served <- server.Serve(ctx, r.listener, h)
 	}()
-	return served, nil
+	return served
 }
 
 // connect waits for a database that is away; what waiting cannot cure ends it.
@@ -223,15 +256,17 @@ func (r *relay) connect(ctx context.Context, pool *pgxpool.Pool, opts deed.Optio
 	for n := 1; ; n++ {
 		c, err := deed.New(ctx, pool, opts)
 		if err == nil {
-			var settings deed.Settings
-			if settings, err = c.Settings(ctx); err == nil {
+			r.operator, err = admin.New(ctx, pool, admin.Options{})
+		}
+		if err == nil {
+			var settings admin.Settings
+			if settings, err = r.operator.Settings(ctx); err == nil {
 				r.installation = settings.Installation
 				return c, nil
 			}
 		}
-		pg, fromServer := errors.AsType[*pgconn.PgError](err)
 		final := deed.CodeOf(err) != deed.Internal || errors.Is(err, schema.ErrNotInstalled) || errors.Is(err, schema.ErrBehind) ||
-			errors.Is(err, schema.ErrAhead) || (fromServer && !slices.Contains([]string{"08", "40", "53", "55", "57", "58", "XX"}, pg.Code[:2]))
+			errors.Is(err, schema.ErrAhead) || !sqlstate.Passing(err)
 		if final {
 			return nil, err
 		}
@@ -262,6 +297,7 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 			return err
 		}
 		defer release()
+		r.ledger.Store(l)
 		drained = func(ctx context.Context) (bool, error) {
 			empty, err := c.Drained(ctx)
 			if err != nil || !empty {

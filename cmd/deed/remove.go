@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/config"
 )
 
@@ -74,7 +74,7 @@ type remover struct {
 }
 
 func (r *remover) add(cmd *cobra.Command) {
-	r.who.add(cmd)
+	r.who.add(cmd, "why (required with --yes)")
 	cmd.Flags().BoolVar(&r.yes, "yes", false, "really do it")
 	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print JSON")
 }
@@ -88,13 +88,13 @@ func (r *remover) run(a *app, cmd *cobra.Command, topic, subscription string) er
 	if err != nil {
 		return err
 	}
-	return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+	return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 		if !r.yes {
 			return r.count(cmd, c, topic, subscription, named)
 		}
 		told := time.Now()
-		done, err := c.Remove(cmd.Context(), deed.Removal{
-			Topic: topic, Subscription: subscription, Reason: r.who.reason, By: r.who.actor(),
+		done, err := c.Remove(cmd.Context(), admin.Removal{
+			Topic: topic, Subscription: subscription, Reason: r.who.reason, By: r.who.actor(a),
 			Progress: func(taken int64) {
 				if time.Since(told) > 2*time.Second {
 					told = time.Now()
@@ -126,7 +126,7 @@ func whatIs(topic, subscription string) string {
 	return topic + "/" + subscription
 }
 
-func (r *remover) count(cmd *cobra.Command, c *deed.Client, topic, subscription string, named bool) error {
+func (r *remover) count(cmd *cobra.Command, c *admin.Client, topic, subscription string, named bool) error {
 	counts, err := c.CountRemoval(cmd.Context(), topic, subscription)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (r *remover) count(cmd *cobra.Command, c *deed.Client, topic, subscription 
 	r.warn(cmd, named)
 	if r.asJSON {
 		if counts == nil {
-			counts = []deed.RemovalCount{}
+			counts = []admin.RemovalCount{}
 		}
 		return printJSON(cmd.OutOrStdout(), map[string]any{"topic": topic, "subscription": subscription, "dry_run": true, "counts": counts})
 	}
@@ -197,14 +197,14 @@ so; one that waits, waits for transactions that were open when it was removed (d
 			if limit < 1 {
 				return usagef("--limit %d is below 1", limit)
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				list, err := c.Removals(cmd.Context(), limit)
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					if list == nil {
-						list = []deed.RemovalStatus{}
+						list = []admin.RemovalStatus{}
 					}
 					return printJSON(cmd.OutOrStdout(), map[string]any{"removals": list})
 				}

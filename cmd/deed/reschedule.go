@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 )
 
 func newReschedule(a *app) *cobra.Command {
@@ -21,7 +21,7 @@ that waits for a retry. What a worker has in hand, what is dead (deed dead redri
 message of its key is not touched. The act is in the audit log.`,
 		Example: "  deed reschedule 17 --at now\n  deed reschedule 17 --at 2026-12-24T18:00:00Z --reason 'after the freeze'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			seq, _, err := deed.ParseRef(args[0])
+			seq, _, err := admin.ParseRef(args[0])
 			if err != nil {
 				return err
 			}
@@ -31,13 +31,13 @@ message of its key is not touched. The act is in the audit log.`,
 					return usagef("when? Give --at a time such as 2026-12-24T18:00:00Z, or now")
 				}
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				// By its id the message must be the one that has this number now.
 				story, err := c.Message(cmd.Context(), args[0], false)
 				if err != nil {
 					return err
 				}
-				n, err := c.Reschedule(cmd.Context(), seq, at, subscription, who.reason, who.actor())
+				n, err := c.Reschedule(cmd.Context(), seq, at, subscription, who.reason, who.actor(a))
 				if err != nil {
 					return err
 				}
@@ -49,7 +49,7 @@ message of its key is not touched. The act is in the audit log.`,
 			})
 		},
 	}
-	who.add(cmd)
+	who.add(cmd, "why, for the audit log")
 	cmd.Flags().StringVar(&text, "at", "", "when it is due, as 2026-12-24T18:00:00Z, or now")
 	cmd.Flags().StringVar(&subscription, "subscription", "", "only for this subscription (default: all for which it waits)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

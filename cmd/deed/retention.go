@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 )
 
 func newRetention(a *app) *cobra.Command {
@@ -22,7 +22,7 @@ them. Those that nothing keeps are removed by any relay within minutes; deed ret
 	}
 	var asJSON bool
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+		return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 			list, err := c.Partitions(cmd.Context())
 			if err != nil {
 				return err
@@ -42,7 +42,7 @@ them. Those that nothing keeps are removed by any relay within minutes; deed ret
 	return cmd
 }
 
-func partitionRow(p deed.Partition) []string {
+func partitionRow(p admin.Partition) []string {
 	age := ""
 	if p.ClosedAt != nil {
 		age = time.Since(*p.ClosedAt).Round(time.Minute).String()
@@ -68,10 +68,10 @@ partitions that go. Beside relays and other runs it is safe. As the owner of the
 partition while others use the log; other logins find a moment for it.`,
 		Example: "  deed retention run\n  deed retention run --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				var printed error
 				waits := false
-				err := c.Retain(cmd.Context(), func(s deed.RetentionStep) {
+				err := c.Retain(cmd.Context(), func(s admin.RetentionStep) {
 					waits = waits || s.Did == "waits"
 					if asJSON {
 						printed = errors.Join(printed, printJSON(cmd.OutOrStdout(), s))
@@ -91,7 +91,7 @@ partition while others use the log; other logins find a moment for it.`,
 	return cmd
 }
 
-func stepText(s deed.RetentionStep) string {
+func stepText(s admin.RetentionStep) string {
 	if s.Partition == nil {
 		return fmt.Sprintf("%s: %d", s.Did, s.Count)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -8,14 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/delivery"
-	"github.com/deedhq/deed/internal/config"
 )
 
 func newDeliveriesRetry(a *app) *cobra.Command {
 	var r delivery.Redrive
 	var owner tenantFlag
 	var statuses []string
-	var since, reason, who string
+	var who operator
 	var all, dry, asJSON bool
 	cmd := &cobra.Command{
 		Use: "retry (ID… | --provider NAME …) --reason TEXT", Short: "Queue failed and dead deliveries again",
@@ -32,13 +32,13 @@ given again with the --request that it printed. deed deliveries requests lists r
 			if r.Tenant, err = owner.id(); err != nil {
 				return err
 			}
-			chosen := r.Provider != "" || len(statuses) > 0 || r.Error != "" || since != "" || r.Tenant != nil || all
+			chosen := r.Provider != "" || len(statuses) > 0 || r.Error != "" || r.Since > 0 || r.Tenant != nil || all
 			switch {
 			case len(args) > 0 && (chosen || dry || r.Limit > 0 || r.Rate > 0 || r.Request != ""):
 				return usagef("name deliveries, or select them by flags, not both")
 			case len(args) == 0 && !chosen:
 				return usagef("which deliveries? Give their ids, --provider or another flag that selects, or --all")
-			case reason == "" && !dry:
+			case who.reason == "" && !dry:
 				return usagef("why? Give --reason")
 			case r.Limit < 0 || r.Rate < 0:
 				return usagef("--limit and --rate must not be negative")
@@ -46,15 +46,13 @@ given again with the --request that it printed. deed deliveries requests lists r
 			for _, s := range statuses {
 				r.Statuses = append(r.Statuses, delivery.Status(s))
 			}
-			if since != "" {
-				if r.Since, err = config.ParseDuration(since); err != nil {
-					return usagef("--since %q is not a duration such as 24h or 7d", since)
-				}
-			}
-			r.Reason, r.By = reason, actor(who)
-			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+			r.Reason, r.By = who.reason, who.actor(a)
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
 				if len(args) > 0 {
-					return retryNamed(cmd, l, args, reason, r.By, asJSON)
+					return retryNamed(cmd, l, args, r.Reason, r.By, asJSON)
+				}
+				if err := cmp.Or(knownProvider(cmd.Context(), l, r.Provider), knownTenant(cmd.Context(), pool, r.Tenant)); err != nil {
+					return err
 				}
 				return retrySelected(cmd, l, r, dry, asJSON)
 			})
@@ -64,15 +62,14 @@ given again with the --request that it printed. deed deliveries requests lists r
 	f.StringVar(&r.Provider, "provider", "", "those of this provider")
 	f.StringSliceVar(&statuses, "status", nil, "those that are failed, dead, or failed,dead (default: dead)")
 	f.StringVar(&r.Error, "error", "", "those whose last error contains this text, in any case of letters")
-	f.StringVar(&since, "since", "", "those that have ended so for at most this long, as 24h or 7d")
+	durationVar(cmd, &r.Since, "since", 0, "those that have ended so for at most this long, as 24h or 7d")
 	owner.add(cmd, "those of this tenant, a UUID")
 	f.BoolVar(&all, "all", false, "all dead deliveries")
 	f.IntVar(&r.Limit, "limit", 0, "how many at the most (default: all)")
 	f.IntVar(&r.Rate, "rate", 0, "how many a second at the most (default: no cap)")
 	f.StringVar(&r.Request, "request", "", "the request's name, to go on with it (default: a new one)")
 	f.BoolVar(&dry, "dry-run", false, "only count")
-	f.StringVar(&reason, "reason", "", "why (required, but for --dry-run)")
-	f.StringVar(&who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
+	who.add(cmd, "why (required, but for --dry-run)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

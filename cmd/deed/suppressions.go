@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/tenant"
 )
@@ -29,16 +29,16 @@ func newSuppressions(a *app) *cobra.Command {
 
 // suppressionFlags are those that all of the commands share.
 type suppressionFlags struct {
-	channel, reason, who string
-	owner                tenantFlag
-	json                 bool
+	channel string
+	who     operator
+	owner   tenantFlag
+	json    bool
 }
 
 func (f *suppressionFlags) add(cmd *cobra.Command, change bool) {
 	if change {
 		cmd.Flags().StringVar(&f.channel, "channel", "email", "email, sms, voice, social, chat or webhook")
-		cmd.Flags().StringVar(&f.reason, "reason", "", "why (required)")
-		cmd.Flags().StringVar(&f.who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
+		f.who.add(cmd, "why (required)")
 	} else {
 		cmd.Flags().StringVar(&f.channel, "channel", "", "only this channel's")
 	}
@@ -62,7 +62,7 @@ func newSuppressionsList(a *app) *cobra.Command {
 			if limit < 1 {
 				return usagef("--limit %d is below 1", limit)
 			}
-			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
 				list, err := delivery.Suppressions(cmd.Context(), pool, owner, delivery.Channel(f.channel), address, limit)
 				if err != nil {
 					return err
@@ -156,20 +156,21 @@ func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, add
 	if err != nil {
 		return err
 	}
-	if f.reason == "" {
+	if f.who.reason == "" {
 		return usagef("why? Give --reason")
 	}
-	return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
-		change, word := delivery.Suppress, "suppressed"
+	return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
+		change := delivery.Suppress
 		if remove {
-			change, word = delivery.Unsuppress, "no longer suppressed"
+			change = delivery.Unsuppress
 		}
 		var n int64
+		who := f.who.actor(a)
 		err := forTenant(cmd.Context(), pool, owner, func(ctx context.Context, tx pgx.Tx) error {
 			for rest := addresses; len(rest) > 0; {
 				part := rest[:min(len(rest), suppressBatch)]
 				rest = rest[len(part):]
-				changed, err := change(ctx, tx, nil, delivery.Channel(f.channel), part, f.reason, actor(f.who))
+				changed, err := change(ctx, tx, nil, delivery.Channel(f.channel), part, f.who.reason, who)
 				if err != nil {
 					return err
 				}
@@ -183,14 +184,34 @@ func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, add
 		if f.json {
 			return printJSON(cmd.OutOrStdout(), map[string]any{"changed": n, "given": len(addresses)})
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d addresses are %s now\n", n, len(addresses), word)
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), suppressed(n, int64(len(addresses)), remove))
 		return err
 	})
 }
 
+// suppressed says for how many addresses something has changed, and how it was
+// with the others.
+func suppressed(changed, given int64, remove bool) string {
+	now, before := "suppressed now", "suppressed already"
+	if remove {
+		now, before = "no longer suppressed", "not suppressed"
+	}
+	same := fmt.Sprintf("%d were %s", given-changed, before)
+	if given-changed == 1 {
+		same = "1 was " + before
+	}
+	switch {
+	case changed == given:
+		return fmt.Sprintf("%d of %d addresses are %s", changed, given, now)
+	case changed == 0:
+		return same
+	}
+	return fmt.Sprintf("%d of %d addresses are %s; %s", changed, given, now, same)
+}
+
 // forTenant runs fn in a transaction that acts for a tenant, if one is given.
 func forTenant(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, fn func(context.Context, pgx.Tx) error) error {
-	return deed.InTx(ctx, pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if owner != nil {
 			if err := tenant.Set(ctx, tx, *owner); err != nil {
 				return err

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -39,7 +39,7 @@ Messages carry a tenant's id whether or not it is registered.`,
 			if args[0] == "" || len(args[0]) > 200 {
 				return usagef("a tenant's name has 1 to 200 characters")
 			}
-			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
 				if err := tenant.Add(cmd.Context(), pool, id, args[0]); err != nil {
 					return err
 				}
@@ -58,7 +58,7 @@ Messages carry a tenant's id whether or not it is registered.`,
 		Long:    "List the registered tenants by name.",
 		Example: "  deed tenant list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
 				tenants, err := tenant.List(cmd.Context(), pool)
 				if err != nil {
 					return err
@@ -93,7 +93,7 @@ func newTenantID() tenant.ID {
 }
 
 func newTenantBind(a *app, free bool) *cobra.Command {
-	var reason, who string
+	var who operator
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "bind LOGIN TENANT… --reason TEXT", Short: "Hold a login to tenants", Args: cobra.MinimumNArgs(2),
@@ -115,11 +115,11 @@ who runs SQL with it chooses the tenant.`,
 				return &exitError{exitUsage, err}
 			}
 		}
-		if reason == "" {
+		if who.reason == "" {
 			return usagef("--reason is required: it stands in the audit log")
 		}
-		return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
-			changed, err := tenant.Bind(cmd.Context(), pool, args[0], ids, reason, actor(who))
+		return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
+			changed, err := tenant.Bind(cmd.Context(), pool, args[0], ids, who.reason, who.actor(a))
 			if errors.Is(err, tenant.ErrCannotBind) {
 				return &exitError{exitUsage, err}
 			}
@@ -137,8 +137,7 @@ who runs SQL with it chooses the tenant.`,
 			return err
 		})
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
-	cmd.Flags().StringVar(&who, "actor", "", "who says so; also DEED_ACTOR (default: your login)")
+	who.add(cmd, "why (required)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -150,7 +149,7 @@ func newTenantLogins(a *app) *cobra.Command {
 		Long:    "List the logins that are held to tenants. All other logins of the application are trusted to set theirs.",
 		Example: "  deed tenant logins --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(_ *deed.Client, pool *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
 				list, err := tenant.Bindings(cmd.Context(), pool)
 				if err != nil {
 					return err

@@ -9,23 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/config"
 )
-
-// durationFlag is a duration that may have days: 7d.
-type durationFlag time.Duration
-
-func (d *durationFlag) String() string { return config.FormatDuration(time.Duration(*d)) }
-func (d *durationFlag) Type() string   { return "duration" }
-
-func (d *durationFlag) Set(text string) error {
-	v, err := config.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is not a duration such as 30s, 1h30m or 7d", text)
-	}
-	*d = durationFlag(v)
-	return nil
-}
 
 func newTopic(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -47,7 +33,7 @@ func newTopicList(a *app) *cobra.Command {
 how long finished messages are kept; and its subscriptions, with their settings.`,
 		Example: "  deed topic list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				topics, err := c.Topics(cmd.Context())
 				if err != nil {
 					return err
@@ -60,10 +46,10 @@ how long finished messages are kept; and its subscriptions, with their settings.
 	return cmd
 }
 
-func printTopics(cmd *cobra.Command, topics []deed.DeclaredTopic, asJSON bool) error {
+func printTopics(cmd *cobra.Command, topics []admin.DeclaredTopic, asJSON bool) error {
 	if asJSON {
 		if topics == nil {
-			topics = []deed.DeclaredTopic{}
+			topics = []admin.DeclaredTopic{}
 		}
 		return printJSON(cmd.OutOrStdout(), map[string]any{"topics": topics})
 	}
@@ -77,9 +63,9 @@ func printTopics(cmd *cobra.Command, topics []deed.DeclaredTopic, asJSON bool) e
 }
 
 // topicRows are a row for each subscription, or one for a topic that has none.
-func topicRows(t deed.DeclaredTopic) (rows [][]string) {
+func topicRows(t admin.DeclaredTopic) (rows [][]string) {
 	lanes := "-"
-	if t.Mode == deed.Stream {
+	if t.Mode == deed.ModeStream {
 		lanes = fmt.Sprint(t.Lanes)
 	}
 	topic := []string{t.Topic, string(t.Mode), lanes, string(t.Ordering), config.FormatDuration(t.Retention)}
@@ -99,8 +85,8 @@ func topicRows(t deed.DeclaredTopic) (rows [][]string) {
 
 func newTopicSet(a *app) *cobra.Command {
 	var name string
-	var topic deed.TopicChange
-	var sub deed.SubscriptionChange
+	var topic admin.TopicChange
+	var sub admin.SubscriptionChange
 	var door, asJSON bool
 	cmd := &cobra.Command{
 		Use: "set TOPIC", Short: "Change what is stored of a topic and its subscriptions", Args: cobra.ExactArgs(1),
@@ -126,7 +112,7 @@ Prints what is stored then. Change deed.yaml too: a relay whose file says someth
 			if err != nil {
 				return err
 			}
-			return a.withClient(cmd.Context(), func(c *deed.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				if ofTopic {
 					if err := c.SetTopic(cmd.Context(), args[0], topic); err != nil {
 						return err
@@ -137,7 +123,7 @@ Prints what is stored then. Change deed.yaml too: a relay whose file says someth
 						return err
 					}
 				}
-				if sub != (deed.SubscriptionChange{}) {
+				if sub != (admin.SubscriptionChange{}) {
 					if err := c.SetSubscription(cmd.Context(), args[0], name, sub); err != nil {
 						return err
 					}
@@ -146,7 +132,10 @@ Prints what is stored then. Change deed.yaml too: a relay whose file says someth
 				if err != nil {
 					return err
 				}
-				topics = slices.DeleteFunc(topics, func(t deed.DeclaredTopic) bool { return t.Topic != args[0] })
+				topics = slices.DeleteFunc(topics, func(t admin.DeclaredTopic) bool { return t.Topic != args[0] })
+				if topic.Mode == deed.ModeQueue && len(topics) == 1 && topics[0].Mode == deed.ModeStream {
+					fmt.Fprintf(cmd.ErrOrStderr(), "note: %s is still a stream until relays have brought its lanes to one point; then deed topic list shows a queue\n", args[0])
+				}
 				return printTopics(cmd, topics, asJSON)
 			})
 		},
@@ -155,18 +144,18 @@ Prints what is stored then. Change deed.yaml too: a relay whose file says someth
 	f.StringVar((*string)(&topic.Mode), "mode", "", "queue or stream")
 	f.IntVar(&topic.Lanes, "lanes", 0, "into how many parts a stream is divided, each read by one process at a time; 1 to 64")
 	f.StringVar((*string)(&topic.Ordering), "ordering", "", "of a stream: key (each key's messages in order) or none")
-	f.Var((*durationFlag)(&topic.Retention), "retention", "how long finished messages are kept, such as 7d; at least 1m")
+	durationVar(cmd, &topic.Retention, "retention", 0, "how long finished messages are kept, such as 7d; at least 1m")
 	f.StringVar(&name, "subscription", "", "only this subscription (default: all of the topic's)")
 	f.IntVar(&sub.MaxAttempts, "max-attempts", 0, "failed attempts before a message is dead")
-	f.Var((*durationFlag)(&sub.Lease), "lease", "how long a claim, or a lane, is held unless renewed")
+	durationVar(cmd, &sub.Lease, "lease", 0, "how long a claim, or a lane, is held unless renewed")
 	f.BoolVar(&door, "door", false, "let the published SQL faces claim the subscription")
-	f.Var((*durationFlag)(&sub.Backoff), "backoff", "what the pause after a failure doubles from, such as 1s")
+	durationVar(cmd, &sub.Backoff, "backoff", 0, "what the pause after a failure doubles from, such as 1s")
 	f.BoolVar(&asJSON, "json", false, "print what is stored now as JSON")
 	return cmd
 }
 
 // checkTopicSet checks the flags, and says whether they change the topic itself.
-func checkTopicSet(cmd *cobra.Command, topic deed.TopicChange, sub deed.SubscriptionChange) (ofTopic bool, err error) {
+func checkTopicSet(cmd *cobra.Command, topic admin.TopicChange, sub admin.SubscriptionChange) (ofTopic bool, err error) {
 	ofSubscription := false
 	for _, f := range []struct {
 		name       string
@@ -174,7 +163,7 @@ func checkTopicSet(cmd *cobra.Command, topic deed.TopicChange, sub deed.Subscrip
 		must       string
 		isOfATopic bool
 	}{
-		{"mode", topic.Mode == deed.Queue || topic.Mode == deed.Stream, "be queue or stream", true},
+		{"mode", topic.Mode == deed.ModeQueue || topic.Mode == deed.ModeStream, "be queue or stream", true},
 		{"lanes", topic.Lanes >= 1 && topic.Lanes <= 64, "be from 1 to 64", true},
 		{"ordering", topic.Ordering == deed.OrderKey || topic.Ordering == deed.OrderNone, "be key or none", true},
 		{"retention", topic.Retention >= time.Minute, "be at least 1m", true},

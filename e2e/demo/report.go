@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 )
 
 // report compares what the flights table says was committed with what the far
@@ -25,7 +25,7 @@ func (s *show) report(ctx context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
-	c, err := deed.New(ctx, s.pool, deed.Options{})
+	c, err := admin.New(ctx, s.pool, admin.Options{})
 	if err != nil {
 		return err
 	}

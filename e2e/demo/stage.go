@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/schema"
 )
@@ -221,7 +221,7 @@ func (s *show) killParts() {
 func (s *show) awaitDrained(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not drained after a minute"))
 	defer cancel()
-	c, err := deed.New(ctx, s.pool, deed.Options{})
+	c, err := admin.New(ctx, s.pool, admin.Options{})
 	if err != nil {
 		return err
 	}

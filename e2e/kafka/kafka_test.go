@@ -44,7 +44,7 @@ func kinds(outcomes []error) string {
 			words = append(words, "delivered")
 		case deed.IsUnavailable(err):
 			words = append(words, "unavailable")
-		case deed.IsDiscard(err):
+		case deed.IsPermanent(err):
 			words = append(words, "discard")
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 			words = append(words, "context")

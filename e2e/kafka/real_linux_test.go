@@ -22,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/e2e/broker"
 	"github.com/deedhq/deed/e2e/door"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -178,7 +179,7 @@ func drain(t *testing.T, servers *broker.Cluster) *draining {
 	}
 	var err error
 	d.client, err = deed.New(t.Context(), d.db.Pool(pgtest.Worker), deed.Options{
-		Topics: []deed.Topic{{Name: topicOfStream, Mode: deed.Stream}, {Name: topicOfQueue}}, Subscriptions: subs,
+		Topics: []deed.Topic{{Name: topicOfStream, Mode: deed.ModeStream}, {Name: topicOfQueue}}, Subscriptions: subs,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if err != nil {
@@ -232,7 +233,7 @@ func (d *draining) publisher() {
 					ms = append(ms, deed.Message{Topic: topic, Key: fmt.Sprint("key-", k), Payload: payload})
 				}
 			}
-			err := deed.InTx(context.Background(), d.db.Pool(pgtest.App), func(tx pgx.Tx) error {
+			err := pgx.BeginFunc(context.Background(), d.db.Pool(pgtest.App), func(tx pgx.Tx) error {
 				_, err := deed.Publish(context.Background(), tx, ms...)
 				return err
 			})
@@ -340,13 +341,17 @@ func (d *draining) judge() {
 	published := d.stopPublisher()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	operator, err := admin.New(d.t.Context(), d.db.Pool(pgtest.Worker), admin.Options{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
 	wait(d.t, "everything to be delivered", func() bool {
 		<-tick.C
-		status, err := d.client.Status(d.t.Context())
+		status, err := operator.Status(d.t.Context())
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		return !slices.ContainsFunc(status, func(s deed.TopicStatus) bool { return s.Pending > 0 || s.Dead > 0 })
+		return !slices.ContainsFunc(status, func(s admin.TopicStatus) bool { return s.Pending > 0 || s.Dead > 0 })
 	})
 	for i, c := range []*cluster{d.stream, d.queue} {
 		name := []string{topicOfStream, topicOfQueue}[i]

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/server"
@@ -146,7 +146,7 @@ func TestDockerfile(t *testing.T) {
 func TestGoreleaserNamesFilesThatExist(t *testing.T) {
 	t.Parallel()
 	text := read(t, ".goreleaser.yaml")
-	if v := unmarshal(t, text); v["version"] != uint64(2) {
+	if v := unmarshal(t, text); v["version"] != 2 {
 		t.Errorf("version %v", v["version"])
 	}
 	names := regexp.MustCompile(`(?:src|preinstall|postinstall|preremove|postremove): "?([A-Za-z./_-]+)`).FindAllStringSubmatch(text, -1)

@@ -179,7 +179,7 @@ func publish(t *testing.T, db *pgtest.DB) {
 	for i := range ms {
 		ms[i] = deed.Message{Topic: "orders", Key: fmt.Sprint(i % 7), Payload: fmt.Appendf(nil, `{"n":%d}`, i)}
 	}
-	err := deed.InTx(t.Context(), db.Pool(pgtest.App), func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.App), func(tx pgx.Tx) error {
 		_, err := deed.Publish(t.Context(), tx, ms...)
 		return err
 	})

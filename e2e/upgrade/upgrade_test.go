@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -166,7 +167,7 @@ func begin(t *testing.T) *system {
 // publish owes a round of each kind, and messages that are due later.
 func (s *system) publish(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	err := deed.InTx(t.Context(), pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		var ms []deed.Message
 		var ds []delivery.Delivery
 		for range perRound {
@@ -200,7 +201,7 @@ func (s *system) start(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	client, err := deed.New(t.Context(), pool, deed.Options{
-		Topics: []deed.Topic{{Name: "stream", Mode: deed.Stream}, {Name: "queue"}}, Logger: logger,
+		Topics: []deed.Topic{{Name: "stream", Mode: deed.ModeStream}, {Name: "queue"}}, Logger: logger,
 		Subscriptions: []deed.Subscription{{Topic: "stream", Name: "s", Sink: s.out}, {Topic: "queue", Name: "s", Sink: s.out}},
 	})
 	if err != nil {
@@ -322,11 +323,11 @@ func (s *system) adopt(t *testing.T, pool *pgxpool.Pool) {
 	if n := s.out.count("delivery"); n != perRound/10 {
 		t.Errorf("%d deliveries were made, %d of them before", n, perRound/10)
 	}
-	admin, err := deed.New(t.Context(), pool, deed.Options{})
+	operator, err := admin.New(t.Context(), pool, admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why, err := admin.Adopt(t.Context(), "upgraded", ""); err != nil || why == "" {
+	if why, err := operator.Adopt(t.Context(), "upgraded", ""); err != nil || why == "" {
 		t.Fatalf("adopt: %q, %v", why, err)
 	}
 }

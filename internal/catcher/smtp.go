@@ -127,8 +127,7 @@ func (s *session) Data(r io.Reader) error {
 	if parsed, err := mail.ReadMessage(bytes.NewReader(raw)); err == nil {
 		m.Key = parsed.Header.Get("Message-ID")
 		m.Subject, _ = new(mime.WordDecoder).DecodeHeader(parsed.Header.Get("Subject"))
-		text, _ := io.ReadAll(io.LimitReader(parsed.Body, 100<<10))
-		m.Text = string(text)
+		m.Text = textOf(parsed.Header, parsed.Body)
 	}
 	s.server.Mailbox.Add(m)
 	switch fault {

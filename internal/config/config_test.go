@@ -154,30 +154,23 @@ func TestParse_Full(t *testing.T) {
 	}
 }
 
-func TestParse_AnchorsAndMerges(t *testing.T) {
+// What an entry says stands in that entry: a file is read by people when
+// something is wrong.
+func TestParse_ErrAnchorsAndMerges(t *testing.T) {
 	t.Parallel()
-	got, err := parse(`
+	_, err := parse(`
 topics:
-  a: &base {sink: &where out, max_attempts: 5, lease: 10s}
+  a: &base {sink: out, max_attempts: 5, lease: 10s}
   b:
     <<: *base
-    max_attempts: 7
-  c: {<<: [{lease: 20s}, *base], from: now}
-  d: {sink: *where}
+    sink: out
 sinks:
   out: {type: !!str print}
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []config.Topic{
-		{Name: "a", Sinks: []string{"out"}, MaxAttempts: 5, Lease: 10 * time.Second, Line: 3},
-		{Name: "b", Sinks: []string{"out"}, MaxAttempts: 7, Lease: 10 * time.Second, Line: 4},
-		{Name: "c", Sinks: []string{"out"}, MaxAttempts: 5, Lease: 20 * time.Second, From: "now", Line: 7},
-		{Name: "d", Sinks: []string{"out"}, Line: 8},
-	}
-	if diff := cmp.Diff(want, got.Topics); diff != "" {
-		t.Errorf("topics (-want +got):\n%s", diff)
+	want := "etc/deed.yaml:3: topics.a: anchors and aliases (&name, *name) have no meaning here; write the value out\n" +
+		"etc/deed.yaml:5: topics.b: merge keys (<<) have no meaning here; write the entries out"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
 	}
 }
 
@@ -253,20 +246,20 @@ func TestParse_Problems(t *testing.T) {
 			"  topics: {orders: {sink: printer}}\n  sinks: {printer: {type: print}}"},
 		{"comments only", "# nothing\n\n# here\n", "1: the file is empty; it wants at least a topic and its sink, such as\n" +
 			"  topics: {orders: {sink: printer}}\n  sinks: {printer: {type: print}}"},
-		{"null", "\n~\n", "2: want a mapping with keys such as topics and sinks, got nothing"},
+		{"null", "\n~\n", "1: the file is empty; it wants at least a topic and its sink, such as\n  topics: {orders: {sink: printer}}\n  sinks: {printer: {type: print}}"},
 		{"text", "hello", "1: want a mapping with keys such as topics and sinks, got text"},
 		{"list", "\n- a\n- b", "2: want a mapping with keys such as topics and sinks, got a list"},
 		{"two documents", "worker: a\n---\nworker: b\n", "3: a second document begins here; put all into one"},
 		{"not UTF-8", "a: b\nworker: \"\xff\"", "2: not UTF-8"},
 		{"too large", "# " + strings.Repeat("x", 256<<10), "1: the file is larger than 262144 bytes"},
-		{"syntax", "topics:\n  a: {sink: s\n", "2: not valid YAML: could not find flow mapping end token '}'"},
-		{"tab", "topics:\n\ta: {sink: s}\n", "2: not valid YAML: found character '\t' that cannot start any token"},
-		{"nested brackets", "a: " + strings.Repeat("[", 5000), "1: not valid YAML: values are nested more than 100 deep"},
-		{"nested lists", "a:\n  " + strings.Repeat("- ", 5000), "2: not valid YAML: values are nested more than 100 deep"},
-		{"alias of nothing", "worker: *x", "1: worker: no anchor of this alias's name stands before it"},
-		{"alias of itself", "topics: &x {a: *x}", "1: topics.a: no anchor of this alias's name stands before it"},
+		{"syntax", "topics:\n  a: {sink: s\n", "2: not valid YAML: did not find expected ',' or '}'"},
+		{"tab", "topics:\n\ta: {sink: s}\n", "2: not valid YAML: found character that cannot start any token"},
+		{"nested brackets", "a: " + strings.Repeat("[", 5000), "1: not valid YAML: did not find expected node content"},
+		{"nested lists", "a:\n  " + strings.Repeat("- ", 5000), "1: a: unknown key\n2: a: values are nested more than 100 deep"},
+		{"alias of nothing", "worker: *x", "1: anchors and aliases (&name, *name) have no meaning here; write the value out"},
+		{"alias of itself", "topics: &x {a: *x}", "1: topics: anchors and aliases (&name, *name) have no meaning here; write the value out"},
 		{"tag", "worker: !hunter2 x", "1: worker: this tag has no meaning here"},
-		{"merge of text", "topics:\n  <<: x", "2: topics: <<: wants a mapping, or a list of mappings, got text"},
+		{"merge of text", "topics:\n  <<: x", "2: topics: merge keys (<<) have no meaning here; write the entries out"},
 		{"duplicate key", "worker: a\n\nworker: b", "3: worker: given twice; the first time in line 1"},
 		{
 			"text of several lines", "\nlisten:\n  a\n  b\nlog: {level: 'a\n  b',\n format: x}\nfrom: x",
@@ -296,7 +289,14 @@ func TestParse_Problems(t *testing.T) {
 		{"listen port", "listen: localhost:99999", `1: listen: "localhost:99999" is not an address and a port such as 127.0.0.1:8420`},
 
 		{"number is text", topic(`batch: "5"`), "1: topics.a.batch: want a whole number from 1 to 10000, got text"},
-		{"number is a fraction", topic("batch: 1.5"), "1: topics.a.batch: want a whole number from 1 to 10000, got a number"},
+		{"number is a fraction", topic("batch: 1.5"), "1: topics.a.batch: want a whole number from 1 to 10000, got 1.5"},
+		{"number is none", topic("batch: .nan"), "1: topics.a.batch: want a whole number from 1 to 10000, got .nan"},
+		{
+			"decimals are none", "channels:\n  outbox: {jitter_min: .nan, jitter_max: .inf, base_retry_seconds: -.Inf}",
+			"2: channels.outbox.base_retry_seconds: want a number from 0.001 to 3600, got -.Inf\n" +
+				"2: channels.outbox.jitter_min: want a number from 0.01 to 2, got .nan\n" +
+				"2: channels.outbox.jitter_max: want a number from 0.01 to 2, got .inf",
+		},
 		{"number is huge", topic("batch: 18446744073709551615"), "1: topics.a.batch: 18446744073709551615 is not from 1 to 10000"},
 		{"number is below 0", topic("concurrency: -1"), "1: topics.a.concurrency: -1 is not from 1 to 1000"},
 		{"batch", topic("batch: 10001"), "1: topics.a.batch: 10001 is not from 1 to 10000"},

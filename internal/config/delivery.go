@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/deedhq/deed/tenant"
 )
 
 // Outbox is the section channels.outbox: how deliveries are attempted. The
@@ -67,7 +69,7 @@ func (s *section) decimal(key string, least, most float64) float64 {
 	}
 	v, err := strconv.ParseFloat(n.text, 64)
 	if (n.kind != integer && n.kind != float) || err != nil {
-		s.problemf(n.line, join(s.path, key), "want a number from %g to %g, got %s", least, most, n.kind)
+		s.problemf(n.line, join(s.path, key), "want a number from %g to %g, got %s", least, most, n.got())
 		return 0
 	}
 	if v < least || v > most {
@@ -95,7 +97,11 @@ type Provider struct {
 	From        string
 	FromAllowed []string // addresses, @domains, or *
 	Sandbox     string   // an address, or a URL
-	Account     string   // what the account is called; default: the adapter's name for it
+
+	Tenants []tenant.ID // whose deliveries are made; none: all
+
+	HeadersAllowed []string // names, beginnings such as X-Shop-*, or *
+	Account        string   // what the account is called; default: the adapter's name for it
 
 	Address  string // smtp: host:port
 	Security string // smtp: starttls, tls or none
@@ -109,6 +115,7 @@ type Provider struct {
 
 	Secret         Secret // webhook
 	PreviousSecret Secret
+	Hosts          []string // [http://](name|*.name)[:port]
 	AllowHosts     []string
 	Headers        map[string]Secret
 	DropsRepeats   time.Duration
@@ -129,13 +136,13 @@ var providerTypes = map[string]func(*section, *Provider){
 		}
 		p.TLS = s.tls("tls")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
-		p.FromAllowed = s.senders()
+		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
 	"resend": func(s *section, p *Provider) {
 		s.want("api_key")
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
-		p.FromAllowed = s.senders()
+		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
 	"webhook": func(s *section, p *Provider) {
 		s.want("secret")
@@ -146,8 +153,12 @@ var providerTypes = map[string]func(*section, *Provider){
 			}
 			p.AllowHosts = append(p.AllowHosts, v)
 		})
+		s.texts("hosts", func(v string, _ int) { p.Hosts = append(p.Hosts, v) })
+		s.wantEntry("hosts")
 		if h := s.sub("headers"); h != nil {
-			p.Headers = h.headers()
+			if p.Headers = h.headers(); !s.has("hosts") {
+				s.keyf("headers", `whoever reserves a delivery names its URL, and would be sent these; say which hosts may have them, such as hosts: [hooks.example.com, "*.example.org"]`)
+			}
 		}
 		p.DropsRepeats = s.duration("drops_repeats", time.Minute, 30*24*time.Hour)
 		p.PerDomain = s.number("per_domain", 1, 10000)
@@ -158,6 +169,13 @@ var providerTypes = map[string]func(*section, *Provider){
 func (s *section) want(key string) {
 	if !s.has(key) {
 		s.problemf(s.line, s.path, "the provider has no %s", key)
+	}
+}
+
+// wantEntry refuses an empty list, which would be no bound at all.
+func (s *section) wantEntry(key string) {
+	if e, ok := s.entry(key); ok && e.value.kind == list && len(e.value.items) == 0 {
+		s.keyf(key, "the list is empty; leave the key out to bound nothing")
 	}
 }
 
@@ -196,6 +214,17 @@ func (s *section) senders() (list []string) {
 	return list
 }
 
+// headerNames reads headers_allowed.
+func (s *section) headerNames() (list []string) {
+	s.texts("headers_allowed", func(v string, line int) {
+		if name := strings.TrimSuffix(v, "*"); v != "*" && (!isToken(name) || strings.Contains(name, "*")) {
+			s.problemf(line, join(s.path, "headers_allowed"), "%q is not a header's name, a beginning such as X-Shop-*, or *", v)
+		}
+		list = append(list, v)
+	})
+	return list
+}
+
 func (s *section) provider(name string) Provider {
 	if !sinkName.MatchString(name) {
 		s.problemf(s.line, s.path, "a provider's name is 1 to 100 characters of A-Z a-z 0-9 . _ -")
@@ -220,6 +249,14 @@ func (s *section) provider(name string) Provider {
 			p.Hanging = -1
 		}
 	}
+	s.texts("tenants", func(v string, line int) {
+		id, err := tenant.Parse(v)
+		if err != nil {
+			s.problemf(line, join(s.path, "tenants"), "not a tenant's id, a UUID; deed tenant list has them")
+		}
+		p.Tenants = append(p.Tenants, id)
+	})
+	s.wantEntry("tenants")
 	p.Timeout = s.duration("timeout", time.Second, time.Hour)
 	p.GiveUpAfter, p.Defer = s.duration("give_up_after", time.Minute, 30*24*time.Hour), s.duration("defer", time.Second, time.Hour)
 	p.Rate, p.Burst = s.decimal("rate", 0.001, 1e6), s.decimal("burst", 1, 1e6)

@@ -115,7 +115,7 @@ func (s *section) number(key string, least, most int) int {
 		return 0
 	}
 	if n.kind != integer {
-		s.problemf(n.line, join(s.path, key), "want a whole number from %d to %d, got %s", least, most, n.kind)
+		s.problemf(n.line, join(s.path, key), "want a whole number from %d to %d, got %s", least, most, n.got())
 		return 0
 	}
 	v := math.MaxInt

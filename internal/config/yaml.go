@@ -3,22 +3,18 @@ package config
 import (
 	"bytes"
 	"errors"
-	"fmt"
+	"io"
+	"regexp"
 	"slices"
-	"strings"
+	"strconv"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v3"
 )
 
 const (
 	maxFile  = 256 << 10 // bytes
 	maxDepth = 100       // of values in values
-	maxMerge = 10_000    // entries that merge keys bring in, in all
 )
 
 type kind string
@@ -34,8 +30,7 @@ const (
 	list    kind = "a list"
 )
 
-// node is a value of the file, with anchors, aliases, merges and tags resolved.
-// An aliased value is shared, not copied, so that a small file stays small.
+// node is a value of the file.
 type node struct {
 	kind    kind
 	line    int
@@ -49,6 +44,15 @@ type entry struct {
 	key   string
 	line  int
 	value *node
+}
+
+// got is what a number is wanted instead of: a text may be a secret, and is not
+// repeated.
+func (n *node) got() string {
+	if n.kind == integer || n.kind == float {
+		return n.text
+	}
+	return string(n.kind)
 }
 
 func (n *node) entry(key string) (entry, bool) {
@@ -71,32 +75,25 @@ func parseYAML(r *reader, data []byte) *node {
 		r.problemf(1+bytes.Count(data[:at], []byte("\n")), "", "not UTF-8")
 		return nil
 	}
-	// The parser miscounts lines where they end in CRLF.
-	file, err := parseTokens(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(data)))
+	docs, err := decode(data)
 	if err != nil {
-		line, message := syntaxProblem(err)
+		line, message := syntaxProblem(data, err)
 		r.problemf(line, "", "%s", message)
 		return nil
 	}
-	var body ast.Node
-	for _, doc := range file.Docs {
-		if doc.Body == nil || doc.Body.Type() == ast.DirectiveType {
-			continue
-		}
-		if body != nil {
-			r.problemf(lineOf(doc.Body), "", "a second document begins here; put all into one")
-			return nil
-		}
-		body = doc.Body
-	}
-	if body == nil {
+	switch len(docs) {
+	case 0:
 		r.problemf(1, "", "the file is empty; it wants at least a topic and its sink, such as\n"+
 			"  topics: {orders: {sink: printer}}\n"+
 			"  sinks: {printer: {type: print}}")
 		return nil
+	case 1:
+	default:
+		r.problemf(docs[1].Line, "", "a second document begins here; put all into one")
+		return nil
 	}
-	c := &converter{reader: r, anchors: map[string]*node{}}
-	root := c.node(body, "", 0)
+	c := &converter{reader: r}
+	root := c.node(docs[0], "", 0)
 	if root.kind == mapping {
 		return root
 	}
@@ -117,261 +114,128 @@ func invalidUTF8(data []byte) int {
 	return -1
 }
 
-// parseTokens turns a panic of the parser into an error: the file is a user's,
-// and no text of theirs may end the process.
-func parseTokens(text string) (file *ast.File, err error) {
+// decode returns the file's documents, but for those that are empty. It turns a
+// panic of the parser into an error: the file is a user's, and no text of theirs
+// may end the process.
+func decode(data []byte) (docs []*yaml.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			file, err = nil, errors.New("not valid YAML: the parser gave up on it")
+			docs, err = nil, errors.New("yaml: the parser gave up on it")
 		}
 	}()
-	tokens := lexer.Tokenize(text)
-	if line := tooDeep(tokens); line > 0 {
-		return nil, &yaml.SyntaxError{
-			Message: fmt.Sprintf("values are nested more than %d deep", maxDepth),
-			Token:   &token.Token{Position: &token.Position{Line: line}},
+	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var doc yaml.Node
+		if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
+			return docs, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if body := doc.Content[0]; body.ShortTag() != "!!null" {
+			docs = append(docs, body)
 		}
 	}
-	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
-// tooDeep returns the line on which values are nested too deeply for a parser
-// that recurses, or 0. Nesting takes brackets, indentation, or several marks
-// on one line.
-func tooDeep(tokens token.Tokens) int {
-	brackets, marks, line := 0, 0, 0
-	for _, t := range tokens {
-		if t.Position.Line != line {
-			marks, line = 0, t.Position.Line
-		}
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			brackets++
-		case token.SequenceEndType, token.MappingEndType:
-			brackets = max(0, brackets-1)
-		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
-			marks++
-		}
-		if brackets > maxDepth || marks > 10*maxDepth || t.Position.Column > 10*maxDepth && t.Type == token.SequenceEntryType {
-			return line
-		}
+// problemText is how the parser words an error. For what it did not find it counts
+// lines from 0.
+var (
+	problemText  = regexp.MustCompile(`^yaml: (?:line (\d+): )?((did not find expected (?:key|'))?.*)$`)
+	quotedName   = regexp.MustCompile(`['"]\S*\w\S*['"]`)
+	unknownAlias = regexp.MustCompile(`^yaml: unknown anchor '(.*)' referenced$`)
+)
+
+// syntaxProblem takes from a parser's error what may be shown: it may quote the
+// file, which may hold what should have been a secret.
+func syntaxProblem(data []byte, err error) (line int, message string) {
+	if alias := unknownAlias.FindStringSubmatch(err.Error()); alias != nil {
+		before, _, _ := bytes.Cut(data, []byte("*"+alias[1]))
+		return 1 + bytes.Count(before, []byte("\n")), noAnchors
 	}
-	return 0
-}
-
-// syntaxProblem takes from a parser's error what may be shown: its full text
-// quotes the file, which may hold what should have been a secret.
-func syntaxProblem(err error) (line int, message string) {
-	e, ok := errors.AsType[*yaml.SyntaxError](err)
-	if !ok {
+	parts := problemText.FindStringSubmatch(err.Error())
+	if parts == nil || quotedName.MatchString(parts[2]) {
 		return 1, "not valid YAML"
 	}
-	line = 1
-	if e.Token != nil && e.Token.Position != nil {
-		line = max(1, e.Token.Position.Line)
+	line, _ = strconv.Atoi(parts[1])
+	if parts[3] != "" {
+		line++
 	}
-	if strings.ContainsAny(e.Message, "\"`") {
-		return line, "not valid YAML"
-	}
-	return line, "not valid YAML: " + e.Message
+	return max(1, line), "not valid YAML: " + parts[2]
 }
 
-func lineOf(n ast.Node) int {
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return t.Position.Line
-	}
-	return 1
-}
+const noAnchors = "anchors and aliases (&name, *name) have no meaning here; write the value out"
 
 // converter turns the parser's tree into nodes.
-type converter struct {
-	*reader
-	anchors map[string]*node
-	merged  int // entries that merge keys have brought in
-}
+type converter struct{ *reader }
 
-func (c *converter) node(n ast.Node, path string, depth int) *node {
-	if n == nil {
-		return &node{kind: null}
-	}
-	out := &node{line: lineOf(n)}
-	if depth > maxDepth {
-		c.problemf(out.line, path, "values are nested more than %d deep", maxDepth)
-		return out
-	}
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		if whole, ok := plainText(n.Values); ok && n.Start.Type != token.MappingStartType {
-			out.kind, out.text = text, whole
-			break
-		}
-		c.mapping(out, n.Values, path, depth)
-	case *ast.MappingValueNode:
-		c.mapping(out, []*ast.MappingValueNode{n}, path, depth)
-	case *ast.SequenceNode:
+func (c *converter) node(n *yaml.Node, path string, depth int) *node {
+	out := &node{line: n.Line}
+	switch {
+	case depth > maxDepth:
+		c.problemf(n.Line, path, "values are nested more than %d deep", maxDepth)
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		c.problemf(n.Line, path, "%s", noAnchors)
+	case n.Kind == yaml.MappingNode && n.ShortTag() == "!!map":
+		c.mapping(out, n, path, depth)
+	case n.Kind == yaml.SequenceNode && n.ShortTag() == "!!seq":
 		out.kind = list
-		for _, item := range n.Values {
+		for _, item := range n.Content {
 			out.items = append(out.items, c.node(item, path, depth+1))
 		}
-	case *ast.AnchorNode:
-		out = c.node(n.Value, path, depth+1)
-		// Registered after its value, so that no value can hold itself.
-		c.anchors[n.Name.GetToken().Value] = out
-	case *ast.AliasNode:
-		target, ok := c.anchors[n.Value.GetToken().Value]
-		if !ok {
-			c.problemf(out.line, path, "no anchor of this alias's name stands before it")
-			return out
-		}
-		line := out.line
-		*out = *target
-		out.line = line
-	case *ast.TagNode:
-		return c.tagged(n, path, depth)
-	default:
+	case n.Kind == yaml.ScalarNode:
 		c.scalar(out, n, path)
+	default:
+		c.problemf(n.Line, path, "this tag has no meaning here")
 	}
 	return out
 }
 
-// plainText undoes a mistake of the parser: in brackets within braces it takes
-// host:9092 for a pair. A colon parts a key from a value only before a space.
-func plainText(pairs []*ast.MappingValueNode) (string, bool) {
-	if len(pairs) != 1 {
-		return "", false
-	}
-	n := pairs[0]
-	key, value := n.Key.GetToken(), n.Value.GetToken()
-	if n.Start == nil || key.Next != n.Start || n.Start.Next != value || key.Type == token.DoubleQuoteType || key.Type == token.SingleQuoteType {
-		return "", false
-	}
-	switch n.Value.(type) {
-	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode:
-	default:
-		return "", false
-	}
-	k, colon, v := key.Position, n.Start.Position, value.Position
-	if k.Line != v.Line || colon.Column != k.Column+len([]rune(key.Value)) || v.Column != colon.Column+1 {
-		return "", false
-	}
-	return key.Value + ":" + value.Value, true
-}
-
-func (c *converter) scalar(out *node, n ast.Node, path string) {
-	switch n := n.(type) {
-	case *ast.StringNode:
-		out.kind, out.text = text, n.Value
-	case *ast.LiteralNode:
-		out.kind, out.text = text, n.Value.Value
-	case *ast.IntegerNode:
-		out.kind, out.text, out.number = integer, n.Token.Value, n.Value
-	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		out.kind, out.text = float, n.GetToken().Value
-	case *ast.BoolNode:
-		out.kind, out.text = boolean, n.Token.Value
-	case *ast.NullNode:
+func (c *converter) scalar(out *node, n *yaml.Node, path string) {
+	out.text = n.Value
+	switch n.ShortTag() {
+	case "!!str", "!!timestamp":
+		out.kind = text
+	case "!!int":
+		out.kind = integer
+		var number any
+		if err := n.Decode(&number); err != nil {
+			out.kind = broken
+			c.problemf(n.Line, path, "not a whole number")
+		}
+		switch number := number.(type) {
+		case int:
+			out.number = int64(number)
+		case int64, uint64:
+			out.number = number
+		}
+	case "!!float":
+		out.kind = float
+	case "!!bool":
+		out.kind = boolean
+	case "!!null":
 		out.kind = null
 	default:
-		c.problemf(out.line, path, "this kind of YAML has no meaning here")
+		c.problemf(n.Line, path, "this tag has no meaning here")
 	}
 }
 
-func (c *converter) tagged(n *ast.TagNode, path string, depth int) *node {
-	out := c.node(n.Value, path, depth+1)
-	switch token.ReservedTagKeyword(n.Start.Value) {
-	case token.StringTag:
-		if out.kind == integer || out.kind == float || out.kind == boolean {
-			out.kind = text
-		}
-	case token.IntegerTag, token.FloatTag, token.BooleanTag, token.NullTag, token.MappingTag, token.SequenceTag:
-	default:
-		c.problemf(lineOf(n), path, "this tag has no meaning here")
-		return &node{line: lineOf(n)}
-	}
-	return out
-}
-
-func (c *converter) mapping(out *node, values []*ast.MappingValueNode, path string, depth int) {
+func (c *converter) mapping(out *node, n *yaml.Node, path string, depth int) {
 	out.kind = mapping
-	var merged []*node
-	at := map[string]int{} // where an entry of out stands
-	for _, v := range values {
-		line := lineOf(v.Key)
-		if v.Key.IsMergeKey() {
-			merged = append(merged, c.mergees(v.Value, path, depth)...)
+	lines := map[string]int{} // of the keys so far: a file may have tens of thousands
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := n.Content[i]
+		switch {
+		case k.ShortTag() == "!!merge":
+			c.problemf(k.Line, path, "merge keys (<<) have no meaning here; write the entries out")
+			continue
+		case k.Kind != yaml.ScalarNode || k.Anchor != "":
+			c.problemf(k.Line, path, "a key must be plain text")
 			continue
 		}
-		key, ok := c.key(v.Key)
-		if !ok {
-			c.problemf(line, path, "a key must be plain text")
+		if first, twice := lines[k.Value]; twice {
+			c.problemf(k.Line, join(path, k.Value), "given twice; the first time in line %d", first)
 			continue
 		}
-		value := c.node(v.Value, join(path, key), depth+1)
-		if value.line == 0 {
-			value.line = line
-		}
-		if first, twice := at[key]; twice {
-			c.problemf(line, join(path, key), "given twice; the first time in line %d", out.entries[first].line)
-			continue
-		}
-		at[key] = len(out.entries)
-		out.entries = append(out.entries, entry{key: key, line: line, value: value})
+		lines[k.Value] = k.Line
+		out.entries = append(out.entries, entry{key: k.Value, line: k.Line, value: c.node(n.Content[i+1], join(path, k.Value), depth+1)})
 	}
-	// A mapping's own keys go before merged ones, and an earlier merge before a
-	// later one.
-	for _, m := range merged {
-		if c.merged += len(m.entries); c.merged > maxMerge {
-			c.problemf(out.line, path, "merge keys bring in more than %d entries", maxMerge)
-			return
-		}
-		for _, e := range m.entries {
-			if _, have := at[e.key]; !have {
-				at[e.key] = len(out.entries)
-				out.entries = append(out.entries, e)
-			}
-		}
-	}
-}
-
-// mergees returns the mappings that the value of a merge key names.
-func (c *converter) mergees(value ast.Node, path string, depth int) []*node {
-	n := c.node(value, path, depth+1)
-	nodes := []*node{n}
-	if n.kind == list {
-		nodes = n.items
-	}
-	for _, m := range nodes {
-		if m.kind != mapping && m.kind != broken {
-			c.problemf(max(1, m.line), path, "<<: wants a mapping, or a list of mappings, got %s", m.kind)
-		}
-	}
-	return nodes
-}
-
-func (c *converter) key(n ast.Node) (string, bool) {
-	switch n := n.(type) {
-	case *ast.MappingKeyNode:
-		if n.Value != nil {
-			return c.key(n.Value)
-		}
-	case *ast.AnchorNode:
-		key, ok := c.key(n.Value)
-		c.anchors[n.Name.GetToken().Value] = &node{kind: text, line: lineOf(n), text: key}
-		return key, ok
-	case *ast.AliasNode:
-		target, ok := c.anchors[n.Value.GetToken().Value]
-		return targetText(target), ok && target.kind == text
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode, *ast.InfinityNode, *ast.NanNode:
-		return n.GetToken().Value, true
-	}
-	return "", false
-}
-
-func targetText(n *node) string {
-	if n == nil {
-		return ""
-	}
-	return n.text
 }

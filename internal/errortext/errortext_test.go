@@ -19,11 +19,15 @@ func TestStored(t *testing.T) {
 		"at 12:30:45 version 1.2.3.4.5 said 300.1.1.1, x::y, std::move": "at 12:30:45 version 1.2.3.4.5 said 300.1.1.1, x::y, std::move",
 		"bad \xff and\x00zero":                                          "bad \uFFFD andzero",
 	} {
-		if got := errortext.Stored(text, 1000); got != want {
+		if got := errortext.Stored(text, 1000, ""); got != want {
 			t.Errorf("%q:\n got %q\nwant %q", text, got, want)
 		}
 	}
-	if got := errortext.Stored(strings.Repeat("\u00e9", 100), 11); got != strings.Repeat("\u00e9", 5)+"\u2026" {
+	text, want := "dial tcp [fd00::1]:443 and 10.1.2.3: fd00:0::1 is refused", "dial tcp [fd00::1]:443 and (address): fd00:0::1 is refused"
+	if got := errortext.Stored(text, 1000, "[fd00::1]"); got != want {
+		t.Errorf("a known address: %q", got)
+	}
+	if got := errortext.Stored(strings.Repeat("\u00e9", 100), 11, ""); got != strings.Repeat("\u00e9", 5)+"\u2026" {
 		t.Errorf("clipped: %q", got)
 	}
 }

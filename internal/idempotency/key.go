@@ -3,6 +3,7 @@
 package idempotency
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"time"
@@ -21,6 +22,10 @@ func Key(parts ...string) [sha256.Size]byte {
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
+
+// NewRequest names a request of an operator that is none before it: repeating a
+// request by its name does nothing twice.
+func NewRequest() string { return "redrive-" + rand.Text()[:16] }
 
 // Time is a time as a part: RFC 3339 in UTC with microseconds, which is all
 // that PostgreSQL keeps.

@@ -205,6 +205,7 @@ func (c *Cluster) chooseBinaries() error {
 
 // run starts the server and waits until it takes connections.
 func (c *Cluster) run(ctx context.Context) error {
+	began := time.Now()
 	for try := 1; ; try++ {
 		port, err := c.choosePort()
 		if err != nil {
@@ -223,9 +224,15 @@ func (c *Cluster) run(ctx context.Context) error {
 			return nil
 		}
 		c.killAll(p)
+		log := p.output(c.logPath())
+		// A process of the server before may have lost its name, and still hold its
+		// memory, before anybody saw it.
+		if memoryInUse(log) && time.Since(began) < immediateTimeout && pause(ctx, 100*time.Millisecond) {
+			continue
+		}
 		// Another program may take the free port before the server does.
-		if !c.tcp || c.opts.Port != 0 || try == 3 || ctx.Err() != nil || !p.portTaken(c.logPath()) {
-			return fmt.Errorf("pgembed: start %s: %w%s", c.dir, err, p.logTail(c.logPath()))
+		if !c.tcp || c.opts.Port != 0 || try >= 3 || ctx.Err() != nil || !portTaken(log) {
+			return fmt.Errorf("pgembed: start %s: %w%s", c.dir, err, tail(log))
 		}
 		c.mu.Lock()
 		c.port = 0
@@ -419,7 +426,7 @@ func (c *Cluster) Companion(program string, args ...string) (stop func() error, 
 	}
 	return func() error {
 		if !p.running() {
-			return fmt.Errorf("pgembed: %s ended too early: %w%s", program, cmp.Or(p.err, errors.New("exit status 0")), p.logTail(path))
+			return fmt.Errorf("pgembed: %s ended too early: %w%s", program, cmp.Or(p.err, errors.New("exit status 0")), tail(p.output(path)))
 		}
 		p.signal(syscall.SIGTERM)
 		hopeless := time.NewTimer(immediateTimeout)

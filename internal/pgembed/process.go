@@ -2,6 +2,7 @@ package pgembed
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -159,12 +160,25 @@ func (p *process) output(path string) []byte {
 
 // portTaken reports whether the server ended because another program took its
 // port before it could.
-func (p *process) portTaken(path string) bool {
-	return bytes.Contains(p.output(path), []byte("Address already in use"))
+func portTaken(log []byte) bool { return bytes.Contains(log, []byte("Address already in use")) }
+
+// memoryInUse reports whether the server ended because one before it has not
+// ended altogether.
+func memoryInUse(log []byte) bool {
+	return bytes.Contains(log, []byte("pre-existing shared memory block"))
 }
 
-// logTail returns the last lines of the log for an error's text.
-func (p *process) logTail(path string) string { return tail(p.output(path)) }
+// pause waits, and reports whether ctx is still going on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
 
 func tail(text []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

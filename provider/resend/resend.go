@@ -31,6 +31,7 @@ import (
 	"net/http"
 	"net/mail"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,9 @@ type Options struct {
 	// FromAllowed are the senders that payloads may name: addresses, @domains, or
 	// * for all. Default: those of From's domain; all, if there is no From.
 	FromAllowed []string
+	// HeadersAllowed are the headers that payloads may set beside the usual ones;
+	// see [delivery.EmailRules].
+	HeadersAllowed []string
 	// Account names the account, see [delivery.Capabilities]. Default: a short
 	// hash of the API key; to replace the key, name the account as before.
 	Account string
@@ -62,6 +66,7 @@ type Options struct {
 // Provider is a [delivery.Provider] and a [delivery.Checker].
 type Provider struct {
 	opts      Options
+	rules     delivery.EmailRules
 	base      *url.URL
 	transport *http.Transport
 }
@@ -80,6 +85,8 @@ func New(opts Options) (*Provider, error) {
 	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
 		errs = append(errs, errors.New("option From is not an address"))
 	}
+	rules := delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}
+	errs = append(errs, rules.Check())
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "resend", Code: deed.Invalid, Err: err}
 	}
@@ -87,7 +94,7 @@ func New(opts Options) (*Provider, error) {
 		sum := sha256.Sum256([]byte("deed resend account " + opts.APIKey))
 		opts.Account = "key-" + hex.EncodeToString(sum[:6])
 	}
-	return &Provider{opts: opts, base: base, transport: &http.Transport{
+	return &Provider{opts: opts, rules: rules, base: base, transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: httpcall.Count((&net.Dialer{Timeout: 10 * time.Second}).DialContext), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 100, IdleConnTimeout: 30 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}}, nil
@@ -121,10 +128,12 @@ type tag struct {
 	Value string `json:"value"`
 }
 
+const sandboxHeader = "X-Deed-Sandbox-For"
+
 // Render makes the body of POST /emails. The tag deed_id is in every later
 // event about the e-mail.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
-	e, err := delivery.ReadEmail(d, p.opts.From, p.opts.FromAllowed...)
+	e, err := delivery.ReadEmail(d, p.rules)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +142,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		if e.Headers == nil {
 			e.Headers = map[string]string{}
 		}
-		e.Headers["X-Deed-Sandbox-For"] = d.SandboxFor
+		e.Headers[sandboxHeader] = d.SandboxFor
 	}
 	return json.Marshal(email{
 		From: e.From, To: []string{d.Recipient}, Subject: e.Subject, ReplyTo: e.ReplyTo,
@@ -150,6 +159,11 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	var stored email
 	if err := json.Unmarshal(body, &stored); err != nil || len(stored.To) != 1 || !strings.EqualFold(stored.To[0], r.Recipient()) {
 		return delivery.Refused(fmt.Errorf("resend: %w", delivery.ErrOtherRecipient))
+	}
+	for _, name := range slices.Sorted(maps.Keys(stored.Headers)) {
+		if err := p.rules.CheckHeader(name); err != nil && name != sandboxHeader {
+			return delivery.Refused(fmt.Errorf("resend: the stored request: %w", err)) // an older version, or other rules, let it pass
+		}
 	}
 	h := p.headers()
 	h.Set("Content-Type", "application/json")

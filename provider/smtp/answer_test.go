@@ -16,7 +16,7 @@ func TestSend_AnswerToTheMessage(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
 		"250 queued": "accepted", "200 taken": "accepted", "252 taken": "accepted", "250-one\r\n250 two": "accepted",
-		"451 later": "deferred", "421 closing": "outage", "535 who": "outage", "554 no": "refused",
+		"451 later": "deferred", "421 closing": "deferred", "535 who": "outage", "554 no": "refused",
 		"354 go on": "unknown", "100 hm": "unknown", "garbage": "unknown", "": "unknown", "2": "unknown", "250-cut": "unknown",
 	} {
 		p, err := New(Options{Address: answering(t, answer), Security: Plain})
@@ -24,33 +24,109 @@ func TestSend_AnswerToTheMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		c, err := p.connection(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, _ := p.send(ctx, c, envelope{"a@example.com", "b@example.com"}, []byte("Subject: x\r\n\r\ny\r\n"), "id")
+		out := p.converse(ctx, envelope{"a@example.com", "b@example.com"}, []byte("Subject: x\r\n\r\ny\r\n"), "id")
 		if out.String() != want {
 			t.Errorf("%q is %s (%v), not %s", answer, out, out.Err(), want)
 		}
-		c.close()
+		_ = p.Close()
 		cancel()
 	}
 }
 
-// answering is a server that answers the first message so, and closes.
-func answering(t *testing.T, answer string) string {
+// A 421 for what was said before over a connection, or for one recipient, is no
+// outage of the server: who sends to addresses that it refuses stops nobody else.
+func TestSend_ClosedForOneIsNoOutage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		closes func(command string, refused int) bool // whether the server says 421
+		from   string
+		want   []string // of three to a recipient that is refused, and one more
+	}{
+		"after refusals":        {func(command string, refused int) bool { return refused >= 2 && command != "RSET" }, "a@example.com", []string{"refused", "refused", "refused", "accepted"}},
+		"at the RSET":           {func(_ string, refused int) bool { return refused >= 2 }, "a@example.com", []string{"refused", "refused", "refused", "accepted"}},
+		"to refused recipients": {func(command string, _ int) bool { return command == "RCPT TO:<no@example.com>" }, "a@example.com", []string{"deferred", "deferred", "deferred", "accepted"}},
+		"to other senders":      {func(command string, _ int) bool { return strings.HasPrefix(command, "MAIL FROM:<other@") }, "other@example.com", []string{"deferred", "deferred", "deferred", "deferred"}},
+		"to everybody":          {func(command string, _ int) bool { return strings.HasPrefix(command, "MAIL") }, "a@example.com", []string{"outage", "outage", "outage", "outage"}},
+		"at the greeting":       {func(command string, _ int) bool { return command == "" }, "a@example.com", []string{"outage", "outage", "outage", "outage"}},
+	} {
+		p, err := New(Options{Address: closing(t, c.closes), Security: Plain, From: "shop@example.com"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		for i, want := range c.want {
+			to := "no@example.com"
+			if i == 3 {
+				to = "yes@example.com"
+			}
+			if out := p.converse(ctx, envelope{c.from, to}, []byte("Subject: x\r\n\r\ny\r\n"), "id"); out.String() != want {
+				t.Errorf("%s: message %d is %s (%v), not %s", name, i+1, out, out.Err(), want)
+			}
+		}
+		_ = p.Close()
+		cancel()
+	}
+}
+
+// listen serves connections until the test ends.
+func listen(t *testing.T, serve func(c net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		c, err := listener.Accept()
-		if err != nil {
+	go func() { // ends with the listener
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				serve(c)
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// closing is a server that refuses no@example.com and says 421 as it is told.
+func closing(t *testing.T, closes func(command string, refused int) bool) string {
+	t.Helper()
+	return listen(t, func(c net.Conn) {
+		if closes("", 0) {
+			fmt.Fprint(c, "421 not now\r\n")
 			return
 		}
-		defer c.Close()
+		fmt.Fprint(c, "220 hello\r\n")
+		in, inMessage, refused := bufio.NewScanner(c), false, 0
+		for in.Scan() {
+			switch line := in.Text(); {
+			case inMessage && line != ".":
+			case inMessage:
+				inMessage = false
+				fmt.Fprint(c, "250 taken\r\n")
+			case closes(line, refused):
+				fmt.Fprint(c, "421 too many errors\r\n")
+				return
+			case strings.HasPrefix(line, "RCPT TO:<no@"):
+				refused++
+				fmt.Fprint(c, "550 nobody\r\n")
+			case line == "DATA":
+				inMessage = true
+				fmt.Fprint(c, "354 go on\r\n")
+			default:
+				fmt.Fprint(c, "250 ok\r\n")
+			}
+		}
+	})
+}
+
+// answering is a server that answers each message so, and closes.
+func answering(t *testing.T, answer string) string {
+	t.Helper()
+	return listen(t, func(c net.Conn) {
 		fmt.Fprint(c, "220 hello\r\n")
 		in, inMessage := bufio.NewScanner(c), false
 		for in.Scan() {
@@ -68,6 +144,5 @@ func answering(t *testing.T, answer string) string {
 				fmt.Fprint(c, "250 ok\r\n")
 			}
 		}
-	}()
-	return listener.Addr().String()
+	})
 }

@@ -4,18 +4,24 @@
 // a conversation got:
 //
 //	2xx after the message                  accepted, whatever comes after it
-//	421, 530 or 535 to any command         outage: it is about the server or us
-//	no connection, TLS, EHLO, AUTH         outage
+//	no connection, greeting, EHLO, AUTH    outage
+//	530 or 535 to any command              outage: it is about who we are
+//	421 to a later command                 outage, if the server says so over a new
+//	                                       connection, too, where nothing of the
+//	                                       delivery is said; else as other 4xx
 //	other 4xx to MAIL, RCPT, DATA, after   deferred: greylisting, a full mailbox
 //	a cut before the message               deferred
 //	other 5xx to MAIL, RCPT, DATA, after   refused for good
 //	a cut, no answer or nonsense after it  unknown: the delivery's guarantee decides
 //
 // One recipient a message, since one that is refused would reset the others'.
-// Connections are used again, after a NOOP that shows that they still live.
+// Connections are used again, after a RSET that shows that they still live. A 421
+// over one that was used may be for what others said over it, such as recipients
+// that were refused: before the message the delivery goes over a new one at once.
 package smtp
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -23,9 +29,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/mail"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +69,9 @@ type Options struct {
 	// FromAllowed are the senders that payloads may name: addresses, @domains, or
 	// * for all. Default: those of From's domain; all, if there is no From.
 	FromAllowed []string
+	// HeadersAllowed are the headers that payloads may set beside the usual ones;
+	// see [delivery.EmailRules].
+	HeadersAllowed []string
 	// Hello is the name that EHLO gives. Default "localhost".
 	Hello string
 	// Account names the account, see [delivery.Capabilities]. Default: the user
@@ -76,10 +87,11 @@ type Options struct {
 
 // Provider is a [delivery.Provider] and a [delivery.Checker].
 type Provider struct {
-	opts Options
-	host string
-	idle idle
-	now  func() time.Time // the process's clock, for the header Date
+	opts  Options
+	rules delivery.EmailRules
+	host  string
+	idle  idle
+	now   func() time.Time // the process's clock, for the header Date
 }
 
 // New checks opts and connects to nothing.
@@ -106,10 +118,12 @@ func New(opts Options) (*Provider, error) {
 	if opts.Idle < 0 || opts.PerConnection < 1 {
 		errs = append(errs, fmt.Errorf("option Idle %s is negative, or PerConnection %d below 1", opts.Idle, opts.PerConnection))
 	}
+	rules := delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}
+	errs = append(errs, rules.Check())
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "smtp", Code: deed.Invalid, Err: err}
 	}
-	return &Provider{opts: opts, host: host, now: time.Now}, nil
+	return &Provider{opts: opts, rules: rules, host: host, now: time.Now}, nil
 }
 
 // Close closes the connections that are not in use.
@@ -132,7 +146,7 @@ type envelope struct {
 // Render makes the envelope and the message. Its Message-ID is of the
 // delivery's key, so that a bounce that quotes it tells which one it was.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
-	e, err := delivery.ReadEmail(d, p.opts.From, p.opts.FromAllowed...)
+	e, err := delivery.ReadEmail(d, p.rules)
 	if err != nil {
 		return nil, err
 	}
@@ -187,6 +201,28 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 
 func messageID(key, from string) string { return key + "@" + from[strings.LastIndex(from, "@")+1:] }
 
+// ownHeaders are those that Render makes.
+var ownHeaders = []string{
+	"From", "To", "Reply-To", "Subject", "Message-Id", "Date", "X-Deed-Id", "X-Deed-Sandbox-For", "Mime-Version", "Content-Type", "Content-Transfer-Encoding",
+}
+
+// checkHeaders looks for what an older version, or other rules, let a payload
+// set.
+func (p *Provider) checkHeaders(message []byte) error {
+	h, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(message))).ReadMIMEHeader()
+	if err != nil {
+		return errors.New("it is no e-mail")
+	}
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if !slices.Contains(ownHeaders, name) {
+			if err := p.rules.CheckHeader(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Send holds one conversation.
 func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome {
 	request, err := r.Request()
@@ -201,22 +237,72 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if to, err := mail.ParseAddress(r.Recipient()); err != nil || !strings.EqualFold(to.Address, e.To) {
 		return delivery.Refused(p.errorf("%w", delivery.ErrOtherRecipient))
 	}
-	c, err := p.connection(ctx)
-	if err != nil {
-		return delivery.Outage(p.errorf("no connection: %w", err), 0)
+	if err := p.checkHeaders(message); err != nil {
+		return delivery.Refused(p.errorf("the stored request: %w", err))
 	}
-	out, usable := p.send(ctx, c, e, message, messageID(r.Key(), e.From))
-	if usable {
-		p.idle.put(c, p.opts)
-	} else {
-		c.close()
-	}
-	return out
+	return p.converse(ctx, e, message, messageID(r.Key(), e.From))
 }
 
-// send says what came of a message, and whether the connection may be used
-// again.
-func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte, id string) (out delivery.Outcome, usable bool) {
+// after is what may be done with a connection after a message.
+type after int
+
+const (
+	broken after = iota // nothing, or nobody knows
+	usable              // the next message
+	closed              // nothing: the server has closed it before the message
+	late                // the same, after it
+)
+
+// converse sends a message over a connection that is there or a new one, or,
+// if the server closes the first before the message, over both.
+func (p *Provider) converse(ctx context.Context, e envelope, message []byte, id string) delivery.Outcome {
+	c, err := p.connection(ctx)
+	for {
+		if err != nil {
+			return delivery.Outage(p.errorf("no connection: %w", err), 0)
+		}
+		used := c.messages > 0
+		out, then := p.send(ctx, c, e, message, id)
+		if then == usable {
+			p.idle.put(c, p.opts)
+			return out
+		}
+		c.close()
+		if then == broken {
+			return out
+		}
+		if then == late || !used {
+			return p.orOutage(ctx, out)
+		}
+		if c, err = p.dial(ctx); err != nil && ctx.Err() != nil {
+			return out // it answered; there was no time left for another conversation
+		}
+	}
+}
+
+// orOutage tells a 421 that is about a delivery from one that is for all: what
+// is said here has nothing of the delivery.
+func (p *Provider) orOutage(ctx context.Context, out delivery.Outcome) delivery.Outcome {
+	c, err := p.dial(ctx)
+	if err == nil {
+		defer c.close()
+		release := c.bound(ctx)
+		defer release()
+		if from, unread := mail.ParseAddress(p.opts.From); unread == nil {
+			err = c.client.Mail("<" + from.Address + ">")
+		}
+	}
+	if code := codeOf(err); err == nil || ctx.Err() != nil || (code >= 400 && !aboutAll(code)) {
+		return out
+	}
+	return delivery.Outage(out.Err(), 0).WithCode(out.Code())
+}
+
+// aboutAll reports whether an answer is about the server or who we are.
+func aboutAll(code int) bool { return code == 421 || code == 530 || code == 535 }
+
+// send says what came of a message, and what may be done with the connection.
+func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte, id string) (out delivery.Outcome, then after) {
 	release := c.bound(ctx)
 	defer release()
 	c.messages++
@@ -243,31 +329,35 @@ func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte
 	}
 	switch code := codeOf(err); {
 	case err == nil, code >= 200 && code < 300: // 250 is usual; all of them say that it was taken
-		return delivery.Accepted(id), true
+		return delivery.Accepted(id), usable
 	case code >= 400:
-		return p.refusal("the message", err)
+		if out, then = p.refusal("the message", err); then == closed {
+			then = late
+		}
+		return out, then
 	}
-	return delivery.Unknown(p.errorf("no answer to the message: %w", err)), false
+	return delivery.Unknown(p.errorf("no answer to the message: %w", err)), broken
 }
 
 // refusal judges an answer to a command before which nothing was handed over,
 // or the answer to the message itself.
-func (p *Provider) refusal(what string, err error) (out delivery.Outcome, usable bool) {
+func (p *Provider) refusal(what string, err error) (out delivery.Outcome, then after) {
 	if code := codeOf(err); code != 0 {
 		defer func() { out = out.WithCode(strconv.Itoa(code)) }()
 	}
 	switch code := codeOf(err); {
-	case code == 421, code == 530, code == 535:
-		// It closes for everybody, or is about who we are: not about this message.
-		return delivery.Outage(p.errorf("%s: %w", what, err), 0), false
+	case code == 421: // it closes this connection
+		return delivery.Deferred(p.errorf("%s: %w", what, err), 0), closed
+	case aboutAll(code):
+		return delivery.Outage(p.errorf("%s: %w", what, err), 0), broken
 	case code >= 500:
-		return delivery.Refused(p.errorf("%s: %w", what, err)), true
+		return delivery.Refused(p.errorf("%s: %w", what, err)), usable
 	case code >= 400:
-		return delivery.Deferred(p.errorf("%s: %w", what, err), 0), true
+		return delivery.Deferred(p.errorf("%s: %w", what, err), 0), usable
 	}
 	// It may be this message's doing: a recipient for whom the server asks
 	// another one, and waits.
-	return delivery.Deferred(p.errorf("%s, before the message: %w", what, err), 0), false
+	return delivery.Deferred(p.errorf("%s, before the message: %w", what, err), 0), broken
 }
 
 // codeOf returns the code of a server's answer; 0 if there was none.

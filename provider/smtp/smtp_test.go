@@ -295,3 +295,28 @@ func TestNew_Invalid(t *testing.T) {
 		}
 	}
 }
+
+// A request that was stored under other rules, or by a version that had none, is
+// refused for good, and says why; nobody is called.
+func TestSend_StoredHeaders(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	lax, err := smtp.New(smtp.Options{Address: "localhost:25", HeadersAllowed: []string{"*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Provider = stored{Provider: h.Provider, render: lax}
+	h.Payload = delivery.EmailPayload{From: "Ann <ann@example.com>", Subject: "Hello", Text: "canary-7f3a", Headers: map[string]string{"X-SMTPAPI": "{}", "References": "<1@example.com>"}}.JSON()
+	e := providertest.Deliver(t, h)
+	if e.Status != delivery.Failed || !strings.Contains(e.LastError, "X-S") || !strings.Contains(e.LastError, "headers_allowed") || len(h.Accepted()) != 0 {
+		t.Errorf("%s with %q", e.Status, e.LastError)
+	}
+}
+
+// stored is a provider whose requests another one has made.
+type stored struct {
+	delivery.Provider
+	render delivery.Provider
+}
+
+func (s stored) Render(d delivery.Draft) ([]byte, error) { return s.render.Render(d) }

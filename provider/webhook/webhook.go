@@ -12,6 +12,7 @@
 //	408, 409, 5xx                   unknown
 //	no complete answer              unknown
 //	an address that is not allowed  refused for good
+//	a host that is not among Hosts  refused for good
 //
 // A receiver that promises to drop repeats by webhook-id (DropsRepeats) makes
 // unknown outcomes safe to repeat; else the delivery's guarantee decides, and
@@ -43,12 +44,18 @@ type Options struct {
 	Secret string
 	// PreviousSecret, while a secret is being replaced, signs them too.
 	PreviousSecret string
+	// Hosts are the only ones that are called: names or addresses, *.example.com
+	// for those below example.com, each with a :port or for any; over https,
+	// unless http:// stands before it. Required with Headers. Default: whichever a
+	// delivery names.
+	Hosts []string
 	// AllowHosts exempts hosts from the address guard, as in sink/webhook.
 	AllowHosts []string
 	// DropsRepeats is for how long the receivers promise to know a webhook-id.
 	// Default: they promise nothing.
 	DropsRepeats time.Duration
-	// Headers are sent with every request.
+	// Headers are sent with every request, to the Hosts, which they need: who
+	// reserves a delivery chooses its URL.
 	Headers map[string]string
 	// RootCAs verify https endpoints. Default: the system's.
 	RootCAs *x509.CertPool
@@ -57,6 +64,7 @@ type Options struct {
 // Provider is a [delivery.Provider] and a [delivery.Checker].
 type Provider struct {
 	opts      Options
+	hosts     []host
 	signer    sink.Signer
 	headers   http.Header
 	transport *http.Transport
@@ -73,6 +81,14 @@ func New(opts Options) (*Provider, error) {
 	if opts.DropsRepeats != 0 && opts.DropsRepeats < time.Minute {
 		errs = append(errs, fmt.Errorf("option DropsRepeats %s is below a minute", opts.DropsRepeats))
 	}
+	var hosts []host
+	for _, entry := range opts.Hosts {
+		one, err := parseHost(entry)
+		hosts, errs = append(hosts, one), append(errs, err)
+	}
+	if len(opts.Headers) > 0 && len(opts.Hosts) == 0 {
+		errs = append(errs, errors.New("option Headers needs Hosts: whoever reserves a delivery names its URL, and would be sent them; list the hosts that may have them"))
+	}
 	h := http.Header{}
 	for name, value := range opts.Headers {
 		lower := strings.ToLower(name)
@@ -85,7 +101,7 @@ func New(opts Options) (*Provider, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "webhook provider", Code: deed.Invalid, Err: err}
 	}
-	return &Provider{opts: opts, signer: signer, headers: h, transport: &http.Transport{
+	return &Provider{opts: opts, hosts: hosts, signer: signer, headers: h, transport: &http.Transport{
 		Proxy: nil, // it would hide the endpoint's address from the guard
 		// A connection that was idle may be closed by the time that a request is
 		// written to it, and nobody can tell that from one that was taken: used again
@@ -115,10 +131,14 @@ func (p *Provider) Capabilities() delivery.Capabilities {
 
 // Render makes the body, which is the payload.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
-	if _, err := endpoint(d.Recipient); err != nil {
+	u, err := endpoint(d.Recipient)
+	if err != nil {
 		return nil, err
 	}
-	return d.Payload, nil
+	if d.SandboxFor == "" { // the operator has named the sandbox
+		err = p.check(u)
+	}
+	return d.Payload, err
 }
 
 // endpoint never puts the URL into an error: it may hold credentials.
@@ -143,6 +163,9 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err != nil {
 		return delivery.Refused(err)
 	}
+	if err := p.check(target); err != nil && r.SandboxFor() == "" {
+		return delivery.Refused(err) // it was rendered under other rules
+	}
 	h := p.headers.Clone()
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", "deed")
@@ -159,10 +182,10 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 
 func judge(host string, a httpcall.Answer) delivery.Outcome {
 	if a.Err != nil {
-		switch {
-		case sink.IsRefusedAddress(a.Err):
-			return delivery.Refused(a.Err)
-		case a.Connected:
+		if refusal := sink.RefusedAddress(a.Err); refusal != nil {
+			return delivery.Refused(fmt.Errorf("webhook: %w", refusal))
+		}
+		if a.Connected {
 			return delivery.Unknown(fmt.Errorf("webhook %s: %w", host, a.Err))
 		}
 		return delivery.Outage(fmt.Errorf("webhook %s: %w", host, a.Err), 0)

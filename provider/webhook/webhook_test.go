@@ -109,7 +109,8 @@ func TestGuard(t *testing.T) {
 	}
 	h.Provider = p
 	e := providertest.Deliver(t, h)
-	if e.Status != delivery.Failed || !strings.Contains(e.LastError, "loopback") || h.Calls() != 0 {
+	if e.Status != delivery.Failed || !strings.HasPrefix(e.LastError, "webhook: host 127.0.0.1 is refused, since its address 127.0.0.1 is ") ||
+		!strings.Contains(e.LastError, "(loopback)") || !strings.Contains(e.LastError, "allow_hosts") || h.Calls() != 0 {
 		t.Errorf("%s with %q after %d calls", e.Status, e.LastError, h.Calls())
 	}
 }
@@ -132,8 +133,8 @@ func TestRequest(t *testing.T) {
 
 func TestNew_Invalid(t *testing.T) {
 	t.Parallel()
-	_, err := webhook.New(webhook.Options{DropsRepeats: time.Second, AllowHosts: []string{"a b"}, Headers: map[string]string{"Idempotency-Key": "1"}})
-	for _, want := range []string{"Secret", "DropsRepeats", "AllowHosts", "Headers"} {
+	_, err := webhook.New(webhook.Options{DropsRepeats: time.Second, AllowHosts: []string{"a b"}, Hosts: []string{"a/b"}, Headers: map[string]string{"Idempotency-Key": "1"}})
+	for _, want := range []string{"Secret", "DropsRepeats", "AllowHosts", "option Hosts", "option Headers: "} {
 		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("lacks %s: %v", want, err)
 		}

@@ -84,8 +84,9 @@ begin
             and (c.request_kind, c.request_account) is distinct from (p_kind, p_account) then 'foreign'
           when p_sandbox and c.unsettled_since is not null then 'waits'
           when exists (
-            select from deed.pauses p
-            where p.provider = c.provider and p.destination = any (array['', c.lane]) and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
+            select from (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (c.lane, c.tenant_id)) d(destination, tenant_id)
+            join deed.pauses p using (destination, tenant_id)
+            where p.provider = c.provider and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
           ) then 'paused'
         end as why
       from deed.channel_outbox c

@@ -2,7 +2,7 @@
 --
 -- What deed.claim does for one subscription, for all that are doors at once:
 -- oldest first, for five minutes, SKIP LOCKED. A message that could not be sent
--- to the claimer (deed.has_vast_numbers) is dead, instead of failing every claim.
+-- to the claimer (deed.json_excess) is dead, instead of failing every claim.
 -- What a claimer whose name is a UUID takes is kept in deed.door_claims, by which
 -- it finds its own. Raises DDARG.
 create or replace function deed.claim_doors(
@@ -177,7 +177,7 @@ begin
   select l.id, c.attempts, l.tenant_id, l.topic, l.key, l.aggregate_type, l.content_type, l.payload, l.created_at
   from claimed c
   join deed.log l on l.slot = c.slot and l.id = c.id
-  where octet_length(l.payload) <= 1024 or not deed.is_json(l.content_type) or not deed.has_vast_numbers(l.payload);
+  where octet_length(l.payload) <= 1024 or not deed.is_json(l.content_type) or deed.json_excess(l.payload) is null;
   get diagnostics v_found = row_count;
   if v_found < cardinality(v_rows) then
     -- As in deed.claim: messages whose partition has gone.
@@ -187,23 +187,25 @@ begin
     cross join unnest(v_ids) u(id)
     join deed.pending p on p.subscription = d.id and p.id = u.id and p.claimed_at = v_now and p.claimed_by = p_worker
     join deed.kept k on k.slot = p.slot and k.id = p.id
-    where octet_length(k.payload) <= 1024 or not deed.is_json(k.content_type) or not deed.has_vast_numbers(k.payload);
+    where octet_length(k.payload) <= 1024 or not deed.is_json(k.content_type) or deed.json_excess(k.payload) is null;
     -- What was left out.
+    with excessive as (
+      select p.subscription, p.id, deed.json_excess(l.payload) as excess
+      from unnest(v_doors) d(id)
+      cross join unnest(v_ids) u(id)
+      join deed.pending p on p.subscription = d.id and p.id = u.id and p.claimed_at = v_now and p.claimed_by = p_worker
+      cross join lateral (
+        select o.content_type, o.payload from deed.log o where o.slot = p.slot and o.id = p.id
+        union all
+        select k.content_type, k.payload from deed.kept k where k.slot = p.slot and k.id = p.id
+      ) l
+      where octet_length(l.payload) > 1024 and deed.is_json(l.content_type)
+    )
     update deed.pending p
     set dead_at = v_now, attempts = p.attempts + 1, claim = null, claimed_at = null, claimed_by = null, lease_until = null,
-      last_error = 'its numbers have over 16777216 digits in all, which cannot be shown through a face; deed.claim returns the bytes'
-    from unnest(v_doors) d(id)
-    cross join unnest(v_ids) u(id)
-    where p.subscription = d.id and p.id = u.id and p.claimed_at = v_now and p.claimed_by = p_worker
-      and exists (
-        select from (
-          select o.slot, o.id, o.content_type, o.payload from deed.log o
-          union all
-          select k.slot, k.id, k.content_type, k.payload from deed.kept k
-        ) l
-        where l.slot = p.slot and l.id = p.id and octet_length(l.payload) > 1024 and deed.is_json(l.content_type)
-          and deed.has_vast_numbers(l.payload)
-      );
+      last_error = format('it has %s, which cannot be shown through a face; deed.claim returns the bytes', e.excess)
+    from excessive e
+    where p.subscription = e.subscription and p.id = e.id and e.excess is not null;
     perform deed.end_empty(v_doors, v_ids, v_now, p_worker);
   end if;
 end

@@ -64,7 +64,7 @@ declare
   v_alone  tid;
   v_claim  bigint;
   v_paused boolean := exists (select from deed.pauses p where p.provider = p_provider);
-  v_shut   boolean := v_paused and coalesce(deed.pause_allows(p_provider, '') = 0, false);
+  v_shut   boolean := v_paused and coalesce(deed.pause_allows(p_provider, '', null) = 0, false);
 begin
   if coalesce(p_worker, '') = '' or length(p_worker) > 200 then
     raise exception 'claim_doubts: worker must have 1 to 200 characters' using errcode = 'DDARG';
@@ -196,7 +196,7 @@ begin
       updated_at = v_now
     from open o
     where c.ctid = o.place
-    returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, c.held_at is not null as held, coalesce(c.doubt_reason, c.last_error) as reason
+    returning c.id, c.tenant_id, c.status, c.channel, c.recipient, c.attempts, c.correlation_id, c.channel_message_id, c.held_at is not null as held, coalesce(c.doubt_reason, c.last_error) as reason
   ),
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
@@ -206,7 +206,7 @@ begin
     from decided d
     group by d.tenant_id, d.status
   )
-  select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
+  select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, d.recipient, null::text, null::jsonb, null::bytea, null::text, d.attempts,
     d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason)
   from decided d
   where p_places is not null;
@@ -228,8 +228,13 @@ begin
   v_claim := deed.claim_number();
   return query
   with open as (
-    select c.ctid as place, r.repeats
-    from deed.channel_outbox c
+    select c.place, r.repeats
+    -- Of those that were taken for a look any tenant's may be the probe, and of it any.
+    from (
+      select o.* from unnest(v_places) u(place)
+      cross join lateral (select d.ctid as place, d.* from deed.channel_outbox d where d.ctid = u.place offset 0) o
+      order by hashtextextended(o.tenant_id::text, v_claim), random()
+    ) c
     cross join lateral (
       select coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
         select from deed.suppressions s
@@ -237,9 +242,9 @@ begin
           and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
       )
     ) r(repeats)
-    where c.ctid = any (v_places) and (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
+    where (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
-      and (not r.repeats or not v_paused or (not v_shut and deed.take_probe(p_provider, c.lane, c.id, v_claim)))
+      and (not r.repeats or not v_paused or (not v_shut and deed.take_probe(p_provider, c.tenant_id, c.lane, c.id, v_claim)))
   )
   update deed.channel_outbox c
   set claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, claim = v_claim,

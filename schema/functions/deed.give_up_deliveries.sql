@@ -1,5 +1,5 @@
 -- deed.give_up_deliveries: end as dead what has been due for p_give_up to
--- destinations of a provider that have been paused as long: nobody needs to be
+-- destinations of a provider that have been paused for its tenant as long: nobody needs to be
 -- called for each to find that out. At most p_limit; returns what the log says
 -- of them. A provider's own pause ends nothing. Pauses that nothing has come to
 -- find out about for an hour are forgotten.
@@ -29,7 +29,7 @@ begin
   end if;
   with away as (
     select c.id, p.why from deed.channel_outbox c
-    join deed.pauses p on p.provider = p_provider and p.destination <> '' and p.destination = c.lane and p.since <= v_now - p_give_up
+    join deed.pauses p on p.provider = p_provider and p.destination <> '' and p.destination = c.lane and p.tenant_id = c.tenant_id and p.since <= v_now - p_give_up
     where c.provider = p_provider and c.status = 'queued' and c.due and least(c.ord, c.deferred_since) <= v_now - p_give_up
       and (c.lease_until is null or c.lease_until <= v_now)
     order by c.ord

@@ -3,8 +3,6 @@
 --
 -- 81 KB of 1e131071 are over a gigabyte of digits, which no statement can
 -- return. Exponents of two digits and more are added up, those in strings too.
--- Callers spare themselves the look at texts of up to 1024 bytes: they have not
--- room for so many.
 create or replace function deed.has_vast_numbers(
   p_payload bytea
 ) returns boolean

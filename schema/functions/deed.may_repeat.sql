@@ -40,8 +40,9 @@ begin
         where p.name = c.provider and (p.kind, p.account, p.sandbox) is distinct from (p_kind, p_account, p_sandbox)
       )
       and not exists (
-        select from deed.pauses p
-        where p.provider = c.provider and p.destination = any (array['', c.lane]) and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
+        select from (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (c.lane, c.tenant_id)) d(destination, tenant_id)
+        join deed.pauses p using (destination, tenant_id)
+        where p.provider = c.provider and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
       )
   );
 end

@@ -1,6 +1,6 @@
 -- deed.name_probes: of deliveries that were claimed by one claim, those whose
--- provider or destination is paused are its probes; deed.pause_allows has let
--- one of each through.
+-- provider is paused, or for whose tenant their destination is, are its probes;
+-- deed.pause_allows has let one of each through.
 create or replace function deed.name_probes(
   p_provider text,
   p_places   tid[],
@@ -12,5 +12,6 @@ as $$
   update deed.pauses p
   set probe = c.id, probe_claim = p_claim
   from deed.channel_outbox c
-  where p.provider = p_provider and c.ctid = any (p_places) and p.destination in ('', c.lane)
+  cross join lateral (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (c.lane, c.tenant_id)) d(destination, tenant_id)
+  where c.ctid = any (p_places) and p.provider = p_provider and p.destination = d.destination and p.tenant_id = d.tenant_id
 $$;

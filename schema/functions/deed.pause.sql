@@ -2,12 +2,14 @@
 --
 -- Of every call: which delivery's, under which claim, what of the provider
 -- failed ('' is all of it), why, and for how many seconds it asks to be left
--- alone, null if it does not. The first failure makes the pause; p_opens false
--- only prolongs one. It is as long as was asked for, of which an hour is obeyed,
--- else p_base; after each probe that failed twice as long, at most p_most and at
--- least what was asked for; times a random factor between p_jitter's two. Only a
--- failed probe counts: other calls were under way when the pause began. Returns
--- the pauses that are new or were prolonged by a probe.
+-- alone, null if it does not. A destination is left alone for the delivery's
+-- tenant: what it answered may be of the tenant's own making. The first failure
+-- makes the pause; p_opens false only prolongs one. It is as long as was asked for,
+-- of which an hour is obeyed, else p_base; after each probe that failed twice as
+-- long, at most p_most and at least what was asked for; times a random factor
+-- between p_jitter's two. Only a failed probe counts: other calls were under way
+-- when the pause began. Returns the pauses that are new or were prolonged by a
+-- probe.
 create or replace function deed.pause(
   p_provider     text,
   p_ids          uuid[],
@@ -19,10 +21,15 @@ create or replace function deed.pause(
   p_base         interval default interval '5 seconds',
   p_jitter       float8[] default '{0.5,1}',
   p_most         interval default interval '5 minutes'
-) returns table (destination text, since timestamptz, until timestamptz, failures int)
+) returns table (destination text, tenant_id uuid, since timestamptz, until timestamptz, failures int)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -33,17 +40,21 @@ declare
 begin
   -- In one order: two relays' calls fail at the same time.
   for v_call in
-    select u.* from unnest(p_ids, p_claims, p_destinations, p_errors, p_after, p_opens) u(id, claim, destination, error, after, opens)
-    order by u.destination
+    select u.*, case when u.destination = '' then '00000000-0000-0000-0000-000000000000' else c.tenant_id end as tenant
+    from unnest(p_ids, p_claims, p_destinations, p_errors, p_after, p_opens) u(id, claim, destination, error, after, opens)
+    join deed.channel_outbox c on c.id = u.id
+    order by u.destination, tenant
   loop
     v_until := case when v_call.after is not null then v_now + make_interval(secs => least(v_call.after, 3600)) end;
-    select p.* into v_row from deed.pauses p where p.provider = p_provider and p.destination = v_call.destination for update;
+    select p.* into v_row from deed.pauses p
+    where p.provider = p_provider and p.destination = v_call.destination and p.tenant_id = v_call.tenant
+    for update;
     if not found then
       continue when not v_call.opens;
       v_until := coalesce(v_until, v_now + least(p_base, p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));
-      insert into deed.pauses as p (provider, destination, since, until, why)
-      values (p_provider, v_call.destination, v_now, v_until, left(coalesce(nullif(v_call.error, ''), 'it failed'), 4000))
-      on conflict (provider, destination) do nothing
+      insert into deed.pauses as p (provider, destination, tenant_id, since, until, why)
+      values (p_provider, v_call.destination, v_call.tenant, v_now, v_until, left(coalesce(nullif(v_call.error, ''), 'it failed'), 4000))
+      on conflict (provider, destination, tenant_id) do nothing
       returning p.* into v_row;
       continue when not found; -- another relay's, at the same moment
     elsif v_row.probe = v_call.id and v_row.probe_claim = v_call.claim then
@@ -51,15 +62,16 @@ begin
         + least(p_base * 2 ^ least(v_row.failures, 20), p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));
       update deed.pauses p
       set failures = p.failures + 1, until = v_until, why = left(coalesce(nullif(v_call.error, ''), p.why), 4000), probe = null, probe_claim = null
-      where p.provider = p_provider and p.destination = v_call.destination
+      where p.provider = p_provider and p.destination = v_call.destination and p.tenant_id = v_call.tenant
       returning p.* into v_row;
     else
       -- One that was under way.
       update deed.pauses p set until = v_until
-      where p.provider = p_provider and p.destination = v_call.destination and p.until < v_until and v_call.opens;
+      where p.provider = p_provider and p.destination = v_call.destination and p.tenant_id = v_call.tenant and p.until < v_until and v_call.opens;
       continue;
     end if;
     destination := v_row.destination;
+    tenant_id := v_row.tenant_id;
     since := v_row.since;
     until := v_row.until;
     failures := v_row.failures;

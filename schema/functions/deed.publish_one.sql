@@ -67,7 +67,9 @@ begin
   if v_plain and (p_content_type is null or deed.is_json(p_content_type)) then
     begin
       perform convert_from(p_payload, 'UTF8')::jsonb;
-      v_plain := octet_length(p_payload) <= 1024 or not deed.has_vast_numbers(p_payload);
+      if octet_length(p_payload) > 1024 then -- a statement of its own: to be able to call costs each transaction
+        v_plain := deed.json_excess(p_payload) is null;
+      end if;
     exception when data_exception or program_limit_exceeded then
       v_plain := false;
     end;

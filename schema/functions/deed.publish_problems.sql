@@ -20,7 +20,7 @@ declare
   v_strict   boolean;
   v_declared text[];
   v_invalid  boolean := false;
-  v_vast     boolean;
+  v_excess   text;
   v_row      record;
 begin
   select s.max_payload, s.strict_topics, array(select t.topic from deed.topics t where t.topic = any (p_topics))
@@ -78,13 +78,13 @@ begin
   -- made when there is one. jsonb and not json: what jsonb cannot hold (\u0000)
   -- could never be read through the published relations.
   begin
-    select bool_or(octet_length(p_payloads[n]) > 1024 and deed.has_vast_numbers(p_payloads[n])) into v_vast
+    select min(case when octet_length(p_payloads[n]) > 1024 then deed.json_excess(p_payloads[n]) end) into v_excess
     from generate_series(1, cardinality(p_topics)) n
     where (p_content_types[n] is null or deed.is_json(p_content_types[n])) and convert_from(p_payloads[n], 'UTF8')::jsonb is not null;
   exception when data_exception or program_limit_exceeded then
     v_invalid := true;
   end;
-  if not v_invalid and v_vast is not true then
+  if not v_invalid and v_excess is null then
     return;
   end if;
 
@@ -94,11 +94,13 @@ begin
     where deed.is_json(p_content_types[n])
   loop
     begin
-      perform convert_from(v_row.payload, 'UTF8')::jsonb;
-      if octet_length(v_row.payload) > 1024 and deed.has_vast_numbers(v_row.payload) then
+      v_excess := case when octet_length(v_row.payload) > 1024 then deed.json_excess(v_row.payload) end;
+      if v_excess is null then
+        perform convert_from(v_row.payload, 'UTF8')::jsonb;
+      else
         ordinal := v_row.ordinal;
         code := 'DDARG';
-        problem := 'payload has numbers of over 16777216 digits in all: exponents are written out; send such numbers as strings';
+        problem := 'payload has ' || v_excess;
         return next;
       end if;
     exception when data_exception or program_limit_exceeded then

@@ -68,7 +68,8 @@ begin
   values (p_name, p_kind, p_account, p_sandbox, p_lane_per_domain, p_key_window, p_can_look_up, v_now)
   on conflict (name) do update
     set kind = excluded.kind, account = excluded.account, sandbox = excluded.sandbox, lane_per_domain = excluded.lane_per_domain, key_window = excluded.key_window,
-      can_look_up = excluded.can_look_up, registered_at = v_now
+      can_look_up = excluded.can_look_up, registered_at = v_now,
+      idle_worker = null, idle_kind = null, idle_account = null, idle_sandbox = null, idle_until = null
     where (p.kind, p.account, p.sandbox, p.lane_per_domain, p.key_window, p.can_look_up)
       is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lane_per_domain, excluded.key_window, excluded.can_look_up);
   v_changed := found;

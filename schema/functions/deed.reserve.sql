@@ -92,6 +92,8 @@ begin
       when u.key is null or octet_length(u.key) <> 32 then 'key must be the 32 bytes of deed.idempotency_key'
       when u.payload is null or jsonb_typeof(u.payload) <> 'object' then 'payload must be a JSON object'
       when pg_column_size(u.payload) > v_max then format('payload of %s bytes is over the limit of %s', pg_column_size(u.payload), v_max)
+      when pg_column_size(u.payload) > 8000 and deed.is_deep(convert_to(u.payload::text, 'UTF8'))
+        then 'payload has over 1000 arrays and objects in each other'
       when jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max
         then format('payload has numbers with so many digits that it is over the limit of %s bytes', v_max)
       when u.folded is null and btrim(u.recipient, e' \t\r\n') <> ''
@@ -117,6 +119,7 @@ begin
     or u.key is null or octet_length(u.key) <> 32
     or u.payload is null or jsonb_typeof(u.payload) <> 'object'
     or pg_column_size(u.payload) > v_max
+    or (pg_column_size(u.payload) > 8000 and deed.is_deep(convert_to(u.payload::text, 'UTF8')))
     or (jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max)
     or (u.folded is null and btrim(u.recipient, e' \t\r\n') <> '')
     or u.guarantee not in ('at_most_once', 'at_least_once')
@@ -151,7 +154,7 @@ begin
       p_channels[u.n], p_providers[u.n], coalesce(deed.address_domain(p_channels[u.n], v_folded[u.n]), ''),
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n],
-      p_expires_at[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), pg_column_size(p_payloads[u.n]), v_now, v_now
+      p_expires_at[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), v_now, v_now
     from (
       select o.n, a.recipient, case
           when coalesce(a.recipient, '') = '' then 'no address'

@@ -1,5 +1,5 @@
--- deed.resume_provider: end the pauses of a provider, or that of one of its
--- destinations; an operator's act, recorded with who and why.
+-- deed.resume_provider: end the pauses of a provider, or those of one of its
+-- destinations, whosever; an operator's act, recorded with who and why.
 --
 -- What is still down is paused again by the next calls. Returns how many pauses
 -- there were. Raises DDNFD if there was none, DDARG.

@@ -187,8 +187,9 @@ begin
   freed as (
     delete from deed.pauses p
     using done d
+    cross join lateral (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (d.lane, d.tenant_id)) o(destination, tenant_id)
     where d.kind in ('accepted', 'refused', 'later', 'deferred')
-      and p.provider = d.provider and p.destination = any (array['', d.lane]) and p.probe = d.id and p.probe_claim = d.under
+      and p.provider = d.provider and p.destination = o.destination and p.tenant_id = o.tenant_id and p.probe = d.id and p.probe_claim = d.under
     returning d.id
   ),
   audited as (

@@ -5,7 +5,8 @@
 -- Tenants share alike, whatever they have; of a tenant its runs, of a run its
 -- lanes, in turn from where p_places says that the last claim left off (a hint);
 -- in a lane the oldest first. p_lanes are those of which the caller knows how
--- many more it may take, p_rooms, null any number; of others it is p_room. A
+-- many more it may take, p_rooms, null any number; of others it is p_room. Of the
+-- tenants in p_places' rooms and bytes it takes no more than these say. A
 -- thousand lanes are looked at, and no lane in which nothing is due. p_bytes
 -- bounds the contents, but one is always taken.
 --
@@ -15,7 +16,8 @@
 -- Only the limits of what is taken are locked, the provider's first; other claims
 -- hold a lane's for a moment only, and it is left out then. With nothing to take
 -- nothing is written. With p_pauses what is paused is left out; where a pause is
--- over one is taken, of which the caller says that it is the probe. With p_kind
+-- over one is taken, of which the caller says that it is the probe: of a lane that
+-- several runs of its tenant have, the one that has waited longest. With p_kind
 -- what was called through another account is left out.
 --
 -- walk is for the next claim: places; and wait, in how many seconds it may find
@@ -50,9 +52,10 @@ declare
   v_now     timestamptz := clock_timestamp();
   v_wait    float8 := deed.ripen(p_provider, p_status);
   v_paused  boolean := p_pauses and exists (select from deed.pauses p where p.provider = p_provider);
-  v_left    int := least(p_limit, case when v_paused then deed.pause_allows(p_provider, '') end);
+  v_left    int := least(p_limit, case when v_paused then deed.pause_allows(p_provider, '', null) end);
   v_visits  int := 1000;
   v_bytes   bigint := p_bytes;
+  v_own     bigint; -- bytes that the tenant may take; null: any number
   v_lanes   text[] := p_lanes;
   v_rooms   int[] := p_rooms;
   v_origin  uuid := p_places ->> 'after';
@@ -93,6 +96,12 @@ declare
   v_take    int;
   v_got     tid[];
   v_sizes   bigint[];
+  v_ord     timestamptz; -- of the first of these
+  v_allowed int; -- by the lane's pause
+  v_probe   int; -- another run's, of the same lane
+  v_probed  text[] := '{}'; -- tenants and lanes
+  v_probes  tid[] := '{}';
+  v_ords    timestamptz[] := '{}';
 begin
   taken := '{}';
   if v_paused and v_left = 0 and p_limit > 0 then
@@ -126,9 +135,11 @@ begin
     foreach v_tenant in array v_tenants loop
       exit around when v_left < 1 or v_visits < 1;
       v_last := v_tenant;
-      v_share := ceil(v_left::float8 / v_n);
+      v_share := least(ceil(v_left::float8 / v_n)::int, (p_places -> 'rooms' ->> v_tenant::text)::int);
       v_looks := ceil(v_visits::float8 / v_n);
       v_n := v_n - 1;
+      v_own := (p_places -> 'bytes' ->> v_tenant::text)::bigint;
+      continue when v_share < 1 or v_own < 1;
       v_start := p_places ->> v_tenant::text;
       v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20);
       v_m := cardinality(v_runs);
@@ -164,10 +175,11 @@ begin
             v_at := v_lane;
             v_i := array_position(v_lanes, v_lane);
             v_room := case when v_i is null then p_room else v_rooms[v_i] end;
-            v_take := least(ceil(v_most::float8 / v_k)::int, v_room);
+            v_probe := case when v_paused and v_rotates then array_position(v_probed, v_tenant || ' ' || v_lane) end;
+            v_take := case when v_probe is null then least(ceil(v_most::float8 / v_k)::int, v_room) else 1 end;
             v_k := v_k - 1;
             continue when v_take < 1;
-            if v_limited and v_lane <> '' then
+            if v_limited and v_lane <> '' and v_probe is null then
               select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from v_now - b.at))), b.rate into v_purse, v_refill
               from deed.rate_limits b
               where b.provider = p_provider and b.domain = v_lane;
@@ -178,23 +190,25 @@ begin
               v_take := least(v_take, greatest(floor(v_purse / p_cost)::int, 1));
             end if;
 
-            if v_paused and v_lane <> '' then
-              v_take := least(v_take, deed.pause_allows(p_provider, v_lane));
+            v_allowed := null;
+            if v_paused and v_lane <> '' and v_probe is null then
+              v_allowed := deed.pause_allows(p_provider, v_lane, v_tenant);
+              v_take := least(v_take, v_allowed);
               if v_take < 1 then
                 v_wait := least(v_wait, (
                   select greatest(extract(epoch from p.until - v_now), case when p.probe is not null then 0.5 end) from deed.pauses p
-                  where p.provider = p_provider and p.destination = v_lane
+                  where p.provider = p_provider and p.destination = v_lane and p.tenant_id = v_tenant
                 ));
                 continue;
               end if;
             end if;
-            select array_agg(q.place), array_agg(q.size) into v_got, v_sizes
+            select array_agg(q.place), array_agg(q.size), min(q.ord) into v_got, v_sizes, v_ord
             from (
-              select c.ctid as place,
+              select c.ctid as place, c.ord,
                 coalesce(c.payload_bytes, octet_length(c.payload::text))::bigint + coalesce(octet_length(c.request), 0) as size
               from deed.channel_outbox c
               where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id = v_tenant
-                and coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) = v_run and c.lane = v_lane and c.ord <= v_now
+                and coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) = v_run and c.lane = v_lane and c.ord <= coalesce(v_ords[v_probe], v_now)
                 and (c.lease_until is null or (p_status = 'queued' and c.lease_until <= v_now))
                 and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
               order by c.ord
@@ -203,6 +217,17 @@ begin
             ) q;
             continue when v_got is null;
 
+            if v_probe is not null then
+              -- In its place, which is paid for.
+              continue when v_sizes[1] > least(v_bytes, v_own);
+              v_bytes := v_bytes - v_sizes[1];
+              v_own := v_own - v_sizes[1];
+              taken := array_replace(taken, v_probes[v_probe], v_got[1]);
+              v_probes[v_probe] := v_got[1];
+              v_ords[v_probe] := v_ord;
+              v_took := v_lane;
+              continue;
+            end if;
             if v_tokens is not null and not v_locked then
               -- It may have to wait: nobody who holds it waits for anything.
               v_locked := true;
@@ -229,6 +254,13 @@ begin
               v_take := least(v_take, case when v_purse < 1 then 0 else greatest(floor(v_purse / p_cost)::int, 1) end);
             end if;
             for i in 1..v_take loop
+              if v_sizes[i] > v_own then
+                v_take := i - 1;
+                v_looks := 0; -- that is all for this tenant
+                v_most := 0;
+                exit;
+              end if;
+              v_own := v_own - v_sizes[i];
               if v_bytes is not null then
                 if v_sizes[i] > v_bytes and cardinality(taken) > 0 then
                   v_take := i - 1;
@@ -248,6 +280,11 @@ begin
             if v_take > 0 then
               v_took := v_lane;
               v_after := v_tenant;
+              if v_allowed = 1 then
+                v_probed := v_probed || (v_tenant || ' ' || v_lane);
+                v_probes := v_probes || v_got[1];
+                v_ords := v_ords || v_ord;
+              end if;
             end if;
             v_left := v_left - v_take;
             v_share := v_share - v_take;

@@ -9,8 +9,9 @@
 -- Who reads streams gives p_window, the last window it knows (0: none), and is
 -- given a later one if there is anything new to read; slots then names the
 -- slots that have, null meaning that any may. A window is opened only if the
--- log has moved, or a transaction that the last window did not see has ended
--- and has published: idle ones cost nothing (the window protocol's rule 8). While
+-- log has moved, or a transaction that the last window did not see, whether it
+-- began before that or while it was opened, has ended and has published: idle
+-- ones cost nothing (the window protocol's rule 8). While
 -- another is opening one it is not waited for: queues have no business with it.
 --
 -- The first row says all that. If it is whole, all that is new follows, as
@@ -71,7 +72,7 @@ begin
     return;
   end if;
 
-  select w.n, w.h, w.cur, w.upper, w.system_identifier into v_last from deed.windows w order by w.n desc limit 1;
+  select w.n, w.base, w.h, w.cur, w.upper, w.system_identifier into v_last from deed.windows w order by w.n desc limit 1;
   if p_window = 0 then
     v_news := v_last.system_identifier <> (select c.system_identifier from pg_control_system() c);
   end if;
@@ -82,6 +83,15 @@ begin
       select
       from unnest(deed.late_xids(v_last.cur, v_last.h, v_snap)) ran(xid)
       where exists (select from deed.log l where l.xid = ran.xid)
+    );
+  end if;
+  if not v_news and v_last.upper > v_last.base then
+    -- Whoever took its id after that window's, and its number before its upper.
+    v_news := exists (
+      select
+      from deed.log l
+      where l.xid >= v_last.h and l.xid < pg_snapshot_xmax(v_snap) and l.id > v_last.base
+        and not pg_visible_in_snapshot(l.xid, v_last.cur)
     );
   end if;
   if v_news then

@@ -1,7 +1,7 @@
 // Package metrics shows a client's work and its installation's state to
 // Prometheus.
 //
-//	m := metrics.New(client, metrics.Options{})
+//	m := metrics.New(client, operator, metrics.Options{})
 //	registry.MustRegister(m)
 //	go m.Run(ctx) // asks the database now and then; a scrape never does
 //
@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/doctor"
 )
@@ -53,12 +54,13 @@ type Options struct {
 // A Collector is a [prometheus.Collector]. Its methods may be called at the
 // same time; Run once.
 type Collector struct {
-	client *deed.Client
-	opts   Options
+	client   *deed.Client
+	operator *admin.Client
+	opts     Options
 
 	mu       sync.Mutex
-	topics   []deed.TopicStatus       // guarded by mu
-	horizon  deed.Horizon             // guarded by mu
+	topics   []admin.TopicStatus      // guarded by mu
+	horizon  admin.Horizon            // guarded by mu
 	taken    time.Time                // guarded by mu: when topics and horizon were; zero: not yet
 	running  string                   // guarded by mu: the horizon's oldest transaction
 	since    time.Time                // guarded by mu: when running was first seen
@@ -69,14 +71,15 @@ type Collector struct {
 	examineAt time.Time // Run's
 }
 
-// New returns a Collector of c. Until Run has asked the database once, only
-// the process's own figures are there.
-func New(c *deed.Client, opts Options) *Collector {
+// New returns a Collector of what c does, and of what operator says of the
+// installation. Until Run has asked the database once, only the process's own
+// figures are there.
+func New(c *deed.Client, operator *admin.Client, opts Options) *Collector {
 	opts.Interval = cmp.Or(opts.Interval, 15*time.Second)
 	opts.Deadline = cmp.Or(opts.Deadline, 30*time.Second)
 	opts.Topics = cmp.Or(opts.Topics, 500)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	return &Collector{client: c, opts: opts}
+	return &Collector{client: c, operator: operator, opts: opts}
 }
 
 // Run asks the database for the installation's figures until ctx ends.
@@ -87,6 +90,7 @@ func (m *Collector) Run(ctx context.Context) {
 			m.opts.Logger.Warn("metrics: the installation's figures are not renewed; will try again", "error", err)
 		}
 		wait := time.NewTimer(max(m.opts.Interval, 20*time.Since(started)))
+		m.examine(ctx)
 		select {
 		case <-ctx.Done():
 		case <-wait.C:
@@ -98,21 +102,17 @@ func (m *Collector) Run(ctx context.Context) {
 func (m *Collector) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.Deadline)
 	defer cancel()
-	topics, err := m.client.StatusOf(ctx, m.opts.Topics)
-	var horizon deed.Horizon
+	topics, err := m.operator.StatusOf(ctx, m.opts.Topics)
+	var horizon admin.Horizon
 	if err == nil {
-		horizon, err = m.client.Horizon(ctx)
+		horizon, err = m.operator.Horizon(ctx)
 	}
 	var waiting []delivery.ProviderState
 	if err == nil && m.opts.Ledger != nil {
 		waiting, err = m.opts.Ledger.Providers(ctx)
 	}
-	findings := m.examine(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if findings != nil {
-		m.findings = findings
-	}
 	if err != nil {
 		m.failures++
 		return err
@@ -129,17 +129,21 @@ func (m *Collector) refresh(ctx context.Context) error {
 	return nil
 }
 
-// examine counts the doctor's findings, if it is time to; else it returns nil.
-func (m *Collector) examine(ctx context.Context) []doctor.Count {
+// examine counts the doctor's findings, if it is time to.
+func (m *Collector) examine(ctx context.Context) {
 	if m.opts.Doctor == nil || time.Now().Before(m.examineAt) {
-		return nil
+		return
 	}
 	m.examineAt = time.Now().Add(time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Deadline)
+	defer cancel()
 	findings, err := doctor.Examine(ctx, m.opts.Doctor, doctor.Options{})
 	if err != nil {
-		return nil // the next question to the database says the same
+		return // the next question to the database says the same
 	}
-	return findings.Counts()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.findings = findings.Counts()
 }
 
 // limitProviders sums up what is past the first n providers, those with most to
@@ -233,7 +237,7 @@ func collectProcess(out chan<- prometheus.Metric, s deed.Stats) {
 	out <- histogram(deliver, s.Deliver, s.Topic, s.Subscription)
 }
 
-func collectStatus(out chan<- prometheus.Metric, topic string, s deed.SubscriptionStatus, age time.Duration) {
+func collectStatus(out chan<- prometheus.Metric, topic string, s admin.SubscriptionStatus, age time.Duration) {
 	for state, n := range map[string]int64{"pending": s.Pending, "due": s.Due, "claimed": s.Claimed, "parked": s.Parked, "dead": s.Dead} {
 		out <- prometheus.MustNewConstMetric(messages, prometheus.GaugeValue, float64(n), topic, s.Subscription, state)
 	}
@@ -256,7 +260,7 @@ func collectStatus(out chan<- prometheus.Metric, topic string, s deed.Subscripti
 	out <- prometheus.MustNewConstMetric(oldestCall, prometheus.GaugeValue, running, topic, s.Subscription)
 }
 
-func collectStream(out chan<- prometheus.Metric, topic string, s deed.SubscriptionStatus) {
+func collectStream(out chan<- prometheus.Metric, topic string, s admin.SubscriptionStatus) {
 	for _, g := range []struct {
 		desc  *prometheus.Desc
 		value int64

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/server/metrics"
@@ -35,7 +36,11 @@ func start(t *testing.T, db *pgtest.DB, subs []deed.Subscription, opts metrics.O
 		t.Fatal(err)
 	}
 	opts.Interval, opts.Doctor = 10*time.Millisecond, db.Pool(pgtest.Worker)
-	m := metrics.New(c, opts)
+	operator, err := admin.New(ctx, db.Pool(pgtest.Worker), admin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := metrics.New(c, operator, opts)
 	ran, measured := make(chan error, 1), make(chan struct{})
 	go func() { ran <- c.Run(ctx) }()
 	go func() { defer close(measured); m.Run(ctx) }()
@@ -88,7 +93,7 @@ func TestCollector_CountsWhatHappened(t *testing.T) {
 	fail := func(m deed.Message) error {
 		switch m.Key {
 		case "bad":
-			return deed.Discard(errors.New("never"))
+			return deed.Permanent(errors.New("never"))
 		case "later":
 			return deed.After(time.Hour)
 		}
@@ -280,7 +285,7 @@ func TestCollector_ManyProviders(t *testing.T) {
 func TestDocuments_NameTheMetrics(t *testing.T) {
 	t.Parallel()
 	descs := make(chan *prometheus.Desc, 100)
-	metrics.New(nil, metrics.Options{}).Describe(descs)
+	metrics.New(nil, nil, metrics.Options{}).Describe(descs)
 	close(descs)
 	known := []string{"deed_build_info"}
 	for d := range descs {

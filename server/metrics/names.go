@@ -57,7 +57,7 @@ var (
 	deliveries = prometheus.NewDesc("deed_deliveries",
 		"Deliveries: queued (of these: due), sending (of these: in_doubt, or held for a person), and dead.", []string{"provider", "state"}, nil)
 	providerPauses = prometheus.NewDesc("deed_provider_pauses",
-		"1 if the provider is paused, and 1 for each of its destinations that is.", []string{"provider"}, nil)
+		"1 if the provider is paused, and 1 for each of its destinations that is, for each tenant.", []string{"provider"}, nil)
 	providerPaused = prometheus.NewDesc("deed_provider_paused_seconds",
 		"For how long the provider, or one of its destinations, has been paused; 0 if none is.", []string{"provider"}, nil)
 	logPosition = prometheus.NewDesc("deed_log_position",

@@ -253,7 +253,7 @@ func (s *Sink) outcome(ctx context.Context, err error) error {
 	refusal, refused := errors.AsType[*kerr.Error](err)
 	switch {
 	case errors.Is(err, errTopic), errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
-		return deed.Discard(s.errorf("%w", err))
+		return deed.Permanent(s.errorf("%w", err))
 	case refused && (isPerhapsAnother(err) || !refusal.Retriable && !isOfAll(err)):
 		return s.errorf("refused: %w", err)
 	default:

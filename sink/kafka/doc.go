@@ -40,7 +40,7 @@
 // # The outcomes
 //
 //	written by all in-sync replicas       delivered
-//	larger than the topic or [Options].   dead at once ([deed.Discard])
+//	larger than the topic or [Options].   dead at once ([deed.Permanent])
 //	MaxBytes allows, or no name for a
 //	Kafka topic can be made of its own
 //	no connection, no answer in time, no  no attempt ([deed.Unavailable])

@@ -50,7 +50,7 @@
 // # The outcomes
 //
 //	stored, or known by its id            delivered
-//	larger than the server or the stream  dead at once ([deed.Discard])
+//	larger than the server or the stream  dead at once ([deed.Permanent])
 //	takes, or a subject over 2,048 bytes
 //	no connection, connection lost, no    no attempt ([deed.Unavailable])
 //	acknowledgement in time, JetStream

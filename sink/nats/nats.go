@@ -30,7 +30,7 @@ type Options struct {
 	Subject string
 
 	// Installation returns what tells this database's messages from those of
-	// others in the same stream, such as [deed.Settings].Installation. It is
+	// others in the same stream, such as the Installation of admin.Settings. It is
 	// asked at each delivery, since a sink is made before its client. Default:
 	// none, and Nats-Msg-Id is the bare message id.
 	Installation func() string

@@ -22,7 +22,7 @@ func (s *Sink) outcome(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errSubject), errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadSubject),
 		refused && api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum:
-		return deed.Discard(s.errorf("%w", err))
+		return deed.Permanent(s.errorf("%w", err))
 	case refused && api.Code < 500:
 		return s.errorf("refused: %w", err)
 	case s.perOwn && (refused || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrPermissionViolation)):

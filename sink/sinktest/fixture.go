@@ -128,7 +128,7 @@ func (f *fixture) publish(n int, change func(i int, m *deed.Message)) map[string
 		}
 	}
 	var published []deed.Published
-	err := deed.InTx(f.t.Context(), f.db.Pool(pgtest.App), func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(f.t.Context(), f.db.Pool(pgtest.App), func(tx pgx.Tx) error {
 		var err error
 		published, err = deed.Publish(f.t.Context(), tx, ms...)
 		return err

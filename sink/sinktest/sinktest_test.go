@@ -49,7 +49,7 @@ func (d *memory) accept(ctx context.Context, m deed.Message) error {
 		case sinktest.ForNow:
 			return errors.New("not now")
 		case sinktest.ForGood:
-			return deed.Discard(errors.New("never"))
+			return deed.Permanent(errors.New("never"))
 		}
 	}
 	d.mu.Lock()

@@ -87,7 +87,7 @@ func (c *call) flush() {
 	group := c.group
 	c.group = nil
 	shared := c.post(group)
-	if shared == nil || len(group) == 1 || !deed.IsDiscard(shared) {
+	if shared == nil || len(group) == 1 || !deed.IsPermanent(shared) {
 		for _, i := range group {
 			c.fail(i, cmp.Or(c.outcomes[i], shared))
 		}
@@ -215,7 +215,7 @@ func (s *Sink) readOutcomes(a attempt, msgs []deed.Message) (map[string]error, e
 		err := s.errorf("refused: %s", cmp.Or(s.printable([]byte(f.Error), payloads), "no reason given"))
 		switch {
 		case f.Final:
-			err = deed.Discard(err)
+			err = deed.Permanent(err)
 		case f.RetryAfter > 0:
 			after := min(max(f.RetryAfter, 1), 24*60*60)
 			err = deed.AfterError(time.Duration(after*float64(time.Second)), err)

@@ -246,7 +246,7 @@ func TestBatch_Outcomes(t *testing.T) {
 				if after, ok := deed.RetryAfter(err); ok {
 					got = fmt.Sprintf("after %s: %s", after, got)
 				}
-				if deed.IsDiscard(err) {
+				if deed.IsPermanent(err) {
 					got = "discard: " + got
 				}
 				if !strings.HasPrefix(got, tt.want[i]) || tt.want[i] == "" && got != "" || strings.Contains(got, `{"n"`) {

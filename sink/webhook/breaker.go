@@ -13,12 +13,13 @@ type verdict int
 const (
 	neutral     verdict = iota // nothing
 	answered                   // it works, whatever it said about the message
-	failed                     // it does not, or not with this message
+	erred                      // it answered with an error of its own, which may be the message's doing
+	failed                     // it gave no answer, or none but that it is not there
 	unreachable                // it does not, and no message came near it
 )
 
-// probesPerMessage is how many probes running may fail on one message before
-// its failure counts as an attempt.
+// probesPerMessage is how many probes may fail on one message before its failure
+// counts as an attempt.
 const probesPerMessage = 3
 
 // breaker stops requests to an endpoint that fails. It measures pauses by the
@@ -30,12 +31,12 @@ type breaker struct {
 	generation int        // of the state; a report about an older one is ignored
 	open       bool
 	failures   int // in a row, while closed
+	erred      int // probes that were answered with an error, since it opened
 	pause      time.Duration
 	until      time.Time
 	cause      error
 	probing    bool
-	probed     deed.ID // the message of the last probe that failed
-	probes     int     // that have failed on it running
+	spared     map[deed.ID]int // probes that failed on a message and counted no attempt
 }
 
 // pass is the leave to make one attempt.
@@ -57,7 +58,7 @@ func (b *breaker) admit() (p pass, pause time.Duration, cause error) {
 		return pass{}, wait, b.cause
 	}
 	if b.probing {
-		return pass{}, b.opts.Pause, b.cause
+		return pass{}, min(b.pause, b.opts.Pause), b.cause
 	}
 	b.probing = true
 	return pass{generation: b.generation, probe: true}, 0, nil
@@ -78,7 +79,7 @@ func (b *breaker) report(p pass, id deed.ID, a attempt) (outage bool, pause time
 	case a.verdict == answered:
 		b.failures = 0
 		if b.open {
-			b.open, b.probing, b.pause, b.cause, b.probes = false, false, 0, nil, 0
+			b.open, b.probing, b.pause, b.cause, b.erred, b.spared = false, false, 0, nil, 0, nil
 			b.generation++
 		}
 		return false, 0
@@ -89,12 +90,22 @@ func (b *breaker) report(p pass, id deed.ID, a attempt) (outage bool, pause time
 		return false, 0
 	}
 	b.trip(a)
+	if a.verdict == erred {
+		return false, 0 // its back-off makes way for other messages
+	}
 	return a.verdict == unreachable || b.spare(id), b.pause
 }
 
-// trip opens the breaker, or keeps it open for twice as long as before.
+// trip opens the breaker, or keeps it open for twice as long as before. An
+// endpoint that answers is asked again soon, with another message; if it errs
+// with a thousand, as seldom as one is tried again that does not answer.
 func (b *breaker) trip(a attempt) {
-	b.pause = min(max(2*b.pause, b.opts.Pause, a.after), b.opts.MaxPause)
+	b.pause = max(2*b.pause, b.opts.Pause, a.after)
+	if a.verdict == erred {
+		b.erred++
+		b.pause = max(b.opts.Pause/50, b.opts.Pause/1000*time.Duration(b.erred))
+	}
+	b.pause = min(b.pause, b.opts.MaxPause)
 	b.until = time.Now().Add(b.pause)
 	b.open, b.probing, b.failures, b.cause = true, false, 0, a.err
 	b.generation++
@@ -104,13 +115,13 @@ func (b *breaker) trip(a attempt) {
 // being counted. Without a limit, a message that makes the endpoint fail would
 // be the oldest, hence the next probe, for ever.
 func (b *breaker) spare(id deed.ID) bool {
-	if id != b.probed {
-		b.probed, b.probes = id, 0
+	if b.spared == nil {
+		b.spared = map[deed.ID]int{}
 	}
-	if b.probes++; b.probes < probesPerMessage {
+	if b.spared[id]++; b.spared[id] < probesPerMessage {
 		return true
 	}
-	b.probes = 0
+	delete(b.spared, id)
 	return false
 }
 

@@ -92,6 +92,17 @@ func TestBreaker(t *testing.T) {
 			{5 * time.Second, 1, failed, "outage 5s", "open"},
 			{5 * time.Second, 2, failed, "outage 5s", "open"},
 		},
+		"AnErrorMakesWayForTheNextMessage": {
+			{0, 1, erred, "made", "closed"},
+			{0, 2, erred, "made", "closed"},
+			{0, 3, erred, "made", "open"},
+			{0, 4, erred, "refused 20ms", "open"},
+			{20 * time.Millisecond, 4, erred, "made", "open"},
+			{20 * time.Millisecond, 5, failed, "outage 1s", "open"},
+			{time.Second, 5, failed, "outage 2s", "open"},
+			{2 * time.Second, 4, erred, "made", "open"},
+			{20 * time.Millisecond, 6, answered, "made", "closed"},
+		},
 		"NeutralProbeLeavesItHalfOpen": {
 			{0, 1, failed, "made", "closed"},
 			{0, 2, failed, "made", "closed"},
@@ -147,6 +158,29 @@ func TestBreakerLetsOneProbeThrough(t *testing.T) {
 	})
 }
 
+// An endpoint that answers everything with an error is asked ever more seldom.
+func TestBreakerSparesAnEndpointThatErrs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(Options{}.withDefaults().Breaker)
+		requests := func(during, every time.Duration) (n int) {
+			for began := time.Now(); time.Since(began) < during; <-time.After(every) {
+				if try(t, b, int64(n), erred) == "made" {
+					n++
+				}
+			}
+			return n
+		}
+		if n := requests(time.Minute, 10*time.Millisecond); n < 100 || n > 400 {
+			t.Errorf("%d requests in the first minute", n)
+		}
+		requests(3*time.Hour, 500*time.Millisecond)
+		if n := requests(time.Hour, 500*time.Millisecond); n > 900 {
+			t.Errorf("%d requests in the fifth hour", n)
+		}
+	})
+}
+
 func TestBreakerTakesTheEndpointsWord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +197,6 @@ func TestBreakerTakesTheEndpointsWord(t *testing.T) {
 func TestBreakerOfASink(t *testing.T) {
 	t.Parallel()
 	var status, requests atomic.Int32
-	status.Store(http.StatusInternalServerError)
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
 		w.WriteHeader(int(status.Load()))
@@ -185,7 +218,7 @@ func TestBreakerOfASink(t *testing.T) {
 	for range 5 {
 		want(testMessage(), "dead", "closed")
 	}
-	status.Store(http.StatusInternalServerError)
+	status.Store(http.StatusServiceUnavailable)
 	want(testMessage(), "attempt", "closed")
 	if err := deliverOne(t, s, testMessage()); kindOf(err) != "attempt" {
 		t.Fatalf("the failure that opens the breaker is %s", kindOf(err))
@@ -195,7 +228,7 @@ func TestBreakerOfASink(t *testing.T) {
 	s.breaker.mu.Unlock()
 	before := requests.Load()
 	err := want(testMessage(), "unavailable", "open")
-	if pause, _ := deed.RetryAfter(err); pause < 59*time.Minute || !strings.Contains(err.Error(), "status 500") {
+	if pause, _ := deed.RetryAfter(err); pause < 59*time.Minute || !strings.Contains(err.Error(), "status 503") {
 		t.Errorf("pause %s of %q, want what is left of it and the cause", pause, err)
 	}
 	if requests.Load() != before {

@@ -61,7 +61,7 @@
 //
 //	2xx                               delivered
 //	3xx                               dead at once; redirects are not followed
-//	400 405 406 410 411 413 414 415   dead at once ([deed.Discard])
+//	400 405 406 410 411 413 414 415   dead at once ([deed.Permanent])
 //	422 431
 //	429, 503 with Retry-After         an attempt; the next one when it says, 1s to 24h from now
 //	401 403 404 408 409 425 429 5xx   an attempt, retried with back-off
@@ -80,8 +80,14 @@
 // 429) opens the breaker: for a while, deliveries end at once and count no
 // attempt. Then one probe goes through; an answer closes the breaker, a failure
 // doubles the pause. A probe that fails counts no attempt either, but a message
-// that the endpoint has failed to take in three probes running does: were it the
+// that the endpoint has failed to take in three probes does: were it the
 // message that makes the endpoint fail, it would hold up all others for ever.
+//
+// An endpoint that answers a probe with an error of its own (5xx but 502, 503 and
+// 504) is there, and the message may be to blame: that counts an attempt, and the
+// next probe follows after a fiftieth of Pause, with another message and, if there
+// is one, of another tenant. The more of them fail the longer it takes: after a
+// thousand it is Pause, and in the end MaxPause.
 //
 // # The address guard
 //

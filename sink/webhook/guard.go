@@ -27,7 +27,7 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
-	return fmt.Sprintf("address %s of host %s is refused: %s; allow the host or the address if this is meant", r.addr, r.host, r.rule)
+	return fmt.Sprintf("host %s is refused, since its address %s is not a public one (%s): if this is meant, list the host or the address in allow_hosts", r.host, r.addr, r.rule)
 }
 
 func newGuard(allow []string) (*guard, error) {

@@ -105,9 +105,11 @@ func (s *Sink) classify(response *http.Response, start []byte, sent [][]byte) at
 	a := attempt{err: err, outcome: err, verdict: answered}
 	switch {
 	case isFinal(code):
-		a.outcome = deed.Discard(err)
-	case code == http.StatusTooManyRequests, code >= 500:
+		a.outcome = deed.Permanent(err)
+	case code == http.StatusTooManyRequests, code >= http.StatusBadGateway && code <= http.StatusGatewayTimeout:
 		a.verdict = failed
+	case code >= 500:
+		a.verdict = erred
 	}
 	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
 		if after, ok := header.RetryAfter(response.Header, s.now()); ok {

@@ -46,8 +46,10 @@ func Dialer(allow []string, timeout time.Duration) (func(ctx context.Context, ne
 	}, nil
 }
 
-// IsRefusedAddress reports whether err is [Dialer]'s refusal of an address.
-func IsRefusedAddress(err error) bool {
-	_, ok := errors.AsType[*refusal](err)
-	return ok
+// RefusedAddress returns [Dialer]'s refusal of an address that err wraps, or nil.
+func RefusedAddress(err error) error {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r
+	}
+	return nil
 }

@@ -62,7 +62,7 @@ func kindOf(err error) string {
 	switch after, ok := deed.RetryAfter(err); {
 	case err == nil:
 		return "delivered"
-	case deed.IsDiscard(err):
+	case deed.IsPermanent(err):
 		return "dead"
 	case deed.IsUnavailable(err):
 		return "unavailable"
@@ -189,7 +189,7 @@ func TestDeliver(t *testing.T) {
 		ms := []deed.Message{testMessage(), testMessage(), testMessage()}
 		ms[1].Key = "bad"
 		outcomes := newSink(t, srv.URL).Deliver(t.Context(), ms)
-		if len(outcomes) != 3 || outcomes[0] != nil || !deed.IsDiscard(outcomes[1]) || outcomes[2] != nil {
+		if len(outcomes) != 3 || outcomes[0] != nil || !deed.IsPermanent(outcomes[1]) || outcomes[2] != nil {
 			t.Errorf("outcomes = %v", outcomes)
 		}
 	})

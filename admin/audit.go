@@ -1,0 +1,51 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/sqlvalue"
+)
+
+// An Act is a row of the audit log: who did what, when and why, and to how many.
+type Act struct {
+	N           int64           `json:"n,string"`
+	At          time.Time       `json:"at"`
+	Actor       string          `json:"actor"`
+	Login       string          `json:"login"` // whose session it was
+	Action      string          `json:"action"`
+	SubjectType string          `json:"subject_type"`
+	SubjectID   string          `json:"subject_id,omitempty"`
+	Reason      string          `json:"reason,omitempty"`
+	Affected    int64           `json:"affected"`
+	Details     json.RawMessage `json:"details"`
+}
+
+// AuditFilter selects rows of the audit log.
+type AuditFilter struct {
+	// Subject is what the rows concern: a message's number, a request, a
+	// delivery. Default: anything.
+	Subject string
+	// All brings what the program did with deliveries, too; else only what
+	// people did, unless there is a Subject.
+	All   bool
+	Limit int // at least 1
+}
+
+// Audit lists the append-only audit log, newest first: who did what, when and
+// why.
+func (c *Client) Audit(ctx context.Context, f AuditFilter) ([]Act, error) {
+	if err := checkCount("audit", "limit", f.Limit, 1); err != nil {
+		return nil, err
+	}
+	rows, err := c.pool.Query(ctx, query.Audit, sqlvalue.NullIfZero(f.Subject), f.Limit, f.All)
+	if err != nil {
+		return nil, deed.WrapError("audit", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Act])
+	return list, deed.WrapError("audit", err)
+}

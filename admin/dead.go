@@ -1,0 +1,143 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/sqlvalue"
+	"github.com/deedhq/deed/tenant"
+)
+
+// DeadMessage is a dead letter.
+type DeadMessage struct {
+	Seq          int64     `json:"seq,string"`
+	ID           deed.ID   `json:"id"`
+	Topic        string    `json:"topic"`
+	Subscription string    `json:"subscription"`
+	Key          string    `json:"key,omitempty"`
+	Type         string    `json:"type,omitempty"`
+	Tenant       tenant.ID `json:"tenant"`
+	Attempts     int       `json:"attempts"`
+	LostClaims   int       `json:"lost_claims"`
+	DeadAt       time.Time `json:"dead_at"`
+	LastError    string    `json:"last_error"`
+}
+
+// DeadFilter selects dead letters; zero fields select all.
+type DeadFilter struct {
+	Topic        string
+	Subscription string
+	Tenant       *tenant.ID
+	Type         string
+	Error        string        // a part of the last error, in any case of letters
+	Seqs         []int64       // only these messages
+	OlderThan    time.Duration // dead for at least this long
+	NewerThan    time.Duration // dead for at most this long
+	Limit        int           // of [Client.Dead]: default 100
+}
+
+// args are the filter's arguments in the order of deed.dead_letters.
+func (f DeadFilter) args() []any {
+	var owner, older, newer any
+	if f.Tenant != nil {
+		owner = f.Tenant.String()
+	}
+	if f.OlderThan > 0 {
+		older = f.OlderThan.Seconds()
+	}
+	if f.NewerThan > 0 {
+		newer = f.NewerThan.Seconds()
+	}
+	return []any{sqlvalue.NullIfZero(f.Topic), sqlvalue.NullIfZero(f.Subscription), owner, sqlvalue.NullIfZero(f.Type), sqlvalue.NullIfZero(f.Error), f.Seqs, older, newer}
+}
+
+func (f DeadFilter) check(op string) error {
+	if err := checkCount(op, "limit", f.Limit, 0); err != nil {
+		return err
+	}
+	if f.OlderThan < 0 || f.NewerThan < 0 {
+		return invalidf(op, "an age is negative")
+	}
+	return nil
+}
+
+// Dead lists dead letters, newest first.
+func (c *Client) Dead(ctx context.Context, f DeadFilter) ([]DeadMessage, error) {
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	if err := f.check("dead"); err != nil {
+		return nil, err
+	}
+	rows, err := c.pool.Query(ctx, query.Dead, append(f.args(), f.Limit)...)
+	if err != nil {
+		return nil, deed.WrapError("dead", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (DeadMessage, error) {
+		var d DeadMessage
+		var id, owner string
+		err := row.Scan(&d.Seq, &id, &d.Topic, &d.Subscription, &d.Key, &d.Type, &owner, &d.Attempts, &d.LostClaims, &d.DeadAt, &d.LastError)
+		if err != nil {
+			return d, err
+		}
+		var idErr, ownerErr error
+		d.ID, idErr = deed.ParseID(id)
+		d.Tenant, ownerErr = tenant.Parse(owner)
+		return d, errors.Join(idErr, ownerErr)
+	})
+	return list, deed.WrapError("dead", err)
+}
+
+// DeadCount is how many dead letters a subscription has.
+type DeadCount struct {
+	Topic        string    `json:"topic"`
+	Subscription string    `json:"subscription"`
+	Dead         int64     `json:"dead"`
+	First        time.Time `json:"first_dead_at"`
+	Last         time.Time `json:"last_dead_at"`
+}
+
+// CountDead counts dead letters by topic and subscription; f.Limit is ignored.
+func (c *Client) CountDead(ctx context.Context, f DeadFilter) ([]DeadCount, error) {
+	if err := f.check("dead"); err != nil {
+		return nil, err
+	}
+	rows, err := c.pool.Query(ctx, query.CountDead, f.args()...)
+	if err != nil {
+		return nil, deed.WrapError("dead", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[DeadCount])
+	return list, deed.WrapError("dead", err)
+}
+
+// Discard gives up the message with this number, dead or waiting, for a reason,
+// which the audit log keeps: for one subscription, or if that is empty for all
+// that have not finished it and do not have it in hand; it returns for how many.
+// by is who does it; default: the login. Errors: [deed.NotFound]; [deed.Conflict] if it is
+// claimed; [deed.Invalid] without a reason.
+// Needs deed_admin.
+func (c *Client) Discard(ctx context.Context, seq int64, subscription, reason, by string) (int, error) {
+	var n int
+	err := c.pool.QueryRow(ctx, query.Discard, seq, reason, sqlvalue.NullIfZero(subscription), sqlvalue.NullIfZero(by)).Scan(&n)
+	return n, deed.WrapError("discard", err)
+}
+
+// Reschedule moves the time from which on the waiting message with this number
+// is due; a zero time is now. For one subscription, or if that is empty for all
+// for which it waits and nobody has it in hand; it returns for how many. The
+// audit log keeps by (default: the login) and reason. Errors: [deed.NotFound];
+// [deed.Conflict] if it is claimed, dead, or waits behind another of its key; [deed.Invalid]
+// for a time after the year 9999. Needs deed_admin or deed_worker.
+func (c *Client) Reschedule(ctx context.Context, seq int64, at time.Time, subscription, reason, by string) (int, error) {
+	var n int
+	err := c.pool.QueryRow(ctx, query.Reschedule, seq, sqlvalue.NullIfZero(at), sqlvalue.NullIfZero(subscription), sqlvalue.NullIfZero(reason), sqlvalue.NullIfZero(by)).Scan(&n)
+	if err == nil && n == 0 {
+		return 0, &deed.Error{Op: "reschedule", Code: deed.Conflict, Err: fmt.Errorf("message %d is claimed, dead, or waits behind another of its key", seq)}
+	}
+	return n, deed.WrapError("reschedule", err)
+}

@@ -1,0 +1,21 @@
+package admin
+
+import (
+	_ "embed"
+
+	"github.com/deedhq/deed/internal/sqlfile"
+)
+
+//go:embed queries.sql
+var queriesText string
+
+// query holds the statements of queries.sql; read-only.
+var query = sqlfile.Load[statements](queriesText)
+
+// statements are those of queries.sql, in its order.
+type statements struct {
+	RemoveSubscription, RemoveTopic, CountRemoval, Removals, SetTopic, TopicMode, BlockedKeys, OldestPartition, Horizon,
+	Held, AdoptCluster, Retention, Status, OldestCalls, Verify, Messages, Snapshot, MessagesAfter,
+	MessageStates, MessageReceipts, MessagePages, Dead, CountDead, Redrive, CancelRedrive, Redrives, Discard,
+	Reschedule, Audit, Topics, Subscriptions, SetSubscription, SetDoor, Settings, SetSettings string
+}

@@ -1,0 +1,142 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/idempotency"
+	"github.com/deedhq/deed/internal/sqlvalue"
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/tenant"
+)
+
+// Redrive selects dead letters to put back, as [DeadFilter] does.
+type Redrive struct {
+	Topic        string
+	Subscription string
+	Seqs         []int64
+	Tenant       *tenant.ID
+	Type         string
+	Error        string
+	OlderThan    time.Duration
+	NewerThan    time.Duration
+
+	Limit  int  // at most so many, the oldest; default: no limit
+	Rate   int  // at most so many a second; default: no cap
+	DryRun bool // only count
+
+	// Request names the request. Repeating it goes on where it was cut off, and
+	// does nothing once it is done. Default: a new name.
+	Request string
+	By      string // who asks, for the audit log; default: the login
+	Reason  string // why, for the audit log
+
+	// Progress, if not nil, is told after each step how many were put back.
+	Progress func(redriven, chosen int64)
+}
+
+func (r Redrive) filter() DeadFilter {
+	return DeadFilter{
+		Topic: r.Topic, Subscription: r.Subscription, Tenant: r.Tenant, Type: r.Type, Error: r.Error,
+		Seqs: r.Seqs, OlderThan: r.OlderThan, NewerThan: r.NewerThan, Limit: r.Limit,
+	}
+}
+
+// Redrive puts dead letters back, oldest first, with their attempts at 0, in
+// short transactions, and returns how many the request has put back. When ctx
+// ends, or the process, it stops between two of them: the same request again
+// goes on. Errors: [deed.NotFound] for an unknown topic or subscription, [deed.Conflict]
+// for a request that was for other messages or was cancelled. Needs deed_admin.
+func (c *Client) Redrive(ctx context.Context, r Redrive) (int64, error) {
+	f := r.filter()
+	if err := f.check("redrive"); err != nil {
+		return 0, err
+	}
+	if err := checkCount("redrive", "rate", r.Rate, 0); err != nil {
+		return 0, err
+	}
+	if r.DryRun {
+		return c.countRedrive(ctx, r)
+	}
+	if r.Request == "" {
+		r.Request = idempotency.NewRequest()
+	}
+	args := append(f.args(), r.Request, sqlvalue.NullIfZero(r.Limit), sqlvalue.NullIfZero(r.Rate), sqlvalue.NullIfZero(r.By), sqlvalue.NullIfZero(r.Reason))
+	for {
+		var state string
+		var chosen, redriven int64
+		var wait float64
+		err := c.pool.QueryRow(ctx, query.Redrive, args...).Scan(&state, &chosen, &redriven, &wait)
+		if err != nil {
+			return redriven, deed.WrapError("redrive", err)
+		}
+		if r.Progress != nil {
+			r.Progress(redriven, chosen)
+		}
+		switch state {
+		case "done":
+			return redriven, nil
+		case "cancelled":
+			return redriven, &deed.Error{Op: "redrive", Code: deed.Conflict, Err: fmt.Errorf("the request %q was cancelled after %d messages", r.Request, redriven)}
+		}
+		if wait > 0 && !work.Sleep(ctx, time.Duration(wait*float64(time.Second))) {
+			return redriven, deed.WrapError("redrive", fmt.Errorf("stopped after %d messages: %w", redriven, context.Cause(ctx)))
+		}
+	}
+}
+
+func (c *Client) countRedrive(ctx context.Context, r Redrive) (int64, error) {
+	counts, err := c.CountDead(ctx, r.filter())
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for _, n := range counts {
+		sum += n.Dead
+	}
+	if r.Limit > 0 {
+		sum = min(sum, int64(r.Limit))
+	}
+	return sum, nil
+}
+
+// RedriveStatus is how far a request to redrive is.
+type RedriveStatus struct {
+	Request    string          `json:"request"`
+	State      string          `json:"state"`  // running, done or cancelled; running may mean: cut off
+	Chosen     int64           `json:"chosen"` // dead letters that it was for when it began
+	Redriven   int64           `json:"redriven"`
+	Rate       int             `json:"rate"` // 0: no cap
+	Asked      json.RawMessage `json:"asked"`
+	By         string          `json:"by"`
+	Reason     string          `json:"reason,omitempty"`
+	StartedAt  time.Time       `json:"started_at"`
+	FinishedAt *time.Time      `json:"finished_at,omitempty"`
+}
+
+// Redrives lists requests to redrive, newest first, at most limit.
+func (c *Client) Redrives(ctx context.Context, limit int) ([]RedriveStatus, error) {
+	if err := checkCount("redrives", "limit", limit, 1); err != nil {
+		return nil, err
+	}
+	rows, err := c.pool.Query(ctx, query.Redrives, limit)
+	if err != nil {
+		return nil, deed.WrapError("redrives", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[RedriveStatus])
+	return list, deed.WrapError("redrives", err)
+}
+
+// CancelRedrive ends a redrive that is not done, after the step that is under
+// way, and returns how many it has put back. Errors: [deed.NotFound]; [deed.Conflict] if it
+// is done. Needs deed_admin.
+func (c *Client) CancelRedrive(ctx context.Context, request, reason, by string) (int64, error) {
+	var n int64
+	err := c.pool.QueryRow(ctx, query.CancelRedrive, request, sqlvalue.NullIfZero(reason), sqlvalue.NullIfZero(by)).Scan(&n)
+	return n, deed.WrapError("cancel redrive", err)
+}

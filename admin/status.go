@@ -1,0 +1,151 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/deedhq/deed"
+)
+
+// Counts are how a topic's or a subscription's messages stand.
+type Counts struct {
+	Pending          int64   `json:"pending"`            // not finished and not dead
+	AtLeast          bool    `json:"at_least,omitempty"` // Pending and Due may be more: a stream's backlog is counted up to 10,000 a lane
+	Due              int64   `json:"due"`                // of those pending, what could be delivered now
+	Claimed          int64   `json:"claimed"`            // of those pending, under a live lease
+	Parked           int64   `json:"parked"`             // of those pending, behind another message of their key
+	Dead             int64   `json:"dead"`               // ended, kept until an operator acts
+	Delivered        int64   `json:"delivered"`          // finished
+	OldestDueSeconds float64 `json:"oldest_due_seconds"` // how long the oldest due one has been due
+}
+
+// SubscriptionStatus is one subscription's counts.
+type SubscriptionStatus struct {
+	Subscription string `json:"subscription"`
+	Counts
+
+	// Of a stream; 0 of a queue.
+	Lag         int64 `json:"lag,omitempty"`          // what it has still to read, counted up to 10,000 a lane
+	BlockedKeys int64 `json:"blocked_keys,omitempty"` // keys that wait for a message
+	Lanes       int64 `json:"lanes,omitempty"`        // once a process has read it
+	LanesHeld   int64 `json:"lanes_held,omitempty"`   // by some process, under a live lease
+
+	// The call of the sink that has been running longest, if it has for 10
+	// seconds.
+	OldestCall *RunningCall `json:"oldest_call,omitempty"`
+}
+
+// Add sums up what is told of several subscriptions.
+func (s *SubscriptionStatus) Add(more SubscriptionStatus) {
+	s.Counts.add(more.Counts)
+	s.Lag += more.Lag
+	s.BlockedKeys += more.BlockedKeys
+	s.Lanes += more.Lanes
+	s.LanesHeld += more.LanesHeld
+	if s.OldestCall == nil || (more.OldestCall != nil && more.OldestCall.Since.Before(s.OldestCall.Since)) {
+		s.OldestCall = more.OldestCall
+	}
+}
+
+// add sums up; the oldest is the oldest of both.
+func (c *Counts) add(more Counts) {
+	c.Pending += more.Pending
+	c.AtLeast = c.AtLeast || more.AtLeast
+	c.Due += more.Due
+	c.Claimed += more.Claimed
+	c.Parked += more.Parked
+	c.Dead += more.Dead
+	c.Delivered += more.Delivered
+	c.OldestDueSeconds = max(c.OldestDueSeconds, more.OldestDueSeconds)
+}
+
+// TopicStatus is a topic's counts, summed over its subscriptions.
+type TopicStatus struct {
+	Topic string `json:"topic"`
+	Counts
+	Subscriptions []SubscriptionStatus `json:"subscriptions"`
+}
+
+// Status counts every topic's messages, by topic name. It lists a hundred
+// topics, those that need attention first (dead messages, then the oldest that
+// are due, then the most pending), and sums up the rest in a last one whose name
+// no topic can have, "(others)". Its cost grows with what is pending. Needs
+// deed_worker or deed_admin.
+func (c *Client) Status(ctx context.Context) ([]TopicStatus, error) {
+	return c.StatusOf(ctx, 100)
+}
+
+// StatusOf is [Client.Status] with most topics listed.
+func (c *Client) StatusOf(ctx context.Context, most int) ([]TopicStatus, error) {
+	if err := checkCount("status", "most", most, 0); err != nil {
+		return nil, err
+	}
+	rows, err := c.pool.Query(ctx, query.Status, most)
+	if err != nil {
+		return nil, deed.WrapError("status", err)
+	}
+	defer rows.Close()
+	topics := []TopicStatus{}
+	for rows.Next() {
+		var topic string
+		var s SubscriptionStatus
+		err := rows.Scan(&topic, &s.Subscription, &s.Pending, &s.Due, &s.Claimed, &s.Dead, &s.Delivered, &s.OldestDueSeconds,
+			&s.Parked, &s.BlockedKeys, &s.Lag, &s.AtLeast, &s.Lanes, &s.LanesHeld)
+		if err != nil {
+			return nil, deed.WrapError("status", err)
+		}
+		if len(topics) == 0 || topics[len(topics)-1].Topic != topic {
+			topics = append(topics, TopicStatus{Topic: topic})
+		}
+		t := &topics[len(topics)-1]
+		t.add(s.Counts)
+		t.Subscriptions = append(t.Subscriptions, s)
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return nil, deed.WrapError("status", err)
+	}
+	return topics, deed.WrapError("status", c.addOldestCalls(ctx, topics))
+}
+
+// RunningCall is a call of a sink that has not returned.
+type RunningCall struct {
+	Seq      int64     `json:"seq,string"` // of its first message
+	ID       deed.ID   `json:"id"`
+	Messages int       `json:"messages"` // that it was given
+	Worker   string    `json:"worker"`
+	Since    time.Time `json:"since"`
+	Seconds  float64   `json:"seconds"` // for how long
+}
+
+// addOldestCalls completes the status of topics.
+func (c *Client) addOldestCalls(ctx context.Context, topics []TopicStatus) error {
+	type place struct{ topic, subscription string }
+	at := map[place]*SubscriptionStatus{}
+	for i := range topics {
+		for j := range topics[i].Subscriptions {
+			s := &topics[i].Subscriptions[j]
+			at[place{topics[i].Topic, s.Subscription}] = s
+		}
+	}
+	rows, err := c.pool.Query(ctx, query.OldestCalls)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p place
+		var r RunningCall
+		var id string
+		if err := rows.Scan(&p.topic, &p.subscription, &r.Seq, &id, &r.Messages, &r.Worker, &r.Since, &r.Seconds); err != nil {
+			return err
+		}
+		if r.ID, err = deed.ParseID(id); err != nil {
+			return err
+		}
+		if s := at[p]; s != nil {
+			s.OldestCall = &r
+		}
+	}
+	return rows.Err()
+}

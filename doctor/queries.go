@@ -1,0 +1,21 @@
+package doctor
+
+import (
+	_ "embed"
+
+	"github.com/deedhq/deed/internal/sqlfile"
+)
+
+//go:embed queries.sql
+var queriesText string
+
+// query holds the statements of queries.sql; read-only.
+var query = sqlfile.Load[statements](queriesText)
+
+// statements are those of queries.sql, in its order.
+type statements struct {
+	Bound, Login, Roles, SuperuserLogins, Functions, RowSecurity, InvalidIndexes, Partitions, Retention,
+	Sequence, Cluster, Backfills, Removals, Version, Recovery, Settings, Clock, Connections, Autovacuum,
+	DeadRows, Wraparound, Horizon, PublishedSince, Publishers, Suppressions, LocksHeld, LockWaits, Calls,
+	Pauses, IdleRelays, ForeignDeliveries, DeadDeliveries string
+}

@@ -1,0 +1,39 @@
+-- The statements of upkeep, of which deed.New checks that they fit the installed
+-- schema.
+
+-- name: keep_partitions
+select deed.keep_partitions();
+
+-- name: partitions_ahead
+select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736
+from deed.partitions p;
+
+-- name: purge_keys
+select deed.purge_keys($1::int);
+
+-- name: retention_step
+select n, did, messages from deed.retention_step($1::int);
+
+-- name: empty_partitions
+-- One detaches at a time; only the owner may.
+select p.n
+from deed.partitions p
+join pg_class c on c.relname = 'log_p' || p.n and c.relnamespace = 'deed'::regnamespace
+join pg_inherits i on i.inhrelid = c.oid
+where p.emptied_at is not null and p.dropped_at is null
+  and (p.tried_at is null or p.tried_at < clock_timestamp() - interval '1 minute')
+  and pg_has_role(c.relowner, 'usage')
+  and not exists (select from pg_inherits o where o.inhparent = i.inhparent and o.inhdetachpending);
+
+-- name: purge_history
+select what, removed from deed.purge_history($1::int);
+
+-- name: purge_kept
+select removed, next_slot, next_id from deed.purge_kept($1::int, $2::bigint, $3::int);
+
+-- name: remove_step
+select state, total from deed.remove_step($1::bigint, $2::int);
+
+-- name: open_removals
+select coalesce(array_agg(o.n order by o.n), '{}')
+from (select r.n from deed.removals r where r.finished_at is null order by r.n limit 1000) o;

@@ -1,0 +1,128 @@
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/sink/webhook"
+	"github.com/deedhq/deed/tenant"
+)
+
+// Messages of one tenant that the endpoint answers with an error hold up no
+// other tenant's, however many they are and whatever error it is.
+func TestPoisonOfATenantHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ poison, status int }{
+		{20, http.StatusInternalServerError},
+		{100, http.StatusInternalServerError},
+		{5000, http.StatusInternalServerError},
+		{100, http.StatusServiceUnavailable},
+	} {
+		t.Run(fmt.Sprintf("%dTimes%d", c.poison, c.status), func(t *testing.T) {
+			t.Parallel()
+			p := startPoisoned(t, c.status)
+			a, b := tenant.ID{0xa}, tenant.ID{0xb}
+			p.publish(t, b, 1, "good")
+			p.await(t, 1, 30*time.Second)
+			p.publish(t, a, c.poison, "poison")
+			const good = 10
+			for range good {
+				p.publish(t, b, 1, "good")
+				<-time.After(200 * time.Millisecond)
+			}
+			p.await(t, 1+good, 5*time.Second)
+		})
+	}
+}
+
+// Within one tenant they give way too: to an endpoint that answers, the next
+// message follows soon.
+func TestPoisonGivesWayToTheTenantsOwn(t *testing.T) {
+	t.Parallel()
+	p := startPoisoned(t, http.StatusInternalServerError)
+	p.publish(t, tenant.ID{0xa}, 1, "good")
+	p.await(t, 1, 30*time.Second)
+	p.publish(t, tenant.ID{0xa}, 100, "poison")
+	p.publish(t, tenant.ID{0xa}, 10, "good")
+	p.await(t, 11, 20*time.Second)
+}
+
+// poisoned is a relay whose endpoint answers what says poison with an error.
+type poisoned struct {
+	db      *pgtest.DB
+	arrived atomic.Int64
+}
+
+func startPoisoned(t *testing.T, status int) *poisoned {
+	p := &poisoned{db: pgtest.New(t)}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err != nil || bytes.Contains(body, []byte("poison")) {
+			w.WriteHeader(status)
+			return
+		}
+		p.arrived.Add(1)
+	}))
+	t.Cleanup(srv.Close)
+	sink, err := webhook.New(webhook.Options{URL: srv.URL, Secret: secret, AllowHosts: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := deed.New(t.Context(), p.db.Pool(pgtest.Worker), deed.Options{
+		Subscriptions: []deed.Subscription{{Topic: "orders", Sink: sink, From: deed.FromBeginning}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- client.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+	return p
+}
+
+func (p *poisoned) publish(t *testing.T, id tenant.ID, n int, text string) {
+	t.Helper()
+	msgs := make([]deed.Message, n)
+	for i := range msgs {
+		msgs[i] = deed.Message{Topic: "orders", Payload: fmt.Appendf(nil, "%q", text)}
+	}
+	err := pgx.BeginFunc(t.Context(), p.db.Pool(pgtest.App), func(tx pgx.Tx) error {
+		if err := tenant.Set(t.Context(), tx, id); err != nil {
+			return err
+		}
+		_, err := deed.Publish(t.Context(), tx, msgs...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits until so many good messages have arrived.
+func (p *poisoned) await(t *testing.T, n int64, limit time.Duration) {
+	t.Helper()
+	deadline := time.After(limit)
+	for p.arrived.Load() < n {
+		select {
+		case <-deadline:
+			t.Fatalf("%d of %d good messages have arrived within %s", p.arrived.Load(), n, limit)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
