@@ -67,15 +67,16 @@ var codeBySQLState = map[string]Code{
 var functionName = regexp.MustCompile(`^[a-z]+(_[a-z]+)*: `)
 
 // WrapError makes an error that deed's SQL functions raised on purpose an [Error]
-// with its code; any other keeps its chain. op is what was attempted. It is for
-// those who call the functions themselves, and returns nil for nil.
+// with its code and the next step that they name; any other keeps its chain. op
+// is what was attempted. It is for those who call the functions themselves, and
+// returns nil for nil.
 func WrapError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if code, ok := codeBySQLState[pg.Code]; ok {
-			return &Error{Op: op, Code: code, Err: errors.New(functionName.ReplaceAllString(pg.Message, ""))}
+			return &Error{Op: op, Code: code, Err: errors.New(functionName.ReplaceAllString(pg.Message, "") + sqlstate.NextStep(pg.Hint))}
 		}
 	}
 	return fmt.Errorf("deed: %s: %w", op, sqlstate.WithHint(err))

@@ -24,6 +24,10 @@ func TestWrapError_SaysOnceWhatWasAttempted(t *testing.T) {
 			t.Errorf("got %q (%s), want %q", err, deed.CodeOf(err), test.want)
 		}
 	}
+	err := deed.WrapError("add", &pgconn.PgError{Code: "DDNFD", Message: "add: no tenant x", Hint: "Register it with: deed tenant add."})
+	if want := "deed: add: no tenant x; register it with: deed tenant add"; err.Error() != want {
+		t.Errorf("with a hint: got %q, want %q", err, want)
+	}
 	foreign := &pgconn.PgError{Code: "23505", Message: "index: exists"}
 	if err := deed.WrapError("publish", foreign); !errors.Is(err, foreign) || deed.CodeOf(err) != deed.Internal {
 		t.Errorf("another's error: %v", err)

@@ -4,6 +4,9 @@ package sqlstate
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -22,11 +25,29 @@ func Passing(err error) bool {
 	return false
 }
 
-// WithHint says what to do about a prepared statement that is missing, or there
-// already, in a session that a pooler has chosen.
+// WithHint says what can be done: about a prepared statement that is missing, or
+// there already, in a session that a pooler has chosen; about a right that the
+// login lacks; or what the server says itself.
 func WithHint(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "26000" || pg.Code == "42P05") {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return err
+	case pg.Code == "26000" || pg.Code == "42P05":
 		return fmt.Errorf("%w; if a pooler in transaction mode is in between, add default_query_exec_mode=exec to the connection string", err)
+	case pg.Hint != "":
+		return fmt.Errorf("%w%s", err, NextStep(pg.Hint))
+	case pg.Code == "42501" && strings.HasPrefix(pg.Message, "permission denied"):
+		return fmt.Errorf(`%w; grant the login one of deed's roles, as docs/operations.md, "Roles and logins", has it`, err)
 	}
 	return err
+}
+
+// NextStep is a hint as the end of a message.
+func NextStep(hint string) string {
+	first, size := utf8.DecodeRuneInString(hint)
+	if size == 0 {
+		return ""
+	}
+	return "; " + string(unicode.ToLower(first)) + strings.TrimSuffix(hint[size:], ".")
 }
