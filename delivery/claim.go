@@ -20,9 +20,10 @@ const (
 // turns is where a loop's claims left off: behind which tenant, and of the
 // tenants with more runs and lanes than a claim looks at, behind which of those.
 type turns struct {
-	after  string
-	places map[string]string // by tenant the run; by tenant and run the lane
-	quick  int               // claims in a row that found nothing and were followed at once
+	after   string
+	ripened string            // behind which tenant scheduled ones come due next; "": the first
+	places  map[string]string // by tenant the run; by tenant and run the lane
+	quick   int               // claims in a row that found nothing and were followed at once
 }
 
 const (
@@ -33,10 +34,11 @@ const (
 
 // walk is what a claim says of itself.
 type walk struct {
-	After  string             `json:"after"`
-	Wait   *float64           `json:"wait"` // seconds; nil: nobody can tell
-	Places map[string]*string `json:"places"`
-	Ended  []ended            `json:"ended"`
+	After   string             `json:"after"`
+	Ripened string             `json:"ripened"`
+	Wait    *float64           `json:"wait"` // seconds; nil: nobody can tell
+	Places  map[string]*string `json:"places"`
+	Ended   []ended            `json:"ended"`
 }
 
 // next is what a claim is told: the places that it may come by, and how many more
@@ -56,6 +58,9 @@ func (t *turns) next(rooms map[string]int, bytes map[string]int64) string {
 	if t.after != "" {
 		told["after"] = t.after
 	}
+	if t.ripened != "" {
+		told["ripened"] = t.ripened
+	}
 	text, _ := json.Marshal(told) // of strings and numbers, it cannot fail
 	return string(text)
 }
@@ -64,6 +69,7 @@ func (t *turns) took(w walk) {
 	if w.After != "" {
 		t.after = w.After
 	}
+	t.ripened = w.Ripened
 	for key, at := range w.Places {
 		if at == nil {
 			delete(t.places, key)

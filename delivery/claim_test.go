@@ -84,6 +84,32 @@ func TestClaim_WhatIsScheduledComesDue(t *testing.T) {
 	until(t, db, made[0].ID, delivery.Sent)
 }
 
+// What a tenant has scheduled for one moment, however much it is, does not delay
+// what others have scheduled for the same: their tenants are gone round.
+func TestClaim_ScheduledByOneDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	manyTenants(t, db, 150, `now() - interval '1 hour' + interval '10 seconds'`)
+	manyLanes(t, db, 20_000, `now() - interval '1 hour' + n * interval '1 millisecond'`) // as many before as after them
+	var walk struct {
+		Ripened *string `json:"ripened"`
+	}
+	for claims := 1; ; claims++ {
+		told, _ := json.Marshal(walk)
+		text := pgtest.One[string](t, db.Pool(pgtest.Worker), `select walk::text from deed.claim_deliveries('fake', 'w', 1, '1 minute', p_places => $1::text::jsonb) where id is null`, string(told))
+		if err := json.Unmarshal([]byte(text), &walk); err != nil {
+			t.Fatal(err)
+		}
+		due := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where due and lane = 'example.com'`)
+		if due == 150 {
+			return
+		}
+		if claims == 2 {
+			t.Fatalf("after %d claims %d of the 150 tenants' deliveries are due", claims, due)
+		}
+	}
+}
+
 // claimed is one claim by SQL: what it took, by lane, and what it says.
 func claimed(t testing.TB, db *pgtest.DB, limit int, args string) (lanes []string, walk map[string]any) {
 	t.Helper()

@@ -68,7 +68,7 @@ func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 		insert into deed.rate_limits (provider, domain, rate, burst, tokens, at)
 		select 'fake', n || '.limited.example', 1, 1, 1, now() from generate_series(1, 500) n`)
 	check("all of it scheduled", 0, 100, true)
-	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where lane = '77777.example' or lane = '777.example'`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where lane = '27777.example' or lane = '777.example'`)
 	check("two lanes due", 2, 1000, false) // the catalogue again
 	check("two lanes leased", 0, 250, true)
 

@@ -20,7 +20,7 @@
 -- several runs of its tenant have, the one that has waited longest. With p_kind
 -- what was called through another account is left out.
 --
--- walk is for the next claim: places; and wait, in how many seconds it may find
+-- walk is for the next claim: places; ripened, for deed.ripen; and wait, in how many seconds it may find
 -- something that this one did not, null if only time or another's act can tell.
 create or replace function deed.take_due(
   in p_provider text,
@@ -50,7 +50,8 @@ set jit = off
 as $$
 declare
   v_now     timestamptz := clock_timestamp();
-  v_wait    float8 := deed.ripen(p_provider, p_status);
+  v_wait    float8;
+  v_ripened uuid; -- the last tenant of whose scheduled ones were looked at
   v_paused  boolean := p_pauses and exists (select from deed.pauses p where p.provider = p_provider);
   v_left    int := least(p_limit, case when v_paused then deed.pause_allows(p_provider, '', null) end);
   v_visits  int := 1000;
@@ -104,8 +105,9 @@ declare
   v_ords    timestamptz[] := '{}';
 begin
   taken := '{}';
+  select r.seconds, r.after into v_wait, v_ripened from deed.ripen(p_provider, p_status, (p_places ->> 'ripened')::uuid) r;
   if v_paused and v_left = 0 and p_limit > 0 then
-    walk := jsonb_build_object('wait', (
+    walk := jsonb_build_object('ripened', v_ripened, 'wait', (
       select greatest(extract(epoch from p.until - v_now), case when p.probe is not null then 0.5 end) from deed.pauses p
       where p.provider = p_provider and p.destination = ''
     ));
@@ -115,7 +117,7 @@ begin
   from deed.rate_limits b
   where b.provider = p_provider and b.domain = '';
   if v_tokens < 1 then
-    walk := jsonb_build_object('wait', (1 - v_tokens) / v_rate);
+    walk := jsonb_build_object('ripened', v_ripened, 'wait', (1 - v_tokens) / v_rate);
     return;
   end if;
   v_left := least(v_left, greatest(floor(v_tokens / p_cost)::int, case when v_tokens >= 1 then 1 end));
@@ -334,6 +336,6 @@ begin
   if cardinality(taken) = 0 and (v_cut or v_visits < 1) then
     v_wait := 0;
   end if;
-  walk := jsonb_build_object('after', coalesce(v_after, v_last), 'wait', v_wait, 'places', v_places);
+  walk := jsonb_build_object('after', coalesce(v_after, v_last), 'ripened', v_ripened, 'wait', v_wait, 'places', v_places);
 end
 $$;
