@@ -184,8 +184,32 @@ func (v *Victim) Kill() {
 // Stop asks the victim to stop with SIGTERM.
 func (v *Victim) Stop() { _ = v.cmd.Process.Signal(syscall.SIGTERM) }
 
-// Freeze stops the victim as a debugger or an overcommitted host would.
-func (v *Victim) Freeze() { _ = v.cmd.Process.Signal(syscall.SIGSTOP) }
+// Freeze stops the victim as a debugger or an overcommitted host would, and
+// returns when none of its threads runs any more: the signal is one thread's to
+// see, and until that one has a processor the others go on.
+func (v *Victim) Freeze() {
+	_ = v.cmd.Process.Signal(syscall.SIGSTOP)
+	for v.Running() && !isStopped(v.PID()) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// isStopped reads the states of the process's threads; where the system does not
+// tell, it takes the signal at its word.
+func isStopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		_, state, _ := strings.Cut(string(stat), ") ")
+		if strings.IndexAny(state, "TtZX") != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // Thaw lets a frozen victim go on.
 func (v *Victim) Thaw() { _ = v.cmd.Process.Signal(syscall.SIGCONT) }
