@@ -18,13 +18,15 @@ func newAdopt(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt",
 		Short: "Let relays go on that hold on a new cluster",
-		Long: `Relays with deliveries or webhooks hold where the installation is a copy: the server or the database is another than
-the one that deed knows (it was restored, upgraded with pg_upgrade, or cut over to), or its environment is another than
-theirs. A copy of production writes to nobody. This makes the server the installation's own, and what --environment or
-deed.yaml names its environment (by default it keeps the one that it has), and lets all of them go on, also those that
-run, with everything that is owed here. Be sure that nobody else sends it, too.
+		Long: `Let the relays of a copied, restored or upgraded installation send.
 
-Without --yes it changes nothing, and says what holds and what waits. The audit log keeps the reason.`,
+A copy of production must write to nobody. So relays with deliveries or webhooks hold, which means that they send nothing,
+where they find another server or database than the one that deed knows (after a restore, pg_upgrade or a cut-over), or
+another environment than theirs. deed adopt --yes makes this server the installation's own, and the environment that
+--environment or deed.yaml names, if any, its environment. All relays then go on, also those that run, with everything
+that is owed here. Be sure that nobody else sends it, too.
+
+Without --yes it changes nothing, and prints what holds and what waits. The audit log keeps the reason.`,
 		Example: `  deed adopt
   deed adopt --yes --reason 'upgraded to PostgreSQL 18'
   deed adopt --yes --environment staging --reason 'its receivers are test systems'`,

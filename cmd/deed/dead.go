@@ -17,8 +17,8 @@ func newDead(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
 		Short: "List, show, redrive and discard dead letters",
-		Long: `Dead letters are messages that exhausted their attempts, or that the sink refused for good. They are kept until you
-act. Every act is in the audit log: deed audit.`,
+		Long: `Dead letters are messages that have used up their attempts, or that the sink refused for good. They are kept until you
+redrive or discard them. The audit log records who did so, when and why: deed audit.`,
 		Example: "  deed dead list --topic orders\n  deed dead redrive --topic orders --dry-run\n  deed dead discard 17 --reason 'order was cancelled'",
 	}
 	cmd.AddCommand(newDeadList(a), newDeadShow(a), newDeadRedrive(a), newDeadRequests(a), newDeadCancel(a), newDeadDiscard(a))
@@ -121,11 +121,12 @@ func newDeadRedrive(a *app) *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use: "redrive", Short: "Put dead letters back, oldest first", Args: cobra.NoArgs,
-		Long: `Put the dead letters that the flags select back, oldest first, with their attempts at 0. What dies again meanwhile
-stays dead. With --dry-run nothing changes and the numbers are printed.
+		Long: `Put dead letters back, so that they are tried anew: those that the flags select, oldest first, with their attempts at 0.
+--dry-run changes nothing and prints how many there are. What dies again meanwhile stays dead.
 
-It works in short steps. Stopped or killed in the middle, it goes on where it was when the same command is given
-again with the --request that it printed; a request that is done does nothing. deed dead cancel ends it from elsewhere.`,
+A redrive is a request with a name, which it prints, and works in short steps. If it is stopped or killed, give the same
+command again with --request NAME, and it goes on where it was; a request that is done does nothing. deed dead cancel ends
+a redrive from elsewhere.`,
 		Example: `  deed dead redrive --topic orders --limit 100 --dry-run
   deed dead redrive --topic orders --error 'status 503' --rate 50 --reason 'INC-211 is over'
   deed dead redrive --topic orders --request inc-211`,
@@ -239,8 +240,8 @@ func newDeadRequests(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "requests", Short: "List requests to redrive, newest first", Args: cobra.NoArgs,
-		Long: `List requests to redrive messages or deliveries with how far they are, newest first. One that is running and goes no
-further was cut off: give its command again with its --request, or cancel it.`,
+		Long: `List requests to redrive messages or deliveries, and how far they are, newest first. A request that is running and makes
+no progress was cut off: give its command again with its --request, or cancel it.`,
 		Example: "  deed dead requests --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
@@ -275,7 +276,7 @@ func newDeadCancel(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "cancel REQUEST", Short: "End a redrive that is not done", Args: cobra.ExactArgs(1),
-		Long:    "End a redrive after the step that is under way, wherever it runs. What it has put back stays so.",
+		Long:    "End a redrive after the step that is under way, wherever it runs. What it has put back already stays put back.",
 		Example: "  deed dead cancel inc-211 --reason 'the sink is down again'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
@@ -302,9 +303,9 @@ func newDeadDiscard(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "discard ID --reason TEXT", Short: "Give up a message that is dead or waits, for a reason", Args: cobra.ExactArgs(1),
-		Long: `Give up a message that is dead or waits, by its id or its number: it is not delivered, ever. deed show says so,
-with who and why, and so does the audit log. What a worker has in hand is refused until its lease has run out, and what
-a stream has not read yet is not found.`,
+		Long: `Give up a message that is dead or waits, by its id or its number: it is never delivered. deed show and the audit log
+say so, and by whom and why. A message that a worker has in hand is refused until its lease has run out; one that its
+stream has not read yet is not found.`,
 		Example: "  deed dead discard 17 --reason 'order was cancelled'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, _, err := admin.ParseRef(args[0])
@@ -333,7 +334,7 @@ a stream has not read yet is not found.`,
 		},
 	}
 	who.add(cmd, "why (required)")
-	cmd.Flags().StringVar(&subscription, "subscription", "", "only for this subscription (default: all for which it is dead)")
+	cmd.Flags().StringVar(&subscription, "subscription", "", "only for this subscription (default: all that have not finished it)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -26,8 +26,9 @@ func newDeliver(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deliver --channel email --provider NAME --to ADDRESS --subject TEXT --text TEXT",
 		Short: "Reserve one delivery",
-		Long: `Reserve one delivery, and print its id; a relay with channels.outbox.enabled makes it. The same --key again is the same
-delivery. An e-mail is made of --from, --subject, --text and --html; other channels take a --payload, a JSON object.`,
+		Long: `Reserve one delivery (an e-mail, a webhook or another call of a provider) and print its id; a relay with
+channels.outbox.enabled makes it. Reserving under the same --key again makes no second one. An e-mail is made of --from,
+--subject, --text and --html; other channels take a --payload, a JSON object.`,
 		Example: `  deed deliver --channel email --provider smtp --to you@example.com --subject Hello --text 'It works.' --wait 10s
   deed deliver --channel webhook --provider hooks --to https://example.com/hook --payload '{"n": 1}'`,
 		Args: cobra.NoArgs,

@@ -94,8 +94,9 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "deed",
 		Short: "Reliable side effects on PostgreSQL",
-		Long: `deed makes side effects reliable: what a system owes the outside world is written to its own PostgreSQL in
-the transaction that owes it, attempted by one owner at a time, and ends in a recorded outcome.
+		Long: `deed is a transactional outbox for PostgreSQL, with a job queue, ordered streams, webhooks and e-mail. What a system
+owes the outside world is written to its own database in the transaction that owes it, attempted by one owner at a
+time, and ends in a recorded outcome.
 
 Settings come from flags, then from the environment (--database-url is DEED_DATABASE_URL), then from
 deed.yaml (--config, DEED_CONFIG, ./deed.yaml). The database may also be named by PGHOST, PGDATABASE, ….

@@ -31,15 +31,16 @@ func newMigrateUp(a *app) *cobra.Command {
 	var topics []string
 	cmd := &cobra.Command{
 		Use: "up", Short: "Install or upgrade the schema", Args: cobra.NoArgs,
-		Long: `Install the schema deed, or bring it up to date: migrations that are missing, then the functions. Beside running
-programs and other migrators it is safe; when there is nothing to do it changes nothing. Roles, policies and grants that are
-gone, as after a restore into a cluster without deed's roles, it makes again.
+		Long: `Install deed's schema, or bring it up to date: first the migrations that are missing, then the functions. It is safe
+beside running programs and other migrators, and changes nothing when there is nothing to do. It also makes roles,
+policies and grants again that are gone, as after a restore into a cluster without deed's roles.
 
---contracts installs packs of published SQL by name: m10 (the schema m10_recovery) and app (the schema app and the
-relation public.outbox). What is installed is kept up to date from then on. A table of the same name is in the way;
---adopt renames it, and moves its undelivered rows into deed, oldest first. That may be interrupted: the next
-deed migrate up goes on. Rows that cannot be published are printed, all of them, and then nothing is changed; --topic
-OLD=NEW gives a topic whose name deed cannot have another one.`,
+--contracts installs faces, deed's queue under SQL names that other systems have published: m10 (the schema m10_recovery)
+and app (the schema app and the relation public.outbox). Every later deed migrate up keeps them up to date.
+
+If there is a table of the same name, --adopt takes it over: it renames the table, and moves its undelivered rows into
+deed, oldest first. If that is interrupted, the next deed migrate up goes on. If rows cannot be published, it prints all
+of them and changes nothing. --topic OLD=NEW renames a topic whose name deed does not allow.`,
 		Example: "  deed migrate up --database-url postgres://localhost/shop\n  deed migrate up --contracts m10,app\n  deed migrate up --contracts app --adopt --topic 'order placed=order.placed'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if adopt && len(contracts) == 0 {

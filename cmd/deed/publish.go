@@ -33,11 +33,11 @@ func newPublish(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish --topic TOPIC [FILE|-]",
 		Short: "Publish the rows of a file, or one message",
-		Long: `Publish each line of an NDJSON file, or each row of a CSV file, as a message, in transactions of --batch; or one
-message given by --payload.
+		Long: `Publish the one message that --payload gives; or each line of an NDJSON file, or each row of a CSV file, as a message,
+--batch of them in a transaction.
 
-With --id-field a row is published once: a second run of the same file publishes nothing. A bad line is named with
-its number, the rest goes through, and the exit status is 3 (1 if nothing went through).`,
+With --id-field each row has an idempotency key, so that a second run of the same file publishes nothing. A bad line is
+named with its number and the rest is published; the exit status is then 3, or 1 if nothing was published.`,
 		Example: `  deed publish --topic orders --key 42 --payload '{"order": 42}'
   deed publish --topic flights --key-field origin --id-field id flights.ndjson
   cat rows.csv | deed publish --topic rows --format csv -`,

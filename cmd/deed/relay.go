@@ -43,16 +43,18 @@ func newRelay(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relay --config FILE",
 		Short: "Drain the topics of deed.yaml into their sinks, and make deliveries",
-		Long: `Drain the topics that deed.yaml names into their sinks, until SIGTERM or Ctrl-C: then claim no more, let running
-deliveries finish, and give the rest back. A second signal ends it at once. Any number of relays may run.
+		Long: `Deliver the messages of the topics that deed.yaml names to their sinks. Any number of relays may run; they share the
+work. With channels.outbox.enabled the relay also makes deliveries (e-mails, webhooks) through the providers that
+deed.yaml names.
 
-With channels.outbox.enabled it makes deliveries through the providers that deed.yaml names, too.
+SIGTERM or Ctrl-C stops it: it claims no more, lets running deliveries finish, and gives the rest back. A second signal
+ends it at once.
 
-A relay with deliveries or webhooks holds where the installation is a copy: on a new cluster, or in another environment
-than its own. It claims and sends nothing, says so in its log and at /readyz, and goes on after deed adopt.
+With --until-empty it ends when everything is finished. It waits for retries, but not for dead messages, nor for messages
+that are scheduled more than a minute ahead.
 
-With --until-empty it ends when nothing is unfinished but dead messages and those scheduled more than a minute
-ahead; retries are waited for.`,
+In a copy of the installation (on a new cluster, or in another environment) a relay with deliveries or webhooks holds: it
+claims and sends nothing, says so in its log and at /readyz, and goes on after deed adopt.`,
 		Example: `  deed relay --config deed.yaml
   deed relay --config deed.yaml --until-empty --listen ''`,
 		Args: cobra.NoArgs,

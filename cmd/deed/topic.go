@@ -16,9 +16,9 @@ import (
 func newTopic(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "topic", Short: "List topics, change their settings online, and remove them",
-		Long: `Topics and their subscriptions are made by the first relay whose deed.yaml names them. A topic is a queue, each of
-whose messages has a row of its own, or a stream, whose messages are read from the log in the order of each key: see
-docs/streams.md.`,
+		Long: `Topics and their subscriptions are made by the first relay whose deed.yaml names them. A topic is a queue or a stream.
+Each message of a queue is claimed and finished by itself; those of a stream are read from the log, in the order of each
+key: see docs/streams.md.`,
 		Example: "  deed topic list\n  deed topic set orders --max-attempts 8\n  deed topic set events --mode stream --lanes 8\n  deed topic remove orders",
 	}
 	cmd.AddCommand(newTopicList(a), newTopicSet(a), newTopicRemove(a))
@@ -29,8 +29,8 @@ func newTopicList(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List declared topics and their subscriptions", Args: cobra.NoArgs,
-		Long: `List what the database has of every declared topic: its mode, its lanes and what order it keeps, if it is a stream,
-how long finished messages are kept; and its subscriptions, with their settings.`,
+		Long: `List what is stored of every declared topic: its mode, for a stream its lanes and the order that it keeps, how long
+finished messages are kept; and its subscriptions with their settings.`,
 		Example: "  deed topic list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
@@ -90,19 +90,20 @@ func newTopicSet(a *app) *cobra.Command {
 	var door, asJSON bool
 	cmd := &cobra.Command{
 		Use: "set TOPIC", Short: "Change what is stored of a topic and its subscriptions", Args: cobra.ExactArgs(1),
-		Long: `Change what is stored of a topic, while relays run, and of its subscriptions: all of them, or the one that is named.
-Prints what is stored then. Change deed.yaml too: a relay whose file says something else refuses to start.
+		Long: `Change the stored settings of a topic, and of all of its subscriptions or the one that --subscription names, while
+relays run. Prints what is stored afterwards. Change deed.yaml too: a relay whose file says something else refuses to start.
 
-  --mode stream    what was published before stays in its rows; what comes after is read from the log, in order
-  --mode queue     takes effect once the lanes have come to one point, in seconds; order is no longer kept
-  --lanes          takes effect once the lanes that are have come to one point; nothing is lost, doubled or reordered
-  --ordering       holds for lanes that relays take from now on, within a second or so
-  --retention      holds at once: how long messages are kept that every subscription has finished
+  --mode stream    what was published before is delivered as from a queue; what comes after is read from the log, in order
+  --mode queue     takes effect in seconds, when all lanes have read up to the same point; order is no longer kept
+  --lanes          takes effect in seconds, when all lanes have read up to the same point; nothing is lost, doubled or
+                   reordered
+  --ordering       takes effect as relays take lanes anew, within a second or so
+  --retention      takes effect at once: how long messages are kept that every subscription has finished
   --max-attempts, --backoff
-                   hold at once
-  --lease          holds for relays that start from now on
-  --door           lets the published SQL faces (docs/protocol.md) claim the subscription that is named, beside whoever
-                   else drains it; a queue has at most one. --door=false ends that`,
+                   take effect at once
+  --lease          takes effect for relays that start from now on
+  --door           lets the SQL faces m10 and app (docs/protocol.md) claim the subscription that is named, beside whoever
+                   else drains it; a queue has at most one such. --door=false ends that`,
 		Example: `  deed topic set orders --mode stream --lanes 8
   deed topic set orders --retention 30d
   deed topic set orders --subscription shop-hook --max-attempts 8 --lease 1m --backoff 5s
