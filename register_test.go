@@ -1,13 +1,17 @@
 package deed_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/deedhq/deed/schema"
 )
 
 // seedSection is the last column of the register: a seed's number, and the
@@ -66,6 +70,63 @@ func TestRegister(t *testing.T) {
 	for name := range tests {
 		if strings.HasPrefix(name, "TestContract_") && !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("%s is not in the register", name)
+		}
+	}
+}
+
+// The register has every published face with the signatures that the tree has,
+// so that none changes by the way.
+func TestRegister_Faces(t *testing.T) {
+	t.Parallel()
+	page := readText(t, "docs/contracts.md")
+	row := func(face string) string {
+		t.Helper()
+		m := regexp.MustCompile(`(?m)^\| ` + face + ` \| ([1-9]\d*) \| .*$`).FindStringSubmatch(page)
+		if m == nil || m[1] != "1" && !strings.Contains(m[0], "](decisions/0") {
+			t.Errorf("docs/contracts.md has no row for %s with its version and, but for the first, the decision", face)
+			return ""
+		}
+		return m[0]
+	}
+	const next = "if that is meant, say why under docs/decisions/ and give the face its next version"
+	golden := readText(t, "schema/expected_contracts.sql")
+	body := regexp.MustCompile(` body [0-9a-f]{32}`)
+	for _, pack := range schema.Packs() {
+		lines := regexp.MustCompile(`(?m)^`+pack+`: .*\n`).FindAllString(golden, -1)
+		sum := sha256.Sum256([]byte(body.ReplaceAllString(strings.Join(lines, ""), "")))
+		if has := fmt.Sprintf("`%x`", sum[:8]); len(lines) == 0 || !strings.Contains(row(pack), has) {
+			t.Errorf("the signatures of the pack %s are %s, docs/contracts.md has others; %s", pack, has, next)
+		}
+	}
+	row("deedsql")
+	source := readText(t, "deedsql/deedsql.go")
+	for _, m := range regexp.MustCompile(`(?m)^((?:func|type|var|const) [A-Z].*?)(?: \{)?$`).FindAllStringSubmatch(source, -1) {
+		if !strings.Contains(page, "\n"+m[1]+"\n") {
+			t.Errorf("docs/contracts.md lacks %q of deedsql; %s", m[1], next)
+		}
+	}
+}
+
+// Whoever answers for the published faces is asked about each of their files,
+// and CODEOWNERS names nothing that is gone.
+func TestRegister_Owners(t *testing.T) {
+	t.Parallel()
+	var owned []string
+	for line := range strings.Lines(readText(t, "CODEOWNERS")) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, owner, _ := strings.Cut(line, " ")
+		if !strings.HasPrefix(name, "/") || !strings.Contains(owner, "@") {
+			t.Errorf("CODEOWNERS: %q is not a path from the root and an owner", line)
+		} else if _, err := os.Stat(name[1:]); err != nil {
+			t.Errorf("CODEOWNERS: %v", err)
+		}
+		owned = append(owned, name)
+	}
+	for _, name := range []string{"/schema/contracts/", "/schema/expected_contracts.sql", "/deedsql/", "/docs/contracts.md"} {
+		if !slices.Contains(owned, name) {
+			t.Errorf("CODEOWNERS says nothing of %s", name)
 		}
 	}
 }
