@@ -130,3 +130,25 @@ func TestRegister_Owners(t *testing.T) {
 		}
 	}
 }
+
+// docs/upgrade.md has the migrations beside which older programs do not run, and no
+// others; the first one makes the schema.
+func TestRegister_BreakingMigrations(t *testing.T) {
+	t.Parallel()
+	migrations, err := schema.Migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, m := range migrations[1:] {
+		if m.Breaking {
+			want = append(want, m.Name)
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\d{4}_\\w+)` \\|").FindAllStringSubmatch(readText(t, "docs/upgrade.md"), -1) {
+		got = append(got, m[1])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/upgrade.md has the breaking migrations %q, want %q", got, want)
+	}
+}

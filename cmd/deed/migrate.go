@@ -97,6 +97,9 @@ func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt *sc
 	for _, name := range done.Applied {
 		fmt.Fprintln(out, "applied", name)
 	}
+	if names := breaking(done.Applied); len(names) > 0 {
+		fmt.Fprintf(out, "programs that do not know %s no longer start; stop those that still run\n", strings.Join(names, ", "))
+	}
 	if len(done.Roles) > 0 {
 		fmt.Fprintf(out, "made the roles %s, which this cluster lacked: grant them to your logins\n", strings.Join(done.Roles, ", "))
 	}
@@ -139,6 +142,21 @@ func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt *sc
 		fmt.Fprintln(out, "the schema is up to date")
 	}
 	return nil
+}
+
+// breaking are those of the applied migrations beside which older programs do
+// not run. A first install has none.
+func breaking(applied []string) (names []string) {
+	migrations, err := schema.Migrations()
+	if err != nil || slices.Contains(applied, migrations[0].Name) {
+		return nil
+	}
+	for _, m := range migrations {
+		if m.Breaking && slices.Contains(applied, m.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 func newMigrateStatus(a *app) *cobra.Command {
