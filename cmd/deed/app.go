@@ -194,11 +194,14 @@ func (a *app) withOperator(ctx context.Context, fn func(*admin.Client, *pgxpool.
 }
 
 // newCluster is what a relay of these settings does on a new cluster, and its
-// environment. A file that cannot be read is a matter of the commands that need
-// one.
+// environment. A file that nobody named and that cannot be read is a matter of the
+// commands that need one.
 func (a *app) newCluster() (on deed.OnNewCluster, environment string, err error) {
 	file, err := a.config()
-	if err != nil {
+	switch {
+	case err != nil && a.configFile != "":
+		return "", "", err
+	case err != nil:
 		file = &config.Config{}
 	}
 	on = deed.OnNewCluster(setting(a.onNewCluster, "DEED_ON_NEW_CLUSTER", file.OnNewCluster, ""))

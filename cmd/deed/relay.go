@@ -27,6 +27,7 @@ import (
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/internal/held"
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
@@ -54,7 +55,8 @@ With --until-empty it ends when everything is finished. It waits for retries, bu
 that are scheduled more than a minute ahead.
 
 In a copy of the installation (on a new cluster, or in another environment) a relay with deliveries or webhooks holds: it
-claims and sends nothing, says so in its log and at /readyz, and goes on after deed adopt.`,
+claims and sends nothing, says so in its log and at /readyz, and goes on after deed adopt. With --until-empty it ends with
+exit code 3 if something is to be done.`,
 		Example: `  deed relay --config deed.yaml
   deed relay --config deed.yaml --until-empty --listen ''`,
 		Args: cobra.NoArgs,
@@ -324,6 +326,7 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 		case <-ask.C:
 		}
 		empty, err := drained(ctx)
+		why := c.Held()
 		switch {
 		case err != nil && ctx.Err() == nil:
 			failures++
@@ -332,6 +335,9 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 		case empty:
 			cancel()
 			return <-done
+		case why != "": // which may last
+			cancel()
+			return errors.Join(&exitError{exitPartly, fmt.Errorf("%w (%s)", held.ErrHeld, why)}, <-done)
 		default:
 			failures = 0
 			ask.Reset(100 * time.Millisecond)
