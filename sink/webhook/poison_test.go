@@ -23,15 +23,19 @@ import (
 // other tenant's, however many they are and whatever error it is.
 func TestPoisonOfATenantHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ poison, status int }{
-		{20, http.StatusInternalServerError},
-		{100, http.StatusInternalServerError},
-		{5000, http.StatusInternalServerError},
-		{100, http.StatusServiceUnavailable},
+	for _, c := range []struct {
+		mode           deed.Mode
+		poison, status int
+	}{
+		{deed.ModeQueue, 20, http.StatusInternalServerError},
+		{deed.ModeQueue, 100, http.StatusInternalServerError},
+		{deed.ModeQueue, 5000, http.StatusInternalServerError},
+		{deed.ModeQueue, 100, http.StatusServiceUnavailable},
+		{deed.ModeStream, 100, http.StatusInternalServerError},
 	} {
-		t.Run(fmt.Sprintf("%dTimes%d", c.poison, c.status), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s%dTimes%d", c.mode, c.poison, c.status), func(t *testing.T) {
 			t.Parallel()
-			p := startPoisoned(t, c.status)
+			p := startPoisoned(t, c.mode, c.status)
 			a, b := tenant.ID{0xa}, tenant.ID{0xb}
 			p.publish(t, b, 1, "good")
 			p.await(t, 1, 30*time.Second)
@@ -50,7 +54,7 @@ func TestPoisonOfATenantHoldsUpNoOther(t *testing.T) {
 // message follows soon.
 func TestPoisonGivesWayToTheTenantsOwn(t *testing.T) {
 	t.Parallel()
-	p := startPoisoned(t, http.StatusInternalServerError)
+	p := startPoisoned(t, deed.ModeQueue, http.StatusInternalServerError)
 	p.publish(t, tenant.ID{0xa}, 1, "good")
 	p.await(t, 1, 30*time.Second)
 	p.publish(t, tenant.ID{0xa}, 100, "poison")
@@ -64,7 +68,7 @@ type poisoned struct {
 	arrived atomic.Int64
 }
 
-func startPoisoned(t *testing.T, status int) *poisoned {
+func startPoisoned(t *testing.T, mode deed.Mode, status int) *poisoned {
 	p := &poisoned{db: pgtest.New(t)}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if body, err := io.ReadAll(r.Body); err != nil || bytes.Contains(body, []byte("poison")) {
@@ -79,6 +83,7 @@ func startPoisoned(t *testing.T, status int) *poisoned {
 		t.Fatal(err)
 	}
 	client, err := deed.New(t.Context(), p.db.Pool(pgtest.Worker), deed.Options{
+		Topics:        []deed.Topic{{Name: "orders", Mode: mode}},
 		Subscriptions: []deed.Subscription{{Topic: "orders", Sink: sink, From: deed.FromBeginning}},
 	})
 	if err != nil {
