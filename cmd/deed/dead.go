@@ -81,17 +81,10 @@ func newDeadList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					if list == nil {
-						list = []admin.DeadMessage{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"dead": list})
-				}
-				rows := make([][]string, len(list))
-				for i, d := range list {
-					rows[i] = []string{fmt.Sprint(d.Seq), d.ID.String(), d.Topic, d.Subscription, d.Key, fmt.Sprint(d.Attempts), when(d.DeadAt), d.LastError}
-				}
-				return table(cmd.OutOrStdout(), []string{"SEQ", "ID", "TOPIC", "SUBSCRIPTION", "KEY", "ATTEMPTS", "DEAD SINCE", "LAST ERROR"}, rows)
+				header := []string{"SEQ", "ID", "TOPIC", "SUBSCRIPTION", "KEY", "ATTEMPTS", "DEAD SINCE", "LAST ERROR"}
+				return printList(cmd, asJSON, "dead", list, header, func(d admin.DeadMessage) []string {
+					return []string{fmt.Sprint(d.Seq), d.ID.String(), d.Topic, d.Subscription, d.Key, fmt.Sprint(d.Attempts), when(d.DeadAt), d.LastError}
+				})
 			})
 		},
 	}
@@ -184,10 +177,7 @@ func countDead(cmd *cobra.Command, c *admin.Client, f admin.DeadFilter, asJSON b
 		sum = min(sum, int64(f.Limit))
 	}
 	if asJSON {
-		if counts == nil {
-			counts = []admin.DeadCount{}
-		}
-		return printJSON(cmd.OutOrStdout(), map[string]any{"redriven": sum, "dry_run": true, "counts": counts})
+		return printJSON(cmd.OutOrStdout(), map[string]any{"redriven": sum, "dry_run": true, "counts": orEmpty(counts)})
 	}
 	if len(rows) > 0 {
 		if err := table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "DEAD", "FIRST", "LAST"}, rows); err != nil {
@@ -252,17 +242,10 @@ no progress was cut off: give its command again with its --request, or cancel it
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					if list == nil {
-						list = []admin.RedriveStatus{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"requests": list})
-				}
-				rows := make([][]string, len(list))
-				for i, r := range list {
-					rows[i] = []string{r.Request, r.State, fmt.Sprintf("%d of %d", r.Redriven, r.Chosen), when(r.StartedAt), r.By, r.Reason, string(r.Asked)}
-				}
-				return table(cmd.OutOrStdout(), []string{"REQUEST", "STATE", "REDRIVEN", "SINCE", "BY", "REASON", "ASKED"}, rows)
+				header := []string{"REQUEST", "STATE", "REDRIVEN", "SINCE", "BY", "REASON", "ASKED"}
+				return printList(cmd, asJSON, "requests", list, header, func(r admin.RedriveStatus) []string {
+					return []string{r.Request, r.State, fmt.Sprintf("%d of %d", r.Redriven, r.Chosen), when(r.StartedAt), r.By, r.Reason, string(r.Asked)}
+				})
 			})
 		},
 	}
@@ -355,17 +338,10 @@ func newAudit(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					if list == nil {
-						list = []admin.Act{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"acts": list})
-				}
-				rows := make([][]string, len(list))
-				for i, act := range list {
-					rows[i] = []string{when(act.At), act.Actor, act.Action, act.SubjectType + " " + act.SubjectID, fmt.Sprint(act.Affected), act.Reason}
-				}
-				return table(cmd.OutOrStdout(), []string{"AT", "ACTOR", "ACTION", "SUBJECT", "AFFECTED", "REASON"}, rows)
+				header := []string{"AT", "ACTOR", "ACTION", "SUBJECT", "AFFECTED", "REASON"}
+				return printList(cmd, asJSON, "acts", list, header, func(act admin.Act) []string {
+					return []string{when(act.At), act.Actor, act.Action, act.SubjectType + " " + act.SubjectID, fmt.Sprint(act.Affected), act.Reason}
+				})
 			})
 		},
 	}

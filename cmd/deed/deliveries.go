@@ -87,28 +87,19 @@ func (a *app) listDeliveries(cmd *cobra.Command, f delivery.Filter, asJSON bool)
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			if list == nil {
-				list = []delivery.Entry{}
-			}
-			return printJSON(cmd.OutOrStdout(), map[string]any{"deliveries": list})
-		}
-		rows := make([][]string, len(list))
-		for i, e := range list {
-			rows[i] = []string{e.ID, string(e.Status), string(e.Channel), e.Provider, e.Recipient, fmt.Sprint(e.Attempts), when(e.CreatedAt)}
-			if f.InDoubt {
-				rows[i] = append(rows[i], instant(e.CalledAt), instant(e.HeldAt), instant(e.RepeatSafeUntil), e.DoubtReason)
-			} else {
-				rows[i] = append(rows[i], e.ProviderMessageID, e.SkipReason+e.LastError)
-			}
-		}
 		header := []string{"ID", "STATUS", "CHANNEL", "PROVIDER", "TO", "ATTEMPTS", "RESERVED"}
 		if f.InDoubt {
 			header = append(header, "CALLED", "HELD SINCE", "REPEATED UNTIL", "REASON")
 		} else {
 			header = append(header, "MESSAGE ID", "REASON")
 		}
-		return table(cmd.OutOrStdout(), header, rows)
+		return printList(cmd, asJSON, "deliveries", list, header, func(e delivery.Entry) []string {
+			row := []string{e.ID, string(e.Status), string(e.Channel), e.Provider, e.Recipient, fmt.Sprint(e.Attempts), when(e.CreatedAt)}
+			if f.InDoubt {
+				return append(row, instant(e.CalledAt), instant(e.HeldAt), instant(e.RepeatSafeUntil), e.DoubtReason)
+			}
+			return append(row, e.ProviderMessageID, e.SkipReason+e.LastError)
+		})
 	})
 }
 
@@ -137,10 +128,7 @@ learnt later. Its contents only with --payload.`,
 					return err
 				}
 				if asJSON {
-					if attempts == nil {
-						attempts = []delivery.Attempt{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "history": events, "attempts": attempts, "attempts_total": total})
+					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "history": events, "attempts": orEmpty(attempts), "attempts_total": total})
 				}
 				if err := showDelivery(cmd.OutOrStdout(), e, events); err != nil {
 					return err

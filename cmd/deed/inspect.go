@@ -39,10 +39,7 @@ so first (in JSON: "held").`,
 					return err
 				}
 				if asJSON {
-					if providers == nil {
-						providers = []delivery.ProviderState{}
-					}
-					out := map[string]any{"topics": topics, "providers": providers}
+					out := map[string]any{"topics": topics, "providers": orEmpty(providers)}
 					if why != "" {
 						out["held"] = why
 					}
@@ -285,10 +282,7 @@ violation and exits 1 if there is any. It may run beside publishers and relays; 
 					return err
 				}
 				if asJSON {
-					if violations == nil {
-						violations = []admin.Violation{}
-					}
-					err = printJSON(cmd.OutOrStdout(), map[string]any{"violations": violations})
+					err = printJSON(cmd.OutOrStdout(), map[string]any{"violations": orEmpty(violations)})
 				} else if len(violations) == 0 {
 					_, err = fmt.Fprintf(cmd.OutOrStdout(), "no violations (%s)\n", time.Since(started).Round(time.Millisecond))
 				} else {

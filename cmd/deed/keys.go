@@ -44,14 +44,8 @@ waits for you: see deed dead --help.`,
 						return err
 					}
 				}
-				if asJSON {
-					if keys == nil {
-						keys = []admin.BlockedKey{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"keys": keys})
-				}
-				rows := make([][]string, len(keys))
-				for i, k := range keys {
+				header := []string{"TOPIC", "SUBSCRIPTION", "KEY", "WAITS FOR", "AGE", "BEHIND", "ATTEMPTS", "NEXT", "REASON"}
+				return printList(cmd, asJSON, "keys", keys, header, func(k admin.BlockedKey) []string {
 					next := "dead"
 					if k.DueAt != nil {
 						next = when(*k.DueAt)
@@ -60,12 +54,11 @@ waits for you: see deed dead --help.`,
 					if reason == "" {
 						reason = "not tried yet"
 					}
-					rows[i] = []string{
+					return []string{
 						k.Topic, k.Subscription, k.Key, fmt.Sprint(k.Seq), seconds(k.AgeSeconds), counted(k.Behind, k.Behind >= 10000),
 						fmt.Sprint(k.Attempts), next, reason,
 					}
-				}
-				return table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "KEY", "WAITS FOR", "AGE", "BEHIND", "ATTEMPTS", "NEXT", "REASON"}, rows)
+				})
 			})
 		},
 	}

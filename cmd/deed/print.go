@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
+
 	"github.com/deedhq/deed/admin"
 )
 
@@ -20,6 +22,26 @@ func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// printList prints a list: JSON that has it under its name, or a table.
+func printList[T any](cmd *cobra.Command, asJSON bool, name string, list []T, header []string, row func(T) []string) error {
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), map[string]any{name: orEmpty(list)})
+	}
+	rows := make([][]string, len(list))
+	for i, v := range list {
+		rows[i] = row(v)
+	}
+	return table(cmd.OutOrStdout(), header, rows)
+}
+
+// orEmpty is a list that in JSON is none, and not null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 // table prints rows under a header. On a terminal the last column gives way

@@ -182,10 +182,7 @@ is said first.`,
 					return err
 				}
 				if asJSON {
-					if states == nil {
-						states = []delivery.ProviderState{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"providers": states})
+					return printJSON(cmd.OutOrStdout(), map[string]any{"providers": orEmpty(states)})
 				}
 				return showProviders(cmd.OutOrStdout(), states)
 			})

@@ -133,10 +133,7 @@ func (r *remover) count(cmd *cobra.Command, c *admin.Client, topic, subscription
 	}
 	r.warn(cmd, named)
 	if r.asJSON {
-		if counts == nil {
-			counts = []admin.RemovalCount{}
-		}
-		return printJSON(cmd.OutOrStdout(), map[string]any{"topic": topic, "subscription": subscription, "dry_run": true, "counts": counts})
+		return printJSON(cmd.OutOrStdout(), map[string]any{"topic": topic, "subscription": subscription, "dry_run": true, "counts": orEmpty(counts)})
 	}
 	rows := make([][]string, len(counts))
 	for i, n := range counts {
@@ -202,17 +199,10 @@ so; one that waits, waits for transactions that were open when it was removed (d
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					if list == nil {
-						list = []admin.RemovalStatus{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"removals": list})
-				}
-				rows := make([][]string, len(list))
-				for i, r := range list {
-					rows[i] = []string{whatIs(r.Topic, r.Subscription), r.State, fmt.Sprint(r.Taken), when(r.RemovedAt), r.By, r.Reason}
-				}
-				return table(cmd.OutOrStdout(), []string{"REMOVED", "STATE", "GIVEN UP", "AT", "BY", "REASON"}, rows)
+				header := []string{"REMOVED", "STATE", "GIVEN UP", "AT", "BY", "REASON"}
+				return printList(cmd, asJSON, "removals", list, header, func(r admin.RemovalStatus) []string {
+					return []string{whatIs(r.Topic, r.Subscription), r.State, fmt.Sprint(r.Taken), when(r.RemovedAt), r.By, r.Reason}
+				})
 			})
 		},
 	}

@@ -27,14 +27,8 @@ them. Those that nothing keeps are removed by any relay within minutes; deed ret
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"partitions": list})
-			}
-			rows := make([][]string, len(list))
-			for i, p := range list {
-				rows[i] = partitionRow(p)
-			}
-			return table(cmd.OutOrStdout(), []string{"PARTITION", "FROM SEQ", "STATE", "SIZE", "AGE", "UNFINISHED", "KEPT BY"}, rows)
+			header := []string{"PARTITION", "FROM SEQ", "STATE", "SIZE", "AGE", "UNFINISHED", "KEPT BY"}
+			return printList(cmd, asJSON, "partitions", list, header, partitionRow)
 		})
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

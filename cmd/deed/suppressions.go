@@ -67,17 +67,10 @@ func newSuppressionsList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if f.json {
-					if list == nil {
-						list = []delivery.Suppression{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"suppressions": list})
-				}
-				rows := make([][]string, len(list))
-				for i, s := range list {
-					rows[i] = []string{string(s.Channel), s.Address, s.Reason, s.Actor, when(s.CreatedAt)}
-				}
-				return table(cmd.OutOrStdout(), []string{"CHANNEL", "ADDRESS", "REASON", "WHO", "SINCE"}, rows)
+				header := []string{"CHANNEL", "ADDRESS", "REASON", "WHO", "SINCE"}
+				return printList(cmd, f.json, "suppressions", list, header, func(s delivery.Suppression) []string {
+					return []string{string(s.Channel), s.Address, s.Reason, s.Actor, when(s.CreatedAt)}
+				})
 			})
 		},
 	}

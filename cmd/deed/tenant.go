@@ -154,21 +154,14 @@ func newTenantLogins(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					if list == nil {
-						list = []tenant.Binding{}
-					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"logins": list})
-				}
-				rows := make([][]string, len(list))
-				for i, b := range list {
+				header := []string{"LOGIN", "TENANTS"}
+				return printList(cmd, asJSON, "logins", list, header, func(b tenant.Binding) []string {
 					texts := make([]string, len(b.Tenants))
 					for j, id := range b.Tenants {
 						texts[j] = id.String()
 					}
-					rows[i] = []string{b.Login, strings.Join(texts, " ")}
-				}
-				return table(cmd.OutOrStdout(), []string{"LOGIN", "TENANTS"}, rows)
+					return []string{b.Login, strings.Join(texts, " ")}
+				})
 			})
 		},
 	}

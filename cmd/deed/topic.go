@@ -48,10 +48,7 @@ finished messages are kept; and its subscriptions with their settings.`,
 
 func printTopics(cmd *cobra.Command, topics []admin.DeclaredTopic, asJSON bool) error {
 	if asJSON {
-		if topics == nil {
-			topics = []admin.DeclaredTopic{}
-		}
-		return printJSON(cmd.OutOrStdout(), map[string]any{"topics": topics})
+		return printJSON(cmd.OutOrStdout(), map[string]any{"topics": orEmpty(topics)})
 	}
 	var rows [][]string
 	for _, t := range topics {
