@@ -451,7 +451,7 @@ func TestClient_Tail(t *testing.T) {
 	got := make(chan string, 10)
 	tail := make(chan error, 1)
 	go func() {
-		tail <- c.Tail(ctx, "orders", true, func(l admin.Logged) error {
+		tail <- c.Tail(ctx, "orders", true, func(l admin.MessageRecord) error {
 			got <- string(l.Payload)
 			return nil
 		})

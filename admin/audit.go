@@ -11,8 +11,8 @@ import (
 	"github.com/deedhq/deed/internal/sqlvalue"
 )
 
-// An Act is a row of the audit log: who did what, when and why, and to how many.
-type Act struct {
+// An AuditEntry is a row of the audit log: who did what, when and why, and to how many.
+type AuditEntry struct {
 	N           int64           `json:"n,string"`
 	At          time.Time       `json:"at"`
 	Actor       string          `json:"actor"`
@@ -38,7 +38,7 @@ type AuditFilter struct {
 
 // Audit lists the append-only audit log, newest first: who did what, when and
 // why.
-func (c *Client) Audit(ctx context.Context, f AuditFilter) ([]Act, error) {
+func (c *Client) Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
 	if err := checkCount("audit", "limit", f.Limit, 1); err != nil {
 		return nil, err
 	}
@@ -46,6 +46,6 @@ func (c *Client) Audit(ctx context.Context, f AuditFilter) ([]Act, error) {
 	if err != nil {
 		return nil, deed.WrapError("audit", err)
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Act])
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[AuditEntry])
 	return list, deed.WrapError("audit", err)
 }

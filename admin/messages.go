@@ -18,8 +18,8 @@ import (
 	"github.com/deedhq/deed/tenant"
 )
 
-// Logged is a message as the log has it. Payload is nil unless asked for.
-type Logged struct {
+// MessageRecord is a message as the log has it. Payload is nil unless asked for.
+type MessageRecord struct {
 	Seq          int64             `json:"seq,string"`
 	ID           deed.ID           `json:"id"`
 	Tenant       tenant.ID         `json:"tenant"`
@@ -47,7 +47,7 @@ type Filter struct {
 
 // Messages lists messages of the log, newest first. An application's login
 // sees its tenant's.
-func (c *Client) Messages(ctx context.Context, f Filter) ([]Logged, error) {
+func (c *Client) Messages(ctx context.Context, f Filter) ([]MessageRecord, error) {
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
@@ -73,12 +73,12 @@ func (c *Client) Messages(ctx context.Context, f Filter) ([]Logged, error) {
 	if err != nil {
 		return nil, deed.WrapError("messages", err)
 	}
-	list, err := pgx.CollectRows(rows, scanLogged)
+	list, err := pgx.CollectRows(rows, scanRecord)
 	return list, deed.WrapError("messages", err)
 }
 
-func scanLogged(row pgx.CollectableRow) (Logged, error) {
-	var l Logged
+func scanRecord(row pgx.CollectableRow) (MessageRecord, error) {
+	var l MessageRecord
 	var id, owner string
 	var headers *string
 	err := row.Scan(&l.Seq, &id, &owner, &l.Topic, &l.Key, &l.Type, &l.ContentType, &headers, &l.Size,
@@ -114,9 +114,9 @@ type State struct {
 	Page         int64      `json:"page,omitempty,string"`
 }
 
-// Story is a message with what became of it.
-type Story struct {
-	Logged
+// MessageDetail is a message with what became of it.
+type MessageDetail struct {
+	MessageRecord
 	States []State `json:"subscriptions"`
 }
 
@@ -134,35 +134,35 @@ func ParseRef(s string) (seq int64, id deed.ID, err error) {
 
 // Message returns the message that ref names, by its id or its number, and how
 // each subscription stands with it. Errors: [deed.NotFound], [deed.Invalid].
-func (c *Client) Message(ctx context.Context, ref string, payload bool) (Story, error) {
+func (c *Client) Message(ctx context.Context, ref string, payload bool) (MessageDetail, error) {
 	seq, id, err := ParseRef(ref)
 	if err != nil {
-		return Story{}, err
+		return MessageDetail{}, err
 	}
 	rows, err := c.pool.Query(ctx, query.Messages, nil, nil, nil, nil, seq-1, seq, 1, payload)
 	if err != nil {
-		return Story{}, deed.WrapError("message", err)
+		return MessageDetail{}, deed.WrapError("message", err)
 	}
-	found, err := pgx.CollectRows(rows, scanLogged)
+	found, err := pgx.CollectRows(rows, scanRecord)
 	if err != nil {
-		return Story{}, deed.WrapError("message", err)
+		return MessageDetail{}, deed.WrapError("message", err)
 	}
 	// The same number may have had another message before a failover.
 	if len(found) == 0 || id != (deed.ID{}) && found[0].ID != id {
-		return Story{}, &deed.Error{Op: "message", Code: deed.NotFound, Err: fmt.Errorf("there is no message %s", errortext.Clip(ref))}
+		return MessageDetail{}, &deed.Error{Op: "message", Code: deed.NotFound, Err: fmt.Errorf("there is no message %s", errortext.Clip(ref))}
 	}
-	story := Story{Logged: found[0], States: []State{}}
+	detail := MessageDetail{MessageRecord: found[0], States: []State{}}
 	rows, err = c.pool.Query(ctx, query.MessageStates, seq)
 	if err != nil {
-		return Story{}, deed.WrapError("message", err)
+		return MessageDetail{}, deed.WrapError("message", err)
 	}
 	pending, err := pgx.CollectRows(rows, scanPending)
 	if err != nil {
-		return Story{}, deed.WrapError("message", err)
+		return MessageDetail{}, deed.WrapError("message", err)
 	}
 	rows, err = c.pool.Query(ctx, query.MessageReceipts, seq)
 	if err != nil {
-		return Story{}, deed.WrapError("message", err)
+		return MessageDetail{}, deed.WrapError("message", err)
 	}
 	finished, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (State, error) {
 		var s State
@@ -176,11 +176,11 @@ func (c *Client) Message(ctx context.Context, ref string, payload bool) (Story, 
 		return s, err
 	})
 	if err != nil {
-		return Story{}, deed.WrapError("message", err)
+		return MessageDetail{}, deed.WrapError("message", err)
 	}
 	rows, err = c.pool.Query(ctx, query.MessagePages, seq)
 	if err != nil {
-		return Story{}, deed.WrapError("message", err)
+		return MessageDetail{}, deed.WrapError("message", err)
 	}
 	read, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (State, error) {
 		var s State
@@ -190,8 +190,8 @@ func (c *Client) Message(ctx context.Context, ref string, payload bool) (Story, 
 		}
 		return s, err
 	})
-	story.States = append(append(append(story.States, pending...), finished...), read...)
-	return story, deed.WrapError("message", err)
+	detail.States = append(append(append(detail.States, pending...), finished...), read...)
+	return detail, deed.WrapError("message", err)
 }
 
 func scanPending(row pgx.CollectableRow) (State, error) {
@@ -219,7 +219,7 @@ func scanPending(row pgx.CollectableRow) (State, error) {
 // of their numbers within each look, until ctx ends or fn returns an error,
 // which it returns. Messages that commit late are not left out: it looks for
 // what the last snapshot did not see. topic "": all topics.
-func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(Logged) error) error {
+func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(MessageRecord) error) error {
 	var oldest, seen string
 	if err := c.pool.QueryRow(ctx, query.Snapshot).Scan(&oldest, &seen); err != nil {
 		return deed.WrapError("tail", err)
@@ -245,7 +245,7 @@ func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(L
 }
 
 // tailPage reads, in one snapshot, what the snapshot seen did not see.
-func (c *Client) tailPage(ctx context.Context, topic string, payload bool, oldest, seen string) (list []Logged, nextOldest, next string, err error) {
+func (c *Client) tailPage(ctx context.Context, topic string, payload bool, oldest, seen string) (list []MessageRecord, nextOldest, next string, err error) {
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	err = pgx.BeginTxFunc(ctx, c.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
@@ -256,7 +256,7 @@ func (c *Client) tailPage(ctx context.Context, topic string, payload bool, oldes
 		if err != nil {
 			return err
 		}
-		list, err = pgx.CollectRows(rows, scanLogged)
+		list, err = pgx.CollectRows(rows, scanRecord)
 		return err
 	})
 	return list, nextOldest, next, err

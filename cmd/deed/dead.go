@@ -300,7 +300,7 @@ stream has not read yet is not found.`,
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				// By its id the message must be the one that has this number now.
-				story, err := c.Message(cmd.Context(), args[0], false)
+				detail, err := c.Message(cmd.Context(), args[0], false)
 				if err != nil {
 					return err
 				}
@@ -309,7 +309,7 @@ stream has not read yet is not found.`,
 					return err
 				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"seq": fmt.Sprint(seq), "id": story.ID, "subscriptions": n})
+					return printJSON(cmd.OutOrStdout(), map[string]any{"seq": fmt.Sprint(seq), "id": detail.ID, "subscriptions": n})
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "message %d is discarded, for %d subscriptions\n", seq, n)
 				return err
@@ -339,8 +339,8 @@ func newAudit(a *app) *cobra.Command {
 					return err
 				}
 				header := []string{"AT", "ACTOR", "ACTION", "SUBJECT", "AFFECTED", "REASON"}
-				return printList(cmd, asJSON, "acts", list, header, func(act admin.Act) []string {
-					return []string{when(act.At), act.Actor, act.Action, act.SubjectType + " " + act.SubjectID, fmt.Sprint(act.Affected), act.Reason}
+				return printList(cmd, asJSON, "acts", list, header, func(entry admin.AuditEntry) []string {
+					return []string{when(entry.At), entry.Actor, entry.Action, entry.SubjectType + " " + entry.SubjectID, fmt.Sprint(entry.Affected), entry.Reason}
 				})
 			})
 		},

@@ -120,7 +120,7 @@ func newTail(a *app) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				return c.Tail(cmd.Context(), topic, payload, func(l admin.Logged) error {
+				return c.Tail(cmd.Context(), topic, payload, func(l admin.MessageRecord) error {
 					if asJSON {
 						s, err := show(l, payload)
 						if err != nil {
@@ -213,11 +213,11 @@ func newShow(a *app) *cobra.Command {
 
 func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) error {
 	return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-		story, err := c.Message(cmd.Context(), ref, payload)
+		detail, err := c.Message(cmd.Context(), ref, payload)
 		if err != nil {
 			return err
 		}
-		s, err := show(story.Logged, payload)
+		s, err := show(detail.MessageRecord, payload)
 		if err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) e
 			return printJSON(out, struct {
 				shown
 				States []admin.State `json:"subscriptions"`
-			}{s, story.States})
+			}{s, detail.States})
 		}
 		fmt.Fprintf(out, "id         %s\nseq        %d\ntopic      %s\nkey        %s\ntype       %s\ntenant     %s\npublished  %s\ncontent    %s, %d bytes\n",
 			s.ID, s.Seq, s.Topic, s.Key, s.Type, s.Tenant, when(s.CreatedAt), s.ContentType, s.Size)
@@ -234,11 +234,11 @@ func showMessage(cmd *cobra.Command, a *app, ref string, payload, asJSON bool) e
 			fmt.Fprintf(out, "header     %s: %s\n", name, s.Headers[name])
 		}
 		if payload {
-			fmt.Fprintf(out, "payload    %s\n", contentLine(s.ContentType, story.Payload))
+			fmt.Fprintf(out, "payload    %s\n", contentLine(s.ContentType, detail.Payload))
 		}
 		fmt.Fprintln(out)
 		var rows [][]string
-		for _, st := range story.States {
+		for _, st := range detail.States {
 			at, note := "", st.LastError
 			switch {
 			case st.DeliveredAt != nil:

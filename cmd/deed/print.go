@@ -142,13 +142,13 @@ func contentLine(contentType string, payload []byte) string {
 
 // shown is a logged message with its content, if that was asked for.
 type shown struct {
-	admin.Logged
+	admin.MessageRecord
 	Payload  json.RawMessage `json:"payload,omitempty"`
 	Encoding string          `json:"payload_encoding,omitempty"` // base64, unless the payload stands as it is
 }
 
-func show(l admin.Logged, payload bool) (shown, error) {
-	s := shown{Logged: l}
+func show(l admin.MessageRecord, payload bool) (shown, error) {
+	s := shown{MessageRecord: l}
 	var err error
 	if payload {
 		s.Payload, s.Encoding, err = content(l.ContentType, l.Payload)
@@ -156,7 +156,7 @@ func show(l admin.Logged, payload bool) (shown, error) {
 	return s, err
 }
 
-func messageRow(l admin.Logged, payload bool) []string {
+func messageRow(l admin.MessageRecord, payload bool) []string {
 	row := []string{fmt.Sprint(l.Seq), l.ID.String(), when(l.CreatedAt), l.Topic, l.Key, l.Type, fmt.Sprint(l.Size)}
 	if payload {
 		row = append(row, contentLine(l.ContentType, l.Payload))

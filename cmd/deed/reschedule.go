@@ -33,7 +33,7 @@ message of its key is not touched. The act is in the audit log.`,
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				// By its id the message must be the one that has this number now.
-				story, err := c.Message(cmd.Context(), args[0], false)
+				detail, err := c.Message(cmd.Context(), args[0], false)
 				if err != nil {
 					return err
 				}
@@ -42,7 +42,7 @@ message of its key is not touched. The act is in the audit log.`,
 					return err
 				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"seq": fmt.Sprint(seq), "id": story.ID, "subscriptions": n})
+					return printJSON(cmd.OutOrStdout(), map[string]any{"seq": fmt.Sprint(seq), "id": detail.ID, "subscriptions": n})
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "message %d is rescheduled, for %d subscriptions\n", seq, n)
 				return err

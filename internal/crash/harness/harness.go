@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,17 +20,74 @@ import (
 // A Program is a built victim.
 type Program struct{ path string }
 
-// Build builds the package with its crash points armed; the file is removed at
-// the end of the test.
+// Build builds the package with its crash points armed, once for all tests that
+// use it at the same time; the file is removed at the end of the last of them.
 func Build(t testing.TB, pkg string, flags ...string) Program {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "victim")
-	args := append([]string{"build", "-tags", "deedcrash", "-o", path}, flags...)
-	cmd := exec.Command("go", append(args, pkg)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
+	args := append(append([]string{"build", "-tags", "deedcrash"}, flags...), pkg)
+	b := programs.use(strings.Join(args, "\x00"))
+	t.Cleanup(func() {
+		if err := programs.leave(b); err != nil {
+			t.Error(err)
+		}
+	})
+	b.once.Do(func() { b.run(args) })
+	if b.err != nil {
+		t.Fatal(b.err)
 	}
-	return Program{path}
+	return Program{filepath.Join(b.dir, "victim")}
+}
+
+// programs are those that tests use now.
+var programs builds
+
+type builds struct {
+	mu    sync.Mutex
+	built map[string]*build // by their arguments
+}
+
+type build struct {
+	name  string
+	users int // guarded by the mu of builds
+
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func (bs *builds) use(name string) *build {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.built == nil {
+		bs.built = map[string]*build{}
+	}
+	b := bs.built[name]
+	if b == nil {
+		b = &build{name: name}
+		bs.built[name] = b
+	}
+	b.users++
+	return b
+}
+
+func (bs *builds) leave(b *build) error {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if b.users--; b.users > 0 {
+		return nil
+	}
+	delete(bs.built, b.name)
+	return os.RemoveAll(b.dir)
+}
+
+func (b *build) run(args []string) {
+	if b.dir, b.err = os.MkdirTemp("", "deed-victim-"); b.err != nil {
+		return
+	}
+	args = slices.Insert(args, 1, "-o", filepath.Join(b.dir, "victim"))
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		b.err = fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
 }
 
 // Skewed returns the build flag for a program whose clock is off by the
