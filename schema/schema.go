@@ -465,8 +465,8 @@ func Check(ctx context.Context, q Querier) (newer bool, err error) {
 	}
 	newer = have[0].number > number()
 	delete(have, 0)
-	for _, a := range have {
-		if a.Breaking {
+	for _, a := range applied { // the first
+		if _, unknown := have[a.Version]; unknown && a.Breaking {
 			return true, fmt.Errorf("%w (%s)", ErrAhead, a.Name)
 		}
 	}

@@ -126,7 +126,7 @@ func TestCheck_OldBinaries(t *testing.T) {
 	if newer, err := schema.Check(ctx, db.Pool(pgtest.App)); !newer || err != nil {
 		t.Errorf("a newer compatible schema: newer %t, %v", newer, err)
 	}
-	db.Exec(t, pgtest.Owner, `insert into deed.migrations (version, name, breaking, hash) values (9002, '9002_break', true, '')`)
+	db.Exec(t, pgtest.Owner, `insert into deed.migrations (version, name, breaking, hash) values (9002, '9002_break', true, ''), (9003, '9003_break', true, ''), (9004, '9004_break', true, '')`)
 	if _, err := schema.Check(ctx, db.Pool(pgtest.App)); !errors.Is(err, schema.ErrAhead) || !strings.Contains(err.Error(), "9002_break") {
 		t.Errorf("a newer breaking schema: %v", err)
 	}
