@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"testing"
@@ -16,12 +17,14 @@ type Cluster struct {
 
 // Private starts a server of the test's own, which is stopped and removed at
 // its end. Unlike the suite's it keeps its promises: fsync is on unless opts
-// say otherwise.
+// say otherwise. What is killed is the server and not the machine, so it may be
+// in memory as well.
 func Private(t testing.TB, opts pgembed.Options) *Cluster {
 	t.Helper()
 	merged := settings()
 	maps.Copy(merged, opts.Settings)
 	opts.Settings = merged
+	opts.TempDir = cmp.Or(opts.TempDir, memoryFolder())
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := pgembed.Start(ctx, opts)
