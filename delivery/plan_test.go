@@ -81,3 +81,21 @@ func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 		insert into deed.rate_limits (provider, domain, rate, burst, tokens, at) values ('fake', '', 1, 1, 0, clock_timestamp() + interval '1 hour')`)
 	check("over the limit", 0, 150, true)
 }
+
+// What very many deliveries cost that come due at once among others' that are
+// scheduled: a claim marks a thousand, and looks at a hundred tenants.
+func TestPlan_VeryManyComeDue(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox set (autovacuum_enabled = off)`)
+	manyTenants(t, db, 10_000, `now() + interval '1 day'`)
+	manyLanes(t, db, 20_000, `now() - interval '1 hour' + n * interval '1 millisecond'`)
+	conn := db.Conn(t, pgtest.Worker)
+	const claim = `select * from deed.claim_deliveries('fake', 'w', 1, '1 minute', p_places => '{}')`
+	cost(t, conn, claim) // the session's first call reads the catalogue
+	b, _, wal := cost(t, conn, claim)
+	t.Logf("%6d buffers, %6d bytes of WAL", b, wal)
+	if b > 14_000 {
+		t.Errorf("%d buffers for a thousand that come due, want at most 14,000", b)
+	}
+}

@@ -194,8 +194,8 @@ func (a *app) withOperator(ctx context.Context, fn func(*admin.Client, *pgxpool.
 }
 
 // newCluster is what a relay of these settings does on a new cluster, and its
-// environment. A file that nobody named and that cannot be read is a matter of the
-// commands that need one.
+// environment. A file that --config does not name and that cannot be read is a
+// matter of the commands that need one.
 func (a *app) newCluster() (on deed.OnNewCluster, environment string, err error) {
 	file, err := a.config()
 	switch {
