@@ -34,11 +34,11 @@ test-pg: setup ## all tests on the PostgreSQL of PG=18 (15, 16, 17), whose serve
 	cd e2e && $(GO) test -timeout 10m -skip '^(TestHold_ADump|TestRestore_)' $(TESTFLAGS) ./... # npm brings no pg_dump: see test-upgrade
 
 # Left out are tests of plans, of packets that vanish, of transactions prepared or left open by more sessions than the pool has, and of processes that end at
-# once: PgBouncer 1.18 may crash when who asked it to cancel a statement is gone. Without the race detector: the same code has run with it.
+# once: PgBouncer 1.18 may crash when who asked it to cancel a statement is gone.
 test-pooler: ## the core's tests through PgBouncer in transaction mode
 	@.ci/setup pgbouncer
 	$(GO) run ./internal/pgtest/cluster -pooler -- \
-		$(GO) test -timeout 10m $(filter-out -race,$(TESTFLAGS)) -skip '^(TestPlan_|TestFault_BlackHoled|TestCrash_|TestWindows_|TestRelay_S|TestDev|TestREADME|TestContract_O18_OverlappingReg)' . ./cmd/deed
+		$(GO) test -timeout 10m $(TESTFLAGS) -skip '^(TestPlan_|TestFault_BlackHoled|TestCrash_|TestWindows_|TestRelay_S|TestDev|TestREADME|TestContract_O18_OverlappingReg)' . ./cmd/deed
 
 test-brokers: setup ## the tests of the Kafka sink on Apache Kafka's own server, which Maven brings: one, and three that fail
 	@.ci/setup java mvn kcat
