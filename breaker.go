@@ -41,7 +41,7 @@ func (b *breaker) limit(n int) (int, time.Duration) {
 		return 0, wait
 	}
 	if b.probing() {
-		return 0, b.pause
+		return 0, min(b.pause, breakerPause)
 	}
 	return min(n, 1), 0
 }
