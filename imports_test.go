@@ -19,7 +19,7 @@ var floors = []struct {
 	floor    float64
 	packages string
 }{
-	{1, `tenant|schema|internal/(pgembed|crash)`},
+	{1, `tenant|schema|internal/(pgembed|crash|breaker)`},
 	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
 	{1.6, `internal/pgtest/cluster|internal/conformance|internal/measure`},
 	{2, `internal/work|internal/sqlfile|internal/(sqlstate|sqlvalue)|internal/config|internal/header|internal/idempotency|internal/httpcall|internal/errortext|internal/catcher`},

@@ -255,7 +255,7 @@ func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) 
 		// the leases are not renewed.
 		failures++
 		pause := work.Backoff(failures, 10*time.Millisecond, time.Second)
-		if n, wait := l.st.breaker.limit(1); n == 0 {
+		if n, wait := l.st.breaker.Limit(1); n == 0 {
 			pause = max(wait, pause)
 		}
 		work.Sleep(ctx, pause)

@@ -16,10 +16,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/deedhq/deed/internal/breaker"
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
-	"github.com/deedhq/deed/tenant"
 )
 
 // maxClaimBytes is what one claim should weigh at the most; its size follows
@@ -47,7 +47,8 @@ type source struct {
 	removed    atomic.Bool             // the subscription was removed
 	changed    context.CancelCauseFunc // guarded by mu: ends the work as what the topic is now
 
-	breaker breaker
+	breaker *breaker.Breaker
+	failing failingTenants
 	calls   calls
 	stats   counters
 
@@ -74,7 +75,7 @@ type item struct {
 func newSource(c *Client, sub Subscription) *source {
 	s := &source{
 		client: c, sub: sub, wake: make(chan struct{}, 1), diving: make(chan struct{}, 1), assigned: make(chan *assignment, 1),
-		log: c.opts.Logger.With("topic", sub.Topic, "subscription", sub.Name),
+		breaker: newBreaker(), log: c.opts.Logger.With("topic", sub.Topic, "subscription", sub.Name),
 	}
 	s.id.Store(-1)
 	return s
@@ -192,7 +193,7 @@ func (s *source) Limit(n int) (int, time.Duration) {
 		n = max(1, min(n, int(maxClaimBytes/s.payloadSize)))
 	}
 	s.mu.Unlock()
-	return s.breaker.limit(n)
+	return s.breaker.Limit(n)
 }
 
 // apartFrom is how many outcomes and claims an exchange must have for each to
@@ -488,8 +489,8 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 // an outcome each, read; nil means that all were delivered. A panic is the
 // caller's business.
 func (s *source) deliver(ctx context.Context, msgs []Message) (results []error) {
-	round, ok, cause := s.breaker.admit()
-	if !ok {
+	round, _, cause := s.breaker.Admit()
+	if cause != nil {
 		results = make([]error, len(msgs))
 		for k := range results {
 			results[k] = &described{cause, describe(cause)}
@@ -532,33 +533,6 @@ func (s *source) deliver(ctx context.Context, msgs []Message) (results []error) 
 		}
 	}
 	return results
-}
-
-// reportToBreaker counts the sink as down only if all it was given says so, and
-// as up if it has taken or refused for good any of it.
-func (s *source) reportToBreaker(round int, msgs []Message, results []error) {
-	var worst error
-	var failing []tenant.ID
-	for k, err := range results {
-		known, ok := err.(*described)
-		if !ok || known.outcome.kind == "discard" {
-			worst = nil
-			break
-		}
-		if known.outcome.kind != "outage" {
-			failing = append(failing, msgs[k].Tenant)
-		}
-		if worst == nil || known.outcome.kind != "outage" {
-			worst = known.error
-		}
-	}
-	switch opened, closed := s.breaker.report(round, worst, failing...); {
-	case opened:
-		s.log.Warn("the sink is unavailable; the subscription pauses", "error", worst)
-	case closed:
-		s.log.Info("the sink answers again; the subscription goes on")
-		s.poke()
-	}
 }
 
 // poke makes the loop look for messages; it never blocks.

@@ -52,7 +52,7 @@ func (c *Client) Stats() []Stats {
 			Claimed: n.claimed.Load(), Attempts: n.attempts.Load(), InFlight: n.inFlight.Load(),
 			Delivered: n.delivered.Load(), Failed: n.failed.Load(), Dead: n.dead.Load(),
 			TakenOver: n.takenOver.Load(), LostClaims: n.lostClaims.Load(),
-			StaleFinishes: n.staleFinishes.Load(), SinkDown: s.breaker.isOpen(),
+			StaleFinishes: n.staleFinishes.Load(), SinkDown: s.breaker.State() != "closed",
 			Claim: n.claim.snapshot(), Finish: n.finish.snapshot(),
 			FinishAndClaim: n.both.snapshot(), Deliver: n.deliver.snapshot(),
 		})

@@ -65,7 +65,10 @@ func (s *source) spanOfClaim(n int) claimSpan {
 // messages have not just failed, if there is one: theirs may be what the sink
 // fails with, and would be probed one after the other.
 func (s *source) turnElsewhere(ctx context.Context, at *claimSpan) {
-	failing := s.breaker.passOver()
+	if s.breaker.State() == "closed" {
+		return
+	}
+	failing := s.failing.list()
 	if len(failing) == 0 || at.found || s.mayOutlast(*at) {
 		return
 	}
@@ -76,7 +79,7 @@ func (s *source) turnElsewhere(ctx context.Context, at *claimSpan) {
 	err := s.client.workers.QueryRow(ctx, query.OtherTenant, s.id.Load(), failing).Scan(&other)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		s.breaker.forgive()
+		s.failing.clear()
 	case err == nil:
 		*at = claimSpan{floor: beginning, limit: at.limit, tenant: other}
 	} // else the claim will say what is wrong

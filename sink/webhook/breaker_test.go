@@ -15,18 +15,18 @@ import (
 
 var errDown = errors.New("it is down")
 
-func testBreaker() *breaker {
-	return newBreaker(Options{Breaker: Breaker{Failures: 3, Pause: time.Second, MaxPause: 5 * time.Second}}.withDefaults().Breaker)
+func testEndpoint() *endpoint {
+	return newEndpoint(Options{Breaker: Breaker{Failures: 3, Pause: time.Second, MaxPause: 5 * time.Second}}.withDefaults().Breaker)
 }
 
 // try makes one attempt with the given result and says what came of it.
-func try(t *testing.T, b *breaker, seq int64, v verdict) string {
+func try(t *testing.T, b *endpoint, seq int64, v verdict) string {
 	t.Helper()
-	p, pause, cause := b.admit()
+	round, pause, cause := b.Admit()
 	if cause != nil {
 		return "refused " + pause.String()
 	}
-	outage, pause := b.report(p, deed.NewID(time.UnixMilli(0), seq), attempt{err: errDown, verdict: v})
+	outage, pause := b.report(round, deed.NewID(time.UnixMilli(0), seq), attempt{err: errDown, verdict: v})
 	if outage {
 		return "outage " + pause.String()
 	}
@@ -114,11 +114,11 @@ func TestBreaker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := testBreaker()
+				b := testEndpoint()
 				for i, s := range steps {
 					<-time.After(s.wait)
-					if got := try(t, b, s.seq, s.verdict); got != s.want || b.state() != s.state {
-						t.Fatalf("step %d: %s and %s, want %s and %s", i+1, got, b.state(), s.want, s.state)
+					if got := try(t, b, s.seq, s.verdict); got != s.want || b.State() != s.state {
+						t.Fatalf("step %d: %s and %s, want %s and %s", i+1, got, b.State(), s.want, s.state)
 					}
 				}
 			})
@@ -129,24 +129,24 @@ func TestBreaker(t *testing.T) {
 func TestBreakerLetsOneProbeThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := testBreaker()
-		late, _, _ := b.admit()
+		b := testEndpoint()
+		late, _, _ := b.Admit()
 		for range 3 {
 			try(t, b, 1, failed)
 		}
 		b.report(late, deed.ID{}, attempt{verdict: answered})
-		if b.state() != "open" {
-			t.Errorf("an answer from before it opened made it %s", b.state())
+		if b.State() != "open" {
+			t.Errorf("an answer from before it opened made it %s", b.State())
 		}
 		<-time.After(time.Second)
-		if b.state() != "half-open" {
-			t.Errorf("after the pause it is %s", b.state())
+		if b.State() != "half-open" {
+			t.Errorf("after the pause it is %s", b.State())
 		}
 		var admitted atomic.Int32
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				if _, _, cause := b.admit(); cause == nil {
+				if _, _, cause := b.Admit(); cause == nil {
 					admitted.Add(1)
 				}
 			})
@@ -162,7 +162,7 @@ func TestBreakerLetsOneProbeThrough(t *testing.T) {
 func TestBreakerSparesAnEndpointThatErrs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker(Options{}.withDefaults().Breaker)
+		b := newEndpoint(Options{}.withDefaults().Breaker)
 		requests := func(during, every time.Duration) (n int) {
 			for began := time.Now(); time.Since(began) < during; <-time.After(every) {
 				if try(t, b, int64(n), erred) == "made" {
@@ -184,10 +184,10 @@ func TestBreakerSparesAnEndpointThatErrs(t *testing.T) {
 func TestBreakerTakesTheEndpointsWord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker(Breaker{Failures: 1, Pause: time.Second, MaxPause: 10 * time.Second})
-		p, _, _ := b.admit()
-		b.report(p, deed.ID{}, attempt{verdict: failed, after: 7 * time.Second})
-		if _, pause, _ := b.admit(); pause != 7*time.Second {
+		b := newEndpoint(Breaker{Failures: 1, Pause: time.Second, MaxPause: 10 * time.Second})
+		round, _, _ := b.Admit()
+		b.report(round, deed.ID{}, attempt{verdict: failed, after: 7 * time.Second})
+		if _, pause, _ := b.Admit(); pause != 7*time.Second {
 			t.Errorf("pause = %s, want 7s", pause)
 		}
 	})
@@ -197,8 +197,13 @@ func TestBreakerTakesTheEndpointsWord(t *testing.T) {
 func TestBreakerOfASink(t *testing.T) {
 	t.Parallel()
 	var status, requests atomic.Int32
+	var after atomic.Value // Retry-After, a string
+	after.Store("")
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
+		if s := after.Load().(string); s != "" {
+			w.Header().Set("Retry-After", s)
+		}
 		w.WriteHeader(int(status.Load()))
 	})
 	s := newSink(t, srv.URL, func(o *Options) {
@@ -223,9 +228,15 @@ func TestBreakerOfASink(t *testing.T) {
 	if err := deliverOne(t, s, testMessage()); kindOf(err) != "attempt" {
 		t.Fatalf("the failure that opens the breaker is %s", kindOf(err))
 	}
-	s.breaker.mu.Lock()
-	s.breaker.until = time.Now().Add(time.Hour)
-	s.breaker.mu.Unlock()
+	// opened gives the sink a breaker that has just opened for so long.
+	opened := func(pause time.Duration) {
+		t.Helper()
+		s.endpoint = newEndpoint(Breaker{Failures: 1, Pause: pause, MaxPause: time.Hour})
+		if err := deliverOne(t, s, testMessage()); kindOf(err) != "attempt" {
+			t.Fatalf("the failure that opens the breaker is %s", kindOf(err))
+		}
+	}
+	opened(time.Hour)
 	before := requests.Load()
 	err := want(testMessage(), "unavailable", "open")
 	if pause, _ := deed.RetryAfter(err); pause < 59*time.Minute || !strings.Contains(err.Error(), "status 503") {
@@ -234,13 +245,11 @@ func TestBreakerOfASink(t *testing.T) {
 	if requests.Load() != before {
 		t.Error("a request was made while the breaker was open")
 	}
-	s.breaker.mu.Lock()
-	s.breaker.until, s.breaker.pause = time.Now(), time.Hour/2
-	s.breaker.mu.Unlock()
-	want(testMessage(), "unavailable", "open") // the probe, an hour's pause
-	s.breaker.mu.Lock()
-	s.breaker.until = time.Now()
-	s.breaker.mu.Unlock()
+	opened(time.Nanosecond)
+	after.Store("3600")
+	want(testMessage(), "unavailable", "open") // the probe
+	after.Store("")
+	opened(time.Nanosecond)
 	status.Store(http.StatusOK)
 	want(other, "delivered", "closed")
 }

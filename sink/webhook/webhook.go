@@ -135,14 +135,14 @@ type Sink struct {
 	headers   http.Header
 	hidden    []string // header values that must not enter an error's text
 	transport *http.Transport
-	breaker   *breaker
+	endpoint  *endpoint
 	now       func() time.Time // the process's clock
 }
 
 // New checks opts and connects to nothing. All problems come in one error.
 func New(opts Options) (*Sink, error) {
 	opts = opts.withDefaults()
-	s := &Sink{opts: opts, breaker: newBreaker(opts.Breaker), now: time.Now}
+	s := &Sink{opts: opts, endpoint: newEndpoint(opts.Breaker), now: time.Now}
 	errs := opts.check()
 	collect := func(err error) {
 		if err != nil {
@@ -248,18 +248,18 @@ func (s *Sink) deliver(ctx context.Context, id deed.ID, keep int64, build func(c
 	if ctx.Err() != nil {
 		return attempt{outcome: s.errorf("not sent: %w", ctx.Err())}
 	}
-	pass, pause, cause := s.breaker.admit()
+	round, pause, cause := s.endpoint.Admit()
 	if cause != nil {
 		return attempt{outcome: deed.Unavailable(s.errorf("circuit breaker is open: %w", cause), pause)}
 	}
 	reported := false
 	defer func() {
 		if !reported { // a panic must not keep the probe's place
-			s.breaker.report(pass, id, attempt{})
+			s.endpoint.report(round, id, attempt{})
 		}
 	}()
 	a := s.attempt(ctx, keep, build)
-	outage, pause := s.breaker.report(pass, id, a)
+	outage, pause := s.endpoint.report(round, id, a)
 	reported = true
 	if outage {
 		a.outcome = deed.Unavailable(a.err, pause)
@@ -269,7 +269,7 @@ func (s *Sink) deliver(ctx context.Context, id deed.ID, keep int64, build func(c
 
 // State is the circuit breaker's: "closed", "open", or "half-open" once the
 // pause is over and a probe may go through.
-func (s *Sink) State() string { return s.breaker.state() }
+func (s *Sink) State() string { return s.endpoint.State() }
 
 // Close closes the connections that are not in use. The Sink stays usable.
 func (s *Sink) Close() error {
