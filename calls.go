@@ -2,12 +2,11 @@ package deed
 
 import (
 	"context"
-	"crypto/rand"
 	"sync"
 	"time"
 
 	"github.com/deedhq/deed/internal/sqlstate"
-	"github.com/deedhq/deed/tenant"
+	"github.com/deedhq/deed/internal/uuid"
 )
 
 // A call of a sink that has been running for longCall is told to others, every
@@ -64,8 +63,7 @@ func (c *calls) oldest() (oldest call, ok bool) {
 // reportCalls tells which calls take long until ctx ends. It asks nothing of
 // the database while none does.
 func (c *Client) reportCalls(ctx context.Context) {
-	var worker tenant.ID
-	_, _ = rand.Read(worker[:])
+	worker := uuid.New()
 	tick := time.NewTicker(callsEvery)
 	defer tick.Stop()
 	for told := false; ; {
@@ -91,7 +89,7 @@ func (c *Client) reportCalls(ctx context.Context) {
 }
 
 // tellCalls replaces what was told before, and reports whether it did.
-func (c *Client) tellCalls(ctx context.Context, worker tenant.ID, long map[int64]call) bool {
+func (c *Client) tellCalls(ctx context.Context, worker uuid.UUID, long map[int64]call) bool {
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	subs, ids, messageIDs, messages, ages := []int64{}, []int64{}, []string{}, []int{}, []float64{}

@@ -2,12 +2,11 @@ package deed
 
 import (
 	"context"
-	"crypto/rand"
 	"time"
 
 	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/internal/work"
-	"github.com/deedhq/deed/tenant"
 )
 
 // lanesEvery is how often a process looks after its lanes: how long one that
@@ -50,8 +49,7 @@ func (c *Client) streaming() bool {
 // held, until ctx ends; then it gives back what is left, unless ctx's cause
 // says that some of the work was abandoned.
 func (c *Client) keepLanes(ctx context.Context, stopping <-chan struct{}) {
-	var worker tenant.ID
-	_, _ = rand.Read(worker[:])
+	worker := uuid.New()
 	every := lanesEvery // a lease is renewed when a third of it has gone
 	for _, s := range c.sources {
 		every = min(every, s.lease/6)
@@ -83,7 +81,7 @@ func (c *Client) keepLanes(ctx context.Context, stopping <-chan struct{}) {
 
 // leaveRelays makes the other processes take this one's share at once. release:
 // none of its lanes is read any more.
-func (c *Client) leaveRelays(ctx context.Context, worker tenant.ID, release bool) {
+func (c *Client) leaveRelays(ctx context.Context, worker uuid.UUID, release bool) {
 	if !c.streaming() {
 		return
 	}
@@ -95,7 +93,7 @@ func (c *Client) leaveRelays(ctx context.Context, worker tenant.ID, release bool
 }
 
 // takeLanes is not cut short: what it takes is to be known, and given back.
-func (c *Client) takeLanes(ctx context.Context, worker tenant.ID, take bool) error {
+func (c *Client) takeLanes(ctx context.Context, worker uuid.UUID, take bool) error {
 	ctx, cancel := c.deadline(context.WithoutCancel(ctx))
 	defer cancel()
 	byID := map[int]*source{}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -85,11 +86,11 @@ func NewID(t time.Time, seq int64) ID {
 
 // ParseID reads the 36-character form of an ID.
 func ParseID(s string) (ID, error) {
-	t, err := tenant.Parse(s)
-	if err != nil || t[6]>>4 != 7 || t[8]>>6 != 2 {
+	u, err := uuid.Parse(s)
+	if err != nil || u[6]>>4 != 7 || u[8]>>6 != 2 {
 		return ID{}, invalidf("message id", "%q is not a message id", s)
 	}
-	return ID(t), nil
+	return ID(u), nil
 }
 
 // Seq returns the message's number in the log.
@@ -105,7 +106,7 @@ func (id ID) Time() time.Time {
 }
 
 // String returns the lower-case 36-character form.
-func (id ID) String() string { return tenant.ID(id).String() }
+func (id ID) String() string { return uuid.UUID(id).String() }
 
 // MarshalText makes an ID a JSON string.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -159,7 +160,7 @@ func orNull(text string) any {
 }
 
 func checkID(op, id string) error {
-	if _, err := tenant.Parse(id); err != nil {
+	if _, err := uuid.Parse(id); err != nil {
 		return invalidf(op, "delivery %q: want a UUID", id)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/internal/work"
 )
 
@@ -70,7 +71,7 @@ channels.outbox.enabled makes it. Reserving under the same --key again makes no 
 				d.Guarantee = delivery.AtLeastOnce
 			}
 			if key == "" {
-				key = newTenantID().String()
+				key = uuid.New().String()
 			}
 			d.Key = delivery.NewKey("deed deliver", key)
 			id, err := owner.id()

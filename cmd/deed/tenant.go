@@ -1,16 +1,15 @@
 package main
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -29,7 +28,7 @@ nothing. A login of the application is trusted to set its tenant; one that other
 Messages carry a tenant's id whether or not it is registered.`,
 		Example: "  deed tenant add acme\n  deed tenant add acme --id 6f1c2d3e-0000-4000-8000-000000000001",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id := newTenantID()
+			id := tenant.ID(uuid.New())
 			if text != "" {
 				var err error
 				if id, err = tenant.Parse(text); err != nil {
@@ -77,19 +76,6 @@ Messages carry a tenant's id whether or not it is registered.`,
 	list.Flags().BoolVar(&listJSON, "json", false, "print JSON")
 	cmd.AddCommand(add, list, newTenantBind(a, false), newTenantBind(a, true), newTenantLogins(a))
 	return cmd
-}
-
-// newTenantID is a UUIDv7.
-func newTenantID() tenant.ID {
-	var id tenant.ID
-	rand.Read(id[:])
-	ms := time.Now().UnixMilli()
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	id[6] = id[6]&0x0f | 0x70
-	id[8] = id[8]&0x3f | 0x80
-	return id
 }
 
 func newTenantBind(a *app, free bool) *cobra.Command {

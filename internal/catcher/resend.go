@@ -2,16 +2,15 @@ package catcher
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/mail"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/deedhq/deed/internal/uuid"
 )
 
 // Resend answers as api.resend.com does, as far as its specification
@@ -129,7 +128,7 @@ func (s *Resend) accept(key string, body []byte, e *resendEmail) (id string, sta
 		}
 		return known.id, 0, ""
 	}
-	id = newID()
+	id = uuid.New().String()
 	if key != "" {
 		if s.keys == nil {
 			s.keys = map[string]remembered{}
@@ -200,12 +199,4 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
-}
-
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	h := hex.EncodeToString(b[:])
-	return fmt.Sprintf("%s-%s-%s-%s-%s", h[:8], h[8:12], h[12:16], h[16:20], h[20:])
 }

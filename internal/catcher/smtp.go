@@ -15,6 +15,8 @@ import (
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
+
+	"github.com/deedhq/deed/internal/uuid"
 )
 
 // SMTP is a server that catches mail.
@@ -123,7 +125,7 @@ func (s *session) Data(r io.Reader) error {
 	case ResetBefore:
 		return s.conn.Conn().Close()
 	}
-	m := Mail{ID: newID(), Via: "smtp", From: s.from, To: s.to, At: time.Now(), Raw: raw}
+	m := Mail{ID: uuid.New().String(), Via: "smtp", From: s.from, To: s.to, At: time.Now(), Raw: raw}
 	if parsed, err := mail.ReadMessage(bytes.NewReader(raw)); err == nil {
 		m.Key = parsed.Header.Get("Message-ID")
 		m.Subject, _ = new(mime.WordDecoder).DecodeHeader(parsed.Header.Get("Subject"))
