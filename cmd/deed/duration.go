@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/internal/duration"
 )
 
 // durationFlag is a duration as deed.yaml has it, with days: 7d, 1d12h. No flag
@@ -25,13 +25,13 @@ func (d *durationFlag) String() string {
 	if *d == 0 {
 		return ""
 	}
-	return config.FormatDuration(time.Duration(*d))
+	return duration.Format(time.Duration(*d))
 }
 
 func (d *durationFlag) Type() string { return "duration" }
 
 func (d *durationFlag) Set(text string) error {
-	v, err := config.ParseDuration(text)
+	v, err := duration.Parse(text)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q is not a duration such as 30s, 1h30m or 7d", text)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
-	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/internal/duration"
 )
 
 func newTopic(a *app) *cobra.Command {
@@ -65,7 +65,7 @@ func topicRows(t admin.DeclaredTopic) (rows [][]string) {
 	if t.Mode == deed.ModeStream {
 		lanes = fmt.Sprint(t.Lanes)
 	}
-	topic := []string{t.Topic, string(t.Mode), lanes, string(t.Ordering), config.FormatDuration(t.Retention)}
+	topic := []string{t.Topic, string(t.Mode), lanes, string(t.Ordering), duration.Format(t.Retention)}
 	if len(t.Subscriptions) == 0 {
 		return [][]string{append(topic, "-", "-", "-", "-", "-", "-", "-", when(t.CreatedAt))}
 	}
@@ -75,7 +75,7 @@ func topicRows(t admin.DeclaredTopic) (rows [][]string) {
 			attempts = "unlimited"
 		}
 		rows = append(rows, append(topic[:len(topic):len(topic)], s.Subscription, attempts,
-			config.FormatDuration(s.Lease), config.FormatDuration(s.Backoff), string(s.From), fmt.Sprint(s.Backfilled), fmt.Sprint(s.Door), when(s.CreatedAt)))
+			duration.Format(s.Lease), duration.Format(s.Backoff), string(s.From), fmt.Sprint(s.Backfilled), fmt.Sprint(s.Door), when(s.CreatedAt)))
 	}
 	return rows
 }

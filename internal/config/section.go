@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/deedhq/deed/internal/duration"
 )
 
 // section is a mapping of the file, read key by key. A key that nobody has
@@ -146,14 +148,14 @@ func (s *section) duration(key string, least, most time.Duration) time.Duration 
 		s.problemf(n.line, path, "want a duration such as 30s, got %s", n.kind)
 		return 0
 	}
-	d, err := ParseDuration(n.text)
+	d, err := duration.Parse(n.text)
 	switch {
 	case err != nil:
 		s.problemf(n.line, path, "%q is not a duration such as 30s, 5m or 1h30m", n.text)
 	case d <= 0:
 		s.problemf(n.line, path, "%s is not above 0", n.text)
 	case most > 0 && (d < least || d > most):
-		s.problemf(n.line, path, "%s is not from %s to %s", n.text, FormatDuration(least), FormatDuration(most))
+		s.problemf(n.line, path, "%s is not from %s to %s", n.text, duration.Format(least), duration.Format(most))
 	default:
 		return d
 	}

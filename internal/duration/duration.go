@@ -1,4 +1,5 @@
-package config
+// Package duration reads and writes durations as people do: 7d, 1d12h, 90s.
+package duration
 
 import (
 	"fmt"
@@ -8,9 +9,9 @@ import (
 	"time"
 )
 
-// ParseDuration reads what time.ParseDuration reads, and whole days before
-// that: 7d, 1d12h.
-func ParseDuration(text string) (time.Duration, error) {
+// Parse reads what time.ParseDuration reads, and whole days before that: 7d,
+// 1d12h.
+func Parse(text string) (time.Duration, error) {
 	days, rest, ok := strings.Cut(text, "d")
 	if !ok {
 		return time.ParseDuration(text)
@@ -30,9 +31,9 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d + more, nil
 }
 
-// FormatDuration writes a duration without its zero parts, as ParseDuration
-// reads it: 7d, not 168h0m0s.
-func FormatDuration(d time.Duration) string {
+// Format writes a duration without its zero parts, as Parse reads it: 7d, not
+// 168h0m0s.
+func Format(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d <= day:
