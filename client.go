@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"regexp"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/held"
+	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/internal/sqlfile"
 	"github.com/deedhq/deed/internal/upkeep"
 	"github.com/deedhq/deed/internal/work"
@@ -61,9 +61,6 @@ type Options struct {
 	// them. Default 20s.
 	Grace time.Duration
 }
-
-// subscriptionName is also the schema's check.
-var subscriptionName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
 
 func (o Options) withDefaults() (Options, error) {
 	host, _ := os.Hostname()
@@ -131,24 +128,15 @@ func (s Subscription) withDefaults() (Subscription, error) {
 	s.page = cmp.Or(s.BatchSize, 1000)
 	s.BatchSize = cmp.Or(s.BatchSize, min(max(200, group*s.Concurrency), 10000))
 	// Topic "" with the name "default" is the catch-all of undeclared topics.
-	if !validTopic(s.Topic) && (s.Topic != "" || s.Name != "default") {
-		errs = append(errs, errors.New("a topic has 1 to 200 characters of A-Z a-z 0-9 . _ : / -"))
+	if s.Topic != "" || s.Name != "default" {
+		errs = append(errs, limits.Topic(s.Topic))
 	}
-	if !subscriptionName.MatchString(s.Name) {
-		errs = append(errs, errors.New("a name has 1 to 100 characters of A-Z a-z 0-9 . _ -"))
-	}
+	errs = append(errs, limits.Name("subscription", s.Name))
 	if s.From != "" && s.From != FromBeginning && s.From != FromNow {
 		errs = append(errs, fmt.Errorf("option From %q is neither %q nor %q", errortext.Clip(string(s.From)), FromBeginning, FromNow))
 	}
-	if s.MaxAttempts < 0 || s.MaxAttempts > 1000 {
-		errs = append(errs, fmt.Errorf("option MaxAttempts %d is not from 1 to 1000", s.MaxAttempts))
-	}
-	if s.Lease != 0 && (s.Lease < time.Second || s.Lease > 24*time.Hour) {
-		errs = append(errs, fmt.Errorf("option Lease %s is not from 1s to 24h", s.Lease))
-	}
-	if s.Backoff != 0 && (s.Backoff < time.Millisecond || s.Backoff > time.Hour) {
-		errs = append(errs, fmt.Errorf("option Backoff %s is not from 1ms to 1h", s.Backoff))
-	}
+	errs = append(errs, limits.Attempts.CheckSet("option MaxAttempts", s.MaxAttempts),
+		limits.Lease.CheckSet("option Lease", s.Lease), limits.Backoff.CheckSet("option Backoff", s.Backoff))
 	if s.Concurrency < 1 || s.Concurrency > 10000 {
 		errs = append(errs, fmt.Errorf("option Concurrency %d is not from 1 to 10000", s.Concurrency))
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed/internal/errortext"
+	"github.com/deedhq/deed/internal/header"
+	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/tenant"
 )
@@ -274,8 +276,8 @@ func hasNulEscape(payload []byte) bool {
 
 // check finds early what the database would refuse too, without a round trip.
 func (m Message) check() error {
-	if !validTopic(m.Topic) {
-		return errors.New("a topic has 1 to 200 characters of A-Z a-z 0-9 . _ : / -")
+	if err := limits.Topic(m.Topic); err != nil {
+		return err
 	}
 	for _, f := range []struct {
 		name, value string
@@ -296,22 +298,6 @@ func (m Message) check() error {
 	return nil
 }
 
-func validTopic(topic string) bool {
-	if topic == "" || len(topic) > 200 {
-		return false
-	}
-	for _, c := range []byte(topic) {
-		if !isAlphanumeric(c) && !strings.ContainsRune("._:/-", rune(c)) {
-			return false
-		}
-	}
-	return true
-}
-
-func isAlphanumeric(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-}
-
 // encodeHeaders folds names to lower case and refuses what a sink could not
 // carry; none are "".
 func encodeHeaders(headers map[string]string) (string, error) {
@@ -322,7 +308,7 @@ func encodeHeaders(headers map[string]string) (string, error) {
 	for name, value := range headers {
 		lower := strings.ToLower(name)
 		switch {
-		case lower == "" || len(lower) > 200 || strings.ContainsFunc(lower, notTokenRune):
+		case len(lower) > 200 || !header.IsToken(lower):
 			return "", fmt.Errorf("header %q is not a name that every sink can carry: use letters, digits and - . _", errortext.Clip(name))
 		case strings.HasPrefix(lower, "deed-") || strings.HasPrefix(lower, "webhook-"):
 			return "", fmt.Errorf("header %q is reserved: names from deed- and webhook- on are deed's own", errortext.Clip(name))
@@ -336,10 +322,6 @@ func encodeHeaders(headers map[string]string) (string, error) {
 	}
 	text, err := json.Marshal(folded)
 	return string(text), err
-}
-
-func notTokenRune(r rune) bool {
-	return r > 0x7e || !isAlphanumeric(byte(r)) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
 func isControlRune(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed/internal/errortext"
+	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/internal/sqlvalue"
 )
 
@@ -58,18 +59,12 @@ type Topic struct {
 
 // Check says what is wrong with the topic; all in one error.
 func (t Topic) Check() error {
-	var errs []error
-	if !validTopic(t.Name) {
-		errs = append(errs, errors.New("a topic has 1 to 200 characters of A-Z a-z 0-9 . _ : / -"))
-	}
+	errs := []error{limits.Topic(t.Name), limits.Lanes.CheckSet("lanes", t.Lanes)}
 	if t.Mode != "" && t.Mode != ModeQueue && t.Mode != ModeStream {
 		errs = append(errs, fmt.Errorf("mode %q is neither %q nor %q", errortext.Clip(string(t.Mode)), ModeQueue, ModeStream))
 	}
 	if t.Ordering != "" && t.Ordering != OrderKey && t.Ordering != OrderNone {
 		errs = append(errs, fmt.Errorf("ordering %q is neither %q nor %q", errortext.Clip(string(t.Ordering)), OrderKey, OrderNone))
-	}
-	if t.Lanes < 0 || t.Lanes > 64 {
-		errs = append(errs, fmt.Errorf("%d lanes are not from 1 to 64", t.Lanes))
 	}
 	if t.Retention != 0 && t.Retention < time.Minute {
 		errs = append(errs, fmt.Errorf("retention %s is below a minute", t.Retention))

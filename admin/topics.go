@@ -2,12 +2,14 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/errortext"
+	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/internal/sqlvalue"
 )
 
@@ -122,14 +124,9 @@ type SubscriptionChange struct {
 // the topic's if name is empty, online. Clients that run keep the lease they
 // started with. Errors: [deed.NotFound], [deed.Invalid]. Needs deed_admin.
 func (c *Client) SetSubscription(ctx context.Context, topic, name string, change SubscriptionChange) error {
-	if change.MaxAttempts < 0 || change.MaxAttempts > 1000 {
-		return invalidf("set subscription", "max attempts %d is not from 1 to 1000", change.MaxAttempts)
-	}
-	if change.Lease != 0 && (change.Lease < time.Second || change.Lease > 24*time.Hour) {
-		return invalidf("set subscription", "lease %s is not from 1s to 24h", change.Lease)
-	}
-	if change.Backoff != 0 && (change.Backoff < time.Millisecond || change.Backoff > time.Hour) {
-		return invalidf("set subscription", "backoff %s is not from 1ms to 1h", change.Backoff)
+	if err := errors.Join(limits.Attempts.CheckSet("max attempts", change.MaxAttempts), limits.Lease.CheckSet("lease", change.Lease),
+		limits.Backoff.CheckSet("backoff", change.Backoff)); err != nil {
+		return &deed.Error{Op: "set subscription", Code: deed.Invalid, Err: err}
 	}
 	_, err := c.pool.Exec(ctx, query.SetSubscription, topic, sqlvalue.NullIfZero(name), sqlvalue.NullIfZero(change.MaxAttempts),
 		sqlvalue.NullIfZero(change.Lease.Seconds()), sqlvalue.NullIfZero(change.Backoff.Seconds()))

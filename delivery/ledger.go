@@ -18,6 +18,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/held"
+	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/internal/sqlfile"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
@@ -131,8 +132,6 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	between("PollInterval", o.PollInterval, time.Millisecond, time.Hour)
-	between("Lease", o.Lease, time.Second, 24*time.Hour)
-	between("BaseRetry", o.BaseRetry, time.Millisecond, time.Hour)
 	between("Deadline", o.Deadline, 10*time.Millisecond, time.Hour)
 	if o.Retention != 0 {
 		between("Retention", o.Retention, 24*time.Hour, 100*365*24*time.Hour)
@@ -140,9 +139,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ClaimBatch < 1 || o.ClaimBatch > 10000 {
 		errs = append(errs, fmt.Errorf("option ClaimBatch %d is not from 1 to 10000", o.ClaimBatch))
 	}
-	if o.MaxAttempts < 1 || o.MaxAttempts > 1000 {
-		errs = append(errs, fmt.Errorf("option MaxAttempts %d is not from 1 to 1000", o.MaxAttempts))
-	}
+	errs = append(errs, limits.Attempts.Check("option MaxAttempts", o.MaxAttempts), limits.Lease.Check("option Lease", o.Lease),
+		limits.Backoff.Check("option BaseRetry", o.BaseRetry))
 	if ok := o.JitterMin > 0 && o.JitterMax >= o.JitterMin && o.JitterMax <= 2; !ok { // nor is NaN
 		errs = append(errs, fmt.Errorf("options JitterMin %g and JitterMax %g are not a range between 0 and 2", o.JitterMin, o.JitterMax))
 	}

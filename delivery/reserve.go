@@ -9,6 +9,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -106,8 +107,8 @@ func reserve(ctx context.Context, db deed.DB, owner any, ds []Delivery) ([]Reser
 		if len(ds[i].Payload) == 0 || !utf8.Valid(ds[i].Payload) {
 			return nil, invalidf("reserve", "delivery %d has no payload that is UTF-8; an EmailPayload has none where its Check finds something", i+1)
 		}
-		if ds[i].MaxAttempts < 0 || ds[i].MaxAttempts > 1000 {
-			return nil, invalidf("reserve", "delivery %d: max_attempts %d is not from 1 to 1000", i+1, ds[i].MaxAttempts)
+		if err := limits.Attempts.CheckSet("max_attempts", ds[i].MaxAttempts); err != nil {
+			return nil, invalidf("reserve", "delivery %d: %w", i+1, err)
 		}
 		a.add(&ds[i], trace.CorrelationID)
 	}

@@ -256,7 +256,7 @@ func TestNew_Err(t *testing.T) {
 		{
 			"all at once", "-", "",
 			importer.Options{Topic: "a b", Format: "xml", MaxLine: -1},
-			"deed: import -: a topic has 1 to 200 characters of A-Z a-z 0-9 . _ : / -\n" +
+			"deed: import -: a topic's name has 1 to 200 characters of A-Z a-z 0-9 . _ : / -\n" +
 				"MaxLine -1 is negative\n" +
 				`format "xml" is neither "ndjson" nor "csv"`,
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/duration"
+	"github.com/deedhq/deed/internal/limits"
 )
 
 func newTopic(a *app) *cobra.Command {
@@ -162,7 +163,7 @@ func checkTopicSet(cmd *cobra.Command, topic admin.TopicChange, sub admin.Subscr
 		isOfATopic bool
 	}{
 		{"mode", topic.Mode == deed.ModeQueue || topic.Mode == deed.ModeStream, "be queue or stream", true},
-		{"lanes", topic.Lanes >= 1 && topic.Lanes <= 64, "be from 1 to 64", true},
+		{"lanes", limits.Lanes.Check("", topic.Lanes) == nil, "be from 1 to 64", true},
 		{"ordering", topic.Ordering == deed.OrderKey || topic.Ordering == deed.OrderNone, "be key or none", true},
 		{"retention", topic.Retention >= time.Minute, "be at least 1m", true},
 		{"max-attempts", sub.MaxAttempts > 0, "be above 0", false},

@@ -216,7 +216,7 @@ etc/deed.yaml:6: topics.orders.sink: no sink is named "hookz" (did you mean "hoo
 etc/deed.yaml:7: topics.orders.max_attempts: 0 is not from 1 to 1000
 etc/deed.yaml:8: topics.orders.lease: 500ms is not from 1s to 24h
 etc/deed.yaml:9: topics.orders.leese: unknown key (did you mean "lease"?)
-etc/deed.yaml:10: topics.bad topic: a topic's name is 1 to 200 characters of A-Z a-z 0-9 . _ : / -
+etc/deed.yaml:10: topics.bad topic: a topic's name has 1 to 200 characters of A-Z a-z 0-9 . _ : / -
 etc/deed.yaml:10: topics.bad topic.sinks: the sink "hooks" is named twice
 etc/deed.yaml:10: topics.bad topic.sinks: no sink is named "lost"
 etc/deed.yaml:11: topics.none: the topic has no sink; add sink: NAME
@@ -320,17 +320,17 @@ func TestParse_Problems(t *testing.T) {
 		},
 		{
 			"topic without a name", `topics: {"": {sink: s}}` + "\nsinks: {s: {type: print}}",
-			`1: topics."": a topic's name is 1 to 200 characters of A-Z a-z 0-9 . _ : / -`,
+			`1: topics."": a topic's name has 1 to 200 characters of A-Z a-z 0-9 . _ : / -`,
 		},
 		{
 			"long topic name", "topics: {" + strings.Repeat("a", 201) + ": {sink: s}}\nsinks: {s: {type: print}}",
-			"1: topics." + strings.Repeat("a", 201) + ": a topic's name is 1 to 200 characters of A-Z a-z 0-9 . _ : / -",
+			"1: topics." + strings.Repeat("a", 201) + ": a topic's name has 1 to 200 characters of A-Z a-z 0-9 . _ : / -",
 		},
 
 		{"sink without a type", "topics: {a: {sink: s}}\nsinks: {s: {}}", "2: sinks.s: the sink has no type; the types are kafka, nats, print, webhook"},
 		{
 			"sink name", "topics: {a: {sink: s/s}}\nsinks: {s/s: {type: print}}",
-			"2: sinks.s/s: a sink's name is 1 to 100 characters of A-Z a-z 0-9 . _ -",
+			"2: sinks.s/s: a sink's name has 1 to 100 characters of A-Z a-z 0-9 . _ -",
 		},
 		{"no sinks at all", "topics: {a: {sink: s}}", `1: topics.a.sink: no sink is named "s"`},
 		{"no topics at all", "sinks: {s: {type: print}}", "1: sinks.s: no topic uses this sink"},

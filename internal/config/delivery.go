@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deedhq/deed/internal/header"
+	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -37,9 +39,9 @@ func (s *section) outbox() (o Outbox) {
 	}
 	o.PollIntervalSeconds = s.decimalText("poll_interval_seconds", 0.001, 3600)
 	o.ClaimBatchSize = s.numberText("claim_batch_size", 1, 10000)
-	o.LockTimeoutSeconds = s.decimalText("lock_timeout_seconds", 1, 86400)
-	o.MaxAttempts = s.numberText("max_attempts", 1, 1000)
-	o.BaseRetrySeconds = s.decimalText("base_retry_seconds", 0.001, 3600)
+	o.LockTimeoutSeconds = s.decimalText("lock_timeout_seconds", limits.Lease.Least.Seconds(), limits.Lease.Most.Seconds())
+	o.MaxAttempts = s.numberText("max_attempts", limits.Attempts.Least, limits.Attempts.Most)
+	o.BaseRetrySeconds = s.decimalText("base_retry_seconds", limits.Backoff.Least.Seconds(), limits.Backoff.Most.Seconds())
 	o.JitterMin = s.decimalText("jitter_min", 0.01, 2)
 	o.JitterMax = s.decimalText("jitter_max", 0.01, 2)
 	o.RetentionDays = s.numberText("retention_days", 1, 36500)
@@ -217,7 +219,7 @@ func (s *section) senders() (list []string) {
 // headerNames reads headers_allowed.
 func (s *section) headerNames() (list []string) {
 	s.texts("headers_allowed", func(v string, line int) {
-		if name := strings.TrimSuffix(v, "*"); v != "*" && (!isToken(name) || strings.Contains(name, "*")) {
+		if name := strings.TrimSuffix(v, "*"); v != "*" && (!header.IsToken(name) || strings.Contains(name, "*")) {
 			s.problemf(line, join(s.path, "headers_allowed"), "%q is not a header's name, a beginning such as X-Shop-*, or *", v)
 		}
 		list = append(list, v)
@@ -226,8 +228,8 @@ func (s *section) headerNames() (list []string) {
 }
 
 func (s *section) provider(name string) Provider {
-	if !sinkName.MatchString(name) {
-		s.problemf(s.line, s.path, "a provider's name is 1 to 100 characters of A-Z a-z 0-9 . _ -")
+	if err := limits.Name("provider", name); err != nil {
+		s.problemf(s.line, s.path, "%s", err)
 	}
 	p := Provider{Name: name, Line: s.line}
 	types := slices.Sorted(maps.Keys(providerTypes))

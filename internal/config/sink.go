@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/deedhq/deed/internal/limits"
 )
 
 // sinkTypes has a function for each type, which reads the type's own keys. A
@@ -17,8 +19,8 @@ var sinkTypes = map[string]func(*section, *Sink){
 }
 
 func (s *section) sink(name string) Sink {
-	if !sinkName.MatchString(name) {
-		s.problemf(s.line, s.path, "a sink's name is 1 to 100 characters of A-Z a-z 0-9 . _ -")
+	if err := limits.Name("sink", name); err != nil { // it names a subscription too
+		s.problemf(s.line, s.path, "%s", err)
 	}
 	out := Sink{Name: name, Line: s.line}
 	types := slices.Sorted(maps.Keys(sinkTypes))

@@ -3,16 +3,12 @@ package config
 import (
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-)
 
-var (
-	topicName = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,200}$`)
-	sinkName  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`) // it names a subscription too
+	"github.com/deedhq/deed/internal/limits"
 )
 
 // use is a topic's mention of a sink.
@@ -62,8 +58,8 @@ func (r *reader) config(root *node) *Config {
 }
 
 func (s *section) topic(name string) (Topic, []use) {
-	if !topicName.MatchString(name) {
-		s.problemf(s.line, s.path, "a topic's name is 1 to 200 characters of A-Z a-z 0-9 . _ : / -")
+	if err := limits.Topic(name); err != nil {
+		s.problemf(s.line, s.path, "%s", err)
 	}
 	t := Topic{Name: name, Line: s.line}
 	var uses []use
@@ -91,7 +87,7 @@ func (s *section) topic(name string) (Topic, []use) {
 		s.keyf("sinks", "the list is empty")
 	}
 	t.Mode = s.choice("mode", "queue", "stream")
-	t.Lanes = s.number("lanes", 1, 64)
+	t.Lanes = s.number("lanes", limits.Lanes.Least, limits.Lanes.Most)
 	t.Ordering = s.choice("ordering", "key", "none")
 	for _, key := range []string{"lanes", "ordering"} {
 		if s.has(key) && t.Mode != "stream" {
@@ -99,9 +95,9 @@ func (s *section) topic(name string) (Topic, []use) {
 		}
 	}
 	t.Retention = s.duration("retention", time.Minute, 36500*24*time.Hour)
-	t.MaxAttempts = s.number("max_attempts", 1, 1000)
-	t.Backoff = s.duration("backoff", time.Millisecond, time.Hour)
-	t.Lease = s.duration("lease", time.Second, 24*time.Hour)
+	t.MaxAttempts = s.number("max_attempts", limits.Attempts.Least, limits.Attempts.Most)
+	t.Backoff = s.duration("backoff", limits.Backoff.Least, limits.Backoff.Most)
+	t.Lease = s.duration("lease", limits.Lease.Least, limits.Lease.Most)
 	t.From = s.choice("from", "beginning", "now")
 	t.Concurrency = s.number("concurrency", 1, 1000)
 	t.Batch = s.number("batch", 1, 10000)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/deedhq/deed/internal/header"
 )
 
 const webhookSecretPrefix = "whsec_"
@@ -145,7 +147,7 @@ func (s *section) headers() map[string]Secret {
 		name := strings.ToLower(e.key)
 		_, twice := values[name]
 		switch {
-		case !isToken(name):
+		case !header.IsToken(name):
 			s.problemf(e.line, path, "not a header's name")
 		case strings.HasPrefix(name, "deed-") || strings.HasPrefix(name, "webhook-"):
 			s.problemf(e.line, path, "deed sets this header itself")
@@ -177,11 +179,4 @@ func (s *section) headerValue(e entry, path, name string) Secret {
 		s.problemf(n.line, path, "the value is not printable ASCII")
 	}
 	return value
-}
-
-func isToken(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	})
 }

@@ -1,5 +1,5 @@
-// Package header writes values that a text header, of HTTP or of NATS, carries
-// unharmed.
+// Package header says what a header of HTTP or of NATS may be, and writes values
+// that it carries unharmed.
 package header
 
 import "strings"
@@ -30,4 +30,17 @@ func Encode(v string, always bool) string {
 func carried(v string, i int) bool {
 	c := v[i]
 	return ' ' < c && c < 0x7f || c == ' ' && i > 0 && i < len(v)-1
+}
+
+// IsToken reports whether a header can have this name.
+func IsToken(name string) bool {
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
 }

@@ -26,7 +26,7 @@ func (s *Sink) request(ctx context.Context, m deed.Message) (*http.Request, [][]
 	}
 	h := http.Header{}
 	for name, value := range m.Headers {
-		if isToken(name) && !isReserved(strings.ToLower(name)) {
+		if header.IsToken(name) && !isReserved(strings.ToLower(name)) {
 			h.Set(name, header.Encode(value, false))
 		}
 	}
@@ -86,18 +86,6 @@ var reserved = map[string]bool{
 
 func isReserved(lower string) bool {
 	return reserved[lower] || strings.HasPrefix(lower, "deed-") || strings.HasPrefix(lower, "webhook-")
-}
-
-func isToken(name string) bool {
-	for _, c := range []byte(name) {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return name != ""
 }
 
 var userAgent = sync.OnceValue(func() string {

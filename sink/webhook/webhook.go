@@ -289,7 +289,7 @@ func staticHeaders(headers map[string]string) (http.Header, error) {
 	for name, value := range headers {
 		lower := strings.ToLower(name)
 		switch {
-		case !isToken(name):
+		case !header.IsToken(name):
 			errs = append(errs, fmt.Errorf("option Headers: %q is not a header name", name))
 		case lower != "authorization" && lower != "cookie" && isReserved(lower):
 			errs = append(errs, fmt.Errorf("option Headers: %q is set by deed or by HTTP itself", name))
