@@ -311,7 +311,7 @@ func TestClient_OptionsAreChecked(t *testing.T) {
 	if deed.CodeOf(err) != deed.Invalid {
 		t.Fatalf("New: %v", err)
 	}
-	for _, want := range []string{"Deadline", "Grace", "no Sink", "a topic has", "Lease", "MaxAttempts", "Concurrency", "BatchSize", "From", "given twice"} {
+	for _, want := range []string{"Deadline", "Grace", "no Sink", "a topic's name has", "Lease", "MaxAttempts", "Concurrency", "BatchSize", "From", "given twice"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not mention %s:\n%v", want, err)
 		}
