@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/deedhq/deed/internal/signing"
 )
 
 const redacted = "redacted"
@@ -69,7 +71,7 @@ func (r *reader) reference(n *node, path string) (value Secret, ok bool) {
 
 func (r *reader) variable(n *node, path, name string) Secret {
 	// What is no variable's name may be the secret itself.
-	if !variableName.MatchString(name) || strings.HasPrefix(name, webhookSecretPrefix) {
+	if !variableName.MatchString(name) || strings.HasPrefix(name, signing.Prefix) {
 		r.problemf(n.line, path, "env: wants the name of an environment variable after it")
 		return Secret{}
 	}
@@ -87,7 +89,7 @@ func (r *reader) variable(n *node, path, name string) Secret {
 
 // secretFile reads a file without the line end that editors leave behind.
 func (r *reader) secretFile(n *node, path, file string) Secret {
-	if file == "" || strings.HasPrefix(file, webhookSecretPrefix) {
+	if file == "" || strings.HasPrefix(file, signing.Prefix) {
 		r.problemf(n.line, path, "file: wants a path after it")
 		return Secret{}
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/base64"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -9,9 +8,8 @@ import (
 	"time"
 
 	"github.com/deedhq/deed/internal/header"
+	"github.com/deedhq/deed/internal/signing"
 )
-
-const webhookSecretPrefix = "whsec_"
 
 // Webhook says how to reach an HTTP endpoint. A zero value means that the file
 // says nothing.
@@ -112,15 +110,8 @@ func (s *section) webhookSecret(key string) Secret {
 	if v == "" {
 		return secret
 	}
-	encoded, standard := strings.CutPrefix(v, webhookSecretPrefix)
-	if !standard {
-		if len(v) < 16 {
-			s.keyf(key, "the secret has %d bytes; it must have at least 16", len(v))
-		}
-		return secret
-	}
-	if raw, err := base64.StdEncoding.DecodeString(encoded); err != nil || len(raw) < 24 || len(raw) > 64 {
-		s.keyf(key, `the secret begins with "whsec_" but the base64 of 24 to 64 bytes does not follow`)
+	if err := signing.Check(v); err != nil {
+		s.keyf(key, "the secret %s", err)
 	}
 	return secret
 }

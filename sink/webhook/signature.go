@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/deedhq/deed/internal/signing"
 )
 
 const (
@@ -17,7 +19,6 @@ const (
 	headerTimestamp = "Webhook-Timestamp"
 	headerSignature = "Webhook-Signature"
 
-	secretPrefix     = "whsec_"
 	defaultTolerance = 5 * time.Minute
 	maxSignatures    = 32 // looked at in one header
 )
@@ -29,28 +30,14 @@ func signingKeys(secret, previous string) ([][]byte, error) {
 		if s.text == "" && s.name == "PreviousSecret" {
 			continue
 		}
-		key, err := signingKey(s.text)
-		if err != nil {
+		if err := signing.Check(s.text); err != nil {
 			errs = append(errs, fmt.Errorf("option %s %w", s.name, err))
+			continue
 		}
+		key, _ := signing.Key(s.text) // Check has read it
 		keys = append(keys, key)
 	}
 	return keys, errors.Join(errs...)
-}
-
-func signingKey(secret string) ([]byte, error) {
-	encoded, ok := strings.CutPrefix(secret, secretPrefix)
-	if !ok {
-		if secret == "" {
-			return nil, errors.New("is empty")
-		}
-		return []byte(secret), nil
-	}
-	key, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil || len(key) == 0 {
-		return nil, errors.New(`begins with "whsec_" but is not base64 after it`)
-	}
-	return key, nil
 }
 
 // sign returns one signature. Neither id nor timestamp has a dot in it, so the
@@ -96,7 +83,7 @@ func Verify(secrets []string, h http.Header, body []byte, tolerance time.Duratio
 	// Every pair is compared, whatever the ones before it gave.
 	match := false
 	for _, secret := range secrets {
-		key, err := signingKey(secret)
+		key, err := signing.Key(secret)
 		if err != nil {
 			return fmt.Errorf("webhook: verify: a secret %w", err)
 		}

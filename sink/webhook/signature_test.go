@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/deedhq/deed/internal/signing"
 )
 
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
@@ -56,7 +58,7 @@ func TestRotation(t *testing.T) {
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
-	key, _ := signingKey(testSecret)
+	key, _ := signing.Key(testSecret)
 	valid := func() http.Header {
 		return http.Header{
 			headerID: {"id-1"}, headerTimestamp: {"1700000000"},

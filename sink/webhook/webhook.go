@@ -36,8 +36,8 @@ type Options struct {
 	// basic Authorization header. Required.
 	URL string
 
-	// Secret signs the requests: "whsec_" and base64, or any other string, whose
-	// bytes are the key. Required.
+	// Secret signs the requests: "whsec_" and the base64 of 24 to 64 bytes, or any
+	// other string of at least 16 bytes, which are the key. Required.
 	Secret string
 
 	// PreviousSecret, while a secret is being replaced, signs the requests too.

@@ -396,7 +396,7 @@ func TestNew(t *testing.T) {
 	}
 	text := err.Error()
 	for _, want := range []string{
-		"http://", "no host", "fragment", "Secret is empty", "PreviousSecret", `""`, `"http://x"`, `"*.example"`, `"fe80::1%eth0"`,
+		"http://", "no host", "fragment", "Secret is empty", "PreviousSecret begins", `""`, `"http://x"`, `"*.example"`, `"fe80::1%eth0"`,
 		`"::ffff:10.0.0.0/104"`, `"xml"`, "Timeout", "MaxResponse", "Breaker.Failures", "Breaker.Pause", `"webhook-id"`, `"b d"`, `"Host"`,
 		`"idempotency-key"`, `"x-v"`, "twice",
 	} {
