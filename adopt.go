@@ -45,22 +45,3 @@ func (o OnNewCluster) Check(environment string) error {
 type Holder interface {
 	HoldOnNewCluster() bool
 }
-
-// newGate is what holds the client's process.
-func newGate(c *Client) *held.Gate {
-	on := c.opts.OnNewCluster
-	if on == "" {
-		for _, s := range c.opts.Subscriptions {
-			if h, ok := s.Sink.(Holder); ok && h.HoldOnNewCluster() {
-				on = Hold
-			}
-		}
-	}
-	return &held.Gate{
-		Pool: c.pool, What: "subscriptions", OnNewCluster: string(on), Environment: c.opts.Environment,
-		Logger: c.opts.Logger, Deadline: c.opts.Deadline, Passing: passing,
-	}
-}
-
-// Held says why [Client.Run] waits on a new cluster; empty: it does not.
-func (c *Client) Held() string { return c.gate.Held() }

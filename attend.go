@@ -3,12 +3,11 @@ package deed
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/claim"
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 )
@@ -20,10 +19,10 @@ const attendAtLeast = 500 * time.Millisecond
 // chain is messages that a stream has put aside and that are delivered one after
 // the other: one, and those of its key that stand behind it.
 type chain struct {
-	items     []*item // in order; at least one
-	hash      *int64  // of the key; nil: the stream keeps no order, or the message has no key
-	delivered int     // the first so many
-	cut       bool    // no more was begun: the claim was lost, or the worker stops
+	items     []*claim.Item // in order; at least one
+	hash      *int64        // of the key; nil: the stream keeps no order, or the message has no key
+	delivered int           // the first so many
+	cut       bool          // no more was begun: the claim was lost, or the worker stops
 }
 
 // attention is the work.Source of what a stream has put aside, in the lanes that
@@ -35,20 +34,7 @@ type attention struct{ *stream }
 
 // attendAside delivers what is put aside until ctx ends.
 func (st *stream) attendAside(ctx context.Context) error {
-	group := 1
-	if b, ok := st.sub.Sink.(BatchSink); ok {
-		group = b.BatchSize()
-	}
-	return work.Run(ctx, attention{st}, work.Options{
-		Concurrency: st.sub.Concurrency,
-		Batch:       st.sub.BatchSize,
-		Group:       group,
-		Lease:       st.lease,
-		Deadline:    st.client.opts.Deadline,
-		Grace:       st.client.opts.Grace,
-		Wake:        st.wake,
-		Logger:      st.log,
-	})
+	return work.Run(ctx, attention{st}, st.Loop())
 }
 
 // Exchange records outcomes, lets what stood behind them go, and claims more,
@@ -58,17 +44,17 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*chain], n int
 		return nil, 0, nil
 	}
 	flat, hashes := flatten(done)
-	settlements := settle(flat)
+	settlements := claim.Settle(flat)
 	batch := a.lockKeys(hashes)
-	a.queueSettlements(batch, settlements)
+	a.Record(batch, settlements)
 	var drained []int64
 	if len(hashes) > 0 {
-		batch.Queue(query.ReleaseKeys, a.id.Load(), hashes).QueryRow(func(row pgx.Row) error { return row.Scan(&drained) })
+		batch.Queue(query.ReleaseKeys, a.ID, hashes).QueryRow(func(row pgx.Row) error { return row.Scan(&drained) })
 	}
 	var chains []*chain
 	if n > 0 {
 		from, upto := a.laneSlots()
-		batch.Queue(query.Attend, a.id.Load(), a.client.opts.Worker, n, from, upto, a.lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(query.Attend, a.ID, a.Worker, n, from, upto, a.Lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
 			chains, err = collectChains(rows)
 			return err
 		})
@@ -77,18 +63,12 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*chain], n int
 	if err != nil {
 		return nil, 0, sqlstate.WithHint(err)
 	}
-	a.account(settlements, flat)
+	a.Account(settlements, flat)
 	for _, r := range chains {
-		a.stats.claimed.Add(int64(len(r.items)))
-		for _, it := range r.items {
-			if it.lost > 0 {
-				a.stats.takenOver.Add(1)
-				a.log.With(attrs(it)...).Warn("took over a claim that had run out", "lost_claims", it.lost)
-			}
-		}
+		a.AccountClaim(r.items)
 	}
 	if n > 0 && len(chains) == 0 {
-		return nil, a.nextDue(ctx), nil
+		return nil, a.nextLook(ctx), nil
 	}
 	return chains, 0, nil
 }
@@ -98,7 +78,7 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*chain], n int
 func (a attention) lockKeys(hashes []int64) *pgx.Batch {
 	batch := &pgx.Batch{}
 	if len(hashes) > 0 {
-		batch.Queue(query.LockKeys, a.id.Load(), hashes)
+		batch.Queue(query.LockKeys, a.ID, hashes)
 	}
 	return batch
 }
@@ -113,32 +93,32 @@ func (a attention) exchange(ctx context.Context, batch *pgx.Batch, keys bool, dr
 		a.waiting.Store(false)
 		defer a.parking.Unlock()
 		// A lane may have delivered some of a long page meanwhile.
-		fresh, cancel := a.client.deadline(context.WithoutCancel(ctx))
+		fresh, cancel := a.Bounded(context.WithoutCancel(ctx))
 		defer cancel()
 		ctx = fresh
 	}
-	if err := a.client.workers.SendBatch(ctx, batch).Close(); err != nil {
+	if err := a.DB.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
 	a.unblock(*drained)
 	return nil
 }
 
-func (a attention) nextDue(ctx context.Context) time.Duration {
-	var seconds *float64
-	if err := a.client.workers.QueryRow(ctx, query.NextDue, a.id.Load()).Scan(&seconds); err != nil {
+func (a attention) nextLook(ctx context.Context) time.Duration {
+	in, ok, err := a.NextDue(ctx)
+	switch {
+	case err != nil:
 		return attendAtLeast // the next exchange will say what is wrong
-	}
-	if seconds == nil {
+	case !ok:
 		return 0
 	}
-	return max(time.Duration(*seconds*float64(time.Second))+time.Millisecond, attendAtLeast)
+	return max(in+time.Millisecond, attendAtLeast)
 }
 
 // flatten is what became of each message, and the keys that are concerned: those
 // before the chain's end were delivered, the one at its end failed if there is an
 // error, and those behind it go back as if they had never been claimed.
-func flatten(done []work.Done[*chain]) (list []work.Done[*item], hashes []int64) {
+func flatten(done []work.Done[*chain]) (list []work.Done[*claim.Item], hashes []int64) {
 	for _, d := range done {
 		r := d.Item
 		if r.hash != nil {
@@ -147,11 +127,11 @@ func flatten(done []work.Done[*chain]) (list []work.Done[*item], hashes []int64)
 		for i, it := range r.items {
 			switch {
 			case i < r.delivered:
-				list = append(list, work.Done[*item]{Item: it})
+				list = append(list, work.Done[*claim.Item]{Item: it})
 			case i == r.delivered && d.Err != nil && !d.Released && !r.cut:
-				list = append(list, work.Done[*item]{Item: it, Err: d.Err})
+				list = append(list, work.Done[*claim.Item]{Item: it, Err: d.Err})
 			default:
-				list = append(list, work.Done[*item]{Item: it, Released: true})
+				list = append(list, work.Done[*claim.Item]{Item: it, Released: true})
 			}
 		}
 	}
@@ -160,9 +140,9 @@ func flatten(done []work.Done[*chain]) (list []work.Done[*item], hashes []int64)
 
 // Extend renews the claims of all messages of the chains.
 func (a attention) Extend(ctx context.Context, held []*chain) ([]*chain, error) {
-	var items []*item
+	var items []*claim.Item
 	var hashes []int64
-	of := map[*item]*chain{}
+	of := map[*claim.Item]*chain{}
 	for _, r := range held {
 		if r.hash != nil {
 			hashes = append(hashes, *r.hash)
@@ -172,7 +152,7 @@ func (a attention) Extend(ctx context.Context, held []*chain) ([]*chain, error) 
 			of[it] = r
 		}
 	}
-	gone, err := a.extend(ctx, a.lockKeys(hashes), items)
+	gone, err := a.stream.Extend(ctx, a.lockKeys(hashes), items)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +173,7 @@ func (a attention) Do(ctx context.Context, chains []*chain) []error {
 	outcomes := make([]error, len(chains))
 	for {
 		held := work.Held(ctx, chains)
-		var msgs []Message
+		var msgs []*claim.Message
 		var at []int
 		for i, r := range chains {
 			if outcomes[i] != nil || r.delivered == len(r.items) {
@@ -201,16 +181,16 @@ func (a attention) Do(ctx context.Context, chains []*chain) []error {
 			}
 			if !held[i] {
 				r.cut, outcomes[i] = true, cmp.Or(context.Cause(ctx), work.ErrLeaseLost)
-			} else if it := r.items[r.delivered]; it.problem != nil {
-				outcomes[i] = it.problem
+			} else if it := r.items[r.delivered]; it.Problem != nil {
+				outcomes[i] = it.Problem
 			} else {
-				msgs, at = append(msgs, it.msg), append(at, i)
+				msgs, at = append(msgs, &it.Message), append(at, i)
 			}
 		}
 		if len(msgs) == 0 {
 			return outcomes
 		}
-		results := a.deliver(ctx, msgs)
+		results := a.Destination.Deliver(ctx, msgs)
 		for k, i := range at {
 			if results == nil || results[k] == nil {
 				chains[i].delivered++
@@ -226,22 +206,11 @@ func collectChains(rows pgx.Rows) ([]*chain, error) {
 	var chains []*chain
 	var head int64
 	for rows.Next() {
-		it := &item{}
+		it := &claim.Item{}
 		var of int64
 		var hash *int64
-		var headers *string
-		m := &it.msg
-		err := rows.Scan(&of, &hash, &m.Seq, &it.claim, &m.Attempt, &it.lost, (*[16]byte)(&m.Tenant), &m.Topic,
-			&m.Key, &m.Type, &m.ContentType, &headers, &m.Payload, &m.CreatedAt)
-		if err != nil {
+		if err := it.Scan(rows, &of, &hash); err != nil {
 			return nil, err
-		}
-		m.ID = NewID(m.CreatedAt, m.Seq)
-		m.Attempt++
-		if headers != nil {
-			if err := json.Unmarshal([]byte(*headers), &m.Headers); err != nil {
-				it.problem = fmt.Errorf("decode message: headers: %w", err)
-			}
 		}
 		if len(chains) == 0 || of != head {
 			chains = append(chains, &chain{hash: hash})

@@ -21,47 +21,6 @@ func newBreaker() *breaker.Breaker {
 	return breaker.New(breaker.Options{Failures: 1, Pause: breakerPause, MaxPause: breakerMaxPause, Probe: breakerMaxPause})
 }
 
-// reportToBreaker counts the sink as down only if all it was given says so, and
-// as up if it has taken or refused for good any of it. What fails for its
-// message's sake shows nothing: the next probe may be told that the sink is
-// still down.
-func (s *source) reportToBreaker(round int, msgs []Message, results []error) {
-	var worst error
-	var failing []tenant.ID
-	for k, err := range results {
-		known, ok := err.(*described)
-		if !ok || known.outcome.kind == "discard" {
-			worst = nil
-			break
-		}
-		if known.outcome.kind != "outage" {
-			failing = append(failing, msgs[k].Tenant)
-		}
-		if worst == nil || known.outcome.kind != "outage" {
-			worst = known.error
-		}
-	}
-	switch {
-	case worst == nil:
-		effect := s.breaker.Up(round)
-		if effect != breaker.Stale {
-			s.failing.clear()
-		}
-		if effect == breaker.Closed {
-			s.log.Info("the sink answers again; the subscription goes on")
-			s.poke()
-		}
-	case !IsUnavailable(worst):
-		if s.breaker.Nothing(round) != breaker.Stale {
-			s.failing.add(failing)
-		}
-	default:
-		if effect, _ := s.breaker.Down(round, worst, pauseAsked(worst)); effect == breaker.Opened {
-			s.log.Warn("the sink is unavailable; the subscription pauses", "error", worst)
-		}
-	}
-}
-
 // pauseAsked is the pause that an outage asks for, in place of the breaker's own;
 // nil if it asks for none.
 func pauseAsked(outage error) func(time.Duration) time.Duration {

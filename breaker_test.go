@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/deedhq/deed/internal/claim"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -15,33 +16,33 @@ import (
 func TestBreaker_StaysHalfOpenBehindAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(&Client{opts: Options{Logger: slog.New(slog.DiscardHandler)}}, Subscription{Topic: "t", Name: "s"})
+		d := newSource(&Client{opts: Options{Logger: slog.New(slog.DiscardHandler)}}, Subscription{Topic: "t", Name: "s"}).dest
 		try := func(of byte, outcome error) {
 			t.Helper()
-			round, _, cause := s.breaker.Admit()
+			round, _, cause := d.breaker.Admit()
 			if cause != nil {
 				t.Fatal("no attempt is admitted:", cause)
 			}
 			var results []error
 			if outcome != nil {
-				results = []error{&described{outcome, describe(outcome)}}
+				results = []error{claim.Describe(outcome)}
 			}
-			s.reportToBreaker(round, []Message{{Tenant: tenant.ID{of}}}, results)
+			d.report(round, []Message{{Tenant: tenant.ID{of}}}, results)
 		}
 		try(0xa, Unavailable(errors.New("it errs"), 20*time.Millisecond))
-		if over := s.failing.list(); len(over) != 0 {
+		if over := d.failing.list(); len(over) != 0 {
 			t.Errorf("before a probe it passes over %v", over)
 		}
 		<-time.After(20 * time.Millisecond)
 		try(0xa, errors.New("it errs"))
-		if n, _ := s.Limit(10); n != 1 || s.breaker.State() != "half-open" {
-			t.Errorf("it is %s and allows %d claims, want 1", s.breaker.State(), n)
+		if n, _ := d.Limit(10); n != 1 || d.breaker.State() != "half-open" {
+			t.Errorf("it is %s and allows %d claims, want 1", d.breaker.State(), n)
 		}
-		if over := s.failing.list(); len(over) != 1 || over[0] != (tenant.ID{0xa}) {
+		if over := d.failing.list(); len(over) != 1 || over[0] != (tenant.ID{0xa}) {
 			t.Errorf("the next probe passes over %v", over)
 		}
 		try(0xb, nil)
-		if s.breaker.State() != "closed" || len(s.failing.list()) != 0 {
+		if d.breaker.State() != "closed" || len(d.failing.list()) != 0 {
 			t.Error("what is delivered does not close it")
 		}
 	})

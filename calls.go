@@ -2,8 +2,11 @@ package deed
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/uuid"
@@ -60,46 +63,57 @@ func (c *calls) oldest() (oldest call, ok bool) {
 	return oldest, ok
 }
 
-// reportCalls tells which calls take long until ctx ends. It asks nothing of
-// the database while none does.
-func (c *Client) reportCalls(ctx context.Context) {
-	worker := uuid.New()
+// callReporter tells others which calls take long.
+type callReporter struct {
+	db       *pgxpool.Pool
+	worker   string // this process, for people
+	deadline time.Duration
+	log      *slog.Logger
+	calls    map[int]*calls // by subscription
+
+	id uuid.UUID // of the reports; what it told is replaced by it alone
+}
+
+// run reports until ctx ends. It asks nothing of the database while no call takes
+// long.
+func (r *callReporter) run(ctx context.Context) {
+	r.id = uuid.New()
 	tick := time.NewTicker(callsEvery)
 	defer tick.Stop()
 	for told := false; ; {
 		select {
 		case <-ctx.Done():
 			if told {
-				c.tellCalls(context.WithoutCancel(ctx), worker, nil)
+				r.tell(context.WithoutCancel(ctx), nil)
 			}
 			return
 		case <-tick.C:
 		}
-		long := map[int64]call{}
-		for _, s := range c.sources {
-			if oldest, ok := s.calls.oldest(); ok && time.Since(oldest.began) >= longCall {
-				long[s.id.Load()] = oldest
+		long := map[int]call{}
+		for sub, calls := range r.calls {
+			if oldest, ok := calls.oldest(); ok && time.Since(oldest.began) >= longCall {
+				long[sub] = oldest
 			}
 		}
 		if len(long) > 0 || told {
-			ok := c.tellCalls(ctx, worker, long)
+			ok := r.tell(ctx, long)
 			told = len(long) > 0 || (told && !ok)
 		}
 	}
 }
 
-// tellCalls replaces what was told before, and reports whether it did.
-func (c *Client) tellCalls(ctx context.Context, worker uuid.UUID, long map[int64]call) bool {
-	ctx, cancel := c.deadline(ctx)
+// tell replaces what was told before, and reports whether it did.
+func (r *callReporter) tell(ctx context.Context, long map[int]call) bool {
+	ctx, cancel := context.WithTimeout(ctx, r.deadline)
 	defer cancel()
-	subs, ids, messageIDs, messages, ages := []int64{}, []int64{}, []string{}, []int{}, []float64{}
-	for id, l := range long {
-		subs, ids, messageIDs = append(subs, id), append(ids, l.seq), append(messageIDs, l.id.String())
+	subs, ids, messageIDs, messages, ages := []int{}, []int64{}, []string{}, []int{}, []float64{}
+	for sub, l := range long {
+		subs, ids, messageIDs = append(subs, sub), append(ids, l.seq), append(messageIDs, l.id.String())
 		messages, ages = append(messages, l.messages), append(ages, time.Since(l.began).Seconds())
 	}
-	_, err := c.workers.Exec(ctx, query.ReportCalls, worker.String(), c.opts.Worker, subs, ids, messageIDs, messages, ages)
+	_, err := r.db.Exec(ctx, query.ReportCalls, r.id.String(), r.worker, subs, ids, messageIDs, messages, ages)
 	if err != nil && ctx.Err() == nil {
-		c.opts.Logger.Warn("telling which calls take long failed; will try again", "error", sqlstate.WithHint(err))
+		r.log.Warn("telling which calls take long failed; will try again", "error", sqlstate.WithHint(err))
 	}
 	return err == nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deedhq/deed/internal/claim"
 	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/held"
 	"github.com/deedhq/deed/internal/limits"
@@ -154,8 +155,7 @@ func (s Subscription) withDefaults() (Subscription, error) {
 // called at the same time; Run once.
 type Client struct {
 	pool    *pgxpool.Pool
-	workers *pgxpool.Pool  // while Run runs: what handlers hold of pool cannot starve it
-	upkeep  *upkeep.Keeper // of workers
+	workers *pgxpool.Pool // while Run runs: what handlers hold of pool cannot starve it
 	opts    Options
 	sources []*source
 	wake    chan struct{}
@@ -196,7 +196,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 		if recovery && len(opts.Subscriptions) > 0 {
 			return errors.New("the server is a standby, where nothing can be claimed; connect to the primary")
 		}
-		return errors.Join(sqlfile.Check(ctx, conn.Conn(), query), upkeep.CheckStatements(ctx, conn.Conn()))
+		return errors.Join(sqlfile.Check(ctx, conn.Conn(), query), claim.CheckStatements(ctx, conn.Conn()), upkeep.CheckStatements(ctx, conn.Conn()))
 	})
 	if err != nil {
 		return nil, WrapError("new", err)
@@ -261,7 +261,10 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	defer workers.Close()
 	c.workers = workers
-	c.upkeep = &upkeep.Keeper{Pool: workers, Deadline: c.opts.Deadline, Logger: c.opts.Logger}
+	keeper := &upkeep.Keeper{Pool: workers, Deadline: c.opts.Deadline, Logger: c.opts.Logger}
+	for _, s := range c.sources {
+		s.DB, s.Upkeep = workers, keeper
+	}
 	if err := c.register(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -274,17 +277,17 @@ func (c *Client) Run(ctx context.Context) error {
 	var others, loops sync.WaitGroup
 	others.Go(func() { c.gate.Watch(ctx, workers, end) })
 	others.Go(func() { c.watch(ctx) })
-	others.Go(func() { c.keepHouse(ctx) })
-	others.Go(func() { c.upkeep.KeepRetention(ctx) })
-	others.Go(func() { c.upkeep.FinishRemovals(ctx) })
-	others.Go(func() { c.reportCalls(background) })
+	others.Go(func() { (&housekeeper{keeper, c.sources}).run(ctx) })
+	others.Go(func() { keeper.KeepRetention(ctx) })
+	others.Go(func() { keeper.FinishRemovals(ctx) })
+	others.Go(func() { c.callReporter().run(background) })
 	others.Go(func() { c.keepLanes(background, ctx.Done()) })
 	c.setReady(nil)
 	errs := make([]error, len(c.sources))
 	for i, s := range c.sources {
 		loops.Go(func() {
 			if err := s.run(ctx); err != nil {
-				errs[i] = fmt.Errorf("deed: run: subscription %s: %w", s.label(), err)
+				errs[i] = fmt.Errorf("deed: run: subscription %s: %w", s.Label(), err)
 			}
 		})
 	}
@@ -341,6 +344,21 @@ func (c *Client) setReady(err error) {
 	defer c.mu.Unlock()
 	c.ready = err
 }
+
+// Stats returns a snapshot for each of the client's subscriptions, but for those
+// that were removed.
+func (c *Client) Stats() []Stats {
+	list := make([]Stats, 0, len(c.sources))
+	for _, s := range c.sources {
+		if stats, ok := s.snapshot(); ok {
+			list = append(list, stats)
+		}
+	}
+	return list
+}
+
+// Held says why [Client.Run] waits on a new cluster; empty: it does not.
+func (c *Client) Held() string { return c.gate.Held() }
 
 // Drained reports whether nothing of the client's subscriptions is unfinished
 // but dead messages and those scheduled more than a minute ahead.
@@ -405,9 +423,34 @@ func (c *Client) tryRegister(ctx context.Context) error {
 		return err
 	}
 	for _, s := range c.sources {
-		s.id.Store(s.registered)
+		s.id.Store(int64(s.ID))
 	}
 	return nil
+}
+
+// callReporter is that of the client's subscriptions.
+func (c *Client) callReporter() *callReporter {
+	running := make(map[int]*calls, len(c.sources))
+	for _, s := range c.sources {
+		running[s.ID] = &s.dest.calls
+	}
+	return &callReporter{db: c.workers, worker: c.opts.Worker, deadline: c.opts.Deadline, log: c.opts.Logger, calls: running}
+}
+
+// newGate is what holds the client's process on another cluster.
+func newGate(c *Client) *held.Gate {
+	on := c.opts.OnNewCluster
+	if on == "" {
+		for _, s := range c.opts.Subscriptions {
+			if h, ok := s.Sink.(Holder); ok && h.HoldOnNewCluster() {
+				on = Hold
+			}
+		}
+	}
+	return &held.Gate{
+		Pool: c.pool, What: "subscriptions", OnNewCluster: string(on), Environment: c.opts.Environment,
+		Logger: c.opts.Logger, Deadline: c.opts.Deadline, Passing: passing,
+	}
 }
 
 // deadline is the context of one statement.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/claim"
+	"github.com/deedhq/deed/internal/upkeep"
 	"github.com/deedhq/deed/internal/work"
 )
 
@@ -17,32 +19,39 @@ const (
 	owingEvery     = 5 * time.Second
 )
 
-// keepHouse does what must be done now and then by some process: partitions
-// ahead of need, old idempotency keys, and what new subscriptions are owed.
-// Any number of processes may do it at the same time.
-func (c *Client) keepHouse(ctx context.Context) {
+// housekeeper does what must be done now and then by some process: partitions
+// ahead of need, old idempotency keys, and what new subscriptions are owed; and it
+// looks which subscriptions were removed. Any number of processes may do it at the
+// same time.
+type housekeeper struct {
+	*upkeep.Keeper
+	sources []*source
+}
+
+// run does it until ctx ends.
+func (h *housekeeper) run(ctx context.Context) {
 	var owing []*source
 	pause := time.Duration(0)
 	var chores, looked time.Time
 	for {
 		if !time.Now().Before(chores) {
-			c.upkeep.MakePartitions(ctx)
-			c.upkeep.PurgeKeys(ctx)
+			h.MakePartitions(ctx)
+			h.PurgeKeys(ctx)
 			chores = time.Now().Add(housekeepEvery/2 + rand.N(housekeepEvery))
 		}
 		if !time.Now().Before(looked.Add(owingEvery)) {
-			c.lookRemoved(ctx, c.sources...)
+			claim.LookRemoved(ctx, h.Keeper, subscriptionsOf(h.sources)...)
 			looked = time.Now()
 		}
 		if len(owing) == 0 {
-			owing = c.owing(ctx)
+			owing = h.owing(ctx)
 		}
 		worked := false
 		still := owing[:0]
 		for _, s := range owing {
-			added, finished := c.backfill(ctx, s)
+			added, finished := h.backfill(ctx, s)
 			if added > 0 {
-				s.poke()
+				s.Wake()
 				worked = true
 			}
 			if !finished {
@@ -66,19 +75,19 @@ func (c *Client) keepHouse(ctx context.Context) {
 
 // owing returns the sources that are still owed messages from before their
 // time: that of a new subscription, or of a stream that has become a queue.
-func (c *Client) owing(ctx context.Context) (list []*source) {
-	ids := make([]int64, len(c.sources))
-	for i, s := range c.sources {
-		ids[i] = s.id.Load()
+func (h *housekeeper) owing(ctx context.Context) (list []*source) {
+	ids := make([]int, len(h.sources))
+	for i, s := range h.sources {
+		ids[i] = s.ID
 	}
-	c.upkeep.Chore(ctx, "look for backfills", func(ctx context.Context) error {
-		rows, err := c.workers.Query(ctx, query.Owing, ids)
+	h.Chore(ctx, "look for backfills", func(ctx context.Context) error {
+		rows, err := h.Pool.Query(ctx, query.Owing, ids)
 		if err != nil {
 			return err
 		}
-		found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-		for _, s := range c.sources {
-			if slices.Contains(found, s.id.Load()) {
+		found, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		for _, s := range h.sources {
+			if slices.Contains(found, s.ID) {
 				list = append(list, s)
 			}
 		}
@@ -88,17 +97,16 @@ func (c *Client) owing(ctx context.Context) (list []*source) {
 }
 
 // backfill takes one step towards what s is owed from before it existed.
-func (c *Client) backfill(ctx context.Context, s *source) (added int, finished bool) {
-	id := s.id.Load()
-	if id == 0 || s.removed.Load() {
+func (h *housekeeper) backfill(ctx context.Context, s *source) (added int, finished bool) {
+	if s.ID == 0 || s.IsRemoved() { // the catch-all of undeclared topics is owed nothing
 		return 0, true
 	}
-	c.upkeep.Chore(ctx, "backfill "+s.label(), func(ctx context.Context) error {
+	h.Chore(ctx, "backfill "+s.Label(), func(ctx context.Context) error {
 		var page int
 		var last bool
 		// A window is opened under READ COMMITTED, whatever the database's default is.
-		err := pgx.BeginTxFunc(ctx, c.workers, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, query.Backfill, id, backfillPage).Scan(&page, &last)
+		err := pgx.BeginTxFunc(ctx, h.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, query.Backfill, s.ID, backfillPage).Scan(&page, &last)
 		})
 		if err == nil { // what it says holds once it has committed
 			added, finished = page, last

@@ -152,7 +152,7 @@ func (l *lane) run(ctx context.Context, after *lane) {
 			failures = 0
 		}
 		failures++
-		l.st.log.Warn("reading a lane failed; will go on from its recorded position", "lane", l.no, "error", sqlstate.WithHint(err), "failures", failures)
+		l.st.Log.Warn("reading a lane failed; will go on from its recorded position", "lane", l.no, "error", sqlstate.WithHint(err), "failures", failures)
 		if !work.Sleep(ctx, work.Backoff(failures, 20*time.Millisecond, 5*time.Second)) {
 			break
 		}
@@ -160,10 +160,10 @@ func (l *lane) run(ctx context.Context, after *lane) {
 	if l.isLost() {
 		return
 	}
-	rctx, cancel := l.st.client.deadline(context.WithoutCancel(ctx))
+	rctx, cancel := l.st.Bounded(context.WithoutCancel(ctx))
 	defer cancel()
-	if _, err := l.st.client.workers.Exec(rctx, query.ReleaseLane, l.st.id.Load(), l.no, l.fence); err != nil {
-		l.st.log.Warn("giving a lane back failed; another worker takes it when its lease ends", "lane", l.no, "error", sqlstate.WithHint(err))
+	if _, err := l.st.DB.Exec(rctx, query.ReleaseLane, l.st.ID, l.no, l.fence); err != nil {
+		l.st.Log.Warn("giving a lane back failed; another worker takes it when its lease ends", "lane", l.no, "error", sqlstate.WithHint(err))
 	}
 }
 
@@ -202,7 +202,7 @@ func (l *lane) read(ctx context.Context) error {
 // loadPosition reads the recorded position.
 func (l *lane) loadPosition(ctx context.Context) (n int64, err error) {
 	l.position = position{}
-	err = l.st.client.workers.QueryRow(ctx, query.LanePosition, l.st.id.Load(), l.no, l.fence).
+	err = l.st.DB.QueryRow(ctx, query.LanePosition, l.st.ID, l.no, l.fence).
 		Scan(&l.takeovers, &n, &l.passed.n, &l.passed.h, &l.reading.n, &l.reading.h, &l.slot, &l.id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, errLaneLost
@@ -212,14 +212,14 @@ func (l *lane) loadPosition(ctx context.Context) (n int64, err error) {
 
 // load reads the recorded position, and which keys have messages aside.
 func (l *lane) load(ctx context.Context) (n int64, err error) {
-	ctx, cancel := l.st.client.deadline(ctx)
+	ctx, cancel := l.st.Bounded(ctx)
 	defer cancel()
 	l.ready, l.isReady = nil, false
-	l.breaks = l.st.client.windows.broken()
+	l.breaks = l.st.windows.broken()
 	if n, err = l.loadPosition(ctx); err != nil {
 		return 0, err
 	}
-	rows, err := l.st.client.workers.Query(ctx, query.BlockedHashes, l.st.id.Load(), l.slotFrom, l.slotUpto)
+	rows, err := l.st.DB.Query(ctx, query.BlockedHashes, l.st.ID, l.slotFrom, l.slotUpto)
 	if err != nil {
 		return 0, err
 	}
@@ -250,16 +250,16 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 	case last == nil:
 		wait, cancel := context.WithTimeout(ctx, confirmEvery)
 		defer cancel()
-		step, seen, ok := l.st.client.windows.next(wait, l.passed, l.breaks, int(l.st.id.Load()), l.slotFrom, l.slotUpto, l.changed)
+		step, seen, ok := l.st.windows.next(wait, l.passed, l.breaks, l.st.ID, l.slotFrom, l.slotUpto, l.changed)
 		l.passed = seen // windows that have nothing for these slots are gone past
 		if ok {
 			l.reading, l.low, l.late = step.to, nil, nil
 			if step.from == l.passed {
 				l.low, l.late = step.low, step.late
-				l.ready, l.isReady = step.within(int(l.st.id.Load()), l.slotFrom, l.slotUpto)
+				l.ready, l.isReady = step.within(l.st.ID, l.slotFrom, l.slotUpto)
 			}
 			l.slot, l.id = slotLate, 0
-		} else if l.st.client.windows.broken() != l.breaks {
+		} else if l.st.windows.broken() != l.breaks {
 			rec.stop(errWindowLost)
 		} else if wait.Err() != nil && ctx.Err() == nil {
 			rec.confirm(l.passed)
@@ -291,9 +291,9 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 }
 
 func (l *lane) windowID(ctx context.Context, n int64) (h string, err error) {
-	ctx, cancel := l.st.client.deadline(ctx)
+	ctx, cancel := l.st.Bounded(ctx)
 	defer cancel()
-	err = l.st.client.workers.QueryRow(ctx, query.Window, n).Scan(&h)
+	err = l.st.DB.QueryRow(ctx, query.Window, n).Scan(&h)
 	return h, err
 }
 
@@ -324,14 +324,6 @@ func (l *lane) nothingBlocked() bool {
 	defer l.mu.Unlock()
 	return len(l.blocked) == 0
 }
-
-// keyID is a key, which is its tenant's own (O13).
-type keyID struct {
-	tenant tenant.ID
-	key    string
-}
-
-func idOf(m Message) keyID { return keyID{m.Tenant, m.Key} }
 
 // keyHash identifies a tenant's key among those with messages aside; its first
 // byte is the one by which deed.slot chooses the slot, which all tenants' keys

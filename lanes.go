@@ -37,7 +37,7 @@ type assignment struct {
 // streaming reports whether any of the client's subscriptions is a stream's.
 func (c *Client) streaming() bool {
 	for _, s := range c.sources {
-		if s.stream.Load() {
+		if s.IsStream() {
 			return true
 		}
 	}
@@ -52,7 +52,7 @@ func (c *Client) keepLanes(ctx context.Context, stopping <-chan struct{}) {
 	worker := uuid.New()
 	every := lanesEvery // a lease is renewed when a third of it has gone
 	for _, s := range c.sources {
-		every = min(every, s.lease/6)
+		every = min(every, s.Lease/6)
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -99,10 +99,9 @@ func (c *Client) takeLanes(ctx context.Context, worker uuid.UUID, take bool) err
 	byID := map[int]*source{}
 	var subs []int
 	for _, s := range c.sources {
-		if s.stream.Load() && !s.removed.Load() {
-			id := int(s.id.Load())
-			byID[id] = s
-			subs = append(subs, id)
+		if s.IsStream() && !s.IsRemoved() {
+			byID[s.ID] = s
+			subs = append(subs, s.ID)
 		}
 	}
 	asked := time.Now()

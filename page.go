@@ -2,9 +2,7 @@ package deed
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -12,19 +10,26 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/claim"
 	"github.com/deedhq/deed/internal/crash"
-	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
+)
+
+// What becomes of a message that is put aside without an attempt of its own, in
+// deed.finish_page's words.
+const (
+	park  claim.Kind = "park"  // it stands behind another of its key
+	later claim.Kind = "later" // it waits for its time
+	doubt claim.Kind = "doubt" // it may be what killed the owners before
 )
 
 // entry is a message of a page, and what has become of it. While its page is
 // delivered the goroutine that has its key writes it, and the reader afterwards.
 type entry struct {
-	msg   Message
-	place int32 // with msg.Seq, the position after it
+	claim.Message
+	place int32 // with Seq, the position after it
 	slot  int32
 	due   bool
-	err   error // its headers could not be read
 
 	tried   bool   // the attempt has not come back
 	settled bool   // it is delivered or put aside; what is not is read again
@@ -34,21 +39,8 @@ type entry struct {
 // scan reads a row of deed.page, after the columns before; of what
 // topic it is the caller knows.
 func (e *entry) scan(row pgx.Rows, before ...any) error {
-	m := &e.msg
-	var key, kind, headers *string
-	err := row.Scan(append(before, &e.place, &e.slot, &m.Seq, (*[16]byte)(&m.Tenant), &key, &kind, &m.ContentType, &headers,
-		&m.Payload, &m.CreatedAt, &e.due)...)
-	if err != nil {
-		return err
-	}
-	m.Key, m.Type, m.Attempt = sqlvalue.Deref(key), sqlvalue.Deref(kind), 1
-	m.ID = NewID(m.CreatedAt, m.Seq)
-	if headers != nil {
-		if err := json.Unmarshal([]byte(*headers), &m.Headers); err != nil {
-			e.err = fmt.Errorf("decode message: headers: %w", err)
-		}
-	}
-	return nil
+	e.Attempt = 1
+	return e.Scan(row, append(before, &e.place, &e.slot, &e.due)...)
 }
 
 // page is one read of the log.
@@ -81,7 +73,7 @@ func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
 			rec.stop(errStale)
 			return
 		}
-		l.st.stats.claimed.Add(int64(len(p.entries)))
+		l.st.Counters.Claimed.Add(int64(len(p.entries)))
 		parks := l.deliverPage(ctx, p.entries, *careful)
 		*careful = *careful && len(p.entries) == 0
 		done := settledPrefix(p.entries)
@@ -122,7 +114,7 @@ func settledPrefix(entries []*entry) int {
 // add makes entries part of what n records.
 func (n *record) add(entries []*entry) {
 	for _, e := range entries {
-		seq := e.msg.Seq
+		seq := e.Seq
 		if n.messages == 0 {
 			n.min, n.max = seq, seq
 		}
@@ -138,7 +130,7 @@ func (n *record) add(entries []*entry) {
 // dealPages deals out a window whose rows came with it.
 func (l *lane) dealPages(ctx context.Context, entries []*entry, pages chan<- page) {
 	defer close(pages)
-	limit := l.st.pageLimit()
+	limit := l.st.Fit(l.st.opts.page)
 	for end := false; !end; {
 		n := min(limit, len(entries))
 		end = n == len(entries)
@@ -168,16 +160,16 @@ func (l *lane) readPages(ctx context.Context, p position, pages chan<- page) {
 			return
 		}
 		last := entries[len(entries)-1]
-		p.slot, p.id = last.place, last.msg.Seq
+		p.slot, p.id = last.place, last.Seq
 	}
 }
 
 func (st *stream) readPage(ctx context.Context, l *lane, p position) (entries []*entry, end bool, err error) {
-	ctx, cancel := st.client.deadline(ctx)
+	ctx, cancel := st.Bounded(ctx)
 	defer cancel()
-	limit := st.pageLimit()
+	limit := st.Fit(st.opts.page)
 	started := time.Now()
-	rows, err := st.client.workers.Query(ctx, query.Page, st.id.Load(), l.slotFrom, l.slotUpto,
+	rows, err := st.DB.Query(ctx, query.Page, st.ID, l.slotFrom, l.slotUpto,
 		p.passed.n, p.passed.h, p.reading.n, p.reading.h, p.slot, p.id, limit, p.low, p.late)
 	if err != nil {
 		return nil, false, err
@@ -191,29 +183,19 @@ func (st *stream) readPage(ctx context.Context, l *lane, p position) (entries []
 		if err := e.scan(rows); err != nil {
 			return nil, false, err
 		}
-		e.msg.Topic = st.sub.Topic
-		size += len(e.msg.Payload)
+		e.Topic = st.Topic
+		size += len(e.Payload)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, false, err
 	}
-	st.stats.claim.observe(time.Since(started))
-	st.weigh(size, len(block))
+	st.Counters.Claim.Observe(time.Since(started))
+	st.Weigh(size, len(block))
 	entries = make([]*entry, len(block))
 	for i := range block {
 		entries[i] = &block[i]
 	}
 	return entries, len(block) < limit, nil
-}
-
-// pageLimit is how many messages a page has at the most.
-func (st *stream) pageLimit() int {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.payloadSize > 0 {
-		return max(1, min(st.sub.page, int(maxClaimBytes/st.payloadSize)))
-	}
-	return st.sub.page
 }
 
 // deliverPage settles the page: every message is delivered or put aside, unless
@@ -223,15 +205,15 @@ func (st *stream) pageLimit() int {
 // stream's parking, which the recorder gives back with the page's record.
 func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) (parks int) {
 	crash.Point("claimed")
-	d := &pageRun{l: l, ctx: ctx, ordered: l.isOrdered(), began: time.Now(), postponed: map[keyID]bool{}}
+	d := &pageRun{l: l, ctx: ctx, ordered: l.isOrdered(), began: time.Now(), postponed: map[claim.Key]bool{}}
 	var todo []*entry
 	for _, e := range entries {
 		switch {
 		case !e.due: // it waits in a row of its own, and takes no part in its key's order
 			e.settled = true
-			e.aside = &aside{entry: e, outcome: outcome{kind: "later"}}
+			e.aside = &aside{entry: e, outcome: claim.Outcome{Kind: later}}
 		case careful: // three owners died here: each message alone, where a death is counted
-			d.putAside(e, outcome{kind: "doubt"})
+			d.putAside(e, claim.Outcome{Kind: doubt})
 		default:
 			todo = append(todo, e)
 		}
@@ -255,7 +237,7 @@ func (l *lane) deliverPage(ctx context.Context, entries []*entry, careful bool) 
 		// the leases are not renewed.
 		failures++
 		pause := work.Backoff(failures, 10*time.Millisecond, time.Second)
-		if n, wait := l.st.breaker.Limit(1); n == 0 {
+		if n, wait := l.st.Destination.Limit(1); n == 0 {
 			pause = max(wait, pause)
 		}
 		work.Sleep(ctx, pause)
@@ -283,9 +265,9 @@ type pageRun struct {
 	began   time.Time
 
 	mu        sync.Mutex
-	parks     bool           // guarded by mu: the stream's parking is held
-	cut       bool           // guarded by mu: nothing more was begun because of it
-	postponed map[keyID]bool // guarded by mu: keys of which no more is tried in this pass
+	parks     bool               // guarded by mu: the stream's parking is held
+	cut       bool               // guarded by mu: nothing more was begun because of it
+	postponed map[claim.Key]bool // guarded by mu: keys of which no more is tried in this pass
 }
 
 // cutAfter is how long outcomes of messages that are aside wait for a page on
@@ -314,15 +296,14 @@ func (d *pageRun) ended() bool {
 // key, or in any order if none is kept. It returns when all attempts have.
 func (d *pageRun) pass(todo []*entry) {
 	clear(d.postponed)
-	sub := d.l.st.sub
+	st := d.l.st
 	var workers sync.WaitGroup
-	batch, ok := sub.Sink.(BatchSink)
 	switch {
-	case ok:
-		workers.Go(func() { d.inBatches(todo, batch.BatchSize()) })
+	case st.Group > 0:
+		workers.Go(func() { d.inBatches(todo, st.Group) })
 	case !d.ordered:
 		var next atomic.Int64
-		for range min(sub.Concurrency, len(todo)) {
+		for range min(st.Concurrency, len(todo)) {
 			workers.Go(func() {
 				for i := next.Add(1) - 1; i < int64(len(todo)); i = next.Add(1) - 1 {
 					d.one(todo[i])
@@ -330,7 +311,7 @@ func (d *pageRun) pass(todo []*entry) {
 			})
 		}
 	default:
-		for _, list := range byKey(todo, min(sub.Concurrency, len(todo))) {
+		for _, list := range byKey(todo, min(st.Concurrency, len(todo))) {
 			workers.Go(func() {
 				for _, e := range list {
 					d.one(e)
@@ -354,8 +335,8 @@ func byKey(todo []*entry, n int) [][]*entry {
 	hands := make([][]*entry, n)
 	for i, e := range todo {
 		at := i % n
-		if e.msg.Key != "" {
-			at = int(fnv(e.msg.Key) % uint32(n))
+		if e.Key != "" {
+			at = int(fnv(e.Key) % uint32(n))
 		}
 		hands[at] = append(hands[at], e)
 	}
@@ -378,7 +359,7 @@ func (d *pageRun) asideGaps(entries []*entry) {
 	}
 	for _, e := range entries[:last+1] {
 		if !e.settled {
-			d.putAside(e, outcome{kind: "park"})
+			d.putAside(e, claim.Outcome{Kind: park})
 		}
 	}
 }
@@ -386,7 +367,7 @@ func (d *pageRun) asideGaps(entries []*entry) {
 // attempted reports whether the message was, and is settled: one that was only
 // put behind others, or waits for its time, may as well be read again.
 func (e *entry) attempted() bool {
-	return e.settled && (e.aside == nil || (e.aside.outcome.kind != "park" && e.aside.outcome.kind != "later"))
+	return e.settled && (e.aside == nil || (e.aside.outcome.Kind != park && e.aside.outcome.Kind != later))
 }
 
 // fnv spreads keys over goroutines.
@@ -402,27 +383,27 @@ func (d *pageRun) one(e *entry) {
 	if !d.mayTry(e) {
 		return
 	}
-	if e.err != nil {
-		d.settle(e, e.err)
+	if e.Problem != nil {
+		d.settle(e, e.Problem)
 		return
 	}
-	d.attempt([]*entry{e}, []Message{e.msg})
+	d.attempt([]*entry{e}, []*claim.Message{&e.Message})
 }
 
 func (d *pageRun) inBatches(todo []*entry, size int) {
 	for len(todo) > 0 && !d.ended() {
 		batch := make([]*entry, 0, min(size, len(todo)))
-		msgs := make([]Message, 0, min(size, len(todo)))
+		msgs := make([]*claim.Message, 0, min(size, len(todo)))
 		for len(todo) > 0 && len(batch) < size {
 			e := todo[0]
 			todo = todo[1:]
 			switch {
 			case !d.mayTry(e):
-			case e.err != nil:
-				d.settle(e, e.err)
+			case e.Problem != nil:
+				d.settle(e, e.Problem)
 			default:
 				batch = append(batch, e)
-				msgs = append(msgs, e.msg)
+				msgs = append(msgs, &e.Message)
 			}
 		}
 		if len(batch) > 0 {
@@ -434,7 +415,7 @@ func (d *pageRun) inBatches(todo []*entry, size int) {
 // attempt hands messages to the sink; a panic is an outcome of all of them. A
 // worker that was frozen hands over nothing before it knows that the lane is
 // still its own.
-func (d *pageRun) attempt(batch []*entry, msgs []Message) {
+func (d *pageRun) attempt(batch []*entry, msgs []*claim.Message) {
 	if d.l.st.stale() {
 		for _, e := range batch {
 			d.postpone(e)
@@ -447,24 +428,24 @@ func (d *pageRun) attempt(batch []*entry, msgs []Message) {
 	crash.Point("attempting")
 	results := d.deliver(msgs)
 	crash.Point("attempted")
-	failed := map[keyID]bool{} // in this call
+	failed := map[claim.Key]bool{} // in this call
 	for i, e := range batch {
 		switch {
 		case results == nil || results[i] == nil:
 			d.settle(e, nil)
-		case d.ordered && failed[idOf(e.msg)]:
+		case d.ordered && failed[e.OfKey()]:
 			// The sink owes it that it was not delivered; an attempt is counted of the
 			// first one only, or two of a key would be tried beside each other.
 			e.tried = false
 			d.postpone(e)
 		default:
-			failed[idOf(e.msg)] = e.msg.Key != ""
+			failed[e.OfKey()] = e.Key != ""
 			d.settle(e, results[i])
 		}
 	}
 }
 
-func (d *pageRun) deliver(msgs []Message) (results []error) {
+func (d *pageRun) deliver(msgs []*claim.Message) (results []error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err := &work.Panic{Value: v, Stack: debug.Stack()}
@@ -474,7 +455,7 @@ func (d *pageRun) deliver(msgs []Message) (results []error) {
 			}
 		}
 	}()
-	return d.l.st.deliver(d.l.working, msgs)
+	return d.l.st.Destination.Deliver(d.l.working, msgs)
 }
 
 // mayTry reports whether the message may be attempted now; if others of its key
@@ -485,11 +466,11 @@ func (d *pageRun) mayTry(e *entry) bool {
 	if d.ended() {
 		return false
 	}
-	if !d.ordered || e.msg.Key == "" {
+	if !d.ordered || e.Key == "" {
 		return true
 	}
 	d.mu.Lock()
-	late := d.postponed[idOf(e.msg)]
+	late := d.postponed[e.OfKey()]
 	d.mu.Unlock()
 	if late {
 		return false
@@ -497,7 +478,7 @@ func (d *pageRun) mayTry(e *entry) bool {
 	if d.l.nothingBlocked() {
 		return true
 	}
-	hash := keyHash(e.msg.Tenant, e.msg.Key)
+	hash := keyHash(e.Tenant, e.Key)
 	if !d.l.isBlocked(hash) {
 		return true
 	}
@@ -506,7 +487,7 @@ func (d *pageRun) mayTry(e *entry) bool {
 		return true
 	}
 	e.settled = true
-	e.aside = &aside{entry: e, hash: &hash, outcome: outcome{kind: "park"}}
+	e.aside = &aside{entry: e, hash: &hash, outcome: claim.Outcome{Kind: park}}
 	return false
 }
 
@@ -519,31 +500,27 @@ func (d *pageRun) settle(e *entry, err error) {
 		e.settled = true
 		return
 	}
-	known, ok := err.(*described)
-	if !ok {
-		known = &described{err, describe(err)}
-	}
-	cause := context.Cause(d.l.working)
-	if known.outcome.kind == "outage" || cause != nil {
+	o := claim.OutcomeOf(err)
+	if o.Kind == claim.Outage || context.Cause(d.l.working) != nil {
 		d.postpone(e)
 		return
 	}
-	d.putAside(e, known.outcome)
+	d.putAside(e, o)
 }
 
 // postpone has the page wait with e, and its key: nothing is counted.
 func (d *pageRun) postpone(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.postponed[idOf(e.msg)] = e.msg.Key != ""
+	d.postponed[e.OfKey()] = e.Key != ""
 }
 
 // putAside makes e a message with a row of its own, behind which others of its
 // key stand.
-func (d *pageRun) putAside(e *entry, o outcome) {
+func (d *pageRun) putAside(e *entry, o claim.Outcome) {
 	a := &aside{entry: e, outcome: o}
-	if d.ordered && e.msg.Key != "" {
-		hash := keyHash(e.msg.Tenant, e.msg.Key)
+	if d.ordered && e.Key != "" {
+		hash := keyHash(e.Tenant, e.Key)
 		a.hash = &hash
 		d.lockParking()
 		d.l.block(hash)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/deedhq/deed/internal/claim"
 )
 
 func newPage(t *testing.T) *pageRun {
-	l := &lane{st: &stream{source: &source{}}, working: context.Background()}
-	return &pageRun{l: l, ctx: t.Context(), began: time.Now().Add(-2 * cutAfter), postponed: map[keyID]bool{}}
+	l := &lane{st: &stream{source: &source{Subscription: &claim.Subscription{}}}, working: context.Background()}
+	return &pageRun{l: l, ctx: t.Context(), began: time.Now().Add(-2 * cutAfter), postponed: map[claim.Key]bool{}}
 }
 
 // A hand that is told that the page has ended leaves a message out; were it told
@@ -36,9 +38,9 @@ func TestPage_AsideIsWhatWasOvertaken(t *testing.T) {
 		last *aside
 		want bool
 	}{
-		"parked":    {&aside{outcome: outcome{kind: "park"}}, false},
-		"scheduled": {&aside{outcome: outcome{kind: "later"}}, false},
-		"failed":    {&aside{outcome: outcome{kind: "retry"}}, true},
+		"parked":    {&aside{outcome: claim.Outcome{Kind: park}}, false},
+		"scheduled": {&aside{outcome: claim.Outcome{Kind: later}}, false},
+		"failed":    {&aside{outcome: claim.Outcome{Kind: claim.Retry}}, true},
 		"delivered": {nil, true},
 	} {
 		d := newPage(t)

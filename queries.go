@@ -14,8 +14,7 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Subscribe, Removed, RemovedAt, Claim, OtherTenant, AMinuteAgo, NextClaimable, Extend, Finish, Fail, Watch, TakeLanes,
-	ReleaseLane, PauseLane, LeaveRelays, Window, LanePosition, BlockedHashes, Page, FinishPage, Attend,
-	LockKeys, ReleaseKeys, HealKeys, DeclareTopic, NextDue, Owing, Backfill, Unfinished, Behind,
+	Subscribe, RemovedAt, Watch, TakeLanes, ReleaseLane, PauseLane, LeaveRelays, Window, LanePosition, BlockedHashes,
+	Page, FinishPage, Attend, LockKeys, ReleaseKeys, HealKeys, DeclareTopic, Owing, Backfill, Unfinished, Behind,
 	ReportCalls string
 }

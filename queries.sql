@@ -5,52 +5,12 @@
 select subscription, made, coalesce(max_attempts, 0), extract(epoch from lease)::float8, start, mode, extract(epoch from backoff)::float8
 from deed.subscribe($1::text, $2::text, $3::text, $4::int, make_interval(secs => $5::float8), make_interval(secs => $6::float8));
 
--- name: removed
-select coalesce(array_agg(r.subscription), '{}') from deed.removals r where r.subscription = any ($1::int[]) and r.name is not null;
-
 -- name: removed_at
 select max(r.removed_at) from deed.removals r where r.topic = $1::text and r.name = $2::text;
 
--- name: claim
-select subscription, id, claim, attempts, lost_claims, tenant_id, topic,
-  coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at, ord
-from deed.claim($1::text, $2::text, $3::int, p_subscription => $4::text, p_floor => $5::timestamptz,
-  p_lease => make_interval(secs => $6::float8), p_tenant => $7::uuid);
-
--- name: other_tenant
--- Of the next ten thousand messages the first of another tenant's.
-select p.tenant_id
-from (
-  select p.tenant_id, p.ord, p.id, p.lease_until from deed.pending p
-  where p.subscription = $1::int and p.dead_at is null and not p.parked and p.ord <= now()
-  order by p.ord, p.id
-  limit 10000
-) p
-where p.tenant_id <> all ($2::uuid[]) and (p.lease_until is null or p.lease_until <= now())
-order by p.ord, p.id
-limit 1;
-
--- name: a_minute_ago
-select clock_timestamp() - interval '1 minute';
-
--- name: next_claimable
-select deed.next_claimable($1::int, $2::timestamptz, $3::timestamptz);
-
--- name: extend
-select deed.extend($1::int, $2::bigint, $3::bigint[], make_interval(secs => $4::float8));
-
--- name: finish
-select deed.finish($1::int, $2::bigint, $3::bigint[], p_failed => $4::int);
-
--- name: fail
-select id, attempts, dead, process_after
-from deed.fail($1::int, $2::bigint, $3::bigint[], $4::text[],
-  (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($5::float8[]) with ordinality a(seconds, n)),
-  $6::text[]);
-
 -- name: watch
 select seq, ready, streams, window_n, coalesce(window_h::text, ''), slots, low, late::text[], coalesce(whole, false),
-  subscription, place_slot, slot, id, tenant_id, key, type, content_type, headers::text, payload, created_at, due
+  subscription, place_slot, slot, due, id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
 from deed.watch($1::bigint, $2::int[], $3::timestamptz[], $4::bigint, $5::text::xid8, $6::int[], $7::int[]);
 
 -- name: take_lanes
@@ -106,7 +66,7 @@ select k.hash from keys k
 where (k.hash >> 56) & 63 between $2::int % 64 and $3::int % 64;
 
 -- name: page
-select place_slot, slot, id, tenant_id, key, type, content_type, headers::text, payload, created_at, due
+select place_slot, slot, due, id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
 from deed.page($1::int, $2::int, $3::int, $4::bigint, $5::text::xid8, $6::bigint, $7::text::xid8, $8::int, $9::bigint, $10::int,
   $11::bigint, $12::text[]::xid8[]);
 
@@ -118,8 +78,8 @@ from deed.finish_page($1::int, $2::int, $3::bigint, $4::bigint, $5::text, $6::bi
   $21::text[]);
 
 -- name: attend
-select head, key_hash, id, claim, attempts, lost_claims, tenant_id, topic,
-  coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
+select head, key_hash, claim, attempts, lost_claims, topic,
+  id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
 from deed.attend($1::int, $2::text, $3::int, $4::int[], $5::int[], make_interval(secs => $6::float8));
 
 -- name: lock_keys
@@ -134,9 +94,6 @@ select deed.heal_keys($1::int, $2::int[], $3::int[]);
 -- name: declare_topic
 select made, mode, lanes, ordered, extract(epoch from retention)::float8
 from deed.declare_topic($1::text, $2::text, $3::int, $4::boolean, make_interval(secs => $5::float8));
-
--- name: next_due
-select deed.next_due($1::int);
 
 -- name: owing
 select b.subscription from deed.backfills b

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/deedhq/deed/internal/claim"
 	"github.com/deedhq/deed/internal/crash"
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/sqlvalue"
@@ -38,7 +39,7 @@ func (n *record) position() position {
 type aside struct {
 	entry   *entry
 	hash    *int64
-	outcome outcome // as for deed.finish_page
+	outcome claim.Outcome // as for deed.finish_page
 }
 
 // merge makes n the record of both pages: pages that were delivered while another
@@ -147,26 +148,26 @@ func (r *recorder) record(rec record) {
 			return
 		}
 		failures++
-		r.l.st.log.Warn("recording a page failed; will try again", "lane", r.l.no, "error", sqlstate.WithHint(err), "failures", failures)
+		r.l.st.Log.Warn("recording a page failed; will try again", "lane", r.l.no, "error", sqlstate.WithHint(err), "failures", failures)
 		work.Sleep(ctx, work.Backoff(failures, 20*time.Millisecond, 5*time.Second))
 	}
 }
 
 func (r *recorder) try(ctx context.Context, rec record) error {
 	st := r.l.st
-	ctx, cancel := st.client.deadline(ctx)
+	ctx, cancel := st.Bounded(ctx)
 	defer cancel()
 	if rec.pause {
-		_, err := st.client.workers.Exec(ctx, query.PauseLane, st.id.Load(), r.l.no, r.l.fence)
+		_, err := st.DB.Exec(ctx, query.PauseLane, st.ID, r.l.no, r.l.fence)
 		return err
 	}
 	a := asideColumns(rec.aside)
 	var n *int64
 	var dead []bool
 	started := time.Now()
-	err := st.client.workers.QueryRow(ctx, query.FinishPage, st.id.Load(), r.l.no, r.l.fence, r.n, r.last.String(),
+	err := st.DB.QueryRow(ctx, query.FinishPage, st.ID, r.l.no, r.l.fence, r.n, r.last.String(),
 		rec.passed.n, rec.passed.h, sqlvalue.NullIfZero(rec.reading.n), sqlvalue.NullIfZero(rec.reading.h), rec.slot, rec.id,
-		rec.messages, sqlvalue.NullIfZero(rec.min), sqlvalue.NullIfZero(rec.max), st.client.opts.Worker,
+		rec.messages, sqlvalue.NullIfZero(rec.min), sqlvalue.NullIfZero(rec.max), st.Worker,
 		a.ids, a.slots, a.hashes, a.texts, a.after, a.kinds).Scan(&n, &dead)
 	if err != nil {
 		return err
@@ -175,7 +176,7 @@ func (r *recorder) try(ctx context.Context, rec record) error {
 		return r.compare(ctx, rec)
 	}
 	r.n, r.last = *n, rec.position()
-	st.stats.finish.observe(time.Since(started))
+	st.Counters.Finish.Observe(time.Since(started))
 	st.recorded(rec, dead)
 	return nil
 }
@@ -211,37 +212,28 @@ type columns struct {
 
 func asideColumns(list []aside) (c columns) {
 	for _, a := range list {
-		c.ids = append(c.ids, a.entry.msg.Seq)
+		c.ids = append(c.ids, a.entry.Seq)
 		c.slots = append(c.slots, a.entry.slot)
 		c.hashes = append(c.hashes, a.hash)
-		c.texts = append(c.texts, a.outcome.text)
-		c.after = append(c.after, a.outcome.after)
-		c.kinds = append(c.kinds, a.outcome.kind)
+		c.texts = append(c.texts, a.outcome.Text)
+		c.after = append(c.after, a.outcome.After)
+		c.kinds = append(c.kinds, string(a.outcome.Kind))
 	}
 	return c
 }
 
 // recorded counts and logs what a page has come to, once it is committed.
 func (st *stream) recorded(rec record, dead []bool) {
-	st.stats.delivered.Add(int64(rec.messages - len(rec.aside)))
-	poke := false
+	st.Counters.Delivered.Add(int64(rec.messages - len(rec.aside)))
 	for i, a := range rec.aside {
-		it := &item{msg: a.entry.msg}
-		log := st.log.With(attrs(it)...)
 		switch {
 		case i < len(dead) && dead[i]:
-			st.stats.dead.Add(1)
-			log.Error("message is dead", "error", a.outcome.text, "attempts", 1)
-		case a.outcome.kind == "retry":
-			st.stats.failed.Add(1)
-			if a.outcome.stack != "" {
-				log = log.With("stack", a.outcome.stack)
-			}
-			log.Warn("attempt failed; the message is retried", "error", a.outcome.text, "attempts", 1)
+			st.AccountDeath(&a.entry.Message, a.outcome, 1)
+		case a.outcome.Kind == claim.Retry:
+			st.AccountRetry(&a.entry.Message, a.outcome, "attempts", 1)
 		}
-		poke = true
 	}
-	if poke {
-		st.poke()
+	if len(rec.aside) > 0 {
+		st.Wake()
 	}
 }

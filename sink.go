@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/deedhq/deed/internal/claim"
 )
 
 // A Sink delivers messages to one destination.
@@ -45,10 +47,11 @@ type SinkFunc func(ctx context.Context, m Message) error
 // before has failed.
 func (f SinkFunc) Deliver(ctx context.Context, ms []Message) []error {
 	var outcomes []error
-	failed := map[keyID]bool{}
+	failed := map[claim.Key]bool{}
 	for i, m := range ms {
 		err := errHeldBack
-		if !failed[idOf(m)] {
+		key := claim.Key{Tenant: m.Tenant, Name: m.Key}
+		if !failed[key] {
 			err = f(ctx, m)
 		}
 		if err != nil {
@@ -56,31 +59,13 @@ func (f SinkFunc) Deliver(ctx context.Context, ms []Message) []error {
 				outcomes = make([]error, len(ms))
 			}
 			outcomes[i] = err
-			failed[idOf(m)] = m.Key != ""
+			failed[key] = m.Key != ""
 		}
 	}
 	return outcomes
 }
 
 var errHeldBack = Unavailable(errors.New("held back: a message of its key, before it in the call, was not delivered"), 0)
-
-// steer is an outcome that says more than that the attempt failed.
-type steer struct {
-	kind  steerKind
-	after time.Duration
-	err   error
-}
-
-type steerKind int
-
-const (
-	steerAfter steerKind = iota
-	steerPermanent
-	steerUnavailable
-)
-
-func (s *steer) Error() string { return s.err.Error() }
-func (s *steer) Unwrap() error { return s.err }
 
 var errRetryLater = errors.New("retry asked for by the handler")
 
@@ -91,19 +76,19 @@ func After(d time.Duration) error { return AfterError(d, errRetryLater) }
 // AfterError is [After] with a cause, which is kept as the message's last
 // error.
 func AfterError(d time.Duration, err error) error {
-	return &steer{kind: steerAfter, after: max(d, 0), err: orUnknown(err)}
+	return &claim.Steer{Kind: claim.Retry, After: max(d, 0), Err: orUnknown(err)}
 }
 
 // Permanent is an outcome that ends the message at once: it is dead, kept with
 // err as its reason, and never attempted again unless an operator redrives it.
-func Permanent(err error) error { return &steer{kind: steerPermanent, err: orUnknown(err)} }
+func Permanent(err error) error { return &claim.Steer{Kind: claim.Discard, Err: orUnknown(err)} }
 
 // Unavailable is an outcome about the destination, not the message: it is
 // down, nothing was attempted, and no attempt is counted. The
 // subscription pauses and probes until the destination answers again; after
 // proposes the pause, 0 leaves it to the subscription's own back-off.
 func Unavailable(err error, after time.Duration) error {
-	return &steer{kind: steerUnavailable, after: max(after, 0), err: orUnknown(err)}
+	return &claim.Steer{Kind: claim.Outage, After: max(after, 0), Err: orUnknown(err)}
 }
 
 func orUnknown(err error) error {
@@ -115,22 +100,22 @@ func orUnknown(err error) error {
 
 // IsUnavailable reports whether err is, or wraps, an [Unavailable] outcome.
 func IsUnavailable(err error) bool {
-	s, ok := errors.AsType[*steer](err)
-	return ok && s.kind == steerUnavailable
+	s, ok := errors.AsType[*claim.Steer](err)
+	return ok && s.Kind == claim.Outage
 }
 
 // IsPermanent reports whether err is, or wraps, a [Permanent] outcome.
 func IsPermanent(err error) bool {
-	s, ok := errors.AsType[*steer](err)
-	return ok && s.kind == steerPermanent
+	s, ok := errors.AsType[*claim.Steer](err)
+	return ok && s.Kind == claim.Discard
 }
 
 // RetryAfter returns the pause that an [After], [AfterError] or [Unavailable]
 // outcome asks for.
 func RetryAfter(err error) (time.Duration, bool) {
-	s, ok := errors.AsType[*steer](err)
-	if !ok || s.kind == steerPermanent {
+	s, ok := errors.AsType[*claim.Steer](err)
+	if !ok || s.Kind == claim.Discard {
 		return 0, false
 	}
-	return s.after, true
+	return s.After, true
 }

@@ -1,19 +1,6 @@
 package deed
 
-import (
-	"sync/atomic"
-	"time"
-
-	"github.com/deedhq/deed/internal/errortext"
-)
-
-// counters are what a process did for a subscription since it started.
-type counters struct {
-	claimed, attempts, delivered, failed, dead atomic.Int64
-	takenOver, lostClaims, staleFinishes       atomic.Int64
-	inFlight                                   atomic.Int64
-	claim, finish, both, deliver               histogram
-}
+import "github.com/deedhq/deed/internal/claim"
 
 // Stats is what this process did for one subscription since it started.
 type Stats struct {
@@ -38,26 +25,19 @@ type Stats struct {
 	Deliver        Histogram `json:"deliver"`
 }
 
-// Stats returns a snapshot for each of the client's subscriptions, but for those
-// that were removed.
-func (c *Client) Stats() []Stats {
-	list := make([]Stats, 0, len(c.sources))
-	for _, s := range c.sources {
-		n := &s.stats
-		if s.removed.Load() && n.inFlight.Load() == 0 {
-			continue
-		}
-		list = append(list, Stats{
-			Topic: s.sub.Topic, Subscription: s.sub.Name,
-			Claimed: n.claimed.Load(), Attempts: n.attempts.Load(), InFlight: n.inFlight.Load(),
-			Delivered: n.delivered.Load(), Failed: n.failed.Load(), Dead: n.dead.Load(),
-			TakenOver: n.takenOver.Load(), LostClaims: n.lostClaims.Load(),
-			StaleFinishes: n.staleFinishes.Load(), SinkDown: s.breaker.State() != "closed",
-			Claim: n.claim.snapshot(), Finish: n.finish.snapshot(),
-			FinishAndClaim: n.both.snapshot(), Deliver: n.deliver.snapshot(),
-		})
-	}
-	return list
+// snapshot is what the process did for the subscription; false, if that was
+// removed and nothing of it is under way.
+func (s *source) snapshot() (Stats, bool) {
+	n := &s.Counters
+	return Stats{
+		Topic: s.Topic, Subscription: s.Name,
+		Claimed: n.Claimed.Load(), Attempts: n.Attempts.Load(), InFlight: n.InFlight.Load(),
+		Delivered: n.Delivered.Load(), Failed: n.Failed.Load(), Dead: n.Dead.Load(),
+		TakenOver: n.TakenOver.Load(), LostClaims: n.LostClaims.Load(),
+		StaleFinishes: n.StaleFinishes.Load(), SinkDown: s.dest.breaker.State() != "closed",
+		Claim: snapshot(&n.Claim), Finish: snapshot(&n.Finish),
+		FinishAndClaim: snapshot(&n.Both), Deliver: snapshot(&n.Deliver),
+	}, !s.IsRemoved() || n.InFlight.Load() > 0
 }
 
 // Histogram counts durations. Counts[i] are those of at most Bounds[i] seconds
@@ -69,38 +49,7 @@ type Histogram struct {
 	Sum    float64   `json:"sum"` // seconds
 }
 
-// bounds of all histograms.
-var bounds = [...]time.Duration{
-	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond,
-	25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
-	500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
-	30 * time.Second, time.Minute,
-}
-
-type histogram struct {
-	counts [len(bounds) + 1]atomic.Uint64
-	sum    atomic.Int64 // nanoseconds
-}
-
-func (h *histogram) observe(d time.Duration) {
-	i := 0
-	for i < len(bounds) && d > bounds[i] {
-		i++
-	}
-	h.counts[i].Add(1)
-	h.sum.Add(int64(d))
-}
-
-func (h *histogram) snapshot() Histogram {
-	s := Histogram{Sum: time.Duration(h.sum.Load()).Seconds()}
-	for i := range h.counts {
-		s.Counts = append(s.Counts, h.counts[i].Load())
-	}
-	for _, b := range bounds {
-		s.Bounds = append(s.Bounds, b.Seconds())
-	}
+func snapshot(h *claim.Histogram) (s Histogram) {
+	s.Bounds, s.Counts, s.Sum = h.Read()
 	return s
 }
-
-// clipError is what is kept of an error.
-func clipError(err error) string { return errortext.Stored(err.Error(), 2000, "") }

@@ -7,12 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deedhq/deed/internal/claim"
 	"github.com/deedhq/deed/internal/work"
 )
-
-// errModeChanged ends the work on a subscription whose topic has become a
-// stream, or a queue again.
-var errModeChanged = errors.New("the topic's mode has changed")
 
 // stream reads a subscription of a stream: lanes that go through the log, and
 // beside them one loop for the messages that were put aside.
@@ -36,24 +33,24 @@ type stream struct {
 // runStream reads the stream until ctx ends, or the topic becomes a queue.
 func (s *source) runStream(ctx context.Context) error {
 	st := &stream{source: s, lanes: map[int]*lane{}, gone: map[int]*lane{}, taken: make(chan struct{}, 1)}
-	ctx, changed := st.changeable(ctx)
-	defer changed(nil)
+	ctx, end := st.Begin(ctx)
+	defer end(nil)
 	var aside sync.WaitGroup
 	var asideErr error
 	aside.Go(func() { st.keepKeys(ctx) })
 	aside.Go(func() { asideErr = st.attendAside(ctx) })
-	st.followLanes(ctx, changed)
+	st.followLanes(ctx)
 	err := st.stopLanes()
 	aside.Wait()
-	if errors.Is(context.Cause(ctx), errModeChanged) {
-		return errModeChanged
+	if errors.Is(context.Cause(ctx), claim.ErrModeChanged) {
+		return claim.ErrModeChanged
 	}
 	return errors.Join(err, asideErr)
 }
 
 // followLanes starts and stops lanes as the keeper says, until ctx ends.
-func (st *stream) followLanes(ctx context.Context, changed context.CancelCauseFunc) {
-	tick := time.NewTicker(min(st.lease/4, time.Second))
+func (st *stream) followLanes(ctx context.Context) {
+	tick := time.NewTicker(min(st.Lease/4, time.Second))
 	defer tick.Stop()
 	for {
 		select {
@@ -61,8 +58,7 @@ func (st *stream) followLanes(ctx context.Context, changed context.CancelCauseFu
 			return
 		case h := <-st.assigned:
 			if h.isQueue {
-				st.stream.Store(false)
-				changed(errModeChanged)
+				st.BecomeQueue()
 				return
 			}
 			st.assign(ctx, h)
@@ -91,12 +87,12 @@ func (st *stream) keepKeys(ctx context.Context) {
 			continue
 		}
 		var freed []int64
-		st.client.upkeep.Chore(ctx, "look for stranded keys of "+st.label(), func(ctx context.Context) error {
-			return st.client.workers.QueryRow(ctx, query.HealKeys, st.id.Load(), from, upto).Scan(&freed)
+		st.Upkeep.Chore(ctx, "look for stranded keys of "+st.Label(), func(ctx context.Context) error {
+			return st.DB.QueryRow(ctx, query.HealKeys, st.ID, from, upto).Scan(&freed)
 		})
 		if len(freed) > 0 {
-			st.log.Warn("messages were parked behind nothing; the first of each key goes on", "keys", len(freed))
-			st.poke()
+			st.Log.Warn("messages were parked behind nothing; the first of each key goes on", "keys", len(freed))
+			st.Wake()
 		}
 	}
 }
@@ -108,7 +104,7 @@ func (st *stream) stale() bool {
 	st.lanesMu.Lock()
 	defer st.lanesMu.Unlock()
 	now := time.Now()
-	return max(now.Sub(st.renewed), now.Round(0).Sub(st.renewed.Round(0))) > st.lease*3/5
+	return max(now.Sub(st.renewed), now.Round(0).Sub(st.renewed.Round(0))) > st.Lease*3/5
 }
 
 // assign makes the running lanes those of h.
@@ -142,7 +138,7 @@ func (st *stream) assign(ctx context.Context, h *assignment) {
 		case st.taken <- struct{}{}:
 		default:
 		}
-		st.log.Debug("lane taken", "lane", given.no, "fence", given.fence, "takeovers", given.takeovers)
+		st.Log.Debug("lane taken", "lane", given.no, "fence", given.fence, "takeovers", given.takeovers)
 	}
 	st.setSlots(h)
 }
@@ -210,13 +206,13 @@ func (st *stream) stopLanes() error {
 		}
 	}
 	st.lanesMu.Unlock()
-	grace := time.AfterFunc(st.client.opts.Grace, func() {
+	grace := time.AfterFunc(st.Grace, func() {
 		for _, l := range all {
 			l.cancel(work.ErrStopping)
 		}
 	})
 	defer grace.Stop()
-	abandoned := time.NewTimer(st.client.opts.Grace + 5*time.Second)
+	abandoned := time.NewTimer(st.Grace + 5*time.Second)
 	defer abandoned.Stop()
 	for _, l := range all {
 		select {

@@ -49,9 +49,8 @@ type watcher struct {
 func (c *Client) watch(ctx context.Context) {
 	w := &watcher{pause: watchBusy, look: watchBusy, bySub: map[int]*source{}}
 	for _, s := range c.sources {
-		id := int(s.id.Load())
-		w.subs = append(w.subs, id)
-		w.bySub[id] = s
+		w.subs = append(w.subs, s.ID)
+		w.bySub[s.ID] = s
 	}
 	w.floors = make([]pgtype.Timestamptz, len(c.sources))
 	if len(w.subs) == 0 {
@@ -90,7 +89,7 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	}
 	deep := looking && !started.Before(w.deepAt)
 	for i, id := range w.subs {
-		w.floors[i] = w.bySub[id].watchFloor(deep)
+		w.floors[i] = w.bySub[id].queue.Floor(deep)
 	}
 	a, err := c.fetchNews(ctx, w, known, w.floors)
 	now := time.Now()
@@ -105,10 +104,10 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 		c.windows.publish(a.step)
 	}
 	for _, id := range a.streams {
-		w.bySub[id].becomeStream()
+		w.bySub[id].BecomeStream()
 	}
 	for _, id := range a.ready {
-		w.bySub[id].poke()
+		w.bySub[id].Wake()
 	}
 	switch {
 	case w.seq == nil || a.seq != *w.seq || woken:
@@ -183,7 +182,7 @@ func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors
 		if err := e.scan(rows, before...); err != nil {
 			return a, err
 		}
-		e.msg.Topic = w.bySub[id].sub.Topic
+		e.Topic = w.bySub[id].Topic
 		a.step.rows[id].entries = append(a.step.rows[id].entries, e)
 	}
 	return a, rows.Err()

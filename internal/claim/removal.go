@@ -1,0 +1,56 @@
+package claim
+
+import (
+	"context"
+
+	"github.com/deedhq/deed/internal/upkeep"
+)
+
+// LookRemoved ends the work on those of the subscriptions that were removed.
+func LookRemoved(ctx context.Context, keeper *upkeep.Keeper, subs ...*Subscription) {
+	ids := make([]int, len(subs))
+	for i, s := range subs {
+		ids[i] = s.ID
+	}
+	keeper.Chore(ctx, "look for removed subscriptions", func(ctx context.Context) error {
+		var found []int
+		if err := keeper.Pool.QueryRow(ctx, query.Removed, ids).Scan(&found); err != nil {
+			return err
+		}
+		for _, s := range subs {
+			for _, id := range found {
+				if s.ID == id {
+					s.becomeRemoved()
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// ours are those of the claimed messages that are this subscription's. Another may
+// have been made by its name since it was removed: its messages go back.
+func (s *Subscription) ours(ctx context.Context, items []*Item) []*Item {
+	var others []*Item
+	kept := items[:0]
+	for _, it := range items {
+		if it.Subscription == s.ID {
+			kept = append(kept, it)
+		} else {
+			others = append(others, it)
+		}
+	}
+	if len(others) == 0 {
+		return items
+	}
+	LookRemoved(ctx, s.Upkeep, s)
+	ids, kinds := make([]int64, len(others)), make([]string, len(others))
+	for i, it := range others {
+		ids[i], kinds[i] = it.Seq, string(Release)
+	}
+	s.Upkeep.Chore(ctx, "give back what is a newer subscription's", func(ctx context.Context) error {
+		_, err := s.DB.Exec(ctx, query.Fail, others[0].Subscription, others[0].Claim, ids, make([]string, len(ids)), make([]*float64, len(ids)), kinds)
+		return err
+	})
+	return kept
+}
