@@ -9,6 +9,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -122,11 +123,11 @@ func adopted(t *testing.T, db *pgtest.DB, environment, why string) {
 		t.Errorf("held: %q, %v, want %q", got, err, why)
 	}
 	for _, reason := range []string{"", " \n", strings.Repeat("x", 2001)} {
-		if _, err := operator.Adopt(t.Context(), reason, "x"); deed.CodeOf(err) != deed.Invalid {
+		if _, err := operator.Adopt(t.Context(), audit.Act{By: "x", Reason: reason}); deed.CodeOf(err) != deed.Invalid {
 			t.Errorf("with the reason %q: %v", reason, err)
 		}
 	}
-	if _, err := operator.Adopt(t.Context(), "a test", "x"); err != nil {
+	if _, err := operator.Adopt(t.Context(), audit.Act{By: "x", Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	if environment == "" && strings.Contains(why, "names none") {
@@ -140,7 +141,7 @@ func adopted(t *testing.T, db *pgtest.DB, environment, why string) {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where action = 'adopt' and reason = 'a test' and actor = 'x'`)
 	}
 	same(t, "rows in the audit log", rows(), 1)
-	if why, err := operator.Adopt(t.Context(), "a test", "x"); err != nil || why != "" {
+	if why, err := operator.Adopt(t.Context(), audit.Act{By: "x", Reason: "a test"}); err != nil || why != "" {
 		t.Errorf("once more: %q, %v", why, err)
 	}
 	same(t, "rows in the audit log, when nothing holds", rows(), 1)
@@ -221,7 +222,7 @@ func TestHold_AdoptingBesideRelaysThatStart(t *testing.T) {
 	var adopting sync.WaitGroup
 	for i := range 6 {
 		adopting.Go(func() {
-			if _, err := operator.Adopt(t.Context(), "a test", ""); err != nil {
+			if _, err := operator.Adopt(t.Context(), audit.Act{Reason: "a test"}); err != nil {
 				t.Errorf("adopt: %v", err)
 			}
 		})

@@ -299,21 +299,21 @@ func TestContract_O9_DeadLetterAndRedrive(t *testing.T) {
 	if err != nil || len(dead) != 1 || dead[0].LastError != "no" || dead[0].Attempts != 3 {
 		t.Fatalf("dead letters %+v, %v", dead, err)
 	}
-	for _, r := range []admin.Redrive{{Topic: "orders", DryRun: true}, {Topic: "orders"}} {
-		if n, err := c.Redrive(ctx, r); n != 1 || err != nil {
-			t.Errorf("redrive %+v: %d, %v", r, n, err)
+	for _, dry := range []bool{true, false} {
+		if n, err := c.Redrive(ctx, admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders"}, DryRun: dry}); n != 1 || err != nil {
+			t.Errorf("redrive, dry %t: %d, %v", dry, n, err)
 		}
 	}
 	if got := claim(t, worker, "orders", "w", 10); len(got) != 1 || got[0].Attempts != 0 || got[0].Payload != `{"n":1}` {
 		t.Errorf("after the redrive claimed %+v", got)
 	}
-	if n, err := c.Redrive(ctx, admin.Redrive{Topic: "orders"}); n != 0 || err != nil {
+	if n, err := c.Redrive(ctx, admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders"}}); n != 0 || err != nil {
 		t.Errorf("nothing is dead, and redrive says %d, %v", n, err)
 	}
-	if _, err := c.Redrive(ctx, admin.Redrive{Topic: "nowhere"}); deed.CodeOf(err) != deed.NotFound {
+	if _, err := c.Redrive(ctx, admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "nowhere"}}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("redrive of an unknown topic: %v", err)
 	}
-	if _, err := c.Redrive(ctx, admin.Redrive{Topic: "orders", Limit: -1}); deed.CodeOf(err) != deed.Invalid {
+	if _, err := c.Redrive(ctx, admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders", Limit: -1}}); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("redrive of -1: %v", err)
 	}
 }

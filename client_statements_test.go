@@ -203,7 +203,7 @@ func TestClient_WithoutPreparedStatements(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n, err := operator.Redrive(ctx, admin.Redrive{Topic: "orders", Seqs: []int64{published[1].Seq}}); n != 1 || err != nil {
+			if n, err := operator.Redrive(ctx, admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders", Seqs: []int64{published[1].Seq}}}); n != 1 || err != nil {
 				t.Errorf("redrive: %d, %v", n, err)
 			}
 			for name, err := range map[string]error{

@@ -111,7 +111,7 @@ func TestContract_O8_WithoutContentIsDead(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if n, err := operator.Redrive(t.Context(), admin.Redrive{Topic: "orders"}); n != 1 || err != nil {
+				if n, err := operator.Redrive(t.Context(), admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders"}}); n != 1 || err != nil {
 					t.Errorf("%d redriven: %v", n, err)
 				}
 			}

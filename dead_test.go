@@ -14,6 +14,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/tenant"
 )
@@ -53,24 +54,23 @@ func TestContract_O9_RedriveByFilter(t *testing.T) {
 	kill(t, db, other, "webhook: Status 503")
 	c := operator(t, db)
 	for _, test := range []struct {
-		r    admin.Redrive
+		f    admin.DeadFilter
 		want int64
 	}{
-		{admin.Redrive{}, 4},
-		{admin.Redrive{Topic: "orders"}, 3},
-		{admin.Redrive{Topic: "orders", Limit: 2}, 2},
-		{admin.Redrive{Tenant: &a}, 1},
-		{admin.Redrive{Type: "order.placed"}, 1},
-		{admin.Redrive{Error: "status 503"}, 2},
-		{admin.Redrive{Error: "status 503", Topic: "invoices"}, 1},
-		{admin.Redrive{OlderThan: time.Hour}, 1},
-		{admin.Redrive{NewerThan: time.Hour}, 3},
-		{admin.Redrive{Seqs: []int64{third.Seq}}, 1},
-		{admin.Redrive{Error: "%"}, 0},
+		{admin.DeadFilter{}, 4},
+		{admin.DeadFilter{Topic: "orders"}, 3},
+		{admin.DeadFilter{Topic: "orders", Limit: 2}, 2},
+		{admin.DeadFilter{Tenant: &a}, 1},
+		{admin.DeadFilter{Type: "order.placed"}, 1},
+		{admin.DeadFilter{Error: "status 503"}, 2},
+		{admin.DeadFilter{Error: "status 503", Topic: "invoices"}, 1},
+		{admin.DeadFilter{OlderThan: time.Hour}, 1},
+		{admin.DeadFilter{NewerThan: time.Hour}, 3},
+		{admin.DeadFilter{Seqs: []int64{third.Seq}}, 1},
+		{admin.DeadFilter{Error: "%"}, 0},
 	} {
-		test.r.DryRun = true
-		if n, err := c.Redrive(ctx, test.r); n != test.want || err != nil {
-			t.Errorf("%+v would put back %d, %v, want %d", test.r, n, err, test.want)
+		if n, err := c.Redrive(ctx, admin.Redrive{DeadFilter: test.f, DryRun: true}); n != test.want || err != nil {
+			t.Errorf("%+v would put back %d, %v, want %d", test.f, n, err, test.want)
 		}
 	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pending where dead_at is null`); n != 0 {
@@ -80,9 +80,9 @@ func TestContract_O9_RedriveByFilter(t *testing.T) {
 	if err != nil || len(counts) != 2 || counts[0].Topic != "invoices" || counts[0].Dead != 1 || counts[1].Dead != 2 {
 		t.Errorf("counts %+v, %v", counts, err)
 	}
-	for _, r := range []admin.Redrive{{Error: "status 503", Topic: "orders"}, {Seqs: []int64{third.Seq}}, {Type: "order.placed"}} {
-		if n, err := c.Redrive(ctx, r); n != 1 || err != nil {
-			t.Errorf("%+v put back %d, %v", r, n, err)
+	for _, f := range []admin.DeadFilter{{Error: "status 503", Topic: "orders"}, {Seqs: []int64{third.Seq}}, {Type: "order.placed"}} {
+		if n, err := c.Redrive(ctx, admin.Redrive{DeadFilter: f}); n != 1 || err != nil {
+			t.Errorf("%+v put back %d, %v", f, n, err)
 		}
 	}
 	if left, err := c.Dead(ctx, admin.DeadFilter{}); err != nil || len(left) != 1 || left[0].Topic != "invoices" {
@@ -108,7 +108,7 @@ func TestContract_O9_RedriveKeepsKeyOrder(t *testing.T) {
 	kill(t, db, sub, "down")
 	started := time.Now()
 	steps := 0
-	redriven, err := operator(t, db).Redrive(ctx, admin.Redrive{Topic: "orders", Rate: 100, Progress: func(int64, int64) { steps++ }})
+	redriven, err := operator(t, db).Redrive(ctx, admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders"}, Rate: 100, Progress: func(int64, int64) { steps++ }})
 	if err != nil || redriven != n {
 		t.Fatalf("put back %d, %v", redriven, err)
 	}
@@ -155,7 +155,7 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	kill(t, db, sub, "down")
 	c := operator(t, db)
 	owner := db.Pool(pgtest.Owner)
-	asked := admin.Redrive{Topic: "orders", Request: "inc-211", By: "ann", Reason: "it is up again"}
+	asked := admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders"}, Act: audit.Act{By: "ann", Reason: "it is up again"}, Request: "inc-211"}
 
 	// Cut off after the first step, by the session's end in the second.
 	cut, cancel := context.WithCancel(ctx)
@@ -219,10 +219,10 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	}
 
 	// Cancelled from elsewhere, in the middle.
-	slow := admin.Redrive{Error: "again", Request: "inc-212", Rate: 20}
+	slow := admin.Redrive{DeadFilter: admin.DeadFilter{Error: "again"}, Request: "inc-212", Rate: 20}
 	slow.Progress = func(redriven, _ int64) {
 		if redriven > 0 {
-			if _, err := c.CancelRedrive(ctx, "inc-212", "no", "bob"); err != nil && deed.CodeOf(err) != deed.Conflict {
+			if _, err := c.CancelRedrive(ctx, "inc-212", audit.Act{By: "bob", Reason: "no"}); err != nil && deed.CodeOf(err) != deed.Conflict {
 				t.Error(err)
 			}
 		}
@@ -231,10 +231,10 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	if deed.CodeOf(err) != deed.Conflict || n == 0 || n > 40 || !strings.Contains(err.Error(), "cancelled") {
 		t.Errorf("cancelled: %d, %v", n, err)
 	}
-	if _, err := c.CancelRedrive(ctx, "inc-211", "", ""); deed.CodeOf(err) != deed.Conflict {
+	if _, err := c.CancelRedrive(ctx, "inc-211", audit.Act{}); deed.CodeOf(err) != deed.Conflict {
 		t.Errorf("cancelling what is done: %v", err)
 	}
-	if _, err := c.CancelRedrive(ctx, "inc-213", "", ""); deed.CodeOf(err) != deed.NotFound {
+	if _, err := c.CancelRedrive(ctx, "inc-213", audit.Act{}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("cancelling what is unknown: %v", err)
 	}
 	list, err := c.Redrives(ctx, 10)
@@ -254,27 +254,27 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 	seq := published[0].Seq
 	c := operator(t, db)
 	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'one'), deed.claim('orders', 'w', 10, 'two')`)
-	if _, err := c.Discard(ctx, seq, "", "why", ""); deed.CodeOf(err) != deed.Conflict {
+	if _, err := c.Discard(ctx, seq, "", audit.Act{Reason: "why"}); deed.CodeOf(err) != deed.Conflict {
 		t.Errorf("discarding what somebody has in hand: %v", err)
 	}
 	db.Exec(t, pgtest.Owner, `update deed.pending set claim = null, claimed_at = null, claimed_by = null, lease_until = null`)
 	kill(t, db, first, "no such account")
 	kill(t, db, second, "no such account")
 	for _, reason := range []string{"", "  "} {
-		if _, err := c.Discard(ctx, seq, "", reason, ""); deed.CodeOf(err) != deed.Invalid {
+		if _, err := c.Discard(ctx, seq, "", audit.Act{Reason: reason}); deed.CodeOf(err) != deed.Invalid {
 			t.Errorf("discarding without a reason: %v", err)
 		}
 	}
-	if _, err := c.Discard(ctx, 1<<40, "", "why", ""); deed.CodeOf(err) != deed.NotFound {
+	if _, err := c.Discard(ctx, 1<<40, "", audit.Act{Reason: "why"}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("discarding what is not there: %v", err)
 	}
-	if n, err := c.Discard(ctx, seq, "one", "order was cancelled", "ann"); n != 1 || err != nil {
+	if n, err := c.Discard(ctx, seq, "one", audit.Act{By: "ann", Reason: "order was cancelled"}); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v", n, err)
 	}
-	if n, err := c.Discard(ctx, seq, "", "order was cancelled", ""); n != 1 || err != nil {
+	if n, err := c.Discard(ctx, seq, "", audit.Act{Reason: "order was cancelled"}); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v", n, err)
 	}
-	if _, err := c.Discard(ctx, seq, "", "again", ""); deed.CodeOf(err) != deed.NotFound {
+	if _, err := c.Discard(ctx, seq, "", audit.Act{Reason: "again"}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("discarding it again: %v", err)
 	}
 	story, err := c.Message(ctx, fmt.Sprint(seq), false)
@@ -315,7 +315,7 @@ func TestContract_O9_DiscardTakesWhatWaits(t *testing.T) {
 	seq := publish(t, db, message("orders", 1))[0].Seq
 	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'two')`)
 	c := operator(t, db)
-	if n, err := c.Discard(ctx, seq, "", "an attack", "ann"); n != 1 || err != nil {
+	if n, err := c.Discard(ctx, seq, "", audit.Act{By: "ann", Reason: "an attack"}); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v; want 1, since the other is in hand", n, err)
 	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim('orders', 'w', 10, 'one')`); n != 0 {
@@ -348,7 +348,7 @@ func TestContract_O9_DiscardOfAWaitingHeadLetsTheKeyGoOn(t *testing.T) {
 	eventually(t, "the message to wait and its followers to be parked", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where parked or process_after is not null`) == 6
 	})
-	if n, err := operator(t, db).Discard(t.Context(), first, "", "will not be mended", ""); n != 1 || err != nil {
+	if n, err := operator(t, db).Discard(t.Context(), first, "", audit.Act{Reason: "will not be mended"}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	eventually(t, "the others to have come", func() bool { n, _ := sink.counts(); return n == 5 })
@@ -381,7 +381,7 @@ func TestContract_O9_DiscardLetsTheKeyGoOn(t *testing.T) {
 	if err != nil || len(dead) != 1 {
 		t.Fatal(dead, err)
 	}
-	if n, err := operator.Discard(t.Context(), dead[0].Seq, "", "cannot be mended", ""); n != 1 || err != nil {
+	if n, err := operator.Discard(t.Context(), dead[0].Seq, "", audit.Act{Reason: "cannot be mended"}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	eventually(t, "the others to have come", func() bool { n, _ := sink.counts(); return n == 39 })

@@ -7,6 +7,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -46,7 +47,7 @@ func TestContract_O6_OneMessageNeverStopsAFace(t *testing.T) {
 			if err != nil || len(dead) != 1 || dead[0].Attempts != 1 || !strings.Contains(dead[0].LastError, c.reason) {
 				t.Fatalf("dead are %+v, %v", dead, err)
 			}
-			if n, err := o.Discard(ctx, published[1].Seq, "", "an attack", ""); n != 1 || err != nil {
+			if n, err := o.Discard(ctx, published[1].Seq, "", audit.Act{Reason: "an attack"}); n != 1 || err != nil {
 				t.Errorf("discarded %d, %v", n, err)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -155,10 +156,10 @@ func TestReschedule(t *testing.T) {
 			from deed.pending p join deed.subscriptions s on s.id = p.subscription where s.name = $1`, name)
 	}
 	at := time.Date(2070, 1, 2, 3, 0, 0, 0, time.UTC)
-	if n, err := c.Reschedule(ctx, seq, at, "", "a quiet night", "ann"); n != 2 || err != nil || after("s") != "2070-01-02 03" {
+	if n, err := c.Reschedule(ctx, seq, at, "", audit.Act{By: "ann", Reason: "a quiet night"}); n != 2 || err != nil || after("s") != "2070-01-02 03" {
 		t.Errorf("%d, %v, due at %s", n, err, after("s"))
 	}
-	if n, err := c.Reschedule(ctx, seq, time.Time{}, "s", "", ""); n != 1 || err != nil || after("s") != "null" || after("b") != "2070-01-02 03" {
+	if n, err := c.Reschedule(ctx, seq, time.Time{}, "s", audit.Act{}); n != 1 || err != nil || after("s") != "null" || after("b") != "2070-01-02 03" {
 		t.Errorf("%d, %v, due at %s and %s", n, err, after("s"), after("b"))
 	}
 	if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `
@@ -169,20 +170,20 @@ func TestReschedule(t *testing.T) {
 	if len(claim(t, db.Pool(pgtest.Worker), "orders", "w", 1)) != 1 {
 		t.Fatal("not due")
 	}
-	if _, err := c.Reschedule(ctx, seq, at, "s", "", ""); deed.CodeOf(err) != deed.Conflict {
+	if _, err := c.Reschedule(ctx, seq, at, "s", audit.Act{}); deed.CodeOf(err) != deed.Conflict {
 		t.Errorf("a claimed one: %v", err)
 	}
-	if n, err := c.Reschedule(ctx, seq, at, "", "", ""); n != 1 || err != nil {
+	if n, err := c.Reschedule(ctx, seq, at, "", audit.Act{}); n != 1 || err != nil {
 		t.Errorf("one of two is claimed: %d, %v", n, err)
 	}
 	db.Exec(t, pgtest.Owner, `update deed.pending set dead_at = now(), claim = null, claimed_at = null, claimed_by = null, lease_until = null`)
-	if _, err := c.Reschedule(ctx, seq, at, "", "", ""); deed.CodeOf(err) != deed.Conflict {
+	if _, err := c.Reschedule(ctx, seq, at, "", audit.Act{}); deed.CodeOf(err) != deed.Conflict {
 		t.Errorf("a dead one: %v", err)
 	}
-	if _, err := c.Reschedule(ctx, seq+1, at, "", "", ""); deed.CodeOf(err) != deed.NotFound {
+	if _, err := c.Reschedule(ctx, seq+1, at, "", audit.Act{}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("one that is not there: %v", err)
 	}
-	if _, err := c.Reschedule(ctx, seq, time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC), "", "", ""); deed.CodeOf(err) != deed.Invalid {
+	if _, err := c.Reschedule(ctx, seq, time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC), "", audit.Act{}); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("the year 12000: %v", err)
 	}
 	db.Broken() // a hand killed it

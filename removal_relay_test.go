@@ -16,6 +16,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -64,7 +65,7 @@ func TestRemove_RelaysStopAndGoOnWithOthers(t *testing.T) {
 				if whole {
 					name = ""
 				}
-				if _, err := operator(t, db).Remove(t.Context(), admin.Removal{Topic: "orders", Subscription: name, Reason: "x"}); err != nil {
+				if _, err := operator(t, db).Remove(t.Context(), admin.Removal{Act: audit.Act{Reason: "x"}, Topic: "orders", Subscription: name}); err != nil {
 					t.Fatal(err)
 				}
 				eventually(t, "the relay to notice", func() bool {
@@ -224,7 +225,7 @@ func TestRemove_RaceWithPublishersAndRelays(t *testing.T) {
 				}})
 				eventually(t, "some to be delivered", func() bool { n, _ := sink.counts(); return passing.Ready(t.Context()) == nil && n > 20 })
 				operator := operator(t, db)
-				for _, r := range []admin.Removal{{Topic: "orders", Subscription: "passing", Reason: "x"}, {Topic: "passing", Reason: "x"}} {
+				for _, r := range []admin.Removal{{Topic: "orders", Subscription: "passing", Act: audit.Act{Reason: "x"}}, {Topic: "passing", Act: audit.Act{Reason: "x"}}} {
 					if _, err := operator.Remove(t.Context(), r); err != nil {
 						t.Errorf("removing %s: %v", r.Topic, err)
 					}

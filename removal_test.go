@@ -12,6 +12,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -32,7 +33,7 @@ func remove(t testing.TB, db *pgtest.DB, topic, name string) (taken int64) {
 	t.Helper()
 	c := operator(t, db)
 	eventuallyWithin(t, 3*time.Minute, "the removal to be over", func() bool {
-		done, err := c.Remove(t.Context(), admin.Removal{Topic: topic, Subscription: name, Reason: "no longer used", By: "ann"})
+		done, err := c.Remove(t.Context(), admin.Removal{Act: audit.Act{Reason: "no longer used", By: "ann"}, Topic: topic, Subscription: name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,11 +98,11 @@ func TestRemove_GivesUpWhatIsOwedAndNoMore(t *testing.T) {
 	}
 	same(t, "audit", told, []string{"removal finished by ann, 3: no longer used", "subscription removed by ann, 1: no longer used"})
 
-	_, err = c.Remove(t.Context(), admin.Removal{Topic: "orders", Subscription: "s", Reason: "again"})
+	_, err = c.Remove(t.Context(), admin.Removal{Act: audit.Act{Reason: "again"}, Topic: "orders", Subscription: "s"})
 	same(t, "removing it again", deed.CodeOf(err), deed.NotFound)
-	_, err = c.Remove(t.Context(), admin.Removal{Topic: "orders", Subscription: "t", Reason: " "})
+	_, err = c.Remove(t.Context(), admin.Removal{Act: audit.Act{Reason: " "}, Topic: "orders", Subscription: "t"})
 	same(t, "without a reason", deed.CodeOf(err), deed.Invalid)
-	_, err = c.Remove(t.Context(), admin.Removal{Subscription: "default", Reason: "x"})
+	_, err = c.Remove(t.Context(), admin.Removal{Act: audit.Act{Reason: "x"}, Subscription: "default"})
 	same(t, "that of what nobody declared", deed.CodeOf(err), deed.Invalid)
 }
 
@@ -186,10 +187,10 @@ func TestRemove_LatePublishersLeaveNothing(t *testing.T) {
 				name := "s"
 				if whole {
 					name = ""
-					done, err := c.Remove(ctx, admin.Removal{Topic: "unread", Reason: "x"})
+					done, err := c.Remove(ctx, admin.Removal{Act: audit.Act{Reason: "x"}, Topic: "unread"})
 					same(t, "removal of what has no subscription", fmt.Sprint(done, err), "{1 true} <nil>")
 				}
-				done, err := c.Remove(ctx, admin.Removal{Topic: "orders", Subscription: name, Reason: "x"})
+				done, err := c.Remove(ctx, admin.Removal{Act: audit.Act{Reason: "x"}, Topic: "orders", Subscription: name})
 				same(t, "removal while it is open", fmt.Sprint(done, err), "{1 true} <nil>")
 				if err := tx.Commit(ctx); err != nil {
 					t.Fatal(err)
@@ -231,7 +232,7 @@ func TestRemove_AnOldSnapshotPublishesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := operator(t, db)
-		if _, err := c.Remove(ctx, admin.Removal{Topic: topic, Subscription: map[string]string{"orders": "s"}[topic], Reason: "x"}); err != nil {
+		if _, err := c.Remove(ctx, admin.Removal{Act: audit.Act{Reason: "x"}, Topic: topic, Subscription: map[string]string{"orders": "s"}[topic]}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := deed.Publish(ctx, tx, message(topic, 1)); sqlState(err) != "40001" {

@@ -194,7 +194,7 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 		t.Errorf("blocked keys: %+v, %v", blocked, err)
 	}
 	for _, topic := range []string{"orders", "effects"} {
-		if n, err := operator.Redrive(ctx, admin.Redrive{Topic: topic}); n != 1 || err != nil {
+		if n, err := operator.Redrive(ctx, admin.Redrive{DeadFilter: admin.DeadFilter{Topic: topic}}); n != 1 || err != nil {
 			t.Errorf("redrive of %s: %d, %v", topic, n, err)
 		}
 	}

@@ -187,7 +187,7 @@ func TestContract_O13_DeadMessageBlocksItsKeyUntilRedriven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := operator.Redrive(t.Context(), admin.Redrive{Topic: "orders"}); n != 1 || err != nil {
+	if n, err := operator.Redrive(t.Context(), admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders"}}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	publish(t, db, keyed("bad", 50))

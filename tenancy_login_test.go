@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/tenant"
@@ -66,7 +67,7 @@ func TestContract_D7_ABoundLogin(t *testing.T) {
 	login := pgtest.One[string](t, db.Pool(pgtest.App), `select session_user::text`)
 	bind := func(ids ...tenant.ID) {
 		t.Helper()
-		if changed, err := tenant.Bind(ctx, admin, login, ids, "test", "somebody"); err != nil || !changed {
+		if changed, err := tenant.Bind(ctx, admin, login, ids, audit.Act{By: "somebody", Reason: "test"}); err != nil || !changed {
 			t.Fatalf("Bind: %t, %v", changed, err)
 		}
 	}
@@ -95,7 +96,7 @@ func TestContract_D7_ABoundLogin(t *testing.T) {
 	check("bound to a, b set", &b, "")
 	check("bound to a, none set", nil, "0a")
 	asTenant(t, db, &b, func(tx pgx.Tx) {
-		if _, err := delivery.Suppress(ctx, tx, nil, delivery.Email, []string{"x@example.com"}, "x", "x"); deed.CodeOf(err) != deed.Forbidden {
+		if _, err := delivery.Suppress(ctx, tx, nil, delivery.Email, []string{"x@example.com"}, audit.Act{By: "x", Reason: "x"}); deed.CodeOf(err) != deed.Forbidden {
 			t.Errorf("bound to a, suppresses for b: %v", err)
 		}
 	})
@@ -111,7 +112,7 @@ func TestContract_D7_ABoundLogin(t *testing.T) {
 	check("bound to both, b set", &b, "0b")
 	check("bound to both, none set", nil, "")
 	check("bound to both, another set", &tenant.ID{0xc}, "")
-	if changed, err := tenant.Bind(ctx, admin, login, []tenant.ID{b, a}, "again", "somebody"); changed || err != nil {
+	if changed, err := tenant.Bind(ctx, admin, login, []tenant.ID{b, a}, audit.Act{By: "somebody", Reason: "again"}); changed || err != nil {
 		t.Errorf("the same again: changed %t, %v", changed, err)
 	}
 	bindings, err := tenant.Bindings(ctx, admin)
@@ -126,7 +127,7 @@ func TestContract_D7_ABoundLogin(t *testing.T) {
 
 	worker := pgtest.One[string](t, db.Pool(pgtest.Worker), `select session_user::text`)
 	for login, ids := range map[string][]tenant.ID{worker: {a}, "nobody-of-that-name": {a}, login: {{0xd}}} {
-		if _, err := tenant.Bind(ctx, admin, login, ids, "test", "somebody"); !errors.Is(err, tenant.ErrCannotBind) {
+		if _, err := tenant.Bind(ctx, admin, login, ids, audit.Act{By: "somebody", Reason: "test"}); !errors.Is(err, tenant.ErrCannotBind) {
 			t.Errorf("Bind %s to %v: %v, want ErrCannotBind", login, ids, err)
 		}
 	}

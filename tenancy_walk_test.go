@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/tenant"
@@ -124,7 +125,7 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 			if _, err := deed.Publish(ctx, tx, m, undeclared); err != nil {
 				return err
 			}
-			if _, err := delivery.Suppress(ctx, tx, nil, delivery.Email, []string{text + "@example.com"}, text, text); err != nil {
+			if _, err := delivery.Suppress(ctx, tx, nil, delivery.Email, []string{text + "@example.com"}, audit.Act{By: text, Reason: text}); err != nil {
 				return err
 			}
 			_, err := delivery.Reserve(ctx, tx, delivery.Delivery{
@@ -317,7 +318,7 @@ func TestContract_D7_EveryFunction(t *testing.T) {
 	}
 	// What b has used a does not meet: the same keys and addresses are free.
 	asTenant(t, db, &a, func(tx pgx.Tx) {
-		n, err := delivery.Unsuppress(ctx, tx, nil, delivery.Email, []string{mark + "@example.com"}, "x", "x")
+		n, err := delivery.Unsuppress(ctx, tx, nil, delivery.Email, []string{mark + "@example.com"}, audit.Act{By: "x", Reason: "x"})
 		if n != 0 || err != nil {
 			t.Errorf("a lifted %d of b's suppressions: %v", n, err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -140,7 +141,7 @@ func owing(t *testing.T) *pgtest.DB {
 	// One that was removed, of which not all is taken away.
 	publish(t, db, message("past", 1), message("past", 2))
 	db.Exec(t, pgtest.Admin, `select deed.remove_subscription('past', 's', 'x')`)
-	if _, err := operator.Redrive(t.Context(), admin.Redrive{Topic: "jobs"}); err != nil {
+	if _, err := operator.Redrive(t.Context(), admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "jobs"}}); err != nil {
 		t.Fatal(err)
 	}
 	db.Exec(t, pgtest.Owner, `insert into deed.relays (subscription, worker, name, seen_until) values ($1, gen_random_uuid(), 'x', now())`, jobs)
@@ -190,7 +191,7 @@ func owingStream(t *testing.T, db *pgtest.DB, operator *admin.Client) {
 	publish(t, db, keyed("dead", 1), keyed("dead", 2), keyed("discarded", 1), keyed("late", 1), keyed("late", 2), keyed("good", 1))
 	read(6)
 	id := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select l.id from deed.log l where l.key = 'discarded'`)
-	if _, err := operator.Discard(t.Context(), id, "", "no use", "x"); err != nil {
+	if _, err := operator.Discard(t.Context(), id, "", audit.Act{By: "x", Reason: "no use"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := operator.SetTopic(t.Context(), "orders", admin.TopicChange{Lanes: 1}); err != nil {

@@ -4,7 +4,10 @@
 //
 //	operator, err := admin.New(ctx, pool, admin.Options{})
 //	topics, err := operator.Status(ctx)
-//	n, err := operator.Redrive(ctx, admin.Redrive{Topic: "orders", Reason: "the shop answers again"})
+//	n, err := operator.Redrive(ctx, admin.Redrive{
+//		DeadFilter: admin.DeadFilter{Topic: "orders"},
+//		Act:        audit.Act{By: "ann", Reason: "the shop answers again"},
+//	})
 //
 // Nothing here is needed to publish or to deliver: that is package deed. What a
 // call needs of its login it says; package tenant makes a login see one tenant.

@@ -21,7 +21,7 @@ func TestBounds_NumbersAreNamed(t *testing.T) {
 	}
 	const most = math.MaxInt32 + 1
 	for name, call := range map[string]func() error{
-		"redrive: limit":      func() error { _, err := c.Redrive(ctx, Redrive{Limit: most}); return err },
+		"redrive: limit":      func() error { _, err := c.Redrive(ctx, Redrive{DeadFilter: DeadFilter{Limit: most}}); return err },
 		"redrive: rate":       func() error { _, err := c.Redrive(ctx, Redrive{Rate: most}); return err },
 		"dead: limit":         func() error { _, err := c.Dead(ctx, DeadFilter{Limit: most}); return err },
 		"redrives: limit":     func() error { _, err := c.Redrives(ctx, most); return err },

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/sqlvalue"
 )
 
@@ -24,13 +25,13 @@ func (c *Client) NewCluster(ctx context.Context) (why string, err error) {
 
 // Adopt lets all processes go on that hold, within a second or so: the
 // installation belongs to this server and database from now on, and to
-// [deed.Options.Environment]; if that is empty, to the environment that it belongs to
-// already. The audit log keeps the reason, and by, who does it; default: the
-// login. It returns what held; if nothing did and nothing changes, nothing is
-// recorded. Errors: [deed.Invalid] without a reason. Needs deed_admin.
-func (c *Client) Adopt(ctx context.Context, reason, by string) (why string, err error) {
+// [deed.Options.Environment]; if that is empty, to the environment that it belongs
+// to already. act.By is the login by default. It returns what held; if nothing did
+// and nothing changes, nothing is recorded. Errors: [deed.Invalid] without a
+// reason. Needs deed_admin.
+func (c *Client) Adopt(ctx context.Context, act audit.Act) (why string, err error) {
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
-	err = c.pool.QueryRow(ctx, query.AdoptCluster, reason, sqlvalue.NullIfZero(by), sqlvalue.NullIfZero(c.opts.Environment)).Scan(&why)
+	err = c.pool.QueryRow(ctx, query.AdoptCluster, act.Reason, sqlvalue.NullIfZero(act.By), sqlvalue.NullIfZero(c.opts.Environment)).Scan(&why)
 	return why, deed.WrapError("adopt", err)
 }

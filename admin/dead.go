@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/tenant"
 )
@@ -38,7 +39,7 @@ type DeadFilter struct {
 	Seqs         []int64       // only these messages
 	OlderThan    time.Duration // dead for at least this long
 	NewerThan    time.Duration // dead for at most this long
-	Limit        int           // of [Client.Dead]: default 100
+	Limit        int           // of [Client.Dead], the newest: default 100; of [Client.Redrive], the oldest: default no limit
 }
 
 // args are the filter's arguments in the order of deed.dead_letters.
@@ -118,24 +119,23 @@ func (c *Client) CountDead(ctx context.Context, f DeadFilter) ([]DeadCount, erro
 // Discard gives up the message with this number, dead or waiting, for a reason,
 // which the audit log keeps: for one subscription, or if that is empty for all
 // that have not finished it and do not have it in hand; it returns for how many.
-// by is who does it; default: the login. Errors: [deed.NotFound]; [deed.Conflict] if it is
-// claimed; [deed.Invalid] without a reason.
-// Needs deed_admin.
-func (c *Client) Discard(ctx context.Context, seq int64, subscription, reason, by string) (int, error) {
+// act.By is the login by default. Errors: [deed.NotFound]; [deed.Conflict] if it is
+// claimed; [deed.Invalid] without a reason. Needs deed_admin.
+func (c *Client) Discard(ctx context.Context, seq int64, subscription string, act audit.Act) (int, error) {
 	var n int
-	err := c.pool.QueryRow(ctx, query.Discard, seq, reason, sqlvalue.NullIfZero(subscription), sqlvalue.NullIfZero(by)).Scan(&n)
+	err := c.pool.QueryRow(ctx, query.Discard, seq, act.Reason, sqlvalue.NullIfZero(subscription), sqlvalue.NullIfZero(act.By)).Scan(&n)
 	return n, deed.WrapError("discard", err)
 }
 
 // Reschedule moves the time from which on the waiting message with this number
 // is due; a zero time is now. For one subscription, or if that is empty for all
-// for which it waits and nobody has it in hand; it returns for how many. The
-// audit log keeps by (default: the login) and reason. Errors: [deed.NotFound];
+// for which it waits and nobody has it in hand; it returns for how many. act.By
+// is the login by default, and a reason is not required. Errors: [deed.NotFound];
 // [deed.Conflict] if it is claimed, dead, or waits behind another of its key; [deed.Invalid]
 // for a time after the year 9999. Needs deed_admin or deed_worker.
-func (c *Client) Reschedule(ctx context.Context, seq int64, at time.Time, subscription, reason, by string) (int, error) {
+func (c *Client) Reschedule(ctx context.Context, seq int64, at time.Time, subscription string, act audit.Act) (int, error) {
 	var n int
-	err := c.pool.QueryRow(ctx, query.Reschedule, seq, sqlvalue.NullIfZero(at), sqlvalue.NullIfZero(subscription), sqlvalue.NullIfZero(reason), sqlvalue.NullIfZero(by)).Scan(&n)
+	err := c.pool.QueryRow(ctx, query.Reschedule, seq, sqlvalue.NullIfZero(at), sqlvalue.NullIfZero(subscription), sqlvalue.NullIfZero(act.Reason), sqlvalue.NullIfZero(act.By)).Scan(&n)
 	if err == nil && n == 0 {
 		return 0, &deed.Error{Op: "reschedule", Code: deed.Conflict, Err: fmt.Errorf("message %d is claimed, dead, or waits behind another of its key", seq)}
 	}

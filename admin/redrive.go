@@ -9,42 +9,27 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/idempotency"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
-	"github.com/deedhq/deed/tenant"
 )
 
-// Redrive selects dead letters to put back, as [DeadFilter] does.
+// Redrive is what to put back of the dead letters. Of its act, By is the login by
+// default, and a reason is not required.
 type Redrive struct {
-	Topic        string
-	Subscription string
-	Seqs         []int64
-	Tenant       *tenant.ID
-	Type         string
-	Error        string
-	OlderThan    time.Duration
-	NewerThan    time.Duration
+	DeadFilter
+	audit.Act
 
-	Limit  int  // at most so many, the oldest; default: no limit
 	Rate   int  // at most so many a second; default: no cap
 	DryRun bool // only count
 
 	// Request names the request. Repeating it goes on where it was cut off, and
 	// does nothing once it is done. Default: a new name.
 	Request string
-	By      string // who asks, for the audit log; default: the login
-	Reason  string // why, for the audit log
 
 	// Progress, if not nil, is told after each step how many were put back.
 	Progress func(redriven, chosen int64)
-}
-
-func (r Redrive) filter() DeadFilter {
-	return DeadFilter{
-		Topic: r.Topic, Subscription: r.Subscription, Tenant: r.Tenant, Type: r.Type, Error: r.Error,
-		Seqs: r.Seqs, OlderThan: r.OlderThan, NewerThan: r.NewerThan, Limit: r.Limit,
-	}
 }
 
 // Redrive puts dead letters back, oldest first, with their attempts at 0, in
@@ -53,8 +38,7 @@ func (r Redrive) filter() DeadFilter {
 // goes on. Errors: [deed.NotFound] for an unknown topic or subscription, [deed.Conflict]
 // for a request that was for other messages or was cancelled. Needs deed_admin.
 func (c *Client) Redrive(ctx context.Context, r Redrive) (int64, error) {
-	f := r.filter()
-	if err := f.check("redrive"); err != nil {
+	if err := r.check("redrive"); err != nil {
 		return 0, err
 	}
 	if err := checkCount("redrive", "rate", r.Rate, 0); err != nil {
@@ -66,7 +50,7 @@ func (c *Client) Redrive(ctx context.Context, r Redrive) (int64, error) {
 	if r.Request == "" {
 		r.Request = idempotency.NewRequest()
 	}
-	args := append(f.args(), r.Request, sqlvalue.NullIfZero(r.Limit), sqlvalue.NullIfZero(r.Rate), sqlvalue.NullIfZero(r.By), sqlvalue.NullIfZero(r.Reason))
+	args := append(r.args(), r.Request, sqlvalue.NullIfZero(r.Limit), sqlvalue.NullIfZero(r.Rate), sqlvalue.NullIfZero(r.By), sqlvalue.NullIfZero(r.Reason))
 	for {
 		var state string
 		var chosen, redriven int64
@@ -91,7 +75,7 @@ func (c *Client) Redrive(ctx context.Context, r Redrive) (int64, error) {
 }
 
 func (c *Client) countRedrive(ctx context.Context, r Redrive) (int64, error) {
-	counts, err := c.CountDead(ctx, r.filter())
+	counts, err := c.CountDead(ctx, r.DeadFilter)
 	if err != nil {
 		return 0, err
 	}
@@ -134,9 +118,9 @@ func (c *Client) Redrives(ctx context.Context, limit int) ([]RedriveStatus, erro
 
 // CancelRedrive ends a redrive that is not done, after the step that is under
 // way, and returns how many it has put back. Errors: [deed.NotFound]; [deed.Conflict] if it
-// is done. Needs deed_admin.
-func (c *Client) CancelRedrive(ctx context.Context, request, reason, by string) (int64, error) {
+// is done. act.By is the login by default. Needs deed_admin.
+func (c *Client) CancelRedrive(ctx context.Context, request string, act audit.Act) (int64, error) {
 	var n int64
-	err := c.pool.QueryRow(ctx, query.CancelRedrive, request, sqlvalue.NullIfZero(reason), sqlvalue.NullIfZero(by)).Scan(&n)
+	err := c.pool.QueryRow(ctx, query.CancelRedrive, request, sqlvalue.NullIfZero(act.Reason), sqlvalue.NullIfZero(act.By)).Scan(&n)
 	return n, deed.WrapError("cancel redrive", err)
 }

@@ -10,16 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
 )
 
-// Removal names what to remove, and why.
+// Removal names what to remove, and why: the reason of its act is required, and
+// By is the login by default.
 type Removal struct {
 	Topic        string
 	Subscription string // empty: the topic, with all of its subscriptions
-	Reason       string // required
-	By           string // who asks, for the audit log; default: the login
+	audit.Act
 
 	// Progress, if not nil, is told after each step how many messages have been
 	// given up.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -23,28 +24,28 @@ const (
 	SendAgain Decision = "send_again"
 )
 
-// Settle records a person's decision about a delivery in doubt, with who
-// and why. messageID is the provider's, for [WasSent], or "". Errors:
+// Settle records a person's decision about a delivery in doubt. messageID is the provider's, for [WasSent], or "". Errors:
 // [deed.NotFound], [deed.Conflict] for one that is not in doubt,
-// [deed.Invalid]. Needs deed_admin.
-func (l *Ledger) Settle(ctx context.Context, id string, d Decision, messageID, reason, actor string) (Status, error) {
+// [deed.Invalid] unless act says who and why. Needs deed_admin.
+func (l *Ledger) Settle(ctx context.Context, id string, d Decision, messageID string, act audit.Act) (Status, error) {
 	if err := checkID("settle delivery", id); err != nil {
 		return "", err
 	}
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var status Status
-	err := l.pool.QueryRow(ctx, query.SettleDelivery, id, string(d), reason, actor, orNull(messageID)).Scan(&status)
+	err := l.pool.QueryRow(ctx, query.SettleDelivery, id, string(d), act.Reason, act.By, orNull(messageID)).Scan(&status)
 	if err == nil {
-		l.opts.Logger.Info("delivery settled by a person", "delivery", id, "from", Sending, "to", status, "actor", actor)
+		l.opts.Logger.Info("delivery settled by a person", "delivery", id, "from", Sending, "to", status, "actor", act.By)
 	}
 	return status, deed.WrapError("settle delivery", err)
 }
 
 // Retry queues failed and dead deliveries again, with their attempts at 0, and
 // says how many; their keys and requests stay as they are. Errors:
-// [deed.Conflict] for those of a run. Needs deed_admin.
-func (l *Ledger) Retry(ctx context.Context, ids []string, reason, actor string) (int64, error) {
+// [deed.Conflict] for those of a run, [deed.Invalid] unless act says who and why.
+// Needs deed_admin.
+func (l *Ledger) Retry(ctx context.Context, ids []string, act audit.Act) (int64, error) {
 	for _, id := range ids {
 		if err := checkID("retry deliveries", id); err != nil {
 			return 0, err
@@ -53,9 +54,9 @@ func (l *Ledger) Retry(ctx context.Context, ids []string, reason, actor string) 
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var n int64
-	err := l.pool.QueryRow(ctx, query.Retry, nonNil(ids), reason, actor).Scan(&n)
+	err := l.pool.QueryRow(ctx, query.Retry, nonNil(ids), act.Reason, act.By).Scan(&n)
 	if err == nil {
-		l.opts.Logger.Info("deliveries put back by a person", "count", n, "actor", actor)
+		l.opts.Logger.Info("deliveries put back by a person", "count", n, "actor", act.By)
 	}
 	return n, deed.WrapError("retry deliveries", err)
 }
@@ -98,23 +99,24 @@ type Suppression struct {
 
 // Suppress ends writing to addresses over a channel, and returns how many were
 // new. It holds from the next attempt on, for what is reserved too. owner nil:
-// the tenant that db has set. Errors: [deed.Invalid], [deed.Forbidden].
-func Suppress(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
-	return suppress(ctx, db, "suppress", query.Suppress, owner, channel, addresses, reason, actor)
+// the tenant that db has set. Errors: [deed.Invalid], also unless act says who and
+// why; [deed.Forbidden].
+func Suppress(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, addresses []string, act audit.Act) (int64, error) {
+	return suppress(ctx, db, "suppress", query.Suppress, owner, channel, addresses, act)
 }
 
 // Unsuppress allows writing to addresses again, and returns how many were
 // suppressed. What was skipped stays skipped.
-func Unsuppress(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
-	return suppress(ctx, db, "unsuppress", query.Unsuppress, owner, channel, addresses, reason, actor)
+func Unsuppress(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, addresses []string, act audit.Act) (int64, error) {
+	return suppress(ctx, db, "unsuppress", query.Unsuppress, owner, channel, addresses, act)
 }
 
-func suppress(ctx context.Context, db deed.DB, op, statement string, owner *tenant.ID, channel Channel, addresses []string, reason, actor string) (int64, error) {
+func suppress(ctx context.Context, db deed.DB, op, statement string, owner *tenant.ID, channel Channel, addresses []string, act audit.Act) (int64, error) {
 	var id any
 	if owner != nil {
 		id = owner.String()
 	}
-	rows, err := db.Query(ctx, statement, string(channel), nonNil(addresses), reason, actor, id)
+	rows, err := db.Query(ctx, statement, string(channel), nonNil(addresses), act.Reason, act.By, id)
 	if err != nil {
 		return 0, deed.WrapError(op, err)
 	}

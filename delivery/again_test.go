@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -63,7 +64,7 @@ func TestContract_D5_WhatIsSkippedSaysThatItIsInDoubt(t *testing.T) {
 	}
 	stop()
 	made = append(made, reserve(t, db, email("clear@a.example"))...)
-	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"suppressed@a.example", "clear@a.example"}, strings.Repeat("x", 200), "me"); err != nil {
+	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"suppressed@a.example", "clear@a.example"}, audit.Act{By: "me", Reason: strings.Repeat("x", 200)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range made[:3] {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/tenant"
@@ -108,7 +109,7 @@ func TestContract_D5_ARefusalAfterADoubtIsNoProof(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.Settle(ctx, made[1].ID, delivery.SendAgain, "", "rather twice", "ann"); err != nil {
+	if _, err := admin.Settle(ctx, made[1].ID, delivery.SendAgain, "", audit.Act{By: "ann", Reason: "rather twice"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the second call", func() bool { return f.called(made[1].ID) == 2 })
@@ -144,7 +145,7 @@ func TestAttempts_LateAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a person's decision", func() bool {
-		status, err := admin.Settle(ctx, id, delivery.HasFailed, "", "no trace of it", "ann")
+		status, err := admin.Settle(ctx, id, delivery.HasFailed, "", audit.Act{By: "ann", Reason: "no trace of it"})
 		return err == nil && status == delivery.Failed
 	})
 	close(answer)
@@ -157,7 +158,7 @@ func TestAttempts_LateAnswers(t *testing.T) {
 	if got := outcomes(t, db, id); !slices.Contains(got, "accepted late") || !slices.Contains(got, "proved late") {
 		t.Errorf("its history: %q", got)
 	}
-	if n, err := admin.Retry(ctx, []string{id}, "again", "ann"); n != 0 && err == nil {
+	if n, err := admin.Retry(ctx, []string{id}, audit.Act{By: "ann", Reason: "again"}); n != 0 && err == nil {
 		t.Error("what is known to have been accepted is retried")
 	}
 	_, events, err := ledger(t, db, delivery.Options{}).Show(ctx, id, false)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -135,7 +136,7 @@ func TestBounds_NumbersAreNamed(t *testing.T) {
 	often.MaxAttempts = most
 	for name, call := range map[string]func() error{
 		"limit": func() error {
-			_, err := l.Redrive(ctx, delivery.Redrive{Limit: most, By: "ann", Reason: "x"})
+			_, err := l.Redrive(ctx, delivery.Redrive{Act: audit.Act{By: "ann", Reason: "x"}, Limit: most})
 			return err
 		},
 		"rate": func() error {

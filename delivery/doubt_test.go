@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -265,7 +266,7 @@ func TestContract_D5_APersonDecides(t *testing.T) {
 		want     delivery.Status
 	}{{delivery.WasSent, "seen-1", delivery.Sent}, {delivery.HasFailed, "", delivery.Failed}, {delivery.SendAgain, "", delivery.Sent}} {
 		held(t, db, made[i].ID)
-		if _, err := admin.Settle(ctx, made[i].ID, d.decision, d.message, "looked at the provider's log", "ann"); err != nil {
+		if _, err := admin.Settle(ctx, made[i].ID, d.decision, d.message, audit.Act{By: "ann", Reason: "looked at the provider's log"}); err != nil {
 			t.Fatal(err)
 		}
 		e := until(t, db, made[i].ID, d.want)
@@ -278,7 +279,7 @@ func TestContract_D5_APersonDecides(t *testing.T) {
 		}) {
 			t.Errorf("%s: history %+v, %v", d.decision, events, err)
 		}
-		if _, err := admin.Settle(ctx, made[i].ID, d.decision, "", "again", "ann"); deed.CodeOf(err) != deed.Conflict {
+		if _, err := admin.Settle(ctx, made[i].ID, d.decision, "", audit.Act{By: "ann", Reason: "again"}); deed.CodeOf(err) != deed.Conflict {
 			t.Errorf("%s of a finished one: %v", d.decision, err)
 		}
 	}
@@ -286,10 +287,10 @@ func TestContract_D5_APersonDecides(t *testing.T) {
 		t.Errorf("send again made %d calls", f.called(made[2].ID))
 	}
 	held(t, db, made[3].ID)
-	if _, err := admin.Settle(ctx, made[3].ID, delivery.WasSent, "", "", "ann"); deed.CodeOf(err) != deed.Invalid {
+	if _, err := admin.Settle(ctx, made[3].ID, delivery.WasSent, "", audit.Act{By: "ann"}); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("without a reason: %v", err)
 	}
-	if _, err := admin.Settle(ctx, "00000000-0000-4000-8000-000000000000", delivery.WasSent, "", "x", "ann"); deed.CodeOf(err) != deed.NotFound {
+	if _, err := admin.Settle(ctx, "00000000-0000-4000-8000-000000000000", delivery.WasSent, "", audit.Act{By: "ann", Reason: "x"}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("an unknown one: %v", err)
 	}
 }
@@ -355,7 +356,7 @@ func TestContract_D5_NoRepeatToTheSuppressed(t *testing.T) {
 	db := pgtest.New(t)
 	f := newFake().withKey(time.Hour)
 	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
-		_, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{r.Recipient()}, "asked to", "bob")
+		_, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{r.Recipient()}, audit.Act{By: "bob", Reason: "asked to"})
 		if err != nil {
 			t.Error(err)
 		}

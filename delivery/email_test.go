@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -129,7 +130,7 @@ func TestReadEmail_FromIsAllowed(t *testing.T) {
 func TestSuppress_WhiteSpace(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	n, err := delivery.Suppress(context.Background(), db.Pool(pgtest.App), nil, delivery.Email, []string{" Bob@example.org\r\n"}, "asked to", "bob")
+	n, err := delivery.Suppress(context.Background(), db.Pool(pgtest.App), nil, delivery.Email, []string{" Bob@example.org\r\n"}, audit.Act{By: "bob", Reason: "asked to"})
 	if err != nil || n != 1 {
 		t.Fatal(n, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -52,7 +53,7 @@ func TestHold_ARestoredLedgerWritesToNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why, err := operator.Adopt(ctx, "a test", ""); err != nil || why == "" {
+	if why, err := operator.Adopt(ctx, audit.Act{Reason: "a test"}); err != nil || why == "" {
 		t.Fatalf("adopt: %q, %v", why, err)
 	}
 	until(t, db, queued.ID, delivery.Sent)

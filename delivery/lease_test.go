@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -199,7 +200,7 @@ func TestLedger_ExecMode(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
-	if n, err := delivery.Suppress(ctx, pool, nil, delivery.Email, []string{"x@y.z"}, "asked to", "ann"); n != 1 || err != nil {
+	if n, err := delivery.Suppress(ctx, pool, nil, delivery.Email, []string{"x@y.z"}, audit.Act{By: "ann", Reason: "asked to"}); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 	pool.Close()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -219,7 +220,7 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 	f.render = func(delivery.Draft) ([]byte, error) { return nil, broken }
 	s.stage("unusable", f, nil)
 	s.stage("suppressed", answers(ok), nil)
-	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"suppressed-canary@example.com"}, "asked to", "ann"); err != nil {
+	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"suppressed-canary@example.com"}, audit.Act{By: "ann", Reason: "asked to"}); err != nil {
 		t.Fatal(err)
 	}
 	expired := s.stage("expired", answers(ok), func(d *delivery.Delivery, _ *delivery.ProviderOptions) { d.ExpiresAt = time.Now().Add(time.Hour) })
@@ -267,17 +268,17 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 	}
 	admin, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{Logger: s.opts.Logger, Worker: "the-ledger"})
 	act(err)
-	_, err = admin.Settle(ctx, s.made["held"], delivery.WasSent, "", "it is there", "ann")
+	_, err = admin.Settle(ctx, s.made["held"], delivery.WasSent, "", audit.Act{By: "ann", Reason: "it is there"})
 	act(err)
-	_, err = admin.Settle(ctx, s.made["repeated-refused"], delivery.HasFailed, "", "it is not", "ann")
+	_, err = admin.Settle(ctx, s.made["repeated-refused"], delivery.HasFailed, "", audit.Act{By: "ann", Reason: "it is not"})
 	act(err)
-	_, err = admin.Settle(ctx, s.made["panic"], delivery.SendAgain, "", "come what may", "ann")
+	_, err = admin.Settle(ctx, s.made["panic"], delivery.SendAgain, "", audit.Act{By: "ann", Reason: "come what may"})
 	act(err)
 	held(t, db, s.made["panic"])
-	_, err = admin.Retry(ctx, []string{s.made["failed"]}, "again", "ann")
+	_, err = admin.Retry(ctx, []string{s.made["failed"]}, audit.Act{By: "ann", Reason: "again"})
 	act(err)
 	until(t, db, s.made["failed"], delivery.Failed)
-	_, err = admin.Redrive(ctx, delivery.Redrive{Provider: "dead", By: "ann", Reason: "again", Request: "redrive-x"})
+	_, err = admin.Redrive(ctx, delivery.Redrive{Act: audit.Act{By: "ann", Reason: "again"}, Provider: "dead", Request: "redrive-x"})
 	act(err)
 	until(t, db, s.made["dead"], delivery.Dead)
 	for _, name := range []string{"lost", "dead", "dead"} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/doctor"
 	"github.com/deedhq/deed/internal/catcher"
@@ -405,19 +406,19 @@ func TestProviders_Resume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Resume(ctx, "fake", "", "mended", "ann"); deed.CodeOf(err) != deed.NotFound {
+	if _, err := l.Resume(ctx, "fake", "", audit.Act{By: "ann", Reason: "mended"}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("nothing is paused: %v", err)
 	}
 	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why)
 		select 'fake', d, clock_timestamp(), clock_timestamp() + interval '1 hour', 'down' from unnest('{"",a.example,b.example}'::text[]) d`)
-	if _, err := l.Resume(ctx, "fake", "", "", "ann"); deed.CodeOf(err) != deed.Invalid {
+	if _, err := l.Resume(ctx, "fake", "", audit.Act{By: "ann"}); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("without a reason: %v", err)
 	}
 	for _, c := range []struct {
 		destination string
 		want        int64
 	}{{"a.example", 1}, {"", 2}} {
-		if n, err := l.Resume(ctx, "fake", c.destination, "mended", "ann"); n != c.want || err != nil {
+		if n, err := l.Resume(ctx, "fake", c.destination, audit.Act{By: "ann", Reason: "mended"}); n != c.want || err != nil {
 			t.Errorf("%q: %d, %v", c.destination, n, err)
 		}
 	}

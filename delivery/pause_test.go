@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/tenant"
@@ -86,7 +87,7 @@ func TestContract_D6_OneTenantsPauseIsNotAnothers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := admin.Resume(ctx, "fake", "0.example", "mended", "ann"); n != 2 || err != nil {
+	if n, err := admin.Resume(ctx, "fake", "0.example", audit.Act{By: "ann", Reason: "mended"}); n != 2 || err != nil {
 		t.Errorf("resumed %d, %v", n, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 )
 
 // ProviderState is a provider and what waits for it.
@@ -86,13 +87,13 @@ func (l *Ledger) Providers(ctx context.Context) ([]ProviderState, error) {
 }
 
 // Resume ends a provider's pauses, or with a destination only that one's, for all
-// tenants, and says how many; who and why is recorded. What is still down is paused again by
-// the next calls. Errors: [deed.NotFound] if nothing is paused. Needs
-// deed_admin.
-func (l *Ledger) Resume(ctx context.Context, provider, destination, reason, actor string) (int64, error) {
+// tenants, and says how many. What is still down is paused again by
+// the next calls. Errors: [deed.NotFound] if nothing is paused;
+// [deed.Invalid] unless act says who and why. Needs deed_admin.
+func (l *Ledger) Resume(ctx context.Context, provider, destination string, act audit.Act) (int64, error) {
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var n int64
-	err := l.pool.QueryRow(ctx, query.Resume, provider, orNull(destination), reason, actor).Scan(&n)
+	err := l.pool.QueryRow(ctx, query.Resume, provider, orNull(destination), act.Reason, act.By).Scan(&n)
 	return n, deed.WrapError("resume provider", err)
 }

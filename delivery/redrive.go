@@ -11,14 +11,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/idempotency"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
 
 // Redrive selects failed and dead deliveries to put back; zero fields select
-// all. Those of a run are left out: a run is retried as a new one.
+// all. Those of a run are left out: a run is retried as a new one. Its act must say
+// who and why.
 type Redrive struct {
+	audit.Act
+
 	Statuses []Status // of Failed and Dead. Default: Dead
 	Provider string
 	Tenant   *tenant.ID
@@ -29,10 +33,8 @@ type Redrive struct {
 
 	// Request names the request. Repeating it goes on where it was cut off, and
 	// does nothing once it is done. It is listed and cancelled as those for
-	// messages are ([deed.Client.Redrives]). Default: a new name.
+	// messages are ([github.com/deedhq/deed/admin.Client.Redrives]). Default: a new name.
 	Request string
-	By      string // who asks. Required
-	Reason  string // why. Required
 
 	// Progress, if not nil, is told after each step how many were put back.
 	Progress func(redriven, chosen int64)

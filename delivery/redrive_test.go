@@ -8,6 +8,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -63,14 +64,16 @@ func TestContract_D6_RetryByFilter(t *testing.T) {
 	if n := pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where status = 'queued'`); n != 0 {
 		t.Errorf("a dry run has put %d back", n)
 	}
-	for _, r := range []delivery.Redrive{{By: "ann"}, {Reason: "mended"}, {Reason: "x", By: "ann", Statuses: []delivery.Status{delivery.Sent}}} {
+	for _, r := range []delivery.Redrive{
+		{Act: audit.Act{By: "ann"}}, {Act: audit.Act{Reason: "mended"}}, {Act: audit.Act{Reason: "x", By: "ann"}, Statuses: []delivery.Status{delivery.Sent}},
+	} {
 		if _, err := l.Redrive(ctx, r); deed.CodeOf(err) != deed.Invalid {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
 
 	// Cut off after its first step, and gone on with by another caller.
-	r := delivery.Redrive{Provider: "mail", Error: "greylisted", Request: "inc-1", By: "ann", Reason: "the list is gone"}
+	r := delivery.Redrive{Act: audit.Act{By: "ann", Reason: "the list is gone"}, Provider: "mail", Error: "greylisted", Request: "inc-1"}
 	cut, cancel := context.WithCancel(ctx)
 	steps := 0
 	r.Progress = func(redriven, chosen int64) {
@@ -111,9 +114,9 @@ func TestContract_D6_RetryByFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paced := delivery.Redrive{Provider: "hooks", Rate: 1, Request: "inc-2", By: "ann", Reason: "slowly"}
+	paced := delivery.Redrive{Act: audit.Act{By: "ann", Reason: "slowly"}, Provider: "hooks", Rate: 1, Request: "inc-2"}
 	paced.Progress = func(int64, int64) {
-		if _, err := client.CancelRedrive(ctx, "inc-2", "no", "ann"); err != nil && deed.CodeOf(err) != deed.Conflict {
+		if _, err := client.CancelRedrive(ctx, "inc-2", audit.Act{By: "ann", Reason: "no"}); err != nil && deed.CodeOf(err) != deed.Conflict {
 			t.Error(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -152,10 +153,10 @@ func TestContract_D3_RetryIsAPersonsAct(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.Retry(ctx, []string{made[1].ID}, "again", "ann"); sqlState(err) == "" && err == nil {
+	if _, err := admin.Retry(ctx, []string{made[1].ID}, audit.Act{By: "ann", Reason: "again"}); sqlState(err) == "" && err == nil {
 		t.Error("a run's delivery was put back")
 	}
-	if n, err := admin.Retry(ctx, []string{made[0].ID}, "the address was repaired", "ann"); n != 1 || err != nil {
+	if n, err := admin.Retry(ctx, []string{made[0].ID}, audit.Act{By: "ann", Reason: "the address was repaired"}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	run(t, db, fast(f))
@@ -271,7 +272,7 @@ func TestContract_D3_SuppressedIsSkipped(t *testing.T) {
 	ctx := context.Background()
 	db := pgtest.New(t)
 	suppress := func(address string) {
-		if n, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{address}, "unsubscribed", "ann"); n != 1 || err != nil {
+		if n, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{address}, audit.Act{By: "ann", Reason: "unsubscribed"}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
@@ -293,7 +294,7 @@ func TestContract_D3_SuppressedIsSkipped(t *testing.T) {
 	if f.called(e.ID) != 0 || e.SkipReason != "suppressed: unsubscribed" || e.Attempts != 0 || e.FinishedAt == nil {
 		t.Errorf("called %d times: %+v", f.called(e.ID), e)
 	}
-	if n, err := delivery.Unsuppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"b@EXAMPLE.com"}, "asked to", "ann"); n != 1 || err != nil {
+	if n, err := delivery.Unsuppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"b@EXAMPLE.com"}, audit.Act{By: "ann", Reason: "asked to"}); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 	again := reserve(t, db, email("b@example.com", "another"))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/deedhq/deed/audit"
 )
 
 // ErrTaken says that a tenant's id or name belongs to another one.
@@ -88,13 +90,13 @@ type Binding struct {
 // Bind holds a login to tenants: it sees and publishes theirs only, whatever it
 // sets, from its next statement on. ids takes the place of what it was bound to;
 // none lets it go, and then it is trusted to set its tenant. It reports whether
-// anything changed. Errors: [ErrCannotBind]. Needs deed_admin.
-func Bind(ctx context.Context, db Querier, login string, ids []ID, reason, actor string) (bool, error) {
+// anything changed. act must say who and why. Errors: [ErrCannotBind]. Needs deed_admin.
+func Bind(ctx context.Context, db Querier, login string, ids []ID, act audit.Act) (bool, error) {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
 		texts[i] = id.String()
 	}
-	rows, err := db.Query(ctx, `select deed.bind_login($1, $2::text[]::uuid[], $3, $4)`, login, texts, reason, actor)
+	rows, err := db.Query(ctx, `select deed.bind_login($1, $2::text[]::uuid[], $3, $4)`, login, texts, act.Reason, act.By)
 	var changed bool
 	if err == nil {
 		changed, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 )
 
 func newAdopt(a *app) *cobra.Command {
@@ -43,7 +44,7 @@ Without --yes it changes nothing, and prints what holds and what waits. The audi
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, pool *pgxpool.Pool) error {
 				if yes {
-					return adopt(cmd, c, who.reason, who.actor(a))
+					return adopt(cmd, c, who.act(a))
 				}
 				return showHeld(cmd, c, pool)
 			})
@@ -54,12 +55,12 @@ Without --yes it changes nothing, and prints what holds and what waits. The audi
 	return cmd
 }
 
-func adopt(cmd *cobra.Command, c *admin.Client, reason, by string) error {
+func adopt(cmd *cobra.Command, c *admin.Client, act audit.Act) error {
 	before, err := c.Settings(cmd.Context())
 	if err != nil {
 		return err
 	}
-	why, err := c.Adopt(cmd.Context(), reason, by)
+	why, err := c.Adopt(cmd.Context(), act)
 	if err != nil {
 		return err
 	}

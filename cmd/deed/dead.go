@@ -137,9 +137,7 @@ a redrive from elsewhere.`,
 			if !chosen && !all {
 				return usagef("which dead letters? Give --topic or another flag that selects, or --all")
 			}
-			r.Topic, r.Subscription, r.Type, r.Error = f.Topic, f.Subscription, f.Type, f.Error
-			r.OlderThan, r.NewerThan, r.Tenant, r.Seqs, r.Limit = f.OlderThan, f.NewerThan, f.Tenant, f.Seqs, f.Limit
-			r.By, r.Reason = who.actor(a), who.reason
+			r.DeadFilter, r.Act = f.DeadFilter, who.act(a)
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				if r.DryRun {
 					return countDead(cmd, c, f.DeadFilter, asJSON)
@@ -263,7 +261,7 @@ func newDeadCancel(a *app) *cobra.Command {
 		Example: "  deed dead cancel inc-211 --reason 'the sink is down again'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				n, err := c.CancelRedrive(cmd.Context(), args[0], who.reason, who.actor(a))
+				n, err := c.CancelRedrive(cmd.Context(), args[0], who.act(a))
 				if err != nil {
 					return err
 				}
@@ -304,7 +302,7 @@ stream has not read yet is not found.`,
 				if err != nil {
 					return err
 				}
-				n, err := c.Discard(cmd.Context(), seq, subscription, who.reason, who.actor(a))
+				n, err := c.Discard(cmd.Context(), seq, subscription, who.act(a))
 				if err != nil {
 					return err
 				}

@@ -248,7 +248,7 @@ it was not and shall not be, or it is to be sent again, come what may. Who and w
 				return usagef("why? Give --reason")
 			}
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
-				status, err := l.Settle(cmd.Context(), args[0], decision, message, who.reason, who.actor(a))
+				status, err := l.Settle(cmd.Context(), args[0], decision, message, who.act(a))
 				if err != nil {
 					return err
 				}

@@ -6,6 +6,8 @@ import (
 	"os/user"
 
 	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/audit"
 )
 
 // operator is who acts and why, for the audit log: the same flags for every
@@ -16,6 +18,9 @@ func (o *operator) add(cmd *cobra.Command, reason string) {
 	cmd.Flags().StringVar(&o.by, "by", "", "who does it, for the audit log; also DEED_ACTOR (default: the user of this machine)")
 	cmd.Flags().StringVar(&o.reason, "reason", "", reason)
 }
+
+// act is what is recorded.
+func (o *operator) act(a *app) audit.Act { return audit.Act{By: o.actor(a), Reason: o.reason} }
 
 // actor is who acts: who is named, else who became root, else the user of this
 // machine, else the database's login.

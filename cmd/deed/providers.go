@@ -277,7 +277,7 @@ audit log.`,
 				return usagef("why? Give --reason")
 			}
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
-				n, err := l.Resume(cmd.Context(), args[0], destination, who.reason, who.actor(a))
+				n, err := l.Resume(cmd.Context(), args[0], destination, who.act(a))
 				if err != nil {
 					return err
 				}

@@ -94,7 +94,7 @@ func (r *remover) run(a *app, cmd *cobra.Command, topic, subscription string) er
 		}
 		told := time.Now()
 		done, err := c.Remove(cmd.Context(), admin.Removal{
-			Topic: topic, Subscription: subscription, Reason: r.who.reason, By: r.who.actor(a),
+			Topic: topic, Subscription: subscription, Act: r.who.act(a),
 			Progress: func(taken int64) {
 				if time.Since(told) > 2*time.Second {
 					told = time.Now()

@@ -37,7 +37,7 @@ message of its key is not touched. The act is in the audit log.`,
 				if err != nil {
 					return err
 				}
-				n, err := c.Reschedule(cmd.Context(), seq, at, subscription, who.reason, who.actor(a))
+				n, err := c.Reschedule(cmd.Context(), seq, at, subscription, who.act(a))
 				if err != nil {
 					return err
 				}

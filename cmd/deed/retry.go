@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 )
 
@@ -46,10 +47,10 @@ given again with the --request that it printed. deed deliveries requests lists r
 			for _, s := range statuses {
 				r.Statuses = append(r.Statuses, delivery.Status(s))
 			}
-			r.Reason, r.By = who.reason, who.actor(a)
+			r.Act = who.act(a)
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
 				if len(args) > 0 {
-					return retryNamed(cmd, l, args, r.Reason, r.By, asJSON)
+					return retryNamed(cmd, l, args, r.Act, asJSON)
 				}
 				if err := cmp.Or(knownProvider(cmd.Context(), l, r.Provider), knownTenant(cmd.Context(), pool, r.Tenant)); err != nil {
 					return err
@@ -74,8 +75,8 @@ given again with the --request that it printed. deed deliveries requests lists r
 	return cmd
 }
 
-func retryNamed(cmd *cobra.Command, l *delivery.Ledger, ids []string, reason, who string, asJSON bool) error {
-	n, err := l.Retry(cmd.Context(), ids, reason, who)
+func retryNamed(cmd *cobra.Command, l *delivery.Ledger, ids []string, act audit.Act, asJSON bool) error {
+	n, err := l.Retry(cmd.Context(), ids, act)
 	if err != nil {
 		return err
 	}

@@ -158,12 +158,12 @@ func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, add
 			change = delivery.Unsuppress
 		}
 		var n int64
-		who := f.who.actor(a)
+		act := f.who.act(a)
 		err := forTenant(cmd.Context(), pool, owner, func(ctx context.Context, tx pgx.Tx) error {
 			for rest := addresses; len(rest) > 0; {
 				part := rest[:min(len(rest), suppressBatch)]
 				rest = rest[len(part):]
-				changed, err := change(ctx, tx, nil, delivery.Channel(f.channel), part, f.who.reason, who)
+				changed, err := change(ctx, tx, nil, delivery.Channel(f.channel), part, act)
 				if err != nil {
 					return err
 				}

@@ -105,7 +105,7 @@ who runs SQL with it chooses the tenant.`,
 			return usagef("--reason is required: it stands in the audit log")
 		}
 		return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
-			changed, err := tenant.Bind(cmd.Context(), pool, args[0], ids, who.reason, who.actor(a))
+			changed, err := tenant.Bind(cmd.Context(), pool, args[0], ids, who.act(a))
 			if errors.Is(err, tenant.ErrCannotBind) {
 				return &exitError{exitUsage, err}
 			}

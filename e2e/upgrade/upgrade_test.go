@@ -25,6 +25,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -327,7 +328,7 @@ func (s *system) adopt(t *testing.T, pool *pgxpool.Pool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why, err := operator.Adopt(t.Context(), "upgraded", ""); err != nil || why == "" {
+	if why, err := operator.Adopt(t.Context(), audit.Act{Reason: "upgraded"}); err != nil || why == "" {
 		t.Fatalf("adopt: %q, %v", why, err)
 	}
 }
