@@ -186,10 +186,10 @@ func TestStream_Status(t *testing.T) {
 	}
 	publish(t, db, many...)
 	got := status()
-	if got.OldestDueSeconds <= 0 {
-		t.Errorf("the oldest is due for %v s", got.OldestDueSeconds)
+	if got.OldestDue <= 0 {
+		t.Errorf("the oldest is due for %s", got.OldestDue)
 	}
-	got.OldestDueSeconds = 0
+	got.OldestDue = 0
 	want.Pending, want.Due, want.Lag, want.LanesHeld = 22, 3, 3, 0
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("behind (-want +got):\n%s", diff)
@@ -269,8 +269,8 @@ func TestStream_StoredSettingsDiffer(t *testing.T) {
 	if err != nil || len(topics) != 1 || len(topics[0].Subscriptions) != 1 {
 		t.Fatalf("%+v, %v", topics, err)
 	}
-	if got := topics[0]; got.Mode != deed.ModeStream || got.Lanes != 4 || got.Ordering != deed.OrderNone || got.Retention != time.Hour ||
-		got.Subscriptions[0].Backoff != 5*time.Millisecond {
+	if got := topics[0]; got.Mode != deed.ModeStream || got.Lanes != 4 || got.Ordering != deed.OrderNone || time.Duration(got.Retention) != time.Hour ||
+		time.Duration(got.Subscriptions[0].Backoff) != 5*time.Millisecond {
 		t.Errorf("got %+v", got)
 	}
 	for _, change := range []admin.TopicChange{{Mode: "heap"}, {Lanes: 65}, {Ordering: "all"}, {Retention: time.Second}} {

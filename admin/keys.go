@@ -25,7 +25,7 @@ type BlockedKey struct {
 	DueAt        *time.Time `json:"due_at,omitempty"`
 	LastError    string     `json:"last_error,omitempty"`
 	Since        time.Time  `json:"since"` // when that message was published
-	AgeSeconds   float64    `json:"age_seconds"`
+	Age          Seconds    `json:"age_seconds"`
 	Behind       int64      `json:"behind"` // messages that stand behind it, counted up to 10,000
 }
 
@@ -42,7 +42,7 @@ func (c *Client) BlockedKeys(ctx context.Context, topic string, limit int) ([]Bl
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (BlockedKey, error) {
 		var b BlockedKey
 		var owner, id string
-		err := row.Scan(&b.Topic, &b.Subscription, &b.Key, &owner, &b.Seq, &id, &b.Attempts, &b.Dead, &b.DueAt, &b.LastError, &b.Since, &b.AgeSeconds, &b.Behind)
+		err := row.Scan(&b.Topic, &b.Subscription, &b.Key, &owner, &b.Seq, &id, &b.Attempts, &b.Dead, &b.DueAt, &b.LastError, &b.Since, &b.Age, &b.Behind)
 		if err != nil {
 			return b, err
 		}

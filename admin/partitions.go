@@ -12,18 +12,17 @@ import (
 
 // Partition is a partition of the log, and what keeps it.
 type Partition struct {
-	N              int           `json:"n"`
-	FromSeq        int64         `json:"from_seq,string"` // the first number that it may hold
-	UptoSeq        int64         `json:"upto_seq,string"` // the first number of the next one
-	State          string        `json:"state"`           // in use, kept, due, leaving or empty
-	OpenedAt       *time.Time    `json:"opened_at,omitempty"`
-	ClosedAt       *time.Time    `json:"closed_at,omitempty"` // when the next one was opened
-	Bytes          int64         `json:"bytes"`
-	Unfinished     int64         `json:"unfinished"` // messages to be moved out; at most 10,000 a subscription are counted
-	Overdue        time.Duration `json:"-"`          // for how long its topics' retention has been over
-	OverdueSeconds float64       `json:"overdue_seconds"`
-	KeptBy         []string      `json:"kept_by"`
-	TriedAt        *time.Time    `json:"tried_at,omitempty"` // when a transaction that used it was in the way
+	N          int        `json:"n"`
+	FromSeq    int64      `json:"from_seq,string"` // the first number that it may hold
+	UptoSeq    int64      `json:"upto_seq,string"` // the first number of the next one
+	State      string     `json:"state"`           // in use, kept, due, leaving or empty
+	OpenedAt   *time.Time `json:"opened_at,omitempty"`
+	ClosedAt   *time.Time `json:"closed_at,omitempty"` // when the next one was opened
+	Bytes      int64      `json:"bytes"`
+	Unfinished int64      `json:"unfinished"`      // messages to be moved out; at most 10,000 a subscription are counted
+	Overdue    Seconds    `json:"overdue_seconds"` // for how long its topics' retention has been over
+	KeptBy     []string   `json:"kept_by"`
+	TriedAt    *time.Time `json:"tried_at,omitempty"` // when a transaction that used it was in the way
 }
 
 // Partitions lists the partitions of the log, oldest first, with what keeps
@@ -36,8 +35,7 @@ func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Partition, error) {
 		var p Partition
 		err := row.Scan(&p.N, &p.FromSeq, &p.UptoSeq, &p.State, &p.OpenedAt, &p.ClosedAt, &p.Bytes, &p.Unfinished,
-			&p.OverdueSeconds, &p.KeptBy, &p.TriedAt)
-		p.Overdue = time.Duration(p.OverdueSeconds * float64(time.Second))
+			&p.Overdue, &p.KeptBy, &p.TriedAt)
 		return p, err
 	})
 	return list, deed.WrapError("retention", err)

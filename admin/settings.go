@@ -9,25 +9,21 @@ import (
 
 // Settings hold for the whole installation.
 type Settings struct {
-	StrictTopics     bool          `json:"strict_topics"` // publish to declared topics only
-	MaxPayload       int           `json:"max_payload"`   // bytes, of a message
-	MaxDelivery      int           `json:"max_delivery"`  // bytes, of a delivery's payload
-	DedupWindow      time.Duration `json:"-"`             // how long an idempotency key is remembered, at least
-	DedupSeconds     float64       `json:"dedup_window_seconds"`
-	Retention        time.Duration `json:"-"` // how long finished messages of undeclared topics are kept
-	RetentionSeconds float64       `json:"retention_seconds"`
-	SingleTenant     bool          `json:"single_tenant"` // there is no tenant but the default one
-	Installation     string        `json:"installation"`
-	Environment      string        `json:"environment"` // that the installation belongs to: [deed.Options.Environment]; empty: nobody has named one
+	StrictTopics bool    `json:"strict_topics"`        // publish to declared topics only
+	MaxPayload   int     `json:"max_payload"`          // bytes, of a message
+	MaxDelivery  int     `json:"max_delivery"`         // bytes, of a delivery's payload
+	DedupWindow  Seconds `json:"dedup_window_seconds"` // how long an idempotency key is remembered, at least
+	Retention    Seconds `json:"retention_seconds"`    // how long finished messages of undeclared topics are kept
+	SingleTenant bool    `json:"single_tenant"`        // there is no tenant but the default one
+	Installation string  `json:"installation"`
+	Environment  string  `json:"environment"` // that the installation belongs to: [deed.Options.Environment]; empty: nobody has named one
 }
 
 // Settings returns the installation's settings.
 func (c *Client) Settings(ctx context.Context) (Settings, error) {
 	var s Settings
 	err := c.pool.QueryRow(ctx, query.Settings).
-		Scan(&s.StrictTopics, &s.MaxPayload, &s.DedupSeconds, &s.SingleTenant, &s.Installation, &s.RetentionSeconds, &s.MaxDelivery, &s.Environment)
-	s.DedupWindow = time.Duration(s.DedupSeconds * float64(time.Second))
-	s.Retention = time.Duration(s.RetentionSeconds * float64(time.Second))
+		Scan(&s.StrictTopics, &s.MaxPayload, &s.DedupWindow, &s.SingleTenant, &s.Installation, &s.Retention, &s.MaxDelivery, &s.Environment)
 	return s, deed.WrapError("settings", err)
 }
 

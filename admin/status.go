@@ -9,14 +9,14 @@ import (
 
 // Counts are how a topic's or a subscription's messages stand.
 type Counts struct {
-	Pending          int64   `json:"pending"`            // not finished and not dead
-	AtLeast          bool    `json:"at_least,omitempty"` // Pending and Due may be more: a stream's backlog is counted up to 10,000 a lane
-	Due              int64   `json:"due"`                // of those pending, what could be delivered now
-	Claimed          int64   `json:"claimed"`            // of those pending, under a live lease
-	Parked           int64   `json:"parked"`             // of those pending, behind another message of their key
-	Dead             int64   `json:"dead"`               // ended, kept until an operator acts
-	Delivered        int64   `json:"delivered"`          // finished
-	OldestDueSeconds float64 `json:"oldest_due_seconds"` // how long the oldest due one has been due
+	Pending   int64   `json:"pending"`            // not finished and not dead
+	AtLeast   bool    `json:"at_least,omitempty"` // Pending and Due may be more: a stream's backlog is counted up to 10,000 a lane
+	Due       int64   `json:"due"`                // of those pending, what could be delivered now
+	Claimed   int64   `json:"claimed"`            // of those pending, under a live lease
+	Parked    int64   `json:"parked"`             // of those pending, behind another message of their key
+	Dead      int64   `json:"dead"`               // ended, kept until an operator acts
+	Delivered int64   `json:"delivered"`          // finished
+	OldestDue Seconds `json:"oldest_due_seconds"` // how long the oldest due one has been due
 }
 
 // SubscriptionStatus is one subscription's counts.
@@ -56,7 +56,7 @@ func (c *Counts) add(more Counts) {
 	c.Parked += more.Parked
 	c.Dead += more.Dead
 	c.Delivered += more.Delivered
-	c.OldestDueSeconds = max(c.OldestDueSeconds, more.OldestDueSeconds)
+	c.OldestDue = max(c.OldestDue, more.OldestDue)
 }
 
 // TopicStatus is a topic's counts, summed over its subscriptions.
@@ -89,7 +89,7 @@ func (c *Client) StatusOf(ctx context.Context, most int) ([]TopicStatus, error) 
 	for rows.Next() {
 		var topic string
 		var s SubscriptionStatus
-		err := rows.Scan(&topic, &s.Subscription, &s.Pending, &s.Due, &s.Claimed, &s.Dead, &s.Delivered, &s.OldestDueSeconds,
+		err := rows.Scan(&topic, &s.Subscription, &s.Pending, &s.Due, &s.Claimed, &s.Dead, &s.Delivered, &s.OldestDue,
 			&s.Parked, &s.BlockedKeys, &s.Lag, &s.AtLeast, &s.Lanes, &s.LanesHeld)
 		if err != nil {
 			return nil, deed.WrapError("status", err)
@@ -115,7 +115,7 @@ type RunningCall struct {
 	Messages int       `json:"messages"` // that it was given
 	Worker   string    `json:"worker"`
 	Since    time.Time `json:"since"`
-	Seconds  float64   `json:"seconds"` // for how long
+	Age      Seconds   `json:"seconds"` // for how long
 }
 
 // addOldestCalls completes the status of topics.
@@ -137,7 +137,7 @@ func (c *Client) addOldestCalls(ctx context.Context, topics []TopicStatus) error
 		var p place
 		var r RunningCall
 		var id string
-		if err := rows.Scan(&p.topic, &p.subscription, &r.Seq, &id, &r.Messages, &r.Worker, &r.Since, &r.Seconds); err != nil {
+		if err := rows.Scan(&p.topic, &p.subscription, &r.Seq, &id, &r.Messages, &r.Worker, &r.Since, &r.Age); err != nil {
 			return err
 		}
 		if r.ID, err = deed.ParseID(id); err != nil {

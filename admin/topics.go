@@ -15,28 +15,25 @@ import (
 
 // DeclaredTopic is a topic as the database has it.
 type DeclaredTopic struct {
-	Topic            string                 `json:"topic"`
-	Mode             deed.Mode              `json:"mode"`
-	Lanes            int                    `json:"lanes"`
-	Ordering         deed.Ordering          `json:"ordering"` // of a stream; a queue keeps none
-	Retention        time.Duration          `json:"-"`
-	RetentionSeconds float64                `json:"retention_seconds"`
-	CreatedAt        time.Time              `json:"created_at"`
-	Subscriptions    []DeclaredSubscription `json:"subscriptions"`
+	Topic         string                 `json:"topic"`
+	Mode          deed.Mode              `json:"mode"`
+	Lanes         int                    `json:"lanes"`
+	Ordering      deed.Ordering          `json:"ordering"` // of a stream; a queue keeps none
+	Retention     Seconds                `json:"retention_seconds"`
+	CreatedAt     time.Time              `json:"created_at"`
+	Subscriptions []DeclaredSubscription `json:"subscriptions"`
 }
 
 // DeclaredSubscription is a subscription as the database has it.
 type DeclaredSubscription struct {
-	Subscription   string        `json:"subscription"`
-	MaxAttempts    int           `json:"max_attempts"` // 0: without limit
-	Lease          time.Duration `json:"-"`
-	LeaseSeconds   float64       `json:"lease_seconds"`
-	Backoff        time.Duration `json:"-"`
-	BackoffSeconds float64       `json:"backoff_seconds"`
-	From           deed.From     `json:"from"`
-	CreatedAt      time.Time     `json:"created_at"`
-	Backfilled     bool          `json:"backfilled"` // it has all that was published before it
-	Door           bool          `json:"door"`       // the published SQL faces claim it
+	Subscription string    `json:"subscription"`
+	MaxAttempts  int       `json:"max_attempts"` // 0: without limit
+	Lease        Seconds   `json:"lease_seconds"`
+	Backoff      Seconds   `json:"backoff_seconds"`
+	From         deed.From `json:"from"`
+	CreatedAt    time.Time `json:"created_at"`
+	Backfilled   bool      `json:"backfilled"` // it has all that was published before it
+	Door         bool      `json:"door"`       // the published SQL faces claim it
 }
 
 // Topics lists the declared topics with their subscriptions, by name.
@@ -47,8 +44,7 @@ func (c *Client) Topics(ctx context.Context) ([]DeclaredTopic, error) {
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (DeclaredTopic, error) {
 		t := DeclaredTopic{Subscriptions: []DeclaredSubscription{}}
-		err := row.Scan(&t.Topic, &t.Mode, &t.Lanes, &t.Ordering, &t.RetentionSeconds, &t.CreatedAt)
-		t.Retention = sqlvalue.Seconds(t.RetentionSeconds)
+		err := row.Scan(&t.Topic, &t.Mode, &t.Lanes, &t.Ordering, &t.Retention, &t.CreatedAt)
 		return t, err
 	})
 	if err != nil {
@@ -63,8 +59,7 @@ func (c *Client) Topics(ctx context.Context) ([]DeclaredTopic, error) {
 	}
 	var topic string
 	var s DeclaredSubscription
-	_, err = pgx.ForEachRow(rows, []any{&topic, &s.Subscription, &s.MaxAttempts, &s.LeaseSeconds, &s.BackoffSeconds, &s.From, &s.CreatedAt, &s.Backfilled, &s.Door}, func() error {
-		s.Lease, s.Backoff = sqlvalue.Seconds(s.LeaseSeconds), sqlvalue.Seconds(s.BackoffSeconds)
+	_, err = pgx.ForEachRow(rows, []any{&topic, &s.Subscription, &s.MaxAttempts, &s.Lease, &s.Backoff, &s.From, &s.CreatedAt, &s.Backfilled, &s.Door}, func() error {
 		if t := at[topic]; t != nil { // else it was declared since the first look
 			t.Subscriptions = append(t.Subscriptions, s)
 		}

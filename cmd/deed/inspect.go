@@ -53,7 +53,7 @@ so first (in JSON: "held").`,
 					for _, s := range t.Subscriptions {
 						rows = append(rows, []string{
 							t.Topic, s.Subscription, counted(s.Pending, s.AtLeast), counted(s.Due, s.AtLeast), fmt.Sprint(s.Claimed),
-							fmt.Sprint(s.Parked), fmt.Sprint(s.Dead), fmt.Sprint(s.Delivered), seconds(s.OldestDueSeconds),
+							fmt.Sprint(s.Parked), fmt.Sprint(s.Dead), fmt.Sprint(s.Delivered), seconds(s.OldestDue),
 						})
 					}
 				}
@@ -95,7 +95,7 @@ func showCalls(out io.Writer, topics []admin.TopicStatus) {
 		for _, s := range t.Subscriptions {
 			if c := s.OldestCall; c != nil {
 				fmt.Fprintf(out, "\n%s/%s: a call has been running for %s, with message %d, by worker %s\n",
-					t.Topic, s.Subscription, seconds(c.Seconds), c.Seq, c.Worker)
+					t.Topic, s.Subscription, seconds(c.Age), c.Seq, c.Worker)
 			}
 		}
 	}

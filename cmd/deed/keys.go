@@ -55,7 +55,7 @@ waits for you: see deed dead --help.`,
 						reason = "not tried yet"
 					}
 					return []string{
-						k.Topic, k.Subscription, k.Key, fmt.Sprint(k.Seq), seconds(k.AgeSeconds), counted(k.Behind, k.Behind >= 10000),
+						k.Topic, k.Subscription, k.Key, fmt.Sprint(k.Seq), seconds(k.Age), counted(k.Behind, k.Behind >= 10000),
 						fmt.Sprint(k.Attempts), next, reason,
 					}
 				})

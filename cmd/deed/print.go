@@ -101,11 +101,11 @@ func clip(text string, n int) string {
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-func seconds(s float64) string {
+func seconds(s admin.Seconds) string {
 	if s == 0 {
 		return "-"
 	}
-	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+	return time.Duration(s).Round(time.Second).String()
 }
 
 // content shows a payload: JSON as it is, text as a JSON string, other bytes as

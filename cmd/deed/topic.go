@@ -66,7 +66,7 @@ func topicRows(t admin.DeclaredTopic) (rows [][]string) {
 	if t.Mode == deed.ModeStream {
 		lanes = fmt.Sprint(t.Lanes)
 	}
-	topic := []string{t.Topic, string(t.Mode), lanes, string(t.Ordering), duration.Format(t.Retention)}
+	topic := []string{t.Topic, string(t.Mode), lanes, string(t.Ordering), duration.Format(time.Duration(t.Retention))}
 	if len(t.Subscriptions) == 0 {
 		return [][]string{append(topic, "-", "-", "-", "-", "-", "-", "-", when(t.CreatedAt))}
 	}
@@ -76,7 +76,7 @@ func topicRows(t admin.DeclaredTopic) (rows [][]string) {
 			attempts = "unlimited"
 		}
 		rows = append(rows, append(topic[:len(topic):len(topic)], s.Subscription, attempts,
-			duration.Format(s.Lease), duration.Format(s.Backoff), string(s.From), fmt.Sprint(s.Backfilled), fmt.Sprint(s.Door), when(s.CreatedAt)))
+			duration.Format(time.Duration(s.Lease)), duration.Format(time.Duration(s.Backoff)), string(s.From), fmt.Sprint(s.Backfilled), fmt.Sprint(s.Door), when(s.CreatedAt)))
 	}
 	return rows
 }

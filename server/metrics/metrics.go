@@ -248,16 +248,16 @@ func collectStatus(out chan<- prometheus.Metric, topic string, s admin.Subscript
 		collectStream(out, topic, s)
 	}
 	out <- prometheus.MustNewConstMetric(finished, prometheus.GaugeValue, float64(s.Delivered), topic, s.Subscription)
-	oldest := s.OldestDueSeconds
+	oldest := time.Duration(s.OldestDue)
 	if s.Due > 0 {
-		oldest += age.Seconds()
+		oldest += age
 	}
-	out <- prometheus.MustNewConstMetric(oldestDue, prometheus.GaugeValue, oldest, topic, s.Subscription)
-	running := 0.0
+	out <- prometheus.MustNewConstMetric(oldestDue, prometheus.GaugeValue, oldest.Seconds(), topic, s.Subscription)
+	var running time.Duration
 	if s.OldestCall != nil {
-		running = s.OldestCall.Seconds + age.Seconds()
+		running = time.Duration(s.OldestCall.Age) + age
 	}
-	out <- prometheus.MustNewConstMetric(oldestCall, prometheus.GaugeValue, running, topic, s.Subscription)
+	out <- prometheus.MustNewConstMetric(oldestCall, prometheus.GaugeValue, running.Seconds(), topic, s.Subscription)
 }
 
 func collectStream(out chan<- prometheus.Metric, topic string, s admin.SubscriptionStatus) {
