@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed/internal/claim"
+	"github.com/deedhq/deed/internal/stream"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestBreaker_StaysHalfOpenBehindAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newSource(&Client{opts: Options{Logger: slog.New(slog.DiscardHandler)}}, Subscription{Topic: "t", Name: "s"}).dest
+		d := newSource(Options{Logger: slog.New(slog.DiscardHandler)}, Subscription{Topic: "t", Name: "s"}, stream.NewFeed()).dest
 		try := func(of byte, outcome error) {
 			t.Helper()
 			round, _, cause := d.breaker.Admit()

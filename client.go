@@ -1,12 +1,9 @@
 package deed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -14,142 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/internal/claim"
-	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/held"
-	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/internal/sqlfile"
+	"github.com/deedhq/deed/internal/stream"
 	"github.com/deedhq/deed/internal/upkeep"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
 )
-
-// Options configures a Client. The zero value works for a client that only
-// publishes or inspects.
-type Options struct {
-	// Topics are declared before the subscriptions. A subscription's topic that
-	// is not among them is a queue unless the database has it as a stream.
-	Topics []Topic
-
-	// Subscriptions are what this process drains.
-	Subscriptions []Subscription
-
-	// OnNewCluster says what to do on another cluster than the installation's.
-	// Default: [Hold] if one of the sinks asks for it, as webhooks do
-	// ([Holder]); else it goes on, and repeats what the original delivers.
-	OnNewCluster OnNewCluster
-
-	// Environment is where this process runs, such as production: give all that
-	// share a database the same. The installation belongs to the one that is
-	// named first, and a process of another holds unless OnNewCluster is
-	// [Continue]: a copy of the volume shows by nothing else. At most 100
-	// characters. Default: none, which is another one only for what is to [Hold].
-	Environment string
-
-	// Worker names this process in claims, receipts and logs, for people; at
-	// most 200 characters. Default: the host's name and the process id.
-	Worker string
-
-	// Logger receives claims and deliveries (debug), retries (warn), and deaths
-	// (error), with message id, topic, tenant and correlation id; never
-	// payloads. Default: discard.
-	Logger *slog.Logger
-
-	// Deadline bounds every statement of the workers. Default 10s. Methods that
-	// inspect and operate are bounded by their context.
-	Deadline time.Duration
-
-	// Grace is how long a stop lets running deliveries go on before it cancels
-	// them. Default 20s.
-	Grace time.Duration
-}
-
-func (o Options) withDefaults() (Options, error) {
-	host, _ := os.Hostname()
-	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s:%d", cmp.Or(host, "worker"), os.Getpid()))
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Deadline = cmp.Or(o.Deadline, 10*time.Second)
-	o.Grace = cmp.Or(o.Grace, 20*time.Second)
-	var errs []error
-	if err := o.OnNewCluster.Check(o.Environment); err != nil {
-		errs = append(errs, err)
-	}
-	if len(o.Worker) > 200 {
-		errs = append(errs, errors.New("option Worker is over 200 characters"))
-	}
-	if o.Deadline < 100*time.Millisecond {
-		errs = append(errs, fmt.Errorf("option Deadline %s is below 100ms", o.Deadline))
-	}
-	if o.Grace < 0 {
-		errs = append(errs, fmt.Errorf("option Grace %s is negative", o.Grace))
-	}
-	declared := map[string]bool{}
-	for _, t := range o.Topics {
-		if err := t.Check(); err != nil {
-			errs = append(errs, fmt.Errorf("topic %q: %w", errortext.Clip(t.Name), err))
-		}
-		if declared[t.Name] {
-			errs = append(errs, fmt.Errorf("topic %q is given twice", errortext.Clip(t.Name)))
-		}
-		declared[t.Name] = true
-	}
-	subs := make([]Subscription, len(o.Subscriptions))
-	seen := map[string]bool{}
-	for i, s := range o.Subscriptions {
-		var err error
-		if subs[i], err = s.withDefaults(); err != nil {
-			errs = append(errs, fmt.Errorf("subscription %q of topic %q: %w", errortext.Clip(s.Name), errortext.Clip(s.Topic), err))
-		}
-		id := subs[i].Topic + "/" + subs[i].Name
-		if seen[id] {
-			errs = append(errs, fmt.Errorf("subscription %q of topic %q is given twice", errortext.Clip(subs[i].Name), errortext.Clip(s.Topic)))
-		}
-		seen[id] = true
-	}
-	o.Subscriptions = subs
-	return o, errors.Join(errs...)
-}
-
-// functionTimeout is a function's unless its subscription has another.
-const functionTimeout = 15 * time.Minute
-
-func (s Subscription) withDefaults() (Subscription, error) {
-	var errs []error
-	group := 1
-	switch sink := s.Sink.(type) {
-	case nil:
-		errs = append(errs, errors.New("it has no Sink"))
-	case BatchSink:
-		if group = sink.BatchSize(); group < 1 {
-			errs = append(errs, fmt.Errorf("its sink's BatchSize is %d", group))
-			group = 1
-		}
-	}
-	s.Name = cmp.Or(s.Name, "handler")
-	s.Concurrency = cmp.Or(s.Concurrency, 16)
-	s.page = cmp.Or(s.BatchSize, 1000)
-	s.BatchSize = cmp.Or(s.BatchSize, min(max(200, group*s.Concurrency), 10000))
-	// Topic "" with the name "default" is the catch-all of undeclared topics.
-	if s.Topic != "" || s.Name != "default" {
-		errs = append(errs, limits.Topic(s.Topic))
-	}
-	errs = append(errs, limits.Name("subscription", s.Name))
-	if s.From != "" && s.From != FromBeginning && s.From != FromNow {
-		errs = append(errs, fmt.Errorf("option From %q is neither %q nor %q", errortext.Clip(string(s.From)), FromBeginning, FromNow))
-	}
-	errs = append(errs, limits.Attempts.CheckSet("option MaxAttempts", s.MaxAttempts),
-		limits.Lease.CheckSet("option Lease", s.Lease), limits.Backoff.CheckSet("option Backoff", s.Backoff))
-	if s.Concurrency < 1 || s.Concurrency > 10000 {
-		errs = append(errs, fmt.Errorf("option Concurrency %d is not from 1 to 10000", s.Concurrency))
-	}
-	if s.BatchSize < 1 || s.BatchSize > 10000 {
-		errs = append(errs, fmt.Errorf("option BatchSize %d is not from 1 to 10000", s.BatchSize))
-	}
-	if _, ok := s.Sink.(SinkFunc); ok && s.Timeout == 0 {
-		s.Timeout = functionTimeout
-	}
-	s.Timeout = max(s.Timeout, 0)
-	return s, errors.Join(errs...)
-}
 
 // A Client drains subscriptions and inspects messages. Its methods may be
 // called at the same time; Run once.
@@ -159,7 +27,7 @@ type Client struct {
 	opts    Options
 	sources []*source
 	wake    chan struct{}
-	windows *windowFeed
+	feed    *stream.Feed
 	gate    *held.Gate
 
 	mu      sync.Mutex
@@ -196,18 +64,18 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 		if recovery && len(opts.Subscriptions) > 0 {
 			return errors.New("the server is a standby, where nothing can be claimed; connect to the primary")
 		}
-		return errors.Join(sqlfile.Check(ctx, conn.Conn(), query), claim.CheckStatements(ctx, conn.Conn()), upkeep.CheckStatements(ctx, conn.Conn()))
+		return errors.Join(sqlfile.Check(ctx, conn.Conn(), query), claim.CheckStatements(ctx, conn.Conn()), stream.CheckStatements(ctx, conn.Conn()), upkeep.CheckStatements(ctx, conn.Conn()))
 	})
 	if err != nil {
 		return nil, WrapError("new", err)
 	}
 	c := &Client{
-		pool: pool, opts: opts, wake: make(chan struct{}, 1), windows: newWindowFeed(),
+		pool: pool, opts: opts, wake: make(chan struct{}, 1), feed: stream.NewFeed(),
 		ready: errors.New("the workers have not started"),
 	}
 	c.gate = newGate(c)
 	for _, s := range opts.Subscriptions {
-		c.sources = append(c.sources, newSource(c, s))
+		c.sources = append(c.sources, newSource(opts, s, c.feed))
 	}
 	return c, nil
 }
@@ -272,16 +140,21 @@ func (c *Client) Run(ctx context.Context) error {
 		return err
 	}
 
+	process := &stream.Process{DB: workers, Name: c.opts.Worker, Deadline: c.opts.Deadline, Log: c.opts.Logger, Feed: c.feed}
+	for _, s := range c.sources {
+		process.Readers = append(process.Readers, s.reader)
+	}
+
 	// These end when the loops have; leases are renewed while the loops stop.
 	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var others, loops sync.WaitGroup
 	others.Go(func() { c.gate.Watch(ctx, workers, end) })
-	others.Go(func() { c.watch(ctx) })
+	others.Go(func() { process.Watch(ctx, c.wake) })
 	others.Go(func() { (&housekeeper{keeper, c.sources}).run(ctx) })
 	others.Go(func() { keeper.KeepRetention(ctx) })
 	others.Go(func() { keeper.FinishRemovals(ctx) })
 	others.Go(func() { c.callReporter().run(background) })
-	others.Go(func() { c.keepLanes(background, ctx.Done()) })
+	others.Go(func() { process.AssignLanes(background, ctx.Done()) })
 	c.setReady(nil)
 	errs := make([]error, len(c.sources))
 	for i, s := range c.sources {

@@ -27,6 +27,7 @@ var floors = []struct {
 	{2, `internal/work|internal/sqlfile|internal/(sqlstate|sqlvalue)|internal/config|internal/idempotency|internal/httpcall|internal/errortext|internal/catcher`},
 	{2.5, `internal/(held|upkeep)`},
 	{2.6, `internal/claim`},
+	{2.7, `internal/stream`},
 	{3, ``},
 	{3.5, `internal/order`},
 	{4, `admin|delivery|sink/(webhook|nats|kafka)|importer|deedsql|inbox|otel`},

@@ -14,7 +14,5 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Subscribe, RemovedAt, Watch, TakeLanes, ReleaseLane, PauseLane, LeaveRelays, Window, LanePosition, BlockedHashes,
-	Page, FinishPage, Attend, LockKeys, ReleaseKeys, HealKeys, DeclareTopic, Owing, Backfill, Unfinished, Behind,
-	ReportCalls string
+	Subscribe, RemovedAt, DeclareTopic, Owing, Backfill, Unfinished, Behind, ReportCalls string
 }

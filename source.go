@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,41 +11,38 @@ import (
 
 	"github.com/deedhq/deed/internal/claim"
 	"github.com/deedhq/deed/internal/sqlvalue"
+	"github.com/deedhq/deed/internal/stream"
 )
 
 // source is one of the client's subscriptions. It is made by New, registered by
-// Run, and from then on drained as what its topic is: by queue or by reader, which
-// share all that it embeds.
+// Run, and from then on drained as what its topic is: by the queue or by the reader,
+// which share all that it embeds.
 type source struct {
 	*claim.Subscription
-	opts  Subscription
-	dest  *destination
-	id    atomic.Int64 // once the registration has committed; -1 before
-	queue *claim.Queue
-
-	windows  *windowFeed
-	assigned chan *assignment // what the keeper of lanes says, of a stream
-
-	mu       sync.Mutex
-	slotFrom *int32 // guarded by mu: of a stream whose lanes are here, from their first slot
-	slotUpto *int32 // guarded by mu: to their last
+	opts   Subscription
+	dest   *destination
+	queue  *claim.Queue
+	reader *stream.Reader
+	id     atomic.Int64 // once the registration has committed, for [Client.Drained]; -1 before
 }
 
-func newSource(c *Client, opts Subscription) *source {
+// newSource makes the source of a subscription of a client with those options.
+func newSource(client Options, opts Subscription, feed *stream.Feed) *source {
 	group := 0
 	if b, ok := opts.Sink.(BatchSink); ok {
 		group = b.BatchSize()
 	}
 	dest := &destination{sink: opts.Sink, timeout: opts.Timeout, breaker: newBreaker()}
 	sub := claim.New(claim.Options{
-		Topic: opts.Topic, Name: opts.Name, Worker: c.opts.Worker,
+		Topic: opts.Topic, Name: opts.Name, Worker: client.Worker,
 		Concurrency: opts.Concurrency, Batch: opts.BatchSize, Group: group,
-		Deadline: c.opts.Deadline, Grace: c.opts.Grace,
+		Deadline: client.Deadline, Grace: client.Grace,
 		Destination: dest, LogAttributes: logAttributes,
-		Log: c.opts.Logger.With("topic", opts.Topic, "subscription", opts.Name),
+		Log: client.Logger.With("topic", opts.Topic, "subscription", opts.Name),
 	})
 	dest.sub = sub
-	s := &source{Subscription: sub, opts: opts, dest: dest, queue: claim.NewQueue(sub), windows: c.windows, assigned: make(chan *assignment, 1)}
+	queue := claim.NewQueue(sub)
+	s := &source{Subscription: sub, opts: opts, dest: dest, queue: queue, reader: stream.NewReader(queue, feed, opts.page)}
 	s.id.Store(-1)
 	return s
 }
@@ -123,7 +119,7 @@ func (s *source) run(ctx context.Context) error {
 	for {
 		var err error
 		if s.IsStream() {
-			err = s.runStream(ctx)
+			err = s.reader.Run(ctx)
 		} else {
 			err = s.queue.Run(ctx)
 		}

@@ -1,4 +1,4 @@
-package deed
+package stream
 
 import (
 	"context"
@@ -6,37 +6,30 @@ import (
 	"sync"
 )
 
-// window is a point in the log, as deed.windows has it: a number, and the
-// transaction id that tells it from another that was given the same number
-// after a failover.
-type window struct {
-	n int64
-	h string
-}
-
 // windowStep is one step from a window to a later one.
 type windowStep struct {
 	from, to window
-	slots    []int32 // those that have something new, sorted; nil: any may
-	low      *int64  // as deed.window_late says
-	late     []string
+	slots    []int32       // those that have something new, sorted; nil: any may
+	late     lateRows      // unknown, if the server did not know the window from
 	rows     map[int]*span // by subscription, if it is known: all that is new
 }
 
 // span is all that a step has in some slots, for one subscription.
 type span struct {
-	from, upto int32
-	entries    []entry
+	slots
+	entries []entry
 }
 
-// within returns what of it is in the slots, or false if it is not known.
-func (s windowStep) within(sub int, from, upto int32) (list []*entry, ok bool) {
+// within returns what of it is in the slots, or false if it is not known. The
+// entries are copies: two lanes of one subscription, one before and one after a
+// change of owner, may read the same step.
+func (s windowStep) within(sub int, in slots) (list []*entry, ok bool) {
 	rows := s.rows[sub]
-	if rows == nil || rows.from > from || rows.upto < upto {
+	if rows == nil || rows.from > in.from || rows.upto < in.upto {
 		return nil, false
 	}
 	for _, e := range rows.entries {
-		if e.slot >= from && e.slot <= upto {
+		if in.has(e.slot) {
 			list = append(list, &e)
 		}
 	}
@@ -44,19 +37,20 @@ func (s windowStep) within(sub int, from, upto int32) (list []*entry, ok bool) {
 }
 
 // concerns reports whether any of the slots may have something new.
-func (s windowStep) concerns(from, upto int32) bool {
+func (s windowStep) concerns(in slots) bool {
 	if s.slots == nil {
 		return true
 	}
-	i, _ := slices.BinarySearch(s.slots, from)
-	return i < len(s.slots) && s.slots[i] <= upto
+	i, _ := slices.BinarySearch(s.slots, in.from)
+	return i < len(s.slots) && s.slots[i] <= in.upto
 }
 
-// windowFeed hands the windows that the process's watcher finds to its lanes.
-type windowFeed struct {
+// Feed hands the windows that the process's watcher finds to its lanes. The
+// watcher publishes, lanes of all subscriptions wait for what is next.
+type Feed struct {
 	mu      sync.Mutex
-	last    window        // guarded by mu
-	steps   []windowStep  // guarded by mu: consecutive, the latest last
+	last    window        // guarded by mu: the newest one
+	steps   []windowStep  // guarded by mu: consecutive up to last, but for the first after a break
 	changed chan struct{} // guarded by mu: closed at the next step
 	breaks  int           // guarded by mu: how often the latest window was found gone
 }
@@ -68,9 +62,10 @@ const keptSteps = 1024
 // keptRows is of how many steps the rows are kept.
 const keptRows = 8
 
-func newWindowFeed() *windowFeed { return &windowFeed{changed: make(chan struct{})} }
+// NewFeed returns a feed that knows of no window.
+func NewFeed() *Feed { return &Feed{changed: make(chan struct{})} }
 
-func (f *windowFeed) current() window {
+func (f *Feed) current() window {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
@@ -78,16 +73,16 @@ func (f *windowFeed) current() window {
 
 // broken counts the failovers that took windows back: who keeps one in memory
 // from before the last is to read its durable position again.
-func (f *windowFeed) broken() int {
+func (f *Feed) broken() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.breaks
 }
 
-func (f *windowFeed) publish(s windowStep) {
+func (f *Feed) publish(s windowStep) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s.low == nil {
+	if s.late.low == nil {
 		// From a window that the server does not know, or another cluster's: after
 		// a failover nothing may go over those that it took back.
 		f.steps = f.steps[:0]
@@ -112,7 +107,7 @@ func (f *windowFeed) publish(s windowStep) {
 // up to which there is known to be nothing for its slots. It waits until there is
 // something, ctx ends or interrupt says that the lane has other business, or
 // broken is no longer breaks; then ok is false.
-func (f *windowFeed) next(ctx context.Context, at window, breaks, sub int, from, upto int32, interrupt <-chan struct{}) (step windowStep, seen window, ok bool) {
+func (f *Feed) next(ctx context.Context, at window, breaks, sub int, in slots, interrupt <-chan struct{}) (step windowStep, seen window, ok bool) {
 	seen = at
 	for {
 		f.mu.Lock()
@@ -121,7 +116,7 @@ func (f *windowFeed) next(ctx context.Context, at window, breaks, sub int, from,
 			f.mu.Unlock()
 			return windowStep{}, seen, false
 		}
-		step, seen, ok = f.look(seen, sub, from, upto)
+		step, seen, ok = f.look(seen, sub, in)
 		f.mu.Unlock()
 		if ok {
 			return step, seen, true
@@ -136,15 +131,17 @@ func (f *windowFeed) next(ctx context.Context, at window, breaks, sub int, from,
 	}
 }
 
-// look finds the next step that concerns the slots; f.mu is held.
-func (f *windowFeed) look(at window, sub int, from, upto int32) (step windowStep, seen window, ok bool) {
+// look finds the next step that concerns the slots; f.mu is held. It goes over
+// those that do not, one after the other, which is only allowed from a window that
+// a kept step begins with: by number and transaction id.
+func (f *Feed) look(at window, sub int, in slots) (step windowStep, seen window, ok bool) {
 	i := slices.IndexFunc(f.steps, func(s windowStep) bool { return s.to.n > at.n })
 	if i < 0 {
 		return windowStep{}, at, false
 	}
 	for _, s := range f.steps[i:] {
 		switch {
-		case s.from == at && !s.concerns(from, upto):
+		case s.from == at && !s.concerns(in):
 			at = s.to
 		case s.from == at && (s.to == f.last || s.rows[sub] != nil):
 			return s, at, true

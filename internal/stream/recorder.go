@@ -1,4 +1,4 @@
-package deed
+package stream
 
 import (
 	"context"
@@ -20,26 +20,27 @@ const recordsAhead = 4
 // has come, and what is put aside. It becomes one row of deed.progress, and one
 // of deed.pending for each message that is put aside, in one transaction.
 type record struct {
-	passed, reading window // reading is zero if everything up to passed has been read
-	slot            int32
-	id              int64
-	messages        int
-	min, max        int64 // numbers of the first and last of the messages
-	aside           []aside
-	parks           int  // so often the stream's parking is held for reading, until this is recorded
-	pause           bool // only say that the lane has stopped
+	position       // where the lane is then
+	messages int   // read since the record before, with those put aside
+	min, max int64 // numbers of the first and last of the messages
+	aside    []aside
+	parks    int  // so often the stream's parking is held for reading, until this is recorded
+	pause    bool // no more than that the lane has stopped where the record before says
 }
 
-// position is where the lane is then.
-func (n *record) position() position {
-	return position{passed: n.passed, reading: n.reading, slot: n.slot, id: n.id}
-}
-
-// aside is a message that is put aside.
-type aside struct {
-	entry   *entry
-	hash    *int64
-	outcome claim.Outcome // as for deed.finish_page
+// add makes entries part of what n records.
+func (n *record) add(entries []*entry) {
+	for _, e := range entries {
+		if n.messages == 0 {
+			n.min, n.max = e.Seq, e.Seq
+		}
+		n.min, n.max = min(n.min, e.Seq), max(n.max, e.Seq)
+		n.messages++
+		n.position = n.position.at(e.place, e.Seq)
+		if e.aside != nil {
+			n.aside = append(n.aside, *e.aside)
+		}
+	}
 }
 
 // merge makes n the record of both pages: pages that were delivered while another
@@ -50,7 +51,7 @@ func (n *record) merge(more record) {
 	} else if more.messages > 0 {
 		n.min, n.max = min(n.min, more.min), max(n.max, more.max)
 	}
-	n.passed, n.reading, n.slot, n.id = more.passed, more.reading, more.slot, more.id
+	n.position = more.position
 	n.messages += more.messages
 	n.parks += more.parks
 	n.aside = append(n.aside, more.aside...)
@@ -63,24 +64,22 @@ func (n *record) merge(more record) {
 // that fails for good, err is set and the rest of the queue is thrown away: the
 // messages come again.
 type recorder struct {
-	l     *lane
-	n     int64    // of the lane's last row of deed.progress; the recorder's
-	last  position // which that row says; the recorder's
-	queue chan record
-	done  chan struct{}
-	stop  context.CancelCauseFunc // ends the reading
-	err   error                   // once done is closed: why not all was recorded
+	st      *stream
+	lane    int
+	fence   int64           // of the owner whose records these are
+	working context.Context // the lane's: says whether it is lost; records outlast it otherwise
+	queue   chan record
+	done    chan struct{}           // closed when the queue has been closed and worked off
+	stop    context.CancelCauseFunc // ends the reading
+	err     error                   // once done is closed: why not all was recorded
+
+	// The recorder's own. Together they say which row is there, as far as it knows:
+	// a row that says anything else was written by another, or taken back.
+	n    int64    // of the lane's last row of deed.progress
+	last position // which that row says
 
 	// The reader's: the last window that a record sent says is passed.
 	confirmed window
-}
-
-func newRecorder(l *lane, n int64, stop context.CancelCauseFunc) *recorder {
-	r := &recorder{l: l, n: n, last: l.position, queue: make(chan record, recordsAhead), done: make(chan struct{}), stop: stop}
-	if l.reading.n == 0 {
-		r.confirmed = l.passed
-	}
-	return r
 }
 
 // confirm records that everything up to at has been read, unless that is recorded:
@@ -88,7 +87,7 @@ func newRecorder(l *lane, n int64, stop context.CancelCauseFunc) *recorder {
 func (r *recorder) confirm(at window) {
 	if at != r.confirmed {
 		r.confirmed = at
-		r.queue <- record{passed: at, slot: slotLate}
+		r.queue <- record{position: position{passed: at, slot: slotLate}}
 	}
 }
 
@@ -100,7 +99,7 @@ func (r *recorder) run() {
 	defer close(r.done)
 	for next := range r.queue {
 		for more := r.waiting(); more != nil; more = r.waiting() {
-			if next.pause || more.pause {
+			if next.pause || more.pause { // what is said of a pause is said of the row before it
 				r.record(next)
 				next = *more
 				continue
@@ -128,13 +127,15 @@ func (r *recorder) waiting() *record {
 var errPlaceMoved = errors.New("the recorded position is not where this worker left it")
 
 // record tries until the page is recorded, or cannot be; then the reading ends.
+// The parking is given back in either case: what was put behind others is in the
+// database then, or will be read again.
 func (r *recorder) record(rec record) {
 	defer func() {
 		for range rec.parks {
-			r.l.st.parking.RUnlock()
+			r.st.parking.RUnlock()
 		}
 	}()
-	ctx := context.WithoutCancel(r.l.working) // also what a stop has cancelled
+	ctx := context.WithoutCancel(r.working) // also what a stop has cancelled
 	for failures := 0; r.err == nil; {
 		crash.Point("settling")
 		err := r.try(ctx, rec)
@@ -142,30 +143,32 @@ func (r *recorder) record(rec record) {
 			crash.Point("settled")
 			return
 		}
-		if r.l.isLost() || !passing(err) || errors.Is(err, errLaneLost) || errors.Is(err, errPlaceMoved) || failures == 20 {
+		if isLost(r.working) || !sqlstate.Passing(err) || errors.Is(err, errLaneLost) || errors.Is(err, errPlaceMoved) || failures == 20 {
 			r.err = err
 			r.stop(err)
 			return
 		}
 		failures++
-		r.l.st.Log.Warn("recording a page failed; will try again", "lane", r.l.no, "error", sqlstate.WithHint(err), "failures", failures)
+		r.st.Log.Warn("recording a page failed; will try again", "lane", r.lane, "error", sqlstate.WithHint(err), "failures", failures)
 		work.Sleep(ctx, work.Backoff(failures, 20*time.Millisecond, 5*time.Second))
 	}
 }
 
+// try sends a record. The row that it makes follows r.n and r.last under r.fence, or
+// is not made.
 func (r *recorder) try(ctx context.Context, rec record) error {
-	st := r.l.st
+	st := r.st
 	ctx, cancel := st.Bounded(ctx)
 	defer cancel()
 	if rec.pause {
-		_, err := st.DB.Exec(ctx, query.PauseLane, st.ID, r.l.no, r.l.fence)
+		_, err := st.DB.Exec(ctx, query.PauseLane, st.ID, r.lane, r.fence)
 		return err
 	}
 	a := asideColumns(rec.aside)
 	var n *int64
 	var dead []bool
 	started := time.Now()
-	err := st.DB.QueryRow(ctx, query.FinishPage, st.ID, r.l.no, r.l.fence, r.n, r.last.String(),
+	err := st.DB.QueryRow(ctx, query.FinishPage, st.ID, r.lane, r.fence, r.n, r.last.String(),
 		rec.passed.n, rec.passed.h, sqlvalue.NullIfZero(rec.reading.n), sqlvalue.NullIfZero(rec.reading.h), rec.slot, rec.id,
 		rec.messages, sqlvalue.NullIfZero(rec.min), sqlvalue.NullIfZero(rec.max), st.Worker,
 		a.ids, a.slots, a.hashes, a.texts, a.after, a.kinds).Scan(&n, &dead)
@@ -175,9 +178,9 @@ func (r *recorder) try(ctx context.Context, rec record) error {
 	if n == nil {
 		return r.compare(ctx, rec)
 	}
-	r.n, r.last = *n, rec.position()
+	r.n, r.last = *n, rec.position
 	st.Counters.Finish.Observe(time.Since(started))
-	st.recorded(rec, dead)
+	r.account(rec, dead)
 	return nil
 }
 
@@ -185,22 +188,21 @@ func (r *recorder) try(ctx context.Context, rec record) error {
 // lost (then it counts as recorded now); or the lane is another's (errLaneLost); or
 // a failover has taken rows back (errPlaceMoved).
 func (r *recorder) compare(ctx context.Context, rec record) error {
-	var there lane
-	there.st, there.no, there.fence, there.slotFrom, there.slotUpto = r.l.st, r.l.no, r.l.fence, r.l.slotFrom, r.l.slotUpto
-	n, err := there.loadPosition(ctx)
+	there, err := r.st.recorded(ctx, r.lane, r.fence)
 	switch {
 	case err != nil:
 		return err
-	case n == r.n+1 && there.passed == rec.passed && there.reading == rec.reading && there.slot == rec.slot && there.id == rec.id:
-		r.n, r.last = n, rec.position()
-		r.l.st.recorded(rec, nil)
+	case there.n == r.n+1 && there.position == rec.position:
+		r.n, r.last = there.n, rec.position
+		r.account(rec, nil)
 		return nil
 	default:
 		return errPlaceMoved
 	}
 }
 
-// columns are what deed.finish_page takes.
+// columns are what deed.finish_page takes of the messages that are put aside: one
+// array each, in the order of the page.
 type columns struct {
 	ids    []int64
 	slots  []int32
@@ -222,18 +224,20 @@ func asideColumns(list []aside) (c columns) {
 	return c
 }
 
-// recorded counts and logs what a page has come to, once it is committed.
-func (st *stream) recorded(rec record, dead []bool) {
-	st.Counters.Delivered.Add(int64(rec.messages - len(rec.aside)))
+// account counts and logs what a page has come to, once it is committed, and has
+// what is put aside looked at. dead says of each message that is aside whether it
+// is dead; nil: that is not known.
+func (r *recorder) account(rec record, dead []bool) {
+	r.st.Counters.Delivered.Add(int64(rec.messages - len(rec.aside)))
 	for i, a := range rec.aside {
 		switch {
 		case i < len(dead) && dead[i]:
-			st.AccountDeath(&a.entry.Message, a.outcome, 1)
+			r.st.AccountDeath(&a.entry.Message, a.outcome, 1)
 		case a.outcome.Kind == claim.Retry:
-			st.AccountRetry(&a.entry.Message, a.outcome, "attempts", 1)
+			r.st.AccountRetry(&a.entry.Message, a.outcome, "attempts", 1)
 		}
 	}
 	if len(rec.aside) > 0 {
-		st.Wake()
+		r.st.Wake()
 	}
 }

@@ -1,4 +1,4 @@
-package deed
+package stream
 
 import (
 	"cmp"
@@ -17,7 +17,10 @@ import (
 const attendAtLeast = 500 * time.Millisecond
 
 // chain is messages that a stream has put aside and that are delivered one after
-// the other: one, and those of its key that stand behind it.
+// the other: one, and those of its key that stand behind it. They were claimed
+// together, and live or die together: a chain is the item of the loop.
+//
+// While it is attempted it is Do's; before and afterwards the loop's.
 type chain struct {
 	items     []*claim.Item // in order; at least one
 	hash      *int64        // of the key; nil: the stream keeps no order, or the message has no key
@@ -30,11 +33,18 @@ type chain struct {
 // it is claimed there, attempted, finished or failed. What is different: of a key
 // one message is free and the others are parked behind it (deed.release_keys), so
 // outcomes let others go, and are recorded under the stream's parking.
-type attention struct{ *stream }
+type attention struct {
+	*stream
+	lanes *lanes
+}
 
-// attendAside delivers what is put aside until ctx ends.
-func (st *stream) attendAside(ctx context.Context) error {
-	return work.Run(ctx, attention{st}, st.Loop())
+// run delivers what is put aside until ctx ends.
+func (a attention) run(ctx context.Context) error { return work.Run(ctx, a, a.Loop()) }
+
+// attended is what one exchange with the database has come to.
+type attended struct {
+	chains []*chain // were claimed
+	freed  []int64  // hashes of keys of which nothing is aside any more
 }
 
 // Exchange records outcomes, lets what stood behind them go, and claims more,
@@ -47,34 +57,28 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*chain], n int
 	settlements := claim.Settle(flat)
 	batch := a.lockKeys(hashes)
 	a.Record(batch, settlements)
-	var drained []int64
+	got := &attended{}
 	if len(hashes) > 0 {
-		batch.Queue(query.ReleaseKeys, a.ID, hashes).QueryRow(func(row pgx.Row) error { return row.Scan(&drained) })
+		batch.Queue(query.ReleaseKeys, a.ID, hashes).QueryRow(func(row pgx.Row) error { return row.Scan(&got.freed) })
 	}
-	var chains []*chain
 	if n > 0 {
-		from, upto := a.laneSlots()
-		batch.Queue(query.Attend, a.ID, a.Worker, n, from, upto, a.Lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
-			chains, err = collectChains(rows)
-			return err
-		})
+		a.queueClaim(batch, n, got)
 	}
-	err := a.exchange(ctx, batch, len(hashes) > 0, &drained)
-	if err != nil {
+	if err := a.send(ctx, batch, len(hashes) > 0, got); err != nil {
 		return nil, 0, sqlstate.WithHint(err)
 	}
 	a.Account(settlements, flat)
-	for _, r := range chains {
-		a.AccountClaim(r.items)
+	for _, c := range got.chains {
+		a.AccountClaim(c.items)
 	}
-	if n > 0 && len(chains) == 0 {
+	if n > 0 && len(got.chains) == 0 {
 		return nil, a.nextLook(ctx), nil
 	}
-	return chains, 0, nil
+	return got.chains, 0, nil
 }
 
 // lockKeys begins a batch with what keeps it from a deadlock with who has taken
-// a lane over.
+// a lane over: of each key the free row is locked before any other.
 func (a attention) lockKeys(hashes []int64) *pgx.Batch {
 	batch := &pgx.Batch{}
 	if len(hashes) > 0 {
@@ -83,27 +87,34 @@ func (a attention) lockKeys(hashes []int64) *pgx.Batch {
 	return batch
 }
 
-// exchange sends the batch. Outcomes of keys are recorded while no lane decides
+func (a attention) queueClaim(batch *pgx.Batch, n int, got *attended) {
+	from, upto := a.lanes.slots()
+	batch.Queue(query.Attend, a.ID, a.Worker, n, from, upto, a.Lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
+		got.chains, err = collectChains(rows)
+		return err
+	})
+}
+
+// send sends the batch. Outcomes of keys are recorded while no lane decides
 // to put a message behind others of its key; then the keys that have none left
 // are let go.
-func (a attention) exchange(ctx context.Context, batch *pgx.Batch, keys bool, drained *[]int64) error {
-	if keys {
-		a.waiting.Store(true)
-		a.parking.Lock()
-		a.waiting.Store(false)
-		defer a.parking.Unlock()
+func (a attention) send(ctx context.Context, batch *pgx.Batch, ofKeys bool, got *attended) error {
+	if !ofKeys {
+		return a.DB.SendBatch(ctx, batch).Close()
+	}
+	return a.parking.alone(func() error {
 		// A lane may have delivered some of a long page meanwhile.
 		fresh, cancel := a.Bounded(context.WithoutCancel(ctx))
 		defer cancel()
-		ctx = fresh
-	}
-	if err := a.DB.SendBatch(ctx, batch).Close(); err != nil {
-		return err
-	}
-	a.unblock(*drained)
-	return nil
+		if err := a.DB.SendBatch(fresh, batch).Close(); err != nil {
+			return err
+		}
+		a.lanes.unblock(got.freed)
+		return nil
+	})
 }
 
+// nextLook is when to look again after a look that found nothing.
 func (a attention) nextLook(ctx context.Context) time.Duration {
 	in, ok, err := a.NextDue(ctx)
 	switch {
@@ -120,15 +131,15 @@ func (a attention) nextLook(ctx context.Context) time.Duration {
 // error, and those behind it go back as if they had never been claimed.
 func flatten(done []work.Done[*chain]) (list []work.Done[*claim.Item], hashes []int64) {
 	for _, d := range done {
-		r := d.Item
-		if r.hash != nil {
-			hashes = append(hashes, *r.hash)
+		c := d.Item
+		if c.hash != nil {
+			hashes = append(hashes, *c.hash)
 		}
-		for i, it := range r.items {
+		for i, it := range c.items {
 			switch {
-			case i < r.delivered:
+			case i < c.delivered:
 				list = append(list, work.Done[*claim.Item]{Item: it})
-			case i == r.delivered && d.Err != nil && !d.Released && !r.cut:
+			case i == c.delivered && d.Err != nil && !d.Released && !c.cut:
 				list = append(list, work.Done[*claim.Item]{Item: it, Err: d.Err})
 			default:
 				list = append(list, work.Done[*claim.Item]{Item: it, Released: true})
@@ -138,18 +149,19 @@ func flatten(done []work.Done[*chain]) (list []work.Done[*claim.Item], hashes []
 	return list, hashes
 }
 
-// Extend renews the claims of all messages of the chains.
+// Extend renews the claims of all messages of the chains. A chain is lost with the
+// first of its messages that is: they were claimed as one.
 func (a attention) Extend(ctx context.Context, held []*chain) ([]*chain, error) {
 	var items []*claim.Item
 	var hashes []int64
 	of := map[*claim.Item]*chain{}
-	for _, r := range held {
-		if r.hash != nil {
-			hashes = append(hashes, *r.hash)
+	for _, c := range held {
+		if c.hash != nil {
+			hashes = append(hashes, *c.hash)
 		}
-		for _, it := range r.items {
+		for _, it := range c.items {
 			items = append(items, it)
-			of[it] = r
+			of[it] = c
 		}
 	}
 	gone, err := a.stream.Extend(ctx, a.lockKeys(hashes), items)
@@ -159,29 +171,30 @@ func (a attention) Extend(ctx context.Context, held []*chain) ([]*chain, error) 
 	var lost []*chain
 	seen := map[*chain]bool{}
 	for _, it := range gone {
-		if r := of[it]; !seen[r] {
-			seen[r] = true
-			lost = append(lost, r)
+		if c := of[it]; !seen[c] {
+			seen[c] = true
+			lost = append(lost, c)
 		}
 	}
 	return lost, nil
 }
 
-// Do delivers the first message of each run, then the second of those that got
-// on, and so forth: each only while the run's claim is still this worker's.
+// Do delivers the first message of each chain, then the second of those that got
+// on, and so forth: each only while the chain's claim is still this worker's. The
+// outcome of a chain is that of the message at which it stopped.
 func (a attention) Do(ctx context.Context, chains []*chain) []error {
 	outcomes := make([]error, len(chains))
 	for {
 		held := work.Held(ctx, chains)
-		var msgs []*claim.Message
-		var at []int
-		for i, r := range chains {
-			if outcomes[i] != nil || r.delivered == len(r.items) {
+		var msgs []*claim.Message // the next one of each chain that goes on
+		var at []int              // of msgs, in chains
+		for i, c := range chains {
+			if outcomes[i] != nil || c.delivered == len(c.items) {
 				continue
 			}
 			if !held[i] {
-				r.cut, outcomes[i] = true, cmp.Or(context.Cause(ctx), work.ErrLeaseLost)
-			} else if it := r.items[r.delivered]; it.Problem != nil {
+				c.cut, outcomes[i] = true, cmp.Or(context.Cause(ctx), work.ErrLeaseLost)
+			} else if it := c.items[c.delivered]; it.Problem != nil {
 				outcomes[i] = it.Problem
 			} else {
 				msgs, at = append(msgs, &it.Message), append(at, i)

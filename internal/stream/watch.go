@@ -1,4 +1,4 @@
-package deed
+package stream
 
 import (
 	"cmp"
@@ -32,30 +32,34 @@ const (
 // log has moved the watcher looks at growing intervals, up to watchLook. Windows
 // are asked for with every question. One goroutine uses it.
 type watcher struct {
-	seq      *int64        // the log's number, as the last answer has it
+	*Process
+	seq      *int64        // the log's number, as the last answer has it; nil before the first
 	pause    time.Duration // until the next question
 	movedAt  time.Time     // when seq was last seen to move
 	look     time.Duration // until the next look whether or not the log moved
-	lookAt   time.Time
-	deepAt   time.Time            // from when on a look goes below the floors
-	subs     []int                // the statement's arguments: the subscriptions,
-	floors   []pgtype.Timestamptz // and from when on each is looked at
-	bySub    map[int]*source
-	failures int
+	lookAt   time.Time     // when that is
+	deepAt   time.Time     // from when on a look goes below the floors
+	failures int           // in a row
+
+	// The statement's arguments, by the number of the reader.
+	subs   []int                // the subscriptions,
+	floors []pgtype.Timestamptz // and from when on each is looked at
+	byID   map[int]*Reader
 }
 
-// watch asks until ctx ends. What fails is asked again, ever less often: without
-// an answer the queues sweep by themselves, and the lanes stand still.
-func (c *Client) watch(ctx context.Context) {
-	w := &watcher{pause: watchBusy, look: watchBusy, bySub: map[int]*source{}}
-	for _, s := range c.sources {
-		w.subs = append(w.subs, s.ID)
-		w.bySub[s.ID] = s
-	}
-	w.floors = make([]pgtype.Timestamptz, len(c.sources))
-	if len(w.subs) == 0 {
+// Watch asks until ctx ends; wake has it ask at once. What fails is asked again,
+// ever less often: without an answer the queues sweep by themselves, and the lanes
+// stand still.
+func (p *Process) Watch(ctx context.Context, wake <-chan struct{}) {
+	if len(p.Readers) == 0 {
 		return
 	}
+	w := &watcher{Process: p, pause: watchBusy, look: watchBusy, byID: map[int]*Reader{}}
+	for _, r := range p.Readers {
+		w.subs = append(w.subs, r.ID)
+		w.byID[r.ID] = r
+	}
+	w.floors = make([]pgtype.Timestamptz, len(p.Readers))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -63,13 +67,13 @@ func (c *Client) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.wake:
+		case <-wake:
 			woken = true
 		case <-timer.C:
 		}
-		if err := c.ask(ctx, w, woken); err != nil && ctx.Err() == nil {
+		if err := w.ask(ctx, woken); err != nil && ctx.Err() == nil {
 			w.failures++
-			c.opts.Logger.Warn("watching the log failed; will try again", "error", sqlstate.WithHint(err), "failures", w.failures)
+			p.Log.Warn("watching the log failed; will try again", "error", sqlstate.WithHint(err), "failures", w.failures)
 			timer.Reset(work.Backoff(w.failures, 50*time.Millisecond, 5*time.Second))
 			continue
 		}
@@ -78,9 +82,9 @@ func (c *Client) watch(ctx context.Context) {
 	}
 }
 
-// ask asks once, tells sources and lanes what they have to know, and sets when to
+// ask asks once, tells queues and lanes what they have to know, and sets when to
 // ask next. woken: somebody has just committed, or says so.
-func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
+func (w *watcher) ask(ctx context.Context, woken bool) error {
 	started := time.Now()
 	known := w.seq
 	looking := woken || !started.Before(w.lookAt)
@@ -89,9 +93,9 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	}
 	deep := looking && !started.Before(w.deepAt)
 	for i, id := range w.subs {
-		w.floors[i] = w.bySub[id].queue.Floor(deep)
+		w.floors[i] = w.byID[id].queue.Floor(deep)
 	}
-	a, err := c.fetchNews(ctx, w, known, w.floors)
+	a, err := w.fetch(ctx, known)
 	now := time.Now()
 	if deep {
 		// Below the floors there may be many finished entries to step over.
@@ -100,15 +104,7 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	if err != nil {
 		return err
 	}
-	if a.step.to != (window{}) && a.step.to != a.step.from {
-		c.windows.publish(a.step)
-	}
-	for _, id := range a.streams {
-		w.bySub[id].BecomeStream()
-	}
-	for _, id := range a.ready {
-		w.bySub[id].Wake()
-	}
+	w.tell(a)
 	switch {
 	case w.seq == nil || a.seq != *w.seq || woken:
 		w.movedAt, w.pause, w.look = now, watchBusy, watchBusy
@@ -125,30 +121,46 @@ func (c *Client) ask(ctx context.Context, w *watcher, woken bool) error {
 	return nil
 }
 
+// tell tells queues and lanes what they have to know.
+func (w *watcher) tell(a answer) {
+	if a.step.to != (window{}) && a.step.to != a.step.from {
+		w.Feed.publish(a.step)
+	}
+	for _, id := range a.streams {
+		w.byID[id].BecomeStream()
+	}
+	for _, id := range a.ready {
+		w.byID[id].Wake()
+	}
+}
+
 // answer is what deed.watch says.
 type answer struct {
-	seq            int64
-	ready, streams []int
+	seq            int64      // the log's number
+	ready, streams []int      // subscriptions that have something to claim, and those of streams
 	step           windowStep // to nothing, if there is no later window
 }
 
-// fetchNews sends the statement and reads its answer, which is a row about all and
+// fetch sends the statement and reads its answer, which is a row about all and
 // then, if the first says that they are whole, the rows of the new window, each
 // with its subscription.
-func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors []pgtype.Timestamptz) (a answer, err error) {
-	ctx, cancel := c.deadline(ctx)
+func (w *watcher) fetch(ctx context.Context, known *int64) (a answer, err error) {
+	ctx, cancel := w.bounded(ctx)
 	defer cancel()
-	a.step.from = c.windows.current()
+	a.step.from = w.Feed.current()
 	var at *int64
 	var slotsFrom, slotsUpto []*int32
-	if c.streaming() {
+	if w.streaming() {
 		at = &a.step.from.n
 		for _, id := range w.subs {
-			from, upto := w.bySub[id].slotRange()
+			var from, upto *int32
+			if s := w.byID[id].slots(); s != nil {
+				from, upto = &s.from, &s.upto
+			}
 			slotsFrom, slotsUpto = append(slotsFrom, from), append(slotsUpto, upto)
 		}
 	}
-	rows, err := c.workers.Query(ctx, query.Watch, known, w.subs, floors, at, sqlvalue.NullIfZero(a.step.from.h), slotsFrom, slotsUpto)
+	rows, err := w.DB.Query(ctx, query.Watch, known, w.subs, w.floors, at, sqlvalue.NullIfZero(a.step.from.h), slotsFrom, slotsUpto)
 	if err != nil {
 		return a, err
 	}
@@ -160,7 +172,7 @@ func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors
 		return a, cmp.Or(rows.Err(), error(pgx.ErrNoRows))
 	}
 	rest := make([]any, 12) // columns that only the rows after the first have
-	err = rows.Scan(append([]any{&a.seq, &a.ready, &a.streams, &to, &h, &a.step.slots, &a.step.low, &a.step.late, &whole}, rest...)...)
+	err = rows.Scan(append([]any{&a.seq, &a.ready, &a.streams, &to, &h, &a.step.slots, &a.step.late.low, &a.step.late.xids, &whole}, rest...)...)
 	if err != nil {
 		return a, err
 	}
@@ -171,7 +183,7 @@ func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors
 		a.step.rows = map[int]*span{}
 		for i, id := range w.subs {
 			if slotsFrom[i] != nil {
-				a.step.rows[id] = &span{from: *slotsFrom[i], upto: *slotsUpto[i]}
+				a.step.rows[id] = &span{slots: slots{*slotsFrom[i], *slotsUpto[i]}}
 			}
 		}
 	}
@@ -182,7 +194,7 @@ func (c *Client) fetchNews(ctx context.Context, w *watcher, known *int64, floors
 		if err := e.scan(rows, before...); err != nil {
 			return a, err
 		}
-		e.Topic = w.bySub[id].Topic
+		e.Topic = w.byID[id].Topic
 		a.step.rows[id].entries = append(a.step.rows[id].entries, e)
 	}
 	return a, rows.Err()

@@ -1,4 +1,4 @@
-package deed
+package stream
 
 import (
 	"context"
@@ -9,15 +9,17 @@ import (
 )
 
 func newPage(t *testing.T) *pageRun {
-	l := &lane{st: &stream{source: &source{Subscription: &claim.Subscription{}}}, working: context.Background()}
-	return &pageRun{l: l, ctx: t.Context(), began: time.Now().Add(-2 * cutAfter), postponed: map[claim.Key]bool{}}
+	return &pageRun{
+		st: &stream{Subscription: &claim.Subscription{}}, working: context.Background(), ctx: t.Context(),
+		began: time.Now().Add(-2 * cutAfter), postponed: map[claim.Key]bool{},
+	}
 }
 
 // A hand that is told that the page has ended leaves a message out; were it told
 // otherwise for the next one of the key, that would be delivered before it.
 func TestPage_EndedStaysEnded(t *testing.T) {
 	d := newPage(t)
-	d.l.st.waiting.Store(true)
+	d.st.parking.waiting.Store(true)
 	if d.ended() {
 		t.Error("a page that has parked nothing keeps nobody waiting, and ended")
 	}
@@ -25,7 +27,7 @@ func TestPage_EndedStaysEnded(t *testing.T) {
 	if !d.ended() {
 		t.Error("the page did not end for those who wait")
 	}
-	d.l.st.waiting.Store(false)
+	d.st.parking.waiting.Store(false)
 	if !d.ended() {
 		t.Error("the page had ended, and goes on")
 	}

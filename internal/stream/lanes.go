@@ -1,0 +1,127 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/deedhq/deed/internal/work"
+)
+
+// lanes are those of a subscription that this process holds.
+type lanes struct {
+	st    *stream
+	taken chan struct{} // holds 1: there is a new one
+
+	mu      sync.Mutex
+	running map[int]*lane // guarded by mu: by number
+	ended   map[int]*lane // guarded by mu: the last of a number that runs no more, or is still ending
+}
+
+func newLanes(st *stream) *lanes {
+	return &lanes{st: st, taken: make(chan struct{}, 1), running: map[int]*lane{}, ended: map[int]*lane{}}
+}
+
+// assign makes the running lanes those of a: it starts and ends what is not.
+func (ls *lanes) assign(ctx context.Context, a *assignment) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	keep := map[int]bool{}
+	for _, given := range a.lanes {
+		l := ls.running[given.no]
+		if l != nil && l.fence == given.fence {
+			l.notify(given)
+			keep[given.no] = true
+		}
+	}
+	for no, l := range ls.running {
+		if !keep[no] {
+			l.cancel(work.ErrLeaseLost)
+			delete(ls.running, no)
+			ls.ended[no] = l
+		}
+	}
+	ls.st.leases.renew(a.asked) // only now: no lane that was lost is to be taken for fresh
+	for _, given := range a.lanes {
+		if !keep[given.no] {
+			ls.start(ctx, given)
+		}
+	}
+}
+
+// start begins to read a lane; one that is to be given back ends at once. ls.mu is
+// held.
+func (ls *lanes) start(ctx context.Context, given assignedLane) {
+	l, before := newLane(ls.st, given), ls.ended[given.no]
+	ls.running[given.no] = l
+	go func() {
+		defer close(l.done)
+		defer ls.forget(l)
+		l.run(ctx, before)
+	}()
+	select {
+	case ls.taken <- struct{}{}:
+	default:
+	}
+	ls.st.Log.Debug("lane taken", "lane", given.no, "fence", given.fence, "takeovers", given.takeovers)
+}
+
+// forget is what follows when a lane has given itself back.
+func (ls *lanes) forget(l *lane) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.running[l.no] == l {
+		delete(ls.running, l.no)
+		ls.ended[l.no] = l
+	}
+}
+
+// slots are those of the lanes that run, in deed.attend's form.
+func (ls *lanes) slots() (from, upto []int32) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.running {
+		from = append(from, l.slots.from)
+		upto = append(upto, l.slots.upto)
+	}
+	return from, upto
+}
+
+// unblock lets the keys go of which no message is aside any more.
+func (ls *lanes) unblock(hashes []int64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.running {
+		l.keys.remove(hashes)
+	}
+}
+
+// stop waits for the lanes to end what they have begun; past the grace it
+// cancels that. Whoever runs them has ended their context.
+func (ls *lanes) stop() error {
+	ls.mu.Lock()
+	all := make([]*lane, 0, len(ls.running)+len(ls.ended))
+	for _, some := range []map[int]*lane{ls.running, ls.ended} {
+		for _, l := range some {
+			all = append(all, l)
+		}
+	}
+	ls.mu.Unlock()
+	grace := time.AfterFunc(ls.st.Grace, func() {
+		for _, l := range all {
+			l.cancel(work.ErrStopping)
+		}
+	})
+	defer grace.Stop()
+	abandoned := time.NewTimer(ls.st.Grace + 5*time.Second)
+	defer abandoned.Stop()
+	for _, l := range all {
+		select {
+		case <-l.done:
+		case <-abandoned.C:
+			return errors.New("deliveries did not return after they were cancelled; their lanes are another's when the lease ends")
+		}
+	}
+	return nil
+}

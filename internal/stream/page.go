@@ -1,0 +1,343 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deedhq/deed/internal/claim"
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// pageRun is the delivery of one page, by up to Concurrency goroutines. Each key
+// of an ordered stream is one goroutine's, so that its messages' entries have one
+// writer, and its messages go one after the other.
+type pageRun struct {
+	st      *stream
+	keys    *blockedKeys    // of the lane
+	ctx     context.Context // ended: begin nothing more
+	working context.Context // the lane's; ended: what is under way is cancelled, and counts for nothing
+	ordered bool            // the stream keeps the order of each key
+	began   time.Time
+
+	mu        sync.Mutex
+	parks     bool               // guarded by mu: it holds the stream's parking, for reading
+	cut       bool               // guarded by mu: nothing more is begun, as others wait for the parking
+	postponed map[claim.Key]bool // guarded by mu: keys of which no more is tried in this pass
+}
+
+// cutAfter is how long outcomes of messages that are aside wait for a page on
+// which others of their keys were put behind them.
+const cutAfter = time.Second
+
+// run settles the page: every message is delivered or put aside, unless
+// the lane is to stop, or the outcomes of others wait for this page's record. Of
+// an ordered stream's key it delivers one message after the other, and once one
+// has failed, or others are aside, none. It reports whether it holds the
+// stream's parking, which the recorder gives back with the page's record.
+func (d *pageRun) run(entries []*entry, careful bool) (parks bool) {
+	crash.Point("claimed")
+	todo := d.sort(entries, careful)
+	for failures := 0; len(todo) > 0; {
+		d.pass(todo)
+		left := todo[:0]
+		for _, e := range todo {
+			if !e.settled {
+				left = append(left, e)
+			}
+		}
+		if len(left) < len(todo) {
+			failures = 0
+		}
+		todo = left
+		if len(todo) == 0 || d.ended() {
+			break
+		}
+		// The destination is down, and is asked again when the breaker allows; or
+		// the leases are not renewed.
+		failures++
+		pause := work.Backoff(failures, 10*time.Millisecond, time.Second)
+		if n, wait := d.st.Destination.Limit(1); n == 0 {
+			pause = max(wait, pause)
+		}
+		work.Sleep(d.ctx, pause)
+	}
+	d.asideGaps(entries)
+	return d.parks
+}
+
+// sort puts aside what is not to be attempted here, and returns the rest.
+func (d *pageRun) sort(entries []*entry, careful bool) (todo []*entry) {
+	for _, e := range entries {
+		switch {
+		case !e.due: // it waits in a row of its own, and takes no part in its key's order
+			e.settled = true
+			e.aside = &aside{entry: e, outcome: claim.Outcome{Kind: later}}
+		case careful: // three owners died here: each message alone, where a death is counted
+			d.putAside(e, claim.Outcome{Kind: doubt})
+		default:
+			todo = append(todo, e)
+		}
+	}
+	return todo
+}
+
+// ended reports whether nothing more of the page is to be begun: the lane
+// stops, or the page has kept others waiting long enough.
+func (d *pageRun) ended() bool {
+	if d.ctx.Err() != nil {
+		return true
+	}
+	if time.Since(d.began) < cutAfter {
+		return false
+	}
+	// Once it has ended it stays so, or a hand would leave out one message and
+	// go on to the next of its key. While the parking is held nobody else ends the
+	// waiting.
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut = d.cut || (d.parks && d.st.parking.waiting.Load())
+	return d.cut
+}
+
+// pass tries each message once: by batches if the destination takes them, else key by
+// key, or in any order if none is kept. It returns when all attempts have.
+func (d *pageRun) pass(todo []*entry) {
+	clear(d.postponed)
+	var workers sync.WaitGroup
+	hands := min(d.st.Concurrency, len(todo))
+	switch {
+	case d.st.Group > 0:
+		workers.Go(func() { d.inBatches(todo, d.st.Group) })
+	case !d.ordered:
+		var next atomic.Int64
+		for range hands {
+			workers.Go(func() {
+				for i := next.Add(1) - 1; i < int64(len(todo)); i = next.Add(1) - 1 {
+					d.one(todo[i])
+				}
+			})
+		}
+	default:
+		for _, list := range byKey(todo, hands) {
+			workers.Go(func() {
+				for _, e := range list {
+					d.one(e)
+				}
+			})
+		}
+	}
+	workers.Wait()
+	for _, e := range todo {
+		if e.tried {
+			d.settle(e, errEnded)
+		}
+	}
+}
+
+// errEnded is the outcome of an attempt that ended its goroutine.
+var errEnded = errors.New("the attempt called runtime.Goexit, as t.FailNow does")
+
+// spread spreads keys over goroutines.
+var spread = maphash.MakeSeed()
+
+// byKey deals messages out to n hands, those of one key to one hand, in order.
+func byKey(todo []*entry, n int) [][]*entry {
+	hands := make([][]*entry, n)
+	for i, e := range todo {
+		at := i % n
+		if e.Key != "" {
+			at = int(maphash.String(spread, e.Key) % uint64(n))
+		}
+		hands[at] = append(hands[at], e)
+	}
+	return hands
+}
+
+// asideGaps, where the page has ended early, puts aside what was not delivered
+// before something that was: a page is recorded up to one position, and what is
+// delivered is not to come again because of what is not.
+func (d *pageRun) asideGaps(entries []*entry) {
+	d.mu.Lock()
+	early := d.cut || d.ctx.Err() != nil
+	d.mu.Unlock()
+	if !early || isLost(d.working) {
+		return
+	}
+	last := len(entries) - 1
+	for last >= 0 && !entries[last].attempted() {
+		last--
+	}
+	for _, e := range entries[:last+1] {
+		if !e.settled {
+			d.putAside(e, claim.Outcome{Kind: park})
+		}
+	}
+}
+
+func (d *pageRun) one(e *entry) {
+	if !d.mayTry(e) {
+		return
+	}
+	if e.Problem != nil {
+		d.settle(e, e.Problem)
+		return
+	}
+	d.attempt([]*entry{e}, []*claim.Message{&e.Message})
+}
+
+func (d *pageRun) inBatches(todo []*entry, size int) {
+	for len(todo) > 0 && !d.ended() {
+		batch := make([]*entry, 0, min(size, len(todo)))
+		msgs := make([]*claim.Message, 0, min(size, len(todo)))
+		for len(todo) > 0 && len(batch) < size {
+			e := todo[0]
+			todo = todo[1:]
+			switch {
+			case !d.mayTry(e):
+			case e.Problem != nil:
+				d.settle(e, e.Problem)
+			default:
+				batch = append(batch, e)
+				msgs = append(msgs, &e.Message)
+			}
+		}
+		if len(batch) > 0 {
+			d.attempt(batch, msgs)
+		}
+	}
+}
+
+// attempt hands messages to the destination; a panic is an outcome of all of them. A
+// worker that was frozen hands over nothing before it knows that the lane is
+// still its own.
+func (d *pageRun) attempt(batch []*entry, msgs []*claim.Message) {
+	if d.st.stale() {
+		for _, e := range batch {
+			d.postpone(e)
+		}
+		return
+	}
+	for _, e := range batch {
+		e.tried = true
+	}
+	crash.Point("attempting")
+	results := d.deliver(msgs)
+	crash.Point("attempted")
+	failed := map[claim.Key]bool{} // in this call
+	for i, e := range batch {
+		switch {
+		case results == nil || results[i] == nil:
+			d.settle(e, nil)
+		case d.ordered && failed[e.OfKey()]:
+			// The sink owes it that it was not delivered; an attempt is counted of the
+			// first one only, or two of a key would be tried beside each other.
+			e.tried = false
+			d.postpone(e)
+		default:
+			failed[e.OfKey()] = e.Key != ""
+			d.settle(e, results[i])
+		}
+	}
+}
+
+func (d *pageRun) deliver(msgs []*claim.Message) (results []error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err := &work.Panic{Value: v, Stack: debug.Stack()}
+			results = make([]error, len(msgs))
+			for i := range results {
+				results[i] = err
+			}
+		}
+	}()
+	return d.st.Destination.Deliver(d.working, msgs)
+}
+
+// mayTry reports whether the message may be attempted now; if others of its key
+// are aside it joins them. That is decided under the parking, or the last of
+// those others could be let go between the look and the record, and this one
+// would stand behind nothing.
+func (d *pageRun) mayTry(e *entry) bool {
+	if d.ended() {
+		return false
+	}
+	if !d.ordered || e.Key == "" {
+		return true
+	}
+	d.mu.Lock()
+	late := d.postponed[e.OfKey()]
+	d.mu.Unlock()
+	if late {
+		return false
+	}
+	if d.keys.none() {
+		return true
+	}
+	hash := keyHash(e.Tenant, e.Key)
+	if !d.keys.has(hash) {
+		return true
+	}
+	d.lockParking()
+	if !d.keys.has(hash) { // let go meanwhile
+		return true
+	}
+	e.settled = true
+	e.aside = &aside{entry: e, hash: &hash, outcome: claim.Outcome{Kind: park}}
+	return false
+}
+
+// settle says what an attempt has come to. An outage, and whatever came back once
+// the lane was lost or cancelled, counts nothing: the message is tried again, here
+// or by the next owner.
+func (d *pageRun) settle(e *entry, err error) {
+	e.tried = false
+	if err == nil {
+		e.settled = true
+		return
+	}
+	o := claim.OutcomeOf(err)
+	if o.Kind == claim.Outage || context.Cause(d.working) != nil {
+		d.postpone(e)
+		return
+	}
+	d.putAside(e, o)
+}
+
+// postpone has the page wait with e, and its key: nothing is counted.
+func (d *pageRun) postpone(e *entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.postponed[e.OfKey()] = e.Key != ""
+}
+
+// putAside makes e a message with a row of its own, behind which others of its
+// key stand. From here on no other of the key is delivered by this lane, although
+// the row is only written with the page's record.
+func (d *pageRun) putAside(e *entry, o claim.Outcome) {
+	a := &aside{entry: e, outcome: o}
+	if d.ordered && e.Key != "" {
+		hash := keyHash(e.Tenant, e.Key)
+		a.hash = &hash
+		d.lockParking()
+		d.keys.add(hash)
+	}
+	e.settled, e.aside = true, a
+}
+
+// lockParking takes the stream's parking (for reading: pages do not exclude each
+// other) until the page is recorded: whoever lets keys go waits for that. Once a
+// page, as the lock is not to be taken twice by one while somebody waits to write.
+func (d *pageRun) lockParking() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.parks {
+		d.st.parking.RLock()
+		d.parks = true
+	}
+}

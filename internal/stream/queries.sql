@@ -1,0 +1,85 @@
+-- The statements of streams' readers. deed.New prepares each, so that one that does
+-- not fit the installed schema fails there and in CI, not at first use.
+
+-- name: watch
+select seq, ready, streams, window_n, coalesce(window_h::text, ''), slots, low, late::text[], coalesce(whole, false),
+  subscription, place_slot, slot, due, id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
+from deed.watch($1::bigint, $2::int[], $3::timestamptz[], $4::bigint, $5::text::xid8, $6::int[], $7::int[]);
+
+-- name: take_lanes
+select subscription, lane, slot_from, slot_upto, ordered, fence, give_back, takeovers, last_window
+from deed.take_lanes($1::text::uuid, $2::text, $3::int[], $4::boolean, $5::int);
+
+-- name: release_lane
+select deed.release_lane($1::int, $2::int, $3::bigint);
+
+-- name: pause_lane
+select deed.pause_lane($1::int, $2::int, $3::bigint);
+
+-- name: leave_relays
+select deed.leave_relays($1::text::uuid, p_release => $2::boolean);
+
+-- name: window
+select coalesce((select w.h::text from deed.windows w where w.n = $1::bigint), '');
+
+-- name: lane_position
+select l.takeovers, g.n, g.from_window, f.h::text, coalesce(g.to_window, 0), coalesce(t.h::text, ''), g.slot, g.id
+from deed.lanes l
+cross join lateral (
+  select g.n, g.from_window, g.to_window, g.slot, g.id
+  from deed.progress g
+  where g.subscription = l.subscription and g.lane = l.lane
+  order by g.n desc
+  limit 1
+) g
+join deed.windows f on f.n = g.from_window
+left join deed.windows t on t.n = g.to_window
+where l.subscription = $1::int and l.lane = $2::int and l.fence = $3::bigint;
+
+-- name: blocked_hashes
+-- From one key to the next: many messages may be parked behind each.
+with recursive keys(hash) as (
+  (
+    select p.key_hash from deed.pending p
+    where p.subscription = $1::int and p.key_hash is not null
+    order by p.key_hash
+    limit 1
+  )
+  union all
+  select (
+    select p.key_hash from deed.pending p
+    where p.subscription = $1::int and p.key_hash > k.hash
+    order by p.key_hash
+    limit 1
+  )
+  from keys k
+  where k.hash is not null
+)
+select k.hash from keys k
+where (k.hash >> 56) & 63 between $2::int % 64 and $3::int % 64;
+
+-- name: page
+select place_slot, slot, due, id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
+from deed.page($1::int, $2::int, $3::int, $4::bigint, $5::text::xid8, $6::bigint, $7::text::xid8, $8::int, $9::bigint, $10::int,
+  $11::bigint, $12::text[]::xid8[]);
+
+-- name: finish_page
+select n, dead
+from deed.finish_page($1::int, $2::int, $3::bigint, $4::bigint, $5::text, $6::bigint, $7::text::xid8, $8::bigint, $9::text::xid8,
+  $10::int, $11::bigint, $12::int, $13::bigint, $14::bigint, $15::text, $16::bigint[], $17::int[], $18::bigint[], $19::text[],
+  (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($20::float8[]) with ordinality a(seconds, n)),
+  $21::text[]);
+
+-- name: attend
+select head, key_hash, claim, attempts, lost_claims, topic,
+  id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
+from deed.attend($1::int, $2::text, $3::int, $4::int[], $5::int[], make_interval(secs => $6::float8));
+
+-- name: lock_keys
+select deed.lock_keys($1::int, $2::bigint[]);
+
+-- name: release_keys
+select deed.release_keys($1::int, $2::bigint[]);
+
+-- name: heal_keys
+select deed.heal_keys($1::int, $2::int[], $3::int[]);

@@ -1,0 +1,96 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/claim"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// errLaneLost ends a lane that has another owner.
+var errLaneLost = errors.New("the lane has another owner")
+
+// stream is a subscription while it is read as a stream: what its lanes, and the
+// loop for what they put aside, share. It is made anew whenever the topic becomes a
+// stream.
+type stream struct {
+	*claim.Subscription
+	feed    *Feed
+	page    int // most messages a page
+	parking parking
+	leases  leases
+}
+
+// parking orders two decisions about a key: a lane's, that a message stands behind
+// others of it, up to the record of that (for reading: lanes and pages do not
+// exclude each other), and the record of what became of those others (for writing).
+// Without it the last of those others could be finished, and the key be let go,
+// between a lane's look and its record, and the message would stand behind nothing.
+type parking struct {
+	sync.RWMutex
+	waiting atomic.Bool // somebody waits to write: pages that hold it for long are cut
+}
+
+// alone runs do while no lane decides.
+func (p *parking) alone(do func() error) error {
+	p.waiting.Store(true)
+	p.Lock()
+	p.waiting.Store(false)
+	defer p.Unlock()
+	return do()
+}
+
+// leases are those of the lanes that this process holds, which are renewed
+// together.
+type leases struct {
+	mu      sync.Mutex
+	renewed time.Time // guarded by mu: when they were, at the latest
+}
+
+// renew says that the lanes in hand were renewed, or taken, by a statement that
+// began at asked. Those that it did not renew must have been ended before: else
+// they would be taken for fresh.
+func (l *leases) renew(asked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed = asked
+}
+
+// stale reports whether the leases may have run out: they are renewed when less
+// than two thirds are left. By both clocks, as the monotonic one stands still
+// while the machine sleeps.
+func (st *stream) stale() bool {
+	st.leases.mu.Lock()
+	defer st.leases.mu.Unlock()
+	now, renewed := time.Now(), st.leases.renewed
+	return max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))) > st.Lease*3/5
+}
+
+// isLost reports whether the lane of which this is the working context is, or may
+// be, another worker's.
+func isLost(working context.Context) bool {
+	return errors.Is(context.Cause(working), work.ErrLeaseLost)
+}
+
+// recorded is the last row of deed.progress of a lane: how far it has come.
+type recorded struct {
+	position
+	n         int64 // of the row
+	takeovers int   // owners in a row that lost the lane where they had taken it
+}
+
+// recorded reads how far a lane has come, if it is still that owner's.
+func (st *stream) recorded(ctx context.Context, lane int, fence int64) (r recorded, err error) {
+	err = st.DB.QueryRow(ctx, query.LanePosition, st.ID, lane, fence).
+		Scan(&r.takeovers, &r.n, &r.passed.n, &r.passed.h, &r.reading.n, &r.reading.h, &r.slot, &r.id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return recorded{}, errLaneLost
+	}
+	return r, err
+}
