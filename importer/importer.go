@@ -1,4 +1,4 @@
-// Package importer reads messages from NDJSON and CSV files.
+// Package importer reads messages from NDJSON and CSV files, and publishes them.
 //
 // A line of NDJSON is one message: its bytes, without the line end and the
 // white space around it, are the payload. It must be one JSON object; blank
@@ -38,7 +38,7 @@ type Options struct {
 	Type  string
 
 	// Tenant is the messages' tenant. Default: the default tenant.
-	Tenant tenant.ID
+	Tenant *tenant.ID
 
 	// KeyField names the field whose value is a message's key, and IDField the
 	// one whose value is its idempotency key. A value is text, or a number or
@@ -153,7 +153,10 @@ func (r *Reader) message() (deed.Message, int, error) {
 	if err != nil {
 		return deed.Message{}, line, err
 	}
-	m := deed.Message{Topic: r.opts.Topic, Type: r.opts.Type, Tenant: r.opts.Tenant, Payload: payload}
+	m := deed.Message{Topic: r.opts.Topic, Type: r.opts.Type, Payload: payload}
+	if r.opts.Tenant != nil {
+		m.Tenant = *r.opts.Tenant
+	}
 	if r.opts.KeyField != "" {
 		m.Key, values = values[0], values[1:]
 	}

@@ -188,7 +188,7 @@ func TestReader_MessagesCarryTheOptions(t *testing.T) {
 	t.Parallel()
 	owner := tenant.ID{1}
 	in, err := importer.New(strings.NewReader("{}"), "-", importer.Options{
-		Topic: "orders", Type: "order.placed", Tenant: owner, Format: "ndjson",
+		Topic: "orders", Type: "order.placed", Tenant: &owner, Format: "ndjson",
 	})
 	if err != nil {
 		t.Fatal(err)

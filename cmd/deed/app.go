@@ -281,3 +281,15 @@ func (t *tenantFlag) id() (*tenant.ID, error) {
 	}
 	return &id, nil
 }
+
+// inTenant runs fn in a transaction that acts for a tenant, if one is given.
+func inTenant(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, fn func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if owner != nil {
+			if err := tenant.Set(ctx, tx, *owner); err != nil {
+				return err
+			}
+		}
+		return fn(tx)
+	})
+}

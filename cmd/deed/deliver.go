@@ -80,8 +80,8 @@ channels.outbox.enabled makes it. Reserving under the same --key again makes no 
 			}
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
 				var made []delivery.Reserved
-				err := forTenant(cmd.Context(), pool, id, func(ctx context.Context, tx pgx.Tx) (err error) {
-					made, err = delivery.Reserve(ctx, tx, d)
+				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
+					made, err = delivery.Reserve(cmd.Context(), tx, d)
 					return err
 				})
 				if err != nil {

@@ -9,10 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -148,20 +146,6 @@ func TestContent(t *testing.T) {
 		if err != nil || string(got) != test.shown || encoding != test.encoding {
 			t.Errorf("%s: %s %q %v, want %s %q", test.contentType, got, encoding, err, test.shown, test.encoding)
 		}
-	}
-}
-
-func TestFitting(t *testing.T) {
-	t.Parallel()
-	big, small := make([]byte, 10<<20), make([]byte, 10)
-	var sizes []int
-	for rest := []deed.Message{{Payload: big}, {Payload: big}, {Payload: small}, {Payload: make([]byte, 20<<20)}}; len(rest) > 0; {
-		n := fitting(rest)
-		sizes = append(sizes, n)
-		rest = rest[n:]
-	}
-	if diff := cmp.Diff([]int{1, 2, 1}, sizes); diff != "" {
-		t.Error(diff)
 	}
 }
 

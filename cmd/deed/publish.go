@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -61,13 +59,6 @@ named with its number and the rest is published; the exit status is then 3, or 1
 	return cmd
 }
 
-// tally is how a file's rows fared.
-type tally struct {
-	Published int `json:"published"`
-	Repeated  int `json:"repeated"`
-	Rejected  int `json:"rejected"`
-}
-
 func (p *publishFlags) run(cmd *cobra.Command, a *app, args []string) error {
 	owner, err := p.tenant.id()
 	if err != nil {
@@ -99,18 +90,6 @@ func (p *publishFlags) run(cmd *cobra.Command, a *app, args []string) error {
 		return p.one(cmd, pool, owner)
 	}
 	return p.file(cmd, pool, owner, args)
-}
-
-// inTenant runs fn in a transaction that acts for the tenant, if one is given.
-func inTenant(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, fn func(pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if owner != nil {
-			if err := tenant.Set(ctx, tx, *owner); err != nil {
-				return err
-			}
-		}
-		return fn(tx)
-	})
 }
 
 func (p *publishFlags) one(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant.ID) error {
@@ -167,152 +146,63 @@ func (p *publishFlags) file(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenan
 		defer f.Close()
 		in = f
 	}
-	opts := importer.Options{Topic: p.topic, Type: p.typ, KeyField: p.keyField, IDField: p.idField, Format: p.format}
-	if owner != nil {
-		opts.Tenant = *owner
-	}
-	rows, err := importer.New(in, name, opts)
+	rows, err := importer.New(in, name, importer.Options{
+		Topic: p.topic, Type: p.typ, KeyField: p.keyField, IDField: p.idField, Format: p.format, Tenant: owner,
+	})
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	im := &imports{cmd: cmd, pool: pool, owner: owner, rows: rows, name: name, batch: p.batch, progress: terminalWidth(cmd.ErrOrStderr()) > 0}
-	err = im.run()
-	im.report(true)
+	shown := &progress{cmd: cmd, on: terminalWidth(cmd.ErrOrStderr()) > 0}
+	tally, err := importer.Publish(cmd.Context(), pool, rows, importer.PublishOptions{
+		Batch:    p.batch,
+		Rejected: func(bad *importer.LineError) { shown.reject(name, bad) },
+		Progress: func(t importer.Tally) { shown.report(t, false) },
+	})
+	shown.report(tally, true)
 	if p.json {
-		if printErr := printJSON(cmd.OutOrStdout(), im.tally); printErr != nil {
+		if printErr := printJSON(cmd.OutOrStdout(), tally); printErr != nil {
 			return errors.Join(err, printErr)
 		}
 	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "published %d, repeated %d, rejected %d\n", im.tally.Published, im.tally.Repeated, im.tally.Rejected)
+		fmt.Fprintf(cmd.OutOrStdout(), "published %d, repeated %d, rejected %d\n", tally.Published, tally.Repeated, tally.Rejected)
 	}
 	switch {
-	case err != nil && im.tally.Published+im.tally.Repeated > 0:
+	case err != nil && tally.Published+tally.Repeated > 0:
 		return &exitError{exitPartly, err}
 	case err != nil:
 		return err
-	case im.tally.Rejected > 0 && im.tally.Published+im.tally.Repeated > 0:
+	case tally.Rejected > 0 && tally.Published+tally.Repeated > 0:
 		return &exitError{code: exitPartly}
-	case im.tally.Rejected > 0:
+	case tally.Rejected > 0:
 		return &exitError{code: exitFailed}
 	}
 	return nil
 }
 
-// imports publishes a file in transactions.
-type imports struct {
-	cmd      *cobra.Command
-	pool     *pgxpool.Pool
-	owner    *tenant.ID
-	rows     *importer.Reader
-	name     string
-	batch    int
-	progress bool
-	shown    time.Time
-	tally    tally
+// progress tells a terminal how a file's rows fare.
+type progress struct {
+	cmd   *cobra.Command
+	on    bool
+	shown time.Time
 }
 
-func (im *imports) run() error {
-	var msgs []deed.Message
-	var lines []int
-	for {
-		m, line, err := im.rows.Next()
-		if bad, ok := errors.AsType[*importer.LineError](err); ok {
-			im.reject(bad.Line, bad.Err)
-			continue
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return errors.Join(im.publish(msgs, lines), err)
-		}
-		if err == nil {
-			msgs, lines = append(msgs, m), append(lines, line)
-		}
-		if len(msgs) == im.batch || (err != nil && len(msgs) > 0) {
-			if err := im.publish(msgs, lines); err != nil {
-				return err
-			}
-			msgs, lines = msgs[:0], lines[:0]
-		}
-		if err != nil {
-			return nil
-		}
+// reject names a line that is left out.
+func (p *progress) reject(file string, bad *importer.LineError) {
+	if p.on {
+		fmt.Fprint(unescaped(p.cmd.ErrOrStderr()), "\r\x1b[K")
 	}
+	text := strings.TrimPrefix(bad.Err.Error(), "deed: publish: message 1 of 1: ")
+	fmt.Fprintf(p.cmd.ErrOrStderr(), "%s:%d: %s\n", file, bad.Line, text)
 }
 
-func (im *imports) reject(line int, err error) {
-	im.tally.Rejected++
-	if im.progress {
-		fmt.Fprint(unescaped(im.cmd.ErrOrStderr()), "\r\x1b[K")
-	}
-	text := strings.TrimPrefix(err.Error(), "deed: publish: message 1 of 1: ")
-	fmt.Fprintf(im.cmd.ErrOrStderr(), "%s:%d: %s\n", im.name, line, text)
-}
-
-// publish stores a batch. If the database refuses some of it, the messages go
-// one by one, so that only the bad ones are left out.
-func (im *imports) publish(msgs []deed.Message, lines []int) error {
-	if len(msgs) == 0 {
-		return nil
-	}
-	ctx := im.cmd.Context()
-	var published []deed.Published
-	err := inTenant(ctx, im.pool, im.owner, func(tx pgx.Tx) error {
-		for rest := msgs; len(rest) > 0; {
-			n := fitting(rest)
-			more, err := deed.Publish(ctx, tx, rest[:n]...)
-			if err != nil {
-				return err
-			}
-			published, rest = append(published, more...), rest[n:]
-		}
-		return nil
-	})
-	if code := deed.CodeOf(err); code == deed.Invalid {
-		if len(msgs) == 1 {
-			im.reject(lines[0], err)
-			return nil
-		}
-		for i := range msgs {
-			if err := im.publish(msgs[i:i+1], lines[i:i+1]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("lines %d to %d: %w", lines[0], lines[len(lines)-1], err)
-	}
-	for _, r := range published {
-		if r.Repeated {
-			im.tally.Repeated++
-		} else {
-			im.tally.Published++
-		}
-	}
-	im.report(false)
-	return nil
-}
-
-// fitting is how many of msgs one statement takes, at least 1: PostgreSQL has a
-// limit.
-func fitting(msgs []deed.Message) int {
-	const most = 16 << 20
-	size := 0
-	for i, m := range msgs {
-		if size += len(m.Payload); size > most {
-			return max(i, 1)
-		}
-	}
-	return len(msgs)
-}
-
-// report shows progress on a terminal, a few times a second.
-func (im *imports) report(last bool) {
-	if !im.progress || (!last && time.Since(im.shown) < 200*time.Millisecond) {
+// report shows the figures, a few times a second.
+func (p *progress) report(t importer.Tally, last bool) {
+	if !p.on || (!last && time.Since(p.shown) < 200*time.Millisecond) {
 		return
 	}
-	im.shown = time.Now()
-	fmt.Fprintf(unescaped(im.cmd.ErrOrStderr()), "\r%d published, %d repeated, %d rejected ", im.tally.Published, im.tally.Repeated, im.tally.Rejected)
+	p.shown = time.Now()
+	fmt.Fprintf(unescaped(p.cmd.ErrOrStderr()), "\r%d published, %d repeated, %d rejected ", t.Published, t.Repeated, t.Rejected)
 	if last {
-		fmt.Fprintln(im.cmd.ErrOrStderr())
+		fmt.Fprintln(p.cmd.ErrOrStderr())
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
-	"github.com/deedhq/deed/tenant"
 )
 
 func newSuppressions(a *app) *cobra.Command {
@@ -159,11 +157,11 @@ func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, add
 		}
 		var n int64
 		act := f.who.act(a)
-		err := forTenant(cmd.Context(), pool, owner, func(ctx context.Context, tx pgx.Tx) error {
+		err := inTenant(cmd.Context(), pool, owner, func(tx pgx.Tx) error {
 			for rest := addresses; len(rest) > 0; {
 				part := rest[:min(len(rest), suppressBatch)]
 				rest = rest[len(part):]
-				changed, err := change(ctx, tx, nil, delivery.Channel(f.channel), part, act)
+				changed, err := change(cmd.Context(), tx, nil, delivery.Channel(f.channel), part, act)
 				if err != nil {
 					return err
 				}
@@ -200,16 +198,4 @@ func suppressed(changed, given int64, remove bool) string {
 		return same
 	}
 	return fmt.Sprintf("%d of %d addresses are %s; %s", changed, given, now, same)
-}
-
-// forTenant runs fn in a transaction that acts for a tenant, if one is given.
-func forTenant(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, fn func(context.Context, pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if owner != nil {
-			if err := tenant.Set(ctx, tx, *owner); err != nil {
-				return err
-			}
-		}
-		return fn(ctx, tx)
-	})
 }
