@@ -63,16 +63,8 @@ func eventually(t testing.TB, what string, cond func() bool) {
 
 func eventuallyWithin(t testing.TB, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited %s for %s", limit, what)
-		case <-tick.C:
-		}
+	if !pgtest.Wait(limit, cond) {
+		t.Fatalf("waited %s for %s", limit, what)
 	}
 }
 
