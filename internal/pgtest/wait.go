@@ -12,7 +12,7 @@ func Wait(limit time.Duration, cond func() bool) bool {
 		if passed > limit {
 			return false
 		}
-		<-time.After(min(max(5*time.Millisecond, passed/10), 250*time.Millisecond))
+		<-time.After(min(max(5*time.Millisecond, passed/10), 100*time.Millisecond))
 	}
 	return true
 }
