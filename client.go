@@ -121,7 +121,7 @@ func (c *Client) Run(ctx context.Context) error {
 	defer end(nil)
 	config := c.pool.Config().Copy()
 	config.MinConns, config.MaxConns = 0, int32(min(max(12, 3*len(c.sources)+8), 40))
-	config.ConnConfig.DialFunc = briefFarewells(config.ConnConfig.DialFunc)
+	boundFarewells(config.ConnConfig)
 	config.AfterConnect = readCommitted(config.AfterConnect)
 	workers, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

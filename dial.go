@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
 // farewell bounds how long the driver listens to a connection that it has
@@ -15,13 +16,18 @@ import (
 // that have gone silent would use it up.
 const farewell = time.Second
 
-func briefFarewells(dial pgconn.DialFunc) pgconn.DialFunc {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
+// boundFarewells makes the connections of config leave within [farewell].
+func boundFarewells(config *pgx.ConnConfig) {
+	dial, handler := config.DialFunc, config.BuildContextWatcherHandler
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		return briefConn{c}, nil
+	}
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return briefHandler{handler(conn), conn}
 	}
 }
 
@@ -34,6 +40,21 @@ func (c briefConn) SetDeadline(t time.Time) error {
 		t = until
 	}
 	return c.Conn.SetDeadline(t)
+}
+
+// briefHandler keeps the bound where the driver loses it: it gives up a
+// connection in the background, and may set the deadline of that before the
+// statement that was cancelled takes its own deadline away.
+type briefHandler struct {
+	ctxwatch.Handler
+	conn *pgconn.PgConn
+}
+
+func (h briefHandler) HandleUnwatchAfterCancel() {
+	h.Handler.HandleUnwatchAfterCancel()
+	if h.conn.IsClosed() {
+		_ = h.conn.Conn().SetDeadline(time.Now().Add(farewell)) // fails if it is closed already
+	}
 }
 
 // readCommitted makes connections begin transactions as the functions need them

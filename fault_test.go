@@ -24,6 +24,7 @@ type faults struct {
 	mark  []byte
 	mu    sync.Mutex
 	conns []*faultyConn // guarded by mu
+	holes []*faultyConn // silenced; guarded by mu
 }
 
 func (f *faults) pool(t testing.TB, db *pgtest.DB, role pgtest.Role) *pgxpool.Pool {
@@ -54,8 +55,21 @@ func (f *faults) pool(t testing.TB, db *pgtest.DB, role pgtest.Role) *pgxpool.Po
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
+	t.Cleanup(func() {
+		pool.Close()
+		f.end()
+	})
 	return pool
+}
+
+// end closes what is silent, as a network does in the end: the driver may listen
+// to a connection of a pool that is not the client's own for ever.
+func (f *faults) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.holes {
+		_ = c.Close()
+	}
 }
 
 // silence makes every connection of now a black hole: what is written goes
@@ -66,6 +80,7 @@ func (f *faults) silence() {
 	for _, c := range f.conns {
 		c.once.Do(func() { close(c.silenced) })
 	}
+	f.holes = append(f.holes, f.conns...)
 	f.conns = nil
 }
 

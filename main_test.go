@@ -41,10 +41,10 @@ func subscribe(t testing.TB, db *pgtest.DB, topic, name string) int {
 // included: few tests need it.
 func scan(t testing.TB, db *pgtest.DB, subscription int) {
 	t.Helper()
-	eventually(t, "the backfill to have read the log", func() bool {
+	for scanned := false; !scanned; {
 		pgtest.One[int](t, db.Pool(pgtest.Worker), `select added from deed.backfill($1)`, subscription)
-		return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select scanned from deed.backfills where subscription = $1`, subscription)
-	})
+		scanned = pgtest.One[bool](t, db.Pool(pgtest.Worker), `select scanned from deed.backfills where subscription = $1`, subscription)
+	}
 }
 
 // backfill brings a subscription all that it is owed, late commits included.
@@ -63,16 +63,8 @@ func eventually(t testing.TB, what string, cond func() bool) {
 
 func eventuallyWithin(t testing.TB, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited %s for %s", limit, what)
-		case <-tick.C:
-		}
+	if !pgtest.Wait(limit, cond) {
+		t.Fatalf("waited %s for %s", limit, what)
 	}
 }
 

@@ -203,7 +203,10 @@ func TestRemove_RaceWithPublishersAndRelays(t *testing.T) {
 			var publishers sync.WaitGroup
 			for p := range 3 {
 				publishers.Go(func() {
+					pace := time.NewTicker(20 * time.Millisecond)
+					defer pace.Stop()
 					for i := 0; !ended.Load(); i++ {
+						<-pace.C
 						opts := pgx.TxOptions{IsoLevel: []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead}[i%2]}
 						err := pgx.BeginTxFunc(t.Context(), db.Pool(pgtest.App), opts, func(tx pgx.Tx) error {
 							_, err := deed.Publish(t.Context(), tx, keyed(fmt.Sprint(p), i), keyed(fmt.Sprint(i%20), i), deed.Message{Topic: "passing", Value: i})

@@ -29,7 +29,9 @@ func publishers(t *testing.T, db *pgtest.DB, count, keys int) (stop func() (publ
 	var running sync.WaitGroup
 	for range count {
 		running.Go(func() {
-			for ctx.Err() == nil {
+			pace := time.NewTicker(10 * time.Millisecond)
+			defer pace.Stop()
+			for ; ctx.Err() == nil; <-pace.C {
 				err := pgx.BeginFunc(context.Background(), db.Pool(pgtest.App), func(tx pgx.Tx) error {
 					key, n := 1+rand.IntN(keys), 0
 					err := tx.QueryRow(ctx, `update public.aggregates set n = n + 1 where key = $1 returning n`, key).Scan(&n)

@@ -188,20 +188,13 @@ func until(t testing.TB, db *pgtest.DB, id string, want delivery.Status) deliver
 // eventually polls cond, for things that happen in another process.
 func eventually(t testing.TB, what string, cond func() bool, last ...*string) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			for _, l := range last {
-				t.Logf("last seen: %s", *l)
-			}
-			t.Fatalf("waited 30s for %s", what)
-		case <-tick.C:
-		}
+	if pgtest.Wait(30*time.Second, cond) {
+		return
 	}
+	for _, l := range last {
+		t.Logf("last seen: %s", *l)
+	}
+	t.Fatalf("waited 30s for %s", what)
 }
 
 func drained(t testing.TB, l *delivery.Ledger) {

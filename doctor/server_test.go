@@ -243,16 +243,8 @@ func (s *scene) standby(t *testing.T, db *pgtest.DB, application, slot string) u
 
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited 30s for %s", what)
-		case <-tick.C:
-		}
+	if !pgtest.Wait(30*time.Second, cond) {
+		t.Fatalf("waited 30s for %s", what)
 	}
 }
 

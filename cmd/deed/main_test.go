@@ -49,16 +49,8 @@ func eventually(t testing.TB, what string, cond func() bool) {
 }
 
 func await(what string, cond func() bool) error {
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			return &timeoutError{what}
-		case <-tick.C:
-		}
+	if !pgtest.Wait(30*time.Second, cond) {
+		return &timeoutError{what}
 	}
 	return nil
 }

@@ -316,15 +316,7 @@ func freeAddress(t *testing.T) string {
 
 func wait(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited %s for %s", patience, what)
-		case <-tick.C:
-		}
+	if !pgtest.Wait(patience, cond) {
+		t.Fatalf("waited %s for %s", patience, what)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deedhq/deed/e2e/door"
+	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/sink/sinktest"
 )
 
@@ -236,14 +237,7 @@ func (c *cluster) set(change func()) {
 // wait polls until ok holds.
 func wait(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited for %s in vain", what)
-		}
+	if !pgtest.Wait(patience, ok) {
+		t.Fatalf("waited %s for %s", patience, what)
 	}
 }

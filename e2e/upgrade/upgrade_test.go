@@ -413,14 +413,7 @@ func (o *outside) Send(_ context.Context, r delivery.Reservation) delivery.Outco
 // wait polls until ok holds.
 func wait(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited for %s in vain", what)
-		}
+	if !pgtest.Wait(patience, ok) {
+		t.Fatalf("waited %s for %s", patience, what)
 	}
 }

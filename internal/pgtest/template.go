@@ -81,6 +81,11 @@ func (s *server) makeTemplate(ctx context.Context, conn *pgx.Conn, name string) 
 		_, err := conn.Exec(ctx, `vacuum (freeze, analyze)`)
 		return err
 	})
+	if err == nil {
+		// The vacuum has removed the file that spares a session reading the
+		// catalogue when it begins. This session writes it, and it is cloned.
+		err = s.do(ctx, draft, func(conn *pgx.Conn) error { return conn.Ping(ctx) })
+	}
 	if err != nil {
 		return err
 	}

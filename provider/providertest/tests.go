@@ -119,21 +119,11 @@ func (f *fixture) entry(id string) delivery.Entry {
 // await waits for something of a delivery.
 func (f *fixture) await(what, id string, is func(delivery.Entry) bool) delivery.Entry {
 	f.t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		e := f.entry(id)
-		if is(e) {
-			return e
-		}
-		select {
-		case <-deadline.C:
-			f.t.Fatalf("waited 30s for %s: %+v", what, e)
-		case <-tick.C:
-		}
+	var e delivery.Entry
+	if !pgtest.Wait(30*time.Second, func() bool { e = f.entry(id); return is(e) }) {
+		f.t.Fatalf("waited 30s for %s: %+v", what, e)
 	}
+	return e
 }
 
 // quiet checks that no error repeats a secret or the payload.

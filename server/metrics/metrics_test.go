@@ -67,23 +67,17 @@ func start(t *testing.T, db *pgtest.DB, subs []deed.Subscription, opts metrics.O
 // wantLines waits until every pattern matches a line.
 func wantLines(t *testing.T, scrape func() string, patterns ...string) {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		text := scrape()
-		missing := slices.DeleteFunc(slices.Clone(patterns), func(p string) bool {
+	var text string
+	var missing []string
+	found := pgtest.Wait(time.Minute, func() bool {
+		text = scrape()
+		missing = slices.DeleteFunc(slices.Clone(patterns), func(p string) bool {
 			return regexp.MustCompile(`(?m)^` + p + `$`).MatchString(text)
 		})
-		if len(missing) == 0 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("no line matches\n%s\nin\n%s", strings.Join(missing, "\n"), text)
-		}
+		return len(missing) == 0
+	})
+	if !found {
+		t.Fatalf("no line matches\n%s\nin\n%s", strings.Join(missing, "\n"), text)
 	}
 }
 
