@@ -32,11 +32,12 @@ const (
 type catchers struct {
 	smtpAddress, httpAddress string
 	box                      catcher.Mailbox
+	hooks                    hooks // what is posted to /hook
 }
 
 func (c *catchers) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.smtpAddress, "catch-smtp", defaultCatchSMTP, "where the built-in SMTP server listens")
-	cmd.Flags().StringVar(&c.httpAddress, "catch-http", defaultCatchHTTP, "where the fake Resend and the mailbox listen")
+	cmd.Flags().StringVar(&c.httpAddress, "catch-http", defaultCatchHTTP, "where the fake Resend, the mailbox and the receiver of webhooks listen")
 }
 
 // hint is what deed dev mailbox needs to be told, if anything.
@@ -71,6 +72,7 @@ func (c *catchers) start(ctx context.Context, cmd *cobra.Command, log *slog.Logg
 		w.Header().Set("Content-Type", "application/json")
 		_ = printJSON(w, map[string]string{"address": c.smtpAddress})
 	})
+	mux.Handle("/hook", &c.hooks)
 	mux.HandleFunc("GET /mailbox", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = printJSON(w, map[string]any{"mailbox": c.box.List()})

@@ -26,8 +26,9 @@ func newDev(a *app) *cobra.Command {
 		Short: "A private PostgreSQL, migrated, with a relay and a mailbox",
 		Long: `Run everything on a private PostgreSQL: start it (or make it), migrate, and relay. The topics of deed.yaml go to
 their sinks; what is published to any other topic is printed here. Deliveries through the built-in providers smtp and
-resend are caught: deed dev mailbox lists them, and nobody is written to. Ctrl-C stops it all; the data stay. Its
-environment is the one that the data have, unless --environment names one.`,
+resend are caught: deed dev mailbox lists them, and nobody is written to. What webhooks post to /hook beside the mailbox
+is checked and printed, as by deed listen. Ctrl-C stops it all; the data stay. Its environment is the one that the data
+have, unless --environment names one.`,
 		Example: `  deed dev
   deed dev --data ./devdata --payload
   deed dev mailbox --json`,
@@ -56,6 +57,10 @@ environment is the one that the data have, unless --environment names one.`,
 				return err
 			}
 			out := cmd.OutOrStdout()
+			catch.hooks.out = out
+			if err := catch.hooks.findSecrets(a, false); err != nil {
+				return err
+			}
 			stopCatching, err := catch.start(ctx, cmd, log)
 			if err != nil {
 				return err
@@ -93,9 +98,10 @@ environment is the one that the data have, unless --environment names one.`,
   deed deliver --provider smtp --to you@example.com --subject Hello --text 'It works.'
   deed dev mailbox%s
 
-Messages of topics that nobody declared appear here. Ctrl-C stops.
+Messages of topics that nobody declared appear here, and what webhooks post to http://%s/hook
+(allow_hosts: [127.0.0.1]). Ctrl-C stops.
 
-`, url, catch.hint())
+`, url, catch.hint(), catch.httpAddress)
 			if r.onNewCluster, r.environment, err = a.newCluster(); err != nil {
 				return err
 			}

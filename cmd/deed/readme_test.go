@@ -26,7 +26,7 @@ func blocks(text, language string) []string {
 }
 
 // Everything that the README shows is executed as it stands, but for the
-// database's address, the receiver's port and where programs are built. Nothing
+// database's address, the receiver's port and where deed is built. Nothing
 // is there that its steps do not start, but a deed dev that has its address.
 // Its first block, make demo and make test, is what CI and e2e/demo run.
 func TestREADME(t *testing.T) {
@@ -72,7 +72,6 @@ func TestREADME(t *testing.T) {
 		for _, r := range [][2]string{
 			{"make build && export PATH=$PWD/bin:$PATH", "true"},
 			{"postgres://localhost/shop", "'" + db.URL(pgtest.Owner) + "'"},
-			{"go build -o bin ", "go build -C '" + root + "' -o '" + bin + "/' "},
 			{"127.0.0.1:9000", far},
 		} {
 			script = strings.Replace(script, r[0], r[1], 1)
@@ -95,7 +94,7 @@ func TestREADME(t *testing.T) {
 	if out := run(shell[1]); !strings.Contains(out, "published 20000, repeated 0, rejected 0") {
 		t.Errorf("the first commands printed\n%s", out)
 	}
-	if out := run(shell[2]); !regexp.MustCompile(`received \S+ {"order": 42}\n`).MatchString(out) {
+	if out := run(shell[2]); !regexp.MustCompile(`  204  orders  .*{"order":42}\n`).MatchString(out) {
 		t.Errorf("the receiver did not get the order:\n%s", out)
 	}
 	db.Exec(t, pgtest.Owner, strings.TrimSuffix(strings.TrimSpace(sql[0]), ";"))
