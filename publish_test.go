@@ -22,11 +22,11 @@ import (
 )
 
 // A message exists if and only if the business change committed, through every
-// door.
+// way.
 func TestContract_O1_PublishIsPartOfTheTransaction(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	doors := map[string]func(t *testing.T, db *pgtest.DB, commit bool){
+	ways := map[string]func(t *testing.T, db *pgtest.DB, commit bool){
 		"pgx": func(t *testing.T, db *pgtest.DB, commit bool) {
 			tx, err := db.Pool(pgtest.App).Begin(ctx)
 			if err != nil {
@@ -74,9 +74,9 @@ func TestContract_O1_PublishIsPartOfTheTransaction(t *testing.T) {
 			}
 		},
 	}
-	for door, publishThrough := range doors {
+	for way, publishThrough := range ways {
 		for _, commit := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s/commit=%t", door, commit), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/commit=%t", way, commit), func(t *testing.T) {
 				t.Parallel()
 				db := pgtest.New(t)
 				id := subscribe(t, db, "orders", "s")
@@ -113,7 +113,7 @@ func TestPublish_StoresWhatItWasGiven(t *testing.T) {
 		`t/2|{"},\ NULL|NULL|{"x":1}|application/json||`,
 		`t||||text/plain||`,
 	}
-	doors := map[string]func(db *pgtest.DB) ([]deed.Published, error){
+	ways := map[string]func(db *pgtest.DB) ([]deed.Published, error){
 		"pgx": func(db *pgtest.DB) ([]deed.Published, error) { return deed.Publish(ctx, db.Pool(pgtest.App), msgs...) },
 		"database/sql": func(db *pgtest.DB) ([]deed.Published, error) {
 			std := stdlib.OpenDBFromPool(db.Pool(pgtest.App))
@@ -121,8 +121,8 @@ func TestPublish_StoresWhatItWasGiven(t *testing.T) {
 			return deedsql.Publish(ctx, std, msgs...)
 		},
 	}
-	for door, publishThrough := range doors {
-		t.Run(door, func(t *testing.T) {
+	for way, publishThrough := range ways {
+		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			published, err := publishThrough(db)

@@ -89,13 +89,13 @@ func TestRegister_Faces(t *testing.T) {
 		return m[0]
 	}
 	const next = "if that is meant, say why under docs/decisions/ and give the face its next version"
-	golden := readText(t, "schema/expected_contracts.sql")
+	golden := readText(t, "schema/expected_faces.sql")
 	body := regexp.MustCompile(` body [0-9a-f]{32}`)
-	for _, pack := range schema.Packs() {
-		lines := regexp.MustCompile(`(?m)^`+pack+`: .*\n`).FindAllString(golden, -1)
+	for _, name := range schema.Faces() {
+		lines := regexp.MustCompile(`(?m)^`+name+`: .*\n`).FindAllString(golden, -1)
 		sum := sha256.Sum256([]byte(body.ReplaceAllString(strings.Join(lines, ""), "")))
-		if has := fmt.Sprintf("`%x`", sum[:8]); len(lines) == 0 || !strings.Contains(row(pack), has) {
-			t.Errorf("the signatures of the pack %s are %s, docs/contracts.md has others; %s", pack, has, next)
+		if has := fmt.Sprintf("`%x`", sum[:8]); len(lines) == 0 || !strings.Contains(row(name), has) {
+			t.Errorf("the signatures of the face %s are %s, docs/contracts.md has others; %s", name, has, next)
 		}
 	}
 	row("deedsql")
@@ -124,7 +124,7 @@ func TestRegister_Owners(t *testing.T) {
 		}
 		owned = append(owned, name)
 	}
-	for _, name := range []string{"/schema/contracts/", "/schema/expected_contracts.sql", "/deedsql/", "/docs/contracts.md"} {
+	for _, name := range []string{"/schema/faces/", "/schema/expected_faces.sql", "/deedsql/", "/docs/contracts.md"} {
 		if !slices.Contains(owned, name) {
 			t.Errorf("CODEOWNERS says nothing of %s", name)
 		}

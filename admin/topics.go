@@ -128,7 +128,7 @@ func (c *Client) SetSubscription(ctx context.Context, topic, name string, change
 	return deed.WrapError("set subscription", err)
 }
 
-// SetDoor lets the published SQL faces (the contracts packs) claim a
+// SetDoor lets the published SQL faces (see docs/protocol.md) claim a
 // subscription, or ends that. It takes the mark from another subscription of the
 // topic; whoever drains the subscription goes on and shares the work. Errors:
 // [deed.NotFound]; [deed.Conflict] for a stream. Needs deed_admin.

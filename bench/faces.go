@@ -26,7 +26,7 @@ var seed004SQL string
 // functions that the face is called after.
 var facePeers = []peer{faceDeed{}, faceSeed{}}
 
-// faceDeed is deed with the pack app.
+// faceDeed is deed with the face app.
 type faceDeed struct{ bare }
 
 func (faceDeed) name() string     { return deedPeer{}.name() }
@@ -41,7 +41,7 @@ func (faceDeed) install(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := schema.Up(ctx, conn.Conn()); err != nil {
 		return err
 	}
-	_, err = schema.InstallContracts(ctx, conn.Conn(), []string{"app"}, nil)
+	_, err = schema.InstallFaces(ctx, conn.Conn(), []string{"app"}, nil)
 	return err
 }
 

@@ -96,20 +96,20 @@ func over(t *testing.T, db *pgtest.DB, l *delivery.Ledger, n int) {
 func TestContract_D6_AProviderThatIsDownForAnHour(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	door := providertest.NewDoor(t)
+	gate := providertest.NewGate(t)
 	server := &catcher.SMTP{Mailbox: &catcher.Mailbox{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	go func() { _ = server.Serve(ctx, door) }()
-	door.Down()
-	p, err := smtp.New(smtp.Options{Address: door.Addr().String(), Security: smtp.Plain})
+	go func() { _ = server.Serve(ctx, gate) }()
+	gate.Down()
+	p, err := smtp.New(smtp.Options{Address: gate.Addr().String(), Security: smtp.Plain})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mails(t, db, 40)
 	l, _ := run(t, db, patient(p))
 	anHourDown(t, db, l, 40, "connection refused")
-	door.Up()
+	gate.Up()
 	over(t, db, l, 40)
 }
 
@@ -117,13 +117,13 @@ func TestContract_D6_AProviderThatIsDownForAnHour(t *testing.T) {
 func TestContract_D6_AnAccountOverItsQuota(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	door := providertest.NewDoor(t)
+	gate := providertest.NewGate(t)
 	api := &catcher.Resend{Mailbox: &catcher.Mailbox{}}
 	api.Faults.Set(func(int) catcher.Fault { return catcher.OverQuota })
 	server := &http.Server{Handler: api}
 	t.Cleanup(func() { _ = server.Close() })
-	go func() { _ = server.Serve(door) }()
-	p, err := resend.New(resend.Options{APIKey: "re_x", Endpoint: "http://" + door.Addr().String()})
+	go func() { _ = server.Serve(gate) }()
+	p, err := resend.New(resend.Options{APIKey: "re_x", Endpoint: "http://" + gate.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,13 +147,13 @@ func TestContract_D6_AServerThatGreylists(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	owner := db.Pool(pgtest.Owner)
-	door := providertest.NewDoor(t)
+	gate := providertest.NewGate(t)
 	server := &catcher.SMTP{Mailbox: &catcher.Mailbox{}}
 	server.Faults.Set(func(int) catcher.Fault { return catcher.ForNow })
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	go func() { _ = server.Serve(ctx, door) }()
-	p, err := smtp.New(smtp.Options{Address: door.Addr().String(), Security: smtp.Plain})
+	go func() { _ = server.Serve(ctx, gate) }()
+	p, err := smtp.New(smtp.Options{Address: gate.Addr().String(), Security: smtp.Plain})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func checkDrift(ctx context.Context, e *exam) error {
 	return nil
 }
 
-// functionLine is a difference in a function, of the schema or of a pack.
+// functionLine is a difference in a function, of the schema or of a face.
 var functionLine = regexp.MustCompile(`^[-+] (?:[a-z0-9]+: )?function ([^(]+)\(`)
 
 func functionOf(line string) (name string, ok bool) {
@@ -92,14 +92,14 @@ func clip(text string, n int) string {
 }
 
 func checkFunctions(ctx context.Context, e *exam) error {
-	var packs []schema.InstalledPack
-	if _, err := schema.Check(ctx, e.tx); !errors.Is(err, schema.ErrBehind) { // that one may know of no packs
-		if packs, err = schema.Contracts(ctx, e.tx); err != nil {
+	var faces []schema.InstalledFace
+	if _, err := schema.Check(ctx, e.tx); !errors.Is(err, schema.ErrBehind) { // that one may know of no faces
+		if faces, err = schema.InstalledFaces(ctx, e.tx); err != nil {
 			return err
 		}
 	}
 	known := schema.FunctionNames()
-	return e.query(ctx, query.Functions, []any{schema.ContractFunctions(packs)}, func(row pgx.Rows) error {
+	return e.query(ctx, query.Functions, []any{schema.FaceFunctions(faces)}, func(row pgx.Rows) error {
 		var space, name, signatures string
 		var count int
 		if err := row.Scan(&space, &name, &count, &signatures); err != nil {

@@ -32,7 +32,7 @@ func TestFindings_AFacesRelationIsLocked(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	owner := session(t, db, pgtest.Owner, "console")
-	if _, err := schema.InstallContracts(context.Background(), owner, schema.Packs(), nil); err != nil {
+	if _, err := schema.InstallFaces(context.Background(), owner, schema.Faces(), nil); err != nil {
 		t.Fatal(err)
 	}
 	waiter := session(t, db, pgtest.App, "publisher")

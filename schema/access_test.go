@@ -32,7 +32,7 @@ func installed(t *testing.T) (super, owner *pgx.Conn) {
 	execute(t, super, `create role shop login createrole; grant create on database postgres to shop; grant create on schema public to shop`)
 	owner = connect(t, c.URL("postgres"), "shop")
 	up(t, owner)
-	if _, err := schema.InstallContracts(t.Context(), owner, schema.Packs(), nil); err != nil {
+	if _, err := schema.InstallFaces(t.Context(), owner, schema.Faces(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return super, owner
@@ -61,7 +61,7 @@ func TestUp_MakesRolesAndRightsAgain(t *testing.T) {
 		  and has_schema_privilege('deed_worker', 'm10_recovery', 'usage')`) {
 		t.Error("a role may not use what it is for")
 	}
-	if again := up(t, owner); len(again.Roles)+again.Rights+len(again.Contracts) != 0 || again.Functions {
+	if again := up(t, owner); len(again.Roles)+again.Rights+len(again.Faces) != 0 || again.Functions {
 		t.Errorf("the next Up did %+v", again)
 	}
 }

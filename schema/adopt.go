@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Takeover says how a table that has the name of a pack's relation is adopted.
+// A Takeover says how a table that has the name of a face's relation is adopted.
 type Takeover struct {
 	// Topics gives messages other topics than their rows', by the rows'.
 	Topics map[string]string
@@ -20,14 +20,14 @@ type Takeover struct {
 // An UnfitRow is an undelivered row that cannot be published, and why.
 type UnfitRow struct{ Table, ID, Topic, Problem string }
 
-// makeRoom sees that nothing of the pack's names is in the way: it refuses, or
+// makeRoom sees that nothing of the face's names is in the way: it refuses, or
 // takes over what is there, if that was asked for. It returns the new name of
 // the table that was there, if one was.
-func (p pack) makeRoom(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string, error) {
+func (f face) makeRoom(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string, error) {
 	var kind string
 	err := tx.QueryRow(ctx, `
 		select coalesce((select c.relkind::text from pg_catalog.pg_class c where c.oid = to_regclass($1)), '')
-	`, p.relation).Scan(&kind)
+	`, f.relation).Scan(&kind)
 	if err != nil {
 		return nil, err
 	}
@@ -37,17 +37,17 @@ func (p pack) makeRoom(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 		from pg_catalog.pg_proc f
 		join pg_catalog.pg_namespace n on n.oid = f.pronamespace
 		where n.nspname || '.' || f.proname = any ($1)
-	`, p.functions()).Scan(&others)
+	`, f.functions()).Scan(&others)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case kind != "" && kind != "r" && kind != "p":
-		return nil, fmt.Errorf("%s exists and is no table; rename or drop it", p.relation)
+		return nil, fmt.Errorf("%s exists and is no table; rename or drop it", f.relation)
 	case kind != "" && adopt == nil:
-		return nil, fmt.Errorf("the table %s exists; --adopt takes it over: it is renamed, and its undelivered rows are moved into deed", p.relation)
+		return nil, fmt.Errorf("the table %s exists; --adopt takes it over: it is renamed, and its undelivered rows are moved into deed", f.relation)
 	case others != "" && adopt == nil:
-		return nil, fmt.Errorf("functions of the pack's names exist; --adopt replaces them: %s", others)
+		return nil, fmt.Errorf("functions of the face's names exist; --adopt replaces them: %s", others)
 	}
 	if others != "" {
 		if _, err := tx.Exec(ctx, `drop function `+others); err != nil {
@@ -57,12 +57,12 @@ func (p pack) makeRoom(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 	if kind == "" {
 		return nil, nil
 	}
-	return p.setAside(ctx, tx, adopt)
+	return f.setAside(ctx, tx, adopt)
 }
 
 // setAside renames the table of the relation's name, once it is certain that its
 // rows can be moved.
-func (p pack) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string, error) {
+func (f face) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string, error) {
 	var missing string
 	err := tx.QueryRow(ctx, `
 		select coalesce(string_agg(w.name, ', '), '')
@@ -71,17 +71,17 @@ func (p pack) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 		  select from pg_catalog.pg_attribute a
 		  where a.attrelid = to_regclass($1) and a.attname = w.name and a.attnum > 0 and not a.attisdropped
 		)
-	`, p.relation, p.needs).Scan(&missing)
+	`, f.relation, f.needs).Scan(&missing)
 	if err != nil {
 		return nil, err
 	}
 	if missing != "" {
-		return nil, fmt.Errorf("the table %s lacks the columns %s: it is not one that can be adopted; rename it", p.relation, missing)
+		return nil, fmt.Errorf("the table %s lacks the columns %s: it is not one that can be adopted; rename it", f.relation, missing)
 	}
-	if err := p.checkRows(ctx, tx, adopt); err != nil {
+	if err := f.checkRows(ctx, tx, adopt); err != nil {
 		return nil, err
 	}
-	schemaName, table, _ := strings.Cut(p.relation, ".")
+	schemaName, table, _ := strings.Cut(f.relation, ".")
 	var aside string
 	err = tx.QueryRow(ctx, `
 		select n.name
@@ -96,7 +96,7 @@ func (p pack) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, `alter table `+p.relation+` rename to `+aside); err != nil {
+	if _, err := tx.Exec(ctx, `alter table `+f.relation+` rename to `+aside); err != nil {
 		return nil, err
 	}
 	aside = schemaName + "." + aside
@@ -105,7 +105,7 @@ func (p pack) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 
 // checkRows tells of every undelivered row that cannot be published, by the rules
 // that publishers are held to.
-func (p pack) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
+func (f face) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
 	rows, err := tx.Query(ctx, `
 		select b.ids[q.ordinal], b.olds[q.ordinal], q.problem
 		from (
@@ -115,7 +115,7 @@ func (p pack) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
 		  from (
 		    select coalesce(o.row ->> 'id', '') as id, coalesce(o.row ->> 'topic', o.row ->> 'event_type', '') as topic,
 		      (o.row -> 'payload')::text as payload, o.row ->> 'aggregate_id' as key, (row_number() over () - 1) / 20 as batch
-		    from (select to_jsonb(t) as row from `+p.relation+` t where t.`+p.open+` is null) o
+		    from (select to_jsonb(t) as row from `+f.relation+` t where t.`+f.open+` is null) o
 		  ) r
 		  group by r.batch
 		) b
@@ -129,7 +129,7 @@ func (p pack) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
 	_, err = pgx.ForEachRow(rows, []any{&row.ID, &row.Topic, &row.Problem}, func() error {
 		count++
 		if adopt.Unfit != nil {
-			row.Table = p.relation
+			row.Table = f.relation
 			adopt.Unfit(row)
 		}
 		return nil
@@ -139,14 +139,14 @@ func (p pack) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
 	}
 	if count > 0 {
 		return fmt.Errorf("%d undelivered rows of %s cannot be published, the last of them with the id %s: %s; nothing was changed: "+
-			"mend or mark them, or give their topic another name with --topic OLD=NEW", count, p.relation, row.ID, row.Problem)
+			"mend or mark them, or give their topic another name with --topic OLD=NEW", count, f.relation, row.ID, row.Problem)
 	}
 	return nil
 }
 
 // An Adoption is the moving of a table's undelivered rows into the log.
 type Adoption struct {
-	Pack  string
+	Face  string
 	Table string // as it is named now; what was delivered stays in it
 	Moved int64
 }
@@ -155,7 +155,7 @@ type Adoption struct {
 // transactions of some hundred rows; cut off at any point, it goes on where it
 // was when it is called again. progress, if not nil, is told of each step.
 func Adopt(ctx context.Context, conn *pgx.Conn, progress func(Adoption)) ([]Adoption, error) {
-	have, err := Contracts(ctx, conn)
+	have, err := InstalledFaces(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func Adopt(ctx context.Context, conn *pgx.Conn, progress func(Adoption)) ([]Adop
 		if i.Adopting == "" {
 			continue
 		}
-		a := Adoption{Pack: i.Name, Table: i.Adopting}
+		a := Adoption{Face: i.Name, Table: i.Adopting}
 		for {
 			const step = 500
 			var moved int

@@ -16,11 +16,11 @@ func TestFunctions_LiteralsReadTheSameInEverySession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packs, err := filepath.Glob("contracts/*/*.sql")
-	if err != nil || len(files) == 0 || len(packs) == 0 {
-		t.Fatalf("%d functions, %d files of packs, %v", len(files), len(packs), err)
+	faces, err := filepath.Glob("faces/*/*.sql")
+	if err != nil || len(files) == 0 || len(faces) == 0 {
+		t.Fatalf("%d functions, %d files of faces, %v", len(files), len(faces), err)
 	}
-	for _, name := range append(files, packs...) {
+	for _, name := range append(files, faces...) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 func TestGolden_FunctionsNumber(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for _, pattern := range []string{"functions/*.sql", "contracts/*/*.sql", "triggers.sql", "grants.sql"} {
+	for _, pattern := range []string{"functions/*.sql", "faces/*/*.sql", "triggers.sql", "grants.sql"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, err)
@@ -59,11 +59,11 @@ func TestGolden_FunctionsNumber(t *testing.T) {
 }
 
 // Of two programs with the same migrations the older one leaves the newer one's
-// functions and packs, and says so; the newer one replaces the older one's.
+// functions and faces, and says so; the newer one replaces the older one's.
 func TestUp_LeavesANewerProgramsFunctions(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	db := withContracts(t)
+	db := withFaces(t)
 	conn := db.Conn(t, pgtest.Owner)
 	changed := func() bool {
 		return pgtest.One[bool](t, conn, `select 'jit=off' = any (proconfig) from pg_proc where oid = 'deed.doors'::regproc`)
@@ -75,7 +75,7 @@ func TestUp_LeavesANewerProgramsFunctions(t *testing.T) {
 		}
 	}
 	as(`update deed.migrations set hash = 'another', number = number + 1 where version = 0`)
-	if result := up(t, conn); !result.Newer || result.Functions || len(result.Contracts) > 0 || !changed() {
+	if result := up(t, conn); !result.Newer || result.Functions || len(result.Faces) > 0 || !changed() {
 		t.Errorf("beside a newer program's functions Up did %+v; they are still there: %t", result, changed())
 	}
 	if newer, err := schema.Check(ctx, db.Pool(pgtest.App)); !newer || err != nil {
@@ -83,10 +83,10 @@ func TestUp_LeavesANewerProgramsFunctions(t *testing.T) {
 	}
 	for _, lower := range []string{"number - 1", "0"} {
 		as(`update deed.migrations set hash = 'another', number = ` + lower + ` where version = 0`)
-		if result := up(t, conn); result.Newer || !result.Functions || len(result.Contracts) != 2 || changed() {
+		if result := up(t, conn); result.Newer || !result.Functions || len(result.Faces) != 2 || changed() {
 			t.Errorf("beside an older program's functions, %s, Up did %+v; they are still there: %t", lower, result, changed())
 		}
-		if result := up(t, conn); result.Functions || len(result.Contracts) > 0 || result.Newer {
+		if result := up(t, conn); result.Functions || len(result.Faces) > 0 || result.Newer {
 			t.Errorf("again: %+v", result)
 		}
 	}

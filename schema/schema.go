@@ -128,7 +128,7 @@ func FunctionNames() []string {
 // Hash identifies everything that [Up] installs.
 func Hash() string {
 	h := sha256.New()
-	for _, fsys := range []fs.FS{files, contractFiles} {
+	for _, fsys := range []fs.FS{files, faceFiles} {
 		_ = fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
 				text, _ := fs.ReadFile(fsys, name)
@@ -145,7 +145,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])[:16]
 }
 
-// functionsNumber is the number of the functions and packs, and the hash of their
+// functionsNumber is the number of the functions and faces, and the hash of their
 // text for which it is theirs. Of two programs with the same migrations the one
 // with the higher number has the newer functions; whoever changes one gives it
 // the next (go test ./schema -run Golden -update).
@@ -162,12 +162,12 @@ func number() int {
 
 // Result says what [Up] did.
 type Result struct {
-	Newer     bool     // a newer program has been here: its functions and packs were left
+	Newer     bool     // a newer program has been here: its functions and faces were left
 	Applied   []string // the migrations, by name
 	Functions bool     // the functions were replaced
 	Roles     []string // the roles that were made for a schema that was there, as after a restore in a new cluster; sorted
 	Rights    int      // how many policies and grants were made again
-	Contracts []string // the installed packs that were brought up to date
+	Faces     []string // the installed faces that were brought up to date
 }
 
 // Up installs the schema or brings it up to date; when there is nothing to do
@@ -303,7 +303,7 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 				return err
 			}
 		}
-		if done.Contracts, err = upgradeContracts(ctx, tx, done.Rights > 0); err != nil {
+		if done.Faces, err = upgradeFaces(ctx, tx, done.Rights > 0); err != nil {
 			return err
 		}
 		if err := countFunctions(ctx, tx); err != nil {
@@ -318,10 +318,10 @@ func replaceFunctions(ctx context.Context, conn *pgx.Conn, migrations []Migratio
 }
 
 // countFunctions names functions of which there are two, deed's and those of
-// the packs that are installed, and functions in the schema deed that are not
-// deed's. Other schemas may have functions of their owner's beside a pack's.
+// the faces that are installed, and functions in the schema deed that are not
+// deed's. Other schemas may have functions of their owner's beside a face's.
 func countFunctions(ctx context.Context, tx pgx.Tx) error {
-	have, err := Contracts(ctx, tx)
+	have, err := InstalledFaces(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -331,7 +331,7 @@ func countFunctions(ctx context.Context, tx pgx.Tx) error {
 		join pg_catalog.pg_namespace n on n.oid = p.pronamespace
 		where n.nspname = 'deed' or n.nspname || '.' || p.proname = any ($1)
 		group by n.nspname, p.proname
-	`, ContractFunctions(have))
+	`, FaceFunctions(have))
 	if err != nil {
 		return err
 	}
@@ -474,8 +474,8 @@ func Check(ctx context.Context, q Querier) (newer bool, err error) {
 }
 
 // SQL returns everything that [Up] would run on an empty database, and what
-// installs the packs that are named, as one script for psql.
-func SQL(contracts ...string) (string, error) {
+// installs the faces that are named, as one script for psql.
+func SQL(faces ...string) (string, error) {
 	migrations, err := Migrations()
 	if err != nil {
 		return "", err
@@ -506,8 +506,8 @@ func SQL(contracts ...string) (string, error) {
 	fmt.Fprintf(&b, "insert into deed.migrations (version, name, breaking, hash, number) values (0, 'functions', false, '%s', %d);\n",
 		hashOf(funcs), number())
 	b.WriteString("select deed.keep_partitions();\n")
-	for _, name := range contracts {
-		p, err := packNamed(name)
+	for _, name := range faces {
+		p, err := faceNamed(name)
 		if err != nil {
 			return "", err
 		}
@@ -520,15 +520,15 @@ func SQL(contracts ...string) (string, error) {
 	return b.String(), nil
 }
 
-// Uninstall drops the schema with everything in it, and the packs of published
-// SQL. The roles stay: other databases of the cluster may use them.
+// Uninstall drops the schema with everything in it, and the published SQL
+// faces. The roles stay: other databases of the cluster may use them.
 func Uninstall(ctx context.Context, conn *pgx.Conn) error {
 	err := patiently(ctx, conn, func() error {
 		return inTx(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, lockSQL); err != nil {
 				return err
 			}
-			if err := dropContracts(ctx, tx); err != nil {
+			if err := dropFaces(ctx, tx); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, `drop schema if exists deed cascade`)

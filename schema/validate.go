@@ -130,11 +130,11 @@ func Validate(ctx context.Context, q Querier) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	contracts, err := validateContracts(ctx, q)
+	faces, err := validateFaces(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	return append(lineDifferences(expected, got), contracts...), nil
+	return append(lineDifferences(expected, got), faces...), nil
 }
 
 func lineDifferences(want, got string) []string {

@@ -26,7 +26,7 @@ func newMigrate(a *app) *cobra.Command {
 }
 
 func newMigrateUp(a *app) *cobra.Command {
-	var contracts []string
+	var faces []string
 	var adopt bool
 	var topics []string
 	cmd := &cobra.Command{
@@ -43,12 +43,12 @@ deed, oldest first. If that is interrupted, the next deed migrate up goes on. If
 of them and changes nothing. --topic OLD=NEW renames a topic whose name deed does not allow.`,
 		Example: "  deed migrate up --database-url postgres://localhost/shop\n  deed migrate up --contracts m10,app\n  deed migrate up --contracts app --adopt --topic 'order placed=order.placed'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if adopt && len(contracts) == 0 {
+			if adopt && len(faces) == 0 {
 				return usagef("what is to be adopted? Give --contracts as well, such as --contracts app")
 			}
-			for _, name := range contracts {
-				if !slices.Contains(schema.Packs(), name) {
-					return usagef("--contracts: there is no pack %q; there are %s", name, strings.Join(schema.Packs(), ", "))
+			for _, name := range faces {
+				if !slices.Contains(schema.Faces(), name) {
+					return usagef("--contracts: there is no face %q; there are %s", name, strings.Join(schema.Faces(), ", "))
 				}
 			}
 			takeover, err := readTakeover(cmd, adopt, topics)
@@ -56,12 +56,12 @@ of them and changes nothing. --topic OLD=NEW renames a topic whose name deed doe
 				return err
 			}
 			return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
-				return migrateUp(cmd, conn, contracts, takeover)
+				return migrateUp(cmd, conn, faces, takeover)
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&contracts, "contracts", nil, "packs of published SQL to install: "+strings.Join(schema.Packs(), ", "))
-	cmd.Flags().BoolVar(&adopt, "adopt", false, "take over a table that has a pack's name, with its undelivered rows")
+	cmd.Flags().StringSliceVar(&faces, "contracts", nil, "published SQL faces to install: "+strings.Join(schema.Faces(), ", "))
+	cmd.Flags().BoolVar(&adopt, "adopt", false, "take over a table that has a face's name, with its undelivered rows")
 	cmd.Flags().StringArrayVar(&topics, "topic", nil, "with --adopt: the rows of topic OLD become messages of topic NEW, as OLD=NEW; may be repeated")
 	return cmd
 }
@@ -91,7 +91,7 @@ func readTakeover(cmd *cobra.Command, adopt bool, topics []string) (*schema.Take
 	return t, nil
 }
 
-func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt *schema.Takeover) error {
+func migrateUp(cmd *cobra.Command, conn *pgx.Conn, faces []string, adopt *schema.Takeover) error {
 	out := cmd.OutOrStdout()
 	done, err := schema.Up(cmd.Context(), conn)
 	for _, name := range done.Applied {
@@ -110,21 +110,21 @@ func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt *sc
 		fmt.Fprintf(out, "made %d policies and grants again\n", done.Rights)
 	}
 	if done.Newer {
-		if len(contracts) > 0 {
-			return errors.New("a newer deed has been here: let that install its packs")
+		if len(faces) > 0 {
+			return errors.New("a newer deed has been here: let that install its faces")
 		}
-		_, err := fmt.Fprintln(out, "a newer deed has been here: its functions and packs are left as they are")
+		_, err := fmt.Fprintln(out, "a newer deed has been here: its functions and faces are left as they are")
 		return err
 	}
 	if done.Functions {
 		fmt.Fprintln(out, "replaced the functions")
 	}
-	for _, name := range done.Contracts {
-		fmt.Fprintln(out, "replaced the pack", name)
+	for _, name := range done.Faces {
+		fmt.Fprintln(out, "replaced the face", name)
 	}
-	installed, err := schema.InstallContracts(cmd.Context(), conn, contracts, adopt)
+	installed, err := schema.InstallFaces(cmd.Context(), conn, faces, adopt)
 	for _, name := range installed {
-		fmt.Fprintln(out, "installed the pack", name)
+		fmt.Fprintln(out, "installed the face", name)
 	}
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func migrateUp(cmd *cobra.Command, conn *pgx.Conn, contracts []string, adopt *sc
 	for _, a := range adopted {
 		fmt.Fprintf(out, "all undelivered rows of %s are in deed; it keeps the delivered ones, drop it when you need them no more\n", a.Table)
 	}
-	if len(done.Applied)+len(done.Roles)+done.Rights+len(done.Contracts)+len(installed)+len(adopted) == 0 && !done.Functions {
+	if len(done.Applied)+len(done.Roles)+done.Rights+len(done.Faces)+len(installed)+len(adopted) == 0 && !done.Functions {
 		fmt.Fprintln(out, "the schema is up to date")
 	}
 	return nil
@@ -197,13 +197,13 @@ func newMigrateStatus(a *app) *cobra.Command {
 }
 
 func newMigrateSQL() *cobra.Command {
-	var contracts []string
+	var faces []string
 	cmd := &cobra.Command{
 		Use: "sql", Short: "Print the whole schema as one script for psql", Args: cobra.NoArgs,
 		Long:    "Print what deed migrate up would run on an empty database, for those who let nobody else migrate theirs.",
 		Example: "  deed migrate sql | psql -v ON_ERROR_STOP=1 -1 postgres://localhost/shop",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := schema.SQL(contracts...)
+			text, err := schema.SQL(faces...)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -211,7 +211,7 @@ func newMigrateSQL() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringSliceVar(&contracts, "contracts", nil, "packs of published SQL to add: "+strings.Join(schema.Packs(), ", "))
+	cmd.Flags().StringSliceVar(&faces, "contracts", nil, "published SQL faces to add: "+strings.Join(schema.Faces(), ", "))
 	return cmd
 }
 
@@ -241,20 +241,20 @@ func newMigrateValidate(a *app) *cobra.Command {
 
 func newUninstall(a *app) *cobra.Command {
 	var yes bool
-	var contracts []string
+	var faces []string
 	cmd := &cobra.Command{
 		Use: "uninstall --yes", Short: "Drop the schema deed with everything in it", Args: cobra.NoArgs,
-		Long: `Drop the schema deed: every message, pending or not, every receipt, and the packs of published SQL. The roles stay.
+		Long: `Drop the schema deed: every message, pending or not, every receipt, and the published SQL faces. The roles stay.
 Without --yes it says what would be lost.
 
-With --contracts it takes away the packs alone, or --contracts=app one of them: functions and relations, no message.`,
+With --contracts it takes away the faces alone, or --contracts=app one of them: functions and relations, no message.`,
 		Example: "  deed uninstall\n  deed uninstall --yes\n  deed uninstall --contracts",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("contracts") {
 				if yes {
-					return usagef("--yes drops everything; --contracts takes away the packs alone and needs no --yes")
+					return usagef("--yes drops everything; --contracts takes away the faces alone and needs no --yes")
 				}
-				return a.withConn(cmd.Context(), func(conn *pgx.Conn) error { return uninstallContracts(cmd, conn, contracts) })
+				return a.withConn(cmd.Context(), func(conn *pgx.Conn) error { return uninstallFaces(cmd, conn, faces) })
 			}
 			if yes {
 				return a.withConn(cmd.Context(), func(conn *pgx.Conn) error {
@@ -278,21 +278,21 @@ With --contracts it takes away the packs alone, or --contracts=app one of them: 
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
-	cmd.Flags().StringSliceVar(&contracts, "contracts", nil, "take away these packs of published SQL only (default: all of them)")
-	cmd.Flags().Lookup("contracts").NoOptDefVal = strings.Join(schema.Packs(), ",")
+	cmd.Flags().StringSliceVar(&faces, "contracts", nil, "take away these published SQL faces only (default: all of them)")
+	cmd.Flags().Lookup("contracts").NoOptDefVal = strings.Join(schema.Faces(), ",")
 	return cmd
 }
 
-func uninstallContracts(cmd *cobra.Command, conn *pgx.Conn, contracts []string) error {
-	removed, err := schema.UninstallContracts(cmd.Context(), conn, contracts)
+func uninstallFaces(cmd *cobra.Command, conn *pgx.Conn, faces []string) error {
+	removed, err := schema.UninstallFaces(cmd.Context(), conn, faces)
 	if err != nil {
 		return err
 	}
 	if len(removed) == 0 {
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "no such pack is installed")
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "no such face is installed")
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the packs %s are gone; their messages are not\n", strings.Join(removed, ", "))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the faces %s are gone; their messages are not\n", strings.Join(removed, ", "))
 	return err
 }
 

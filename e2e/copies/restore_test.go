@@ -20,7 +20,7 @@ func TestRestore_EveryObjectComesBackAsItWas(t *testing.T) {
 	c := pgtest.Private(t, pgembed.Options{Unsafe: true})
 	db := c.DB(t)
 	from := connect(t, c.URL(db.Name()))
-	if _, err := schema.InstallContracts(t.Context(), from, schema.Packs(), nil); err != nil {
+	if _, err := schema.InstallFaces(t.Context(), from, schema.Faces(), nil); err != nil {
 		t.Fatal(err)
 	}
 	valid(t, from)
@@ -40,7 +40,7 @@ func TestRestore_WithoutTheRoles(t *testing.T) {
 	c := pgtest.Private(t, pgembed.Options{Unsafe: true})
 	db := c.DB(t)
 	from := connect(t, c.URL(db.Name()))
-	if _, err := schema.InstallContracts(t.Context(), from, schema.Packs(), nil); err != nil {
+	if _, err := schema.InstallFaces(t.Context(), from, schema.Faces(), nil); err != nil {
 		t.Fatal(err)
 	}
 	to := restored(t, c, db.Name(), pgtest.Private(t, pgembed.Options{Unsafe: true}))

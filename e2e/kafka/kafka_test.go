@@ -269,11 +269,11 @@ func silence(t *testing.T) {
 func silent(t *testing.T, c *cluster) {
 	sink := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second })
 	expect(t, sink.Deliver(t.Context(), []deed.Message{message(1, nil)}), "delivered")
-	for _, d := range c.doors {
+	for _, d := range c.gates {
 		d.Hush()
 	}
 	speak := sync.OnceFunc(func() {
-		for _, d := range c.doors {
+		for _, d := range c.gates {
 			d.Speak()
 		}
 	})
@@ -318,10 +318,10 @@ func oneBrokerIsSilent(t *testing.T) {
 		}
 		want = append(want, word)
 	}
-	c.doorOf(silent).Hush()
-	t.Cleanup(c.doorOf(silent).Speak)
+	c.gateOf(silent).Hush()
+	t.Cleanup(c.gateOf(silent).Speak)
 	expect(t, sink.Deliver(t.Context(), ms), strings.Join(want, " "))
-	c.doorOf(silent).Speak()
+	c.gateOf(silent).Speak()
 	wait(t, "the broker to be understood", func() bool {
 		return !strings.Contains(kinds(sink.Deliver(t.Context(), ms)), "unavailable")
 	})

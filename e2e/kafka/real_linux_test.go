@@ -24,23 +24,23 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/e2e/broker"
-	"github.com/deedhq/deed/e2e/door"
+	"github.com/deedhq/deed/e2e/gate"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/sink/kafka"
 )
 
-// Kafka's own server behind a door: an outage and a silence of it are as those
+// Kafka's own server behind a gate: an outage and a silence of it are as those
 // of the one that is made up.
 func TestServer_AwayAndSilent(t *testing.T) {
 	t.Parallel()
-	var front *door.Door
+	var front *gate.Gate
 	servers := startServers(t, broker.Options{Behind: func(address string) string {
-		front = door.Before(t, address)
+		front = gate.Before(t, address)
 		return front.Addr().String()
 	}})
 	for name, test := range map[string]func(*testing.T, *cluster){"Away": away, "Silent": silent} {
-		t.Run(name, func(t *testing.T) { // one after the other: they share the door
-			test(t, at(t, servers.Addresses(), []*door.Door{front}, nil))
+		t.Run(name, func(t *testing.T) { // one after the other: they share the gate
+			test(t, at(t, servers.Addresses(), []*gate.Gate{front}, nil))
 		})
 	}
 }

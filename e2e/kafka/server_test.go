@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/deedhq/deed/e2e/door"
+	"github.com/deedhq/deed/e2e/gate"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/sink/sinktest"
 )
@@ -41,7 +41,7 @@ func seeds() []string {
 type cluster struct {
 	t       *testing.T
 	fake    *kfake.Cluster // nil for a real one
-	doors   []*door.Door   // of the fake's brokers
+	gates   []*gate.Gate   // of the fake's brokers
 	brokers []string
 	topic   string
 	reader  *kgo.Client
@@ -63,10 +63,10 @@ func start(t *testing.T, config map[string]string, options ...kfake.Opt) *cluste
 	return c
 }
 
-// at makes a topic in the cluster of these brokers, behind these doors.
-func at(t *testing.T, brokers []string, doors []*door.Door, config map[string]string) *cluster {
+// at makes a topic in the cluster of these brokers, behind these gates.
+func at(t *testing.T, brokers []string, gates []*gate.Gate, config map[string]string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, brokers: brokers, doors: doors}
+	c := &cluster{t: t, brokers: brokers, gates: gates}
 	c.open(config)
 	return c
 }
@@ -113,10 +113,10 @@ func (c *cluster) run(options []kfake.Opt) {
 		if err != nil {
 			return nil, err
 		}
-		d := door.Of(l)
+		d := gate.Of(l)
 		mu.Lock()
 		defer mu.Unlock()
-		c.doors = append(c.doors, d)
+		c.gates = append(c.gates, d)
 		return d, nil
 	})
 	fake, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3), listen}, options...)...)
@@ -239,28 +239,28 @@ func (c *cluster) arrived() []sinktest.Arrival {
 
 func (c *cluster) down() {
 	c.set(true)
-	for _, d := range c.doors {
+	for _, d := range c.gates {
 		d.Shut()
 	}
 }
 
 func (c *cluster) up() {
-	for _, d := range c.doors {
+	for _, d := range c.gates {
 		d.Open()
 	}
 	c.set(false)
 }
 
-// doorOf returns a broker's.
-func (c *cluster) doorOf(node int32) *door.Door {
+// gateOf returns a broker's.
+func (c *cluster) gateOf(node int32) *gate.Gate {
 	c.t.Helper()
 	addr := c.brokers[node]
-	for _, d := range c.doors {
+	for _, d := range c.gates {
 		if d.Addr().String() == addr {
 			return d
 		}
 	}
-	c.t.Fatalf("no door leads to broker %d", node)
+	c.t.Fatalf("no gate leads to broker %d", node)
 	return nil
 }
 

@@ -21,8 +21,8 @@ func newHarness(t *testing.T) sinktest.Harness {
 		Features: sinktest.Features{Batch: true, Headers: true, Down: true, Slow: true, Refuse: true},
 		TooLarge: 2 << 20, // the server's max_payload is 1 MiB
 		Arrived:  c.arrived,
-		Down:     c.door.Shut,
-		Up:       c.door.Open,
+		Down:     c.gate.Shut,
+		Up:       c.gate.Open,
 		Slow: func(pause time.Duration) {
 			c.set(func() { c.slow = pause })
 			c.interpose()

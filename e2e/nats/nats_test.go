@@ -175,14 +175,14 @@ func TestServerRestarts(t *testing.T) {
 	expect(t, sink.Deliver(t.Context(), before), "delivered delivered")
 	c.server.Shutdown()
 	c.server.WaitForShutdown()
-	c.door.Shut() // so that nobody takes the port for the server's
+	c.gate.Shut() // so that nobody takes the port for the server's
 	for range 200 {
 		expect(t, sink.Deliver(t.Context(), before[:1]), "unavailable")
 	}
 	late := open(t, c, nil) // made during the outage
 	expect(t, late.Deliver(t.Context(), before[:1]), "unavailable")
 	c.run(opts)
-	c.door.Open()
+	c.gate.Open()
 	ms := append(before, message(3, nil))
 	for _, s := range []*nats.Sink{sink, late} {
 		wait(t, "the sink to find the server", func() bool {
@@ -200,7 +200,7 @@ func TestSilence(t *testing.T) {
 	c := start(t)
 	sink := open(t, c, func(o *nats.Options) { o.Timeout = time.Second })
 	expect(t, sink.Deliver(t.Context(), []deed.Message{message(1, nil)}), "delivered")
-	c.door.Hush()
+	c.gate.Hush()
 	expect(t, sink.Deliver(t.Context(), []deed.Message{message(2, nil), message(3, nil)}), "unavailable unavailable")
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,7 +211,7 @@ func TestSilence(t *testing.T) {
 	if d := time.Since(begun); d > patience/2 {
 		t.Errorf("the call went on for %s after its context had ended", d)
 	}
-	c.door.Speak()
+	c.gate.Speak()
 	wait(t, "the sink to be understood", func() bool {
 		return kinds(sink.Deliver(t.Context(), []deed.Message{message(2, nil), message(3, nil)})) == "delivered delivered"
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/deedhq/deed/e2e/door"
+	"github.com/deedhq/deed/e2e/gate"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/sink/sinktest"
 )
@@ -27,8 +27,8 @@ const patience = time.Minute
 type cluster struct {
 	t      *testing.T
 	server *server.Server
-	door   *door.Door
-	nc     *nats.Conn // past the door
+	gate   *gate.Gate
+	nc     *nats.Conn // past the gate
 	js     jetstream.JetStream
 	stream jetstream.Stream
 	config jetstream.StreamConfig
@@ -55,7 +55,7 @@ func start(t *testing.T, change ...func(*server.Options, *jetstream.StreamConfig
 		f(opts, &c.config)
 	}
 	c.run(opts)
-	c.door = door.Before(t, c.server.Addr().String())
+	c.gate = gate.Before(t, c.server.Addr().String())
 	options := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)}
 	if len(opts.Users) > 0 {
 		options = append(options, nats.UserInfo(opts.Users[0].Username, opts.Users[0].Password))
@@ -110,8 +110,8 @@ func (c *cluster) run(opts *server.Options) {
 	c.server = s
 }
 
-// url is the server's, through the door.
-func (c *cluster) url() string { return "nats://" + c.door.Addr().String() }
+// url is the server's, through the gate.
+func (c *cluster) url() string { return "nats://" + c.gate.Addr().String() }
 
 // all returns what the stream has, once the consumer has caught up with it.
 func (c *cluster) all() []jetstream.Msg {

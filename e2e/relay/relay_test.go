@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/deedhq/deed"
-	"github.com/deedhq/deed/e2e/door"
+	"github.com/deedhq/deed/e2e/gate"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -37,7 +37,7 @@ const (
 func TestRelay_DrainsIntoBothBrokers(t *testing.T) {
 	t.Parallel()
 	stream, url := startNATS(t)
-	fake, gate := startKafka(t)
+	fake, front := startKafka(t)
 	db := pgtest.New(t)
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "deed")
@@ -57,7 +57,7 @@ sinks:
 	}
 	publish(t, db)
 
-	gate.Shut()
+	front.Shut()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	var log bytes.Buffer
@@ -87,7 +87,7 @@ sinks:
 	if waiting != messages || attempts != 0 {
 		t.Errorf("%d messages wait for Kafka after %d attempts, want %d after none", waiting, attempts, messages)
 	}
-	gate.Open()
+	front.Open()
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -154,23 +154,23 @@ func startNATS(t *testing.T) (jetstream.Stream, string) {
 	return stream, url
 }
 
-func startKafka(t *testing.T) (*kfake.Cluster, *door.Door) {
+func startKafka(t *testing.T) (*kfake.Cluster, *gate.Gate) {
 	t.Helper()
-	var gate *door.Door
+	var front *gate.Gate
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, "events"),
 		kfake.ListenFn(func(network, address string) (net.Listener, error) {
 			l, err := net.Listen(network, address)
 			if err != nil {
 				return nil, err
 			}
-			gate = door.Of(l)
-			return gate, nil
+			front = gate.Of(l)
+			return front, nil
 		}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(fake.Close)
-	return fake, gate
+	return fake, front
 }
 
 func publish(t *testing.T, db *pgtest.DB) {

@@ -80,10 +80,10 @@ func TestConformance_AUsersOwn(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Harness {
 		box := &catcher.Mailbox{}
 		receiver := &catcher.Receiver{Mailbox: box}
-		door := providertest.NewDoor(t)
+		gate := providertest.NewGate(t)
 		server := httptest.NewUnstartedServer(receiver)
 		_ = server.Listener.Close()
-		server.Listener = door
+		server.Listener = gate
 		server.Start()
 		transport := &http.Transport{}
 		client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -115,7 +115,7 @@ func TestConformance_AUsersOwn(t *testing.T) {
 					return catcher.None
 				})
 			},
-			Down: door.Down, Up: door.Up,
+			Down: gate.Down, Up: gate.Up,
 		}
 		for fault := range faults {
 			h.Faults = append(h.Faults, fault)

@@ -27,10 +27,10 @@ var payload = delivery.EmailPayload{From: "Ann <ann@example.com>", Subject: "hel
 func newHarness(t *testing.T) providertest.Harness {
 	box := &catcher.Mailbox{}
 	fake := &catcher.Resend{Mailbox: box, APIKey: apiKey}
-	door := providertest.NewDoor(t)
+	gate := providertest.NewGate(t)
 	server := httptest.NewUnstartedServer(fake)
 	_ = server.Listener.Close()
-	server.Listener = door
+	server.Listener = gate
 	server.Start()
 	t.Cleanup(func() {
 		fake.Close()
@@ -62,7 +62,7 @@ func newHarness(t *testing.T) providertest.Harness {
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
 			providertest.ServerError, providertest.Unauthorized,
 		},
-		Down: door.Down, Up: door.Up,
+		Down: gate.Down, Up: gate.Up,
 	}
 }
 

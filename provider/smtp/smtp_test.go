@@ -61,26 +61,26 @@ func certificate(t testing.TB) (server, client *tls.Config) {
 }
 
 // serve starts a catcher with STARTTLS and a password.
-func serve(t testing.TB) (*catcher.SMTP, *providertest.Door, smtp.Options) {
+func serve(t testing.TB) (*catcher.SMTP, *providertest.Gate, smtp.Options) {
 	t.Helper()
 	server, client := certificate(t)
 	s := &catcher.SMTP{Mailbox: &catcher.Mailbox{}, User: "deed", Password: password, TLS: server}
-	door := providertest.NewDoor(t)
+	gate := providertest.NewGate(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, door) }()
+	go func() { done <- s.Serve(ctx, gate) }()
 	t.Cleanup(func() {
 		cancel()
-		_ = door.Close()
+		_ = gate.Close()
 		if err := <-done; err != nil {
 			t.Errorf("the catcher ended with %v", err)
 		}
 	})
-	return s, door, smtp.Options{Address: door.Addr().String(), User: "deed", Password: password, TLS: client}
+	return s, gate, smtp.Options{Address: gate.Addr().String(), User: "deed", Password: password, TLS: client}
 }
 
 func newHarness(t *testing.T) providertest.Harness {
-	s, door, opts := serve(t)
+	s, gate, opts := serve(t)
 	p, err := smtp.New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func newHarness(t *testing.T) providertest.Harness {
 			providertest.ForGood, providertest.ForNow, providertest.HangBefore, providertest.HangAccepted, providertest.ResetBefore,
 			providertest.ResetAccepted, providertest.CutAfterOK,
 		},
-		Down: door.Down, Up: door.Up,
+		Down: gate.Down, Up: gate.Up,
 	}
 }
 
@@ -272,16 +272,16 @@ func TestCheck(t *testing.T) {
 	}
 	s.TLS = nil
 	plain := &catcher.SMTP{Mailbox: s.Mailbox}
-	door := providertest.NewDoor(t)
+	gate := providertest.NewGate(t)
 	pctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- plain.Serve(pctx, door) }()
+	go func() { done <- plain.Serve(pctx, gate) }()
 	defer func() {
 		stop()
-		_ = door.Close()
+		_ = gate.Close()
 		<-done
 	}()
-	if list := check(smtp.Options{Address: door.Addr().String()}); len(list) != 1 || list[0].OK || !strings.Contains(list[0].Info, "STARTTLS") {
+	if list := check(smtp.Options{Address: gate.Addr().String()}); len(list) != 1 || list[0].OK || !strings.Contains(list[0].Info, "STARTTLS") {
 		t.Errorf("%+v", list)
 	}
 }

@@ -31,10 +31,10 @@ func harness(t *testing.T, drops time.Duration) providertest.Harness {
 			return sink.Verify([]string{secret}, h, body, 0, time.Now())
 		},
 	}
-	door := providertest.NewDoor(t)
+	gate := providertest.NewGate(t)
 	server := httptest.NewUnstartedServer(receiver)
 	_ = server.Listener.Close()
-	server.Listener = door
+	server.Listener = gate
 	server.Start()
 	t.Cleanup(func() {
 		receiver.Close()
@@ -73,7 +73,7 @@ func harness(t *testing.T, drops time.Duration) providertest.Harness {
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
 			providertest.ServerError,
 		},
-		Down: door.Down, Up: door.Up,
+		Down: gate.Down, Up: gate.Up,
 	}
 }
 

@@ -16,26 +16,26 @@ import (
 	"github.com/deedhq/deed/schema"
 )
 
-// withContracts returns a database with both packs.
-func withContracts(t *testing.T) *pgtest.DB {
+// withFaces returns a database with both faces.
+func withFaces(t *testing.T) *pgtest.DB {
 	t.Helper()
 	db := pgtest.New(t)
-	installContracts(t, db, false, schema.Packs()...)
+	installFaces(t, db, false, schema.Faces()...)
 	return db
 }
 
-func installContracts(t *testing.T, db *pgtest.DB, adopt bool, packs ...string) {
+func installFaces(t *testing.T, db *pgtest.DB, adopt bool, faces ...string) {
 	t.Helper()
 	var takeover *schema.Takeover
 	if adopt {
 		takeover = &schema.Takeover{}
 	}
-	installed, err := schema.InstallContracts(context.Background(), db.Conn(t, pgtest.Owner), packs, takeover)
+	installed, err := schema.InstallFaces(context.Background(), db.Conn(t, pgtest.Owner), faces, takeover)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(installed, packs) {
-		t.Fatalf("installed %v, want %v", installed, packs)
+	if !slices.Equal(installed, faces) {
+		t.Fatalf("installed %v, want %v", installed, faces)
 	}
 }
 
@@ -56,7 +56,7 @@ func seed(parts ...string) string { return filepath.Join(append([]string{"testda
 // Seed 004, smoke test 1, as printed.
 func TestContract_O4_SmokeTest1ClaimOrdering(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	got := lines(t, db.Psql(t, pgtest.Team, "-f", seed("seed004", "smoke1.sql")))
 	var order []string
 	for _, row := range got {
@@ -70,7 +70,7 @@ func TestContract_O4_SmokeTest1ClaimOrdering(t *testing.T) {
 // Seed 004, smoke test 2, as printed.
 func TestContract_O4_SmokeTest2ClaimsDoNotOverlap(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	lines(t, db.Psql(t, pgtest.Team, "-c", `insert into outbox (topic, payload) select 'test', '{}' from generate_series(1, 10)`))
 	cmd := exec.Command("bash", "-e", seed("seed004", "smoke2.sh"))
 	cmd.Env = append(os.Environ(), db.Env(t, pgtest.Team)...)
@@ -86,7 +86,7 @@ func TestContract_O4_SmokeTest2ClaimsDoNotOverlap(t *testing.T) {
 // Seed 004, smoke test 3, as printed.
 func TestContract_O4_SmokeTest3FinalizationNeedsTheToken(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	lines(t, db.Psql(t, pgtest.Team, "-c", `insert into outbox (topic, payload) select 'test', '{}' from generate_series(1, 7)`))
 	got := lines(t, db.Psql(t, pgtest.Team, "-f", seed("seed004", "smoke3.sql")))
 	if len(got) != 7 || !slices.Equal(got[5:], []string{"0", "5"}) {
@@ -102,7 +102,7 @@ func TestContract_O4_SmokeTest3FinalizationNeedsTheToken(t *testing.T) {
 // goes, with its receipts; nothing else does.
 func TestContract_O4_RetentionAsPrinted(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	run := func(sql string) []string { t.Helper(); return lines(t, db.Psql(t, pgtest.Team, "-c", sql)) }
 	run(`insert into outbox (topic, payload) select 'test', '{}' from generate_series(1, 10)`)
 	const finish = `select app.outbox_mark_delivered('11111111-1111-1111-1111-111111111111',
@@ -142,7 +142,7 @@ func TestContract_O4_RetentionAsPrinted(t *testing.T) {
 // Seed 003's signatures, as printed: names, order, types, defaults and results.
 func TestContract_O3_Signatures(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	spaces, word := regexp.MustCompile(`\s+`), regexp.MustCompile(`\bint\b`)
 	canonical := func(s string) string {
 		s = spaces.ReplaceAllString(strings.ToLower(s), " ")
@@ -165,7 +165,7 @@ func TestContract_O3_Signatures(t *testing.T) {
 // Seed 004's signatures, and the columns of both relations.
 func TestContract_O4_SignaturesAndColumns(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	owner := db.Pool(pgtest.Owner)
 	for name, want := range map[string]string{
 		"outbox_claim":          "p_limit integer, p_token uuid, p_tenant uuid returns SETOF outbox",
@@ -195,7 +195,7 @@ func TestContract_O4_SignaturesAndColumns(t *testing.T) {
 // is what is claimed.
 func TestContract_O3_SelectionRule(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	run := func(sql string) []string { t.Helper(); return lines(t, db.Psql(t, pgtest.Team, "-c", sql)) }
 	text, err := os.ReadFile(seed("seed003", "selection.txt"))
 	if err != nil {
@@ -227,7 +227,7 @@ func TestContract_O3_SelectionRule(t *testing.T) {
 // formula as printed; attempts are without limit.
 func TestContract_O8_M10BackOffToTheSecond(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	formula, err := os.ReadFile(seed("seed003", "backoff.sql"))
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestContract_O8_M10BackOffToTheSecond(t *testing.T) {
 // success is silent (O14).
 func TestContract_O3_LateCompletionWarns(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	run := func(sql string) string {
 		t.Helper()
 		out, err := db.Psql(t, pgtest.Team, "-c", sql).CombinedOutput()
@@ -301,7 +301,7 @@ func TestContract_O3_LateCompletionWarns(t *testing.T) {
 // What is deed's to write is refused, with the function to call instead.
 func TestContract_O3_ManagedColumnsAreRefused(t *testing.T) {
 	t.Parallel()
-	db := withContracts(t)
+	db := withFaces(t)
 	lines(t, db.Psql(t, pgtest.Team, "-c", `select m10_recovery.publish_outbox('order', '42', 'order.placed', '{}')`))
 	for sql, hint := range map[string]string{
 		`update public.outbox set processing_token = gen_random_uuid()`:                            "app.outbox_claim(",

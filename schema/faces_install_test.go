@@ -31,18 +31,18 @@ func TestContracts_InstalledByName(t *testing.T) {
 	if got := present(); got != "" {
 		t.Errorf("before anything was asked for there is %s", got)
 	}
-	installContracts(t, db, false, "app")
+	installFaces(t, db, false, "app")
 	if got := present(); got != "public.outbox app" {
-		t.Errorf("with the pack app there is %s", got)
+		t.Errorf("with the face app there is %s", got)
 	}
-	if again, err := schema.InstallContracts(ctx, conn, []string{"app"}, nil); len(again) != 0 || err != nil {
+	if again, err := schema.InstallFaces(ctx, conn, []string{"app"}, nil); len(again) != 0 || err != nil {
 		t.Errorf("again: %v, %v", again, err)
 	}
-	installContracts(t, db, false, "m10")
-	if _, err := schema.InstallContracts(ctx, conn, []string{"m11"}, nil); err == nil || !strings.Contains(err.Error(), "m10, app") {
-		t.Errorf("an unknown pack: %v", err)
+	installFaces(t, db, false, "m10")
+	if _, err := schema.InstallFaces(ctx, conn, []string{"m11"}, nil); err == nil || !strings.Contains(err.Error(), "m10, app") {
+		t.Errorf("an unknown face: %v", err)
 	}
-	if result := up(t, conn); len(result.Contracts) != 0 {
+	if result := up(t, conn); len(result.Faces) != 0 {
 		t.Errorf("Up of what is up to date did %+v", result)
 	}
 	// As an older program would have left them.
@@ -52,25 +52,25 @@ func TestContracts_InstalledByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	if differences, err := schema.Validate(ctx, conn); len(differences) != 2 || !strings.Contains(differences[0], "app.outbox_mark_delivered") || err != nil {
-		t.Errorf("Validate of a changed pack: %q, %v", differences, err)
+		t.Errorf("Validate of a changed face: %q, %v", differences, err)
 	}
-	if result := up(t, conn); !slices.Equal(result.Contracts, []string{"app", "m10"}) {
-		t.Errorf("Up of older packs did %+v", result)
+	if result := up(t, conn); !slices.Equal(result.Faces, []string{"app", "m10"}) {
+		t.Errorf("Up of older faces did %+v", result)
 	}
 	if differences, err := schema.Validate(ctx, conn); len(differences) != 0 || err != nil {
 		t.Errorf("Validate: %q, %v", differences, err)
 	}
 
-	if removed, err := schema.UninstallContracts(ctx, conn, []string{"m10", "app"}); len(removed) != 2 || err != nil {
+	if removed, err := schema.UninstallFaces(ctx, conn, []string{"m10", "app"}); len(removed) != 2 || err != nil {
 		t.Errorf("removed %v, %v", removed, err)
 	}
 	if got := present(); got != "" {
-		t.Errorf("after the packs were removed there is %s", got)
+		t.Errorf("after the faces were removed there is %s", got)
 	}
-	if removed, err := schema.UninstallContracts(ctx, conn, []string{"m10", "app"}); len(removed) != 0 || err != nil {
+	if removed, err := schema.UninstallFaces(ctx, conn, []string{"m10", "app"}); len(removed) != 0 || err != nil {
 		t.Errorf("removed again: %v, %v", removed, err)
 	}
-	installContracts(t, db, false, "m10", "app")
+	installFaces(t, db, false, "m10", "app")
 	if err := schema.Uninstall(ctx, conn); err != nil {
 		t.Fatal(err)
 	}
@@ -79,34 +79,34 @@ func TestContracts_InstalledByName(t *testing.T) {
 	}
 }
 
-// The installed packs, object by object, are the committed ones.
+// The installed faces, object by object, are the committed ones.
 func TestContracts_Golden(t *testing.T) {
 	t.Parallel()
-	got, err := schema.DescribeContracts(context.Background(), withContracts(t).Pool(pgtest.Owner))
+	got, err := schema.DescribeFaces(context.Background(), withFaces(t).Pool(pgtest.Owner))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile("expected_contracts.sql", []byte(got), 0o644); err != nil {
+		if err := os.WriteFile("expected_faces.sql", []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	want, err := os.ReadFile("expected_contracts.sql")
+	want, err := os.ReadFile("expected_faces.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the packs differ from expected_contracts.sql; if they are meant to, run go test ./schema -run Golden -update (-want +got):\n%s", diff)
+		t.Errorf("the faces differ from expected_faces.sql; if they are meant to, run go test ./schema -run Golden -update (-want +got):\n%s", diff)
 	}
 }
 
-// An overload in a pack's schema fails the migration and is named; other
+// An overload in a face's schema fails the migration and is named; other
 // functions there are their owner's business.
-func TestContract_O2_AnOverloadInAPackIsNamed(t *testing.T) {
+func TestContract_O2_AnOverloadInAFaceIsNamed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	db := withContracts(t)
+	db := withFaces(t)
 	conn := db.Conn(t, pgtest.Owner)
 	if _, err := conn.Exec(ctx, `create function app.mine() returns int language sql as 'select 1'`); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestContract_O2_AnOverloadInAPackIsNamed(t *testing.T) {
 	}
 }
 
-// The script with packs makes what installing them makes.
+// The script with faces makes what installing them makes.
 func TestSQL_WithContracts(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -138,7 +138,7 @@ func TestSQL_WithContracts(t *testing.T) {
 	if differences, err := schema.Validate(ctx, conn); len(differences) != 0 || err != nil {
 		t.Errorf("Validate: %v, %v", differences, err)
 	}
-	if result := up(t, conn); len(result.Contracts) != 0 {
+	if result := up(t, conn); len(result.Faces) != 0 {
 		t.Errorf("Up after the script did %+v", result)
 	}
 }
@@ -168,21 +168,21 @@ func TestContract_O4_AdoptingATable(t *testing.T) {
 	if _, err := conn.Exec(ctx, outbox004); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, nil); err == nil || !strings.Contains(err.Error(), "--adopt") {
+	if _, err := schema.InstallFaces(ctx, conn, []string{"app"}, nil); err == nil || !strings.Contains(err.Error(), "--adopt") {
 		t.Fatalf("without adopting: %v", err)
 	}
 	// What cannot be published is said before anything is touched.
 	if _, err := conn.Exec(ctx, `insert into public.outbox (topic, payload) values ('no topic', '{}')`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, &schema.Takeover{}); err == nil || !strings.Contains(err.Error(), "1 undelivered rows") {
+	if _, err := schema.InstallFaces(ctx, conn, []string{"app"}, &schema.Takeover{}); err == nil || !strings.Contains(err.Error(), "1 undelivered rows") {
 		t.Fatalf("with a row that cannot be published: %v", err)
 	}
 	if _, err := conn.Exec(ctx, `delete from public.outbox where topic = 'no topic'`); err != nil {
 		t.Fatal(err)
 	}
 
-	installContracts(t, db, true, "app")
+	installFaces(t, db, true, "app")
 	lines(t, db.Psql(t, pgtest.Team, "-c", `insert into outbox (topic, payload) values ('test', '{"n": 0}')`))
 	// Cut off after the first step, in the second.
 	cut, cancel := context.WithCancel(ctx)
@@ -191,8 +191,8 @@ func TestContract_O4_AdoptingATable(t *testing.T) {
 	if list, err := schema.Adopt(cut, cutConn, func(schema.Adoption) { cancel() }); err == nil {
 		t.Fatalf("the adoption was not cut off: %+v", list)
 	}
-	if _, err := schema.UninstallContracts(ctx, conn, []string{"app"}); err == nil || !strings.Contains(err.Error(), "outbox_adopted_") {
-		t.Errorf("taking the pack away in the middle: %v", err)
+	if _, err := schema.UninstallFaces(ctx, conn, []string{"app"}); err == nil || !strings.Contains(err.Error(), "outbox_adopted_") {
+		t.Errorf("taking the face away in the middle: %v", err)
 	}
 	before := pgtest.One[int](t, conn, `select count(*) from deed.log`)
 	if before < 2 || before > 1200 {
@@ -237,7 +237,7 @@ func TestContract_O4_AdoptingATable(t *testing.T) {
 	if !slices.Equal(got, []string{"1599", "1598", "1597"}) {
 		t.Errorf("claimed %v, want the oldest", got)
 	}
-	if removed, err := schema.UninstallContracts(ctx, conn, []string{"app"}); len(removed) != 1 || err != nil {
+	if removed, err := schema.UninstallFaces(ctx, conn, []string{"app"}); len(removed) != 1 || err != nil {
 		t.Errorf("removed %v, %v", removed, err)
 	}
 }
@@ -263,7 +263,7 @@ func TestContract_O4_AdoptingListsAndMaps(t *testing.T) {
 		Topics: map[string]string{"order placed = paid": "order.placed"},
 		Unfit:  func(r schema.UnfitRow) { told[r.ID] = r.Topic + " " + r.Problem },
 	}
-	_, err := schema.InstallContracts(ctx, conn, []string{"app"}, takeover)
+	_, err := schema.InstallFaces(ctx, conn, []string{"app"}, takeover)
 	if err == nil || !strings.Contains(err.Error(), "31 undelivered rows of public.outbox") || len(told) != 31 {
 		t.Fatalf("%d rows were told, want 31: %v", len(told), err)
 	}
@@ -280,7 +280,7 @@ func TestContract_O4_AdoptingListsAndMaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	takeover.Unfit = func(r schema.UnfitRow) { t.Errorf("unfit: %+v", r) }
-	if _, err := schema.InstallContracts(ctx, conn, []string{"app"}, takeover); err != nil {
+	if _, err := schema.InstallFaces(ctx, conn, []string{"app"}, takeover); err != nil {
 		t.Fatal(err)
 	}
 	cut, cancel := context.WithCancel(ctx)
@@ -319,7 +319,7 @@ func TestContract_O4_AdoptingDoesNotStopTheTable(t *testing.T) {
 	}
 	result := make(chan error, 1)
 	go func() {
-		_, err := schema.InstallContracts(ctx, conn, []string{"app"}, &schema.Takeover{})
+		_, err := schema.InstallFaces(ctx, conn, []string{"app"}, &schema.Takeover{})
 		result <- err
 	}()
 	// It waits for the table, and gives way.
@@ -363,7 +363,7 @@ func TestContract_O3_AdoptingATable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	installContracts(t, db, true, "m10")
+	installFaces(t, db, true, "m10")
 	if list, err := schema.Adopt(ctx, conn, nil); err != nil || len(list) != 1 || list[0].Moved != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -402,7 +402,7 @@ func TestContracts_AsAnOrdinaryOwner(t *testing.T) {
 	if _, err := conn.Exec(ctx, strings.Replace(outbox004, "create schema app;", "create schema app; alter table public.outbox enable row level security, force row level security; create policy mine on public.outbox using (true);", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := schema.InstallContracts(ctx, conn, []string{"m10", "app"}, &schema.Takeover{}); err != nil {
+	if _, err := schema.InstallFaces(ctx, conn, []string{"m10", "app"}, &schema.Takeover{}); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := schema.Adopt(ctx, conn, nil); err == nil || !strings.Contains(err.Error(), "row-level security") {

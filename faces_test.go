@@ -21,11 +21,11 @@ import (
 	"github.com/deedhq/deed/tenant"
 )
 
-// faces returns a database with both packs of published SQL.
+// faces returns a database with both published faces.
 func faces(t testing.TB) *pgtest.DB {
 	t.Helper()
 	db := pgtest.New(t)
-	if _, err := schema.InstallContracts(context.Background(), db.Conn(t, pgtest.Owner), schema.Packs(), nil); err != nil {
+	if _, err := schema.InstallFaces(context.Background(), db.Conn(t, pgtest.Owner), schema.Faces(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -183,7 +183,7 @@ var claimDoors = map[string]func(t testing.TB, q *pgxpool.Pool, topic, subscript
 
 // Whatever door a message came in through, it is claimed and finished through
 // any other, of a topic that nobody declared and of a declared one.
-func TestContract_O3_EveryDoorToEveryDoor(t *testing.T) {
+func TestContract_O3_EveryWayInToEveryWayOut(t *testing.T) {
 	t.Parallel()
 	for topic, subscription := range map[string]string{"undeclared": "default", "declared": "handler"} {
 		t.Run(topic, func(t *testing.T) {

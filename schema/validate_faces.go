@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// expectedContracts is what DescribeContracts prints of freshly installed packs:
+// expectedFaces is what DescribeFaces prints of freshly installed faces:
 // the golden dump. A test renews it with -update.
 //
-//go:embed expected_contracts.sql
-var expectedContracts string
+//go:embed expected_faces.sql
+var expectedFaces string
 
-const describeContractSQL = `
+const describeFaceSQL = `
 with relation as (
   select c.oid, c.relname, c.relkind, c.relowner, c.relacl, c.reloptions, c.oid::regclass::text as name
   from pg_catalog.pg_class c
@@ -62,47 +62,47 @@ lines as (
 )
 select line from lines order by part, n, line`
 
-// DescribeContracts prints the installed packs, one object a line. Grants to
-// others than deed's roles, and what else is in the packs' schemas, are their
+// DescribeFaces prints the installed faces, one object a line. Grants to
+// others than deed's roles, and what else is in the faces' schemas, are their
 // owner's business.
-func DescribeContracts(ctx context.Context, q Querier) (string, error) {
-	have, err := Contracts(ctx, q)
+func DescribeFaces(ctx context.Context, q Querier) (string, error) {
+	have, err := InstalledFaces(ctx, q)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
 	for _, i := range have {
-		p, err := packNamed(i.Name)
+		f, err := faceNamed(i.Name)
 		if err != nil {
 			continue // a newer program's
 		}
-		rows, err := q.Query(ctx, describeContractSQL, p.relation, p.functions())
+		rows, err := q.Query(ctx, describeFaceSQL, f.relation, f.functions())
 		if err != nil {
-			return "", fmt.Errorf("schema: describe pack %s: %w", p.name, err)
+			return "", fmt.Errorf("schema: describe face %s: %w", f.name, err)
 		}
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
-			return "", fmt.Errorf("schema: describe pack %s: %w", p.name, err)
+			return "", fmt.Errorf("schema: describe face %s: %w", f.name, err)
 		}
 		for _, line := range lines {
-			fmt.Fprintf(&b, "%s: %s\n", p.name, line)
+			fmt.Fprintf(&b, "%s: %s\n", f.name, line)
 		}
 	}
 	return b.String(), nil
 }
 
-// validateContracts compares the installed packs with what this program installs.
-func validateContracts(ctx context.Context, q Querier) ([]string, error) {
-	got, err := DescribeContracts(ctx, q)
+// validateFaces compares the installed faces with what this program installs.
+func validateFaces(ctx context.Context, q Querier) ([]string, error) {
+	got, err := DescribeFaces(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	have, err := Contracts(ctx, q)
+	have, err := InstalledFaces(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	var want strings.Builder
-	for line := range strings.Lines(expectedContracts) {
+	for line := range strings.Lines(expectedFaces) {
 		for _, i := range have {
 			if strings.HasPrefix(line, i.Name+": ") {
 				want.WriteString(line)

@@ -1,6 +1,6 @@
-// Package door stands between a client and its server: a test shuts it to cut
+// Package gate stands between a client and its server: a test shuts it to cut
 // the connections, or makes it silent, and opens it again.
-package door
+package gate
 
 import (
 	"net"
@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// A Door is a listener that a test controls. Its address stays taken while it
+// A Gate is a listener that a test controls. Its address stays taken while it
 // is shut, so that no other test gets it.
-type Door struct {
+type Gate struct {
 	net.Listener
 
 	mu    sync.Mutex // guards the fields below
@@ -19,115 +19,115 @@ type Door struct {
 	conns map[net.Conn]struct{}
 }
 
-// Of makes a door of a listener.
-func Of(l net.Listener) *Door { return &Door{Listener: l, conns: map[net.Conn]struct{}{}} }
+// Of makes a gate of a listener.
+func Of(l net.Listener) *Gate { return &Gate{Listener: l, conns: map[net.Conn]struct{}{}} }
 
-// Accept returns the next connection that comes while the door is open.
-func (d *Door) Accept() (net.Conn, error) {
+// Accept returns the next connection that comes while the gate is open.
+func (g *Gate) Accept() (net.Conn, error) {
 	for {
-		c, err := d.Listener.Accept()
+		c, err := g.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if d.enter(c) {
-			return &visitor{c, d}, nil
+		if g.enter(c) {
+			return &visitor{c, g}, nil
 		}
 		c.Close()
 	}
 }
 
-func (d *Door) enter(c net.Conn) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.shut {
-		d.conns[c] = struct{}{}
+func (g *Gate) enter(c net.Conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.shut {
+		g.conns[c] = struct{}{}
 	}
-	return !d.shut
+	return !g.shut
 }
 
 // Shut cuts all connections and refuses new ones.
-func (d *Door) Shut() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.shut = true
-	for c := range d.conns {
+func (g *Gate) Shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = true
+	for c := range g.conns {
 		c.Close()
 	}
 }
 
 // Open undoes Shut.
-func (d *Door) Open() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.shut = false
+func (g *Gate) Open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = false
 }
 
 // Hush lets nothing through any more, without a word to either side. Speak
 // undoes it.
-func (d *Door) Hush() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.still == nil {
-		d.still = make(chan struct{})
+func (g *Gate) Hush() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.still == nil {
+		g.still = make(chan struct{})
 	}
 }
 
 // Speak undoes Hush.
-func (d *Door) Speak() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.still != nil {
-		close(d.still)
-		d.still = nil
+func (g *Gate) Speak() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.still != nil {
+		close(g.still)
+		g.still = nil
 	}
 }
 
-func (d *Door) wait() {
-	d.mu.Lock()
-	still := d.still
-	d.mu.Unlock()
+func (g *Gate) wait() {
+	g.mu.Lock()
+	still := g.still
+	g.mu.Unlock()
 	if still != nil {
 		<-still
 	}
 }
 
-// visitor is a connection that came through a door.
+// visitor is a connection that came through a gate.
 type visitor struct {
 	net.Conn
-	door *Door
+	gate *Gate
 }
 
 func (v *visitor) Read(b []byte) (int, error) {
 	n, err := v.Conn.Read(b)
-	v.door.wait()
+	v.gate.wait()
 	return n, err
 }
 
 func (v *visitor) Write(b []byte) (int, error) {
-	v.door.wait()
+	v.gate.wait()
 	return v.Conn.Write(b)
 }
 
 func (v *visitor) Close() error {
-	v.door.mu.Lock()
-	delete(v.door.conns, v.Conn)
-	v.door.mu.Unlock()
+	v.gate.mu.Lock()
+	delete(v.gate.conns, v.Conn)
+	v.gate.mu.Unlock()
 	return v.Conn.Close()
 }
 
-// Before makes a door that leads to the server at target. It is removed when
+// Before makes a gate that leads to the server at target. It is removed when
 // the test ends.
-func Before(t testing.TB, target string) *Door {
+func Before(t testing.TB, target string) *Gate {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := Of(l)
+	g := Of(l)
 	var all sync.WaitGroup
 	all.Go(func() { // ends with the listener
 		for {
-			client, err := d.Accept()
+			client, err := g.Accept()
 			if err != nil {
 				return
 			}
@@ -142,11 +142,11 @@ func Before(t testing.TB, target string) *Door {
 	})
 	t.Cleanup(func() {
 		l.Close()
-		d.Speak()
-		d.Shut()
+		g.Speak()
+		g.Shut()
 		all.Wait()
 	})
-	return d
+	return g
 }
 
 // pass copies until either side ends, and ends both.

@@ -1,0 +1,116 @@
+package providertest
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Gate is a listener on a port of its own that can be shut, with all its
+// connections, and opened again: a harness's Down and Up.
+type Gate struct {
+	t    testing.TB
+	addr net.Addr
+
+	mu    sync.Mutex
+	open  net.Listener // guarded by mu; nil while shut
+	moved chan struct{}
+	conns map[net.Conn]bool
+	ended bool
+}
+
+// NewGate opens one; it is closed at the end of the test.
+func NewGate(t testing.TB) *Gate {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gate{t: t, addr: l.Addr(), open: l, moved: make(chan struct{}), conns: map[net.Conn]bool{}}
+	t.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+// Accept waits for a connection, also while the gate is shut.
+func (g *Gate) Accept() (net.Conn, error) {
+	for {
+		g.mu.Lock()
+		l, moved, ended := g.open, g.moved, g.ended
+		g.mu.Unlock()
+		if ended {
+			return nil, net.ErrClosed
+		}
+		if l == nil {
+			<-moved
+			continue
+		}
+		c, err := l.Accept()
+		g.mu.Lock()
+		if err == nil && g.open == l {
+			g.conns[c] = true
+			g.mu.Unlock()
+			return c, nil
+		}
+		g.mu.Unlock()
+		if err == nil {
+			_ = c.Close()
+		}
+	}
+}
+
+// Close shuts it for good.
+func (g *Gate) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return nil
+	}
+	g.ended = true
+	g.shut()
+	return nil
+}
+
+// Addr is the address, the same for ever.
+func (g *Gate) Addr() net.Addr { return g.addr }
+
+// shut is called with mu held.
+func (g *Gate) shut() {
+	if g.open != nil {
+		_ = g.open.Close()
+		g.open = nil
+	}
+	for c := range g.conns {
+		_ = c.Close()
+	}
+	clear(g.conns)
+	close(g.moved)
+	g.moved = make(chan struct{})
+}
+
+// Down shuts the gate.
+func (g *Gate) Down() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut()
+}
+
+// Up opens it again.
+func (g *Gate) Up() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for n := 0; ; n++ {
+		l, err := net.Listen("tcp", g.addr.String())
+		if err == nil {
+			g.open = l
+			close(g.moved)
+			g.moved = make(chan struct{})
+			return
+		}
+		if n == 100 {
+			g.t.Errorf("the port cannot be opened again: %v", err)
+			return
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
