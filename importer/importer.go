@@ -96,7 +96,7 @@ func New(r io.Reader, name string, opts Options) (*Reader, error) {
 		if opts.Format != "" {
 			errs = append(errs, fmt.Errorf(`format %q is neither "ndjson" nor "csv"`, opts.Format))
 		} else {
-			errs = append(errs, errors.New(`the name does not end in .ndjson, .jsonl, .json or .csv; give the format, "ndjson" or "csv"`))
+			errs = append(errs, errors.New(`the name does not end in .ndjson, .jsonl, .json or .csv; give the format (--format), "ndjson" or "csv"`))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

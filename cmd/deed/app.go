@@ -85,13 +85,13 @@ func (a *app) pool(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openPool(ctx, url)
+	return openPool(ctx, url, "")
 }
 
 // openPool has connections to spare: one that went silent keeps its place for
 // a while. A relay's workers have a pool of their own besides.
-func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
-	cfg, err := parseDatabase(url)
+func openPool(ctx context.Context, url, worker string) (*pgxpool.Pool, error) {
+	cfg, err := parseDatabase(url, worker)
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +105,16 @@ func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// parseDatabase reads a connection string and what PG… variables add to it.
-func parseDatabase(text string) (*pgxpool.Config, error) {
+// parseDatabase reads a connection string and what PG… variables add to it. For
+// the server's lists of sessions they have this version's name and the worker's,
+// if it has one, unless the string gives them another.
+func parseDatabase(text, worker string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(text)
 	if err != nil {
 		return nil, &exitError{exitUsage, databaseURLError(text, err)}
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = "deed"
+		cfg.ConnConfig.RuntimeParams["application_name"] = strings.TrimSpace("deed/" + version + " " + worker)
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
@@ -138,7 +140,7 @@ func databaseURLError(text string, err error) error {
 
 // connect opens one connection.
 func connect(ctx context.Context, url string) (*pgx.Conn, error) {
-	cfg, err := parseDatabase(url)
+	cfg, err := parseDatabase(url, "")
 	if err != nil {
 		return nil, err
 	}

@@ -164,6 +164,9 @@ func newMessages(a *app) *cobra.Command {
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				list, err := c.Messages(cmd.Context(), f)
+				if err == nil && len(list) == 0 {
+					err = knownTopic(cmd.Context(), c, f.Topic)
+				}
 				if err != nil {
 					return err
 				}

@@ -22,7 +22,12 @@ func knownTopic(ctx context.Context, c *admin.Client, topic string) error {
 	if err != nil || slices.ContainsFunc(topics, func(t admin.DeclaredTopic) bool { return t.Topic == topic }) {
 		return err
 	}
-	return fmt.Errorf("there is no topic %q; deed topic list shows those that there are", topic)
+	// One that nobody declared is there once something was published to it.
+	list, err := c.Messages(ctx, admin.Filter{Topic: topic, Limit: 1})
+	if err != nil || len(list) > 0 {
+		return err
+	}
+	return fmt.Errorf("there is no topic %q: nobody declared it or published to it; deed topic list shows those that are declared", topic)
 }
 
 func knownProvider(ctx context.Context, l *delivery.Ledger, name string) error {

@@ -92,8 +92,9 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 func newRoot() *cobra.Command {
 	a := &app{}
 	root := &cobra.Command{
-		Use:   "deed",
-		Short: "Reliable side effects on PostgreSQL",
+		Use:     "deed",
+		Version: version,
+		Short:   "Reliable side effects on PostgreSQL",
 		Long: `deed is a transactional outbox for PostgreSQL, with a job queue, ordered streams, webhooks and e-mail. What a system
 owes the outside world is written to its own database in the transaction that owes it, attempted by one owner at a
 time, and ends in a recorded outcome.
@@ -129,9 +130,11 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	} {
 		root.AddCommand(a.bounded(add(a)))
 	}
+	root.SetVersionTemplate("deed {{.Version}}\n")
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	checkArguments(root)
+	complete(a, root)
 	return root
 }
 
@@ -142,13 +145,18 @@ func checkArguments(cmd *cobra.Command) {
 	if cmd.Name() == "help" {
 		check = func(cmd *cobra.Command, args []string) error {
 			if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
-				return fmt.Errorf("unknown command %q", strings.Join(args, " "))
+				return fmt.Errorf("unknown command %q%s", strings.Join(args, " "), orWhich(cmd.Root(), args))
 			}
 			return nil
 		}
 	}
 	if cmd.HasSubCommands() {
-		check = cobra.NoArgs
+		check = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return fmt.Errorf("unknown command %q of %s%s", args[0], cmd.CommandPath(), orWhich(cmd, args))
+		}
 		if cmd.RunE == nil {
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
@@ -165,4 +173,14 @@ func checkArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		checkArguments(sub)
 	}
+}
+
+// orWhich asks whether a command was meant whose name is like the one given.
+func orWhich(cmd *cobra.Command, args []string) string {
+	cmd.SuggestionsMinimumDistance = 2
+	like := cmd.SuggestionsFor(args[0])
+	if len(like) == 0 {
+		return ""
+	}
+	return " (did you mean " + strings.Join(like, " or ") + "?)"
 }

@@ -144,11 +144,11 @@ func TestContent(t *testing.T) {
 func TestParseDatabase(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
-		"postgres://h/d":                       "deed",
+		"postgres://h/d":                       "deed/" + version + " w1",
 		"postgres://h/d?application_name=mine": "mine",
-		"host=h dbname=d pool_max_conns=3":     "deed",
+		"host=h dbname=d pool_max_conns=3":     "deed/" + version + " w1",
 	} {
-		cfg, err := parseDatabase(url)
+		cfg, err := parseDatabase(url, "w1")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func (o *operator) actor(a *app) string {
 	if err != nil {
 		return ""
 	}
-	cfg, err := parseDatabase(url)
+	cfg, err := parseDatabase(url, "")
 	if err != nil {
 		return ""
 	}

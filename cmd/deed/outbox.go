@@ -183,7 +183,7 @@ func (a *app) newDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 
 // open makes the ledger on connections of its own.
 func (d *dispatcher) open(ctx context.Context, url string) (*delivery.Ledger, func(), error) {
-	cfg, err := parseDatabase(url)
+	cfg, err := parseDatabase(url, d.opts.Worker)
 	if err != nil {
 		return nil, nil, err
 	}

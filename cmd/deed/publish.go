@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -47,7 +48,7 @@ named with its number and the rest is published; the exit status is then 3, or 1
 	f.StringVar(&p.typ, "type", "", "the messages' type")
 	f.StringVar(&p.keyField, "key-field", "", "the field that holds a row's message key")
 	f.StringVar(&p.idField, "id-field", "", "the field that holds a row's idempotency key")
-	f.StringVar(&p.format, "format", "", "ndjson or csv (default: by the file's name)")
+	f.StringVar(&p.format, "format", "", "ndjson or csv (default: by the file's name; from a pipe ndjson)")
 	f.IntVar(&p.batch, "batch", 1000, "rows a transaction")
 	f.StringVar(&p.payload, "payload", "", "publish this one JSON message instead of a file")
 	f.StringVar(&p.key, "key", "", "with --payload: the message key")
@@ -136,7 +137,7 @@ func (p *publishFlags) one(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant
 }
 
 func (p *publishFlags) file(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant.ID, args []string) error {
-	name, in := "-", cmd.InOrStdin()
+	name, in, format := "-", cmd.InOrStdin(), cmp.Or(p.format, "ndjson")
 	if len(args) > 0 && args[0] != "-" {
 		name = args[0]
 		f, err := os.Open(name)
@@ -144,10 +145,10 @@ func (p *publishFlags) file(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenan
 			return &exitError{exitUsage, err}
 		}
 		defer f.Close()
-		in = f
+		in, format = f, p.format
 	}
 	rows, err := importer.New(in, name, importer.Options{
-		Topic: p.topic, Type: p.typ, KeyField: p.keyField, IDField: p.idField, Format: p.format, Tenant: owner,
+		Topic: p.topic, Type: p.typ, KeyField: p.keyField, IDField: p.idField, Format: format, Tenant: owner,
 	})
 	if err != nil {
 		return &exitError{exitUsage, err}

@@ -135,7 +135,8 @@ func (r *relay) run(ctx context.Context) error {
 			subs[i] = tracer.Subscription(subs[i])
 		}
 	}
-	pool, err := openPool(ctx, r.url)
+	worker := setting(r.app.worker, "DEED_WORKER", r.file.Worker, "")
+	pool, err := openPool(ctx, r.url, worker)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (r *relay) run(ctx context.Context) error {
 		return r.serving()
 	}, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	c, err := r.connect(ctx, pool, deed.Options{
-		Topics: topicsOf(r.file), Subscriptions: subs, Worker: setting(r.app.worker, "DEED_WORKER", r.file.Worker, ""), Logger: r.log,
+		Topics: topicsOf(r.file), Subscriptions: subs, Worker: worker, Logger: r.log,
 		OnNewCluster: r.onNewCluster, Environment: r.environment,
 	})
 	if err == nil {
