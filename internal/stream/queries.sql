@@ -59,16 +59,25 @@ select k.hash from keys k
 where (k.hash >> 56) & 63 between $2::int % 64 and $3::int % 64;
 
 -- name: page
-select place_slot, slot, due, id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
-from deed.page($1::int, $2::int, $3::int, $4::bigint, $5::text::xid8, $6::bigint, $7::text::xid8, $8::int, $9::bigint, $10::int,
-  $11::bigint, $12::text[]::xid8[]);
+select place_slot, slot, due,
+  id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
+from deed.page(
+  p_subscription => $1::int, p_slot_from => $2::int, p_slot_upto => $3::int,
+  p_from => $4::bigint, p_from_h => $5::text::xid8, p_to => $6::bigint, p_to_h => $7::text::xid8,
+  p_slot => $8::int, p_id => $9::bigint, p_limit => $10::int, p_low => $11::bigint, p_late => $12::text[]::xid8[]);
 
 -- name: finish_page
+-- p_was is the row that this one follows, as the function compares it.
 select n, dead
-from deed.finish_page($1::int, $2::int, $3::bigint, $4::bigint, $5::text, $6::bigint, $7::text::xid8, $8::bigint, $9::text::xid8,
-  $10::int, $11::bigint, $12::int, $13::bigint, $14::bigint, $15::text, $16::bigint[], $17::int[], $18::bigint[], $19::text[],
-  (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($20::float8[]) with ordinality a(seconds, n)),
-  $21::text[]);
+from deed.finish_page(
+  p_subscription => $1::int, p_lane => $2::int, p_fence => $3::bigint,
+  p_n => $4::bigint, p_was => concat_ws('/', $5::bigint, $6::bigint, $7::int, $8::bigint),
+  p_from => $9::bigint, p_from_h => $10::text::xid8, p_to => $11::bigint, p_to_h => $12::text::xid8,
+  p_slot => $13::int, p_id => $14::bigint,
+  p_messages => $15::int, p_min => $16::bigint, p_max => $17::bigint, p_worker => $18::text,
+  p_ids => $19::bigint[], p_slots => $20::int[], p_hashes => $21::bigint[], p_errors => $22::text[],
+  p_after => (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($23::float8[]) with ordinality a(seconds, n)),
+  p_outcomes => $24::text[]);
 
 -- name: attend
 select head, key_hash, claim, attempts, lost_claims, topic,

@@ -168,7 +168,8 @@ func (r *recorder) try(ctx context.Context, rec record) error {
 	var n *int64
 	var dead []bool
 	started := time.Now()
-	err := st.DB.QueryRow(ctx, query.FinishPage, st.ID, r.lane, r.fence, r.n, r.last.String(),
+	err := st.DB.QueryRow(ctx, query.FinishPage, st.ID, r.lane, r.fence,
+		r.n, r.last.passed.n, r.last.reading.n, r.last.slot, r.last.id, // the row that it follows
 		rec.passed.n, rec.passed.h, sqlvalue.NullIfZero(rec.reading.n), sqlvalue.NullIfZero(rec.reading.h), rec.slot, rec.id,
 		rec.messages, sqlvalue.NullIfZero(rec.min), sqlvalue.NullIfZero(rec.max), st.Worker,
 		a.ids, a.slots, a.hashes, a.texts, a.after, a.kinds).Scan(&n, &dead)

@@ -1,7 +1,5 @@
 package stream
 
-import "fmt"
-
 // window is a point in the log, as deed.windows has it: a number, and the
 // transaction id that tells it from another that was given the same number
 // after a failover. The zero value is none.
@@ -40,11 +38,6 @@ func (p position) end() position { return position{passed: p.reading, slot: slot
 func (p position) at(slot int32, id int64) position {
 	p.slot, p.id = slot, id
 	return p
-}
-
-// String is the position in deed.finish_page's words.
-func (p position) String() string {
-	return fmt.Sprintf("%d/%d/%d/%d", p.passed.n, p.reading.n, p.slot, p.id)
 }
 
 // lateRows say which rows between two windows are late, as deed.window_late does.

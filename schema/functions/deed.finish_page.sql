@@ -1,21 +1,36 @@
 -- deed.finish_page: record that a lane has come to a position in the log.
 --
--- p_n is the number of the lane's last row in deed.progress, which must be the
--- caller's own (p_fence): another owner, or a failover that took it back, leaves
--- none. Then nothing is recorded and the result is null: the lane is to be read
--- again from its durable row. p_was is what the caller takes that row to say,
--- from_window/to_window/slot/id with 0 for no window: a crash or a failover may
--- take back numbers of rows and of owners, and give them to others. p_to null says that everything up to p_from has
--- been read.
+-- Writes one row of deed.progress and, for each message that is put aside, one of
+-- deed.pending; locks the free row of each key that is put aside (deed.lock_keys).
 --
--- p_messages were read since, from p_min to p_max. Those that need attention of
--- their own are put aside as pending rows; the arrays are parallel, in the
--- order of the page. p_outcomes: as deed.fail's, and
---   park   it stands behind another of its key (p_hashes)
---   later  it is to wait for its process_after
---   doubt  it may be what killed the owners before: it is tried alone (O17)
+-- The row that it follows, which must be the lane's last:
+--   p_fence  the owner's number, under which that row was written
+--   p_n      its number
+--   p_was    what it says: from_window/to_window/slot/id, with 0 for no window
+-- All three are compared: a crash or a failover may take back numbers of rows and
+-- of owners, and give them to others. If there is no such row, or a window is not
+-- what the caller takes it for, nothing is recorded and n is null: the lane is to be
+-- read again from its durable row.
+--
+-- The row that it makes, whose number is n:
+--   p_from, p_from_h         the window up to which everything has been read
+--   p_to, p_to_h             the window that is being read; null: none
+--   p_slot, p_id             how far in it
+--   p_messages               were read since, from number p_min to p_max
+--   p_worker                 by whom, for people
+--
+-- Of the messages those that need attention of their own are put aside. The arrays
+-- are parallel, in the order of the page:
+--   p_ids, p_slots           which they are
+--   p_hashes                 of their keys; null: none is kept in order
+--   p_errors, p_after        what failed, and in how long to try again; null: by the
+--                            subscription's back-off
+--   p_outcomes               as deed.fail's, and
+--     park   it stands behind another of its key
+--     later  it is to wait for its process_after
+--     doubt  it may be what killed the owners before: it is tried alone (O17)
 -- A message whose key has others aside is parked behind them, one whose key has
--- none is not. Returns what became of them, in the same order.
+-- none is not. dead says of each, in the same order, whether it is.
 create or replace function deed.finish_page(
   p_subscription int,
   p_lane         int,
