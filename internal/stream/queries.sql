@@ -2,9 +2,16 @@
 -- not fit the installed schema fails there and in CI, not at first use.
 
 -- name: watch
-select seq, ready, streams, window_n, coalesce(window_h::text, ''), slots, low, late::text[], coalesce(whole, false),
-  subscription, place_slot, slot, due, id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
-from deed.watch($1::bigint, $2::int[], $3::timestamptz[], $4::bigint, $5::text::xid8, $6::int[], $7::int[]);
+-- The first row has the news and no message; each that follows, if whole, has a
+-- message and no news. What a row has not is empty.
+select coalesce(seq, 0), coalesce(ready, '{}'), coalesce(streams, '{}'),
+  coalesce(window_n, 0), coalesce(window_h::text, ''), slots, low, late::text[], coalesce(whole, false),
+  coalesce(subscription, 0), coalesce(place_slot, 0), coalesce(slot, 0), coalesce(due, false),
+  coalesce(id, 0), coalesce(tenant_id, '00000000-0000-0000-0000-000000000000'), coalesce(key, ''), coalesce(type, ''),
+  coalesce(content_type, ''), headers::text, payload, coalesce(created_at, to_timestamp(0))
+from deed.watch(
+  p_seq => $1::bigint, p_subscriptions => $2::int[], p_floors => $3::timestamptz[],
+  p_window => $4::bigint, p_window_h => $5::text::xid8, p_slot_from => $6::int[], p_slot_upto => $7::int[]);
 
 -- name: take_lanes
 select subscription, lane, slot_from, slot_upto, ordered, fence, give_back, takeovers, last_window

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -141,61 +140,78 @@ type answer struct {
 	step           windowStep // to nothing, if there is no later window
 }
 
-// fetch sends the statement and reads its answer, which is a row about all and
-// then, if the first says that they are whole, the rows of the new window, each
-// with its subscription.
+// watched are the slots of which each subscription wants the rows of a new window, in
+// the statement's form: parallel to the subscriptions, null for one without lanes.
+type watched struct{ from, upto []*int32 }
+
+func (w *watcher) watched() (s watched) {
+	for _, id := range w.subs {
+		var from, upto *int32
+		if held := w.byID[id].slots(); held != nil {
+			from, upto = &held.from, &held.upto
+		}
+		s.from, s.upto = append(s.from, from), append(s.upto, upto)
+	}
+	return s
+}
+
+// fetch sends the statement and reads its answer: a row about all and then, if that
+// says that they are whole, the rows of the new window, each with its subscription.
+// They may be used once all have come: then the window has been committed.
 func (w *watcher) fetch(ctx context.Context, known *int64) (a answer, err error) {
 	ctx, cancel := w.bounded(ctx)
 	defer cancel()
-	a.step.from = w.Feed.current()
-	var at *int64
-	var slotsFrom, slotsUpto []*int32
+	last := w.Feed.current()
+	var n *int64 // of the last window; null: no stream is read here, and no window is wanted
+	var in watched
 	if w.streaming() {
-		at = &a.step.from.n
-		for _, id := range w.subs {
-			var from, upto *int32
-			if s := w.byID[id].slots(); s != nil {
-				from, upto = &s.from, &s.upto
-			}
-			slotsFrom, slotsUpto = append(slotsFrom, from), append(slotsUpto, upto)
-		}
+		n, in = &last.n, w.watched()
 	}
-	rows, err := w.DB.Query(ctx, query.Watch, known, w.subs, w.floors, at, sqlvalue.NullIfZero(a.step.from.h), slotsFrom, slotsUpto)
+	rows, err := w.DB.Query(ctx, query.Watch, known, w.subs, w.floors, n, sqlvalue.NullIfZero(last.h), in.from, in.upto)
 	if err != nil {
 		return a, err
 	}
 	defer rows.Close()
-	var to *int64
-	var h string
-	var whole bool
-	if !rows.Next() {
-		return a, cmp.Or(rows.Err(), error(pgx.ErrNoRows))
-	}
-	rest := make([]any, 12) // columns that only the rows after the first have
-	err = rows.Scan(append([]any{&a.seq, &a.ready, &a.streams, &to, &h, &a.step.slots, &a.step.late.low, &a.step.late.xids, &whole}, rest...)...)
-	if err != nil {
-		return a, err
-	}
-	if to != nil {
-		a.step.to = window{*to, h}
-	}
-	if whole {
-		a.step.rows = map[int]*span{}
-		for i, id := range w.subs {
-			if slotsFrom[i] != nil {
-				a.step.rows[id] = &span{slots: slots{*slotsFrom[i], *slotsUpto[i]}}
-			}
-		}
-	}
-	var id int
-	before := append(make([]any, 9), &id) // columns that only the first row has, then the subscription
-	for rows.Next() {
+	for first := true; rows.Next(); first = false {
+		var news answer
+		var whole bool
+		var sub int
 		var e entry
-		if err := e.scan(rows, before...); err != nil {
+		if err := scanWatched(rows, &news, &whole, &sub, &e); err != nil {
 			return a, err
 		}
-		e.Topic = w.byID[id].Topic
-		a.step.rows[id].entries = append(a.step.rows[id].entries, e)
+		if first {
+			a, a.step.from = news, last
+			if whole {
+				a.step.rows = w.spans(in)
+			}
+			continue
+		}
+		e.Topic = w.byID[sub].Topic
+		a.step.rows[sub].entries = append(a.step.rows[sub].entries, e)
 	}
-	return a, rows.Err()
+	if err := rows.Err(); err != nil {
+		return a, err
+	}
+	if rows.CommandTag().RowsAffected() == 0 {
+		return a, pgx.ErrNoRows
+	}
+	return a, nil
+}
+
+// spans are those of a window all of whose rows follow, to be filled.
+func (w *watcher) spans(in watched) map[int]*span {
+	spans := map[int]*span{}
+	for i, id := range w.subs {
+		if in.from[i] != nil {
+			spans[id] = &span{slots: slots{*in.from[i], *in.upto[i]}}
+		}
+	}
+	return spans
+}
+
+// scanWatched reads a row of the statement: the news, or a message.
+func scanWatched(rows pgx.Rows, news *answer, whole *bool, sub *int, e *entry) error {
+	s := &news.step
+	return e.scan(rows, &news.seq, &news.ready, &news.streams, &s.to.n, &s.to.h, &s.slots, &s.late.low, &s.late.xids, whole, sub)
 }

@@ -1,24 +1,33 @@
--- deed.watch: what a process that drains several subscriptions asks for news.
+-- deed.watch: what a process that drains several subscriptions asks for news. One
+-- statement serves a process, however many subscriptions it drains.
 --
--- seq is the log's number now. ready names those of p_subscriptions that have
--- something to claim at or above their p_floors; it is null when the log has
--- not moved since p_seq (null: look in any case); streams, just so, those that
--- are to be read as streams. One statement serves a process, however many
--- subscriptions it drains.
+-- Reads; it writes nothing but a window, if one is to be opened (deed.open_window),
+-- whose lock it tries: while another is opening one it is not waited for, as queues
+-- have no business with it.
 --
--- Who reads streams gives p_window, the last window it knows (0: none), and is
--- given a later one if there is anything new to read; slots then names the
--- slots that have, null meaning that any may. A window is opened only if the
--- log has moved, or a transaction that the last window did not see, whether it
--- began before that or while it was opened, has ended and has published: idle
--- ones cost nothing (the window protocol's rule 8). While
--- another is opening one it is not waited for: queues have no business with it.
+-- Of p_subscriptions and, parallel to it:
+--   p_floors                 from when on something to claim is looked for
+--   p_slot_from, p_slot_upto of which slots rows are wanted with a window; null: none
+-- p_seq is the log's number as the caller has last seen it (null: look in any case),
+-- p_window with p_window_h the last window that it knows (0: none; null: it reads no
+-- streams).
 --
--- The first row says all that. If it is whole, all that is new follows, as
--- deed.page reads it, for each subscription within its p_slot_from and
--- p_slot_upto (null: not asked for): what has just come is few rows, and needs
--- no page of its own. It may be used once the statement has ended: then the
--- window is durable.
+-- The first row is the news:
+--   seq       the log's number now
+--   ready     those that have something to claim; null if the log has not moved
+--   streams   those that are to be read as streams; null as well
+--   window_n, window_h  a later window, if there is anything new to read; else null.
+--             One is opened only if the log has moved, or a transaction that the last
+--             window did not see, whether it began before that or while it was opened,
+--             has ended and has published: idle ones cost nothing (the window
+--             protocol's rule 8)
+--   slots     those that have something new; null: any may
+--   low, late what deed.window_late says of the two windows
+--   whole     all that is new follows
+-- If it is whole, each row that follows is a message, as deed.page reads it, for a
+-- subscription: what has just come is few rows, and needs no page of its own. It may
+-- be used once the statement has ended: then the window is durable. Columns of the
+-- other kind of row are null.
 create or replace function deed.watch(
   p_seq           bigint,
   p_subscriptions int[],
@@ -54,6 +63,7 @@ begin
   if seq is null then
     raise exception 'watch: deed.log_seq cannot be read by this role' using errcode = 'DDCON';
   end if;
+  -- For queues: what may be claimed.
   if seq is distinct from p_seq then
     select coalesce(array_agg(s.id), '{}') into ready
     from unnest(p_subscriptions, p_floors) s(id, floor)
@@ -72,6 +82,7 @@ begin
     return;
   end if;
 
+  -- For streams: is there anything that the last window does not show?
   select w.n, w.base, w.h, w.cur, w.upper, w.system_identifier into v_last from deed.windows w order by w.n desc limit 1;
   if p_window = 0 then
     v_news := v_last.system_identifier <> (select c.system_identifier from pg_control_system() c);
@@ -94,6 +105,7 @@ begin
         and not pg_visible_in_snapshot(l.xid, v_last.cur)
     );
   end if;
+  -- The window to read up to: one that is opened now, or one that another has opened.
   if v_news then
     window_n := deed.open_window('try');
   end if;
@@ -106,6 +118,7 @@ begin
   end if;
   select w.h into window_h from deed.windows w where w.n = window_n;
 
+  -- What lies between the two, and whether it is so little that it comes with it.
   select w.base, w.h, w.system_identifier into v_from from deed.windows w where w.n = p_window and w.h = p_window_h;
   select w.n, w.upper, w.cur, w.system_identifier into v_last from deed.windows w where w.n = window_n;
   if v_from.base is not null and v_from.system_identifier = v_last.system_identifier then
