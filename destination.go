@@ -11,7 +11,8 @@ import (
 )
 
 // destination is a subscription's sink, behind its breaker and under its time-out:
-// the claim.Destination of queues and streams, and the only caller of sinks.
+// the claim.Destination of queues and streams, and the only caller of sinks. Below
+// it nothing knows what a handler is, and above it nothing of rows.
 type destination struct {
 	sink    Sink
 	timeout time.Duration // of a call; 0: none
@@ -37,7 +38,11 @@ func (d *destination) Forgive() { d.failing.clear() }
 
 // Deliver hands messages to the sink, unless the breaker is open, and returns
 // an outcome each, read; nil means that all were delivered. A panic is the
-// caller's business.
+// caller's business: it is an outcome of what was handed over, and to the breaker an
+// answer, as the sink was there to panic.
+//
+// The sink is given copies of the rows, which share their payloads and headers: what
+// it sets in a message reaches nobody else.
 func (d *destination) Deliver(ctx context.Context, rows []*claim.Message) (results []error) {
 	round, _, cause := d.breaker.Admit()
 	if cause != nil {
@@ -56,10 +61,11 @@ func (d *destination) Deliver(ctx context.Context, rows []*claim.Message) (resul
 		ctx, cancel = context.WithTimeout(ctx, d.timeout)
 		defer cancel()
 	}
-	if len(msgs) == 1 {
+	if len(msgs) == 1 { // a call for several belongs to no publisher's trace
 		ctx = WithTrace(ctx, traceOf(msgs[0].Headers))
 	}
 	started := time.Now()
+	// From here on the call shows: in the counters, and in deed status if it is long.
 	counters := &d.sub.Counters
 	counters.Attempts.Add(int64(len(msgs)))
 	counters.InFlight.Add(int64(len(msgs)))
@@ -73,7 +79,8 @@ func (d *destination) Deliver(ctx context.Context, rows []*claim.Message) (resul
 	return read(d.sink.Deliver(ctx, msgs), len(msgs))
 }
 
-// read reads what a sink returned for n messages: one outcome each, or nil.
+// read reads what a sink returned for n messages: one outcome each, or nil. It does so
+// within the call, while a panic of an error's methods is still the attempt's.
 func read(given []error, n int) []error {
 	if given == nil {
 		return nil
@@ -94,12 +101,13 @@ func read(given []error, n int) []error {
 	return results
 }
 
-// report counts the sink as down only if all it was given says so, and as up if it
+// report tells the breaker what a call of a round has come to; those that were begun
+// before the breaker's last change it passes over. It counts the sink as down only if all it was given says so, and as up if it
 // has taken or refused for good any of it. What fails for its message's sake shows
 // nothing: the next probe may be told that the sink is still down.
 func (d *destination) report(round int, msgs []Message, results []error) {
-	var worst error
-	var failing []tenant.ID
+	var worst error         // an outage only if nothing else was returned; nil: the sink is up
+	var failing []tenant.ID // whose messages failed for their own sake
 	for k, err := range results {
 		failed, ok := err.(*claim.Failed)
 		if !ok || failed.Outcome.Kind == claim.Discard {
@@ -114,7 +122,7 @@ func (d *destination) report(round int, msgs []Message, results []error) {
 		}
 	}
 	switch {
-	case worst == nil:
+	case worst == nil: // whoever failed before may have failed for the sink's sake
 		effect := d.breaker.Up(round)
 		if effect != breaker.Stale {
 			d.failing.clear()
@@ -134,7 +142,7 @@ func (d *destination) report(round int, msgs []Message, results []error) {
 	}
 }
 
-// messageOf is a row as sinks see it.
+// messageOf is a row as sinks see it: with the id that it has outside the database.
 func messageOf(row *claim.Message) Message {
 	return Message{
 		Topic: row.Topic, Key: row.Key, Type: row.Type, Payload: row.Payload, ContentType: row.ContentType,
@@ -143,7 +151,8 @@ func messageOf(row *claim.Message) Message {
 	}
 }
 
-// logAttributes are what a log line says of a row.
+// logAttributes are what a log line says of a row: nothing of its content but what
+// the publisher gave to be found again by.
 func logAttributes(row *claim.Message) []any {
 	return []any{
 		"message_id", NewID(row.CreatedAt, row.Seq), "seq", row.Seq, "tenant", row.Tenant,

@@ -23,12 +23,15 @@ type source struct {
 	dest   *destination
 	queue  *claim.Queue
 	reader *stream.Reader
-	id     atomic.Int64 // once the registration has committed, for [Client.Drained]; -1 before
+	// The id, for [Client.Drained], which may be asked at any time: -1 until the
+	// registration has committed. What works on the subscription takes ID.
+	id atomic.Int64
 }
 
-// newSource makes the source of a subscription of a client with those options.
+// newSource makes the source of a subscription of a client with those options. It
+// does nothing before it is registered, but can be counted and asked.
 func newSource(client Options, opts Subscription, feed *stream.Feed) *source {
-	group := 0
+	group := 0 // a sink that takes one message a call has as many calls as Concurrency allows
 	if b, ok := opts.Sink.(BatchSink); ok {
 		group = b.BatchSize()
 	}
@@ -47,7 +50,8 @@ func newSource(client Options, opts Subscription, feed *stream.Feed) *source {
 	return s
 }
 
-// subscriptionsOf are what the sources embed.
+// subscriptionsOf are what the sources embed, for those who need nothing else of
+// them.
 func subscriptionsOf(sources []*source) []*claim.Subscription {
 	subs := make([]*claim.Subscription, len(sources))
 	for i, s := range sources {
@@ -58,9 +62,10 @@ func subscriptionsOf(sources []*source) []*claim.Subscription {
 
 // register declares the subscription if it is absent. A difference between
 // what is stored and what this program asks for is returned apart: two
-// programs with different settings would fight.
+// programs with different settings would fight. It may be called again after a
+// transaction that did not commit; what it sets counts once one has.
 func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error) {
-	if s.Topic == "" {
+	if s.Topic == "" { // the catch-all of undeclared topics is there from the beginning
 		s.Lease, s.ID = 30*time.Second, 0
 		return nil, nil
 	}
@@ -75,8 +80,11 @@ func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error)
 	if err != nil {
 		return nil, WrapError("subscribe "+s.Label(), err)
 	}
+	// What is stored counts, also where this program asks for nothing.
 	s.Lease = sqlvalue.Seconds(leased)
 	s.SetStream(mode == "stream")
+	// Compared is what this program sets; all that differs is told at once, with what
+	// an operator can do.
 	var differences []error
 	differs := func(what string, stored, here any, flag string) {
 		differences = append(differences, fmt.Errorf("%s is %v in the database and %v here; change it with: deed topic set %s --subscription %s %s %v",
@@ -94,7 +102,7 @@ func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error)
 	if differences != nil {
 		return &Error{Op: "subscribe " + s.Label(), Code: Conflict, Err: errors.Join(differences...)}, nil
 	}
-	if !made {
+	if !made { // as on every start but the first
 		return nil, nil
 	}
 	s.Log.Info("subscription made", "from", start, "max_attempts", attempts, "lease", s.Lease)
@@ -102,7 +110,7 @@ func (s *source) register(ctx context.Context, tx pgx.Tx) (different, err error)
 }
 
 // tellAnew says of a subscription that was just made that there was one of its
-// name.
+// name: somebody has removed it, and this program may not have been meant to go on.
 func (s *source) tellAnew(ctx context.Context, tx pgx.Tx, start string) error {
 	var removed *time.Time
 	if err := tx.QueryRow(ctx, query.RemovedAt, s.Topic, s.Name).Scan(&removed); err != nil {
@@ -114,7 +122,9 @@ func (s *source) tellAnew(ctx context.Context, tx pgx.Tx, start string) error {
 	return nil
 }
 
-// run drains the subscription until ctx ends, as what its topic is now.
+// run drains the subscription until ctx ends, as what its topic is now. When that
+// changes, the work ends as at a stop: what is under way is finished and recorded
+// before it goes on the other way.
 func (s *source) run(ctx context.Context) error {
 	for {
 		var err error
@@ -123,14 +133,14 @@ func (s *source) run(ctx context.Context) error {
 		} else {
 			err = s.queue.Run(ctx)
 		}
-		if !errors.Is(err, claim.ErrModeChanged) {
+		if !errors.Is(err, claim.ErrModeChanged) { // else there is no other error to tell
 			return s.outlast(ctx, err)
 		}
 		s.Log.Info("the topic's mode has changed", "stream", s.IsStream())
 	}
 }
 
-// outlast returns err; if the subscription was removed, when ctx ends: a process
+// outlast returns err, now or, if the subscription was removed, when ctx ends: a process
 // with nothing else to do that ended would be started again, and make it anew.
 func (s *source) outlast(ctx context.Context, err error) error {
 	if s.IsRemoved() {

@@ -47,6 +47,9 @@ func outlasted(err error) bool {
 
 // cutOff is what follows from a claim that has outlasted its deadline: a dive.
 // Its error is that of the database, which then does not answer at all.
+//
+// The floor rises to a minute ago, by the database's clock: what has come since is
+// claimed by cheap claims at once, and all that is older is the dive's.
 func (q *Queue) cutOff(ctx context.Context, at span) error {
 	var recent time.Time
 	if err := q.DB.QueryRow(ctx, query.AMinuteAgo).Scan(&recent); err != nil {
@@ -69,7 +72,9 @@ func (q *Queue) cutOff(ctx context.Context, at span) error {
 	return nil
 }
 
-// foundThere is what follows from a claim where a dive had found something.
+// foundThere is what follows from a claim where a dive had found something: the next
+// look begins where the claim ended. What is found tends to lie together, so a claim
+// that was full is followed by one of twice the size.
 func (q *Queue) foundThere(items []*Item, at span) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,7 +100,8 @@ func (q *Queue) wakeDive() {
 }
 
 // lookBelow looks for what may be claimed below the floor, while there is a dive,
-// until ctx ends.
+// until ctx ends. It goes through all of it, pass after pass, with pauses of twice
+// what a pass has taken; a pass that is quick ends the dive.
 func (q *Queue) lookBelow(ctx context.Context) {
 	l := &looker{Queue: q, limit: diveFirst * q.Deadline}
 	for {
@@ -118,7 +124,8 @@ func (q *Queue) lookBelow(ctx context.Context) {
 	}
 }
 
-// toLook is what is to be looked through, if anything is.
+// toLook is what is to be looked through, if anything is: not while something that was
+// found waits for its claim, since the look would find it again.
 func (q *Queue) toLook() (from pgtype.Timestamptz, upto time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -137,6 +137,8 @@ func (q *Queue) sendApart(ctx context.Context, x *exchange) {
 	settling.Wait()
 }
 
+// queueClaim adds the claim. What it has claimed counts once the transaction has
+// committed: an error of the batch throws it away.
 func (q *Queue) queueClaim(batch *pgx.Batch, x *exchange) {
 	at := x.span
 	batch.Queue(query.Claim, q.Topic, q.Worker, at.limit, q.Name, at.floor, q.Lease.Seconds(), at.tenant).Query(func(rows pgx.Rows) error {

@@ -6,7 +6,9 @@ import (
 	"github.com/deedhq/deed/internal/upkeep"
 )
 
-// LookRemoved ends the work on those of the subscriptions that were removed.
+// LookRemoved ends the work on those of the subscriptions that were removed. All are
+// asked about in one statement; the process does so every few seconds, and whoever
+// is refused a claim at once.
 func LookRemoved(ctx context.Context, keeper *upkeep.Keeper, subs ...*Subscription) {
 	ids := make([]int, len(subs))
 	for i, s := range subs {
@@ -29,7 +31,8 @@ func LookRemoved(ctx context.Context, keeper *upkeep.Keeper, subs ...*Subscripti
 }
 
 // ours are those of the claimed messages that are this subscription's. Another may
-// have been made by its name since it was removed: its messages go back.
+// have been made by its name since it was removed, and a claim goes by the name:
+// its messages go back as they were, for those who have registered it.
 func (s *Subscription) ours(ctx context.Context, items []*Item) []*Item {
 	var others []*Item
 	kept := items[:0]

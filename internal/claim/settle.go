@@ -62,14 +62,15 @@ func outcomeOf(d work.Done[*Item]) (o Outcome) {
 	if d.Err != nil {
 		o = OutcomeOf(d.Err)
 	}
-	if d.Released { // whatever the attempt that was cut short says
+	if d.Released { // whatever an attempt says that a stop has cut short, if there was one
 		o.Kind, o.After = Release, nil
 	}
 	return o
 }
 
 // Record adds to the batch what records the settlements. Recording one again
-// changes nothing: the rows are gone, or no longer under this claim.
+// changes nothing, as the rows are gone or no longer under this claim; of what was
+// finished the database says then what it said before.
 func (s *Subscription) Record(batch *pgx.Batch, settlements []*Settlement) {
 	for _, st := range settlements {
 		if len(st.finished) > 0 {
@@ -81,12 +82,17 @@ func (s *Subscription) Record(batch *pgx.Batch, settlements []*Settlement) {
 	}
 }
 
+// queueFinish has a receipt written for what was delivered, and its rows taken away.
+// With how many have failed the receipt says how large the batch was.
 func (s *Subscription) queueFinish(batch *pgx.Batch, st *Settlement) {
 	batch.Queue(query.Finish, s.ID, st.claim, st.finished, len(st.failed)).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&st.recorded)
 	})
 }
 
+// queueFail has the database decide what an outcome means: it knows the attempts, how
+// many there may be and the back-off. It answers for the rows that are still this
+// claim's, and in an order of its own.
 func (s *Subscription) queueFail(batch *pgx.Batch, st *Settlement) {
 	ids := make([]int64, len(st.failed))
 	texts, kinds := make([]string, len(ids)), make([]string, len(ids))
@@ -117,6 +123,8 @@ func (s *Subscription) Account(settlements []*Settlement, done []work.Done[*Item
 		s.Counters.Delivered.Add(int64(st.recorded))
 		if stale := len(st.finished) - st.recorded; stale > 0 {
 			s.Counters.StaleFinishes.Add(int64(stale))
+			// They were delivered here, and are again where the claim is now: a lease that
+			// runs out under a delivery costs a repeat, never a message.
 			why := "finish refused: the claim had gone to another worker"
 			if s.IsRemoved() {
 				why = "finish refused: the subscription was removed meanwhile"
@@ -137,6 +145,8 @@ func (s *Subscription) Account(settlements []*Settlement, done []work.Done[*Item
 	}
 }
 
+// accountFailure counts what counts as an attempt. An outage is logged once, by the
+// destination; of each message it is only for who looks closely.
 func (s *Subscription) accountFailure(it *Item, o Outcome, v verdict) {
 	switch {
 	case o.Kind == Release:
@@ -149,7 +159,8 @@ func (s *Subscription) accountFailure(it *Item, o Outcome, v verdict) {
 	}
 }
 
-// AccountDeath counts and logs that a message is dead.
+// AccountDeath counts and logs that a message is dead: the one outcome that somebody
+// has to look at.
 func (s *Subscription) AccountDeath(m *Message, o Outcome, attempts int) {
 	s.Counters.Dead.Add(1)
 	s.LogOf(m).Error("message is dead", "error", o.Text, "attempts", attempts)
@@ -185,6 +196,8 @@ func (s *Subscription) Extend(ctx context.Context, batch *pgx.Batch, held []*Ite
 	for _, it := range held {
 		byClaim[it.Claim] = append(byClaim[it.Claim], it.Seq)
 	}
+	// By both, as a message may be in hand twice: under a claim that was lost, and
+	// whose attempt has not returned, and under a newer one of this process.
 	type fence struct{ claim, seq int64 }
 	still := make(map[fence]bool, len(held))
 	for _, claim := range slices.Sorted(maps.Keys(byClaim)) {
@@ -215,8 +228,9 @@ func (s *Subscription) Extend(ctx context.Context, batch *pgx.Batch, held []*Ite
 	return lost, nil
 }
 
-// NextDue is in how long the next of what is pending is due or its lease ends;
-// false: nothing is pending, or the database did not say.
+// NextDue is in how long the next of what is pending is due or its lease ends, by the
+// database's clock, and zero or less if there is something to claim now; false:
+// nothing is pending, or the database did not say.
 func (s *Subscription) NextDue(ctx context.Context) (in time.Duration, ok bool, err error) {
 	var seconds *float64
 	if err := s.DB.QueryRow(ctx, query.NextDue, s.ID).Scan(&seconds); err != nil || seconds == nil {

@@ -99,6 +99,8 @@ func (q *Queue) claimed(items []*Item, at span, took time.Duration) {
 	q.floor = floor
 }
 
+// swept is what follows from a sweep, also from one that failed: the next one waits
+// the longer the longer it took.
 func (q *Queue) swept(took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -41,7 +41,8 @@ type attention struct {
 // run delivers what is put aside until ctx ends.
 func (a attention) run(ctx context.Context) error { return work.Run(ctx, a, a.Loop()) }
 
-// attended is what one exchange with the database has come to.
+// attended is what one exchange with the database has come to. It is filled as the
+// answers come, and to be believed once the transaction has committed.
 type attended struct {
 	chains []*chain // were claimed
 	freed  []int64  // hashes of keys of which nothing is aside any more
@@ -114,7 +115,8 @@ func (a attention) send(ctx context.Context, batch *pgx.Batch, ofKeys bool, got 
 	})
 }
 
-// nextLook is when to look again after a look that found nothing.
+// nextLook is when to look again after a look that found nothing; 0: when the loop is
+// woken.
 func (a attention) nextLook(ctx context.Context) time.Duration {
 	in, ok, err := a.NextDue(ctx)
 	switch {
@@ -126,7 +128,8 @@ func (a attention) nextLook(ctx context.Context) time.Duration {
 	return max(in+time.Millisecond, attendAtLeast)
 }
 
-// flatten is what became of each message, and the keys that are concerned: those
+// flatten is what became of each message, and the keys that are concerned, which may
+// have nothing aside afterwards and are looked at by deed.release_keys: those
 // before the chain's end were delivered, the one at its end failed if there is an
 // error, and those behind it go back as if they had never been claimed.
 func flatten(done []work.Done[*chain]) (list []work.Done[*claim.Item], hashes []int64) {
@@ -214,7 +217,8 @@ func (a attention) Do(ctx context.Context, chains []*chain) []error {
 	}
 }
 
-// collectChains reads the rows of deed.attend: those of one head follow each other.
+// collectChains reads the rows of deed.attend: those of one head, the message at the
+// beginning of a chain, follow each other, in the order in which they are delivered.
 func collectChains(rows pgx.Rows) ([]*chain, error) {
 	var chains []*chain
 	var head int64

@@ -35,9 +35,9 @@ func (p *Process) AssignLanes(ctx context.Context, stopping <-chan struct{}) {
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	live, stop := true, stopping
+	live, stop := true, stopping // live: take more; stop: nil once it has been heard
 	for failures := 0; ctx.Err() == nil; {
-		pause := (<-chan time.Time)(tick.C)
+		pause := (<-chan time.Time)(tick.C) // a failure is mended sooner: a lease is running out
 		if p.streaming() {
 			if err := a.take(ctx, live); err == nil {
 				failures = 0
@@ -59,7 +59,8 @@ func (p *Process) AssignLanes(ctx context.Context, stopping <-chan struct{}) {
 }
 
 // leave makes the other processes take this one's share at once. release:
-// none of its lanes is read any more.
+// none of its lanes is read any more. Else they take each as it is given back, and
+// what is abandoned when its lease has run out.
 func (a *assigner) leave(ctx context.Context, release bool) {
 	if !a.streaming() {
 		return
@@ -94,10 +95,13 @@ func (a *assigner) take(ctx context.Context, live bool) error {
 	return nil
 }
 
-// ask is the statement: what it says of each of the subscriptions. One of which it
-// has no lane is told so; one without a row of its own is a queue.
+// ask is the statement: what it says of each of the subscriptions. One of which there
+// is no row has no lane here, and is told so; a row without a lane says that the
+// topic is a queue. What is told is the whole: a lane that is not named is lost.
 func (a *assigner) ask(ctx context.Context, subs []int, live bool) (map[int]*assignment, error) {
-	asked := time.Now() // before the server's clock says when the leases end
+	// Before the statement: the leases end that much later by the server's clock, so
+	// that nobody here takes for fresh what has run out there.
+	asked := time.Now()
 	rows, err := a.DB.Query(ctx, query.TakeLanes, a.worker.String(), a.Name, subs, live, protocol)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ type blockedKeys struct {
 	hashes map[int64]struct{} // guarded by mu
 }
 
-// load makes them those that the database has.
+// load makes them those that the database has. All that the lane has delivered is
+// recorded by then, or comes again, so none that a page has added is missing.
 func (b *blockedKeys) load(hashes []int64) {
 	loaded := make(map[int64]struct{}, len(hashes))
 	for _, h := range hashes {
@@ -22,6 +23,8 @@ func (b *blockedKeys) load(hashes []int64) {
 	b.hashes = loaded
 }
 
+// add is called under the stream's parking, before the row that blocks the key is
+// written with the page's record.
 func (b *blockedKeys) add(hash int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

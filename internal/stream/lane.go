@@ -82,7 +82,8 @@ func newLane(st *stream, given assignedLane) *lane {
 	return l
 }
 
-// notify tells a running lane what the assigner says of it.
+// notify tells a running lane what the assigner says of it. That it is to stop, or
+// may go on, it hears at once; that its order is another with the next page.
 func (l *lane) notify(given assignedLane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +126,7 @@ func (l *lane) run(ctx context.Context, after *lane) {
 		if ctx.Err() != nil || errors.Is(err, errLaneLost) {
 			break
 		}
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > 10*time.Second { // it had got on
 			failures = 0
 		}
 		failures++
@@ -137,6 +138,7 @@ func (l *lane) run(ctx context.Context, after *lane) {
 	if isLost(l.working) {
 		return
 	}
+	// All is recorded that was delivered: the next owner need not wait for the lease.
 	rctx, cancel := l.st.Bounded(context.WithoutCancel(ctx))
 	defer cancel()
 	if _, err := l.st.DB.Exec(rctx, query.ReleaseLane, l.st.ID, l.no, l.fence); err != nil {
@@ -172,7 +174,8 @@ func (l *lane) read(ctx context.Context) error {
 	return rec.err
 }
 
-// newRecorder makes the recorder of what follows r. stop ends the reading.
+// newRecorder makes the recorder of what follows r. stop ends the reading. Where the
+// lane stands between two windows the first is confirmed: the row says so.
 func (l *lane) newRecorder(r recorded, stop context.CancelCauseFunc) *recorder {
 	rec := &recorder{
 		st: l.st, lane: l.no, fence: l.fence, working: l.working, n: r.n, last: r.position,
@@ -267,6 +270,8 @@ func (l *lane) awaitWindow(ctx context.Context, rec *recorder) bool {
 	return ok
 }
 
+// windowID is the transaction id of a window, by which the lane knows it again; empty:
+// there is none of that number any more.
 func (l *lane) windowID(ctx context.Context, n int64) (h string, err error) {
 	ctx, cancel := l.st.Bounded(ctx)
 	defer cancel()
@@ -306,6 +311,7 @@ func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
 	}
 }
 
+// newPageRun is the delivery of the next page: in order, if the stream keeps one now.
 func (l *lane) newPageRun(ctx context.Context) *pageRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()

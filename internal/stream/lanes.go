@@ -9,7 +9,11 @@ import (
 	"github.com/deedhq/deed/internal/work"
 )
 
-// lanes are those of a subscription that this process holds.
+// lanes are those of a subscription that this process holds. One goroutine assigns
+// them (Reader.followLanes); each ends by itself, and says so by forget.
+//
+// Of a number one lane reads at a time: a lane waits for the one before it of its
+// number, which may still be delivering when the number is this process's again.
 type lanes struct {
 	st    *stream
 	taken chan struct{} // holds 1: there is a new one
@@ -23,7 +27,9 @@ func newLanes(st *stream) *lanes {
 	return &lanes{st: st, taken: make(chan struct{}, 1), running: map[int]*lane{}, ended: map[int]*lane{}}
 }
 
-// assign makes the running lanes those of a: it starts and ends what is not.
+// assign makes the running lanes those of a: it starts and ends what is not. A lane
+// is the same if its fence is: one that was lost, and is this process's again, goes
+// on from what is recorded, not from what the lane before it had in memory.
 func (ls *lanes) assign(ctx context.Context, a *assignment) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -37,7 +43,7 @@ func (ls *lanes) assign(ctx context.Context, a *assignment) {
 	}
 	for no, l := range ls.running {
 		if !keep[no] {
-			l.cancel(work.ErrLeaseLost)
+			l.cancel(work.ErrLeaseLost) // its deliveries end, and nothing more of it is recorded
 			delete(ls.running, no)
 			ls.ended[no] = l
 		}
@@ -61,13 +67,14 @@ func (ls *lanes) start(ctx context.Context, given assignedLane) {
 		l.run(ctx, before)
 	}()
 	select {
-	case ls.taken <- struct{}{}:
+	case ls.taken <- struct{}{}: // healKeys looks through it
 	default:
 	}
 	ls.st.Log.Debug("lane taken", "lane", given.no, "fence", given.fence, "takeovers", given.takeovers)
 }
 
-// forget is what follows when a lane has given itself back.
+// forget is what follows when a lane has given itself back. If it was lost, another
+// of its number may run by now.
 func (ls *lanes) forget(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -77,7 +84,8 @@ func (ls *lanes) forget(l *lane) {
 	}
 }
 
-// slots are those of the lanes that run, in deed.attend's form.
+// slots are those of the lanes that run, in deed.attend's form: what is aside in
+// them, and only there, is this process's to attempt.
 func (ls *lanes) slots() (from, upto []int32) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -88,7 +96,9 @@ func (ls *lanes) slots() (from, upto []int32) {
 	return from, upto
 }
 
-// unblock lets the keys go of which no message is aside any more.
+// unblock lets the keys go of which no message is aside any more. Whoever calls it
+// has the stream's parking for itself: no lane is about to put a message behind
+// them.
 func (ls *lanes) unblock(hashes []int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -98,7 +108,9 @@ func (ls *lanes) unblock(hashes []int64) {
 }
 
 // stop waits for the lanes to end what they have begun; past the grace it
-// cancels that. Whoever runs them has ended their context.
+// cancels that. Whoever runs them has ended their context. A delivery that ignores
+// that it is cancelled is left behind, with its lane: nothing of it is recorded
+// before the lease ends, and then it comes again elsewhere.
 func (ls *lanes) stop() error {
 	ls.mu.Lock()
 	all := make([]*lane, 0, len(ls.running)+len(ls.ended))

@@ -43,7 +43,7 @@ const cutAfter = time.Second
 func (d *pageRun) run(entries []*entry, careful bool) (parks bool) {
 	crash.Point("claimed")
 	todo := d.sort(entries, careful)
-	for failures := 0; len(todo) > 0; {
+	for failures := 0; len(todo) > 0; { // of passes in a row that have settled nothing
 		d.pass(todo)
 		left := todo[:0]
 		for _, e := range todo {
@@ -71,7 +71,8 @@ func (d *pageRun) run(entries []*entry, careful bool) (parks bool) {
 	return d.parks
 }
 
-// sort puts aside what is not to be attempted here, and returns the rest.
+// sort puts aside what is not to be attempted here, and returns the rest in the
+// page's order.
 func (d *pageRun) sort(entries []*entry, careful bool) (todo []*entry) {
 	for _, e := range entries {
 		switch {
@@ -106,7 +107,9 @@ func (d *pageRun) ended() bool {
 }
 
 // pass tries each message once: by batches if the destination takes them, else key by
-// key, or in any order if none is kept. It returns when all attempts have.
+// key, or in any order if none is kept. It returns when all attempts have, so that
+// between two passes the entries are the caller's again. Batches are one hand's, one
+// after the other: the next may have the keys of this one.
 func (d *pageRun) pass(todo []*entry) {
 	clear(d.postponed)
 	var workers sync.WaitGroup
@@ -134,7 +137,7 @@ func (d *pageRun) pass(todo []*entry) {
 	}
 	workers.Wait()
 	for _, e := range todo {
-		if e.tried {
+		if e.tried { // its attempt has neither returned nor panicked, and its hand is gone
 			d.settle(e, errEnded)
 		}
 	}
@@ -159,7 +162,7 @@ func byKey(todo []*entry, n int) [][]*entry {
 	return hands
 }
 
-// asideGaps, where the page has ended early, puts aside what was not delivered
+// asideGaps, where the page has ended early, puts aside what was not attempted
 // before something that was: a page is recorded up to one position, and what is
 // delivered is not to come again because of what is not.
 func (d *pageRun) asideGaps(entries []*entry) {
@@ -180,6 +183,7 @@ func (d *pageRun) asideGaps(entries []*entry) {
 	}
 }
 
+// one tries a message by itself.
 func (d *pageRun) one(e *entry) {
 	if !d.mayTry(e) {
 		return
@@ -191,6 +195,8 @@ func (d *pageRun) one(e *entry) {
 	d.attempt([]*entry{e}, []*claim.Message{&e.Message})
 }
 
+// inBatches tries messages by batches of the destination's size, filled in the page's
+// order with what may be tried now.
 func (d *pageRun) inBatches(todo []*entry, size int) {
 	for len(todo) > 0 && !d.ended() {
 		batch := make([]*entry, 0, min(size, len(todo)))
@@ -246,6 +252,8 @@ func (d *pageRun) attempt(batch []*entry, msgs []*claim.Message) {
 	}
 }
 
+// deliver is the call of the destination. Its context is the lane's, not the page's:
+// a stop lets it end.
 func (d *pageRun) deliver(msgs []*claim.Message) (results []error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -309,7 +317,8 @@ func (d *pageRun) settle(e *entry, err error) {
 	d.putAside(e, o)
 }
 
-// postpone has the page wait with e, and its key: nothing is counted.
+// postpone has the page wait with e, and its key: nothing is counted. The next pass
+// tries them again, in their order.
 func (d *pageRun) postpone(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

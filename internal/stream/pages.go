@@ -12,10 +12,13 @@ type page struct {
 	err     error // then there are no entries
 }
 
-// limit is how many messages a page has at the most.
+// limit is how many messages a page has at the most: fewer where payloads are
+// large, as a page and the one after it are in memory at once.
 func (st *stream) limit() int { return st.Fit(st.page) }
 
-// dealPages deals out a window whose rows came with it.
+// dealPages deals out a window whose rows came with it, in pages like those that
+// readPages reads. One without entries for the lane is a page, too: at its end the
+// lane has passed the window.
 func (st *stream) dealPages(ctx context.Context, entries []*entry, pages chan<- page) {
 	defer close(pages)
 	limit := st.limit()
@@ -33,15 +36,16 @@ func (st *stream) dealPages(ctx context.Context, entries []*entry, pages chan<- 
 
 // readPages reads what is in the slots from p to the end of its window, until ctx
 // ends. It runs ahead of the lane that delivers what it reads, and so has a
-// position of its own.
+// position of its own: what it has sent may be thrown away unread, and is read again
+// by the next.
 func (st *stream) readPages(ctx context.Context, in slots, p position, late lateRows, pages chan<- page) {
 	defer close(pages)
 	for {
 		entries, end, err := st.readPage(ctx, in, p, late)
-		if err != nil && ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil { // nobody wants it any more
 			return
 		}
-		select {
+		select { // waits here until the page before has been taken up
 		case pages <- page{entries, end, err}:
 		case <-ctx.Done():
 			return
@@ -82,11 +86,11 @@ func (st *stream) readPage(ctx context.Context, in slots, p position, late lateR
 	if err := rows.Err(); err != nil {
 		return nil, false, err
 	}
-	st.Counters.Claim.Observe(time.Since(started))
+	st.Counters.Claim.Observe(time.Since(started)) // a page is a stream's claim
 	st.Weigh(size, len(block))
 	entries = make([]*entry, len(block))
 	for i := range block {
 		entries[i] = &block[i]
 	}
-	return entries, len(block) < limit, nil
+	return entries, len(block) < limit, nil // so deed.page says that the window ends
 }

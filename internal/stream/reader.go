@@ -32,7 +32,9 @@ func NewReader(queue *claim.Queue, feed *Feed, page int) *Reader {
 	return &Reader{Subscription: queue.Subscription, queue: queue, feed: feed, page: page, assigned: make(chan *assignment, 1)}
 }
 
-// Run reads the stream until ctx ends, or the topic becomes a queue.
+// Run reads the stream until ctx ends, or the topic becomes a queue. It stops in
+// this order: nothing more is taken up; the lanes end what they have begun and
+// record it; so does what is aside, at the same time.
 func (r *Reader) Run(ctx context.Context) error {
 	st := &stream{Subscription: r.Subscription, feed: r.feed, page: r.page}
 	ls := newLanes(st)
@@ -51,7 +53,8 @@ func (r *Reader) Run(ctx context.Context) error {
 	return errors.Join(err, asideErr)
 }
 
-// tell hands a to the reader in place of what it has not read.
+// tell hands a to the reader in place of what it has not read: it never blocks for
+// a reader that is busy or does not run. What it replaces is older, and says less.
 func (r *Reader) tell(a *assignment) {
 	for {
 		select {
@@ -67,7 +70,9 @@ func (r *Reader) tell(a *assignment) {
 }
 
 // followLanes starts and stops lanes as the assigner says, until ctx ends or it
-// says that there are none, because the topic is a queue.
+// says that there are none, because the topic is a queue. While the assigner does not
+// get through it lets go of all lanes in time: nothing of theirs is attempted once
+// their leases may have run out.
 func (r *Reader) followLanes(ctx context.Context, st *stream, ls *lanes) {
 	tick := time.NewTicker(min(r.Lease/4, time.Second))
 	defer tick.Stop()
@@ -91,7 +96,9 @@ func (r *Reader) followLanes(ctx context.Context, st *stream, ls *lanes) {
 	}
 }
 
-// setReading tells the watcher which slots have a lane here.
+// setReading tells the watcher which slots have a lane here: rows of others need
+// not come with a window. Between the first and the last may be some that have
+// none; their rows come for nothing.
 func (r *Reader) setReading(a *assignment) {
 	var reading *slots
 	for _, l := range a.lanes {
@@ -113,7 +120,8 @@ func (r *Reader) slots() *slots {
 }
 
 // healKeys looks, when there are new lanes and once a minute, for keys whose
-// messages are parked behind nothing, and lets the first of each go.
+// messages are parked behind nothing, and lets the first of each go. Nothing that
+// deed does leaves one; what an operator restores or deletes by hand may.
 func (r *Reader) healKeys(ctx context.Context, ls *lanes) {
 	tick := time.NewTicker(healEvery)
 	defer tick.Stop()

@@ -62,7 +62,7 @@ func (p *Process) Watch(ctx context.Context, wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		woken := false
+		woken := false // else it is time to ask
 		select {
 		case <-ctx.Done():
 			return
@@ -77,18 +77,22 @@ func (p *Process) Watch(ctx context.Context, wake <-chan struct{}) {
 			continue
 		}
 		w.failures = 0
-		timer.Reset(w.pause/2 + rand.N(w.pause))
+		timer.Reset(w.pause/2 + rand.N(w.pause)) // processes that began together do not stay so
 	}
 }
 
 // ask asks once, tells queues and lanes what they have to know, and sets when to
 // ask next. woken: somebody has just committed, or says so.
+//
+// How often it asks follows the log: as fast as it can be answered while that moves,
+// and ever more slowly once it has stood still for a while. Looks go by themselves:
+// after each the next is twice as far, until the log moves again.
 func (w *watcher) ask(ctx context.Context, woken bool) error {
 	started := time.Now()
 	known := w.seq
 	looking := woken || !started.Before(w.lookAt)
 	if looking {
-		known = nil
+		known = nil // then the answer says what is ready even if the log has not moved
 	}
 	deep := looking && !started.Before(w.deepAt)
 	for i, id := range w.subs {
@@ -120,7 +124,9 @@ func (w *watcher) ask(ctx context.Context, woken bool) error {
 	return nil
 }
 
-// tell tells queues and lanes what they have to know.
+// tell tells queues and lanes what they have to know. None of it blocks: a lane that
+// is busy finds the window later, and a queue that is awake already need not hear it
+// twice.
 func (w *watcher) tell(a answer) {
 	if a.step.to != (window{}) && a.step.to != a.step.from {
 		w.Feed.publish(a.step)
@@ -199,7 +205,8 @@ func (w *watcher) fetch(ctx context.Context, known *int64) (a answer, err error)
 	return a, nil
 }
 
-// spans are those of a window all of whose rows follow, to be filled.
+// spans are those of a window all of whose rows follow, to be filled: also for who
+// has asked and gets none, as that there are none is known, too.
 func (w *watcher) spans(in watched) map[int]*span {
 	spans := map[int]*span{}
 	for i, id := range w.subs {
@@ -210,7 +217,8 @@ func (w *watcher) spans(in watched) map[int]*span {
 	return spans
 }
 
-// scanWatched reads a row of the statement: the news, or a message.
+// scanWatched reads a row of the statement: the news, or a message. What the row has
+// not is empty.
 func scanWatched(rows pgx.Rows, news *answer, whole *bool, sub *int, e *entry) error {
 	s := &news.step
 	return e.scan(rows, &news.seq, &news.ready, &news.streams, &s.to.n, &s.to.h, &s.slots, &s.late.low, &s.late.xids, whole, sub)
