@@ -3,7 +3,6 @@ package deed_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
@@ -482,24 +479,6 @@ func TestClient_Tail(t *testing.T) {
 	if err := <-tail; err != nil {
 		t.Error(err)
 	}
-}
-
-func ExamplePublish() {
-	type placed struct {
-		Order int `json:"order"`
-	}
-	place := func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `insert into orders (id) values (42)`); err != nil {
-			return err
-		}
-		_, err := deed.Publish(ctx, tx, deed.Message{
-			Topic: "orders", Key: "42", Type: "order.placed", Value: placed{Order: 42},
-			IdempotencyKey: "order-42-placed",
-		})
-		return err
-	}
-	fmt.Println(place != nil)
-	// Output: true
 }
 
 func second[T any](_ T, err error) error { return err }

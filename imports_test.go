@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,6 +104,29 @@ func TestImports_LibraryLinksPgxOnly(t *testing.T) {
 	for path := range outside {
 		if !allowed.MatchString(path) {
 			t.Errorf("the library links %s", path)
+		}
+	}
+}
+
+// The documentation page of each package that others may import has an example.
+func TestExamples_InEveryPublicPackage(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}} {{.Dir}}{{end}}`, module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := regexp.MustCompile(`(?m)^func Example`)
+	for line := range strings.Lines(string(out)) {
+		pkg, dir, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || strings.Contains(pkg, "/internal/") || strings.HasSuffix(pkg, "/examples") {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "example*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(files, func(name string) bool { return example.MatchString(readText(t, name)) }) {
+			t.Errorf("%s has no example", pkg)
 		}
 	}
 }

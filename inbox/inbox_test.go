@@ -346,18 +346,3 @@ func TestOnce_AcrossDatabases(t *testing.T) {
 		})
 	}
 }
-
-func ExampleOnce() {
-	var pool interface {
-		Begin(context.Context) (pgx.Tx, error)
-	} // of the consumer's database
-	_ = deed.SinkFunc(func(ctx context.Context, m deed.Message) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			_, err := inbox.Once(ctx, tx, "invoices", m.ID, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, `insert into invoices (data) values ($1)`, m.Payload)
-				return err
-			})
-			return err
-		})
-	})
-}

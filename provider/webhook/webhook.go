@@ -40,8 +40,7 @@ import (
 // Options configures a Provider.
 type Options struct {
 	// Secret signs the requests: "whsec_" and the base64 of 24 to 64 bytes, or any
-	// other string of at least 16 bytes.
-	// Required.
+	// other string of at least 16 bytes. Required.
 	Secret string
 	// PreviousSecret, while a secret is being replaced, signs them too.
 	PreviousSecret string

@@ -3,7 +3,6 @@ package webhook_test
 import (
 	"context"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -149,22 +148,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// Example_receiver is the other side: check, then drop repeats by the id.
-func Example_receiver() {
-	receive := func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
-		if err != nil {
-			return
-		}
-		if err := webhook.Verify([]string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, r.Header, body, 0, time.Now()); err != nil {
-			http.Error(w, "bad signature", http.StatusUnauthorized)
-			return
-		}
-		// Store body under the id in a transaction that skips ids it has.
-		fmt.Println(r.Header.Get("webhook-id"))
-	}
-	_ = receive
-	// Output:
 }
