@@ -78,6 +78,49 @@ func TestPlan_LateLooks(t *testing.T) {
 	db.Broken() // the filled rows are not what a publisher makes
 }
 
+// What a topic's first subscription is owed does not wait for what others have
+// published to topics that nobody declared: a step passes over twenty thousand of
+// those, and reads little more than that.
+func TestBackfill_PassesOverOthers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // the others' messages are not what a publisher makes
+	db.Exec(t, pgtest.Owner, `alter table deed.log_p0 set (autovacuum_enabled = off)`)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, payload)
+		select nextval('deed.log_seq'), pg_current_xact_id(), n % 64, 0, '00000000-0000-0000-0000-000000000000', now(), 'elsewhere', '{}'
+		from generate_series(1, 100000) n`)
+	publish(t, db, message("orders", 1))
+	conn := db.Conn(t, pgtest.Worker)
+	id := pgtest.One[int](t, conn, `select subscription from deed.subscribe('orders', 's')`)
+	steps := 0
+	for ; len(given(t, db, id)) == 0 && steps < 20; steps++ {
+		if got, _ := buffers(t, conn, `select * from deed.backfill(`+itoa(id)+`)`); steps > 2 && got > 45_000 {
+			t.Errorf("a step touched %d buffers", got)
+		} else {
+			t.Logf("%d buffers", got)
+		}
+	}
+	if steps > 10 {
+		t.Errorf("its message did not come in %d steps", steps)
+	}
+}
+
+// The same through a client, which does not take passing over for idleness.
+func TestClient_FirstSubscriptionBehindOthers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, payload)
+		select nextval('deed.log_seq'), pg_current_xact_id(), n % 64, 0, '00000000-0000-0000-0000-000000000000', now(), 'elsewhere', '{}'
+		from generate_series(1, 100000) n`)
+	publish(t, db, message("orders", 1))
+	var r recorder
+	run(t, db, deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Sink: &r}}})
+	eventually(t, "the message", func() bool { n, _ := r.counts(); return n == 1 })
+}
+
 // A window that is opened by a transaction with an older id would not see what
 // is published meanwhile: backfill refuses.
 func TestBackfill_RefusesAfterAWrite(t *testing.T) {

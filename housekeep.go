@@ -17,6 +17,8 @@ const (
 	housekeepEvery = time.Minute
 	backfillPage   = 1000
 	owingEvery     = 5 * time.Second
+
+	backfillToldEvery = 10 * time.Second
 )
 
 // housekeeper does what must be done now and then by some process: partitions
@@ -30,7 +32,7 @@ type housekeeper struct {
 
 // run does it until ctx ends.
 func (h *housekeeper) run(ctx context.Context) {
-	var owing []*source
+	var owing []*backlog
 	pause := time.Duration(0)
 	var chores, looked time.Time
 	for {
@@ -48,14 +50,11 @@ func (h *housekeeper) run(ctx context.Context) {
 		}
 		worked := false
 		still := owing[:0]
-		for _, s := range owing {
-			added, finished := h.backfill(ctx, s)
-			if added > 0 {
-				s.Wake()
-				worked = true
-			}
+		for _, b := range owing {
+			moved, finished := h.backfill(ctx, b)
+			worked = worked || moved
 			if !finished {
-				still = append(still, s)
+				still = append(still, b)
 			}
 		}
 		owing = still
@@ -73,9 +72,17 @@ func (h *housekeeper) run(ctx context.Context) {
 	}
 }
 
+// backlog is what a source is still owed from before its time.
+type backlog struct {
+	source *source
+	at     string    // where the last step began
+	added  int       // messages so far
+	told   time.Time // when the log last said so, or the first step was made
+}
+
 // owing returns the sources that are still owed messages from before their
 // time: that of a new subscription, or of a stream that has become a queue.
-func (h *housekeeper) owing(ctx context.Context) (list []*source) {
+func (h *housekeeper) owing(ctx context.Context) (list []*backlog) {
 	ids := make([]int, len(h.sources))
 	for i, s := range h.sources {
 		ids[i] = s.ID
@@ -88,7 +95,7 @@ func (h *housekeeper) owing(ctx context.Context) (list []*source) {
 		found, err := pgx.CollectRows(rows, pgx.RowTo[int])
 		for _, s := range h.sources {
 			if slices.Contains(found, s.ID) {
-				list = append(list, s)
+				list = append(list, &backlog{source: s})
 			}
 		}
 		return err
@@ -96,22 +103,44 @@ func (h *housekeeper) owing(ctx context.Context) (list []*source) {
 	return list
 }
 
-// backfill takes one step towards what s is owed from before it existed.
-func (h *housekeeper) backfill(ctx context.Context, s *source) (added int, finished bool) {
+// backfill takes one step towards what b's source is owed from before it
+// existed, and says whether it got on.
+func (h *housekeeper) backfill(ctx context.Context, b *backlog) (moved, finished bool) {
+	s := b.source
 	if s.ID == 0 || s.IsRemoved() { // the catch-all of undeclared topics is owed nothing
-		return 0, true
+		return false, true
 	}
 	h.Chore(ctx, "backfill "+s.Label(), func(ctx context.Context) error {
-		var page int
+		var added int
 		var last bool
+		var at string
 		// A window is opened under READ COMMITTED, whatever the database's default is.
 		err := pgx.BeginTxFunc(ctx, h.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, query.Backfill, s.ID, backfillPage).Scan(&page, &last)
+			return tx.QueryRow(ctx, query.Backfill, s.ID, backfillPage).Scan(&added, &last, &at)
 		})
-		if err == nil { // what it says holds once it has committed
-			added, finished = page, last
+		if err != nil {
+			return err
 		}
-		return err
+		// What it says holds, as it has committed.
+		moved, finished = added > 0 || at != b.at, last
+		b.at = at
+		b.added += added
+		if added > 0 {
+			s.Wake()
+		}
+		return nil
 	})
-	return added, finished
+	h.tell(b, finished)
+	return moved, finished
+}
+
+// tell logs every ten seconds how a long backfill gets on, and its end.
+func (h *housekeeper) tell(b *backlog, finished bool) {
+	switch {
+	case b.told.IsZero():
+		b.told = time.Now()
+	case time.Since(b.told) >= backfillToldEvery, finished && b.added > 0:
+		b.told = time.Now()
+		h.Logger.Info("messages from before the subscription are brought to it", "subscription", b.source.Label(), "so_far", b.added, "finished", finished)
+	}
 }

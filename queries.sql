@@ -17,7 +17,10 @@ select b.subscription from deed.backfills b
 where b.subscription = any ($1::int[]) and b.finished_at is null;
 
 -- name: backfill
-select added, finished from deed.backfill($1::int, $2::int);
+-- A step, and where it began: steps that begin elsewhere each time get on.
+select f.added, f.finished, concat_ws('/', b.window_n, b.slot, b.id, b.scanned, b.late_id)
+from deed.backfill($1::int, $2::int) f
+left join deed.backfills b on b.subscription = $1::int;
 
 -- name: unfinished
 select deed.unfinished($1::int[], make_interval(secs => $2::float8));

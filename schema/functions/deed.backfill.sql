@@ -15,7 +15,7 @@
 -- written by another cluster (dump and restore, logical replication): it had
 -- committed.
 --
--- One page a call; calls exclude each other. If this one starts at the
+-- One page a call, or where nothing of it is owed up to twenty; calls exclude each other. If this one starts at the
 -- beginning, what the subscription 0 is holding for the topic moves here as it
 -- stands; while one message of the page is under a live lease there, the page
 -- waits. A stream reads from the log what was published to it; what retention
@@ -46,6 +46,7 @@ declare
   v_end   record;
   v_limit int := p_limit;
   v_full  boolean;
+  v_reach int;
   v_rows  tid[];
   v_more  int;
   v_keys  bigint[];
@@ -122,41 +123,57 @@ begin
     -- First what was published while nobody had declared the topic (slots 0 to
     -- 63, shared with other such topics), then its own slots.
     v_last := case when v_b.slot < 63 then 63 else v_sub.slot_base + 63 end;
-    with page as materialized (
-      select q.*
-      from (
-        (
-          select l.slot, l.id, l.xid, l.topic, l.list_version
-          from deed.log l
-          where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= case when v_sub.since = 0 then 63 else v_last end
-          order by l.slot, l.id
+    -- A page; if nothing of it is owed, up to a page of what is owed among twenty.
+    v_reach := p_limit;
+    loop
+      with page as materialized (
+        select q.*
+        from (
+          (
+            select l.slot, l.id, l.xid, l.topic, l.list_version
+            from deed.log l
+            where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= case when v_sub.since = 0 then 63 else v_last end
+            order by l.slot, l.id
+            limit v_reach
+          )
+          union all
+          (
+            select k.slot, k.id, k.xid, k.topic, k.list_version
+            from deed.kept k
+            where (k.slot, k.id) > (v_b.slot, v_b.id) and k.slot <= v_last
+            order by k.slot, k.id
+            limit v_reach
+          )
+        ) q
+        order by q.slot, q.id
+        limit v_reach
+      ),
+      owed as (
+        select array_agg(o.slot) as slots, array_agg(o.id) as ids
+        from (
+          select p.slot, p.id
+          from page p
+          where p.topic = v_sub.topic and p.list_version >= v_sub.read_since and p.list_version < v_sub.list_version and p.id <= v_w.upper
+            and (v_sub.since is null or p.list_version < v_sub.since or p.slot < 64 or v_sub.since = 0) -- else a stream reads it
+            and p.slot >= v_sub.slot_from
+            and (pg_visible_in_snapshot(p.xid, v_w.cur) or (p.id <= v_w.base and p.xid >= v_w.h))
+          order by p.slot, p.id
           limit p_limit
-        )
-        union all
-        (
-          select k.slot, k.id, k.xid, k.topic, k.list_version
-          from deed.kept k
-          where (k.slot, k.id) > (v_b.slot, v_b.id) and k.slot <= v_last
-          order by k.slot, k.id
-          limit p_limit
-        )
-      ) q
-      order by q.slot, q.id
-      limit p_limit
-    ),
-    owed as (
-      select array_agg(p.slot) as slots, array_agg(p.id) as ids
-      from page p
-      where p.topic = v_sub.topic and p.list_version >= v_sub.read_since and p.list_version < v_sub.list_version and p.id <= v_w.upper
-        and (v_sub.since is null or p.list_version < v_sub.since or p.slot < 64 or v_sub.since = 0) -- else a stream reads it
-        and p.slot >= v_sub.slot_from
-        and (pg_visible_in_snapshot(p.xid, v_w.cur) or (p.id <= v_w.base and p.xid >= v_w.h))
-    )
-    select o.slots, o.ids, f.slot, f.id, (select count(*) = p_limit from page) as is_full into v_end
-    from owed o
-    left join (select p.slot, p.id from page p order by p.slot desc, p.id desc limit 1) f on true;
+        ) o
+      )
+      select o.slots, o.ids, f.slot, f.id, (select count(*) = v_reach from page) as is_full into v_end
+      from owed o
+      left join (select p.slot, p.id from page p order by p.slot desc, p.id desc limit 1) f on true;
+      exit when v_end.ids is not null or not v_end.is_full or v_reach > p_limit;
+      v_reach := 20 * p_limit;
+    end loop;
     v_slots := v_end.slots;
     v_page := v_end.ids;
+    if cardinality(v_page) = p_limit then -- there may be more on the way to the end
+      v_end.slot := v_slots[p_limit];
+      v_end.id := v_page[p_limit];
+      v_end.is_full := true;
+    end if;
   else
     -- Late rows: running in seen, ended in upto. Both stay fixed until the
     -- last page between them has been read. In another cluster all have ended.
