@@ -15,7 +15,6 @@ import (
 	"github.com/deedhq/deed/internal/sqlfile"
 	"github.com/deedhq/deed/internal/stream"
 	"github.com/deedhq/deed/internal/upkeep"
-	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
 )
 
@@ -23,7 +22,6 @@ import (
 // called at the same time; Run once.
 type Client struct {
 	pool    *pgxpool.Pool
-	workers *pgxpool.Pool // while Run runs: what handlers hold of pool cannot starve it
 	opts    Options
 	sources []*source
 	wake    chan struct{}
@@ -42,31 +40,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 	if err != nil {
 		return nil, &Error{Op: "new", Code: Invalid, Err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(opts.Deadline, 10*time.Second))
-	defer cancel()
-	newer, err := schema.Check(ctx, pool)
-	if err != nil {
-		return nil, WrapError("new", err)
-	}
-	if newer {
-		opts.Logger.Warn("the database's schema is newer than this program, in a compatible way; upgrade the program soon")
-	}
-	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		var recovery bool
-		var session uint32
-		if err := conn.QueryRow(ctx, `select pg_is_in_recovery(), pg_backend_pid()`).Scan(&recovery, &session); err != nil {
-			return err
-		}
-		// A pooler makes up the process id that it greets with.
-		if session != conn.Conn().PgConn().PID() && conn.Conn().Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-			opts.Logger.Warn("the database is reached through a pooler; unless it keeps prepared statements, add default_query_exec_mode=exec to the connection string")
-		}
-		if recovery && len(opts.Subscriptions) > 0 {
-			return errors.New("the server is a standby, where nothing can be claimed; connect to the primary")
-		}
-		return errors.Join(sqlfile.Check(ctx, conn.Conn(), query), claim.CheckStatements(ctx, conn.Conn()), stream.CheckStatements(ctx, conn.Conn()), upkeep.CheckStatements(ctx, conn.Conn()))
-	})
-	if err != nil {
+	if err := checkDatabase(ctx, pool, opts); err != nil {
 		return nil, WrapError("new", err)
 	}
 	c := &Client{
@@ -78,6 +52,36 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 		c.sources = append(c.sources, newSource(opts, s, c.feed))
 	}
 	return c, nil
+}
+
+// checkDatabase says whether a client can work there: the schema fits, as every
+// statement does, and the server takes writes if there is something to drain.
+func checkDatabase(ctx context.Context, pool *pgxpool.Pool, opts Options) error {
+	ctx, cancel := context.WithTimeout(ctx, max(opts.Deadline, 10*time.Second))
+	defer cancel()
+	newer, err := schema.Check(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if newer {
+		opts.Logger.Warn("the database's schema is newer than this program, in a compatible way; upgrade the program soon")
+	}
+	return pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		conn := c.Conn()
+		var recovery bool
+		var session uint32
+		if err := conn.QueryRow(ctx, `select pg_is_in_recovery(), pg_backend_pid()`).Scan(&recovery, &session); err != nil {
+			return err
+		}
+		// A pooler makes up the process id that it greets with.
+		if session != conn.PgConn().PID() && conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+			opts.Logger.Warn("the database is reached through a pooler; unless it keeps prepared statements, add default_query_exec_mode=exec to the connection string")
+		}
+		if recovery && len(opts.Subscriptions) > 0 {
+			return errors.New("the server is a standby, where nothing can be claimed; connect to the primary")
+		}
+		return errors.Join(sqlfile.Check(ctx, conn, query), claim.CheckStatements(ctx, conn), stream.CheckStatements(ctx, conn), upkeep.CheckStatements(ctx, conn))
+	})
 }
 
 // Run declares the client's subscriptions, drains them until ctx ends, and
@@ -97,21 +101,12 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 // 40): handlers that hold all connections of the caller's pool cannot starve
 // them.
 func (c *Client) Run(ctx context.Context) error {
-	c.mu.Lock()
-	if c.running {
-		c.mu.Unlock()
+	if !c.setRunning(true) {
 		return errors.New("deed: run: this client is running already")
 	}
-	c.running = true
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.running = false
-		c.mu.Unlock()
-	}()
+	defer c.setRunning(false)
 	publishing := &upkeep.Keeper{Pool: c.pool, Deadline: c.opts.Deadline, Logger: c.opts.Logger} // goes on meanwhile
-	err := c.gate.Wait(ctx, c.setReady, publishing.MakePartitions)
-	if err != nil {
+	if err := c.gate.Wait(ctx, c.setReady, publishing.MakePartitions); err != nil {
 		return WrapError("run", err)
 	}
 	if ctx.Err() != nil {
@@ -119,44 +114,79 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	config := c.pool.Config().Copy()
-	config.MinConns, config.MaxConns = 0, int32(min(max(12, 3*len(c.sources)+8), 40))
-	boundFarewells(config.ConnConfig)
-	config.AfterConnect = readCommitted(config.AfterConnect)
-	workers, err := pgxpool.NewWithConfig(ctx, config)
+	workers, err := c.openWorkers(ctx)
 	if err != nil {
 		return fmt.Errorf("deed: run: %w", err)
 	}
 	defer workers.Close()
-	c.workers = workers
-	keeper := &upkeep.Keeper{Pool: workers, Deadline: c.opts.Deadline, Logger: c.opts.Logger}
-	for _, s := range c.sources {
-		s.DB, s.Upkeep = workers, keeper
-	}
-	if err := c.register(ctx); err != nil {
+	if err := register(ctx, workers, c.opts, c.sources); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
+	return c.work(ctx, end, workers)
+}
 
+// setRunning says that the client runs, or does not, and reports whether that is
+// another thing than before.
+func (c *Client) setRunning(running bool) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed = c.running != running
+	c.running = running
+	return changed
+}
+
+// openWorkers opens the workers' pool.
+func (c *Client) openWorkers(ctx context.Context) (*pgxpool.Pool, error) {
+	config := c.pool.Config().Copy()
+	config.MinConns, config.MaxConns = 0, int32(min(max(12, 3*len(c.sources)+8), 40))
+	boundFarewells(config.ConnConfig)
+	config.AfterConnect = readCommitted(config.AfterConnect)
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// work drains the subscriptions, which are registered, until ctx ends. Beside their
+// loops runs what serves all of them; the cluster's watch ends ctx by end.
+func (c *Client) work(ctx context.Context, end context.CancelCauseFunc, workers *pgxpool.Pool) error {
+	keeper := &upkeep.Keeper{Pool: workers, Deadline: c.opts.Deadline, Logger: c.opts.Logger}
 	process := &stream.Process{DB: workers, Name: c.opts.Worker, Deadline: c.opts.Deadline, Log: c.opts.Logger, Feed: c.feed}
+	running := make(map[int]*calls, len(c.sources))
 	for _, s := range c.sources {
+		s.DB, s.Upkeep = workers, keeper
 		process.Readers = append(process.Readers, s.reader)
+		running[s.ID] = &s.dest.calls
 	}
+	reporter := &callReporter{db: workers, worker: c.opts.Worker, deadline: c.opts.Deadline, log: c.opts.Logger, calls: running}
 
 	// These end when the loops have; leases are renewed while the loops stop.
 	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	var others, loops sync.WaitGroup
+	var others sync.WaitGroup
+	others.Go(func() { reporter.run(background) })
+	others.Go(func() { process.AssignLanes(background, ctx.Done()) })
+	// And these as soon as it is to stop.
 	others.Go(func() { c.gate.Watch(ctx, workers, end) })
 	others.Go(func() { process.Watch(ctx, c.wake) })
 	others.Go(func() { (&housekeeper{keeper, c.sources}).run(ctx) })
 	others.Go(func() { keeper.KeepRetention(ctx) })
 	others.Go(func() { keeper.FinishRemovals(ctx) })
-	others.Go(func() { c.callReporter().run(background) })
-	others.Go(func() { process.AssignLanes(background, ctx.Done()) })
+
 	c.setReady(nil)
+	err := c.drain(ctx)
+	c.setReady(errors.New("the workers have stopped"))
+	if cause := context.Cause(ctx); errors.Is(cause, held.ErrHeld) {
+		err = errors.Join(err, fmt.Errorf("deed: run: %w", cause))
+	}
+	cancel(err) // with an error, as some of the work was abandoned, the lanes are not given back
+	others.Wait()
+	return err
+}
+
+// drain runs the subscriptions' loops until ctx ends and they have.
+func (c *Client) drain(ctx context.Context) error {
 	errs := make([]error, len(c.sources))
+	var loops sync.WaitGroup
 	for i, s := range c.sources {
 		loops.Go(func() {
 			if err := s.run(ctx); err != nil {
@@ -168,14 +198,7 @@ func (c *Client) Run(ctx context.Context) error {
 		<-ctx.Done()
 	}
 	loops.Wait()
-	c.setReady(errors.New("the workers have stopped"))
-	if cause := context.Cause(ctx); errors.Is(cause, held.ErrHeld) {
-		errs = append(errs, fmt.Errorf("deed: run: %w", cause))
-	}
-	err = errors.Join(errs...)
-	cancel(err)
-	others.Wait()
-	return err
+	return errors.Join(errs...)
 }
 
 // Wake makes the client look for messages now. It may be called after a
@@ -255,61 +278,6 @@ func (c *Client) Drained(ctx context.Context) (bool, error) {
 	return !unfinished && err == nil, WrapError("drained", err)
 }
 
-// register declares the subscriptions that are absent, and compares the others
-// with what is stored. It is one transaction: a topic's first subscriptions are
-// made together, so that each gets what was published before.
-func (c *Client) register(ctx context.Context) error {
-	for n := 1; ; n++ {
-		err := c.tryRegister(ctx)
-		if err == nil || ctx.Err() != nil || !passing(err) {
-			return err
-		}
-		c.opts.Logger.Warn("subscriptions not registered; will try again", "error", err)
-		if !work.Sleep(ctx, work.Backoff(n, 100*time.Millisecond, 5*time.Second)) {
-			return ctx.Err()
-		}
-	}
-}
-
-func (c *Client) tryRegister(ctx context.Context) error {
-	ctx, cancel := c.deadline(ctx)
-	defer cancel()
-	var differences []error
-	err := pgx.BeginTxFunc(ctx, c.workers, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		for _, t := range c.opts.Topics {
-			different, err := t.declare(ctx, tx)
-			if err != nil {
-				return err
-			}
-			differences = append(differences, different)
-		}
-		for _, s := range c.sources {
-			different, err := s.register(ctx, tx)
-			if err != nil {
-				return err
-			}
-			differences = append(differences, different)
-		}
-		return errors.Join(differences...)
-	})
-	if err != nil {
-		return err
-	}
-	for _, s := range c.sources {
-		s.id.Store(int64(s.ID))
-	}
-	return nil
-}
-
-// callReporter is that of the client's subscriptions.
-func (c *Client) callReporter() *callReporter {
-	running := make(map[int]*calls, len(c.sources))
-	for _, s := range c.sources {
-		running[s.ID] = &s.dest.calls
-	}
-	return &callReporter{db: c.workers, worker: c.opts.Worker, deadline: c.opts.Deadline, log: c.opts.Logger, calls: running}
-}
-
 // newGate is what holds the client's process on another cluster.
 func newGate(c *Client) *held.Gate {
 	on := c.opts.OnNewCluster
@@ -324,9 +292,4 @@ func newGate(c *Client) *held.Gate {
 		Pool: c.pool, What: "subscriptions", OnNewCluster: string(on), Environment: c.opts.Environment,
 		Logger: c.opts.Logger, Deadline: c.opts.Deadline, Passing: passing,
 	}
-}
-
-// deadline is the context of one statement.
-func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, c.opts.Deadline)
 }
