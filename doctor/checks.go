@@ -47,6 +47,11 @@ var checks = []check{
 	{[]string{"backfill-unfinished"}, []string{"every subscription has been given what was published before it"}, true, checkBackfills},
 	{[]string{"removal-unfinished"}, []string{"nothing is left of what was removed"}, true, checkRemovals},
 	{[]string{"suppression-unreadable"}, []string{"every suppression is of an address"}, true, checkSuppressions},
+	{
+		[]string{"topic-unread", "dead-letters-old"},
+		[]string{"nothing waits in topics that nobody declared", "no dead letter is older than a week"},
+		true, checkMessages,
+	},
 	{[]string{"call-running"}, []string{"no call of a sink has been running for long"}, true, checkCalls},
 	{
 		[]string{"provider-paused", "deliveries-elsewhere", "deliveries-dead"},

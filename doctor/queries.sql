@@ -410,6 +410,44 @@ where c.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => 
 order by c.since
 limit 20;
 
+-- name: unread
+-- Subscription 0 has what was published to topics that nobody declared. Of the
+-- first thousand that may be claimed, by the index that claims use.
+select l.topic, pg_catalog.count(*), extract(epoch from pg_catalog.clock_timestamp() - pg_catalog.min(p.ord))::float8
+from (
+  select q.slot, q.id, q.ord from deed.pending q
+  where q.subscription = 0 and q.dead_at is null and not q.parked
+    and q.ord < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+  order by q.ord, q.id
+  limit 1000
+) p
+join deed.log l on l.slot = p.slot and l.id = p.id
+group by l.topic
+order by pg_catalog.min(p.ord), l.topic
+limit 20;
+
+-- name: old_dead
+-- Of each subscription the first dead letters by number, up to ten thousand, by
+-- the index that has those alone.
+select case when s.id = 0 then 'topics that nobody declared' else s.topic || '/' || s.name end, d.n, extract(epoch from pg_catalog.clock_timestamp() - d.since)::float8
+from (
+  select u.id, u.topic, u.name from deed.subscriptions u
+  union all
+  select 0, '', ''
+) s
+cross join lateral (
+  select pg_catalog.count(*) as n, pg_catalog.min(q.dead_at) as since
+  from (
+    select p.dead_at from deed.pending p
+    where p.subscription = s.id and p.dead_at is not null
+    order by p.id
+    limit 10000
+  ) q
+) d
+where d.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by d.since
+limit 20;
+
 -- name: pauses
 select p.provider, p.destination, pg_catalog.left(p.why, 300), extract(epoch from pg_catalog.clock_timestamp() - p.since)::float8,
   (select pg_catalog.count(*) from (select from deed.channel_outbox c where c.provider = p.provider and c.status = 'queued' and c.due limit 100000) w), p.tenants

@@ -36,6 +36,8 @@ var troubles = map[string]func(*testing.T, *scene){
 	"removal-unfinished":     removalUnfinished,
 	"suppression-unreadable": suppressionUnreadable,
 	"call-running":           callRunning,
+	"topic-unread":           topicUnread,
+	"dead-letters-old":       deadLettersOld,
 	"provider-paused":        deliveryTroubles,
 	"deliveries-dead":        deliveryTroubles,
 	"relay-idle":             deliveryTroubles,

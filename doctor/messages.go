@@ -1,0 +1,45 @@
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	unreadAfter  = time.Hour
+	deadOldAfter = 7 * 24 * time.Hour
+)
+
+// checkMessages names topics whose messages nobody takes, and dead letters that
+// nobody has decided about.
+func checkMessages(ctx context.Context, e *exam) error {
+	err := e.query(ctx, query.Unread, []any{unreadAfter.Seconds()}, func(row pgx.Rows) error {
+		var topic string
+		var n int64
+		var seconds float64
+		if err := row.Scan(&topic, &n, &seconds); err != nil {
+			return err
+		}
+		e.addf(Warn, "topic-unread", topic,
+			"declare it in deed.yaml with a sink and run a relay; if nobody wants them it can be removed then: deed topic remove "+topic,
+			"nobody declared it, and %d messages or more wait, the first for %s", n, ago(seconds))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return e.query(ctx, query.OldDead, []any{deadOldAfter.Seconds()}, func(row pgx.Rows) error {
+		var subscription string
+		var n int64
+		var seconds float64
+		if err := row.Scan(&subscription, &n, &seconds); err != nil {
+			return err
+		}
+		e.addf(Warn, "dead-letters-old", subscription,
+			"deed dead list says why; deed dead redrive tries them again, deed dead discard gives them up",
+			"%d dead letters wait for a decision, one for %s; their partitions of the log stay meanwhile, and in order their keys wait", n, ago(seconds))
+		return nil
+	})
+}
