@@ -97,9 +97,8 @@ func ExampleLedger_Settle() {
 // The same parts give the same key, so that what is reserved twice is one
 // delivery.
 func ExampleNewKey() {
-	fmt.Println(delivery.NewKey("order-shipped", "42") == delivery.NewKey("order-shipped", "42"))
-	fmt.Println(delivery.NewKey("order", "shipped42") == delivery.NewKey("ordershipped", "42"))
-	// Output:
-	// true
-	// false
+	first, again := delivery.NewKey("order-shipped", "42"), delivery.NewKey("order-shipped", "42")
+	other := delivery.NewKey("order", "shipped42")
+	fmt.Println(first == again, first == other)
+	// Output: true false
 }
