@@ -23,6 +23,9 @@ import (
 	"github.com/deedhq/deed/tenant"
 )
 
+// version is set by the build.
+var version = "dev"
+
 // app is what every command needs: the settings that all of them share.
 type app struct {
 	databaseURL, configFile, logLevel, logFormat, worker string
@@ -217,6 +220,11 @@ func (a *app) newCluster() (on deed.OnNewCluster, environment string, err error)
 	return on, environment, nil
 }
 
+// outboxEnv is the variable of a setting of deliveries.
+func outboxEnv(flag string) string {
+	return "DEED_CHANNELS_OUTBOX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // holds reports whether a relay of the file holds on a new cluster by default.
 // One that has its deliveries from a flag, or is deed dev, knows better.
 func holds(file *config.Config) bool {
@@ -225,7 +233,7 @@ func holds(file *config.Config) bool {
 			return true
 		}
 	}
-	enabled, err := strconv.ParseBool(setting("", envOf("enabled"), file.Outbox.Enabled, ""))
+	enabled, err := strconv.ParseBool(setting("", outboxEnv("enabled"), file.Outbox.Enabled, ""))
 	return err == nil && enabled
 }
 

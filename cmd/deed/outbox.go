@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -47,17 +46,13 @@ var outboxFlags = []outboxFlag{
 	{"retention-days", "remove what was delivered so long ago, and forget its key; '' for never", "", func(o *config.Outbox) *string { return &o.RetentionDays }},
 }
 
-func envOf(flag string) string {
-	return "DEED_CHANNELS_OUTBOX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
 func (s *outboxSettings) add(cmd *cobra.Command) {
 	for _, f := range outboxFlags {
 		otherwise := ""
 		if f.otherwise != "" {
 			otherwise = " (default " + f.otherwise + ")"
 		}
-		cmd.Flags().StringVar(f.of(&s.flags), "channels-outbox-"+f.name, "", f.usage+"; also "+envOf(f.name)+otherwise)
+		cmd.Flags().StringVar(f.of(&s.flags), "channels-outbox-"+f.name, "", f.usage+"; also "+outboxEnv(f.name)+otherwise)
 	}
 }
 
@@ -66,7 +61,7 @@ func (s *outboxSettings) options(cmd *cobra.Command, file config.Outbox) (enable
 	var errs []error
 	value := map[string]string{}
 	for _, f := range outboxFlags {
-		value[f.name] = config.Pick(*f.of(&s.flags), cmd.Flags().Changed("channels-outbox-"+f.name), os.Getenv(envOf(f.name)), *f.of(&file), f.otherwise)
+		value[f.name] = config.Pick(*f.of(&s.flags), cmd.Flags().Changed("channels-outbox-"+f.name), os.Getenv(outboxEnv(f.name)), *f.of(&file), f.otherwise)
 	}
 	number := func(name string) float64 {
 		v, err := strconv.ParseFloat(value[name], 64)

@@ -384,7 +384,7 @@ func (r *relay) subscriptions() (subs []deed.Subscription, closeAll func(), err 
 	}
 	var errs []error
 	for name, s := range r.file.Sinks {
-		sink, err := r.sink(s)
+		sink, err := newSink(s, r.out, func() string { return r.installation })
 		if err != nil {
 			errs = append(errs, fmt.Errorf("sink %s: %w", name, err))
 			continue
@@ -407,28 +407,4 @@ func (r *relay) subscriptions() (subs []deed.Subscription, closeAll func(), err 
 		subs = append(subs, deed.Subscription{Name: "default", Sink: r.catchAll})
 	}
 	return subs, closeAll, nil
-}
-
-// printer is a sink that prints a line a message.
-type printer struct {
-	mu      sync.Mutex
-	out     io.Writer
-	payload bool
-}
-
-// Deliver prints the messages; a terminal that is gone is an outage.
-func (p *printer) Deliver(_ context.Context, ms []deed.Message) []error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	outcomes := make([]error, len(ms))
-	for i, m := range ms {
-		line := fmt.Sprintf("%s  %s  key=%s type=%s %d bytes  %s", when(m.CreatedAt), m.Topic, clip(m.Key, 40), clip(m.Type, 40), len(m.Payload), m.ID)
-		if p.payload {
-			line += "  " + contentLine(m.ContentType, m.Payload)
-		}
-		if _, err := fmt.Fprintln(p.out, line); err != nil {
-			outcomes[i] = deed.Unavailable(fmt.Errorf("print: %w", err), 0)
-		}
-	}
-	return outcomes
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
+	"sync"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/config"
@@ -11,15 +14,16 @@ import (
 	"github.com/deedhq/deed/sink/webhook"
 )
 
-// sink makes the sink that a deed.yaml describes. It connects to nothing.
-func (r *relay) sink(s config.Sink) (deed.Sink, error) {
+// newSink makes the sink that a deed.yaml describes: one that prints writes to out.
+// It connects to nothing.
+func newSink(s config.Sink, out io.Writer, installation func() string) (deed.Sink, error) {
 	switch s.Type {
 	case "print":
-		return &printer{out: r.out}, nil
+		return &printer{out: out}, nil
 	case "webhook":
 		return webhookSink(s.Webhook)
 	case "nats":
-		return r.natsSink(s.NATS)
+		return natsSink(s.NATS, installation)
 	case "kafka":
 		return kafkaSink(s.Kafka)
 	}
@@ -42,13 +46,13 @@ func webhookSink(w *config.Webhook) (deed.Sink, error) {
 	return webhook.New(opts)
 }
 
-func (r *relay) natsSink(n *config.NATS) (deed.Sink, error) {
+func natsSink(n *config.NATS, installation func() string) (deed.Sink, error) {
 	secured, err := tlsOf(n.TLS)
 	if err != nil {
 		return nil, err
 	}
 	return nats.New(nats.Options{
-		URL: n.URL.Reveal(), Subject: n.Subject, Installation: func() string { return r.installation },
+		URL: n.URL.Reveal(), Subject: n.Subject, Installation: installation,
 		User: n.User, Password: n.Password.Reveal(), Token: n.Token.Reveal(), Credentials: []byte(n.Creds.Reveal()),
 		TLS: secured, Timeout: n.Timeout, MaxPending: n.Pending, BatchSize: n.Batch,
 	})
@@ -71,4 +75,28 @@ func tlsOf(t *config.TLS) (*tls.Config, error) {
 		return nil, nil
 	}
 	return t.Client()
+}
+
+// printer is a sink that prints a line a message.
+type printer struct {
+	mu      sync.Mutex
+	out     io.Writer
+	payload bool
+}
+
+// Deliver prints the messages; a terminal that is gone is an outage.
+func (p *printer) Deliver(_ context.Context, ms []deed.Message) []error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	outcomes := make([]error, len(ms))
+	for i, m := range ms {
+		line := fmt.Sprintf("%s  %s  key=%s type=%s %d bytes  %s", when(m.CreatedAt), m.Topic, clip(m.Key, 40), clip(m.Type, 40), len(m.Payload), m.ID)
+		if p.payload {
+			line += "  " + contentLine(m.ContentType, m.Payload)
+		}
+		if _, err := fmt.Fprintln(p.out, line); err != nil {
+			outcomes[i] = deed.Unavailable(fmt.Errorf("print: %w", err), 0)
+		}
+	}
+	return outcomes
 }
