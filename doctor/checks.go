@@ -94,3 +94,30 @@ func Names() []string {
 	slices.Sort(names)
 	return names
 }
+
+// Count is how many findings there are of a name and a level.
+type Count struct {
+	Name  string
+	Level Level
+	N     int
+}
+
+// Counts counts the findings: a row for each of [Names] and each level, zeros
+// included, so that a gauge made of it goes back when the trouble is over.
+func (fs Findings) Counts() []Count {
+	type key struct {
+		name  string
+		level Level
+	}
+	n := map[key]int{}
+	for _, f := range fs {
+		n[key{f.Name, f.Level}]++
+	}
+	var counts []Count
+	for _, name := range Names() {
+		for _, level := range []Level{OK, Warn, Fail} {
+			counts = append(counts, Count{name, level, n[key{name, level}]})
+		}
+	}
+	return counts
+}

@@ -5,6 +5,24 @@ import (
 	"slices"
 )
 
+// A Level says how bad a finding is.
+type Level string
+
+const (
+	OK   Level = "ok"   // all is well, or worth knowing
+	Warn Level = "warn" // it works, and somebody should look
+	Fail Level = "fail" // something does not work, or will stop soon
+)
+
+// A Finding is what one check has to say about one thing.
+type Finding struct {
+	Name    string `json:"name"`              // one of [Names]
+	Level   Level  `json:"level"`             // how bad it is
+	Subject string `json:"subject,omitempty"` // the table, session or setting
+	Detail  string `json:"detail"`            // what is so, since when, how much
+	Remedy  string `json:"remedy,omitempty"`  // what to do next
+}
+
 // Findings are the result of an examination, the worst first.
 type Findings []Finding
 
@@ -35,31 +53,4 @@ func (fs Findings) Trouble() Findings {
 		}
 	}
 	return trouble
-}
-
-// Count is how many findings there are of a name and a level.
-type Count struct {
-	Name  string
-	Level Level
-	N     int
-}
-
-// Counts counts the findings: a row for each of [Names] and each level, zeros
-// included, so that a gauge made of it goes back when the trouble is over.
-func (fs Findings) Counts() []Count {
-	type key struct {
-		name  string
-		level Level
-	}
-	n := map[key]int{}
-	for _, f := range fs {
-		n[key{f.Name, f.Level}]++
-	}
-	var counts []Count
-	for _, name := range Names() {
-		for _, level := range []Level{OK, Warn, Fail} {
-			counts = append(counts, Count{name, level, n[key{name, level}]})
-		}
-	}
-	return counts
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -337,3 +338,10 @@ type batchSpy struct {
 }
 
 func (b batchSpy) BatchSize() int { return b.size }
+
+// fate is what the tests of refusals put into a payload.
+func fate(payload []byte) string {
+	_, rest, _ := strings.Cut(string(payload), `"fate":"`)
+	word, _, _ := strings.Cut(rest, `"`)
+	return word
+}

@@ -96,13 +96,6 @@ func batch(t *testing.T, f *fixture) {
 	}
 }
 
-// fate is what the tests of refusals put into a payload.
-func fate(payload []byte) string {
-	_, rest, _ := strings.Cut(string(payload), `"fate":"`)
-	word, _, _ := strings.Cut(rest, `"`)
-	return word
-}
-
 func ownOutcomes(t *testing.T, f *fixture) {
 	var mu sync.Mutex
 	refusedOnce := map[string]bool{}
