@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/deedhq/deed"
@@ -223,11 +222,6 @@ func (s *Sink) readOutcomes(a attempt, msgs []deed.Message) (map[string]error, e
 		failed[f.ID] = err
 	}
 	return failed, nil
-}
-
-func mediaType(contentType string) string {
-	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
-	return strings.TrimSpace(media)
 }
 
 // HoldOnNewCluster implements [deed.Holder].

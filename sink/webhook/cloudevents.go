@@ -76,3 +76,8 @@ func isJSON(contentType string) bool {
 	media := mediaType(contentType)
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
+
+func mediaType(contentType string) string {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	return strings.TrimSpace(media)
+}

@@ -19,9 +19,32 @@ const (
 	unreachable                // it does not, and no message came near it
 )
 
+// attempt is what became of one request.
+type attempt struct {
+	err     error // the cause, nil if delivered
+	outcome error // what the relay is told unless the breaker knows better
+	verdict verdict
+	after   time.Duration // how long the endpoint asks to be left alone
+
+	contentType string // of a 2xx answer
+	answer      []byte // its beginning, up to what was asked for
+	incomplete  bool   // it was longer, or did not end
+}
+
 // probesPerMessage is how many probes may fail on one message before its failure
 // counts as an attempt.
 const probesPerMessage = 3
+
+// Breaker configures the circuit breaker of an endpoint. The zero value works.
+type Breaker struct {
+	// Failures is how many failures of the endpoint in a row open it. Default 5.
+	Failures int
+	// Pause is how long it stays open at first. Default 1s.
+	Pause time.Duration
+	// MaxPause bounds the pause, which doubles with every probe that fails.
+	// Default 30s, or Pause if that is longer.
+	MaxPause time.Duration
+}
 
 // endpoint is what is known of how an endpoint does: the breaker that stops
 // requests to one that fails, and whom it failed.

@@ -17,18 +17,6 @@ import (
 	"github.com/deedhq/deed/internal/header"
 )
 
-// attempt is what became of one request.
-type attempt struct {
-	err     error // the cause, nil if delivered
-	outcome error // what the relay is told unless the breaker knows better
-	verdict verdict
-	after   time.Duration // how long the endpoint asks to be left alone
-
-	contentType string // of a 2xx answer
-	answer      []byte // its beginning, up to what was asked for
-	incomplete  bool   // it was longer, or did not end
-}
-
 // attempt makes one request.
 func (s *Sink) attempt(ctx context.Context, keep int64, build func(context.Context) (*http.Request, [][]byte)) attempt {
 	var asked, connected atomic.Bool

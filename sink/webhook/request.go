@@ -6,10 +6,8 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/header"
@@ -71,35 +69,3 @@ func (s *Sink) post(ctx context.Context, h http.Header, id string, body []byte) 
 	}
 	return r.WithContext(ctx)
 }
-
-// reserved are the headers, beside deed-… and webhook-…, that no message may
-// set: they belong to the connection, to the request's framing, to who we say
-// we are, or make net/http repeat requests.
-var reserved = map[string]bool{
-	"connection": true, "keep-alive": true, "proxy-connection": true, "te": true, "trailer": true,
-	"transfer-encoding": true, "upgrade": true, "http2-settings": true, "expect": true,
-	"host": true, "content-length": true, "content-type": true, "accept-encoding": true,
-	"authorization": true, "proxy-authorization": true, "proxy-authenticate": true,
-	"www-authenticate": true, "cookie": true, "cookie2": true, "set-cookie": true, "user-agent": true,
-	"idempotency-key": true, "x-idempotency-key": true,
-}
-
-func isReserved(lower string) bool {
-	return reserved[lower] || strings.HasPrefix(lower, "deed-") || strings.HasPrefix(lower, "webhook-")
-}
-
-var userAgent = sync.OnceValue(func() string {
-	const module = "github.com/deedhq/deed"
-	version := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Path == module {
-			version = info.Main.Version
-		}
-		for _, dep := range info.Deps {
-			if dep.Path == module {
-				version = dep.Version
-			}
-		}
-	}
-	return "deed/" + cmp.Or(strings.Trim(version, "()"), "devel")
-})

@@ -10,13 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/deedhq/deed"
-	"github.com/deedhq/deed/internal/header"
-	"github.com/deedhq/deed/internal/order"
 )
 
 // Body says what a request's body is.
@@ -73,17 +69,6 @@ type Options struct {
 
 	// Breaker tunes the circuit breaker.
 	Breaker Breaker
-}
-
-// Breaker configures the circuit breaker of an endpoint. The zero value works.
-type Breaker struct {
-	// Failures is how many failures of the endpoint in a row open it. Default 5.
-	Failures int
-	// Pause is how long it stays open at first. Default 1s.
-	Pause time.Duration
-	// MaxPause bounds the pause, which doubles with every probe that fails.
-	// Default 30s, or Pause if that is longer.
-	MaxPause time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -221,52 +206,6 @@ func newTransport(opts Options, dial func(context.Context, string, string) (net.
 	}
 }
 
-// Deliver posts each message in turn. See the package's documentation for what
-// the outcomes mean.
-func (s *Sink) Deliver(ctx context.Context, ms []deed.Message) []error {
-	var outcomes []error
-	var undelivered order.Keys
-	for i, m := range ms {
-		err := undelivered.Held(ctx, m)
-		if err == nil {
-			err = s.deliver(ctx, m.ID, excerptBytes, func(ctx context.Context) (*http.Request, [][]byte) { return s.request(ctx, m) }).outcome
-		}
-		if err != nil {
-			if outcomes == nil {
-				outcomes = make([]error, len(ms))
-			}
-			outcomes[i] = err
-			undelivered.Hold(m)
-		}
-	}
-	return outcomes
-}
-
-// deliver makes one request, unless the breaker is open. id names it to the
-// breaker, keep is how much of the answer is wanted.
-func (s *Sink) deliver(ctx context.Context, id deed.ID, keep int64, build func(context.Context) (*http.Request, [][]byte)) attempt {
-	if ctx.Err() != nil {
-		return attempt{outcome: s.errorf("not sent: %w", ctx.Err())}
-	}
-	round, pause, cause := s.endpoint.Admit()
-	if cause != nil {
-		return attempt{outcome: deed.Unavailable(s.errorf("circuit breaker is open: %w", cause), pause)}
-	}
-	reported := false
-	defer func() {
-		if !reported { // a panic must not keep the probe's place
-			s.endpoint.report(round, id, attempt{})
-		}
-	}()
-	a := s.attempt(ctx, keep, build)
-	outage, pause := s.endpoint.report(round, id, a)
-	reported = true
-	if outage {
-		a.outcome = deed.Unavailable(a.err, pause)
-	}
-	return a
-}
-
 // State is the circuit breaker's: "closed", "open", or "half-open" once the
 // pause is over and a probe may go through.
 func (s *Sink) State() string { return s.endpoint.State() }
@@ -280,29 +219,6 @@ func (s *Sink) Close() error {
 // errorf names the endpoint's host and nothing else of its URL.
 func (s *Sink) errorf(format string, args ...any) error {
 	return fmt.Errorf("webhook %s: %w", s.url.Host, fmt.Errorf(format, args...))
-}
-
-// staticHeaders checks the options' headers; values stay out of errors.
-func staticHeaders(headers map[string]string) (http.Header, error) {
-	var errs []error
-	h := http.Header{}
-	for name, value := range headers {
-		lower := strings.ToLower(name)
-		switch {
-		case !header.IsToken(name):
-			errs = append(errs, fmt.Errorf("option Headers: %q is not a header name", name))
-		case lower != "authorization" && lower != "cookie" && isReserved(lower):
-			errs = append(errs, fmt.Errorf("option Headers: %q is set by deed or by HTTP itself", name))
-		case header.Encode(value, false) != value:
-			errs = append(errs, fmt.Errorf("option Headers: the value of %q is not visible ASCII", name))
-		case h[http.CanonicalHeaderKey(name)] != nil:
-			errs = append(errs, fmt.Errorf("option Headers: %q is given twice, in different case", name))
-		default:
-			h.Set(name, value)
-		}
-	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return h, errors.Join(errs...)
 }
 
 // HoldOnNewCluster implements [deed.Holder]: a receiver cannot tell a copy's
