@@ -3,41 +3,12 @@ package schema
 import (
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
-
-// apartLine is the second line of a migration that runs in no transaction,
-// since it builds an index beside those who write to the table.
-const apartLine = "-- transaction: no"
-
-var buildsIndex = regexp.MustCompile(`(?m)^create (?:unique )?index concurrently ([a-z0-9_]+) on deed\.[a-z0-9_]+ [^;]*;\s*$`)
-
-// index returns the name of the index that the migration builds outside a
-// transaction, or "".
-func (m Migration) index() string {
-	_, rest, _ := strings.Cut(m.SQL, "\n")
-	if second, _, _ := strings.Cut(rest, "\n"); second != apartLine {
-		return ""
-	}
-	return buildsIndex.FindStringSubmatch(m.SQL)[1]
-}
-
-// check refuses what would not run as it is meant.
-func (m Migration) check() error {
-	if strings.Contains(m.SQL, " concurrently ") != strings.Contains(m.SQL, "\n"+apartLine+"\n") {
-		return fmt.Errorf("schema: migration %s: what is done concurrently, and nothing else, has %q in its second line", m.Name, apartLine)
-	}
-	if strings.Contains(m.SQL, "\n"+apartLine+"\n") && (strings.Count(m.SQL, ";") != 1 || !buildsIndex.MatchString(m.SQL)) {
-		return fmt.Errorf("schema: migration %s: outside a transaction it must be one \"create index concurrently NAME on deed.TABLE …;\"", m.Name)
-	}
-	return nil
-}
 
 // applyIndex builds the migration's index without holding a lock that anybody
 // who writes waits for. No lock of ours could be held meanwhile either: who

@@ -130,60 +130,6 @@ func InstalledFaces(ctx context.Context, q Querier) ([]InstalledFace, error) {
 	return nil, fmt.Errorf("schema: read deed.contracts: %w", err)
 }
 
-// InstallFaces installs faces by name; those that are installed it leaves
-// as they are ([Up] keeps them up to date). If a table of the name of a face's
-// relation exists, the face is refused unless adopt is given: then the table is
-// renamed in the transaction that installs the face, and [Adopt] moves its
-// undelivered rows over. The same goes for functions of the faces' names, which
-// adopting replaces. If a row cannot be published, nothing is changed.
-func InstallFaces(ctx context.Context, conn *pgx.Conn, names []string, adopt *Takeover) (installed []string, err error) {
-	var chosen []face
-	var errs []error
-	for _, name := range names {
-		f, err := faceNamed(name)
-		errs = append(errs, err)
-		chosen = append(chosen, f)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	for _, f := range chosen {
-		done := false
-		err := patiently(ctx, conn, func() error {
-			return inTx(ctx, conn, func(tx pgx.Tx) (err error) {
-				done, err = installFace(ctx, tx, f, adopt)
-				return err
-			})
-		})
-		if err != nil {
-			return installed, fmt.Errorf("install the face %s: %w", f.name, err)
-		}
-		if done {
-			installed = append(installed, f.name)
-		}
-	}
-	return installed, nil
-}
-
-func installFace(ctx context.Context, tx pgx.Tx, f face, adopt *Takeover) (bool, error) {
-	if _, err := tx.Exec(ctx, lockSQL); err != nil {
-		return false, err
-	}
-	have, err := InstalledFaces(ctx, tx)
-	if err != nil || slices.ContainsFunc(have, func(i InstalledFace) bool { return i.Name == f.name }) {
-		return false, err
-	}
-	adopting, err := f.makeRoom(ctx, tx, adopt)
-	if err != nil {
-		return false, err
-	}
-	if err := f.put(ctx, tx, adopting); err != nil || adopting == nil {
-		return err == nil, err
-	}
-	_, err = tx.Exec(ctx, `update deed.contracts set adopting_topics = $2 where pack = $1`, f.name, adopt.Topics)
-	return err == nil, err
-}
-
 // put runs the face's text and remembers it.
 func (f face) put(ctx context.Context, tx pgx.Tx, adopting *string) error {
 	text, err := f.sql()
@@ -207,71 +153,40 @@ func (f face) put(ctx context.Context, tx pgx.Tx, adopting *string) error {
 	return countFunctions(ctx, tx)
 }
 
-// upgradeFaces brings the installed faces up to date, or puts all of them
-// again: their grants go with the roles.
-func upgradeFaces(ctx context.Context, tx pgx.Tx, again bool) (replaced []string, err error) {
+// countFunctions names functions of which there are two, deed's and those of
+// the faces that are installed, and functions in the schema deed that are not
+// deed's. Other schemas may have functions of their owner's beside a face's.
+func countFunctions(ctx context.Context, tx pgx.Tx) error {
 	have, err := InstalledFaces(ctx, tx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, i := range have {
-		f, err := faceNamed(i.Name)
-		if err != nil {
-			continue // a newer program's
-		}
-		text, err := f.sql()
-		if err != nil {
-			return nil, err
-		}
-		if i.hash == hashOf(text) && !again {
-			continue
-		}
-		if err := f.put(ctx, tx, nil); err != nil {
-			return nil, fmt.Errorf("face %s: %w", f.name, err)
-		}
-		replaced = append(replaced, f.name)
-	}
-	return replaced, nil
-}
-
-// UninstallFaces takes faces away, their messages stay. It returns those
-// that were there; a face whose adopted table still has rows to move is not
-// taken away.
-func UninstallFaces(ctx context.Context, conn *pgx.Conn, names []string) (removed []string, err error) {
-	err = patiently(ctx, conn, func() error {
-		return inTx(ctx, conn, func(tx pgx.Tx) error {
-			removed = nil
-			if _, err := tx.Exec(ctx, lockSQL); err != nil {
-				return err
-			}
-			have, err := InstalledFaces(ctx, tx)
-			if err != nil {
-				return err
-			}
-			for _, name := range names {
-				f, err := faceNamed(name)
-				if err != nil {
-					return err
-				}
-				i := slices.IndexFunc(have, func(i InstalledFace) bool { return i.Name == name })
-				if i < 0 {
-					continue
-				}
-				if have[i].Adopting != "" {
-					return fmt.Errorf("face %s is adopting %s, whose rows are not all moved; finish with: deed migrate up", name, have[i].Adopting)
-				}
-				if err := f.drop(ctx, tx); err != nil {
-					return fmt.Errorf("face %s: %w", name, err)
-				}
-				removed = append(removed, name)
-			}
-			return nil
-		})
-	})
+	rows, err := tx.Query(ctx, `
+		select n.nspname || '.' || p.proname, count(*), string_agg(p.oid::regprocedure::text, ', ' order by p.oid)
+		from pg_catalog.pg_proc p
+		join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+		where n.nspname = 'deed' or n.nspname || '.' || p.proname = any ($1)
+		group by n.nspname, p.proname
+	`, FaceFunctions(have))
 	if err != nil {
-		return nil, fmt.Errorf("uninstall faces: %w", err)
+		return err
 	}
-	return removed, nil
+	defer rows.Close()
+	known := FunctionNames()
+	var problems []error
+	for rows.Next() {
+		var name, signatures string
+		var count int
+		if err := rows.Scan(&name, &count, &signatures); err != nil {
+			return err
+		}
+		if own, ok := strings.CutPrefix(name, "deed."); ok && !slices.Contains(known, own) {
+			problems = append(problems, fmt.Errorf("function %s is not deed's; drop it or move it to a schema of yours: %s", name, signatures))
+		} else if count != 1 {
+			problems = append(problems, fmt.Errorf("function %s has %d signatures, it may have one: %s", name, count, signatures))
+		}
+	}
+	return errors.Join(append(problems, rows.Err())...)
 }
 
 // drop removes the face's objects, and its schema if nothing else is in it.
@@ -318,26 +233,4 @@ func (f face) drop(ctx context.Context, tx pgx.Tx) error {
 	}
 	_, err = tx.Exec(ctx, `drop schema `+f.schema)
 	return err
-}
-
-// dropFaces removes all faces that are installed, with the schema deed.
-func dropFaces(ctx context.Context, tx pgx.Tx) error {
-	var present bool
-	if err := tx.QueryRow(ctx, `select to_regclass('deed.contracts') is not null`).Scan(&present); err != nil || !present {
-		return err
-	}
-	have, err := InstalledFaces(ctx, tx)
-	if err != nil {
-		return err
-	}
-	for _, i := range have {
-		f, err := faceNamed(i.Name)
-		if err != nil {
-			return err
-		}
-		if err := f.drop(ctx, tx); err != nil {
-			return fmt.Errorf("face %s: %w", f.name, err)
-		}
-	}
-	return nil
 }

@@ -11,6 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+const pinSQL = `set local search_path = pg_catalog, pg_temp`
+
+func inTx(ctx context.Context, conn *pgx.Conn, fn func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		// Nobody's function of the same name is called with the owner's rights.
+		if _, err := tx.Exec(ctx, pinSQL); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
 // lockSQL lets one migrator in at a time, and bounds the waiting for it as for
 // what others hold: whoever asks for a table behind one who waits for it waits,
 // too.
