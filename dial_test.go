@@ -22,6 +22,8 @@ type silentConn struct {
 	silent atomic.Bool
 	closed chan struct{}
 	once   sync.Once
+	bound  chan struct{} // closed once it has a deadline in the future
+	first  sync.Once
 }
 
 func (c *silentConn) Write(b []byte) (int, error) {
@@ -31,11 +33,17 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// SetDeadline takes a deadline away late, as on a machine that is busy: the
-// driver's other hand has set its own by then.
+// SetDeadline takes a deadline away late, as on a machine that is busy: once the
+// driver's other hand has set its own, if that does not wait for this one.
 func (c *silentConn) SetDeadline(t time.Time) error {
-	if t.IsZero() {
-		time.Sleep(100 * time.Millisecond)
+	switch {
+	case t.IsZero() && c.silent.Load():
+		select {
+		case <-c.bound:
+		case <-time.After(time.Second / 2):
+		}
+	case t.After(time.Now()):
+		defer c.first.Do(func() { close(c.bound) })
 	}
 	return c.Conn.SetDeadline(t)
 }
@@ -108,7 +116,7 @@ func silentPool(t *testing.T, url string) (*pgxpool.Pool, func() *silentConn) {
 		if err != nil {
 			return nil, err
 		}
-		server.Store(&silentConn{Conn: conn, closed: make(chan struct{})})
+		server.Store(&silentConn{Conn: conn, closed: make(chan struct{}), bound: make(chan struct{})})
 		return server.Load(), nil
 	}
 	boundFarewells(config.ConnConfig)

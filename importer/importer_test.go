@@ -260,7 +260,7 @@ func TestNew_Err(t *testing.T) {
 				"MaxLine -1 is negative\n" +
 				`format "xml" is neither "ndjson" nor "csv"`,
 		},
-		{"suffix", "-", "", topic, `deed: import -: the name does not end in .ndjson, .jsonl, .json or .csv; give the format, "ndjson" or "csv"`},
+		{"suffix", "-", "", topic, `deed: import -: the name does not end in .ndjson, .jsonl, .json or .csv; give the format (--format), "ndjson" or "csv"`},
 		{
 			"type", "a.csv", "",
 			importer.Options{Topic: "a", Type: strings.Repeat("t", 201)},
