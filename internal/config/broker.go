@@ -79,7 +79,7 @@ func (t *TLS) Client() (*tls.Config, error) {
 	return c, nil
 }
 
-func readNATS(s *section, out *Sink) {
+func (s *section) nats() *NATS {
 	if !s.has("url") {
 		s.problemf(s.line, s.path, "the nats sink has no url")
 	}
@@ -105,7 +105,7 @@ func readNATS(s *section, out *Sink) {
 	if len(ways) > 1 {
 		s.keyf(ways[1], "the sink has both %s; keep one of them", strings.Join(ways, " and "))
 	}
-	out.NATS = n
+	return n
 }
 
 func (s *section) needsEachOther(a, b string) {
@@ -170,7 +170,7 @@ func (s *section) subject(key string) string {
 
 var kafkaTopic = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
-func readKafka(s *section, out *Sink) {
+func (s *section) kafka() *Kafka {
 	k := &Kafka{}
 	s.texts("brokers", func(v string, line int) {
 		host, port, err := net.SplitHostPort(v)
@@ -208,7 +208,7 @@ func readKafka(s *section, out *Sink) {
 	k.MaxBytes = s.number("max_bytes", 1024, 64<<20)
 	k.Pending = s.number("max_pending", 1, 1_000_000)
 	k.Batch = s.number("batch", 1, 10_000)
-	out.Kafka = k
+	return k
 }
 
 // tls reads {ca: PATH, cert: PATH, key: PATH}; {} asks for TLS with the

@@ -76,11 +76,12 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
+	"net"
+	"net/url"
 	"os"
-	"time"
+	"strconv"
+	"strings"
 )
 
 // Config is what a deed.yaml says. A zero value means that it says nothing.
@@ -104,34 +105,6 @@ type Config struct {
 	// Outbox says how deliveries are attempted, through Providers, by name.
 	Outbox    Outbox
 	Providers map[string]Provider
-}
-
-// Topic is a topic and the settings that its subscriptions share.
-type Topic struct {
-	Name        string
-	Sinks       []string // keys of [Config.Sinks]: at least one, none twice
-	Mode        string   // queue or stream
-	Lanes       int      // of a stream
-	Ordering    string   // of a stream: key or none
-	Retention   time.Duration
-	MaxAttempts int
-	Lease       time.Duration
-	Backoff     time.Duration
-	From        string // beginning or now
-	Concurrency int
-	Batch       int
-	Line        int // where the topic stands in the file
-}
-
-// Sink is a destination. Its name is also that of the subscriptions that go to
-// it.
-type Sink struct {
-	Name    string
-	Type    string
-	Line    int      // where the sink stands in the file
-	Webhook *Webhook // for the type webhook
-	NATS    *NATS    // for the type nats
-	Kafka   *Kafka   // for the type kafka
 }
 
 // Load reads the file at path. Secrets come from the environment and from
@@ -161,6 +134,45 @@ func Parse(name string, data []byte, env func(string) (string, bool), readFile f
 	return c, nil
 }
 
+func (r *reader) config(root *node) *Config {
+	s := &section{reader: r, line: 1, node: root}
+	c := &Config{Sinks: map[string]Sink{}}
+	c.DatabaseURL = s.databaseURL("database_url")
+	c.Listen = s.listen("listen")
+	c.Worker = s.text("worker")
+	if c.Environment = s.text("environment"); len(c.Environment) > 100 {
+		s.problemf(s.line, "environment", "it is over 100 characters")
+	}
+	c.OnNewCluster = s.choice("on_new_cluster", "continue", "hold")
+	if log := s.sub("log"); log != nil {
+		c.LogLevel = log.choice("level", "debug", "info", "warn", "error")
+		c.LogFormat = log.choice("format", "text", "json")
+		log.done()
+	}
+	var uses []use
+	s.sections("topics", func(name string, sub *section) {
+		t, u := sub.topic(name)
+		c.Topics = append(c.Topics, t)
+		uses = append(uses, u...)
+	})
+	s.sections("sinks", func(name string, sub *section) { c.Sinks[name] = sub.sink(name) })
+	if channels := s.sub("channels"); channels != nil {
+		if o := channels.sub("outbox"); o != nil {
+			c.Outbox = o.outbox()
+		}
+		channels.done()
+	}
+	s.sections("providers", func(name string, sub *section) {
+		if c.Providers == nil {
+			c.Providers = map[string]Provider{}
+		}
+		c.Providers[name] = sub.provider(name)
+	})
+	s.done()
+	s.match(uses)
+	return c
+}
+
 // Pick chooses a setting's value: the flag if it was given, else the first of
 // the environment, the file and the default that is not empty.
 func Pick(flag string, changed bool, env, file, def string) string {
@@ -170,11 +182,46 @@ func Pick(flag string, changed bool, env, file, def string) string {
 	return cmp.Or(env, file, def)
 }
 
-// cause drops the path and the operation that the os package puts before an
-// error: the texts here name the file themselves.
-func cause(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
+// databaseURL may be inline, since it need not hold a password; its problems
+// never repeat it.
+func (s *section) databaseURL(key string) string {
+	n := s.get(key)
+	if n == nil {
+		return ""
 	}
-	return err
+	path := join(s.path, key)
+	v := s.textOf(n, path)
+	if v == "" {
+		return ""
+	}
+	if secret, ok := s.reference(n, path); ok {
+		if v = secret.Reveal(); v == "" {
+			return ""
+		}
+	}
+	if !isConnectionString(v) {
+		s.problemf(n.line, path, "want postgres://…, keywords such as host=… dbname=…, env:NAME or file:PATH")
+	}
+	return v
+}
+
+func isConnectionString(v string) bool {
+	if strings.HasPrefix(v, "postgres://") || strings.HasPrefix(v, "postgresql://") {
+		_, err := url.Parse(v)
+		return err == nil
+	}
+	keyword, _, ok := strings.Cut(v, "=")
+	return ok && variableName.MatchString(strings.TrimSpace(keyword))
+}
+
+func (s *section) listen(key string) string {
+	v := s.text(key)
+	if v == "" {
+		return ""
+	}
+	_, port, err := net.SplitHostPort(v)
+	if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+		s.keyf(key, "%q is not an address and a port such as 127.0.0.1:8420", v)
+	}
+	return v
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,4 +105,13 @@ func distance(a, b string) int {
 		before, previous, row = previous, row, before
 	}
 	return previous[len(b)]
+}
+
+// cause drops the path and the operation that the os package puts before an
+// error: the texts here name the file themselves.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
 }

@@ -8,14 +8,24 @@ import (
 	"github.com/deedhq/deed/internal/limits"
 )
 
-// sinkTypes has a function for each type, which reads the type's own keys. A
-// new type is a file with such a function, a line here, and a field in [Sink]
-// if it has keys.
+// Sink is a destination. Its name is also that of the subscriptions that go to
+// it.
+type Sink struct {
+	Name    string
+	Type    string
+	Line    int      // where the sink stands in the file
+	Webhook *Webhook // for the type webhook
+	NATS    *NATS    // for the type nats
+	Kafka   *Kafka   // for the type kafka
+}
+
+// sinkTypes has each type, with what reads the type's own keys. A new type is a
+// file with such a function, a line here, and a field in [Sink] if it has keys.
 var sinkTypes = map[string]func(*section, *Sink){
-	"kafka":   readKafka,
-	"nats":    readNATS,
+	"kafka":   func(s *section, out *Sink) { out.Kafka = s.kafka() },
+	"nats":    func(s *section, out *Sink) { out.NATS = s.nats() },
 	"print":   func(*section, *Sink) {},
-	"webhook": readWebhook,
+	"webhook": func(s *section, out *Sink) { out.Webhook = s.webhook() },
 }
 
 func (s *section) sink(name string) Sink {

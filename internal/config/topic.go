@@ -1,60 +1,34 @@
 package config
 
 import (
-	"net"
-	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/deedhq/deed/internal/limits"
 )
+
+// Topic is a topic and the settings that its subscriptions share.
+type Topic struct {
+	Name        string
+	Sinks       []string // keys of [Config.Sinks]: at least one, none twice
+	Mode        string   // queue or stream
+	Lanes       int      // of a stream
+	Ordering    string   // of a stream: key or none
+	Retention   time.Duration
+	MaxAttempts int
+	Lease       time.Duration
+	Backoff     time.Duration
+	From        string // beginning or now
+	Concurrency int
+	Batch       int
+	Line        int // where the topic stands in the file
+}
 
 // use is a topic's mention of a sink.
 type use struct {
 	path string
 	line int
 	sink string
-}
-
-func (r *reader) config(root *node) *Config {
-	s := &section{reader: r, line: 1, node: root}
-	c := &Config{Sinks: map[string]Sink{}}
-	c.DatabaseURL = s.databaseURL("database_url")
-	c.Listen = s.listen("listen")
-	c.Worker = s.text("worker")
-	if c.Environment = s.text("environment"); len(c.Environment) > 100 {
-		s.problemf(s.line, "environment", "it is over 100 characters")
-	}
-	c.OnNewCluster = s.choice("on_new_cluster", "continue", "hold")
-	if log := s.sub("log"); log != nil {
-		c.LogLevel = log.choice("level", "debug", "info", "warn", "error")
-		c.LogFormat = log.choice("format", "text", "json")
-		log.done()
-	}
-	var uses []use
-	s.sections("topics", func(name string, sub *section) {
-		t, u := sub.topic(name)
-		c.Topics = append(c.Topics, t)
-		uses = append(uses, u...)
-	})
-	s.sections("sinks", func(name string, sub *section) { c.Sinks[name] = sub.sink(name) })
-	if channels := s.sub("channels"); channels != nil {
-		if o := channels.sub("outbox"); o != nil {
-			c.Outbox = o.outbox()
-		}
-		channels.done()
-	}
-	s.sections("providers", func(name string, sub *section) {
-		if c.Providers == nil {
-			c.Providers = map[string]Provider{}
-		}
-		c.Providers[name] = sub.provider(name)
-	})
-	s.done()
-	s.match(uses)
-	return c
 }
 
 func (s *section) topic(name string) (Topic, []use) {
@@ -132,48 +106,4 @@ func (s *section) match(uses []use) {
 			s.problemf(e.line, join("sinks", e.key), "no topic uses this sink")
 		}
 	}
-}
-
-// databaseURL may be inline, since it need not hold a password; its problems
-// never repeat it.
-func (s *section) databaseURL(key string) string {
-	n := s.get(key)
-	if n == nil {
-		return ""
-	}
-	path := join(s.path, key)
-	v := s.textOf(n, path)
-	if v == "" {
-		return ""
-	}
-	if secret, ok := s.reference(n, path); ok {
-		if v = secret.Reveal(); v == "" {
-			return ""
-		}
-	}
-	if !isConnectionString(v) {
-		s.problemf(n.line, path, "want postgres://…, keywords such as host=… dbname=…, env:NAME or file:PATH")
-	}
-	return v
-}
-
-func isConnectionString(v string) bool {
-	if strings.HasPrefix(v, "postgres://") || strings.HasPrefix(v, "postgresql://") {
-		_, err := url.Parse(v)
-		return err == nil
-	}
-	keyword, _, ok := strings.Cut(v, "=")
-	return ok && variableName.MatchString(strings.TrimSpace(keyword))
-}
-
-func (s *section) listen(key string) string {
-	v := s.text(key)
-	if v == "" {
-		return ""
-	}
-	_, port, err := net.SplitHostPort(v)
-	if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
-		s.keyf(key, "%q is not an address and a port such as 127.0.0.1:8420", v)
-	}
-	return v
 }

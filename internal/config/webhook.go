@@ -44,7 +44,7 @@ type Breaker struct {
 	MaxPause time.Duration
 }
 
-func readWebhook(s *section, out *Sink) {
+func (s *section) webhook() *Webhook {
 	for _, key := range []string{"url", "secret"} {
 		if !s.has(key) {
 			s.problemf(s.line, s.path, "the webhook has no %s", key)
@@ -78,7 +78,7 @@ func readWebhook(s *section, out *Sink) {
 		}
 		b.done()
 	}
-	out.Webhook = w
+	return w
 }
 
 // endpoint never repeats the URL in a problem: it may hold credentials.
