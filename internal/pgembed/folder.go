@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,6 @@ import (
 
 const (
 	lockFile     = "lock"
-	logFile      = "postgres.log"
 	newData      = "data.new-" // a cluster in the making
 	scratch      = "out-"      // a file of one call
 	passwordFile = "deed_password"
@@ -279,4 +279,12 @@ func (c *Cluster) initdb(ctx context.Context) error {
 	}
 	c.opts.Logger.Info("postgres cluster made", "dir", c.dir, "version", c.opts.Binaries.Major)
 	return nil
+}
+
+// locale is the one that sorts by code point and is there on every system.
+func locale() string {
+	if slices.Contains([]string{"darwin", "freebsd", "openbsd"}, runtime.GOOS) {
+		return "C"
+	}
+	return "C.UTF-8"
 }

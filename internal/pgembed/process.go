@@ -23,17 +23,6 @@ const (
 	maxLog = 16 << 20
 )
 
-// command prepares a program of PostgreSQL to run as the server's account.
-func (c *Cluster) command(program string, args ...string) *exec.Cmd {
-	cmd := exec.Command(program, args...)
-	cmd.Dir = c.dir // the owner's own folder may be closed to the account
-	cmd.SysProcAttr = c.account.attr()
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "LC_") || strings.HasPrefix(v, "LANG")
-	})
-	return cmd
-}
-
 // A process is a program that ends with us.
 type process struct {
 	cmd   *exec.Cmd
@@ -87,25 +76,6 @@ func (p *process) signal(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig)
 }
 
-// ofPostgres reports whether a program is one that works on a data folder. An
-// upgrade may have replaced its file, which Linux notes behind the name.
-func ofPostgres(program string) bool {
-	name := filepath.Base(program)
-	return strings.HasPrefix(name, "postgres") || strings.HasPrefix(name, "initdb")
-}
-
-// killAll kills the postmaster and its children, and waits until all are gone.
-func (c *Cluster) killAll(p *process) {
-	if p.running() {
-		freeze(p.pid) // no child is forked behind our back
-	}
-	waitGone(c.data(), syscall.SIGKILL, time.Minute)
-	if p.running() { // it never got to its folder, or the system hides it
-		p.signal(syscall.SIGKILL)
-		<-p.done
-	}
-}
-
 // waitGone sends sig to the postmaster of the data folder, or to whatever is
 // left of it when it is gone, and waits. It reports whether none is left.
 func waitGone(data string, sig syscall.Signal, patience time.Duration) bool {
@@ -141,8 +111,6 @@ func waitGone(data string, sig syscall.Signal, patience time.Duration) bool {
 		}
 	}
 }
-
-func (c *Cluster) logPath() string { return filepath.Join(c.dir, logFile) }
 
 // output returns what the process has written to the log.
 func (p *process) output(path string) []byte {

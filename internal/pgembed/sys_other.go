@@ -10,6 +10,8 @@ import (
 
 const noFollow = 0
 
+var errLocked = errors.New("locked")
+
 type account struct{ name string }
 
 func (account) other() bool                { return false }

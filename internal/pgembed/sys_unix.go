@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -106,6 +107,8 @@ func (a account) closed(path string) string {
 	return ""
 }
 
+var errLocked = errors.New("locked")
+
 // tryLock takes the lock that says who owns a folder. It ends with the process.
 func tryLock(f *os.File) error {
 	for {
@@ -134,3 +137,10 @@ func freeze(pid int) { _ = syscall.Kill(pid, syscall.SIGSTOP) }
 
 // killGroup ends a process that [account.attr] started, with its children.
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+
+// ofPostgres reports whether a program is one that works on a data folder. An
+// upgrade may have replaced its file, which Linux notes behind the name.
+func ofPostgres(program string) bool {
+	name := filepath.Base(program)
+	return strings.HasPrefix(name, "postgres") || strings.HasPrefix(name, "initdb")
+}
