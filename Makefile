@@ -13,11 +13,11 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 demo: setup ## the main job before your eyes, on a private PostgreSQL (INPUT=file for your own NDJSON)
-	@cd e2e && $(GO) build -o $(CURDIR)/.cache/demo ./demo
+	@.ci/step 'building the demo' $(GO) build -C e2e -o $(CURDIR)/.cache/demo ./demo
 	@./.cache/demo --input $(abspath $(or $(INPUT),examples/flights.ndjson)) $(DEMOFLAGS)
 
 bench: setup ## deed beside River, measured on a private PostgreSQL (BENCHFLAGS='--runs 1 --only drain', --help)
-	@cd bench && $(GO) build -ldflags '-X main.version=$(VERSION)' -o $(CURDIR)/.cache/bench .
+	@.ci/step 'building the benchmarks' $(GO) build -C bench -ldflags '-X main.version=$(VERSION)' -o $(CURDIR)/.cache/bench .
 	@./.cache/bench $(BENCHFLAGS)
 
 test: setup ## all tests, on a PostgreSQL of their own, then those of the core through PgBouncer

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,10 +32,43 @@ type show struct {
 	// While publishing goes on, these are the troublemaker's alone.
 	relays [2]*child
 	events []event
+
+	mu    sync.Mutex    // guards what follows
+	said  time.Time     // the last line
+	state func() string // what is going on, for long silences
 }
 
 func (s *show) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = time.Now()
 	fmt.Printf("%6.1fs  %s\n", time.Since(s.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// silence is how long a look at the demo may see nothing new.
+const silence = 4 * time.Second
+
+// beat says what is going on whenever nothing was said for long, until ctx ends.
+func (s *show) beat(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		wait, state := silence-time.Since(s.said), s.state
+		s.mu.Unlock()
+		if wait <= 0 {
+			s.say("%s", state())
+			continue
+		}
+		if sleep(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+// now sets what is going on.
+func (s *show) now(state func() string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = state
 }
 
 func (s *show) file(name string) string { return filepath.Join(s.dir, name) }
@@ -43,9 +77,12 @@ func (s *show) relayLog(i int) string { return s.file(fmt.Sprintf("relay-%d.log"
 
 // perform runs the whole demo and judges it.
 func perform(ctx context.Context, o options, flights []flight) (err error) {
-	s := &show{options: o, begun: time.Now()}
+	s := &show{options: o, begun: time.Now(), said: time.Now(), state: func() string { return "still setting up" }}
 	ctx, s.fail = context.WithCancelCause(ctx)
+	var beating sync.WaitGroup
+	defer beating.Wait()
 	defer s.fail(nil)
+	beating.Go(func() { s.beat(ctx) })
 	tidy, err := s.makeFolder()
 	if err != nil {
 		return err

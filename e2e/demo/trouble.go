@@ -27,6 +27,11 @@ func (s *show) publishInTrouble(ctx context.Context, p *publisher) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.say("publishing %d flights, 1 transaction in %d rolled back on purpose", len(p.flights), rollBackOne)
+	s.now(func() string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return fmt.Sprintf("%d of %d flights are published", len(p.committed)+len(p.rolledBack), len(p.flights))
+	})
 	trouble := make(chan error, 1)
 	go func() {
 		err := s.makeTrouble(ctx)
@@ -42,6 +47,7 @@ func (s *show) publishInTrouble(ctx context.Context, p *publisher) error {
 	if err := errors.Join(err, <-trouble); err != nil {
 		return context.Cause(ctx)
 	}
+	s.now(func() string { return "still draining and counting" })
 	s.say("published: %d commits, %d roll-backs", len(p.committed), len(p.rolledBack))
 	return nil
 }
