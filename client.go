@@ -142,7 +142,7 @@ func (c *Client) setRunning(running bool) (changed bool) {
 func (c *Client) openWorkers(ctx context.Context) (*pgxpool.Pool, error) {
 	config := c.pool.Config().Copy()
 	config.MinConns, config.MaxConns = 0, int32(min(max(12, 3*len(c.sources)+8), 40))
-	boundFarewells(config.ConnConfig)
+	boundCloses(config.ConnConfig)
 	config.AfterConnect = readCommitted(config.AfterConnect)
 	return pgxpool.NewWithConfig(ctx, config)
 }

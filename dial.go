@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// farewell bounds how long the driver listens to a connection that it has
+// closeGrace bounds how long the driver listens to a connection that it has
 // given up, once it could ask the server to cancel over a new one. Its own bound
 // is 15 seconds, for which the connection keeps its place in the pool: a few
 // that have gone silent would use it up.
-const farewell = time.Second
+const closeGrace = time.Second
 
-// boundFarewells makes the connections of config leave within [farewell].
-func boundFarewells(config *pgx.ConnConfig) {
+// boundCloses makes the connections of config leave within [closeGrace].
+func boundCloses(config *pgx.ConnConfig) {
 	dial, handler := config.DialFunc, config.BuildContextWatcherHandler
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
@@ -36,7 +36,7 @@ type briefConn struct{ net.Conn }
 // SetDeadline is given a time in the future only when a statement or the
 // connection has been given up.
 func (c briefConn) SetDeadline(t time.Time) error {
-	if until := time.Now().Add(farewell); t.After(until) {
+	if until := time.Now().Add(closeGrace); t.After(until) {
 		t = until
 	}
 	return c.Conn.SetDeadline(t)
@@ -53,7 +53,7 @@ type briefHandler struct {
 func (h briefHandler) HandleUnwatchAfterCancel() {
 	h.Handler.HandleUnwatchAfterCancel()
 	if h.conn.IsClosed() {
-		_ = h.conn.Conn().SetDeadline(time.Now().Add(farewell)) // fails if it is closed already
+		_ = h.conn.Conn().SetDeadline(time.Now().Add(closeGrace)) // fails if it is closed already
 	}
 }
 

@@ -53,7 +53,7 @@ func (c *silentConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A connection that went silent leaves the pool within the farewell, whichever
+// A connection that went silent leaves the pool within closeGrace, whichever
 // of the driver's two hands sets its deadline last.
 func TestFarewell_OfASilentConnection(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func TestFarewell_OfASilentConnection(t *testing.T) {
 			conn.Release()
 			select {
 			case <-server().closed:
-			case <-time.After(10 * farewell):
+			case <-time.After(10 * closeGrace):
 				t.Error("the connection still keeps its place in the pool")
 				_ = server().Close()
 			}
@@ -119,7 +119,7 @@ func silentPool(t *testing.T, url string) (*pgxpool.Pool, func() *silentConn) {
 		server.Store(&silentConn{Conn: conn, closed: make(chan struct{}), bound: make(chan struct{})})
 		return server.Load(), nil
 	}
-	boundFarewells(config.ConnConfig)
+	boundCloses(config.ConnConfig)
 	config.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {

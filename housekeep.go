@@ -16,7 +16,7 @@ import (
 const (
 	housekeepEvery = time.Minute
 	backfillPage   = 1000
-	owingEvery     = 5 * time.Second
+	backlogEvery   = 5 * time.Second
 
 	backfillToldEvery = 10 * time.Second
 )
@@ -32,7 +32,7 @@ type housekeeper struct {
 
 // run does it until ctx ends.
 func (h *housekeeper) run(ctx context.Context) {
-	var owing []*backlog
+	var open []*backlog
 	pause := time.Duration(0)
 	var chores, looked time.Time
 	for {
@@ -41,26 +41,26 @@ func (h *housekeeper) run(ctx context.Context) {
 			h.PurgeKeys(ctx)
 			chores = time.Now().Add(housekeepEvery/2 + rand.N(housekeepEvery))
 		}
-		if !time.Now().Before(looked.Add(owingEvery)) {
+		if !time.Now().Before(looked.Add(backlogEvery)) {
 			claim.LookRemoved(ctx, h.Keeper, subscriptionsOf(h.sources)...)
 			looked = time.Now()
 		}
-		if len(owing) == 0 {
-			owing = h.owing(ctx)
+		if len(open) == 0 {
+			open = h.backlogs(ctx)
 		}
 		worked := false
-		still := owing[:0]
-		for _, b := range owing {
+		still := open[:0]
+		for _, b := range open {
 			moved, finished := h.backfill(ctx, b)
 			worked = worked || moved
 			if !finished {
 				still = append(still, b)
 			}
 		}
-		owing = still
+		open = still
 		switch {
-		case len(owing) == 0:
-			pause = owingEvery
+		case len(open) == 0:
+			pause = backlogEvery
 		case worked:
 			pause = time.Millisecond
 		default:
@@ -80,15 +80,15 @@ type backlog struct {
 	told   time.Time // when the log last said so, or the first step was made
 }
 
-// owing returns the sources that are still owed messages from before their
+// backlogs returns the sources that are still owed messages from before their
 // time: that of a new subscription, or of a stream that has become a queue.
-func (h *housekeeper) owing(ctx context.Context) (list []*backlog) {
+func (h *housekeeper) backlogs(ctx context.Context) (list []*backlog) {
 	ids := make([]int, len(h.sources))
 	for i, s := range h.sources {
 		ids[i] = s.ID
 	}
 	h.Chore(ctx, "look for backfills", func(ctx context.Context) error {
-		rows, err := h.Pool.Query(ctx, query.Owing, ids)
+		rows, err := h.Pool.Query(ctx, query.Backlogs, ids)
 		if err != nil {
 			return err
 		}

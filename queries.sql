@@ -12,7 +12,7 @@ select max(r.removed_at) from deed.removals r where r.topic = $1::text and r.nam
 select made, mode, lanes, ordered, extract(epoch from retention)::float8
 from deed.declare_topic($1::text, $2::text, $3::int, $4::boolean, make_interval(secs => $5::float8));
 
--- name: owing
+-- name: backlogs
 select b.subscription from deed.backfills b
 where b.subscription = any ($1::int[]) and b.finished_at is null;
 

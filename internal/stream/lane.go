@@ -27,9 +27,9 @@ const confirmEvery = 10 * time.Minute
 // confirmStop is how often a lane that has stopped for a change of lanes says so.
 const confirmStop = 5 * time.Second
 
-// carefulAfter is how many owners in a row must have lost a lane where they had
+// suspectAfter is how many owners in a row must have lost a lane where they had
 // taken it for the next one to take its first page for what killed them.
-const carefulAfter = 3
+const suspectAfter = 3
 
 // lane goes through its slots of the log, from window to window and page by
 // page: it reads a page, delivers it, records it with one row, and meanwhile
@@ -155,7 +155,7 @@ func (l *lane) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	careful := r.takeovers >= carefulAfter
+	suspect := r.takeovers >= suspectAfter // until a page has had messages
 	pages, cancel := context.WithCancelCause(ctx) // ended by the recorder, too
 	rec := l.newRecorder(r, cancel)
 	go rec.run()
@@ -163,7 +163,7 @@ func (l *lane) read(ctx context.Context) error {
 		if l.reading.n == 0 && !l.nextWindow(pages, rec) {
 			continue
 		}
-		l.readWindow(pages, rec, &careful)
+		l.readWindow(pages, rec, &suspect)
 	}
 	close(rec.queue)
 	<-rec.done
@@ -283,7 +283,7 @@ func (l *lane) windowID(ctx context.Context, n int64) (h string, err error) {
 // delivered the next is read and the one before recorded. It returns at the
 // window's end; or earlier, with the position after the last message that is
 // settled with all before it. What it has settled it has given to the recorder.
-func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
+func (l *lane) readWindow(ctx context.Context, rec *recorder, suspect *bool) {
 	rctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pages := make(chan page, 1) // one is read ahead
@@ -303,8 +303,8 @@ func (l *lane) readWindow(ctx context.Context, rec *recorder, careful *bool) {
 			return
 		}
 		l.st.Counters.Claimed.Add(int64(len(p.entries)))
-		parks := l.newPageRun(ctx).run(p.entries, *careful)
-		*careful = *careful && len(p.entries) == 0
+		parks := l.newPageRun(ctx).run(p.entries, *suspect)
+		*suspect = *suspect && len(p.entries) == 0
 		if !l.hand(rec, p, parks) || ctx.Err() != nil {
 			return // what was not settled is read again from there
 		}

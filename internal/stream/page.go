@@ -40,9 +40,9 @@ const cutAfter = time.Second
 // an ordered stream's key it delivers one message after the other, and once one
 // has failed, or others are aside, none. It reports whether it holds the
 // stream's parking, which the recorder gives back with the page's record.
-func (d *pageRun) run(entries []*entry, careful bool) (parks bool) {
+func (d *pageRun) run(entries []*entry, suspect bool) (parks bool) {
 	crash.Point("claimed")
-	todo := d.sort(entries, careful)
+	todo := d.sort(entries, suspect)
 	for failures := 0; len(todo) > 0; { // of passes in a row that have settled nothing
 		d.pass(todo)
 		left := todo[:0]
@@ -73,13 +73,13 @@ func (d *pageRun) run(entries []*entry, careful bool) (parks bool) {
 
 // sort puts aside what is not to be attempted here, and returns the rest in the
 // page's order.
-func (d *pageRun) sort(entries []*entry, careful bool) (todo []*entry) {
+func (d *pageRun) sort(entries []*entry, suspect bool) (todo []*entry) {
 	for _, e := range entries {
 		switch {
 		case !e.due: // it waits in a row of its own, and takes no part in its key's order
 			e.settled = true
 			e.aside = &aside{entry: e, outcome: claim.Outcome{Kind: later}}
-		case careful: // three owners died here: each message alone, where a death is counted
+		case suspect: // three owners died here: each message alone, where a death is counted
 			d.putAside(e, claim.Outcome{Kind: doubt})
 		default:
 			todo = append(todo, e)
