@@ -155,7 +155,7 @@ func (l *lane) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	suspect := r.takeovers >= suspectAfter // until a page has had messages
+	suspect := r.takeovers >= suspectAfter        // until a page has had messages
 	pages, cancel := context.WithCancelCause(ctx) // ended by the recorder, too
 	rec := l.newRecorder(r, cancel)
 	go rec.run()
