@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/sqlstate"
@@ -22,3 +24,18 @@ func invalidf(op, format string, args ...any) error {
 
 // passing reports whether waiting may cure err.
 func passing(err error) bool { return deed.CodeOf(err) == deed.Internal && sqlstate.Passing(err) }
+
+// maxError is how much of an error is kept.
+const maxError = 1000
+
+func clip(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
+	if len(text) <= maxError {
+		return text
+	}
+	text = text[:maxError]
+	for !utf8.ValidString(text) {
+		text = text[:len(text)-1]
+	}
+	return text + "…"
+}

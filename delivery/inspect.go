@@ -14,24 +14,6 @@ import (
 	"github.com/deedhq/deed/tenant"
 )
 
-// Status is where a delivery stands. Doubt is none: it is [Sending] with
-// [Entry.DoubtSince].
-type Status string
-
-// The statuses. All but Queued and Sending are final.
-const (
-	Queued  Status = "queued"
-	Sending Status = "sending"
-	Sent    Status = "sent"
-	Called  Status = "called"
-	Posted  Status = "posted"
-	Failed  Status = "failed"
-	Dead    Status = "dead"
-	Skipped Status = "skipped"
-)
-
-var statuses = []Status{Queued, Sending, Sent, Called, Posted, Failed, Dead, Skipped}
-
 // Entry is a delivery as the database has it.
 type Entry struct {
 	ID                string          `json:"id"`
@@ -164,4 +146,12 @@ func checkID(op, id string) error {
 		return invalidf(op, "delivery %q: want a UUID", id)
 	}
 	return nil
+}
+
+// nonNil makes an empty array of a missing one, which would be null.
+func nonNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }

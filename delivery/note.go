@@ -10,26 +10,18 @@ import (
 	"github.com/deedhq/deed/internal/errortext"
 )
 
-// made is a call that was made, whatever a look-up says afterwards.
-type made struct {
-	out  Outcome
-	took time.Duration
-	key  string // the provider's; "" if it has none
-	box  bool   // it went to the sandbox
-}
-
 // queueNotes keeps what came of the calls that succeeded, or of those that did
 // not. What did not is kept before deed.settle acts on it. What did leaves
 // nothing unless it is somebody else's or finished by now, which is cheapest seen
 // afterwards.
-func (s *source) queueNotes(batch *pgx.Batch, st *settlement, succeeded bool) {
+func (s *source) queueNotes(batch *pgx.Batch, items []*item, late map[string]Status, succeeded bool) {
 	var ids, outcomes []string
 	var claims []int64
 	var numbers []int
 	var messages, codes, errs, keys []*string
 	var boxes []bool
 	var took []float64
-	for _, it := range st.items {
+	for _, it := range items {
 		m := it.made
 		if m == nil || (m.out.kind == kindAccepted) != succeeded {
 			continue
@@ -53,7 +45,7 @@ func (s *source) queueNotes(batch *pgx.Batch, st *settlement, succeeded bool) {
 			if err := rows.Scan(&id, &status); err != nil {
 				return err
 			}
-			st.late[id] = status
+			late[id] = status
 		}
 		return rows.Err()
 	})

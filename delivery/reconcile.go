@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -24,7 +25,7 @@ const reconcileAtOnce = 4
 
 func (s *source) reconcile(ctx context.Context) error {
 	usual := min(s.opts.Concurrency, reconcileAtOnce)
-	r := &reconciler{source: s, wake: s.doubted, hand: newHand(s.ledger, s.lanes, usual, s.opts.spare())}
+	r := &reconciler{source: s, wake: s.doubted, hand: newHand(&s.ledger.inHand, s.lanes, usual, s.opts.spare())}
 	r.hand.stopping = ctx.Done()
 	opts := s.workOptions(r.hand.places)
 	opts.Wake = r.wake
@@ -34,12 +35,21 @@ func (s *source) reconcile(ctx context.Context) error {
 	return nil
 }
 
-// pokeReconciler makes it look for what is in doubt; it never blocks.
-func (s *source) pokeReconciler() {
-	select {
-	case s.doubted <- struct{}{}:
-	default:
+// told is a change that the database decided of a delivery without anybody
+// being asked.
+type told struct {
+	row    *row
+	Status Status `json:"status"`
+	Held   bool   `json:"held"`
+	Reason string `json:"reason"`
+}
+
+func readTold(w *row, found *string) (told, error) {
+	if found == nil {
+		return told{}, errors.New("claim_doubts: a delivery is told of, but not what became of it")
 	}
+	t := told{row: w}
+	return t, json.Unmarshal([]byte(*found), &t)
 }
 
 // Limit lets doubts be looked at whatever is paused: what the provider is not
@@ -172,5 +182,22 @@ func (r *reconciler) find(ctx context.Context, it *item) {
 		it.kind, it.out = "accepted", Accepted(found.MessageID)
 	default:
 		it.kind, it.out = "undecided", Unknown(errors.New("the provider does not show it, which proves nothing"))
+	}
+}
+
+// tellDecisions logs what a claim of doubts decided.
+func (r *reconciler) tellDecisions(list []told) {
+	for _, t := range list {
+		log := r.logOf(t.row).With("from", Sending, "to", t.Status, "attempts", t.row.attempts, "reason", t.row.withoutRecipient(t.Reason))
+		switch {
+		case t.Held:
+			log.Error("delivery is held for a person: deed deliveries doubt lists it")
+		case t.Status == Dead:
+			log.Error("delivery is dead: its outcome is unknown, and its attempts are spent")
+		case t.Status == Queued:
+			log.Info("delivery is queued again, by its guarantee or from the sandbox")
+		default:
+			log.Warn("delivery is in doubt: the lease ran out during the call")
+		}
 	}
 }

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
@@ -137,37 +134,5 @@ func (l *Ledger) Redrive(ctx context.Context, r Redrive) (redriven int64, err er
 		if wait > 0 && !work.Sleep(ctx, time.Duration(wait*float64(time.Second))) {
 			return redriven, deed.WrapError(op, fmt.Errorf("stopped after %d deliveries: %w", redriven, context.Cause(ctx)))
 		}
-	}
-}
-
-// endWaiting ends what is queued and may not be called for: what has expired,
-// and what its own destination has been away for too long for.
-func (l *Ledger) endWaiting(ctx context.Context) {
-	end := func(ctx context.Context, level slog.Level, what string, to Status, sql string, args ...any) (int, error) {
-		ctx, cancel := l.deadline(ctx)
-		defer cancel()
-		rows, err := l.pool.Query(ctx, sql, args...)
-		if err != nil {
-			return 0, err
-		}
-		list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e ended, err error) {
-			err = row.Scan(&e.ID, &e.Tenant, &e.provider, &e.Channel, &e.Attempts, &e.CorrelationID, &e.ChannelMsgID, &e.Reason)
-			return e, err
-		})
-		if err != nil {
-			return 0, err
-		}
-		for _, e := range list {
-			about(l.opts.Logger.With("provider", e.provider), e.row()).Log(ctx, level, what, "from", Queued, "to", to, "attempts", e.Attempts, "reason", e.Reason)
-		}
-		return len(list), nil
-	}
-	l.chore(ctx, "skip what has expired", endBatch, func(ctx context.Context) (int, error) {
-		return end(ctx, slog.LevelInfo, "delivery skipped: it has expired", Skipped, query.Expire, endBatch, l.opts.Worker)
-	})
-	for _, s := range l.sources {
-		l.chore(ctx, "give up what cannot be reached", endBatch, func(ctx context.Context) (int, error) {
-			return end(ctx, slog.LevelError, "delivery is dead: its destination was away for too long", Dead, query.GiveUp, s.name, s.opts.GiveUpAfter.Seconds(), endBatch, l.opts.Worker)
-		})
 	}
 }

@@ -24,6 +24,20 @@ type reservation struct {
 	over    atomic.Bool
 }
 
+// sandboxed is a call that goes to the sandbox instead of its recipient. It is
+// made for this call and kept nowhere: the stored request is the recipient's,
+// whether the sandbox is on or off.
+type sandboxed struct {
+	address string
+	key     string
+	request []byte
+	err     error // why there is no request
+}
+
+// sandboxID marks what goes to the sandbox: an event that carries it back is
+// about no delivery.
+const sandboxID = "sandbox-"
+
 // ErrNoReservation says that a call would be made without a reservation, or
 // with one whose call is over.
 var ErrNoReservation = errors.New("no reservation: a provider is only called by the ledger, for a delivery that it has reserved")

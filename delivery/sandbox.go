@@ -7,20 +7,6 @@ import (
 	"github.com/deedhq/deed/internal/idempotency"
 )
 
-// sandboxed is a call that goes to the sandbox instead of its recipient. It is
-// made for this call and kept nowhere: the stored request is the recipient's,
-// whether the sandbox is on or off.
-type sandboxed struct {
-	address string
-	key     string
-	request []byte
-	err     error // why there is no request
-}
-
-// sandboxID marks what goes to the sandbox: an event that carries it back is
-// about no delivery.
-const sandboxID = "sandbox-"
-
 // sandboxKey is another for each claim: a provider that knows the delivery's
 // own key would answer with the first request's outcome, or refuse another.
 func (w *row) sandboxKey() string {

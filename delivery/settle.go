@@ -1,9 +1,7 @@
 package delivery
 
 import (
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,21 +24,6 @@ type result struct {
 	held    bool
 	resumed bool   // its pause is over
 	was     Status // "": it has not changed, and stands in no audit row
-}
-
-// maxError is how much of an error is kept.
-const maxError = 1000
-
-func clip(text string) string {
-	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
-	if len(text) <= maxError {
-		return text
-	}
-	text = text[:maxError]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + "…"
 }
 
 func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlement {
@@ -85,7 +68,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		return st
 	}
 	s.queuePauses(batch, st.items)
-	s.queueNotes(batch, st, false)
+	s.queueNotes(batch, st.items, st.late, false)
 	o := s.ledger.opts
 	batch.Queue(query.Settle, ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts,
 		s.opts.Defer.Seconds(), s.opts.GiveUpAfter.Seconds()).Query(func(rows pgx.Rows) error {
@@ -99,6 +82,6 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		}
 		return rows.Err()
 	})
-	s.queueNotes(batch, st, true)
+	s.queueNotes(batch, st.items, st.late, true)
 	return st
 }

@@ -2,6 +2,11 @@ package delivery
 
 import "sync"
 
+const (
+	inHandBytes = 64 << 20 // the most that a process has in hand; one delivery is always taken
+	smallBytes  = 1 << 20  // of a tenant in hand, of which a claim is not told
+)
+
 // weights are the bytes of what a process has in hand, as they came to it.
 type weights struct {
 	mu  sync.Mutex

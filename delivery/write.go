@@ -6,22 +6,6 @@ import (
 	"github.com/deedhq/deed/internal/crash"
 )
 
-// writing is a claimed delivery that is about to be called, and waits for that
-// to be written (D4).
-type writing struct {
-	it     *item
-	answer chan verdict // has room for one
-}
-
-// verdict is what the database says of an attempt; only "sending" may be
-// called.
-type verdict struct {
-	status   string
-	attempts int
-	why      string // it was skipped, or may not be called: replaced, foreign or paused
-	err      error
-}
-
 // writeAttempt returns once the attempt is committed, or will not be.
 func (s *source) writeAttempt(ctx context.Context, it *item) verdict {
 	w := &writing{it: it, answer: make(chan verdict, 1)}

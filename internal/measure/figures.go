@@ -142,7 +142,7 @@ func hardest(files []source) string {
 	var list []string
 	for _, f := range files {
 		switch filepath.Base(f.name) {
-		case "lane.go", "lanes.go", "page.go", "recorder.go", "watch.go", "feed.go", "aside.go", "queue.go", "span.go", "dive.go", "settle.go", "source.go", "destination.go":
+		case "lane.go", "lanes.go", "page.go", "recorder.go", "watch.go", "feed.go", "aside.go", "queue.go", "span.go", "dive.go", "settle.go", "attempt.go", "hand.go", "source.go", "destination.go":
 			list = append(list, fmt.Sprintf("%s %.0f", f.name, share([]source{f})))
 		}
 	}

@@ -1,0 +1,149 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// Limit stops claims while the provider is somebody else's, and while there is
+// enough in hand.
+func (s *source) Limit(n int) (int, time.Duration) {
+	if wait := s.replaced(); wait > 0 {
+		return 0, wait
+	}
+	if s.hand.laden() {
+		return 0, 50 * time.Millisecond
+	}
+	n = min(n, s.ledger.opts.ClaimBatch)
+	return n, 0
+}
+
+// Exchange settles outcomes and claims more, in one round trip and one
+// transaction.
+func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
+	if len(done) == 0 && n == 0 {
+		return nil, 0, nil
+	}
+	batch := &pgx.Batch{}
+	st := s.queueSettle(batch, done)
+	c := &claiming{}
+	if n > 0 {
+		c = s.queueClaim(batch, n)
+	}
+	if batch.Len() > 0 {
+		if err := s.ledger.pool.SendBatch(ctx, batch).Close(); err != nil {
+			return nil, 0, err
+		}
+	}
+	s.account(st)
+	for _, d := range done {
+		s.hand.drop(d.Item)
+	}
+	s.hand.take(c)
+	s.tellClaim(c)
+	if n == 0 || len(c.items) > 0 {
+		return c.items, 0, nil
+	}
+	return nil, s.hand.look(c, s.ledger.opts.PollInterval), nil
+}
+
+// Do attempts one delivery. What came of it is in the item, never in the
+// error: also a call that was cut short has an outcome.
+func (s *source) Do(ctx context.Context, items []*item) []error {
+	for _, it := range items {
+		s.hand.inTurn(ctx, it, s.attempt)
+	}
+	return nil
+}
+
+func (s *source) attempt(ctx context.Context, it *item) {
+	it.kind = "release"
+	if s.watch.holds(s.dest(&it.row)) {
+		return
+	}
+	if it.request == nil {
+		request, err := s.render(it.channel, it.draft())
+		if err != nil {
+			it.kind, it.out = "unusable", Refused(err)
+			return
+		}
+		it.request = request
+	}
+	if s.opts.Sandbox != "" {
+		it.box = s.forSandbox(&it.row)
+	}
+	begun := time.Now()
+	verdict := s.writeAttempt(ctx, it)
+	switch {
+	case verdict.err != nil:
+		return // it may have been written; then release takes it back
+	case verdict.status == "sending" && since(begun) >= s.ledger.opts.Lease:
+		return // its lease is over: somebody may have settled it as in doubt
+	case verdict.status == "skipped":
+		it.kind = settled
+		s.logOf(&it.row).Info("delivery skipped", "from", Queued, "to", Skipped, "attempts", verdict.attempts, "reason", verdict.why)
+		return
+	case verdict.why == "paused":
+		it.kind = settled // since it was claimed, and it has been let go
+		return
+	case verdict.why != "":
+		it.kind = settled // it has been let go
+		s.notOurs(ctx, it, verdict.why)
+		return
+	case verdict.status != "sending":
+		it.kind = settled
+		return
+	}
+	it.attempts = verdict.attempts
+	s.idle.Store(false) // the name is this ledger's
+	crash.Point("calling")
+	s.call(ctx, it, false)
+	crash.Point("called")
+	s.judge(it)
+}
+
+// call makes the one call of an attempt. A call that panics or is cut off has
+// an unknown outcome.
+func (s *source) call(ctx context.Context, it *item, repeat bool) {
+	if !s.opts.serves(it.tenant) {
+		it.out = Refused(fmt.Errorf("the provider %s does not serve this tenant; see its tenants", s.name))
+		return
+	}
+	if it.box != nil {
+		if it.box.err != nil {
+			it.out = marked(NotNow(it.box.err, 0))
+			return
+		}
+		defer func() { it.out = marked(it.out) }()
+	}
+	r := Reservation{&reservation{row: &it.row, sandbox: it.box, repeat: repeat}}
+	ctx, cancel := context.WithTimeout(deed.WithTrace(ctx, deed.Trace{CorrelationID: it.correlationID}), s.opts.Timeout)
+	defer cancel()
+	defer r.of.over.Store(true)
+	begun := time.Now()
+	defer func() {
+		it.made = &made{out: it.out, took: max(0, since(begun)), box: it.box != nil}
+		if s.caps.Key == HasKey || it.box != nil {
+			it.made.key = r.Key()
+		}
+	}()
+	it.out = Unknown(errors.New("the call ended without an outcome"))
+	ended := s.timed(it)
+	defer func() { ended(it.out) }()
+	defer func() {
+		if v := recover(); v != nil {
+			p := &work.Panic{Value: v, Stack: debug.Stack()}
+			it.out, it.stack = Unknown(p), string(p.Stack)
+		}
+	}()
+	it.out = s.provider.Send(ctx, r)
+}

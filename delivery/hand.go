@@ -1,0 +1,209 @@
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+const claimBytes = 32 << 20 // the most contents that one claim takes
+
+// turns is where a loop's claims left off: behind which tenant, and of the
+// tenants with more runs and lanes than a claim looks at, behind which of those.
+type turns struct {
+	after   string
+	ripened string            // behind which tenant scheduled ones come due next; "": the first
+	places  map[string]string // by tenant the run; by tenant and run the lane
+	quick   int               // claims in a row that found nothing and were followed at once
+}
+
+const (
+	mostPlaces = 10_000 // that are remembered; others begin at their first lane
+	sentPlaces = 300    // that a claim is told of: it meets a hundred tenants
+	mostQuick  = 50     // looks at what else there is, a thousand lanes each, before one waits as if there were nothing
+)
+
+// walk is what a claim says of itself.
+type walk struct {
+	After   string             `json:"after"`
+	Ripened string             `json:"ripened"`
+	Wait    *float64           `json:"wait"` // seconds; nil: nobody can tell
+	Places  map[string]*string `json:"places"`
+	Ended   []ended            `json:"ended"`
+}
+
+// next is what a claim is told: the places that it may come by, and how many more
+// deliveries and bytes it may take of tenants that may not have any number.
+func (t *turns) next(rooms map[string]int, bytes map[string]int64) string {
+	keys := make([]string, 0, len(t.places))
+	for key := range t.places {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	from, _ := slices.BinarySearch(keys, t.after+"~") // behind the tenant and its runs
+	told := map[string]any{"rooms": rooms, "bytes": bytes}
+	for i := range min(len(keys), sentPlaces) {
+		key := keys[(from+i)%len(keys)]
+		told[key] = t.places[key]
+	}
+	if t.after != "" {
+		told["after"] = t.after
+	}
+	if t.ripened != "" {
+		told["ripened"] = t.ripened
+	}
+	text, _ := json.Marshal(told) // of strings and numbers, it cannot fail
+	return string(text)
+}
+
+func (t *turns) took(w walk) {
+	if w.After != "" {
+		t.after = w.After
+	}
+	t.ripened = w.Ripened
+	for key, at := range w.Places {
+		if at == nil {
+			delete(t.places, key)
+		} else {
+			t.places[key] = *at
+		}
+	}
+	for key := range t.places {
+		if len(t.places) <= mostPlaces {
+			break
+		}
+		delete(t.places, key)
+	}
+}
+
+// hand is what one loop over a provider's deliveries has in hand, and in whose
+// turn it takes more.
+type hand struct {
+	inHand   *weights // of all loops of the process
+	lanes    *lanes
+	places   *places
+	stopping <-chan struct{} // closed when no call may begin any more
+
+	mu     sync.Mutex
+	items  map[*item]int64 // guarded by mu: the bytes of each
+	owners map[string]int  // guarded by mu: items, by tenant
+	turns  turns           // guarded by mu
+}
+
+func newHand(inHand *weights, lanes *lanes, usual, spare int) *hand {
+	return &hand{
+		inHand: inHand, lanes: lanes, places: newPlaces(usual, spare),
+		items: map[*item]int64{}, owners: map[string]int{}, turns: turns{places: map[string]string{}},
+	}
+}
+
+// take counts what a claim has brought, and where it left off.
+func (h *hand) take(c *claiming) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, it := range c.items {
+		n := int64(len(it.payload) + len(it.request))
+		h.items[it] = n
+		h.owners[it.tenant]++
+		h.inHand.add(it.tenant, n)
+		h.lanes.claimed(it.lane)
+		h.turns.quick = 0
+	}
+	h.turns.took(c.walk)
+}
+
+// drop counts deliveries out, each once.
+func (h *hand) drop(items ...*item) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, it := range items {
+		if n, ok := h.items[it]; ok {
+			delete(h.items, it)
+			if h.owners[it.tenant]--; h.owners[it.tenant] == 0 {
+				delete(h.owners, it.tenant)
+			}
+			h.inHand.add(it.tenant, -n)
+			h.lanes.settled(it.lane)
+		}
+	}
+}
+
+// laden reports whether the process has as much in hand as it may, and this
+// loop has something of it to finish.
+func (h *hand) laden() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.items) > 0 && h.inHand.free() == 0
+}
+
+// ask is what every claim is told: the lanes and how many each may take, the
+// bytes, and the places.
+func (h *hand) ask() (names []string, rooms []*int, bytes int64, places string) {
+	names, rooms = h.lanes.rooms()
+	owners := h.places.rooms()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for tenant, most := range owners {
+		owners[tenant] = max(0, most-h.owners[tenant])
+	}
+	return names, rooms, min(claimBytes, h.inHand.free()), h.turns.next(owners, h.inHand.rooms())
+}
+
+// claiming is a claim on its way.
+type claiming struct {
+	items []*item
+	walk  walk
+}
+
+// add takes a row of a claim: a delivery, or the last one, about the claim.
+func (c *claiming) add(it *item, id, found *string) error {
+	if id == nil {
+		return json.Unmarshal([]byte(*found), &c.walk)
+	}
+	it.id = *id
+	c.items = append(c.items, it)
+	return nil
+}
+
+// look is when to claim again after a claim that found nothing. What may not be
+// called now, such as thousands of hosts that are paused, is gone through quickly
+// and then looked at as seldom as nothing at all.
+func (h *hand) look(c *claiming, poll time.Duration) time.Duration {
+	poll = poll/2 + rand.N(poll)
+	if c.walk.Wait == nil {
+		return poll
+	}
+	wait := time.Duration(*c.walk.Wait * float64(time.Second))
+	if wait < 20*time.Millisecond {
+		h.mu.Lock()
+		h.turns.quick++
+		tired := h.turns.quick > mostQuick
+		h.mu.Unlock()
+		if tired {
+			return poll
+		}
+		// There is more, or a token comes soon.
+		wait = 20*time.Millisecond + rand.N(20*time.Millisecond)
+	}
+	return min(wait+time.Millisecond, poll)
+}
+
+// inTurn makes do when there is a place for it and its tenant and its lane may
+// have another call; else the delivery goes back.
+func (h *hand) inTurn(ctx context.Context, it *item, do func(context.Context, *item)) {
+	it.kind = "release"
+	place := h.places.take(ctx, h.stopping, it.tenant)
+	if place == nil {
+		return
+	}
+	defer place.leave()
+	if !h.places.begins(it.tenant) || !h.lanes.admit(it.lane) {
+		return
+	}
+	defer h.lanes.left(it.lane)
+	it.place = place
+	do(ctx, it)
+}
