@@ -9,6 +9,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -34,7 +35,7 @@ func (l *Ledger) Settle(ctx context.Context, id string, d Decision, messageID st
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var status Status
-	err := l.pool.QueryRow(ctx, query.SettleDelivery, id, string(d), act.Reason, act.By, orNull(messageID)).Scan(&status)
+	err := l.pool.QueryRow(ctx, query.SettleDelivery, id, string(d), act.Reason, act.By, sqlvalue.NullIfZero(messageID)).Scan(&status)
 	if err == nil {
 		l.opts.Logger.Info("delivery settled by a person", "delivery", id, "from", Sending, "to", status, "actor", act.By)
 	}
@@ -137,7 +138,7 @@ func Suppressions(ctx context.Context, db deed.DB, owner *tenant.ID, channel Cha
 	if owner != nil {
 		id = owner.String()
 	}
-	rows, err := db.Query(ctx, query.Suppressions, id, orNull(string(channel)), orNull(address), limit)
+	rows, err := db.Query(ctx, query.Suppressions, id, sqlvalue.NullIfZero(string(channel)), sqlvalue.NullIfZero(address), limit)
 	if err != nil {
 		return nil, deed.WrapError("suppressions", err)
 	}

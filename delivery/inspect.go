@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/tenant"
 )
@@ -109,7 +110,7 @@ func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry
 	if f.Tenant != nil {
 		owner = f.Tenant.String()
 	}
-	rows, err := l.pool.Query(ctx, query.Deliveries, id, orNull(string(f.Status)), orNull(f.Provider), owner, orNull(f.Recipient), f.InDoubt, f.Limit, f.Payload)
+	rows, err := l.pool.Query(ctx, query.Deliveries, id, sqlvalue.NullIfZero(string(f.Status)), sqlvalue.NullIfZero(f.Provider), owner, sqlvalue.NullIfZero(f.Recipient), f.InDoubt, f.Limit, f.Payload)
 	if err != nil {
 		return nil, deed.WrapError(op, err)
 	}
@@ -132,13 +133,6 @@ type Event struct {
 	From   Status    `json:"from,omitempty"`
 	To     Status    `json:"to,omitempty"`
 	Reason string    `json:"reason,omitempty"`
-}
-
-func orNull(text string) any {
-	if text == "" {
-		return nil
-	}
-	return text
 }
 
 func checkID(op, id string) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/internal/sqlvalue"
 )
 
 // ProviderState is a provider and what waits for it.
@@ -94,6 +95,6 @@ func (l *Ledger) Resume(ctx context.Context, provider, destination string, act a
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var n int64
-	err := l.pool.QueryRow(ctx, query.Resume, provider, orNull(destination), act.Reason, act.By).Scan(&n)
+	err := l.pool.QueryRow(ctx, query.Resume, provider, sqlvalue.NullIfZero(destination), act.Reason, act.By).Scan(&n)
 	return n, deed.WrapError("resume provider", err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/idempotency"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
@@ -64,14 +65,7 @@ func (r *Redrive) args(op string, dry bool) ([]any, error) {
 		v := r.Since.Seconds()
 		since = &v
 	}
-	return []any{r.Request, slices.Compact(names), orNull(r.Provider), owner, orNull(r.Error), since, orZero(r.Limit), orZero(r.Rate), r.By, r.Reason, dry}, nil
-}
-
-func orZero(n int) any {
-	if n == 0 {
-		return nil
-	}
-	return n
+	return []any{r.Request, slices.Compact(names), sqlvalue.NullIfZero(r.Provider), owner, sqlvalue.NullIfZero(r.Error), since, sqlvalue.NullIfZero(r.Limit), sqlvalue.NullIfZero(r.Rate), r.By, r.Reason, dry}, nil
 }
 
 // CountRedrive counts what r would put back now, up to 100,000 and among
