@@ -28,7 +28,11 @@ func (s *source) Limit(n int) (int, time.Duration) {
 }
 
 // Exchange settles outcomes and claims more, in one round trip and one
-// transaction.
+// transaction: pauses first, then what is kept of calls, the outcomes, and last
+// the claim, which sees what all of those have made due. What is told of them in
+// the log, and what is counted out of hand, waits for the commit. After an error
+// work.Run gives the same outcomes again, which is harmless: deed.settle does
+// nothing to a row whose claim is no longer the one named.
 func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
 	if len(done) == 0 && n == 0 {
 		return nil, 0, nil
@@ -65,11 +69,17 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 	return nil
 }
 
+// attempt writes that a call is about to be made, makes it, and leaves in it.kind
+// what deed.settle is to do. Up to the call the word is "release", which counts
+// nothing, so that whatever returns early gives the delivery back. From the moment
+// that "sending" is committed until an outcome is, a crash leaves a doubt.
 func (s *source) attempt(ctx context.Context, it *item) {
 	it.kind = "release"
 	if s.watch.holds(s.dest(&it.row)) {
 		return
 	}
+	// The request is made once, and stored with "sending": a later attempt, by
+	// whatever version of the program, sends the same bytes.
 	if it.request == nil {
 		request, err := s.render(it.channel, it.draft())
 		if err != nil {
@@ -125,6 +135,8 @@ func (s *source) call(ctx context.Context, it *item, repeat bool) {
 		}
 		defer func() { it.out = marked(it.out) }()
 	}
+	// The one place where the right to call is made. It ends with the call: an
+	// adapter that keeps it finds no request in it.
 	r := Reservation{&reservation{row: &it.row, sandbox: it.box, repeat: repeat}}
 	ctx, cancel := context.WithTimeout(deed.WithTrace(ctx, deed.Trace{CorrelationID: it.correlationID}), s.opts.Timeout)
 	defer cancel()

@@ -80,11 +80,13 @@ func (t *turns) took(w walk) {
 }
 
 // hand is what one loop over a provider's deliveries has in hand, and in whose
-// turn it takes more.
+// turn it takes more. A delivery is in it from the claim (take) until its outcome
+// is recorded or its claim is lost (drop); meanwhile its bytes count in inHand and
+// its lane knows of it.
 type hand struct {
-	inHand   *weights // of all loops of the process
-	lanes    *lanes
-	places   *places
+	inHand   *weights        // of all loops of the process
+	lanes    *lanes          // of the provider
+	places   *places         // where calls are made, of this loop
 	stopping <-chan struct{} // closed when no call may begin any more
 
 	mu     sync.Mutex

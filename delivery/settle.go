@@ -16,6 +16,8 @@ type settlement struct {
 	late    map[string]Status // what came when the delivery was another's or finished, and what that is now
 }
 
+// result is what the database made of one: the status that it has now, not the
+// outcome that was given.
 type result struct {
 	status  Status
 	tries   int
@@ -26,6 +28,12 @@ type result struct {
 	was     Status // "": it has not changed, and stands in no audit row
 }
 
+// queueSettle adds to a batch what became of deliveries. The order counts: pauses
+// first, since a probe that failed must not end its pause; what is kept of calls
+// that did not succeed, before they are acted upon; the outcomes; and of what
+// succeeded only what came late, which is known afterwards. What an attempt has
+// settled already is left out. The settlement is filled when the batch is
+// answered; a delivery without a result was no longer this claim's.
 func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlement {
 	st := &settlement{results: map[string]result{}, late: map[string]Status{}}
 	var ids, kinds []string

@@ -12,7 +12,11 @@ import (
 	"github.com/deedhq/deed/internal/work"
 )
 
-// source is one provider as a source of work.
+// source is one provider as a work.Source, for its deliveries that are due; the
+// reconciler embeds it for those in doubt. work.Run calls Limit, Exchange and
+// Extend from one goroutine, and Do from many; two more write attempts (write.go),
+// and housekeeping looks whether the name is still this ledger's. What is set by
+// newSource never changes.
 type source struct {
 	ledger   *Ledger
 	name     string
@@ -23,11 +27,11 @@ type source struct {
 	log      *slog.Logger
 	wake     chan struct{}
 	doubted  chan struct{} // wakes the reconciler
-	writing  chan *writing
+	writing  chan *writing // attempts that wait to be written
 	watch    watch
 
-	lanes *lanes
-	hand  *hand
+	lanes *lanes // which destinations answer; the reconciler's loop counts into it, too
+	hand  *hand  // of the loop over what is due; the reconciler has its own
 
 	idle atomic.Bool // another ledger serves the name otherwise; as of the last look
 	mu   sync.Mutex

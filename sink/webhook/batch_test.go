@@ -110,8 +110,8 @@ func (e *batchEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newBatchHarness(t *testing.T, tells bool) sinktest.Harness {
 	e := &batchEndpoint{endpoint: endpoint{t: t}, tells: tells}
 	e.srv = httptest.NewUnstartedServer(e)
-	d := &door{Listener: e.srv.Listener}
-	e.srv.Listener = d
+	g := &gate{Listener: e.srv.Listener}
+	e.srv.Listener = g
 	e.srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	e.srv.StartTLS()
 	t.Cleanup(e.srv.Close)
@@ -122,7 +122,7 @@ func newBatchHarness(t *testing.T, tells bool) sinktest.Harness {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sink.Close() })
-	h := e.harness(d)
+	h := e.harness(g)
 	h.Sink = sink
 	h.Features.Batch = true
 	h.Features.InTurn = !tells // one that tells holds the key back itself

@@ -39,17 +39,17 @@ type endpoint struct {
 	judge   func([]byte) sinktest.Verdict
 }
 
-// door is a listener that can drop every connection as soon as it comes, which
+// gate is a listener that can drop every connection as soon as it comes, which
 // ends the TLS handshake. The port stays taken, so no other test gets it.
-type door struct {
+type gate struct {
 	net.Listener
 	shut atomic.Bool
 }
 
-func (d *door) Accept() (net.Conn, error) {
+func (g *gate) Accept() (net.Conn, error) {
 	for {
-		c, err := d.Listener.Accept()
-		if err != nil || !d.shut.Load() {
+		c, err := g.Listener.Accept()
+		if err != nil || !g.shut.Load() {
 			return c, err
 		}
 		c.Close()
@@ -59,8 +59,8 @@ func (d *door) Accept() (net.Conn, error) {
 func newHarness(t *testing.T) sinktest.Harness {
 	e := &endpoint{t: t}
 	e.srv = httptest.NewUnstartedServer(e)
-	d := &door{Listener: e.srv.Listener}
-	e.srv.Listener = d
+	g := &gate{Listener: e.srv.Listener}
+	e.srv.Listener = g
 	e.srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	e.srv.StartTLS()
 	t.Cleanup(e.srv.Close)
@@ -73,13 +73,13 @@ func newHarness(t *testing.T) sinktest.Harness {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sink.Close() })
-	h := e.harness(d)
+	h := e.harness(g)
 	h.Sink = sink
 	return h
 }
 
 // harness is all of one but the sink.
-func (e *endpoint) harness(d *door) sinktest.Harness {
+func (e *endpoint) harness(g *gate) sinktest.Harness {
 	return sinktest.Harness{
 		Features: sinktest.Features{Headers: true, Down: true, Slow: true, Refuse: true, InTurn: true},
 		Arrived: func() []sinktest.Arrival {
@@ -88,10 +88,10 @@ func (e *endpoint) harness(d *door) sinktest.Harness {
 			return append([]sinktest.Arrival(nil), e.arrived...)
 		},
 		Down: func() {
-			d.shut.Store(true)
+			g.shut.Store(true)
 			e.srv.CloseClientConnections()
 		},
-		Up:     func() { d.shut.Store(false) },
+		Up:     func() { g.shut.Store(false) },
 		Slow:   func(pause time.Duration) { e.set(func() { e.slow = pause }) },
 		Refuse: func(judge func([]byte) sinktest.Verdict) { e.set(func() { e.judge = judge }) },
 	}
