@@ -86,7 +86,7 @@ func read(given []error, n int) []error {
 		return nil
 	}
 	results := make([]error, n)
-	if len(given) != n {
+	if len(given) != n { // which of them is whose nobody knows
 		failed := claim.Describe(fmt.Errorf("the sink returned %d outcomes for %d messages: all of them count as failed", len(given), n))
 		for k := range results {
 			results[k] = failed
@@ -117,6 +117,8 @@ func (d *destination) report(round int, msgs []Message, results []error) {
 		if failed.Outcome.Kind != claim.Outage {
 			failing = append(failing, msgs[k].Tenant)
 		}
+		// A failure for a message's own sake says more than an outage beside it: the
+		// sink was reached.
 		if worst == nil || failed.Outcome.Kind != claim.Outage {
 			worst = failed.Err
 		}
