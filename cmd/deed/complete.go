@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // completions are the statements that know what a flag or an argument of that
@@ -21,11 +20,11 @@ var completions = map[string]string{
 // database. A database that does not answer in time, or that nobody named,
 // completes nothing.
 func complete(a *app, cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if statement, ok := completions[f.Name]; ok {
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, a.completer(statement)) // fails for a flag that has one
+	for name, statement := range completions {
+		if cmd.Flags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, a.completer(statement)) // fails for a flag that has one
 		}
-	})
+	}
 	_, first, _ := strings.Cut(cmd.Use, " ")
 	switch {
 	case strings.HasPrefix(first, "TOPIC"):
