@@ -18,7 +18,7 @@ import (
 	"github.com/deedhq/deed/schema"
 )
 
-// A Client drains subscriptions and inspects messages. Its methods may be
+// A Client drains subscriptions, and says how it gets on. Its methods may be
 // called at the same time; Run once.
 type Client struct {
 	pool    *pgxpool.Pool
@@ -202,8 +202,8 @@ func (c *Client) drain(ctx context.Context) error {
 }
 
 // Wake makes the client look for messages now. It may be called after a
-// publisher's commit to save the rest of the poll interval; nothing depends on
-// it.
+// publisher's commit to save the watcher's pause, less than half a second;
+// nothing depends on it.
 func (c *Client) Wake() {
 	select {
 	case c.wake <- struct{}{}:

@@ -33,7 +33,7 @@ type made struct {
 }
 
 // writing is a claimed delivery that is about to be called, and waits for that
-// to be written (D4).
+// to be written.
 type writing struct {
 	it     *item
 	answer chan verdict // has room for one

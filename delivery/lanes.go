@@ -13,9 +13,10 @@ const (
 // lanes is what a process knows of the destinations of one provider: which of
 // them answer. A lane is known to answer while its last call was answered in
 // time; any other has one call at a time, so that destinations that hang hold a
-// place each and no more; one more, if it answered before. Deliveries without a domain are all of one lane, ”,
-// of which nothing is known: it is the provider. It looks at the process's
-// monotonic clock, which decides only how many calls are made here.
+// place each and no more; one more, if it answered before. Deliveries without a
+// domain are all of one lane, which has no name and of which nothing is known: it is
+// the provider. It looks at the process's monotonic clock, which decides only how
+// many calls are made here. A stream's lanes are something else.
 type lanes struct {
 	perDomain int // most calls of a lane; 0: no bound
 

@@ -18,7 +18,7 @@ type ProviderState struct {
 	Kind             string             `json:"kind,omitempty"`
 	Account          string             `json:"account,omitempty"`
 	Sandbox          bool               `json:"sandbox,omitempty"` // everything goes there
-	Registered       bool               `json:"registered"`        // some dispatcher has served it
+	Registered       bool               `json:"registered"`        // some ledger has served it
 	KeyWindowSeconds float64            `json:"key_window_seconds,omitempty"`
 	LookUp           bool               `json:"look_up"`
 	Queued           int64              `json:"queued"`

@@ -14,7 +14,7 @@ import (
 	"github.com/deedhq/deed/internal/work"
 )
 
-// reconciler is one provider's deliveries in doubt as a source of work (D5).
+// reconciler is one provider's deliveries in doubt as a source of work.
 type reconciler struct {
 	*source
 	wake chan struct{}
@@ -148,7 +148,7 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 	}
 }
 
-// mayRepeat asks the database at the provider's door: since the claim the
+// mayRepeat asks the database right before the call: since the claim the
 // recipient may have been suppressed, the delivery expired, the provider paused or
 // served otherwise.
 func (r *reconciler) mayRepeat(ctx context.Context, it *item) (may bool) {

@@ -17,7 +17,7 @@ import (
 // waits for the calls under way up to the grace, and returns nil unless some
 // had to be abandoned. It blocks. While the database is away it waits.
 //
-// On another cluster than the installation's it waits for [deed.Client.Adopt]
+// On another cluster than the installation's it waits for admin.Client.Adopt
 // ([Ledger.Held]), unless it is to go on; if the cluster comes to be another one
 // while it runs, it ends within a second or so with an error.
 func (l *Ledger) Run(ctx context.Context) error {

@@ -13,9 +13,9 @@ import (
 )
 
 // source is one provider as a work.Source, for its deliveries that are due; the
-// reconciler embeds it for those in doubt. work.Run calls Limit, Exchange and
-// Extend from one goroutine, and Do from many; two more write attempts (write.go),
-// and housekeeping looks whether the name is still this ledger's. What is set by
+// reconciler embeds it for those in doubt. work.Run calls Limit and Exchange from
+// one goroutine, Extend and Do from many; two more write attempts (write.go), and
+// housekeeping looks whether the name is still this ledger's. What is set by
 // newSource never changes.
 type source struct {
 	ledger   *Ledger

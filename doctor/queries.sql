@@ -59,7 +59,7 @@ order by r.rolname
 limit 20;
 
 -- name: functions
--- Of the packs' schemas only the packs' own: the rest there is their owner's.
+-- Of the faces' schemas only the faces' own: the rest there is their owner's.
 select n.nspname::text, p.proname::text, count(*), string_agg(p.oid::regprocedure::text, ', ' order by p.oid)
 from pg_catalog.pg_proc p
 join pg_catalog.pg_namespace n on n.oid = p.pronamespace

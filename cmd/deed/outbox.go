@@ -25,7 +25,7 @@ import (
 )
 
 // outboxSettings are channels.outbox.* as flags; each is also an environment
-// variable and a key of deed.yaml (D10).
+// variable and a key of deed.yaml.
 type outboxSettings struct{ flags config.Outbox }
 
 // outboxFlag is a setting's flag, where it is kept, and its default.

@@ -235,8 +235,6 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 	return table(w, []string{"PAUSED", "DESTINATION", "TENANT", "SINCE", "UNTIL", "FAILURES", "WHY"}, pauses)
 }
 
-// pausedState is all for a provider that is paused, else how many of its
-// destinations are.
 // upTo is a number that was not counted any further than most.
 func upTo(n, most int64) string {
 	if n >= most {
@@ -245,6 +243,8 @@ func upTo(n, most int64) string {
 	return fmt.Sprint(n)
 }
 
+// pausedState is all for a provider that is paused, else how many of its
+// destinations are.
 func pausedState(s delivery.ProviderState) string {
 	switch {
 	case len(s.Pauses) > 0 && s.Pauses[0].Destination == "":

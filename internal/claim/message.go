@@ -29,7 +29,7 @@ type Message struct {
 	Problem error
 }
 
-// Key is a message's, which is its tenant's own (O13).
+// Key is a message's, which is its tenant's own: another's of the same name is another key.
 type Key struct {
 	Tenant tenant.ID
 	Name   string

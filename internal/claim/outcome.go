@@ -15,7 +15,7 @@ type Kind string
 
 const (
 	Retry   Kind = "retry"   // it failed, and is tried again until there were too many attempts
-	Discard Kind = "discard" // it failed for good: the message is dead
+	Discard Kind = "discard" // it failed for good: the message is dead, and an operator may discard it
 	Outage  Kind = "outage"  // the destination is down; no attempt is counted
 	Release Kind = "release" // there was no attempt: the message goes back
 )

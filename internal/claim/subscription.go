@@ -72,7 +72,7 @@ type Subscription struct {
 	DB     *pgxpool.Pool
 	Upkeep *upkeep.Keeper
 
-	// What the topic is: the registration says it, then the watcher and the keeper
+	// What the topic is: the registration says it, then the watcher and the assigner
 	// of lanes, and claims that are refused. Whoever changes one of them ends the
 	// work on the subscription as what it was.
 	isStream  atomic.Bool

@@ -1,4 +1,4 @@
-// Package idempotency makes the keys under which something is done once (D2):
+// Package idempotency makes the keys under which something is done once:
 // of deliveries, of run events and of run requests alike.
 package idempotency
 

@@ -9,5 +9,6 @@
 //
 // What the words mean, and the rules of windows, is in docs/design.md. The files
 // stand on each other in this order: window, entry, feed; stream with what lanes
-// share; page and recorder; lane; lanes; aside; reader; watch and assign.
+// share, and keys; pages, page and recorder; assignment; lane; lanes; aside; reader;
+// process; watch and assign.
 package stream

@@ -15,12 +15,13 @@ import (
 const (
 	park  claim.Kind = "park"  // it stands behind another of its key
 	later claim.Kind = "later" // it waits for its time
-	doubt claim.Kind = "doubt" // it may be what killed the owners before: it is tried alone
+	doubt claim.Kind = "doubt" // it may be what killed the owners before: it is tried alone; no delivery's doubt
 )
 
 // entry is a message of a page, and what has become of it. Until its page is
-// delivered it is the reader's; then the goroutine that has its key writes it; and
-// once all of them have returned it is the reader's again, and the recorder's.
+// delivered it is the lane's reader's; then the goroutine that has its key writes
+// it; and once all of them have returned it is the reader's again, and the
+// recorder's.
 type entry struct {
 	claim.Message
 	place int32 // with Seq, the position after it

@@ -38,8 +38,9 @@ const suspectAfter = 3
 // failover, makes the lane begin from its durable position again (the window
 // protocol's rule 11).
 //
-// Three goroutines are at it. The reader (run, read, nextWindow, readWindow) owns
-// the position and everything below it here. One reads pages ahead (readPages,
+// Three goroutines are at it. The lane's reader (run, read, nextWindow, readWindow;
+// a [Reader] is the whole subscription's) owns the position and everything below it
+// here. One reads pages ahead (readPages,
 // dealPages), and knows only the position it was given. The recorder writes rows,
 // at most recordsAhead behind the reader, and ends the reading when it cannot.
 type lane struct {

@@ -58,7 +58,7 @@ func (n *record) merge(more record) {
 }
 
 // recorder records a lane's pages, one after the other, in the background. The
-// reader sends records, closes the queue when it ends, and waits for done. Each
+// lane's reader sends records, closes the queue when it ends, and waits for done. Each
 // record names the row of deed.progress that it follows, so one that is sent
 // twice, or by an owner that has lost the lane, changes nothing. After the first
 // that fails for good, err is set and the rest of the queue is thrown away: the
@@ -78,7 +78,7 @@ type recorder struct {
 	n    int64    // of the lane's last row of deed.progress
 	last position // which that row says
 
-	// The reader's: the last window that a record sent says is passed.
+	// The lane's reader's: the last window that a record sent says is passed.
 	confirmed window
 }
 

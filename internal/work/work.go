@@ -164,7 +164,7 @@ type loop[T comparable] struct {
 	hungry   bool                  // there may be something to claim
 	askAt    time.Time             // when to be hungry again; zero: when woken
 	rate     float64               // outcomes per second, lately
-	counted  int                   // outcomes since countedAt
+	counted  int                   // outcomes since countAt
 	countAt  time.Time             // when counting began
 	failures int                   // exchanges that failed in a row
 	retryAt  time.Time             // no exchange before; after a failure
