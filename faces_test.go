@@ -132,9 +132,9 @@ func list(t testing.TB, q interface {
 	return out
 }
 
-// publishDoors are the four doors to publish through; each stores one message of
+// publishFaces are the four faces to publish through; each stores one message of
 // a topic, whose payload is {"n": n}.
-var publishDoors = map[string]func(t testing.TB, db *pgtest.DB, topic string, n int){
+var publishFaces = map[string]func(t testing.TB, db *pgtest.DB, topic string, n int){
 	"go": func(t testing.TB, db *pgtest.DB, topic string, n int) { publish(t, db, message(topic, n)) },
 	"sql": func(t testing.TB, db *pgtest.DB, topic string, n int) {
 		db.Exec(t, pgtest.App, `select deed.publish($1, jsonb_build_object('n', $2::int))`, topic, n)
@@ -147,9 +147,9 @@ var publishDoors = map[string]func(t testing.TB, db *pgtest.DB, topic string, n 
 	},
 }
 
-// claimDoors are the doors to claim through with SQL: each claims up to two
+// claimFaces are the faces to claim through with SQL: each claims up to two
 // messages and finishes them, and returns their numbers.
-var claimDoors = map[string]func(t testing.TB, q *pgxpool.Pool, topic, subscription string) []string{
+var claimFaces = map[string]func(t testing.TB, q *pgxpool.Pool, topic, subscription string) []string{
 	"sql": func(t testing.TB, q *pgxpool.Pool, topic, subscription string) []string {
 		return list(t, q, `
 			with c as materialized (select * from deed.claim($1, 'w', 2, $2)),
@@ -199,8 +199,8 @@ func TestContract_O3_EveryWayInToEveryWayOut(t *testing.T) {
 				}
 			}
 			n := 0
-			for in, put := range publishDoors {
-				for out, take := range claimDoors {
+			for in, put := range publishFaces {
+				for out, take := range claimFaces {
 					n++
 					put(t, db, topic, n)
 					if got := take(t, db.Pool(pgtest.Worker), claimTopic, subscription); len(got) != 1 || got[0] != fmt.Sprint(n) {
@@ -210,11 +210,11 @@ func TestContract_O3_EveryWayInToEveryWayOut(t *testing.T) {
 			}
 			rec := &recorder{}
 			c, stop := run(t, db, deed.Options{Subscriptions: []deed.Subscription{{Topic: runTopic, Name: subscription, Sink: rec}}})
-			for _, put := range publishDoors {
+			for _, put := range publishFaces {
 				n++
 				put(t, db, topic, n)
 			}
-			eventually(t, "the Go worker to deliver", func() bool { m, _ := rec.counts(); return m == len(publishDoors) })
+			eventually(t, "the Go worker to deliver", func() bool { m, _ := rec.counts(); return m == len(publishFaces) })
 			drained(t, c)
 			if err := stop(); err != nil {
 				t.Fatal(err)
@@ -267,7 +267,7 @@ func TestContract_O6_MixedWorkersShareATopic(t *testing.T) {
 	})
 	pool := db.NewPool(pgtest.Worker, 16)
 	var wg sync.WaitGroup
-	for _, take := range claimDoors {
+	for _, take := range claimFaces {
 		for range 3 {
 			wg.Go(func() {
 				for empty := 0; empty < 200 && count() < n; {

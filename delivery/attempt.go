@@ -159,3 +159,19 @@ func (s *source) call(ctx context.Context, it *item, repeat bool) {
 	}()
 	it.out = s.provider.Send(ctx, r)
 }
+
+// timed is told that the call to a delivery's provider begins; what it returns
+// is told what came of it.
+func (s *source) timed(it *item) (ended func(Outcome)) {
+	if it.lane == "" || it.place == nil {
+		return func(Outcome) {}
+	}
+	begun, patience := time.Now(), s.lanes.patience()
+	hangs := time.AfterFunc(patience, func() { s.lanes.hangs(it.lane) })
+	moves := time.AfterFunc(min(patience, longestUsual), it.place.move)
+	return func(o Outcome) {
+		moves.Stop()
+		inTime := hangs.Stop()
+		s.lanes.ended(it.lane, o.kind != kindUnknown, inTime, time.Since(begun))
+	}
+}

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -56,20 +55,4 @@ func (s *source) extend(ctx context.Context, h *hand, held []*item) ([]*item, er
 	}
 	h.drop(lost...) // those that were never begun do not come back
 	return lost, nil
-}
-
-// timed is told that the call to a delivery's provider begins; what it returns
-// is told what came of it.
-func (s *source) timed(it *item) (ended func(Outcome)) {
-	if it.lane == "" || it.place == nil {
-		return func(Outcome) {}
-	}
-	begun, patience := time.Now(), s.lanes.patience()
-	hangs := time.AfterFunc(patience, func() { s.lanes.hangs(it.lane) })
-	moves := time.AfterFunc(min(patience, longestUsual), it.place.move)
-	return func(o Outcome) {
-		moves.Stop()
-		inTime := hangs.Stop()
-		s.lanes.ended(it.lane, o.kind != kindUnknown, inTime, time.Since(begun))
-	}
 }

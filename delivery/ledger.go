@@ -66,7 +66,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Ledger, error)
 // Nothing depends on it.
 func (l *Ledger) Wake() {
 	for _, s := range l.sources {
-		s.poke()
+		s.wake()
 	}
 }
 

@@ -25,7 +25,7 @@ type source struct {
 	finder   Finder // nil: it cannot look up
 	caps     Capabilities
 	log      *slog.Logger
-	wake     chan struct{}
+	woken    chan struct{}
 	doubted  chan struct{} // wakes the reconciler
 	writing  chan *writing // attempts that wait to be written
 	watch    watch
@@ -41,7 +41,7 @@ type source struct {
 func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 	s := &source{
 		ledger: l, name: name, opts: opts, provider: opts.Provider, caps: opts.Provider.Capabilities(),
-		log: l.opts.Logger.With("provider", name), wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1), writing: make(chan *writing, opts.Concurrency),
+		log: l.opts.Logger.With("provider", name), woken: make(chan struct{}, 1), doubted: make(chan struct{}, 1), writing: make(chan *writing, opts.Concurrency),
 	}
 	perDomain := 0
 	if s.caps.PerDomain {
@@ -57,20 +57,20 @@ func (s *source) workOptions(p *places) work.Options {
 	concurrency := cap(p.usual) + cap(p.spare)
 	return work.Options{
 		Concurrency: concurrency, Batch: max(s.ledger.opts.ClaimBatch, concurrency), Lease: s.ledger.opts.Lease, Deadline: s.ledger.opts.Deadline,
-		Grace: s.ledger.opts.Grace, Wake: s.wake, Logger: s.log,
+		Grace: s.ledger.opts.Grace, Wake: s.woken, Logger: s.log,
 	}
 }
 
-// poke makes the loop look for deliveries; it never blocks.
-func (s *source) poke() {
+// wake makes the loop look for deliveries; it never blocks.
+func (s *source) wake() {
 	select {
-	case s.wake <- struct{}{}:
+	case s.woken <- struct{}{}:
 	default:
 	}
 }
 
-// pokeReconciler makes it look for what is in doubt; it never blocks.
-func (s *source) pokeReconciler() {
+// wakeReconciler makes it look for what is in doubt; it never blocks.
+func (s *source) wakeReconciler() {
 	select {
 	case s.doubted <- struct{}{}:
 	default:

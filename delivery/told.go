@@ -13,7 +13,7 @@ func (s *source) account(st *settlement) {
 		r, ok := st.results[it.id]
 		if r.resumed {
 			s.dest(&it.row).about(s.log).Info("no longer paused: it answers again")
-			s.poke()
+			s.wake()
 		}
 		switch {
 		case ok:
@@ -30,7 +30,7 @@ func (s *source) account(st *settlement) {
 		}
 	}
 	if doubts {
-		s.pokeReconciler()
+		s.wakeReconciler()
 	}
 }
 
