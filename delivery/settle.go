@@ -12,7 +12,7 @@ import (
 // settlement is a batch of outcomes, and what the database made of them.
 type settlement struct {
 	items   []*item
-	results map[string]result
+	results map[string]result // by delivery; filled when the batch is answered
 	late    map[string]Status // what came when the delivery was another's or finished, and what that is now
 }
 
@@ -48,6 +48,8 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		if it.kind == "" {
 			it.kind = "release" // it was never begun
 		}
+		// What was claimed to be repeated and was not is in doubt as before, and does
+		// not go back among those that are due.
 		if it.kind == "release" && it.action == "repeat" {
 			it.kind = unrepeated
 		}
@@ -58,10 +60,13 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 			m := clip(it.out.messageID)
 			message = &m
 		}
+		// Stored texts are bounded, and name no addresses of the network.
 		if err := it.out.err; err != nil {
 			t := errortext.Stored(err.Error(), maxError, it.lane)
 			text = &t
 		}
+		// The provider's wish for a time, up to a day; for a look-up, the time that its
+		// own records take to be complete.
 		var seconds *float64
 		if wait := it.out.after; wait > 0 {
 			v := min(wait, 24*time.Hour).Seconds()
@@ -78,6 +83,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 	s.queuePauses(batch, st.items)
 	s.queueNotes(batch, st.items, st.late, false)
 	o := s.ledger.opts
+	// One row of each that was still this claim's; who has none gets no result.
 	batch.Queue(query.Settle, ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts,
 		s.opts.Defer.Seconds(), s.opts.GiveUpAfter.Seconds()).Query(func(rows pgx.Rows) error {
 		for rows.Next() {

@@ -22,10 +22,10 @@ type source struct {
 	name     string
 	opts     ProviderOptions
 	provider Provider
-	finder   Finder // nil: it cannot look up
-	caps     Capabilities
+	finder   Finder       // nil: it cannot look up
+	caps     Capabilities // what the adapter said once, when the ledger was made
 	log      *slog.Logger
-	woken    chan struct{}
+	woken    chan struct{} // holds one: however often it is woken meanwhile, the loop looks once more
 	doubted  chan struct{} // wakes the reconciler
 	writing  chan *writing // attempts that wait to be written
 	watch    watch
@@ -38,6 +38,8 @@ type source struct {
 	away time.Time // guarded by mu: until when nothing is claimed, since another ledger serves the name otherwise
 }
 
+// newSource makes the source of a provider. Nothing runs, and the name is not
+// registered, before the ledger does.
 func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 	s := &source{
 		ledger: l, name: name, opts: opts, provider: opts.Provider, caps: opts.Provider.Capabilities(),
@@ -53,6 +55,9 @@ func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 	return s
 }
 
+// workOptions are those of a loop with these places. It may have as many calls
+// under way as there are usual and spare ones together: a call that takes long
+// moves from the former to the latter, and makes room.
 func (s *source) workOptions(p *places) work.Options {
 	concurrency := cap(p.usual) + cap(p.spare)
 	return work.Options{
@@ -88,7 +93,8 @@ func since(t time.Time) time.Duration {
 // byte written as three.
 const maxRequest = 32 << 20
 
-// render makes the request. A panic of an adapter is its error.
+// render makes the request, before anything of the attempt is written: what
+// cannot be rendered was never called. A panic of an adapter is its error.
 func (s *source) render(channel Channel, d Draft) (request []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
