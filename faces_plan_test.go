@@ -17,9 +17,9 @@ func TestPlan_Faces(t *testing.T) {
 	sub := subscribe(t, db, "orders", "s")
 	db.Exec(t, pgtest.Owner, `alter table deed.pending set (autovacuum_enabled = off); alter table deed.log_p0 set (autovacuum_enabled = off)`)
 	for _, into := range []int{0, sub} {
-		fill(t, db, into, 75_000, `now() + interval '1 day'`, `null`)
-		fill(t, db, into, 75_000, `null`, `now()`)
-		fill(t, db, into, 100_000, `null`, `null`)
+		fill(t, db, into, 150_000, `now() + interval '1 day'`, `null`)
+		fill(t, db, into, 150_000, `null`, `now()`)
+		fill(t, db, into, 200_000, `null`, `null`)
 	}
 	conn := db.Conn(t, pgtest.Team)
 	for doors := 1; doors <= 2; doors++ {
@@ -56,7 +56,7 @@ func TestPlan_Faces(t *testing.T) {
 	} else {
 		t.Logf("%d buffers for a step of a redrive", got)
 	}
-	if n := pgtest.One[string](t, operator, `select chosen || ' ' || redriven from deed.redrives`); n != fmt.Sprint(150_000, " ", 1000) {
+	if n := pgtest.One[string](t, operator, `select chosen || ' ' || redriven from deed.redrives`); n != fmt.Sprint(300_000, " ", 1000) {
 		t.Errorf("chosen and redriven: %s", n)
 	}
 	db.Broken() // the filled rows are not what a publisher makes

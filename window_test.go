@@ -267,7 +267,7 @@ func (p *protocol) stress(d time.Duration, writers int, untilBad bool) checked {
 func TestWindows_NothingMissedTwiceOrOutOfOrder(t *testing.T) {
 	t.Parallel()
 	p := newProtocol(t)
-	c := p.stress(5*time.Second, 6, false)
+	c := p.stress(8*time.Second, 6, false)
 	t.Logf("%+v", c)
 	if c.bad() || c.rows < 100 {
 		t.Errorf("%+v", c)

@@ -26,6 +26,7 @@ import (
 const (
 	defaultHooks  = "127.0.0.1:9000"
 	mostHookBytes = 64 << 20
+	mostSeen      = 100_000 // ids that are remembered; then it forgets them all
 )
 
 func newListen(a *app) *cobra.Command {
@@ -244,7 +245,7 @@ func (h *hooks) answer(r *http.Request, got *received, body []byte) (status int,
 		got.Verified = true
 	}
 	h.mu.Lock()
-	if h.seen == nil {
+	if h.seen == nil || len(h.seen) >= mostSeen {
 		h.seen = map[string]int{}
 	}
 	h.seen[got.ID]++
