@@ -83,6 +83,7 @@ func TestRemove_RelaysStopAndGoOnWithOthers(t *testing.T) {
 				}
 				lines := warnings(text.String())
 				delete(lines, `level=WARN msg="finish refused: the subscription was removed meanwhile"`)
+				delete(lines, `level=WARN msg="claims lost: the subscription was removed meanwhile"`)
 				want := map[string]int{`level=WARN msg="the subscription was removed: this process stops working on it; if it is declared again it begins as a new one"`: 1}
 				if !maps.Equal(lines, want) {
 					t.Errorf("the log warns of %v", lines)
@@ -97,6 +98,62 @@ func TestRemove_RelaysStopAndGoOnWithOthers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Who is refused a finish or a renewal before the process has noticed the removal
+// says that it was this, and not that another worker took the claim. With eight in
+// hand for four calls, what one call finishes is recorded without a claim beside
+// it: it is the finish that meets the removal first.
+func TestRemove_ARefusalSaysWhy(t *testing.T) {
+	t.Parallel()
+	const call, claims = 4, 8
+	refused := func(t *testing.T, lease time.Duration, calls int, want string) {
+		t.Parallel()
+		db := pgtest.New(t)
+		var text syncBuilder
+		held, release := make(chan struct{}, claims), make(chan struct{}, claims)
+		slow := sinkFunc(func(context.Context, []deed.Message) []error {
+			held <- struct{}{}
+			<-release
+			return nil
+		})
+		c, stop := run(t, db, deed.Options{
+			Logger:        slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Sink: slow, Concurrency: call, Lease: lease}},
+		})
+		eventually(t, "the client to be ready", func() bool { return c.Ready(t.Context()) == nil })
+		var owed []deed.Message
+		for i := range claims {
+			owed = append(owed, message("orders", i))
+		}
+		publish(t, db, owed...)
+		for range call {
+			<-held
+		}
+		eventually(t, "the rest to be in hand", func() bool { return c.Stats()[0].Claimed == claims })
+		remove(t, db, "orders", "s")
+		for range calls {
+			release <- struct{}{}
+		}
+		eventually(t, "the refusal", func() bool { return strings.Contains(text.String(), want) })
+		for range claims - calls {
+			release <- struct{}{}
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		for line, n := range warnings(text.String()) {
+			if !strings.Contains(line, "removed") {
+				t.Errorf("the log warns %d times of %s", n, line)
+			}
+		}
+	}
+	t.Run("finish", func(t *testing.T) {
+		refused(t, time.Minute, 1, "finish refused: the subscription was removed meanwhile")
+	})
+	t.Run("renewal", func(t *testing.T) {
+		refused(t, time.Second, 0, "claims lost: the subscription was removed meanwhile")
+	})
 }
 
 // pgWait is long enough for a process to do something now and then.

@@ -102,7 +102,7 @@ func (q *Queue) Exchange(ctx context.Context, done []work.Done[*Item], n int) ([
 	if x.err != nil {
 		return x.items, 0, sqlstate.WithHint(x.err)
 	}
-	q.count(x)
+	q.count(ctx, x)
 	return x.items, q.nextClaim(ctx, x), nil
 }
 
@@ -159,8 +159,7 @@ func (q *Queue) isGone(ctx context.Context, claimErr error) bool {
 		q.BecomeStream()
 		return false
 	case pg.Code == "DDNFD":
-		LookRemoved(ctx, q.Upkeep, q.Subscription)
-		return q.IsRemoved()
+		return q.findRemoved(ctx)
 	}
 	return false
 }
@@ -188,7 +187,7 @@ func (q *Queue) learn(ctx context.Context, x *exchange) {
 }
 
 // count counts an exchange that went well.
-func (q *Queue) count(x *exchange) {
+func (q *Queue) count(ctx context.Context, x *exchange) {
 	switch {
 	case x.n == 0:
 		q.Counters.Finish.Observe(x.took)
@@ -197,7 +196,7 @@ func (q *Queue) count(x *exchange) {
 	default:
 		q.Counters.Both.Observe(x.took)
 	}
-	q.Account(x.settlements, x.done)
+	q.Account(ctx, x.settlements, x.done)
 }
 
 // nextClaim is when to claim again after an exchange that claimed nothing; 0: when

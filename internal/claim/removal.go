@@ -30,6 +30,16 @@ func LookRemoved(ctx context.Context, keeper *upkeep.Keeper, subs ...*Subscripti
 	})
 }
 
+// findRemoved reports whether the subscription was removed, by the database if this
+// process does not know: who is refused a finish or a renewal may be the first to
+// meet it.
+func (s *Subscription) findRemoved(ctx context.Context) bool {
+	if !s.IsRemoved() {
+		LookRemoved(ctx, s.Upkeep, s)
+	}
+	return s.IsRemoved()
+}
+
 // ours are those of the claimed messages that are this subscription's. Another may
 // have been made by its name since it was removed, and a claim goes by the name:
 // its messages go back as they were, for those who have registered it.

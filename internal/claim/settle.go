@@ -117,8 +117,9 @@ func (s *Subscription) queueFail(batch *pgx.Batch, st *Settlement) {
 }
 
 // Account counts and logs what has been recorded, once it has committed: before,
-// the same outcomes may be brought again.
-func (s *Subscription) Account(settlements []*Settlement, done []work.Done[*Item]) {
+// the same outcomes may be brought again. ctx bounds only what it asks about
+// refusals.
+func (s *Subscription) Account(ctx context.Context, settlements []*Settlement, done []work.Done[*Item]) {
 	for _, st := range settlements {
 		s.Counters.Delivered.Add(int64(st.recorded))
 		if stale := len(st.finished) - st.recorded; stale > 0 {
@@ -126,7 +127,7 @@ func (s *Subscription) Account(settlements []*Settlement, done []work.Done[*Item
 			// They were delivered here, and are again where the claim is now: a lease that
 			// runs out under a delivery costs a repeat, never a message.
 			why := "finish refused: the claim had gone to another worker"
-			if s.IsRemoved() {
+			if s.findRemoved(ctx) {
 				why = "finish refused: the subscription was removed meanwhile"
 			}
 			s.Log.Warn(why, "messages", stale, "claim", st.claim)
@@ -223,7 +224,11 @@ func (s *Subscription) Extend(ctx context.Context, batch *pgx.Batch, held []*Ite
 	}
 	if len(lost) > 0 {
 		s.Counters.LostClaims.Add(int64(len(lost)))
-		s.Log.Warn("claims lost to another worker", "messages", len(lost))
+		why := "claims lost to another worker"
+		if s.findRemoved(ctx) {
+			why = "claims lost: the subscription was removed meanwhile"
+		}
+		s.Log.Warn(why, "messages", len(lost))
 	}
 	return lost, nil
 }

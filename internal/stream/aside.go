@@ -68,7 +68,7 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*chain], n int
 	if err := a.send(ctx, batch, len(hashes) > 0, got); err != nil {
 		return nil, 0, sqlstate.WithHint(err)
 	}
-	a.Account(settlements, flat)
+	a.Account(ctx, settlements, flat)
 	for _, c := range got.chains {
 		a.AccountClaim(c.items)
 	}
