@@ -31,8 +31,8 @@ func LookRemoved(ctx context.Context, keeper *upkeep.Keeper, subs ...*Subscripti
 }
 
 // findRemoved reports whether the subscription was removed, by the database if this
-// process does not know: who is refused a finish or a renewal may be the first to
-// meet it.
+// process does not know: who is refused a claim or a finish may be the first to meet
+// it.
 func (s *Subscription) findRemoved(ctx context.Context) bool {
 	if !s.IsRemoved() {
 		LookRemoved(ctx, s.Upkeep, s)

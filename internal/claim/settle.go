@@ -213,8 +213,14 @@ func (s *Subscription) Extend(ctx context.Context, batch *pgx.Batch, held []*Ite
 			return nil
 		})
 	}
+	// Why some are lost is asked with it: until this returns they are taken for held.
+	var removed []int
+	batch.Queue(query.Removed, []int{s.ID}).QueryRow(func(row pgx.Row) error { return row.Scan(&removed) })
 	if err := s.DB.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, sqlstate.WithHint(err)
+	}
+	if len(removed) > 0 {
+		s.becomeRemoved()
 	}
 	var lost []*Item
 	for _, it := range held {
@@ -225,7 +231,7 @@ func (s *Subscription) Extend(ctx context.Context, batch *pgx.Batch, held []*Ite
 	if len(lost) > 0 {
 		s.Counters.LostClaims.Add(int64(len(lost)))
 		why := "claims lost to another worker"
-		if s.findRemoved(ctx) {
+		if s.IsRemoved() {
 			why = "claims lost: the subscription was removed meanwhile"
 		}
 		s.Log.Warn(why, "messages", len(lost))
