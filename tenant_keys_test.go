@@ -140,17 +140,25 @@ func TestUpgrade_TenantKeysBesideAnOldRelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range migrations {
-		if strings.HasSuffix(m.Name, "_tenant_keys") {
-			db.Exec(t, pgtest.Owner, m.SQL)
+	var free string // as the migration leaves them: once it has committed they are delivered
+	err = pgx.BeginFunc(ctx, owner, func(tx pgx.Tx) error {
+		for _, m := range migrations {
+			if !strings.HasSuffix(m.Name, "_tenant_keys") {
+				continue
+			}
+			if _, err := tx.Exec(ctx, m.SQL); err != nil {
+				return err
+			}
 		}
+		free = pgtest.One[string](t, tx, `
+			select string_agg(l.key, ' ' order by l.key) from deed.pending p join deed.log l on l.id = p.id where not p.parked`)
+		return nil
+	})
+	if err != nil || free != "j k" {
+		t.Errorf("these keys have a free message: %q, %v", free, err)
 	}
 	// An old relay asks for lanes by the protocol that it knows.
 	db.Exec(t, pgtest.Owner, `alter function deed.take_lanes(uuid, text, int[], boolean, int) rename to take_lanes_anew`)
-	if free := pgtest.One[string](t, owner, `
-		select string_agg(l.key, ' ' order by l.key) from deed.pending p join deed.log l on l.id = p.id where not p.parked`); free != "j k" {
-		t.Errorf("these keys have a free message: %q", free)
-	}
 	before := pgtest.One[int64](t, owner, `select max(n) from deed.progress`)
 	close(gate)
 	publish(t, db, keyed("new", 0))
