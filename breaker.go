@@ -55,6 +55,13 @@ func (f *failingTenants) add(ids []tenant.ID) {
 	}
 }
 
+// hasOthers reports whether there are some, and id is none of them.
+func (f *failingTenants) hasOthers(id tenant.ID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.ids) > 0 && !f.ids[id]
+}
+
 func (f *failingTenants) clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -3,6 +3,7 @@ package deed
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/deedhq/deed/internal/breaker"
@@ -19,7 +20,10 @@ type destination struct {
 	breaker *breaker.Breaker
 	failing failingTenants
 	calls   calls
-	sub     *claim.Subscription // counts and logs
+	// answered is a tenant whose probe was answered, where others' messages had failed;
+	// nil once it has been favoured.
+	answered atomic.Pointer[tenant.ID]
+	sub      *claim.Subscription // counts and logs
 }
 
 // Limit says how many of n may be attempted now, and if none when to ask again.
@@ -35,6 +39,10 @@ func (d *destination) PassOver() []tenant.ID {
 
 // Forgive forgets those tenants.
 func (d *destination) Forgive() { d.failing.clear() }
+
+// Favoured is the tenant for which the sink has just answered, while it failed with
+// others'; once.
+func (d *destination) Favoured() *tenant.ID { return d.answered.Swap(nil) }
 
 // Deliver hands messages to the sink, unless the breaker is open, and returns
 // an outcome each, read; nil means that all were delivered. A panic is the
@@ -126,6 +134,9 @@ func (d *destination) report(round int, msgs []Message, results []error) {
 	switch {
 	case worst == nil: // whoever failed before may have failed for the sink's sake
 		effect := d.breaker.Up(round)
+		if effect == breaker.Closed && d.failing.hasOthers(msgs[0].Tenant) {
+			d.answered.Store(&msgs[0].Tenant)
+		}
 		if effect != breaker.Stale {
 			d.failing.clear()
 		}

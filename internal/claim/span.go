@@ -49,10 +49,19 @@ func (q *Queue) nextSpan(n int) span {
 
 // turnElsewhere makes a claim while the destination is probed one of a tenant
 // whose messages have not just failed, if there is one: theirs may be what the
-// destination fails with, and would be probed one after the other.
+// destination fails with, and would be probed one after the other. When it has
+// answered, what else waits of the tenant that it answered goes before them, too:
+// they would end the next moment in which it is taken for up.
 func (q *Queue) turnElsewhere(ctx context.Context, at *span) {
+	if at.found || q.mayOutlast(*at) {
+		return
+	}
+	if favoured := q.Destination.Favoured(); favoured != nil {
+		*at = span{floor: beginning, limit: at.limit, tenant: favoured}
+		return
+	}
 	failing := q.Destination.PassOver()
-	if len(failing) == 0 || at.found || q.mayOutlast(*at) {
+	if len(failing) == 0 {
 		return
 	}
 	// It stands before outcomes that wait to be recorded.

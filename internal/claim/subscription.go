@@ -42,6 +42,10 @@ type Destination interface {
 
 	// Forgive forgets those tenants: there are no others.
 	Forgive()
+
+	// Favoured is a tenant whose messages come first in the next claim, and in that
+	// alone: the destination has answered it, and failed with others'. Nil: none.
+	Favoured() *tenant.ID
 }
 
 // Options say what a subscription is, and how it is worked on.
