@@ -296,7 +296,7 @@ func TestContract_O9_DeadLetterAndRedrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead, err := c.Dead(ctx, admin.DeadFilter{Topic: "orders"})
-	if err != nil || len(dead) != 1 || dead[0].LastError != "no" || dead[0].Attempts != 3 {
+	if err != nil || len(dead.Items) != 1 || dead.Items[0].LastError != "no" || dead.Items[0].Attempts != 3 {
 		t.Fatalf("dead letters %+v, %v", dead, err)
 	}
 	for _, dry := range []bool{true, false} {
@@ -410,10 +410,10 @@ func TestContract_O16_EveryFinishHasAReceipt(t *testing.T) {
 		t.Fatal(err)
 	}
 	published, err := c.Messages(ctx, admin.Filter{Topic: "orders"})
-	if err != nil || len(published) != 5 {
+	if err != nil || len(published.Items) != 5 {
 		t.Fatal(published, err)
 	}
-	story, err := c.Message(ctx, published[4].ID.String(), true)
+	story, err := c.Message(ctx, published.Items[4].ID.String(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func TestContract_O16_EveryFinishHasAReceipt(t *testing.T) {
 	if string(story.Payload) != `{"n":0}` {
 		t.Errorf("its payload is %s", story.Payload)
 	}
-	if story, err := c.Message(ctx, published[0].ID.String(), false); err != nil || story.States[0].State != "claimed" || story.Payload != nil {
+	if story, err := c.Message(ctx, published.Items[0].ID.String(), false); err != nil || story.States[0].State != "claimed" || story.Payload != nil {
 		t.Errorf("a claimed message's story is %+v, %v", story, err)
 	}
 }

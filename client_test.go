@@ -111,13 +111,13 @@ func TestClient_Outcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead, err := operator.Dead(context.Background(), admin.DeadFilter{})
-	if err != nil || len(dead) != 2 {
+	if err != nil || len(dead.Items) != 2 {
 		t.Fatalf("dead letters: %+v, %v", dead, err)
 	}
-	if d := dead[0]; d.LastError != "never" || d.Attempts != 1 {
+	if d := dead.Items[0]; d.LastError != "never" || d.Attempts != 1 {
 		t.Errorf("the discarded message is %+v", d)
 	}
-	if d := dead[1]; !strings.Contains(d.LastError, "decode payload") || d.Attempts != 2 {
+	if d := dead.Items[1]; !strings.Contains(d.LastError, "decode payload") || d.Attempts != 2 {
 		t.Errorf("the undecodable message is %+v", d)
 	}
 }

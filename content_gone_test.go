@@ -127,7 +127,7 @@ func saysGone(t testing.TB, db *pgtest.DB, topic string, seq int64) {
 		t.Fatal(err)
 	}
 	dead, err := operator.Dead(t.Context(), admin.DeadFilter{Topic: topic})
-	if err != nil || len(dead) != 1 || dead[0].ID.Seq() != seq || !strings.Contains(dead[0].LastError, "content is gone") {
+	if err != nil || len(dead.Items) != 1 || dead.Items[0].ID.Seq() != seq || !strings.Contains(dead.Items[0].LastError, "content is gone") {
 		t.Errorf("dead letters: %+v, %v", dead, err)
 	}
 }

@@ -85,7 +85,7 @@ func TestContract_O9_RedriveByFilter(t *testing.T) {
 			t.Errorf("%+v put back %d, %v", f, n, err)
 		}
 	}
-	if left, err := c.Dead(ctx, admin.DeadFilter{}); err != nil || len(left) != 1 || left[0].Topic != "invoices" {
+	if left, err := c.Dead(ctx, admin.DeadFilter{}); err != nil || len(left.Items) != 1 || left.Items[0].Topic != "invoices" {
 		t.Errorf("dead are still %+v, %v", left, err)
 	}
 }
@@ -202,7 +202,7 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sum int64
-	for _, act := range acts {
+	for _, act := range acts.Items {
 		if act.Actor != "ann" || act.Reason != "it is up again" || act.Login != "deed_test_admin" {
 			t.Errorf("audited as %+v", act)
 		}
@@ -210,8 +210,8 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 			sum += act.Affected
 		}
 	}
-	if sum != 2200 || acts[len(acts)-1].Action != "redrive asked for" || acts[len(acts)-1].Affected != 2200 {
-		t.Errorf("the audit log counts %d in %d acts", sum, len(acts))
+	if sum != 2200 || acts.Items[len(acts.Items)-1].Action != "redrive asked for" || acts.Items[len(acts.Items)-1].Affected != 2200 {
+		t.Errorf("the audit log counts %d in %d acts", sum, len(acts.Items))
 	}
 	for _, q := range []string{`delete from deed.audit_log`, `update deed.audit_log set reason = ''`, `truncate deed.audit_log`} {
 		if _, err := owner.Exec(ctx, q); sqlState(err) != "DDCON" {
@@ -238,8 +238,8 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	if _, err := c.CancelRedrive(ctx, "inc-213", audit.Act{}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("cancelling what is unknown: %v", err)
 	}
-	list, err := c.Redrives(ctx, 10)
-	if err != nil || len(list) != 2 || list[0].State != "cancelled" || list[1].State != "done" || !strings.Contains(string(list[1].Asked), `"orders"`) {
+	list, err := c.Redrives(ctx, "", 10)
+	if err != nil || len(list.Items) != 2 || list.Items[0].State != "cancelled" || list.Items[1].State != "done" || !strings.Contains(string(list.Items[1].Asked), `"orders"`) {
 		t.Errorf("requests %+v, %v", list, err)
 	}
 }
@@ -289,7 +289,7 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 		}
 	}
 	acts, err := c.Audit(ctx, admin.AuditFilter{Subject: fmt.Sprint(seq), Limit: 10})
-	if err != nil || len(acts) != 2 || acts[1].Actor != "ann" || !strings.Contains(string(acts[1].Details), "no such account") {
+	if err != nil || len(acts.Items) != 2 || acts.Items[1].Actor != "ann" || !strings.Contains(string(acts.Items[1].Details), "no such account") {
 		t.Errorf("audited as %+v, %v", acts, err)
 	}
 	topics, err := c.Status(ctx)
@@ -323,7 +323,7 @@ func TestContract_O9_DiscardTakesWhatWaits(t *testing.T) {
 		t.Error("it is claimed though it was given up")
 	}
 	acts, err := c.Audit(ctx, admin.AuditFilter{Subject: fmt.Sprint(seq), Limit: 10})
-	if err != nil || len(acts) != 1 || acts[0].Actor != "ann" {
+	if err != nil || len(acts.Items) != 1 || acts.Items[0].Actor != "ann" {
 		t.Errorf("audited as %+v, %v", acts, err)
 	}
 	if from := pgtest.One[string](t, db.Pool(pgtest.Admin), `select from_status from deed.audit_log where action = 'discard'`); from != "pending" {
@@ -379,10 +379,10 @@ func TestContract_O9_DiscardLetsTheKeyGoOn(t *testing.T) {
 	})
 	operator := operator(t, db)
 	dead, err := operator.Dead(t.Context(), admin.DeadFilter{})
-	if err != nil || len(dead) != 1 {
+	if err != nil || len(dead.Items) != 1 {
 		t.Fatal(dead, err)
 	}
-	if n, err := operator.Discard(t.Context(), dead[0].Seq, "", audit.Act{Reason: "cannot be mended"}); n != 1 || err != nil {
+	if n, err := operator.Discard(t.Context(), dead.Items[0].Seq, "", audit.Act{Reason: "cannot be mended"}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	eventually(t, "the others to have come", func() bool { n, _ := sink.counts(); return n == 39 })

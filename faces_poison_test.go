@@ -44,7 +44,7 @@ func TestContract_O6_OneMessageNeverStopsAFace(t *testing.T) {
 			}
 			o := operator(t, db)
 			dead, err := o.Dead(ctx, admin.DeadFilter{})
-			if err != nil || len(dead) != 1 || dead[0].Attempts != 1 || !strings.Contains(dead[0].LastError, c.reason) {
+			if err != nil || len(dead.Items) != 1 || dead.Items[0].Attempts != 1 || !strings.Contains(dead.Items[0].LastError, c.reason) {
 				t.Fatalf("dead are %+v, %v", dead, err)
 			}
 			if n, err := o.Discard(ctx, published[1].Seq, "", audit.Act{Reason: "an attack"}); n != 1 || err != nil {

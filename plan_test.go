@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -60,6 +61,10 @@ func TestPlan_HotStatementsAtMillions(t *testing.T) {
 	id := subscribe(t, db, "orders", "s")
 	other := subscribe(t, db, "elsewhere", "s")
 	db.Exec(t, pgtest.Owner, `alter table deed.pending set (autovacuum_enabled = off); alter table deed.log_p0 set (autovacuum_enabled = off)`)
+	subscribe(t, db, "rare", "s")
+	for i := range 20 {
+		publish(t, db, deed.Message{Topic: "rare", Key: fmt.Sprint(i % 5), Value: i})
+	}
 	idle, err := db.Conn(t, pgtest.App).Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +102,64 @@ func TestPlan_HotStatementsAtMillions(t *testing.T) {
 			t.Errorf("%.90s\ntouched %d buffers for %d rows, want at most %d for %d", test.q, got, rows, test.most, test.rows)
 		}
 	}
+	looksAtMillions(t, db)
 	db.Broken() // the filled rows are not what a publisher makes
+}
+
+// looksAtMillions looks at what [TestPlan_HotStatementsAtMillions] has filled, and at
+// two hundred thousand rows of what the program has written into the audit log.
+func looksAtMillions(t *testing.T, db *pgtest.DB) {
+	db.Exec(t, pgtest.Owner, `
+		alter table deed.audit_log set (autovacuum_enabled = off);
+		insert into deed.audit_log (actor, action, subject_type) values ('ann', 'topic set', 'topic');
+		insert into deed.audit_log (actor, action, subject_type, subject_id)
+		select 'w', 'settle', 'delivery', case when n % 50 = 0 then n::text end from generate_series(1, 200000) n`)
+	db.Exec(t, pgtest.Owner, `update deed.pending set key_hash = id, parked = false where dead_at is not null and id % 10 = 0`)
+	for pgtest.One[int](t, db.Pool(pgtest.Owner), `select deed.summarise_log()`) > 0 {
+		continue
+	}
+	top := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select max(id) from deed.log`)
+	dead := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select max(id) from deed.pending where dead_at is not null`)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		if mode == "force_generic_plan" { // and with statistics
+			db.Exec(t, pgtest.Owner, `analyze deed.log, deed.pending, deed.audit_log`)
+		}
+		conn := db.Conn(t, pgtest.Admin)
+		if _, err := conn.Exec(t.Context(), "set plan_cache_mode = "+mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range []struct {
+			q    string
+			rows int
+		}{
+			{fmt.Sprintf(`select * from deed.look_by_number(%d, %d, 100)`, top-200, top), 100},
+			{`select * from deed.look_by_number(300000, 300200, 100)`, 100},
+			{`select * from deed.look_by_number(299999, 300000, 1)`, 1},
+			{`select * from deed.look_by_topic('orders', 9223372036854775807, 9, 100)`, 100},
+			{`select * from deed.look_by_topic('orders', 300000, 9, 100)`, 100},
+			{`select * from deed.look_by_topic('rare', 9223372036854775807, 9, 100)`, 20},
+			{`select * from deed.look_by_topic('rare', 9223372036854775807, 100, 100, '1')`, 4},
+			{`select * from deed.look_by_topic('nothing', 9223372036854775807, 9, 100)`, 1},
+			{`select * from deed.look_at_kept(9223372036854775807, 101, 100)`, 1},
+			{`select * from deed.look_at_dead(9223372036854775807, 2147483647, 100, 300, 100)`, 100},
+			{`select * from deed.look_at_dead(9223372036854775807, 2147483647, 100, 300, 100, 'orders')`, 100},
+			{fmt.Sprintf(`select * from deed.look_at_dead(%d, 0, 100, 300, 100)`, dead-100_000), 100},
+			{fmt.Sprintf(`select * from deed.look_at_dead(9223372036854775807, 2147483647, 100, 300, 100, p_ids => array[%d, %d])`, dead, dead-10), 2},
+			{`select * from deed.look_at_blocked(0, 0, 100, 100, 200)`, 100},
+			{`select * from deed.look_at_blocked(500000, 0, 100, 100, 200)`, 100},
+			{`select * from deed.look_at_audit(9223372036854775807, 100)`, 100},
+			{`select * from deed.look_at_audit(9223372036854775807, 100, p_all => true)`, 100},
+			{`select * from deed.look_at_audit(9223372036854775807, 100, '100000')`, 1},
+			{`select * from deed.look_at_audit(9223372036854775807, 100, 'nothing')`, 0},
+		} {
+			buffers(t, conn, test.q) // the session's first call reads the catalogue
+			got, rows := buffers(t, conn, test.q)
+			t.Logf("%6d buffers, %4d rows: %.110s", got, rows, test.q)
+			if got > 2000 || rows != test.rows {
+				t.Errorf("%s: %s\ntouched %d buffers for %d rows, want at most 2000 for %d", mode, test.q, got, rows, test.rows)
+			}
+		}
+	}
 }
 
 // The same with the statistics of a drained table: one row was analysed, then

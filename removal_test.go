@@ -93,7 +93,7 @@ func TestRemove_GivesUpWhatIsOwedAndNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told []string
-	for _, a := range acts {
+	for _, a := range acts.Items {
 		told = append(told, fmt.Sprintf("%s by %s, %d: %s", a.Action, a.Actor, a.Affected, a.Reason))
 	}
 	same(t, "audit", told, []string{"removal finished by ann, 3: no longer used", "subscription removed by ann, 1: no longer used"})

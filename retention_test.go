@@ -182,15 +182,15 @@ func TestContract_O11_WhatIsNotFinishedMovesOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead, err := operator.Dead(ctx, admin.DeadFilter{})
-	if err != nil || len(dead) != 2 {
+	if err != nil || len(dead.Items) != 2 {
 		t.Errorf("dead letters: %+v, %v", dead, err)
 	}
 	story, err := operator.Message(ctx, fmt.Sprint(published[0].Seq), true)
 	if err != nil || string(story.Payload) != `{"n":2}` || story.States[0].State != "parked" {
 		t.Errorf("message: %+v, %v", story, err)
 	}
-	blocked, err := operator.BlockedKeys(ctx, "orders", 10)
-	if err != nil || !slices.ContainsFunc(blocked, func(b admin.BlockedKey) bool { return b.Key == "bad" && b.Behind == 3 }) {
+	blocked, err := operator.BlockedKeys(ctx, admin.BlockedFilter{Topic: "orders", Limit: 10})
+	if err != nil || !slices.ContainsFunc(blocked.Items, func(b admin.BlockedKey) bool { return b.Key == "bad" && b.Behind == 3 }) {
 		t.Errorf("blocked keys: %+v, %v", blocked, err)
 	}
 	for _, topic := range []string{"orders", "effects"} {

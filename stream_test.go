@@ -175,8 +175,8 @@ func TestContract_O13_DeadMessageBlocksItsKeyUntilRedriven(t *testing.T) {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where dead_at is not null or parked`) == 50
 	})
 	drained(t, c)
-	blocked, err := operator(t, db).BlockedKeys(context.Background(), "orders", 10)
-	if err != nil || len(blocked) != 1 || blocked[0].Key != "bad" || !blocked[0].Dead || blocked[0].Behind != 49 || blocked[0].LastError != "cannot be" {
+	blocked, err := operator(t, db).BlockedKeys(context.Background(), admin.BlockedFilter{Topic: "orders", Limit: 10})
+	if err != nil || len(blocked.Items) != 1 || blocked.Items[0].Key != "bad" || !blocked.Items[0].Dead || blocked.Items[0].Behind != 49 || blocked.Items[0].LastError != "cannot be" {
 		t.Fatalf("blocked keys: %+v, %v", blocked, err)
 	}
 	if n, _ := sink.counts(); n != 50 {

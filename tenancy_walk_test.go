@@ -66,6 +66,11 @@ var functionCases = map[string]functionCase{
 	"payload_json":   {call: `select deed.payload_json('text/plain', $1::text::bytea)`},
 	"doors":          {call: `select deed.doors() where $1::text <> ''`}, // numbers of subscriptions
 
+	// Where the log's numbers are, and of what it looks at there the tenant's own.
+	"log_extents":    {call: `select from_id from deed.log_extents() where $1::text = ''`},
+	"look_by_number": {call: `select id from deed.look_by_number(0, 9223372036854775807, 10, p_tenant => $1::text::uuid) where id is not null`},
+	"look_at_kept":   {call: `select id from deed.look_at_kept(9223372036854775807, 10, 10, p_tenant => $1::text::uuid) where id is not null`},
+
 	"publish":      {call: `select deed.publish('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"publish_one":  {call: `select id from deed.publish_one('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"publish_many": {call: `select id from deed.publish_many('{orders}', '{"{}"}', p_tenants => array[$1::text::uuid])`, state: "DDTEN"},
@@ -89,6 +94,7 @@ func init() {
 		"adopt_cluster", "heal_keys", "held", "start_here", "verify_deliveries", "verify_references", "verify_streams",
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
+		"summarise_log", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_blocked",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/schema"
 	"github.com/deedhq/deed/tenant"
@@ -65,8 +66,8 @@ func TestContract_O13_KeysAreATenantsOwn(t *testing.T) {
 			}
 			eventually(t, "the other tenant's messages to come", func() bool { return strict.delivered() == 5 })
 			drained(t, c)
-			keys, err := operator(t, db).BlockedKeys(t.Context(), "", 10)
-			if err != nil || len(keys) != 1 || keys[0].Tenant[15] != 1 || keys[0].Behind != 4 {
+			keys, err := operator(t, db).BlockedKeys(t.Context(), admin.BlockedFilter{Limit: 10})
+			if err != nil || len(keys.Items) != 1 || keys.Items[0].Tenant[15] != 1 || keys.Items[0].Behind != 4 {
 				t.Errorf("blocked keys: %+v, %v", keys, err)
 			}
 			allowed.Store(true)

@@ -67,6 +67,7 @@ var harmlessChanges = []harmless{
 	{"lanes", "takeovers taken_n worker lease_until paused_at", "", "who holds it, for how long: leases run out, and a lane that is to stop stops where it is"},
 	{"migrations", "delete *", "", "deed migrate validate compares them, and programs refuse a schema that they do not know"},
 	{"partitions", "opened_at made_at tried_at restarts", "", "when: retention takes it sooner or later, and never what is not finished"},
+	{"partitions", "last_id summarised", "", "where looks begin and what they pass over: too much is read, and nothing missed"},
 	{"partitions", "emptied_at dropped_at moved_at moved_id moved_subscription moving moving_window read_window", "", "how far retention has come: what it would pass over is seen before it goes, and of what has gone nothing but the pending rows is owed"},
 	{"partitions", "delete", "r.dropped_at is not null", "it has gone"},
 	{"pending", "attempts lost_claims ord_at process_after last_error dead_at claim claimed_at claimed_by lease_until", "", schedule},

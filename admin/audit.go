@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,20 +33,28 @@ type AuditFilter struct {
 	Subject string
 	// All brings what the program did with deliveries, too; else only what
 	// people did, unless there is a Subject.
-	All   bool
-	Limit int // at least 1
+	All    bool
+	Cursor string // [deed.Page.Next] of the page before
+	Limit  int    // at least 1
 }
 
 // Audit lists the append-only audit log, newest first: who did what, when and
-// why.
-func (c *Client) Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
+// why. Errors: [deed.Invalid].
+func (c *Client) Audit(ctx context.Context, f AuditFilter) (page deed.Page[AuditEntry], err error) {
 	if err := checkCount("audit", "limit", f.Limit, 1); err != nil {
-		return nil, err
+		return page, err
 	}
-	rows, err := c.pool.Query(ctx, query.Audit, sqlvalue.NullIfZero(f.Subject), f.Limit, f.All)
+	upto, err := readNumber("audit", f.Cursor)
 	if err != nil {
-		return nil, deed.WrapError("audit", err)
+		return page, err
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[AuditEntry])
-	return list, deed.WrapError("audit", err)
+	rows, err := c.pool.Query(ctx, query.LookAtAudit, upto, f.Limit, sqlvalue.NullIfZero(f.Subject), f.All)
+	if err != nil {
+		return page, deed.WrapError("audit", err)
+	}
+	page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByPos[AuditEntry])
+	if len(page.Items) == f.Limit && page.Items[f.Limit-1].N > 1 {
+		page.Next = strconv.FormatInt(page.Items[f.Limit-1].N-1, 10)
+	}
+	return page, deed.WrapError("audit", err)
 }

@@ -24,9 +24,9 @@ func TestBounds_NumbersAreNamed(t *testing.T) {
 		"redrive: limit":      func() error { _, err := c.Redrive(ctx, Redrive{DeadFilter: DeadFilter{Limit: most}}); return err },
 		"redrive: rate":       func() error { _, err := c.Redrive(ctx, Redrive{Rate: most}); return err },
 		"dead: limit":         func() error { _, err := c.Dead(ctx, DeadFilter{Limit: most}); return err },
-		"redrives: limit":     func() error { _, err := c.Redrives(ctx, most); return err },
+		"redrives: limit":     func() error { _, err := c.Redrives(ctx, "", most); return err },
 		"removals: limit":     func() error { _, err := c.Removals(ctx, most); return err },
-		"blocked keys: limit": func() error { _, err := c.BlockedKeys(ctx, "", most); return err },
+		"blocked keys: limit": func() error { _, err := c.BlockedKeys(ctx, BlockedFilter{Limit: most}); return err },
 		"audit: limit":        func() error { _, err := c.Audit(ctx, AuditFilter{Limit: most}); return err },
 		"status: most":        func() error { _, err := c.StatusOf(ctx, most); return err },
 	} {
@@ -34,7 +34,7 @@ func TestBounds_NumbersAreNamed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := c.Messages(ctx, Filter{Before: -1}); deed.CodeOf(err) != deed.Invalid {
+	if _, err := c.Messages(ctx, Filter{Cursor: "-1"}); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("before -1: %v", err)
 	}
 }

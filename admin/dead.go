@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +40,7 @@ type DeadFilter struct {
 	Seqs         []int64       // only these messages
 	OlderThan    time.Duration // dead for at least this long
 	NewerThan    time.Duration // dead for at most this long
+	Cursor       string        // of [Client.Dead]: [deed.Page.Next] of the page before
 	Limit        int           // of [Client.Dead], the newest: default 100; of [Client.Redrive], the oldest: default no limit
 }
 
@@ -67,31 +69,94 @@ func (f DeadFilter) check(op string) error {
 	return nil
 }
 
-// Dead lists dead letters, newest first.
-func (c *Client) Dead(ctx context.Context, f DeadFilter) ([]DeadMessage, error) {
+// What one look at dead letters reads at the most, where no index finds what is
+// asked for; and where each must be looked up in the log for it.
+const (
+	deadMost       = 20_000
+	deadUndeclared = 300
+)
+
+// each is how many the look reads of each subscription, and of the topics that
+// nobody declared.
+func (f DeadFilter) each() (of, undeclared int) {
+	of = f.Limit
+	if f.Tenant != nil || f.Error != "" || f.Type != "" || (f.Subscription != "" && f.Topic == "") || f.OlderThan > 0 || f.NewerThan > 0 {
+		of = max(of, deadMost)
+	}
+	if f.Type != "" {
+		of = max(f.Limit, deadUndeclared)
+	}
+	return of, max(f.Limit, deadUndeclared)
+}
+
+// Dead lists dead letters, newest first. They are found by their topic or number;
+// what else is asked for is looked for among the newest 20,000 of those (by type, and
+// in topics that nobody declared, 300), and the page says how far back that was.
+// Errors: [deed.Invalid].
+func (c *Client) Dead(ctx context.Context, f DeadFilter) (page deed.Page[DeadMessage], err error) {
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
 	if err := f.check("dead"); err != nil {
-		return nil, err
+		return page, err
 	}
-	rows, err := c.pool.Query(ctx, query.Dead, append(f.args(), f.Limit)...)
+	at, err := readPlace("dead", f.Cursor, place{math.MaxInt64, math.MaxInt32})
 	if err != nil {
-		return nil, deed.WrapError("dead", err)
+		return page, err
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (DeadMessage, error) {
-		var d DeadMessage
-		var id, owner string
-		err := row.Scan(&d.Seq, &id, &d.Topic, &d.Subscription, &d.Key, &d.Type, &owner, &d.Attempts, &d.LostClaims, &d.DeadAt, &d.LastError)
+	page, err = c.lookAtDead(ctx, f, at)
+	return page, deed.WrapError("dead", err)
+}
+
+func (c *Client) lookAtDead(ctx context.Context, f DeadFilter, at place) (page deed.Page[DeadMessage], err error) {
+	each, undeclared := f.each()
+	args := append([]any{at.seq, at.subscription, each, undeclared, f.Limit}, f.args()...)
+	rows, err := c.pool.Query(ctx, query.LookAtDead, args...)
+	if err != nil {
+		return page, err
+	}
+	defer rows.Close()
+	var next, last place
+	var oldest *time.Time
+	for rows.Next() {
+		d, found, err := scanDead(rows, &next, &oldest, &last)
 		if err != nil {
-			return d, err
+			return page, err
 		}
-		var idErr, ownerErr error
-		d.ID, idErr = deed.ParseID(id)
-		d.Tenant, ownerErr = tenant.Parse(owner)
-		return d, errors.Join(idErr, ownerErr)
-	})
-	return list, deed.WrapError("dead", err)
+		if found {
+			page.Items = append(page.Items, d)
+		}
+	}
+	switch {
+	case len(page.Items) == f.Limit:
+		page.Next = place{last.seq, last.subscription - 1}.String()
+	case next.seq > 0:
+		page.Next, page.LookedTo = next.String(), oldest
+	}
+	return page, rows.Err()
+}
+
+// scanDead reads a row of the look: what it says of the look, and a dead letter
+// unless none matched.
+func scanDead(row pgx.Row, next *place, oldest **time.Time, at *place) (d DeadMessage, found bool, err error) {
+	var seq *int64
+	var subscription, attempts, lost *int
+	var id, topic, name, key, kind, owner, lastError *string
+	var deadAt *time.Time
+	err = row.Scan(&next.seq, &next.subscription, oldest, &seq, &subscription, &id, &topic, &name, &key, &kind, &owner,
+		&attempts, &lost, &deadAt, &lastError)
+	if err != nil || seq == nil {
+		return d, false, err
+	}
+	*at = place{*seq, *subscription}
+	d = DeadMessage{
+		Seq: *seq, Topic: *topic, Subscription: *name, Key: *key, Type: *kind, Attempts: *attempts, LostClaims: *lost,
+		DeadAt: *deadAt, LastError: sqlvalue.Deref(lastError),
+	}
+	var idErr, ownerErr error
+	d.ID, idErr = deed.ParseID(*id)
+	d.Tenant, ownerErr = tenant.Parse(*owner)
+	return d, true, errors.Join(idErr, ownerErr)
 }
 
 // DeadCount is how many dead letters a subscription has.

@@ -3,9 +3,8 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,67 +31,48 @@ type MessageRecord struct {
 	Payload      []byte            `json:"-"`
 	CreatedAt    time.Time         `json:"created_at"`
 	ProcessAfter *time.Time        `json:"process_after,omitempty"`
+
+	slot int // where it is in the log; of what Tail brings it is not known
 }
 
-// Filter selects messages; zero fields select all.
-type Filter struct {
-	Topic   string
-	Key     string
-	Tenant  *tenant.ID
-	Since   time.Duration // published at most this long ago, by the database's clock
-	Before  int64         // with a lower Seq; for the next page
-	Limit   int           // default 100, at most 10,000
-	Payload bool          // fill Payload
+// scanLooked reads a row of a statement that looks: what it says of the look, and
+// a message unless none matched.
+func scanLooked(row pgx.Row, s *seen) (m MessageRecord, ok bool, err error) {
+	var seq *int64
+	var slot *int
+	var id, owner, topic, key, kind, contentType, headers *string
+	var size *int
+	var createdAt *time.Time
+	err = row.Scan(&s.Looked, &s.Above, &s.Oldest, &seq, &slot, &id, &owner, &topic, &key, &kind, &contentType, &headers, &size,
+		&m.Payload, &createdAt, &m.ProcessAfter)
+	if err != nil || seq == nil {
+		return m, false, err
+	}
+	m.Seq, m.slot, m.Topic, m.Key, m.Type, m.ContentType, m.Size, m.CreatedAt = *seq, *slot, *topic, *key, *kind, *contentType, *size, *createdAt
+	return m, true, m.parse(*id, *owner, headers)
 }
 
-// Messages lists messages of the log, newest first. An application's login
-// sees its tenant's.
-func (c *Client) Messages(ctx context.Context, f Filter) ([]MessageRecord, error) {
-	if f.Limit == 0 {
-		f.Limit = 100
+// parse sets what the database gives as text.
+func (m *MessageRecord) parse(id, owner string, headers *string) (err error) {
+	if m.ID, err = deed.ParseID(id); err != nil {
+		return err
 	}
-	if f.Limit < 0 || f.Limit > 10000 {
-		return nil, invalidf("messages", "limit %d is not from 1 to 10000", f.Limit)
+	if m.Tenant, err = tenant.Parse(owner); err != nil || headers == nil {
+		return err
 	}
-	if f.Since < 0 || f.Before < 0 {
-		return nil, invalidf("messages", "since %s or before %d is negative", f.Since, f.Before)
-	}
-	var owner, since any
-	if f.Tenant != nil {
-		owner = f.Tenant.String()
-	}
-	if f.Since != 0 {
-		since = f.Since.Seconds()
-	}
-	before := int64(math.MaxInt64)
-	if f.Before > 0 {
-		before = f.Before - 1
-	}
-	rows, err := c.pool.Query(ctx, query.Messages, sqlvalue.NullIfZero(f.Topic), sqlvalue.NullIfZero(f.Key), owner, since,
-		0, before, f.Limit, f.Payload)
-	if err != nil {
-		return nil, deed.WrapError("messages", err)
-	}
-	list, err := pgx.CollectRows(rows, scanRecord)
-	return list, deed.WrapError("messages", err)
+	return json.Unmarshal([]byte(*headers), &m.Headers)
 }
 
 func scanRecord(row pgx.CollectableRow) (MessageRecord, error) {
-	var l MessageRecord
+	var m MessageRecord
 	var id, owner string
 	var headers *string
-	err := row.Scan(&l.Seq, &id, &owner, &l.Topic, &l.Key, &l.Type, &l.ContentType, &headers, &l.Size,
-		&l.Payload, &l.CreatedAt, &l.ProcessAfter)
+	err := row.Scan(&m.Seq, &id, &owner, &m.Topic, &m.Key, &m.Type, &m.ContentType, &headers, &m.Size,
+		&m.Payload, &m.CreatedAt, &m.ProcessAfter)
 	if err != nil {
-		return l, err
+		return m, err
 	}
-	var idErr, ownerErr, headersErr error
-	l.ID, idErr = deed.ParseID(id)
-	l.Tenant, ownerErr = tenant.Parse(owner)
-	if headers != nil {
-		headersErr = json.Unmarshal([]byte(*headers), &l.Headers)
-	}
-	return l, errors.Join(idErr, ownerErr, headersErr)
+	return m, m.parse(id, owner, headers)
 }
 
 // State is how one subscription stands with a message.
@@ -139,20 +119,20 @@ func (c *Client) Message(ctx context.Context, ref string, payload bool) (Message
 	if err != nil {
 		return MessageDetail{}, err
 	}
-	rows, err := c.pool.Query(ctx, query.Messages, nil, nil, nil, nil, seq-1, seq, 1, payload)
+	found, _, err := c.look(ctx, query.LookByNumber, []any{seq - 1, seq, 1, nil, nil, nil, nil, payload})
+	if err == nil && len(found) == 0 {
+		found, _, err = c.look(ctx, query.LookAtKept, []any{seq, 1, 1, nil, nil, nil, nil, payload})
+	}
 	if err != nil {
 		return MessageDetail{}, deed.WrapError("message", err)
 	}
-	found, err := pgx.CollectRows(rows, scanRecord)
-	if err != nil {
-		return MessageDetail{}, deed.WrapError("message", err)
-	}
+	found = slices.DeleteFunc(found, func(m MessageRecord) bool { return m.Seq != seq })
 	// The same number may have had another message before a failover.
 	if len(found) == 0 || id != (deed.ID{}) && found[0].ID != id {
 		return MessageDetail{}, &deed.Error{Op: "message", Code: deed.NotFound, Err: fmt.Errorf("there is no message %s", errortext.Clip(ref))}
 	}
 	detail := MessageDetail{MessageRecord: found[0], States: []State{}}
-	rows, err = c.pool.Query(ctx, query.MessageStates, seq)
+	rows, err := c.pool.Query(ctx, query.MessageStates, seq, found[0].slot, found[0].Topic)
 	if err != nil {
 		return MessageDetail{}, deed.WrapError("message", err)
 	}

@@ -14,8 +14,8 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	RemoveSubscription, RemoveTopic, CountRemoval, Removals, SetTopic, TopicMode, BlockedKeys, OldestPartition, Horizon,
-	Held, AdoptCluster, Retention, Status, OldestCalls, Verify, Messages, Snapshot, MessagesAfter,
-	MessageStates, MessageReceipts, MessagePages, Dead, CountDead, Redrive, CancelRedrive, Redrives, Discard,
-	Reschedule, Audit, Topics, Subscriptions, SetSubscription, SetDoor, Settings, SetSettings string
+	RemoveSubscription, RemoveTopic, CountRemoval, Removals, SetTopic, TopicMode, LookAtBlocked, OldestPartition, Horizon,
+	Held, AdoptCluster, Retention, Status, OldestCalls, Verify, LookBegins, LogExtents, LookByNumber, LookByTopic, LookAtKept, Snapshot, MessagesAfter,
+	MessageStates, MessageReceipts, MessagePages, LookAtDead, CountDead, Redrive, CancelRedrive, Redrives, Discard,
+	Reschedule, LookAtAudit, Topics, Subscriptions, SetSubscription, SetDoor, Settings, SetSettings string
 }

@@ -23,10 +23,10 @@ select deed.set_topic($1::text, $2::text, $3::int, $4::text = 'key', make_interv
 -- name: topic_mode
 select t.mode from deed.topics t where t.topic = $1::text;
 
--- name: blocked_keys
-select topic, subscription, key, tenant_id::text, id, message_id::text, attempts, dead, due, coalesce(last_error, ''), since,
-  greatest(extract(epoch from clock_timestamp() - since), 0)::float8, behind
-from deed.blocked_keys($1::text, $2::int);
+-- name: look_at_blocked
+select next_id, next_subscription, id, subscription, topic, name, key, tenant_id::text, message_id::text, attempts, dead, due,
+  coalesce(last_error, ''), since, greatest(extract(epoch from clock_timestamp() - since), 0)::float8, behind
+from deed.look_at_blocked($1::bigint, $2::int, $3::int, $4::int, $5::int, $6::text);
 
 -- name: oldest_partition
 -- How long ago the oldest partition that has its content was closed.
@@ -77,21 +77,24 @@ from deed.oldest_calls();
 select invariant, coalesce(subscription, ''), coalesce(message_id, 0), detail
 from deed.verify();
 
--- name: messages
-select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
-  content_type, headers::text, octet_length(payload), case when $8::boolean then payload end, created_at, process_after
-from (
-  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.log
-  union all
-  select id, created_at, tenant_id, topic, key, type, content_type, headers, payload, process_after from deed.kept
-) l
-where ($1::text is null or topic = $1::text)
-  and ($2::text is null or key = $2::text)
-  and ($3::text is null or tenant_id = $3::text::uuid)
-  and ($4::float8 is null or created_at >= statement_timestamp() - make_interval(secs => $4::float8))
-  and id > $5::bigint and id <= $6::bigint
-order by id desc
-limit $7::int;
+-- name: look_begins
+-- The clock, and whether the login reads the topics.
+select clock_timestamp(), has_table_privilege('deed.topics', 'select');
+
+-- name: log_extents
+select from_id, last_id, upto_id from deed.log_extents();
+
+-- name: look_by_number
+select looked, above, oldest, id, slot, message_id::text, tenant_id::text, topic, key, type, content_type, headers::text, size, payload, created_at, process_after
+from deed.look_by_number($1::bigint, $2::bigint, $3::int, $4::text, $5::text, $6::text::uuid, $7::timestamptz, $8::boolean);
+
+-- name: look_by_topic
+select looked, above, oldest, id, slot, message_id::text, tenant_id::text, topic, key, type, content_type, headers::text, size, payload, created_at, process_after
+from deed.look_by_topic($1::text, $2::bigint, $3::int, $4::int, $5::text, $6::text::uuid, $7::timestamptz, $8::boolean);
+
+-- name: look_at_kept
+select looked, above, oldest, id, slot, message_id::text, tenant_id::text, topic, key, type, content_type, headers::text, size, payload, created_at, process_after
+from deed.look_at_kept($1::bigint, $2::int, $3::int, $4::text, $5::text, $6::text::uuid, $7::timestamptz, $8::boolean);
 
 -- name: snapshot
 select pg_snapshot_xmin(s)::text, s::text from pg_current_snapshot() s;
@@ -106,11 +109,12 @@ where xid >= $1::text::xid8
 order by id;
 
 -- name: message_states
+-- Of the topic's subscriptions, and of the one for topics that nobody declared.
 select s.name, p.attempts, p.lost_claims, p.parked, p.ord, p.lease_until, coalesce(p.claimed_by, ''), p.dead_at,
   coalesce(p.last_error, ''), p.ord <= clock_timestamp(), p.lease_until > clock_timestamp()
-from deed.pending p
-join deed.subscriptions s on s.id = p.subscription
-where p.id = $1::bigint
+from deed.subscriptions s
+join deed.pending p on p.subscription = s.id and p.slot = $2::int and p.id = $1::bigint
+where s.topic = $3::text or s.id = 0
 order by s.name;
 
 -- name: message_receipts
@@ -133,13 +137,11 @@ order by r.finished_at;
 select subscription, state, coalesce(worker, ''), delivered_at, coalesce(lane, 0), coalesce(page, 0)
 from deed.stream_states($1::bigint);
 
--- name: dead
-select id, deed.message_id(created_at, id)::text, topic, name, coalesce(key, ''), coalesce(type, ''),
-  tenant_id::text, attempts, lost_claims, dead_at, last_error
-from deed.dead_letters($1::text, $2::text, $3::text::uuid, $4::text, $5::text, $6::bigint[],
-  make_interval(secs => $7::float8), make_interval(secs => $8::float8))
-order by id desc, name
-limit $9::int;
+-- name: look_at_dead
+select next_id, next_subscription, oldest, id, subscription, message_id::text, topic, name, key, type, tenant_id::text,
+  attempts, lost_claims, dead_at, last_error
+from deed.look_at_dead($1::bigint, $2::int, $3::int, $4::int, $5::int, $6::text, $7::text, $8::text::uuid, $9::text, $10::text, $11::bigint[],
+  make_interval(secs => $12::float8), make_interval(secs => $13::float8));
 
 -- name: count_dead
 select topic, name, count(*), min(dead_at), max(dead_at)
@@ -157,10 +159,14 @@ from deed.redrive($9::text, $1::text, $2::text, $3::text::uuid, $4::text, $5::te
 select deed.cancel_redrive($1::text, $2::text, $3::text);
 
 -- name: redrives
+-- From the one named $1 on, which is left out; '' is the first page.
 select request, state, chosen, redriven, coalesce(rate, 0), asked::text, actor, coalesce(reason, ''), started_at, finished_at
 from deed.redrives
-order by started_at desc
-limit $1::int;
+where (started_at, request) < (
+  coalesce((select r.started_at from deed.redrives r where r.request = $1::text), case when $1::text = '' then 'infinity' else '-infinity' end::timestamptz), $1::text
+)
+order by started_at desc, request desc
+limit $2::int;
 
 -- name: discard
 select deed.discard($1::bigint, $2::text, $3::text, $4::text);
@@ -168,14 +174,9 @@ select deed.discard($1::bigint, $2::text, $3::text, $4::text);
 -- name: reschedule
 select deed.reschedule($1::bigint, $2::timestamptz, $3::text, $4::text, $5::text);
 
--- name: audit
+-- name: look_at_audit
 select n, at, actor, login, action, subject_type, coalesce(subject_id, ''), coalesce(reason, ''), affected, coalesce(details::text, '{}')
-from deed.audit_log
-where ($1::text is null or subject_id = $1::text)
-  and ($3::boolean or $1::text is not null or subject_type <> 'delivery'
-    or (action not in ('reserve', 'attempt', 'reconcile', 'doubt', 'hold', 'purge') and not (action = 'settle' and subject_id is null)))
-order by n desc
-limit $2::int;
+from deed.look_at_audit($1::bigint, $2::int, $3::text, $4::boolean);
 
 -- name: topics
 select topic, mode, lanes, case when mode = 'stream' and ordered then 'key' else 'none' end, extract(epoch from retention)::float8, created_at

@@ -103,17 +103,21 @@ type RedriveStatus struct {
 	FinishedAt *time.Time      `json:"finished_at,omitempty"`
 }
 
-// Redrives lists requests to redrive, newest first, at most limit.
-func (c *Client) Redrives(ctx context.Context, limit int) ([]RedriveStatus, error) {
+// Redrives lists requests to redrive, newest first, at most limit, from cursor on:
+// [deed.Page.Next] of the page before, or "".
+func (c *Client) Redrives(ctx context.Context, cursor string, limit int) (page deed.Page[RedriveStatus], err error) {
 	if err := checkCount("redrives", "limit", limit, 1); err != nil {
-		return nil, err
+		return page, err
 	}
-	rows, err := c.pool.Query(ctx, query.Redrives, limit)
+	rows, err := c.pool.Query(ctx, query.Redrives, cursor, limit)
 	if err != nil {
-		return nil, deed.WrapError("redrives", err)
+		return page, deed.WrapError("redrives", err)
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[RedriveStatus])
-	return list, deed.WrapError("redrives", err)
+	page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByPos[RedriveStatus])
+	if len(page.Items) == limit {
+		page.Next = page.Items[limit-1].Request
+	}
+	return page, deed.WrapError("redrives", err)
 }
 
 // CancelRedrive ends a redrive that is not done, after the step that is under

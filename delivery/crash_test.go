@@ -226,12 +226,12 @@ func judgeCrash(t *testing.T, db *pgtest.DB, seen *figures, times map[string]int
 		t.Fatal(err)
 	}
 	listed := map[string]bool{}
-	for _, e := range doubts {
+	for _, e := range doubts.Items {
 		listed[e.ID] = true
 	}
 	r := figure{}
 	known := map[string]bool{}
-	for _, e := range all {
+	for _, e := range all.Items {
 		known[e.ID] = true
 		n := times[e.ID]
 		r.deliveries++

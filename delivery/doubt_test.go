@@ -92,7 +92,7 @@ func TestContract_D5_ByTheGuarantee(t *testing.T) {
 		t.Errorf("dead with %q", dead.LastError)
 	}
 	list, err := l.List(context.Background(), delivery.Filter{InDoubt: true})
-	if err != nil || len(list) != 1 || list[0].ID != made[0].ID {
+	if err != nil || len(list.Items) != 1 || list.Items[0].ID != made[0].ID {
 		t.Errorf("in doubt: %+v, %v", list, err)
 	}
 }

@@ -85,7 +85,7 @@ func ExampleLedger_Settle() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, d := range doubts {
+	for _, d := range doubts.Items {
 		status, err := ledger.Settle(ctx, d.ID, delivery.SendAgain, "", audit.Act{By: "ann", Reason: "no trace of it in the log of " + d.Provider})
 		if err != nil {
 			log.Fatal(err)

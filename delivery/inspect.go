@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/tenant"
@@ -62,59 +63,94 @@ type Filter struct {
 	Tenant    *tenant.ID
 	Recipient string // without regard to case
 	InDoubt   bool   // only those whose outcome is unknown
+	Cursor    string // [deed.Page.Next] of the page before
 	Limit     int    // default 100
 	Payload   bool   // with payloads and requests
 }
 
-// List returns deliveries, newest first. Errors: [deed.Invalid].
-func (l *Ledger) List(ctx context.Context, f Filter) ([]Entry, error) {
-	return l.list(ctx, "deliveries", nil, f)
+// lookMost is how many deliveries one look reads where no index finds what is asked
+// for.
+const lookMost = 20_000
+
+// each is how many deliveries the look reads, of a provider if it goes by that.
+func (f Filter) each() int {
+	byStatus := f.Status == Failed || f.Status == Dead || f.Status == Sending || f.InDoubt
+	if f.Tenant != nil || f.Recipient != "" || (f.Status != "" || f.Provider != "") && !byStatus {
+		return max(lookMost, f.Limit)
+	}
+	if f.InDoubt || f.Status == Sending { // a provider is not looked for among them
+		return max(lookMost, f.Limit)
+	}
+	return f.Limit
 }
 
-// Show returns one delivery and what has happened to it. Errors:
-// [deed.NotFound].
-func (l *Ledger) Show(ctx context.Context, id string, payload bool) (Entry, []Event, error) {
-	if err := checkID("show delivery", id); err != nil {
-		return Entry{}, nil, err
-	}
-	list, err := l.list(ctx, "show delivery", id, Filter{Limit: 1, Payload: payload})
-	if err != nil {
-		return Entry{}, nil, err
-	}
-	if len(list) == 0 {
-		return Entry{}, nil, &deed.Error{Op: "show delivery", Code: deed.NotFound, Err: fmt.Errorf("there is no delivery %s", id)}
-	}
-	ctx, cancel := l.deadline(ctx)
-	defer cancel()
-	rows, err := l.pool.Query(ctx, query.History, id)
-	if err != nil {
-		return Entry{}, nil, deed.WrapError("show delivery", err)
-	}
-	events, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Event])
-	return list[0], events, deed.WrapError("show delivery", err)
-}
-
-func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry, error) {
+// List returns deliveries, newest first. Those that failed or are dead are found by
+// that and their provider, those in doubt and those under way by that; what else is
+// asked for is looked for among the newest 20,000, and the page says how far back
+// that was. Errors: [deed.Invalid].
+func (l *Ledger) List(ctx context.Context, f Filter) (page deed.Page[Entry], err error) {
+	const op = "deliveries"
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
 	if err := checkCount(op, "limit", f.Limit, 1); err != nil {
-		return nil, err
+		return page, err
 	}
 	if f.Status != "" && !slices.Contains(statuses, f.Status) {
-		return nil, invalidf(op, "status %q is none of %v", f.Status, statuses)
+		return page, invalidf(op, "status %q is none of %v", f.Status, statuses)
+	}
+	if f.Cursor != "" && checkID(op, f.Cursor) != nil {
+		return page, invalidf(op, "cursor %q is none of this list's", errortext.Clip(f.Cursor))
 	}
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
+	ids, next, oldest, err := l.look(ctx, f)
+	if err != nil {
+		return page, deed.WrapError(op, err)
+	}
+	if page.Items, err = l.fetch(ctx, ids, false, f.Payload); err != nil {
+		return page, deed.WrapError(op, err)
+	}
+	switch {
+	case len(ids) == f.Limit:
+		page.Next = ids[len(ids)-1]
+	case next != "":
+		page.Next, page.LookedTo = next, oldest
+	}
+	return page, nil
+}
+
+// look returns the ids of those that match, newest first; and if it did not look at
+// all, where it ended.
+func (l *Ledger) look(ctx context.Context, f Filter) (ids []string, next string, oldest *time.Time, err error) {
 	var owner any
 	if f.Tenant != nil {
 		owner = f.Tenant.String()
 	}
-	rows, err := l.pool.Query(ctx, query.Deliveries, id, sqlvalue.NullIfZero(string(f.Status)), sqlvalue.NullIfZero(f.Provider), owner, sqlvalue.NullIfZero(f.Recipient), f.InDoubt, f.Limit, f.Payload)
+	rows, err := l.pool.Query(ctx, query.LookAtDeliveries, sqlvalue.NullIfZero(f.Cursor), f.each(), f.Limit,
+		sqlvalue.NullIfZero(string(f.Status)), sqlvalue.NullIfZero(f.Provider), owner, sqlvalue.NullIfZero(f.Recipient), f.InDoubt)
 	if err != nil {
-		return nil, deed.WrapError(op, err)
+		return nil, "", nil, err
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
+	var looked int
+	var below, id *string
+	_, err = pgx.ForEachRow(rows, []any{&looked, &below, &oldest, &id}, func() error {
+		if id != nil {
+			ids = append(ids, *id)
+		}
+		return nil
+	})
+	return ids, sqlvalue.Deref(below), oldest, err
+}
+
+// fetch reads the deliveries of those ids, newest first; alone says that one is
+// shown by itself.
+func (l *Ledger) fetch(ctx context.Context, ids []string, alone, payload bool) ([]Entry, error) {
+	rows, err := l.pool.Query(ctx, query.Deliveries, ids, alone, payload)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
 		var e Entry
 		err := row.Scan(&e.ID, &e.Tenant, &e.Workspace, &e.Key, &e.Status, &e.Channel, &e.Provider, &e.Recipient, &e.RecipientID,
 			&e.Guarantee, &e.Attempts, &e.Sandbox, &e.MaxAttempts, &e.CreatedAt, &e.ProcessAfter, &e.FirstCalledAt, &e.CalledAt, &e.SentAt, &e.FinishedAt,
@@ -122,7 +158,30 @@ func (l *Ledger) list(ctx context.Context, op string, id any, f Filter) ([]Entry
 			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
 		return e, err
 	})
-	return list, deed.WrapError(op, err)
+}
+
+// Show returns one delivery and what has happened to it. Errors:
+// [deed.NotFound].
+func (l *Ledger) Show(ctx context.Context, id string, payload bool) (Entry, []Event, error) {
+	const op = "show delivery"
+	if err := checkID(op, id); err != nil {
+		return Entry{}, nil, err
+	}
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
+	list, err := l.fetch(ctx, []string{id}, true, payload)
+	if err != nil {
+		return Entry{}, nil, deed.WrapError(op, err)
+	}
+	if len(list) == 0 {
+		return Entry{}, nil, &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no delivery %s", id)}
+	}
+	rows, err := l.pool.Query(ctx, query.History, id)
+	if err != nil {
+		return Entry{}, nil, deed.WrapError(op, err)
+	}
+	events, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Event])
+	return list[0], events, deed.WrapError(op, err)
 }
 
 // Event is a change of a delivery, from the audit log.

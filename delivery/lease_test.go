@@ -130,8 +130,8 @@ func TestPurge(t *testing.T) {
 		t.Errorf("%d were removed, want 1", n)
 	}
 	left, err := l.List(ctx, delivery.Filter{})
-	if err != nil || len(left) != 4 {
-		t.Errorf("%d left, %v", len(left), err)
+	if err != nil || len(left.Items) != 4 {
+		t.Errorf("%d left, %v", len(left.Items), err)
 	}
 	if _, err := worker.Exec(ctx, `select deed.purge_deliveries('1 hour', 100, 'w')`); sqlState(err) != "DDARG" {
 		t.Errorf("an age below a day: %v", err)

@@ -449,7 +449,7 @@ func TestLedger_NoOldErrorInAList(t *testing.T) {
 		t.Errorf("the delivery has forgotten: %q", e.LastError)
 	}
 	list, err := l.List(ctx, delivery.Filter{})
-	if err != nil || len(list) != 1 || list[0].LastError != "" {
+	if err != nil || len(list.Items) != 1 || list.Items[0].LastError != "" {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

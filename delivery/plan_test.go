@@ -80,6 +80,47 @@ func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 	db.Exec(t, pgtest.Owner, `
 		insert into deed.rate_limits (provider, domain, rate, burst, tokens, at) values ('fake', '', 1, 1, 0, clock_timestamp() + interval '1 hour')`)
 	check("over the limit", 0, 150, true)
+	looksAmongMany(t, db)
+}
+
+// looksAmongMany looks at what [TestPlan_ClaimsAmongManyTenantsAndLanes] has made,
+// of which some are dead and one is in doubt.
+func looksAmongMany(t *testing.T, db *pgtest.DB) {
+	db.Exec(t, pgtest.Owner, `
+		update deed.channel_outbox set status = 'dead', finished_at = now(), last_error = 'x', claim = null, claimed_at = null, claimed_by = null, lease_until = null
+		where lane ~ '^1[0-9]{1,3}\.example$'`)
+	db.Exec(t, pgtest.Owner, `
+		update deed.channel_outbox set status = 'sending', request = 'x', attempts = 1, called_at = now(), first_called_at = now(), claimed_at = now(), claimed_by = 'x', claim = 1, lease_until = now() - interval '1 second'
+		where lane = '2.example'`)
+	db.Broken()
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		if mode == "force_generic_plan" { // and with statistics
+			db.Exec(t, pgtest.Owner, `analyze deed.channel_outbox`)
+		}
+		conn := db.Conn(t, pgtest.Admin)
+		if _, err := conn.Exec(t.Context(), "set plan_cache_mode = "+mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range []struct {
+			q          string
+			rows, most int
+		}{
+			{`select * from deed.look_at_deliveries(null, 100, 100)`, 100, 2000},
+			{`select * from deed.look_at_deliveries(null, 100, 100, 'dead')`, 100, 2000},
+			{`select * from deed.look_at_deliveries(null, 100, 100, 'dead', 'fake')`, 100, 2000},
+			{`select * from deed.look_at_deliveries(null, 20000, 1000, 'sending')`, 1, 2000},
+			{`select * from deed.look_at_deliveries(null, 20000, 1000, p_doubt => true)`, 1, 2000},
+			// Where nothing but a look finds it: not much more than a row each.
+			{`select * from deed.look_at_deliveries(null, 20000, 100, p_recipient => 'nobody@example.com')`, 1, 25_000},
+		} {
+			cost(t, conn, test.q)
+			b, rows, _ := cost(t, conn, test.q)
+			t.Logf("%6d buffers, %3d rows: %s", b, rows, test.q)
+			if b > test.most || rows != test.rows {
+				t.Errorf("%s: %s\ntouched %d buffers for %d rows, want at most %d for %d", mode, test.q, b, rows, test.most, test.rows)
+			}
+		}
+	}
 }
 
 // What very many deliveries cost that come due at once among others' that are

@@ -121,24 +121,23 @@ where ($1::text is null or tenant_id = $1::text::uuid)
 order by created_at desc, address
 limit $4::int;
 
+-- name: look_at_deliveries
+select looked, next::text, oldest, id::text
+from deed.look_at_deliveries($1::text::uuid, $2::int, $3::int, $4::text, $5::text, $6::text::uuid, $7::text, $8::boolean);
+
 -- name: deliveries
+-- By their ids; the errors of those that were sent in the end only where they are shown alone.
 select id::text, tenant_id::text, workspace_id::text, encode(idempotency_key, 'hex'), status, channel, provider, coalesce(recipient, ''),
   coalesce(recipient_id, ''), guarantee, attempts, sandbox, coalesce(max_attempts, 0), created_at, process_after, first_called_at, called_at, sent_at, finished_at,
   repeat_safe_until, case when status = 'sending' and lease_until <= clock_timestamp() then coalesce(doubt_since, lease_until) else doubt_since end,
   coalesce(doubt_reason, case when status = 'sending' and lease_until <= clock_timestamp() then 'the lease of ' || claimed_by || ' ran out during the call' end, ''),
   held_at, coalesce(provider_message_id, ''), proved_at, unsettled_since, coalesce(skip_reason, ''),
-  case when $1::text is null and sent_at is not null then '' else coalesce(last_error, '') end, coalesce(correlation_id, ''),
+  case when not $2::boolean and sent_at is not null then '' else coalesce(last_error, '') end, coalesce(correlation_id, ''),
   coalesce(channel_message_id::text, ''), coalesce(run_id::text, ''), coalesce(job_id::text, ''), coalesce(claimed_by, ''),
-  case when $8::boolean then payload::text end, case when $8::boolean then request end, coalesce(octet_length(request), 0)
+  case when $3::boolean then payload::text end, case when $3::boolean then request end, coalesce(octet_length(request), 0)
 from deed.channel_outbox
-where ($1::text is null or id = $1::text::uuid)
-  and ($2::text is null or status = $2::text)
-  and ($3::text is null or provider = $3::text)
-  and ($4::text is null or tenant_id = $4::text::uuid)
-  and ($5::text is null or lower(recipient) = lower($5::text))
-  and (not $6::boolean or (status = 'sending' and (doubt_since is not null or lease_until <= clock_timestamp())))
-order by id desc -- as they were reserved: UUIDv7
-limit $7::int;
+where id = any ($1::text[]::uuid[])
+order by id desc; -- as they were reserved: UUIDv7
 
 -- name: history
 select a.at, a.actor, a.action, coalesce(a.from_status, ''), coalesce(a.to_status, ''), coalesce(a.reason, '')

@@ -10,30 +10,72 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// applyIndex builds the migration's index without holding a lock that anybody
-// who writes waits for. No lock of ours could be held meanwhile either: who
-// waits for one has a snapshot, for which PostgreSQL's building waits. So
-// several may be at it, and all look until the index is there and valid; what
-// somebody left half built is removed first.
+// applyIndex builds the migration's index, on each partition of the log if it is
+// theirs, and records it.
 func applyIndex(ctx context.Context, conn *pgx.Conn, m Migration) (applied bool, err error) {
+	tables := []string{""}
+	if m.perPartition() {
+		if tables, err = partitions(ctx, conn); err != nil {
+			return false, err
+		}
+	}
+	for _, table := range tables {
+		recorded, err := buildIndex(ctx, conn, m.Version, onPartition(m.index(), table), onPartition(m.SQL, table))
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		switch {
+		case ok && pg.Code == "42P01" && table != "": // retention has dropped it meanwhile
+		case err != nil, recorded:
+			return false, err
+		}
+	}
+	tag, err := conn.Exec(ctx, `
+		insert into deed.migrations (version, name, breaking, hash) values ($1, $2, $3, $4) on conflict do nothing
+	`, m.Version, m.Name, m.Breaking, hashOf(m.SQL))
+	return err == nil && tag.RowsAffected() == 1, err
+}
+
+// partitions returns the names of the log's tables. Those that are made from now on
+// have the index from deed.keep_partitions.
+func partitions(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	rows, err := conn.Query(ctx, `
+		select c.relname::text
+		from pg_catalog.pg_class c
+		where c.relnamespace = 'deed'::regnamespace and c.relkind = 'r' and c.relname ~ '^log_p[0-9]+$'
+		order by c.oid`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// onPartition puts the name of one of the log's tables where the migration has
+// log_pN.
+func onPartition(text, table string) string {
+	if table == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, anyPartition, table)
+}
+
+// buildIndex builds an index without holding a lock that anybody who writes waits
+// for, and reports whether another has recorded the migration meanwhile. No lock of
+// ours could be held while it is built: who waits for one has a snapshot, for which
+// PostgreSQL's building waits. So several may be at it, and all look until the
+// index is there and valid; what somebody left half built is removed first.
+func buildIndex(ctx context.Context, conn *pgx.Conn, version int, name, sql string) (recorded bool, err error) {
 	for {
-		var recorded, building bool
+		var building bool
 		var valid *bool
 		err := conn.QueryRow(ctx, `
 			select exists (select from deed.migrations where version = $1),
 			  (select i.indisvalid from pg_catalog.pg_index i where i.indexrelid = pg_catalog.to_regclass('deed.' || $2)),
 			  exists (select from pg_catalog.pg_stat_progress_create_index b where b.index_relid = pg_catalog.to_regclass('deed.' || $2))
-		`, m.Version, m.index()).Scan(&recorded, &valid, &building)
+		`, version, name).Scan(&recorded, &valid, &building)
 		switch {
-		case err != nil:
-			return false, err
-		case recorded:
-			return false, nil
+		case err != nil, recorded:
+			return recorded, err
 		case valid != nil && *valid:
-			tag, err := conn.Exec(ctx, `
-				insert into deed.migrations (version, name, breaking, hash) values ($1, $2, $3, $4) on conflict do nothing
-			`, m.Version, m.Name, m.Breaking, hashOf(m.SQL))
-			return err == nil && tag.RowsAffected() == 1, err
+			return false, nil
 		case building:
 			select {
 			case <-ctx.Done():
@@ -42,9 +84,9 @@ func applyIndex(ctx context.Context, conn *pgx.Conn, m Migration) (applied bool,
 			}
 			continue
 		case valid != nil:
-			_, err = conn.Exec(ctx, "drop index concurrently if exists deed."+m.index())
+			_, err = conn.Exec(ctx, "drop index concurrently if exists deed."+name)
 		default:
-			_, err = conn.Exec(ctx, m.SQL)
+			_, err = conn.Exec(ctx, sql)
 		}
 		if pg, ok := errors.AsType[*pgconn.PgError](err); ok &&
 			(pg.Code == "42P07" || pg.Code == "40P01" || (pg.Code == "23505" && pg.SchemaName == "pg_catalog") ||

@@ -2,6 +2,8 @@ package schema_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,4 +63,99 @@ func TestUp_IndexBesideWriters(t *testing.T) {
 		t.Errorf("the schema differs: %q, %v", differences, err)
 	}
 	db.Exec(t, pgtest.Owner, `delete from deed.pending`)
+}
+
+// The index of every partition is built beside those who write, where it is missing
+// or half built, and again only there; a partition that was made meanwhile by
+// functions that do not know the index gets it when partitions are next kept.
+func TestUp_IndexOfEachPartition(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	indexes := func() int {
+		return pgtest.One[int](t, conn, `
+			select count(*) from pg_class c join pg_index i on i.indexrelid = c.oid
+			where c.relname ~ '^log_p[0-9]+_id_idx$' and i.indisvalid`)
+	}
+	if n := indexes(); n != 3 {
+		t.Fatalf("%d partitions of a new installation have the index, want 3", n)
+	}
+	db.Exec(t, pgtest.Owner, `delete from deed.migrations where name = '0041_log_by_number'`)
+	db.Exec(t, pgtest.Owner, `drop index deed.log_p0_id_idx; drop index deed.log_p2_id_idx`)
+	db.Exec(t, pgtest.Owner, `update pg_index set indisvalid = false where indexrelid = 'deed.log_p1_id_idx'::regclass`)
+	tx, err := db.Pool(pgtest.App).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, `select deed.publish('orders', '{}')`); err != nil {
+		t.Fatal(err)
+	}
+	migrated := make(chan error, 1)
+	go func() {
+		_, err := schema.Up(ctx, conn)
+		migrated <- err
+	}()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(conn.PgConn().PID())) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the migrator does not wait for the open transaction")
+		}
+	}
+	db.Exec(t, pgtest.App, `set lock_timeout = '1s'; select deed.publish('orders', '{}'); reset lock_timeout`)
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Fatal(err)
+	}
+	if n := indexes(); n != 3 {
+		t.Errorf("%d partitions have the index, want 3", n)
+	}
+	db.Exec(t, pgtest.Owner, `drop index deed.log_p2_id_idx`)
+	db.Exec(t, pgtest.Owner, `select deed.keep_partitions()`)
+	if n := indexes(); n != 3 {
+		t.Errorf("once partitions are kept %d have the index, want 3", n)
+	}
+}
+
+// Where a closed partition ends is found by halves, also if it has one message or
+// none.
+func TestUp_FindsWherePartitionsEnd(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	day := func(messages int) {
+		for range messages {
+			db.Exec(t, pgtest.App, `select deed.publish('orders', '{}')`)
+		}
+		db.Exec(t, pgtest.Owner, `
+			update deed.partitions set opened_at = opened_at - interval '25 hours';
+			select setval('deed.log_seq', greatest(pg_sequence_last_value('deed.log_seq'), pg_sequence_last_value('deed.log_seq') / 68719476736 * 68719476736 + 2));
+			select deed.keep_partitions()`)
+	}
+	day(777)
+	day(0)
+	day(1)
+	want := pgtest.One[[]int64](t, owner, `
+		select array_agg(coalesce((select max(l.id) from deed.log l where l.id between p.from_id and p.upto_id - 1), p.from_id) order by p.n) from deed.partitions p where p.n < 3`)
+	if got := pgtest.One[[]int64](t, owner, `select array_agg(last_id order by n) from deed.partitions where n < 3 and last_id >= $1`, want[0]); len(got) != 3 {
+		t.Errorf("as the partitions were closed it is noted of %v, of which the messages end at %v", got, want)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.partitions set last_id = null`)
+	migrations, err := schema.Migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, search, _ := strings.Cut(migrations[44].SQL, "\n-- Of those that are closed")
+	db.Exec(t, pgtest.Owner, "-- "+search)
+	if got := pgtest.One[[]int64](t, owner, `select array_agg(last_id order by n) from deed.partitions where n < 3`); !slices.Equal(got, want) {
+		t.Errorf("the migration finds that the partitions end at %v, they do at %v", got, want)
+	}
+	if n := pgtest.One[int](t, owner, `select count(*) from deed.partitions where n >= 3 and last_id is not null`); n > 0 {
+		t.Errorf("it says of %d that are not closed where they end", n)
+	}
 }

@@ -21,6 +21,7 @@ table deed.audit_log rls=true forced=true
   constraint audit_log_affected_is_count CHECK ((affected >= 0))
   constraint audit_log_pkey PRIMARY KEY (n)
   CREATE INDEX audit_log_at_idx ON deed.audit_log USING brin (at) WITH (pages_per_range='16')
+  CREATE INDEX audit_log_people_idx ON deed.audit_log USING btree (n) WHERE ((subject_type <> 'delivery'::text) OR ((action <> ALL (ARRAY['reserve'::text, 'attempt'::text, 'reconcile'::text, 'doubt'::text, 'hold'::text, 'purge'::text])) AND ((action <> 'settle'::text) OR (subject_id IS NOT NULL))))
   CREATE INDEX audit_log_subject_idx ON deed.audit_log USING btree (subject_type, subject_id, n)
   CREATE UNIQUE INDEX audit_log_pkey ON deed.audit_log USING btree (n)
   policy audit_log_admin for * to deed_admin using true check true
@@ -268,6 +269,7 @@ table deed.kept rls=true forced=true
   column headers jsonb
   column payload bytea not null
   constraint kept_pkey PRIMARY KEY (slot, id)
+  CREATE INDEX kept_id_idx ON deed.kept USING btree (id)
   CREATE UNIQUE INDEX kept_pkey ON deed.kept USING btree (slot, id)
   policy kept_admin for r to deed_admin using true
   policy kept_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
@@ -341,6 +343,8 @@ table deed.partitions rls=true forced=true
   column tried_at timestamp with time zone
   column dropped_at timestamp with time zone
   column restarts integer not null default 0
+  column last_id bigint
+  column summarised integer not null default 0
   constraint partitions_is_range CHECK (((from_id = (n * '68719476736'::bigint)) AND (upto_id = (from_id + '68719476736'::bigint))))
   constraint partitions_pkey PRIMARY KEY (n)
   CREATE UNIQUE INDEX partitions_pkey ON deed.partitions USING btree (n)
@@ -390,8 +394,10 @@ table deed.pending rls=true forced=true with autovacuum_vacuum_insert_scale_fact
   column last_error text
   column key_hash bigint
   constraint pending_pkey PRIMARY KEY (subscription, id)
+  CREATE INDEX pending_blocked_idx ON deed.pending USING btree (id, subscription) WHERE ((key_hash IS NOT NULL) AND (NOT parked))
   CREATE INDEX pending_claim_idx ON deed.pending USING btree (subscription, ord, id) WHERE ((dead_at IS NULL) AND (NOT parked))
   CREATE INDEX pending_dead_idx ON deed.pending USING btree (subscription, id) WHERE (dead_at IS NOT NULL)
+  CREATE INDEX pending_dead_newest_idx ON deed.pending USING btree (id, subscription) WHERE (dead_at IS NOT NULL)
   CREATE INDEX pending_free_idx ON deed.pending USING btree (subscription, key_hash) WHERE ((key_hash IS NOT NULL) AND (NOT parked))
   CREATE INDEX pending_key_idx ON deed.pending USING btree (subscription, key_hash, id) WHERE (key_hash IS NOT NULL)
   CREATE INDEX pending_retry_idx ON deed.pending USING btree (subscription, attempts) WHERE ((attempts > 0) AND (dead_at IS NULL) AND (NOT parked))
@@ -551,6 +557,7 @@ table deed.redrives rls=true forced=true
   constraint redrives_rate_is_positive CHECK ((rate >= 1))
   constraint redrives_request_is_short CHECK (((length(request) >= 1) AND (length(request) <= 200)))
   constraint redrives_state_is_known CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'cancelled'::text])))
+  CREATE INDEX redrives_started_idx ON deed.redrives USING btree (started_at, request)
   CREATE UNIQUE INDEX redrives_pkey ON deed.redrives USING btree (request)
   policy redrives_admin for * to deed_admin using true check true
   policy redrives_owner for * to owner using true check true
@@ -809,7 +816,7 @@ function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_
 function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 8b3118f282602f89dbd8388539977af8 grant to deed_worker
 function begin_moving(p_n integer, p_snap pg_snapshot) returns void set search_path=pg_catalog, pg_temp body 96b5cd727368426aa7246d452676019b
 function bind_login(p_login text, p_tenants uuid[], p_reason text, p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body fde44415be38a7a126716d7d63e3bf62 grant to deed_admin
-function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body f41f7dfec021852a6c0d2806739f323b grant to deed_admin, deed_worker
+function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body 1e6d8f5aa2de9f76dc35fa60806dc7b9 grant to deed_admin, deed_worker
 function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 2ba5cb74a8222c02e820d6b169de673c grant to deed_admin
 function check_address(p_channel text, p_address text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body 871a507a1d3d2f054beaafc23590000d grant to deed_admin, deed_app, deed_worker
 function check_lists(p_topics text[]) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1ms body 86d7d8d3d6b9077d8a310c538465aa4b
@@ -857,7 +864,7 @@ function is_json(p_content_type text) returns boolean body inline grant to deed_
 function join_list(p_subscription integer) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms body 82c52325e07f3d8195caff963f4e1c1d
 function json_digits(p_json jsonb) returns bigint set search_path=pg_catalog, pg_temp body 9677546d44aa6bab801514d102ca1a46
 function json_excess(p_payload bytea) returns text body inline grant to deed_admin, deed_app, deed_worker
-function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body c696b69765a6cd85cb43d99802aaa323 grant to deed_worker
+function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 71845876c15125263d3ac78f5bf189c8 grant to deed_worker
 function keepers(p_n integer) returns TABLE(what text, subscription integer, lane integer, until timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body fceb72c5add98708d958df8a774ebdcf
 function key_hash(p_tenant uuid, p_key text) returns bigint set search_path=pg_catalog, pg_temp body 75ed462de4ec7797d5518f092ce3cb70
 function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 05e279303dc396a35f92af6b82f94856 grant to deed_admin, deed_worker
@@ -865,6 +872,14 @@ function late_xids(p_cur pg_snapshot, p_h xid8, p_seen pg_snapshot) returns xid8
 function leave_relays(p_worker uuid, p_release boolean DEFAULT false) returns void security definer set search_path=pg_catalog, pg_temp body 71c684cba8aae4c8f928293285645689 grant to deed_worker
 function level_list() returns void security definer set search_path=pg_catalog, pg_temp body 4ba546168c5757acf45f025cb62b87b6
 function lock_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 845b28af22ac31d4a3d1ce703a8e74ad grant to deed_worker
+function log_extents() returns TABLE(from_id bigint, last_id bigint, upto_id bigint) security definer set search_path=pg_catalog, pg_temp body 8a36e2f81829cfb21e31c23ca023506b grant to deed_admin, deed_app, deed_worker
+function look_at_audit(p_upto bigint, p_limit integer, p_subject text DEFAULT NULL::text, p_all boolean DEFAULT false) returns TABLE(n bigint, at timestamp with time zone, actor text, login text, action text, subject_type text, subject_id text, reason text, affected bigint, details jsonb) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body 8f4d37131e3ec6df5c9c28d0ed8acc3b grant to deed_admin, deed_worker
+function look_at_blocked(p_from bigint, p_from_subscription integer, p_each integer, p_limit integer, p_behind integer, p_topic text DEFAULT NULL::text) returns TABLE(next_id bigint, next_subscription integer, id bigint, subscription integer, topic text, name text, key text, tenant_id uuid, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body 1c859139a5cee8b3a733a156a34f555a grant to deed_admin, deed_worker
+function look_at_dead(p_upto bigint, p_upto_subscription integer, p_each integer, p_each_undeclared integer, p_limit integer, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval) returns TABLE(looked bigint, next_id bigint, next_subscription integer, oldest timestamp with time zone, id bigint, subscription integer, message_id uuid, topic text, name text, key text, type text, tenant_id uuid, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body f0bd606f1d3baeee679eea4d0c68ec0a grant to deed_admin, deed_worker
+function look_at_deliveries(p_before uuid, p_each integer, p_limit integer, p_status text DEFAULT NULL::text, p_provider text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_recipient text DEFAULT NULL::text, p_doubt boolean DEFAULT false) returns TABLE(looked bigint, next uuid, oldest timestamp with time zone, id uuid) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body 95a6f354238c953aa7f8874d5e0828c9 grant to deed_admin, deed_worker
+function look_at_kept(p_upto bigint, p_each integer, p_limit integer, p_topic text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_payload boolean DEFAULT false) returns TABLE(looked bigint, above bigint, oldest timestamp with time zone, id bigint, slot integer, message_id uuid, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, size integer, payload bytea, created_at timestamp with time zone, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body ab5ca5277625d0286856a9570ef65ca7 grant to deed_admin, deed_app, deed_worker
+function look_by_number(p_from bigint, p_upto bigint, p_limit integer, p_topic text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_payload boolean DEFAULT false) returns TABLE(looked bigint, above bigint, oldest timestamp with time zone, id bigint, slot integer, message_id uuid, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, size integer, payload bytea, created_at timestamp with time zone, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_indexscan=off, jit=off body dd47f7fe62b25abc0efefb1e87122352 grant to deed_admin, deed_app, deed_worker
+function look_by_topic(p_topic text, p_upto bigint, p_each integer, p_limit integer, p_key text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_payload boolean DEFAULT false) returns TABLE(looked bigint, above bigint, oldest timestamp with time zone, id bigint, slot integer, message_id uuid, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, size integer, payload bytea, created_at timestamp with time zone, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body 513b6f356d5017d1855c1a6c2c7c794f grant to deed_admin, deed_worker
 function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body df9fd3d2744350c6dbb4d2f5e91c830a
 function mark_due() returns trigger set search_path=pg_catalog, pg_temp body d494de743e1e910e20e2430b2c9c7b0e
 function may_repeat(p_id uuid, p_claim bigint, p_kind text, p_account text, p_sandbox boolean) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 7badd6d3b69cbf899be4728be3b1f5f0 grant to deed_worker
@@ -926,6 +941,7 @@ function start_here(p_on_new_cluster text, p_environment text) returns text secu
 function status(p_most integer DEFAULT 100) returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision, parked bigint, blocked_keys bigint, lag bigint, at_least boolean, lanes bigint, lanes_held bigint) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 5a44dd7c5f9b1a6e0f612cb2ee226971 grant to deed_admin, deed_worker
 function stream_states(p_id bigint) returns TABLE(subscription text, state text, worker text, delivered_at timestamp with time zone, lane integer, page bigint) set search_path=pg_catalog, pg_temp body d5dfa6fb5d89dc8c9a96553ed5f64ebd grant to deed_admin, deed_worker
 function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text, mode text, backoff interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body 3410558b6b1f9b8f721ce801f0e1f859 grant to deed_admin, deed_worker
+function summarise_log() returns integer security definer set search_path=pg_catalog, pg_temp body dbdb708b902e57b558ba2ac72940ed56 grant to deed_worker
 function suppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns bigint security definer set search_path=pg_catalog, pg_temp body b15d261d1756d4b8f581e68e6d19dd8e grant to deed_admin, deed_app, deed_worker
 function take_due(p_provider text, p_status text, p_limit integer, p_lanes text[], p_rooms integer[], p_room integer, p_bytes bigint, p_cost integer, p_pauses boolean, p_kind text, p_account text, p_places jsonb, OUT taken tid[], OUT walk jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 2bc71881af619e86a16bfe423edaeac3
 function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true, p_protocol integer DEFAULT 1) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body 66d3a91e043e1ccbe5ceb724c4cffe04 grant to deed_worker

@@ -103,7 +103,10 @@ func FunctionNames() []string {
 // since it builds an index beside those who write to the table.
 const apartLine = "-- transaction: no"
 
-var buildsIndex = regexp.MustCompile(`(?m)^create (?:unique )?index concurrently ([a-z0-9_]+) on deed\.[a-z0-9_]+ [^;]*;\s*$`)
+// anyPartition stands in such a migration for each partition of the log.
+const anyPartition = "log_pN"
+
+var buildsIndex = regexp.MustCompile(`(?m)^create (?:unique )?index concurrently ((?:log_pN)?[a-z0-9_]+) on deed\.(?:log_pN|[a-z0-9_]+) [^;]*;\s*$`)
 
 // index returns the name of the index that the migration builds outside a
 // transaction, or "".
@@ -114,6 +117,9 @@ func (m Migration) index() string {
 	}
 	return buildsIndex.FindStringSubmatch(m.SQL)[1]
 }
+
+// perPartition reports whether that index is one of each partition of the log.
+func (m Migration) perPartition() bool { return strings.HasPrefix(m.index(), anyPartition) }
 
 // check refuses what would not run as it is meant.
 func (m Migration) check() error {

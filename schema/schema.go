@@ -218,7 +218,10 @@ func SQL(faces ...string) (string, error) {
 	fmt.Fprintf(&b, "-- deed: the whole schema, for an empty database. Run with: psql -v ON_ERROR_STOP=1 -1 -f FILE\n\n%s;\n\n%s\n%s\n", pinSQL, roles, boot)
 	for _, m := range migrations {
 		text := m.SQL
-		if m.index() != "" {
+		switch {
+		case m.perPartition(): // there are none yet
+			text = "-- " + m.Name
+		case m.index() != "":
 			text = strings.Replace(text, " concurrently ", " ", 1) // nobody else is there
 		}
 		fmt.Fprintf(&b, "%s\ninsert into deed.migrations (version, name, breaking, hash) values (%d, '%s', %t, '%s');\n\n",

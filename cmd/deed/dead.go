@@ -74,22 +74,22 @@ func newDeadList(a *app) *cobra.Command {
 				return usagef("--limit %d is below 1", f.Limit)
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				list, err := c.Dead(cmd.Context(), f.DeadFilter)
-				if err == nil && len(list) == 0 {
+				page, err := c.Dead(cmd.Context(), f.DeadFilter)
+				if err == nil && len(page.Items) == 0 {
 					err = knownTopic(cmd.Context(), c, f.Topic)
 				}
 				if err != nil {
 					return err
 				}
 				header := []string{"SEQ", "ID", "TOPIC", "SUBSCRIPTION", "KEY", "ATTEMPTS", "DEAD SINCE", "LAST ERROR"}
-				return printList(cmd, asJSON, "dead", list, header, func(d admin.DeadMessage) []string {
+				return printPage(cmd, asJSON, "dead", page, header, func(d admin.DeadMessage) []string {
 					return []string{fmt.Sprint(d.Seq), d.ID.String(), d.Topic, d.Subscription, d.Key, fmt.Sprint(d.Attempts), when(d.DeadAt), d.LastError}
 				})
 			})
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().IntVar(&f.Limit, "limit", 100, "how many")
+	pageFlags(cmd, &f.Cursor, &f.Limit, 100)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -224,6 +224,7 @@ func redrive(cmd *cobra.Command, c *admin.Client, r admin.Redrive, asJSON bool) 
 }
 
 func newDeadRequests(a *app) *cobra.Command {
+	var cursor string
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -236,18 +237,18 @@ no progress was cut off: give its command again with its --request, or cancel it
 				return usagef("--limit %d is below 1", limit)
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				list, err := c.Redrives(cmd.Context(), limit)
+				page, err := c.Redrives(cmd.Context(), cursor, limit)
 				if err != nil {
 					return err
 				}
 				header := []string{"REQUEST", "STATE", "REDRIVEN", "SINCE", "BY", "REASON", "ASKED"}
-				return printList(cmd, asJSON, "requests", list, header, func(r admin.RedriveStatus) []string {
+				return printPage(cmd, asJSON, "requests", page, header, func(r admin.RedriveStatus) []string {
 					return []string{r.Request, r.State, fmt.Sprintf("%d of %d", r.Redriven, r.Chosen), when(r.StartedAt), r.By, r.Reason, string(r.Asked)}
 				})
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many")
+	pageFlags(cmd, &cursor, &limit, 100)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -332,18 +333,18 @@ func newAudit(a *app) *cobra.Command {
 				return usagef("--limit %d is below 1", f.Limit)
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				list, err := c.Audit(cmd.Context(), f)
+				page, err := c.Audit(cmd.Context(), f)
 				if err != nil {
 					return err
 				}
 				header := []string{"AT", "ACTOR", "ACTION", "SUBJECT", "AFFECTED", "REASON"}
-				return printList(cmd, asJSON, "acts", list, header, func(entry admin.AuditEntry) []string {
+				return printPage(cmd, asJSON, "acts", page, header, func(entry admin.AuditEntry) []string {
 					return []string{when(entry.At), entry.Actor, entry.Action, entry.SubjectType + " " + entry.SubjectID, fmt.Sprint(entry.Affected), entry.Reason}
 				})
 			})
 		},
 	}
-	cmd.Flags().IntVar(&f.Limit, "limit", 100, "how many")
+	pageFlags(cmd, &f.Cursor, &f.Limit, 100)
 	cmd.Flags().StringVar(&f.Subject, "subject", "", "only what concerns this: a message's number, a request, a delivery")
 	cmd.Flags().BoolVar(&f.All, "all", false, "also what the program did with deliveries")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

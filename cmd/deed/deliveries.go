@@ -49,7 +49,7 @@ func newDeliveriesList(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&status, "status", "", "only these: queued, sending, sent, called, posted, failed, dead or skipped")
 	cmd.Flags().StringVar(&f.Provider, "provider", "", "only this provider's")
 	cmd.Flags().StringVar(&f.Recipient, "to", "", "only this recipient's")
-	cmd.Flags().IntVar(&f.Limit, "limit", 100, "how many")
+	pageFlags(cmd, &f.Cursor, &f.Limit, 100)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "only this tenant's, a UUID")
 	return cmd
@@ -72,7 +72,7 @@ look at the provider's own log, then say what you know with deed deliveries sett
 		},
 	}
 	cmd.Flags().StringVar(&f.Provider, "provider", "", "only this provider's")
-	cmd.Flags().IntVar(&f.Limit, "limit", 1000, "how many")
+	pageFlags(cmd, &f.Cursor, &f.Limit, 1000)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "only this tenant's, a UUID")
 	return cmd
@@ -80,8 +80,8 @@ look at the provider's own log, then say what you know with deed deliveries sett
 
 func (a *app) listDeliveries(cmd *cobra.Command, f delivery.Filter, asJSON bool) error {
 	return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
-		list, err := l.List(cmd.Context(), f)
-		if err == nil && len(list) == 0 {
+		page, err := l.List(cmd.Context(), f)
+		if err == nil && len(page.Items) == 0 {
 			err = cmp.Or(knownProvider(cmd.Context(), l, f.Provider), knownTenant(cmd.Context(), pool, f.Tenant))
 		}
 		if err != nil {
@@ -93,7 +93,7 @@ func (a *app) listDeliveries(cmd *cobra.Command, f delivery.Filter, asJSON bool)
 		} else {
 			header = append(header, "MESSAGE ID", "REASON")
 		}
-		return printList(cmd, asJSON, "deliveries", list, header, func(e delivery.Entry) []string {
+		return printPage(cmd, asJSON, "deliveries", page, header, func(e delivery.Entry) []string {
 			row := []string{e.ID, string(e.Status), string(e.Channel), e.Provider, e.Recipient, fmt.Sprint(e.Attempts), when(e.CreatedAt)}
 			if f.InDoubt {
 				return append(row, instant(e.CalledAt), instant(e.HeldAt), instant(e.RepeatSafeUntil), e.DoubtReason)

@@ -150,9 +150,10 @@ func newMessages(a *app) *cobra.Command {
 	var owner tenantFlag
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "messages",
-		Short:   "List published messages, newest first",
-		Long:    "List messages of the log, newest first. Contents only with --payload.",
+		Use:   "messages",
+		Short: "List published messages, newest first",
+		Long: `List messages of the log, newest first. Contents only with --payload. A topic's are found by it; a key or a tenant is
+looked for among the newest 20,000, and the list says how far back that was, and how to go on.`,
 		Example: "  deed messages --topic orders --key 42 --since 24h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -163,27 +164,23 @@ func newMessages(a *app) *cobra.Command {
 				return usagef("--limit %d is not from 1 to 10000", f.Limit)
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				list, err := c.Messages(cmd.Context(), f)
-				if err == nil && len(list) == 0 {
+				page, err := c.Messages(cmd.Context(), f)
+				if err == nil && len(page.Items) == 0 {
 					err = knownTopic(cmd.Context(), c, f.Topic)
 				}
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					out := make([]shown, len(list))
-					for i, l := range list {
+					out := make([]shown, len(page.Items))
+					for i, l := range page.Items {
 						if out[i], err = show(l, f.Payload); err != nil {
 							return err
 						}
 					}
-					return printJSON(cmd.OutOrStdout(), map[string]any{"messages": out})
+					return printPageJSON(cmd, "messages", out, page.Next, page.LookedTo)
 				}
-				rows := make([][]string, len(list))
-				for i, l := range list {
-					rows[i] = messageRow(l, f.Payload)
-				}
-				return table(cmd.OutOrStdout(), messageHeader(f.Payload), rows)
+				return printPage(cmd, false, "messages", page, messageHeader(f.Payload), func(l admin.MessageRecord) []string { return messageRow(l, f.Payload) })
 			})
 		},
 	}
@@ -191,8 +188,7 @@ func newMessages(a *app) *cobra.Command {
 	flags.StringVar(&f.Topic, "topic", "", "only this topic")
 	flags.StringVar(&f.Key, "key", "", "only this key")
 	durationVar(cmd, &f.Since, "since", 0, "only those published at most this long ago")
-	flags.Int64Var(&f.Before, "before", 0, "only those with a lower number, for the next page")
-	flags.IntVar(&f.Limit, "limit", 100, "how many, at most 10000")
+	pageFlags(cmd, &f.Cursor, &f.Limit, 100)
 	flags.BoolVar(&f.Payload, "payload", false, "show contents")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "only this tenant's, a UUID")

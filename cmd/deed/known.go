@@ -23,8 +23,8 @@ func knownTopic(ctx context.Context, c *admin.Client, topic string) error {
 		return err
 	}
 	// One that nobody declared is there once something was published to it.
-	list, err := c.Messages(ctx, admin.Filter{Topic: topic, Limit: 1})
-	if err != nil || len(list) > 0 {
+	page, err := c.Messages(ctx, admin.Filter{Topic: topic, Limit: 1})
+	if err != nil || len(page.Items) > 0 || page.LookedTo != nil {
 		return err
 	}
 	return fmt.Errorf("there is no topic %q: nobody declared it or published to it; deed topic list shows those that are declared", topic)

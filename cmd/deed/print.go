@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
 )
 
@@ -34,6 +35,46 @@ func printList[T any](cmd *cobra.Command, asJSON bool, name string, list []T, he
 		rows[i] = row(v)
 	}
 	return table(cmd.OutOrStdout(), header, rows)
+}
+
+// printPage prints a page of a list as printList does, and for people on standard
+// error whether there is more, and how to go on; JSON says so in next and looked_to.
+func printPage[T any](cmd *cobra.Command, asJSON bool, name string, page deed.Page[T], header []string, row func(T) []string) error {
+	if asJSON {
+		return printPageJSON(cmd, name, page.Items, page.Next, page.LookedTo)
+	}
+	if err := printList(cmd, false, name, page.Items, header, row); err != nil {
+		return err
+	}
+	tellMore(cmd, page.Next, page.LookedTo)
+	return nil
+}
+
+func printPageJSON[T any](cmd *cobra.Command, name string, list []T, next string, lookedTo *time.Time) error {
+	out := map[string]any{name: orEmpty(list)}
+	if next != "" {
+		out["next"] = next
+	}
+	if lookedTo != nil {
+		out["looked_to"] = lookedTo
+	}
+	return printJSON(cmd.OutOrStdout(), out)
+}
+
+// tellMore says how a list goes on, unless it is whole.
+func tellMore(cmd *cobra.Command, next string, lookedTo *time.Time) {
+	switch {
+	case lookedTo != nil:
+		fmt.Fprintf(cmd.ErrOrStderr(), "looked back to %s; further back: --cursor %s\n", when(*lookedTo), next)
+	case next != "":
+		fmt.Fprintf(cmd.ErrOrStderr(), "there may be more: --cursor %s\n", next)
+	}
+}
+
+// pageFlags are those of a list that comes in pages, by default of so many.
+func pageFlags(cmd *cobra.Command, cursor *string, limit *int, many int) {
+	cmd.Flags().StringVar(cursor, "cursor", "", "go on where a page before ended, as it said")
+	cmd.Flags().IntVar(limit, "limit", many, "how many at the most")
 }
 
 // orEmpty is a list that in JSON is none, and not null.

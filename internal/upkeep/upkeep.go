@@ -45,6 +45,14 @@ func (k *Keeper) MakePartitions(ctx context.Context) {
 	})
 }
 
+// SummariseLog keeps what the log has filled since cheap to look at by number.
+func (k *Keeper) SummariseLog(ctx context.Context) {
+	k.Chore(ctx, "summarise the log by number", func(ctx context.Context) error {
+		_, err := k.Pool.Exec(ctx, query.SummariseLog)
+		return err
+	})
+}
+
 // PartitionsAhead counts the partitions of the log ahead of the one in use.
 func PartitionsAhead(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 	err = pool.QueryRow(ctx, query.PartitionsAhead).Scan(&n)

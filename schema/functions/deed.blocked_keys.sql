@@ -13,24 +13,8 @@ stable
 set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
-  select s.topic, s.name, l.key, l.tenant_id, p.id, deed.message_id(l.created_at, l.id), p.attempts, p.dead_at is not null,
-    case when p.dead_at is null then p.ord end, p.last_error, l.created_at,
-    (
-      select count(*)
-      from (
-        select from deed.pending f
-        where f.subscription = p.subscription and f.key_hash = p.key_hash and f.parked
-        limit 10000
-      ) f
-    )
-  from deed.pending p
-  join deed.subscriptions s on s.id = p.subscription
-  join (
-    select slot, id, tenant_id, created_at, key from deed.log
-    union all
-    select slot, id, tenant_id, created_at, key from deed.kept
-  ) l on l.slot = p.slot and l.id = p.id
-  where p.key_hash is not null and not p.parked and (p_topic is null or s.topic = p_topic)
-  order by l.created_at, p.id
-  limit p_limit
+  select b.topic, b.name, b.key, b.tenant_id, b.id, b.message_id, b.attempts, b.dead, b.due, b.last_error, b.since, b.behind
+  from deed.look_at_blocked(0, 0, case when p_topic is null then p_limit else 2147483647 end, p_limit, 10000, p_topic) b
+  where b.id is not null
+  order by b.id, b.subscription
 $$;

@@ -38,14 +38,22 @@ begin
     )
     and exists (select from deed.partitions p where p.n = v_current + 1)
   then
+    update deed.partitions p set last_id = pg_sequence_last_value('deed.log_seq') where p.n = v_current;
     perform setval('deed.log_seq', (v_current + 1) * c_size);
     v_current := v_current + 1;
   end if;
 
   for v_n in v_current..v_current + greatest(p_ahead, 1) loop
-    continue when exists (select from deed.partitions p where p.n = v_n);
     v_name := 'log_p' || v_n;
+    if exists (select from deed.partitions p where p.n = v_n) then
+      -- One that a deed from before the index made while a migration brought it.
+      if v_n > v_current and to_regclass(format('deed.%I', v_name || '_id_idx')) is null then
+        execute format('create index %I on deed.%I using brin (id) with (pages_per_range = 32)', v_name || '_id_idx', v_name);
+      end if;
+      continue;
+    end if;
     execute format('create table deed.%I (like deed.log including all)', v_name);
+    execute format('create index %I on deed.%I using brin (id) with (pages_per_range = 32)', v_name || '_id_idx', v_name);
     execute format('alter table deed.%I add constraint log_partition check (id >= %s and id < %s)', v_name, v_n * c_size, (v_n + 1) * c_size);
     execute format('alter table deed.%I enable row level security', v_name);
     execute format('alter table deed.%I force row level security', v_name);
