@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -55,6 +56,9 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 	} else if deed.CodeOf(err) == deed.Invalid {
 		code = exitUsage
 	}
+	if why := unreachable(err); why != nil {
+		err = why
+	}
 	fmt.Fprintln(errs, "deed:", strings.TrimPrefix(err.Error(), "deed: "))
 	return code
 }
@@ -83,7 +87,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", err, cmd.CommandPath())
+		return usagef("%w%s; see %s --help", err, orWhichFlag(cmd, err), cmd.CommandPath())
 	})
 	f := root.PersistentFlags()
 	f.StringVar(&a.databaseURL, "database-url", "", "the database, as a URL or keywords; also DEED_DATABASE_URL")
@@ -143,6 +147,24 @@ func checkArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		checkArguments(sub)
 	}
+}
+
+var (
+	unknownFlag = regexp.MustCompile(`^unknown flag: --([a-z0-9-]+)$`)
+	flagNames   = regexp.MustCompile(`--([a-z0-9-]+)`)
+)
+
+// orWhichFlag asks the same of a flag.
+func orWhichFlag(cmd *cobra.Command, err error) string {
+	unknown := unknownFlag.FindStringSubmatch(err.Error())
+	if unknown == nil {
+		return ""
+	}
+	flags := &cobra.Command{}
+	for _, name := range flagNames.FindAllStringSubmatch(cmd.LocalFlags().FlagUsages()+cmd.InheritedFlags().FlagUsages(), -1) {
+		flags.AddCommand(&cobra.Command{Use: name[1], Run: func(*cobra.Command, []string) {}})
+	}
+	return strings.NewReplacer("did you mean ", "did you mean --", " or ", " or --").Replace(orWhich(flags, unknown[1:]))
 }
 
 // orWhich asks whether a command was meant whose name is like the one given.
