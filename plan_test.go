@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/schema"
 )
 
 // fill makes n pending messages of one subscription by hand, fast.
@@ -159,6 +161,31 @@ func looksAtMillions(t *testing.T, db *pgtest.DB) {
 				t.Errorf("%s: %s\ntouched %d buffers for %d rows, want at most 2000 for %d", mode, test.q, got, rows, test.rows)
 			}
 		}
+	}
+}
+
+// A look that no plan test counts may cost anything.
+func TestPlan_EveryLookHasACase(t *testing.T) {
+	t.Parallel()
+	var cases strings.Builder
+	for _, file := range []string{"plan_test.go", "delivery/plan_test.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases.Write(text)
+	}
+	looks := 0
+	for _, name := range schema.FunctionNames() {
+		if strings.HasPrefix(name, "look_") {
+			looks++
+			if !strings.Contains(cases.String(), "from deed."+name+"(") {
+				t.Errorf("deed.%s has no case in a plan test", name)
+			}
+		}
+	}
+	if looks < 7 {
+		t.Errorf("only %d functions are looks", looks)
 	}
 }
 

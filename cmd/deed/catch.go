@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,13 +37,14 @@ type catchers struct {
 }
 
 func (c *catchers) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.smtpAddress, "catch-smtp", defaultCatchSMTP, "where the built-in SMTP server listens")
-	cmd.Flags().StringVar(&c.httpAddress, "catch-http", defaultCatchHTTP, "where the fake Resend, the mailbox and the receiver of webhooks listen")
+	cmd.Flags().StringVar(&c.smtpAddress, "catch-smtp", "", "where the built-in SMTP server listens; also DEED_CATCH_SMTP (default "+defaultCatchSMTP+", or a free port)")
+	cmd.Flags().StringVar(&c.httpAddress, "catch-http", "", "where the fake Resend, the mailbox and the receiver of webhooks listen; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+", or a free port)")
 }
 
-// hint is what deed dev mailbox needs to be told, if anything.
-func (c *catchers) hint() string {
-	if c.httpAddress == defaultCatchHTTP {
+// hint is what deed dev mailbox needs to be told, if anything, in the folder of that
+// deed.yaml.
+func (c *catchers) hint(file config.Dev) string {
+	if c.httpAddress == cmp.Or(file.CatchHTTP, defaultCatchHTTP) {
 		return ""
 	}
 	return " --catch-http " + c.httpAddress
@@ -50,14 +52,16 @@ func (c *catchers) hint() string {
 
 // start listens until the returned function is called. An address that was not
 // asked for and is taken makes way for a free one.
-func (c *catchers) start(ctx context.Context, cmd *cobra.Command, log *slog.Logger) (stop func(), err error) {
+func (c *catchers) start(ctx context.Context, file config.Dev, log *slog.Logger) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	mail, err := listenOr(ctx, &c.smtpAddress, cmd.Flags().Changed("catch-smtp"))
+	c.smtpAddress = setting(c.smtpAddress, "DEED_CATCH_SMTP", file.CatchSMTP, "")
+	c.httpAddress = setting(c.httpAddress, "DEED_CATCH_HTTP", file.CatchHTTP, "")
+	mail, err := listenOr(ctx, &c.smtpAddress, defaultCatchSMTP)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	web, err := listenOr(ctx, &c.httpAddress, cmd.Flags().Changed("catch-http"))
+	web, err := listenOr(ctx, &c.httpAddress, defaultCatchHTTP)
 	if err != nil {
 		cancel()
 		return nil, errors.Join(err, mail.Close())
@@ -98,9 +102,12 @@ func (c *catchers) start(ctx context.Context, cmd *cobra.Command, log *slog.Logg
 	}, nil
 }
 
-func listenOr(ctx context.Context, address *string, asked bool) (net.Listener, error) {
+// listenOr listens at *address, or where that is empty at usual, or a free port if
+// that is taken; *address is where it does.
+func listenOr(ctx context.Context, address *string, usual string) (net.Listener, error) {
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", *address)
+	asked := *address != ""
+	l, err := config.Listen(ctx, "tcp", cmp.Or(*address, usual))
 	if err != nil && !asked {
 		l, err = config.Listen(ctx, "tcp", "127.0.0.1:0")
 	}
@@ -159,7 +166,7 @@ func builtInOf(ctx context.Context, address string) (map[string]delivery.Provide
 	return builtIn(said.Address, address)
 }
 
-func newMailbox() *cobra.Command {
+func newMailbox(a *app) *cobra.Command {
 	var address string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -167,7 +174,11 @@ func newMailbox() *cobra.Command {
 		Long:    "List what the built-in providers of a running deed dev have been sent, oldest first.",
 		Example: "  deed dev mailbox --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := readMailbox(cmd.Context(), setting(address, "DEED_CATCH_HTTP", "", defaultCatchHTTP))
+			at, err := a.catcherAt(address)
+			if err != nil {
+				return err
+			}
+			list, err := readMailbox(cmd.Context(), at)
 			if err != nil {
 				return err
 			}
@@ -184,6 +195,16 @@ func newMailbox() *cobra.Command {
 	cmd.Flags().StringVar(&address, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// catcherAt is where the mailbox of deed dev listens: as the flag says, the
+// environment, or deed.yaml.
+func (a *app) catcherAt(flag string) (string, error) {
+	file, err := a.config()
+	if err != nil {
+		return "", err
+	}
+	return setting(flag, "DEED_CATCH_HTTP", file.Dev.CatchHTTP, defaultCatchHTTP), nil
 }
 
 func readMailbox(ctx context.Context, address string) ([]catcher.Mail, error) {

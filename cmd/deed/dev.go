@@ -5,19 +5,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/schema"
 )
 
 func newDev(a *app) *cobra.Command {
 	var data, address string
+	var port int
 	var payload bool
 	var outbox outboxSettings
 	var catch catchers
@@ -28,7 +32,10 @@ func newDev(a *app) *cobra.Command {
 their sinks; what is published to any other topic is printed here. Deliveries through the built-in providers smtp and
 resend are caught: deed dev mailbox lists them, and nobody is written to. What webhooks post to /hook beside the mailbox
 is checked and printed, as by deed listen. Ctrl-C stops it all; the data stay. Its environment is the one that the data
-have, unless --environment names one.`,
+have, unless --environment names one.
+
+A project has a deed dev of its own with a folder for it in its deed.yaml: dev: {data: .deed}. Addresses that nobody gave
+make way for free ones where they are taken, and are printed; they can be fixed there, too (docs/configuration.md).`,
 		Example: `  deed dev
   deed dev --data ./devdata --payload
   deed dev mailbox --json`,
@@ -46,14 +53,14 @@ have, unless --environment names one.`,
 			if err != nil {
 				return err
 			}
-			listener, err := listen(ctx, listenAddress(cmd, address, file))
+			listener, err := listenOrElsewhere(cmd, address, file)
 			if err != nil {
 				return err
 			}
 			if listener != nil {
 				defer listener.Close()
 			}
-			if data, err = dataFolder(setting(data, "DEED_DATA", "", "")); err != nil {
+			if data, err = dataFolder(setting(data, "DEED_DATA", file.Dev.Data, "")); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
@@ -61,13 +68,13 @@ have, unless --environment names one.`,
 			if err := catch.hooks.findSecrets(a, false); err != nil {
 				return err
 			}
-			stopCatching, err := catch.start(ctx, cmd, log)
+			stopCatching, err := catch.start(ctx, file.Dev, log)
 			if err != nil {
 				return err
 			}
 			defer stopCatching()
 			fmt.Fprintf(out, "starting a private PostgreSQL in %s …\n", data)
-			cluster, err := pgembed.Start(ctx, pgembed.Options{Dir: data, Logger: log})
+			cluster, err := pgembed.Start(ctx, pgembed.Options{Dir: data, Port: cmp.Or(port, file.Dev.Port), Logger: log})
 			if err != nil {
 				return err
 			}
@@ -99,9 +106,9 @@ have, unless --environment names one.`,
   deed dev mailbox%s
 
 Messages of topics that nobody declared appear here, and what webhooks post to http://%s/hook
-(allow_hosts: [127.0.0.1]). Ctrl-C stops.
+(allow_hosts: [127.0.0.1]).%s Ctrl-C stops.
 
-`, url, catch.hint(), catch.httpAddress)
+`, url, catch.hint(file.Dev), catch.httpAddress, healthAt(listener))
 			if r.onNewCluster, r.environment, err = a.newCluster(); err != nil {
 				return err
 			}
@@ -112,12 +119,32 @@ Messages of topics that nobody declared appear here, and what webhooks post to h
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "the folder of the private PostgreSQL; also DEED_DATA (default in the user's data folder)")
-	cmd.Flags().StringVar(&address, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
+	cmd.Flags().StringVar(&address, "listen", defaultListen, "the address of /healthz, /readyz and /metrics, or a free port if that is taken; '' for none; also DEED_LISTEN")
+	cmd.Flags().IntVar(&port, "port", 0, "the port of the private PostgreSQL (default a free one, which it keeps)")
 	cmd.Flags().BoolVar(&payload, "payload", false, "print contents too")
 	catch.add(cmd)
 	outbox.add(cmd)
-	cmd.AddCommand(a.bounded(newMailbox()))
+	cmd.AddCommand(a.bounded(newMailbox(a)))
 	return cmd
+}
+
+// listenOrElsewhere listens where it is told to; where nobody said it, and the usual
+// port is taken, at a free one.
+func listenOrElsewhere(cmd *cobra.Command, flag string, file *config.Config) (net.Listener, error) {
+	address := listenAddress(cmd, flag, file)
+	listener, err := listen(cmd.Context(), address)
+	if errors.Is(err, syscall.EADDRINUSE) && !cmd.Flags().Changed("listen") && cmp.Or(os.Getenv("DEED_LISTEN"), file.Listen) == "" {
+		return listen(cmd.Context(), "127.0.0.1:0")
+	}
+	return listener, err
+}
+
+// healthAt says where health and metrics are, unless it is where they usually are.
+func healthAt(listener net.Listener) string {
+	if listener == nil || listener.Addr().String() == defaultListen {
+		return ""
+	}
+	return fmt.Sprintf(" Health and metrics are at http://%s.", listener.Addr())
 }
 
 // migrateDev returns the environment that is named, or else the installation's:

@@ -56,10 +56,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 	} else if deed.CodeOf(err) == deed.Invalid {
 		code = exitUsage
 	}
-	if why := unreachable(err); why != nil {
-		err = why
-	}
-	fmt.Fprintln(errs, "deed:", strings.TrimPrefix(err.Error(), "deed: "))
+	fmt.Fprintln(errs, "deed:", strings.TrimPrefix(unreachable(err), "deed: "))
 	return code
 }
 

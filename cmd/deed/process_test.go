@@ -397,3 +397,45 @@ func TestDev(t *testing.T) {
 		}
 	}
 }
+
+// Two projects have each a deed dev of their own, at once, though both would like the
+// usual addresses; what their deed.yaml fixes is where it says, and taken by
+// the commands that ask for it.
+func TestDev_OneForEachProject(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := os.Chmod(filepath.Dir(root), 0o711); err != nil { // as root the server is another user
+		t.Fatal(err)
+	}
+	fixedAt, catch := freeAddress(t), freeAddress(t)
+	_, port, _ := strings.Cut(fixedAt, ":")
+	seen := map[string]bool{}
+	for name, fixed := range map[string]string{"one": "", "two": ", port: " + port + ", catch_http: '" + catch + "'"} {
+		dir := filepath.Join(root, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "deed.yaml")
+		if err := os.WriteFile(file, []byte("dev: {data: .deed"+fixed+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := start(t, "", "dev", "--config", file)
+		url := p.prints(&p.out, `export DEED_DATABASE_URL='([^']+)'\n`)
+		hooks := p.prints(&p.out, `post to (http://\S+)/hook`)
+		if seen[url] || seen[hooks] {
+			t.Errorf("%s: %s and %s are another's", name, url, hooks)
+		}
+		seen[url], seen[hooks] = true, true
+		if _, err := os.Stat(filepath.Join(dir, ".deed")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		deedOK(t, url, "deliver", "--provider", "smtp", "--to", "you@example.com", "--subject", "Hello", "--text", name, "--wait", "30s")
+		mailbox := strings.Fields(p.prints(&p.out, `  deed (dev mailbox.*)\n`))
+		if got := deedOK(t, "", append(mailbox, "--config", file, "--json")...); strings.Count(got, `"subject"`) != 1 {
+			t.Errorf("%s: its mailbox has %s", name, got)
+		}
+		if name == "two" && (!regexp.MustCompile(`(:|port=)`+port+`\b`).MatchString(url) || hooks != "http://"+catch || len(mailbox) != 2) {
+			t.Errorf("it is at %s and %s, and says %q; want port %s and %s", url, hooks, mailbox, port, catch)
+		}
+	}
+}

@@ -29,7 +29,11 @@ func newProviders(a *app) *cobra.Command {
 smtp and resend, if deed.yaml has none of that name, are those of a running deed dev.`,
 		Example: "  deed providers test mail",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.testProvider(cmd, args[0], setting(catch, "DEED_CATCH_HTTP", "", defaultCatchHTTP), testJSON)
+			at, err := a.catcherAt(catch)
+			if err != nil {
+				return err
+			}
+			return a.testProvider(cmd, args[0], at, testJSON)
 		},
 	}
 	test.Flags().StringVar(&catch, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")

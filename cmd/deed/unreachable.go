@@ -6,30 +6,36 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// unreachable says of a connection that was not made which database it was to be,
-// why, and what to do; nil for any other error. The driver's own text says it once
-// for each address, behind what was to be done over the connection.
-func unreachable(err error) error {
+// layers are what a connection was to be made for, which says nothing to whom it
+// concerns.
+var layers = regexp.MustCompile(`(deed: )?((new|schema|read deed\.migrations|connect): )*$`)
+
+// unreachable is the text of an error of a connection that was not made: which
+// database it was to be, why, and what to do. The driver's own says it once for each
+// address. Of any other error it is the error's.
+func unreachable(err error) string {
 	failed, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
-		return nil
+		return err.Error()
+	}
+	before, after, found := strings.Cut(err.Error(), failed.Error())
+	if !found {
+		return err.Error()
 	}
 	c := failed.Config
-	where := fmt.Sprintf("the database %q as %q at %s", c.Database, c.User, place(c.Host, c.Port))
-	if others := otherPlaces(c); others != "" {
-		where += others
-	}
 	why, do := whyUnreachable(failed)
-	if do == "" {
-		return fmt.Errorf("cannot connect to %s: %s", where, why)
+	text := fmt.Sprintf("cannot connect to the database %q as %q at %s%s: %s", c.Database, c.User, place(c.Host, c.Port), otherPlaces(c), why)
+	if do != "" {
+		text += "; " + do
 	}
-	return fmt.Errorf("cannot connect to %s: %s; %s", where, why, do)
+	return layers.ReplaceAllString(before, "") + text + after
 }
 
 func place(host string, port uint16) string {

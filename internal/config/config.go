@@ -80,6 +80,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -95,6 +96,9 @@ type Config struct {
 	Environment, OnNewCluster string
 	LogLevel                  string // debug, info, warn or error
 	LogFormat                 string // text or json
+
+	// Dev is what deed dev is told, of which relays take nothing.
+	Dev Dev
 
 	// Topics are in the order of the file.
 	Topics []Topic
@@ -149,6 +153,9 @@ func (r *reader) config(root *node) *Config {
 		c.LogFormat = log.choice("format", "text", "json")
 		log.done()
 	}
+	if dev := s.sub("dev"); dev != nil {
+		c.Dev = dev.dev()
+	}
 	var uses []use
 	s.sections("topics", func(name string, sub *section) {
 		t, u := sub.topic(name)
@@ -171,6 +178,27 @@ func (r *reader) config(root *node) *Config {
 	s.done()
 	s.match(uses)
 	return c
+}
+
+// Dev is a project's own deed dev.
+type Dev struct {
+	Data                 string // the folder of its PostgreSQL
+	Port                 int    // of that; 0: a free one, which it keeps
+	CatchSMTP, CatchHTTP string // host:port
+}
+
+func (s *section) dev() Dev {
+	d := Dev{
+		Data:      s.text("data"),
+		Port:      s.number("port", 1, 65535),
+		CatchSMTP: s.listen("catch_smtp"),
+		CatchHTTP: s.listen("catch_http"),
+	}
+	if d.Data != "" && !filepath.IsAbs(d.Data) { // as file: is
+		d.Data = filepath.Join(filepath.Dir(s.file), d.Data)
+	}
+	s.done()
+	return d
 }
 
 // Pick chooses a setting's value: the flag if it was given, else the first of

@@ -84,6 +84,7 @@ sinks:
     breaker: {failures: 5, pause: 1s, max_pause: 30s}
   printer: {type: print}
   bare: {type: webhook, url: "http://localhost:9000", secret: "file:/run/hook.key"}
+dev: {data: .deed, port: 5433, catch_smtp: '127.0.0.1:25', catch_http: '127.0.0.1:80'}
 `
 
 func TestParse_Full(t *testing.T) {
@@ -94,6 +95,7 @@ func TestParse_Full(t *testing.T) {
 		Worker:      "relay-1",
 		LogLevel:    "info",
 		LogFormat:   "json",
+		Dev:         config.Dev{Data: "etc/.deed", Port: 5433, CatchSMTP: "127.0.0.1:25", CatchHTTP: "127.0.0.1:80"},
 		Topics: []config.Topic{
 			{
 				Name: "orders", Sinks: []string{"hooks"}, MaxAttempts: 5, Lease: 30 * time.Second,
