@@ -41,6 +41,27 @@ func ExamplePublish() {
 	}
 }
 
+// The same with the message sent in the round trip of the commit.
+func ExampleInTx() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+
+	published, err := deed.InTx(ctx, pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+		if _, err := tx.Exec(ctx, `insert into orders (id, cents) values ($1, $2)`, "42", 1999); err != nil {
+			return err
+		}
+		return tx.Publish(ctx, deed.Message{Topic: "orders", Key: "42", Type: "order.placed", Value: map[string]int{"cents": 1999}})
+	})
+	if err != nil {
+		log.Fatal(err) // neither the order nor the message exists
+	}
+	fmt.Println("message", published[0].ID)
+}
+
 // A process that works on a queue until it is told to stop.
 func ExampleHandle() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -85,11 +85,24 @@ from deed.publish_many(
 
 // NewStatement checks msgs as [Publish] does and prepares the call.
 func NewStatement(ctx context.Context, msgs ...Message) (Statement, error) {
-	n := len(msgs)
-	topics := make([]string, n)
-	payloads := make([][]byte, n)
-	// Key, type and so on: a column that no message uses stays a null array.
-	var columns [7][]*string
+	list, err := prepare(ctx, msgs)
+	if err != nil {
+		return Statement{}, err
+	}
+	return statementOf(list), nil
+}
+
+// prepared is a message as the statements take it: checked, with its payload
+// encoded and its trace.
+type prepared struct {
+	topic    string
+	payload  []byte
+	optional [optionals]string // see Message.optional
+}
+
+// prepare checks messages, all or none.
+func prepare(ctx context.Context, msgs []Message) ([]prepared, error) {
+	list := make([]prepared, len(msgs))
 	for i, m := range msgs {
 		payload, err := m.payload()
 		if err == nil {
@@ -100,42 +113,57 @@ func NewStatement(ctx context.Context, msgs ...Message) (Statement, error) {
 			headers, err = encodeHeaders(headersWithTrace(ctx, m.Headers))
 		}
 		if err != nil {
-			return Statement{}, invalidf("publish", "message %d of %d, topic %q: %w", i+1, n, errortext.Clip(m.Topic), err)
+			return nil, invalidf("publish", "message %d of %d, topic %q: %w", i+1, len(msgs), errortext.Clip(m.Topic), err)
 		}
-		topics[i], payloads[i] = m.Topic, payload
-		optional := m.optional(headers)
-		for c := range optional {
-			if optional[c] == "" {
+		list[i] = prepared{m.Topic, payload, m.optional(headers)}
+	}
+	return list, nil
+}
+
+// statementOf is the call that publishes them.
+func statementOf(list []prepared) Statement {
+	if len(list) == 1 {
+		args := []any{list[0].topic, list[0].payload}
+		for c := range optionals {
+			var value *string
+			if list[0].optional[c] != "" {
+				value = &list[0].optional[c]
+			}
+			args = append(args, value)
+		}
+		return Statement{SQL: publishOneSQL, Args: args, count: 1}
+	}
+	n := len(list)
+	topics := make([]string, n)
+	payloads := make([][]byte, n)
+	var columns [optionals][]*string // one that no message uses stays a null array
+	for i := range list {
+		m := &list[i]
+		topics[i], payloads[i] = m.topic, m.payload
+		for c := range m.optional {
+			if m.optional[c] == "" {
 				continue
 			}
 			if columns[c] == nil {
 				columns[c] = make([]*string, n)
 			}
-			columns[c][i] = &optional[c]
+			columns[c][i] = &m.optional[c]
 		}
-	}
-	if n == 1 {
-		args := []any{topics[0], payloads[0]}
-		for _, column := range columns {
-			var value *string
-			if column != nil {
-				value = column[0]
-			}
-			args = append(args, value)
-		}
-		return Statement{SQL: publishOneSQL, Args: args, count: 1}, nil
 	}
 	args := []any{topics, payloads}
 	for _, column := range columns {
 		args = append(args, column)
 	}
-	return Statement{SQL: publishManySQL, Args: args, count: n}, nil
+	return Statement{SQL: publishManySQL, Args: args, count: n}
 }
+
+// optionals is how many things a message may lack.
+const optionals = 7
 
 // optional returns what a message may lack, in the order of the statements'
 // parameters, as text; "" is null.
-func (m Message) optional(headers string) []string {
-	o := []string{m.Key, m.Type, m.ContentType, headers, "", m.IdempotencyKey, ""}
+func (m Message) optional(headers string) [optionals]string {
+	o := [optionals]string{m.Key, m.Type, m.ContentType, headers, "", m.IdempotencyKey, ""}
 	if m.Tenant != tenant.Default {
 		o[4] = m.Tenant.String()
 	}

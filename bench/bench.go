@@ -41,7 +41,7 @@ var measures = []measure{
 		},
 	},
 	{
-		name: "business", take: business, bare: true,
+		name: "business", take: business, bare: true, peers: []peer{deedPeer{}, withCommit{deedPeer{}}, riverPeer{}},
 		title: func(o options) string {
 			return fmt.Sprintf("Publish in a business transaction: %d connections, %s", o.clients, o.business)
 		},
@@ -77,7 +77,7 @@ var measures = []measure{
 		},
 	},
 	{
-		name: "stream business", take: business, peers: []peer{streamPeer{}, riverPeer{}, cursorLoop, bare{}},
+		name: "stream business", take: business, peers: []peer{streamPeer{}, withCommit{streamPeer{}}, riverPeer{}, cursorLoop, bare{}},
 		title: func(o options) string {
 			return fmt.Sprintf("Publish to a stream in a business transaction: %d connections, %s", o.clients, o.business)
 		},

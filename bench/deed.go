@@ -73,6 +73,28 @@ func (p deedPublisher) many(ctx context.Context, from, count int) error {
 	return err
 }
 
+// withCommit is deed, with a queue or a stream, whose messages are sent with the
+// commit.
+type withCommit struct{ peer }
+
+func (p withCommit) name() string { return p.peer.name() + " in tx" }
+
+func (withCommit) publisher(pool *pgxpool.Pool) (publisher, error) {
+	return commitPublisher{deedPublisher{pool}}, nil
+}
+
+type commitPublisher struct{ deedPublisher }
+
+func (p commitPublisher) inTx(ctx context.Context, do func(tx pgx.Tx) error, n int) error {
+	_, err := deed.InTx(ctx, p.pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+		if err := do(tx); err != nil {
+			return err
+		}
+		return tx.Publish(ctx, deedMessage(n))
+	})
+	return err
+}
+
 func deedMessage(n int) deed.Message {
 	return deed.Message{Topic: "bench", Key: strconv.Itoa(n), Value: note{N: n, Pad: pad}}
 }

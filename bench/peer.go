@@ -50,6 +50,11 @@ type publisher interface {
 	many(ctx context.Context, from, count int) error // in a transaction of its own
 }
 
+// A transactor is a publisher that runs the business transaction itself.
+type transactor interface {
+	inTx(ctx context.Context, do func(tx pgx.Tx) error, n int) error
+}
+
 type worker interface {
 	drained(ctx context.Context) (bool, error)
 	stop() error

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // bulk measures publishing many messages a transaction, on one connection.
@@ -62,12 +63,7 @@ func business(ctx context.Context, e *env) error {
 	for c := range e.opts.clients {
 		clients.Go(func() {
 			for time.Since(started) < e.opts.business && errs[c] == nil {
-				errs[c] = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					if _, err := tx.Exec(ctx, `insert into business (client, amount) values ($1, $2)`, c, 12.5); err != nil {
-						return err
-					}
-					return p.one(ctx, tx, int(committed.Load()))
-				})
+				errs[c] = transact(ctx, pool, p, c, int(committed.Load()))
 				if errs[c] == nil {
 					committed.Add(1)
 				}
@@ -90,4 +86,21 @@ func business(ctx context.Context, e *env) error {
 		n = 0
 	}
 	return e.expectStored(ctx, n, 0)
+}
+
+// transact is one business transaction with one message.
+func transact(ctx context.Context, pool *pgxpool.Pool, p publisher, client, n int) error {
+	insert := func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `insert into business (client, amount) values ($1, $2)`, client, 12.5)
+		return err
+	}
+	if t, ok := p.(transactor); ok {
+		return t.inTx(ctx, insert, n)
+	}
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := insert(tx); err != nil {
+			return err
+		}
+		return p.one(ctx, tx, n)
+	})
 }

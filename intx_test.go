@@ -1,0 +1,309 @@
+package deed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/tenant"
+)
+
+// placesOrders is a database with a table of the application's own, and its pool.
+func placesOrders(t *testing.T) (*pgtest.DB, *pgxpool.Pool) {
+	t.Helper()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `
+		create table public.orders (n int primary key, later int constraint once unique deferrable initially deferred);
+		grant all on public.orders to public`)
+	return db, db.Pool(pgtest.App)
+}
+
+// place makes an order; of two there is one too many, which the commit finds out.
+func place(ctx context.Context, tx pgx.Tx, n int) error {
+	_, err := tx.Exec(ctx, `insert into public.orders (n, later) values ($1, 1)`, n)
+	return err
+}
+
+// What a transaction publishes is there with what it has done, in order, and its
+// ids are known afterwards; of one without messages nothing is.
+func TestInTx_StoresWithTheCommit(t *testing.T) {
+	t.Parallel()
+	db, pool := placesOrders(t)
+	ctx := deed.WithTrace(t.Context(), deed.Trace{CorrelationID: "c-1"})
+	published, err := deed.InTx(ctx, pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+		if err := tx.Publish(ctx, keyed("a", 1), message("jobs", 2)); err != nil {
+			return err
+		}
+		if err := place(ctx, tx, 1); err != nil {
+			return err
+		}
+		value := map[string]int{"n": 3}
+		if err := tx.Publish(t.Context(), deed.Message{Topic: "jobs", Value: value}); err != nil {
+			return err
+		}
+		value["n"] = 4 // too late
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		id          int64
+		topic, body string
+		correlation *string
+	}
+	rows, err := db.Pool(pgtest.Worker).Query(t.Context(), `select id, topic, convert_from(payload, 'UTF8'), headers ->> 'correlation-id' from deed.log order by id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (s row, err error) {
+		return s, r.Scan(&s.id, &s.topic, &s.body, &s.correlation)
+	})
+	if err != nil || len(stored) != 3 || len(published) != 3 {
+		t.Fatalf("stored %+v, returned %+v, %v", stored, published, err)
+	}
+	for i, s := range stored {
+		if published[i].Seq != s.id || published[i].ID.Seq() != s.id {
+			t.Errorf("message %d is number %d, and returned as %+v", i+1, s.id, published[i])
+		}
+	}
+	if stored[0].topic != "orders" || stored[2].body != `{"n":3}` || stored[1].correlation == nil || *stored[1].correlation != "c-1" || stored[2].correlation != nil {
+		t.Errorf("stored %+v", stored)
+	}
+	same(t, "orders", pgtest.One[int](t, pool, `select count(*) from public.orders`), 1)
+
+	published, err = deed.InTx(t.Context(), pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+		_, err := tx.Exec(t.Context(), `insert into public.orders (n) values (2)`)
+		return err
+	})
+	if err != nil || len(published) > 0 || pgtest.One[int](t, pool, `select count(*) from public.orders`) != 2 {
+		t.Errorf("without messages: %v, %v", published, err)
+	}
+	verified(t, db)
+}
+
+// Whatever ends a transaction otherwise, nothing of it is stored, the error says
+// what it was, and the connection goes back to the pool as it was.
+func TestInTx_AllOrNothing(t *testing.T) {
+	t.Parallel()
+	db, pool := placesOrders(t)
+	errOwn := errors.New("not today")
+	big := deed.Message{Topic: "orders", Payload: []byte(`"` + strings.Repeat("x", 2<<20) + `"`)}
+	for name, test := range map[string]struct {
+		opts pgx.TxOptions
+		do   func(ctx context.Context, tx *deed.Tx) error
+		want func(err error) bool
+	}{
+		"its own error": {do: func(context.Context, *deed.Tx) error { return errOwn }, want: func(err error) bool { return err == errOwn }},
+		"a message that is refused here": {
+			do: func(ctx context.Context, tx *deed.Tx) error {
+				return tx.Publish(ctx, deed.Message{Topic: "no topic", Value: 1})
+			},
+			want: func(err error) bool { return deed.CodeOf(err) == deed.Invalid },
+		},
+		"a message that the database refuses": {
+			do: func(ctx context.Context, tx *deed.Tx) error { return tx.Publish(ctx, keyed("a", 1), big) },
+			want: func(err error) bool {
+				return deed.CodeOf(err) == deed.Invalid && strings.Contains(err.Error(), "message 2")
+			},
+		},
+		"the only one": {
+			do:   func(ctx context.Context, tx *deed.Tx) error { return tx.Publish(ctx, big) },
+			want: func(err error) bool { return deed.CodeOf(err) == deed.Invalid },
+		},
+		"another tenant's": {
+			do: func(ctx context.Context, tx *deed.Tx) error {
+				if err := tenant.Set(ctx, tx, tenant.ID{0xa}); err != nil {
+					return err
+				}
+				m := keyed("a", 1)
+				m.Tenant = tenant.ID{0xb}
+				return tx.Publish(ctx, m)
+			},
+			want: func(err error) bool { return deed.CodeOf(err) == deed.Forbidden },
+		},
+		"a constraint at the commit": {
+			do: func(ctx context.Context, tx *deed.Tx) error {
+				return errors.Join(place(ctx, tx, 101), place(ctx, tx, 102))
+			},
+			want: func(err error) bool { return sqlState(err) == "23505" },
+		},
+		"a failed statement that nobody minds": {
+			do: func(ctx context.Context, tx *deed.Tx) error {
+				_, _ = tx.Exec(ctx, `select 1/0`)
+				return tx.Publish(ctx, keyed("a", 1))
+			},
+			want: func(err error) bool { return sqlState(err) == "25P02" },
+		},
+		"the same without messages": {
+			do: func(ctx context.Context, tx *deed.Tx) error {
+				_, _ = tx.Exec(ctx, `select 1/0`)
+				return nil
+			},
+			want: func(err error) bool { return errors.Is(err, pgx.ErrTxCommitRollback) },
+		},
+		"a commit of its own": {
+			do:   func(ctx context.Context, tx *deed.Tx) error { return tx.Commit(ctx) },
+			want: func(err error) bool { return strings.Contains(err.Error(), "ends with its function") },
+		},
+		"a rollback of its own": {
+			do:   func(ctx context.Context, tx *deed.Tx) error { return tx.Rollback(ctx) },
+			want: func(err error) bool { return strings.Contains(err.Error(), "ends with its function") },
+		},
+		"one that may only read": {
+			opts: pgx.TxOptions{AccessMode: pgx.ReadOnly},
+			do:   func(ctx context.Context, tx *deed.Tx) error { return tx.Publish(ctx, keyed("a", 1)) },
+			want: func(err error) bool { return sqlState(err) == "25006" },
+		},
+	} {
+		published, err := deed.InTx(t.Context(), pool, test.opts, func(tx *deed.Tx) error {
+			if test.opts.AccessMode == "" {
+				if _, err := tx.Exec(t.Context(), `insert into public.orders (n) values (7)`); err != nil {
+					return err
+				}
+			}
+			return test.do(t.Context(), tx)
+		})
+		if err == nil || len(published) > 0 || !test.want(err) {
+			t.Errorf("%s: %v, %v", name, published, err)
+		}
+	}
+	func() {
+		defer func() {
+			if v := recover(); v != "mine" {
+				t.Errorf("a panic became %v", v)
+			}
+		}()
+		_, _ = deed.InTx(t.Context(), pool, pgx.TxOptions{}, func(tx *deed.Tx) error { panic("mine") })
+	}()
+	ended, cancel := context.WithCancel(t.Context())
+	if _, err := deed.InTx(ended, pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+		cancel()
+		return tx.Publish(ended, keyed("a", 1))
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled before the commit: %v", err)
+	}
+	same(t, "messages", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.log`), 0)
+	same(t, "orders", pgtest.One[[]int](t, pool, `select coalesce(array_agg(n), '{}') from public.orders`), []int{})
+	if n := pool.Stat().AcquiredConns(); n > 0 {
+		t.Errorf("%d connections are still taken", n)
+	}
+}
+
+// Of two serializable transactions that contradict each other one is told 40001,
+// and nothing of it is stored.
+func TestInTx_SerializationFailure(t *testing.T) {
+	t.Parallel()
+	db, pool := placesOrders(t)
+	serializable := pgx.TxOptions{IsoLevel: pgx.Serializable}
+	read := func(tx pgx.Tx) error {
+		var n int
+		return tx.QueryRow(t.Context(), `select count(*) from public.orders`).Scan(&n)
+	}
+	_, err := deed.InTx(t.Context(), pool, serializable, func(tx *deed.Tx) error {
+		if err := read(tx); err != nil {
+			return err
+		}
+		_, err := deed.InTx(t.Context(), pool, serializable, func(other *deed.Tx) error {
+			return errors.Join(read(other), place(t.Context(), other, 1), other.Publish(t.Context(), keyed("a", 1)))
+		})
+		if err != nil {
+			t.Errorf("the first to commit: %v", err)
+		}
+		if _, err := tx.Exec(t.Context(), `insert into public.orders (n) values (2)`); err != nil {
+			return err
+		}
+		return tx.Publish(t.Context(), keyed("a", 2))
+	})
+	if sqlState(err) != "40001" {
+		t.Errorf("the second: %v", err)
+	}
+	same(t, "messages", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.log`), 1)
+}
+
+// turns counts how often a connection has been written to after it was read.
+type turns struct {
+	net.Conn
+	n       *atomic.Int64
+	reading atomic.Bool
+}
+
+func (c *turns) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.reading.Store(true)
+	return n, err
+}
+
+func (c *turns) Write(b []byte) (int, error) {
+	if c.reading.Swap(false) {
+		c.n.Add(1)
+	}
+	return c.Conn.Write(b)
+}
+
+// A transaction that publishes, one message or many, takes as many round trips as
+// one that does not.
+func TestInTx_NoRoundTripOfItsOwn(t *testing.T) {
+	t.Parallel()
+	db, _ := placesOrders(t)
+	cfg, err := pgxpool.ParseConfig(db.URL(pgtest.App))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n atomic.Int64
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return &turns{Conn: conn, n: &n}, err
+	}
+	cfg.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	trips := map[string][]int64{}
+	order := 0
+	for _, kind := range []string{"none", "one", "many", "plain"} {
+		for range 5 { // the first prepares the statements
+			order++
+			before := n.Load()
+			insert := func(tx pgx.Tx) error {
+				_, err := tx.Exec(t.Context(), `insert into public.orders (n) values ($1)`, order)
+				return err
+			}
+			var err error
+			if kind == "plain" {
+				err = pgx.BeginFunc(t.Context(), pool, insert)
+			} else {
+				_, err = deed.InTx(t.Context(), pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+					var list []deed.Message
+					for i := range map[string]int{"one": 1, "many": 20}[kind] {
+						list = append(list, keyed(fmt.Sprint(i), i))
+					}
+					return errors.Join(insert(tx), tx.Publish(t.Context(), list...))
+				})
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+			trips[kind] = append(trips[kind], n.Load()-before)
+		}
+	}
+	t.Log(trips)
+	for kind, list := range trips {
+		if got, want := slices.Min(list), slices.Min(trips["plain"]); got != want || list[4] != want {
+			t.Errorf("%s: %v round trips, want %d", kind, list, want)
+		}
+	}
+}
