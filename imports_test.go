@@ -21,7 +21,7 @@ var floors = []struct {
 	floor    float64
 	packages string
 }{
-	{0.5, `audit|internal/(uuid|duration)`},
+	{0.5, `audit|page|internal/(uuid|duration)`},
 	{1, `tenant|schema|internal/(pgembed|crash|breaker)`},
 	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
 	{1.6, `internal/pgtest/cluster|internal/conformance|internal/measure`},

@@ -15,6 +15,7 @@ import (
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -85,7 +86,7 @@ func lookedAt(t *testing.T) *pgtest.DB {
 }
 
 // pages walks through a list, a page after the other.
-func pages[T any](t *testing.T, look func(cursor string) (deed.Page[T], error)) (all []T) {
+func pages[T any](t *testing.T, look func(cursor string) (page.Of[T], error)) (all []T) {
 	t.Helper()
 	cursor := ""
 	for range 1000 {
@@ -143,7 +144,7 @@ func TestLook_PagesOfMessagesAreWhole(t *testing.T) {
 				from (select id, topic, key, tenant_id, created_at from deed.log union all select id, topic, key, tenant_id, created_at from deed.kept) l where `+test.where)
 			for _, limit := range []int{7, 100, 10000} {
 				test.filter.Limit = limit
-				list := pages(t, func(cursor string) (deed.Page[admin.MessageRecord], error) {
+				list := pages(t, func(cursor string) (page.Of[admin.MessageRecord], error) {
 					test.filter.Cursor = cursor
 					return c.Messages(t.Context(), test.filter)
 				})
@@ -162,7 +163,7 @@ func TestLook_PagesOfMessagesAreWhole(t *testing.T) {
 				t.Errorf("only %d messages to look at", len(want))
 			}
 		}
-		for _, m := range pages(t, func(cursor string) (deed.Page[admin.MessageRecord], error) {
+		for _, m := range pages(t, func(cursor string) (page.Of[admin.MessageRecord], error) {
 			return c.Messages(t.Context(), admin.Filter{Limit: 50, Cursor: cursor})
 		}) {
 			if role == pgtest.App || m.Seq%9 > 0 {
@@ -207,7 +208,7 @@ func TestLook_PagesOfDeadLettersAreWhole(t *testing.T) {
 			select coalesce(array_agg(id || ' ' || topic || '/' || name order by id desc, subscription desc), '{}') from deed.dead_letters() where `+test.where)
 		for _, limit := range []int{3, 100} {
 			test.filter.Limit = limit
-			list := pages(t, func(cursor string) (deed.Page[admin.DeadMessage], error) {
+			list := pages(t, func(cursor string) (page.Of[admin.DeadMessage], error) {
 				test.filter.Cursor = cursor
 				return c.Dead(t.Context(), test.filter)
 			})
@@ -330,7 +331,7 @@ func TestLook_PagesOfBlockedKeysAreWhole(t *testing.T) {
 		for _, limit := range []int{4, 100} {
 			f.Limit = limit
 			got := []int64{}
-			for _, k := range pages(t, func(cursor string) (deed.Page[admin.BlockedKey], error) {
+			for _, k := range pages(t, func(cursor string) (page.Of[admin.BlockedKey], error) {
 				f.Cursor = cursor
 				return operator(t, db).BlockedKeys(t.Context(), f)
 			}) {
@@ -373,7 +374,7 @@ func TestLook_PagesOfWhatWasDoneAreWhole(t *testing.T) {
 		}
 	}
 	acts := func(f admin.AuditFilter) (got []int64) {
-		for _, a := range pages(t, func(cursor string) (deed.Page[admin.AuditEntry], error) {
+		for _, a := range pages(t, func(cursor string) (page.Of[admin.AuditEntry], error) {
 			f.Cursor, f.Limit = cursor, 3
 			return c.Audit(t.Context(), f)
 		}) {
@@ -394,7 +395,7 @@ func TestLook_PagesOfWhatWasDoneAreWhole(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, r := range pages(t, func(cursor string) (deed.Page[admin.RedriveStatus], error) { return c.Redrives(t.Context(), cursor, 5) }) {
+	for _, r := range pages(t, func(cursor string) (page.Of[admin.RedriveStatus], error) { return c.Redrives(t.Context(), cursor, 5) }) {
 		got = append(got, r.Request)
 	}
 	same(t, "the requests", got, pgtest.One[[]string](t, db.Pool(pgtest.Admin), `select array_agg(request order by started_at desc, request desc) from deed.redrives`))

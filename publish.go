@@ -173,15 +173,14 @@ func (m Message) optional(headers string) [optionals]string {
 	return o
 }
 
-// Rows is what [Statement.Published] reads; pgx.Rows and *sql.Rows are.
-type Rows interface {
+// Published reads the statement's result, from pgx.Rows, *sql.Rows or their like. The
+// caller closes rows.
+func (s Statement) Published(rows interface {
 	Next() bool
 	Scan(dest ...any) error
 	Err() error
-}
-
-// Published reads the statement's result. The caller closes rows.
-func (s Statement) Published(rows Rows) ([]Published, error) {
+},
+) ([]Published, error) {
 	published := make([]Published, 0, s.count)
 	var problems []error
 	code := Internal

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/sqlvalue"
+	"github.com/deedhq/deed/page"
 )
 
 // An AuditEntry is a row of the audit log: who did what, when and why, and to how many.
@@ -34,13 +35,13 @@ type AuditFilter struct {
 	// All brings what the program did with deliveries, too; else only what
 	// people did, unless there is a Subject.
 	All    bool
-	Cursor string // [deed.Page.Next] of the page before
+	Cursor string // [page.Of.Next] of the page before
 	Limit  int    // at least 1
 }
 
 // Audit lists the append-only audit log, newest first: who did what, when and
 // why. Errors: [deed.Invalid].
-func (c *Client) Audit(ctx context.Context, f AuditFilter) (page deed.Page[AuditEntry], err error) {
+func (c *Client) Audit(ctx context.Context, f AuditFilter) (page page.Of[AuditEntry], err error) {
 	if err := checkCount("audit", "limit", f.Limit, 1); err != nil {
 		return page, err
 	}

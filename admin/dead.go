@@ -12,6 +12,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/sqlvalue"
+	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -40,7 +41,7 @@ type DeadFilter struct {
 	Seqs         []int64       // only these messages
 	OlderThan    time.Duration // dead for at least this long
 	NewerThan    time.Duration // dead for at most this long
-	Cursor       string        // of [Client.Dead]: [deed.Page.Next] of the page before
+	Cursor       string        // of [Client.Dead]: [page.Of.Next] of the page before
 	Limit        int           // of [Client.Dead], the newest: default 100; of [Client.Redrive], the oldest: default no limit
 }
 
@@ -93,7 +94,7 @@ func (f DeadFilter) each() (of, undeclared int) {
 // what else is asked for is looked for among the newest 20,000 of those (by type, and
 // in topics that nobody declared, 300), and the page says how far back that was.
 // Errors: [deed.Invalid].
-func (c *Client) Dead(ctx context.Context, f DeadFilter) (page deed.Page[DeadMessage], err error) {
+func (c *Client) Dead(ctx context.Context, f DeadFilter) (page page.Of[DeadMessage], err error) {
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
@@ -108,7 +109,7 @@ func (c *Client) Dead(ctx context.Context, f DeadFilter) (page deed.Page[DeadMes
 	return page, deed.WrapError("dead", err)
 }
 
-func (c *Client) lookAtDead(ctx context.Context, f DeadFilter, at place) (page deed.Page[DeadMessage], err error) {
+func (c *Client) lookAtDead(ctx context.Context, f DeadFilter, at place) (page page.Of[DeadMessage], err error) {
 	each, undeclared := f.each()
 	args := append([]any{at.seq, at.subscription, each, undeclared, f.Limit}, f.args()...)
 	rows, err := c.pool.Query(ctx, query.LookAtDead, args...)

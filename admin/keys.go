@@ -10,6 +10,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/sqlvalue"
+	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -34,7 +35,7 @@ type BlockedKey struct {
 // BlockedFilter selects keys that wait; zero fields select all.
 type BlockedFilter struct {
 	Topic  string // looked for among the oldest 20,000 keys that wait
-	Cursor string // [deed.Page.Next] of the page before
+	Cursor string // [page.Of.Next] of the page before
 	Limit  int    // default 100
 }
 
@@ -44,7 +45,7 @@ const blockedMost = 20_000
 
 // BlockedKeys lists the keys that wait, the oldest message first. Errors:
 // [deed.Invalid].
-func (c *Client) BlockedKeys(ctx context.Context, f BlockedFilter) (page deed.Page[BlockedKey], err error) {
+func (c *Client) BlockedKeys(ctx context.Context, f BlockedFilter) (page page.Of[BlockedKey], err error) {
 	const op = "blocked keys"
 	f.Limit = cmp.Or(f.Limit, 100)
 	if err := checkCount(op, "limit", f.Limit, 1); err != nil {

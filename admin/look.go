@@ -15,6 +15,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/sqlvalue"
+	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -32,7 +33,7 @@ type Filter struct {
 	Key     string
 	Tenant  *tenant.ID
 	Since   time.Duration // published at most this long ago, by the database's clock
-	Cursor  string        // [deed.Page.Next] of the page before: the number from which on downwards
+	Cursor  string        // [page.Of.Next] of the page before: the number from which on downwards
 	Limit   int           // default 100, at most 10,000
 	Payload bool          // fill Payload
 }
@@ -43,8 +44,8 @@ type Filter struct {
 // was. Of a topic that was removed and declared again, what was published before
 // is found for the last three removals. An application's login sees its tenant's.
 // Errors: [deed.Invalid].
-func (c *Client) Messages(ctx context.Context, f Filter) (deed.Page[MessageRecord], error) {
-	var page deed.Page[MessageRecord]
+func (c *Client) Messages(ctx context.Context, f Filter) (page.Of[MessageRecord], error) {
+	var page page.Of[MessageRecord]
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
@@ -62,7 +63,7 @@ func (c *Client) Messages(ctx context.Context, f Filter) (deed.Page[MessageRecor
 	return page, deed.WrapError("messages", err)
 }
 
-func (c *Client) messages(ctx context.Context, f Filter, upto int64) (page deed.Page[MessageRecord], err error) {
+func (c *Client) messages(ctx context.Context, f Filter, upto int64) (page page.Of[MessageRecord], err error) {
 	var now time.Time
 	var readsTopics bool // a login of an application does not, and looks through its tenant's messages
 	if err := c.pool.QueryRow(ctx, query.LookBegins).Scan(&now, &readsTopics); err != nil {
@@ -292,8 +293,8 @@ func (l *look) merge(kept []MessageRecord, aside seen) {
 	}
 }
 
-func (l *look) page() deed.Page[MessageRecord] {
-	page := deed.Page[MessageRecord]{Items: l.found}
+func (l *look) page() page.Of[MessageRecord] {
+	page := page.Of[MessageRecord]{Items: l.found}
 	if l.upto > 0 {
 		page.Next = strconv.FormatInt(l.upto, 10)
 	}

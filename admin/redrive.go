@@ -13,6 +13,7 @@ import (
 	"github.com/deedhq/deed/internal/idempotency"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/page"
 )
 
 // Redrive is what to put back of the dead letters. Of its act, By is the login by
@@ -104,8 +105,8 @@ type RedriveStatus struct {
 }
 
 // Redrives lists requests to redrive, newest first, at most limit, from cursor on:
-// [deed.Page.Next] of the page before, or "".
-func (c *Client) Redrives(ctx context.Context, cursor string, limit int) (page deed.Page[RedriveStatus], err error) {
+// [page.Of.Next] of the page before, or "".
+func (c *Client) Redrives(ctx context.Context, cursor string, limit int) (page page.Of[RedriveStatus], err error) {
 	if err := checkCount("redrives", "limit", limit, 1); err != nil {
 		return page, err
 	}

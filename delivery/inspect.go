@@ -13,6 +13,7 @@ import (
 	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/uuid"
+	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -63,7 +64,7 @@ type Filter struct {
 	Tenant    *tenant.ID
 	Recipient string // without regard to case
 	InDoubt   bool   // only those whose outcome is unknown
-	Cursor    string // [deed.Page.Next] of the page before
+	Cursor    string // [page.Of.Next] of the page before
 	Limit     int    // default 100
 	Payload   bool   // with payloads and requests
 }
@@ -88,7 +89,7 @@ func (f Filter) each() int {
 // that and their provider, those in doubt and those under way by that; what else is
 // asked for is looked for among the newest 20,000, and the page says how far back
 // that was. Errors: [deed.Invalid].
-func (l *Ledger) List(ctx context.Context, f Filter) (page deed.Page[Entry], err error) {
+func (l *Ledger) List(ctx context.Context, f Filter) (page page.Of[Entry], err error) {
 	const op = "deliveries"
 	if f.Limit == 0 {
 		f.Limit = 100

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/page"
 )
 
 func printJSON(w io.Writer, v any) error {
@@ -39,7 +39,7 @@ func printList[T any](cmd *cobra.Command, asJSON bool, name string, list []T, he
 
 // printPage prints a page of a list as printList does, and for people on standard
 // error whether there is more, and how to go on; JSON says so in next and looked_to.
-func printPage[T any](cmd *cobra.Command, asJSON bool, name string, page deed.Page[T], header []string, row func(T) []string) error {
+func printPage[T any](cmd *cobra.Command, asJSON bool, name string, page page.Of[T], header []string, row func(T) []string) error {
 	if asJSON {
 		return printPageJSON(cmd, name, page.Items, page.Next, page.LookedTo)
 	}

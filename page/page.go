@@ -1,11 +1,14 @@
-package deed
+// Package page is what long lists come in.
+//
+// A list goes on by key: [Of.Next] is given as the cursor of the same call, with the
+// same filter, until it is empty. What is added or taken away meanwhile moves
+// nothing else from one page to another.
+package page
 
 import "time"
 
-// A Page is a part of a list that may be long, in the list's order. Lists go on by
-// key: what is added or taken away meanwhile moves nothing else from one page to
-// another.
-type Page[T any] struct {
+// Of is a part of a list, in the list's order.
+type Of[T any] struct {
 	Items []T
 
 	// Next is the cursor with which the list goes on; "": nothing follows.
