@@ -49,6 +49,10 @@ const (
 	Closed                  // a probe was answered, and attempts go on
 )
 
+// besideProbe is how often who waits for a probe's end asks [Breaker.Limit], which
+// costs little.
+const besideProbe = 10 * time.Millisecond
+
 // New makes a closed Breaker.
 func New(opts Options) *Breaker { return &Breaker{opts: opts} }
 
@@ -59,8 +63,11 @@ func (b *Breaker) Limit(n int) (int, time.Duration) {
 	if !b.open {
 		return n, 0
 	}
-	if wait := b.wait(); wait > 0 {
+	if wait := time.Until(b.until); wait > 0 {
 		return 0, wait
+	}
+	if b.wait() > 0 { // beside a probe, which shows something any moment
+		return 0, besideProbe
 	}
 	return min(n, 1), 0
 }

@@ -35,11 +35,34 @@ type chain struct {
 // outcomes let others go, and are recorded under the stream's parking.
 type attention struct {
 	*stream
-	lanes *lanes
+	lanes  *lanes
+	probed time.Time // when it was last let claim while the destination was down; the loop's
 }
 
+// givesWay is how long it leaves probes of the destination to the lanes: what they
+// have may be another tenant's and succeed, where what is aside has failed. It has one
+// then, or a message at which a lane stands would keep it from all that it
+// has.
+const givesWay = time.Second
+
 // run delivers what is put aside until ctx ends.
-func (a attention) run(ctx context.Context) error { return work.Run(ctx, a, a.Loop()) }
+func (a *attention) run(ctx context.Context) error { return work.Run(ctx, a, a.Loop()) }
+
+// Limit leaves the next probe of a destination that is down to a lane, if one waits
+// for it.
+func (a *attention) Limit(n int) (int, time.Duration) {
+	if !a.probing() {
+		return a.stream.Limit(n)
+	}
+	if a.probes.Load() > 0 && time.Since(a.probed) < givesWay {
+		return 0, 10 * time.Millisecond
+	}
+	n, wait := a.stream.Limit(n)
+	if n > 0 {
+		a.probed = time.Now()
+	}
+	return n, wait
+}
 
 // attended is what one exchange with the database has come to. It is filled as the
 // answers come, and to be believed once the transaction has committed.
@@ -50,7 +73,7 @@ type attended struct {
 
 // Exchange records outcomes, lets what stood behind them go, and claims more,
 // in one transaction.
-func (a attention) Exchange(ctx context.Context, done []work.Done[*chain], n int) ([]*chain, time.Duration, error) {
+func (a *attention) Exchange(ctx context.Context, done []work.Done[*chain], n int) ([]*chain, time.Duration, error) {
 	if len(done) == 0 && n == 0 {
 		return nil, 0, nil
 	}
@@ -80,7 +103,7 @@ func (a attention) Exchange(ctx context.Context, done []work.Done[*chain], n int
 
 // lockKeys begins a batch with what keeps it from a deadlock with who has taken
 // a lane over: of each key the free row is locked before any other.
-func (a attention) lockKeys(hashes []int64) *pgx.Batch {
+func (a *attention) lockKeys(hashes []int64) *pgx.Batch {
 	batch := &pgx.Batch{}
 	if len(hashes) > 0 {
 		batch.Queue(query.LockKeys, a.ID, hashes)
@@ -88,7 +111,7 @@ func (a attention) lockKeys(hashes []int64) *pgx.Batch {
 	return batch
 }
 
-func (a attention) queueClaim(batch *pgx.Batch, n int, got *attended) {
+func (a *attention) queueClaim(batch *pgx.Batch, n int, got *attended) {
 	from, upto := a.lanes.slots()
 	batch.Queue(query.Attend, a.ID, a.Worker, n, from, upto, a.Lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
 		got.chains, err = collectChains(rows)
@@ -99,7 +122,7 @@ func (a attention) queueClaim(batch *pgx.Batch, n int, got *attended) {
 // send sends the batch. Outcomes of keys are recorded while no lane decides
 // to put a message behind others of its key; then the keys that have none left
 // are let go.
-func (a attention) send(ctx context.Context, batch *pgx.Batch, ofKeys bool, got *attended) error {
+func (a *attention) send(ctx context.Context, batch *pgx.Batch, ofKeys bool, got *attended) error {
 	if !ofKeys {
 		return a.DB.SendBatch(ctx, batch).Close()
 	}
@@ -117,7 +140,7 @@ func (a attention) send(ctx context.Context, batch *pgx.Batch, ofKeys bool, got 
 
 // nextLook is when to look again after a look that found nothing; 0: when the loop is
 // woken.
-func (a attention) nextLook(ctx context.Context) time.Duration {
+func (a *attention) nextLook(ctx context.Context) time.Duration {
 	in, ok, err := a.NextDue(ctx)
 	switch {
 	case err != nil:
@@ -154,7 +177,7 @@ func flatten(done []work.Done[*chain]) (list []work.Done[*claim.Item], hashes []
 
 // Extend renews the claims of all messages of the chains. A chain is lost with the
 // first of its messages that is: they were claimed as one.
-func (a attention) Extend(ctx context.Context, held []*chain) ([]*chain, error) {
+func (a *attention) Extend(ctx context.Context, held []*chain) ([]*chain, error) {
 	var items []*claim.Item
 	var hashes []int64
 	of := map[*claim.Item]*chain{}
@@ -185,7 +208,7 @@ func (a attention) Extend(ctx context.Context, held []*chain) ([]*chain, error) 
 // Do delivers the first message of each chain, then the second of those that got
 // on, and so forth: each only while the chain's claim is still this worker's. The
 // outcome of a chain is that of the message at which it stopped.
-func (a attention) Do(ctx context.Context, chains []*chain) []error {
+func (a *attention) Do(ctx context.Context, chains []*chain) []error {
 	outcomes := make([]error, len(chains))
 	for {
 		held := work.Held(ctx, chains)

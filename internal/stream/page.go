@@ -58,17 +58,27 @@ func (d *pageRun) run(entries []*entry, suspect bool) (parks bool) {
 		if len(todo) == 0 || d.ended() {
 			break
 		}
-		// The destination is down, and is asked again when the breaker allows; or
-		// the leases are not renewed.
-		failures++
-		pause := work.Backoff(failures, 10*time.Millisecond, time.Second)
-		if n, wait := d.st.Destination.Limit(1); n == 0 {
-			pause = max(wait, pause)
+		if d.st.probing() {
+			d.awaitProbe()
+			continue
 		}
-		work.Sleep(d.ctx, pause)
+		failures++ // the leases are not renewed
+		work.Sleep(d.ctx, work.Backoff(failures, 10*time.Millisecond, time.Second))
 	}
 	d.asideGaps(entries)
 	return d.parks
+}
+
+// awaitProbe waits until the destination, which is down, may be probed, or the page
+// has ended. What is put aside gives way meanwhile.
+func (d *pageRun) awaitProbe() {
+	d.st.probes.Add(1)
+	defer d.st.probes.Add(-1)
+	for n := 0; n == 0 && !d.ended(); {
+		_, wait := d.st.Destination.Limit(1)
+		work.Sleep(d.ctx, min(max(wait, 10*time.Millisecond), time.Second))
+		n, _ = d.st.Destination.Limit(1)
+	}
 }
 
 // sort puts aside what is not to be attempted here, and returns the rest in the

@@ -43,7 +43,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	var aside sync.WaitGroup
 	var asideErr error
 	aside.Go(func() { r.healKeys(ctx, ls) })
-	aside.Go(func() { asideErr = attention{st, ls}.run(ctx) })
+	aside.Go(func() { asideErr = (&attention{stream: st, lanes: ls}).run(ctx) })
 	r.followLanes(ctx, st, ls)
 	err := ls.stop()
 	aside.Wait()

@@ -25,6 +25,14 @@ type stream struct {
 	page    int // most messages a page
 	parking parking
 	leases  leases
+	probes  atomic.Int32 // of lanes that wait until the destination may be probed
+}
+
+// probing reports whether the destination is down, and so attempted at most once at
+// a time.
+func (st *stream) probing() bool {
+	n, _ := st.Destination.Limit(2)
+	return n < 2
 }
 
 // parking orders two decisions about a key: a lane's, that a message stands behind
