@@ -20,12 +20,11 @@ bench: setup ## deed beside River, measured on a private PostgreSQL (BENCHFLAGS=
 	@.ci/step 'building the benchmarks' $(GO) build -C bench -ldflags '-X main.version=$(VERSION)' -o $(CURDIR)/.cache/bench .
 	@./.cache/bench $(BENCHFLAGS)
 
-test: setup ## all tests, on a PostgreSQL of their own, then those of the core through PgBouncer
+test: setup ## all tests, on a PostgreSQL of their own
 	@.ci/setup kcat systemd-analyze python3-psycopg
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./...
 	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 	cd bench && $(GO) test -timeout 10m $(TESTFLAGS) ./...
-	$(MAKE) test-pooler
 
 test-pg: setup ## all tests on the PostgreSQL of PG=18 (15, 16, 17), whose server npm brings
 	@.ci/setup kcat systemd-analyze python3-psycopg
@@ -52,8 +51,9 @@ test-upgrade: setup ## pg_upgrade, and pg_dump and pg_restore, from PostgreSQL 1
 conformance: setup ## the tests of the contracts alone, and docs/contracts.md as a table of what passed
 	@$(GO) run ./internal/pgtest/cluster -- $(GO) run ./internal/conformance $(TESTFLAGS)
 
-ci: setup tools lint ## what CI runs: lint, the tests under the race detector, then on the newest PostgreSQL
+ci: setup tools lint ## what CI runs: lint, the tests under the race detector, those of the core through PgBouncer, then all on the newest PostgreSQL
 	.ci/noskip $(MAKE) test TESTFLAGS='-race -count=1 -v'
+	.ci/noskip $(MAKE) test-pooler TESTFLAGS='-race -count=1 -v'
 	.ci/noskip $(MAKE) test-pg PG=18 TESTFLAGS='-count=1 -v'
 	.ci/noskip $(MAKE) test-brokers TESTFLAGS='-count=1 -v'
 	.ci/noskip $(MAKE) test-upgrade TESTFLAGS='-count=1 -v'
