@@ -44,6 +44,7 @@ func (h *housekeeper) run(ctx context.Context) {
 		if !time.Now().Before(looked.Add(backlogEvery)) {
 			claim.LookRemoved(ctx, h.Keeper, subscriptionsOf(h.sources)...)
 			h.SummariseLog(ctx)
+			h.Tally(ctx)
 			looked = time.Now()
 		}
 		if len(open) == 0 {

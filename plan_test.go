@@ -149,6 +149,7 @@ func looksAtMillions(t *testing.T, db *pgtest.DB) {
 			{fmt.Sprintf(`select * from deed.look_at_dead(9223372036854775807, 2147483647, 100, 300, 100, p_ids => array[%d, %d])`, dead, dead-10), 2},
 			{`select * from deed.look_at_blocked(0, 0, 100, 100, 200)`, 100},
 			{`select * from deed.look_at_blocked(500000, 0, 100, 100, 200)`, 100},
+			{`select * from deed.look_at_topics(100)`, 3},
 			{`select * from deed.look_at_audit(9223372036854775807, 100)`, 100},
 			{`select * from deed.look_at_audit(9223372036854775807, 100, p_all => true)`, 100},
 			{`select * from deed.look_at_audit(9223372036854775807, 100, '100000')`, 1},

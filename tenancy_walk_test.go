@@ -38,7 +38,7 @@ var tableCases = map[string]tableCase{
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
 	"backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
-	"receipts": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "running_calls": nobodies, "tenant_logins": nobodies,
+	"receipts": nobodies, "delivered": nobodies, "tallied": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "running_calls": nobodies, "tenant_logins": nobodies,
 	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies, "removals": nobodies, "removals_n_seq": nobodies,
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies,
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
@@ -94,7 +94,7 @@ func init() {
 		"adopt_cluster", "heal_keys", "held", "start_here", "verify_deliveries", "verify_references", "verify_streams",
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
-		"summarise_log", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_blocked",
+		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_blocked",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp

@@ -65,8 +65,8 @@ from deed.retention();
 
 -- name: status
 select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_seconds,
-  parked, blocked_keys, lag, at_least, lanes, lanes_held
-from deed.status($1::int);
+  parked, blocked_keys, lag, at_least, dead_at_least, delivered_at_least, lanes, lanes_held
+from deed.look_at_topics($1::int);
 
 -- name: oldest_calls
 select topic, subscription, id, message_id::text, messages, worker, since,

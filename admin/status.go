@@ -7,16 +7,21 @@ import (
 	"github.com/deedhq/deed"
 )
 
-// Counts are how a topic's or a subscription's messages stand.
+// Counts are how a topic's or a subscription's messages stand. What waits is counted
+// up to 10,000 of each kind and subscription, and so is what is dead; what was
+// delivered is added up in the background.
 type Counts struct {
 	Pending   int64   `json:"pending"`            // not finished and not dead
-	AtLeast   bool    `json:"at_least,omitempty"` // Pending and Due may be more: a stream's backlog is counted up to 10,000 a lane
+	AtLeast   bool    `json:"at_least,omitempty"` // Pending, Due, Claimed and Parked may be more
 	Due       int64   `json:"due"`                // of those pending, what could be delivered now
 	Claimed   int64   `json:"claimed"`            // of those pending, under a live lease
 	Parked    int64   `json:"parked"`             // of those pending, behind another message of their key
 	Dead      int64   `json:"dead"`               // ended, kept until an operator acts
 	Delivered int64   `json:"delivered"`          // finished
-	OldestDue Seconds `json:"oldest_due_seconds"` // how long the oldest due one has been due
+	OldestDue Seconds `json:"oldest_due_seconds"` // how long the oldest due one of those counted has been due
+
+	DeadAtLeast      bool `json:"dead_at_least,omitempty"`      // Dead may be more
+	DeliveredAtLeast bool `json:"delivered_at_least,omitempty"` // Delivered may be more: it is not added up yet
 }
 
 // SubscriptionStatus is one subscription's counts.
@@ -25,7 +30,7 @@ type SubscriptionStatus struct {
 	Counts
 
 	// Of a stream; 0 of a queue.
-	Lag         int64 `json:"lag,omitempty"`          // what it has still to read, counted up to 10,000 a lane
+	Lag         int64 `json:"lag,omitempty"`          // what it has still to read; may be more if AtLeast
 	BlockedKeys int64 `json:"blocked_keys,omitempty"` // keys that wait for a message
 	Lanes       int64 `json:"lanes,omitempty"`        // once a process has read it
 	LanesHeld   int64 `json:"lanes_held,omitempty"`   // by some process, under a live lease
@@ -57,6 +62,8 @@ func (c *Counts) add(more Counts) {
 	c.Dead += more.Dead
 	c.Delivered += more.Delivered
 	c.OldestDue = max(c.OldestDue, more.OldestDue)
+	c.DeadAtLeast = c.DeadAtLeast || more.DeadAtLeast
+	c.DeliveredAtLeast = c.DeliveredAtLeast || more.DeliveredAtLeast
 }
 
 // TopicStatus is a topic's counts, summed over its subscriptions.
@@ -69,8 +76,8 @@ type TopicStatus struct {
 // Status counts every topic's messages, by topic name. It lists a hundred
 // topics, those that need attention first (dead messages, then the oldest that
 // are due, then the most pending), and sums up the rest in a last one whose name
-// no topic can have, "(others)". Its cost grows with what is pending. Needs
-// deed_worker or deed_admin.
+// no topic can have, "(others)". Its cost grows with the number of
+// subscriptions, not with what they have. Needs deed_worker or deed_admin.
 func (c *Client) Status(ctx context.Context) ([]TopicStatus, error) {
 	return c.StatusOf(ctx, 100)
 }
@@ -90,7 +97,7 @@ func (c *Client) StatusOf(ctx context.Context, most int) ([]TopicStatus, error) 
 		var topic string
 		var s SubscriptionStatus
 		err := rows.Scan(&topic, &s.Subscription, &s.Pending, &s.Due, &s.Claimed, &s.Dead, &s.Delivered, &s.OldestDue,
-			&s.Parked, &s.BlockedKeys, &s.Lag, &s.AtLeast, &s.Lanes, &s.LanesHeld)
+			&s.Parked, &s.BlockedKeys, &s.Lag, &s.AtLeast, &s.DeadAtLeast, &s.DeliveredAtLeast, &s.Lanes, &s.LanesHeld)
 		if err != nil {
 			return nil, deed.WrapError("status", err)
 		}

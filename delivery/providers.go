@@ -26,16 +26,16 @@ type ProviderState struct {
 	Sending          int64              `json:"sending"`
 	InDoubt          int64              `json:"in_doubt"`
 	Held             int64              `json:"held"`
-	Dead             int64              `json:"dead"`             // counted up to [MostDead]
+	Dead             int64              `json:"dead"`
 	Paused           int64              `json:"paused"`           // 1 if it is, and 1 for each of its destinations and tenants that is
 	Pauses           []Pause            `json:"pauses,omitempty"` // the oldest 20 of them, the provider's own first
 	Limits           map[string]float64 `json:"limits,omitempty"` // calls a second, by domain; "" is the provider's own
 	Idle             *Idle              `json:"idle,omitempty"`   // nil: nobody has said that it waits
 }
 
-// MostDead is how many dead deliveries of a provider are counted: they stay
-// until somebody acts, so that there may be any number of them.
-const MostDead = 100_000
+// MostCounted is up to how many deliveries of a provider are counted in each state,
+// and pauses of it: where there are so many there may be more.
+const MostCounted = 10_000
 
 // Pause says that a provider, or one of its destinations, is left alone: it
 // could not be reached, or takes nothing now. Deliveries wait and lose nothing.
@@ -54,7 +54,7 @@ type Pause struct {
 func (l *Ledger) Providers(ctx context.Context) ([]ProviderState, error) {
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
-	rows, err := l.pool.Query(ctx, query.Providers)
+	rows, err := l.pool.Query(ctx, query.Providers, MostCounted)
 	if err != nil {
 		return nil, deed.WrapError("providers", err)
 	}

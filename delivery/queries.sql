@@ -151,51 +151,8 @@ where a.subject_type = 'delivery' and a.at between c.created_at and c.updated_at
 order by a.n;
 
 -- name: providers
-select n.name, coalesce(p.kind, ''), coalesce(p.account, ''), coalesce(p.sandbox, false), p.name is not null, extract(epoch from p.key_window)::float8, coalesce(p.can_look_up, false),
-  -- in two halves, which have an index each
-  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and c.due)
-    + (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and not c.due),
-  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and c.due)
-    + (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and not c.due and c.ord <= clock_timestamp()),
-  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending'),
-  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.doubt_since is not null),
-  (select count(*) from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.held_at is not null),
-  (select count(*) from (select from deed.channel_outbox c where c.provider = n.name and c.status = 'dead' limit 100000) c),
-  (select count(*) from deed.pauses p where p.provider = n.name),
-  (select jsonb_agg(jsonb_build_object('destination', p.destination, 'tenant', case when p.destination <> '' then p.tenant_id end, 'since', p.since, 'until', p.until, 'failures', p.failures, 'why', p.why, 'probing', exists (
-      select from deed.channel_outbox c where c.id = p.probe and c.claim = p.probe_claim and c.lease_until > clock_timestamp()
-    )) order by p.destination <> '', p.since)::text
-    from (select * from deed.pauses p where p.provider = n.name order by p.destination <> '', p.since, p.destination, p.tenant_id limit 20) p),
-  (select jsonb_object_agg(r.domain, r.rate)::text from deed.rate_limits r where r.provider = n.name),
-  case when p.idle_until > clock_timestamp() then
-    jsonb_build_object('worker', p.idle_worker, 'kind', p.idle_kind, 'account', p.idle_account, 'sandbox', p.idle_sandbox)::text end
-from (
-  select p.name from deed.providers p
-  union
-  select p.provider from deed.pauses p
-  union
-  (
-    with recursive names as (
-      (select c.provider as name from deed.channel_outbox c where c.status = 'queued' and c.due order by c.provider limit 1)
-      union all
-      select (select c.provider from deed.channel_outbox c where c.status = 'queued' and c.due and c.provider > n.name order by c.provider limit 1)
-      from names n where n.name is not null
-    )
-    select n.name from names n where n.name is not null
-  )
-  union
-  (
-    with recursive names as (
-      (select c.provider as name from deed.channel_outbox c where c.status = 'queued' and not c.due order by c.provider limit 1)
-      union all
-      select (select c.provider from deed.channel_outbox c where c.status = 'queued' and not c.due and c.provider > n.name order by c.provider limit 1)
-      from names n where n.name is not null
-    )
-    select n.name from names n where n.name is not null
-  )
-) n
-left join deed.providers p on p.name = n.name
-order by n.name;
+select name, kind, account, sandbox, registered, key_window_seconds, can_look_up, queued, due, sending, in_doubt, held, dead, paused, pauses, limits, idle
+from deed.look_at_providers($1::int);
 
 -- name: resume
 select deed.resume_provider($1::text, $2::text, $3::text, $4::text);

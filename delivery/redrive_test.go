@@ -172,7 +172,7 @@ func TestDead_CountsAreBounded(t *testing.T) {
 		from quiet, generate_series(1, 200010) n`)
 	l := ledger(t, db, delivery.Options{})
 	states, err := l.Providers(ctx)
-	if err != nil || len(states) != 1 || states[0].Dead != delivery.MostDead {
+	if err != nil || len(states) != 1 || states[0].Dead != delivery.MostCounted {
 		t.Errorf("%+v, %v", states, err)
 	}
 	admin, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})

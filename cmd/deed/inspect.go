@@ -22,10 +22,11 @@ func newStatus(a *app) *cobra.Command {
 		Use:   "status",
 		Short: "Count every topic's messages and every provider's deliveries",
 		Long: `Count the messages of every topic and subscription: pending (not finished, not dead), and of these due, claimed, and
-parked behind another message of their key; dead; delivered. What a stream has still to read is pending and due; it is
-counted up to 10,000 a lane, and more is shown as 10000+ (in JSON: "at_least": true). Where there are providers, what
-waits for them and what is paused follows, as deed providers list has it. Where relays hold, since this is a copy, it says
-so first (in JSON: "held").`,
+parked behind another message of their key; dead; delivered. What a stream has still to read is pending and due. Of each
+kind up to 10,000 are counted for each subscription, so that looking costs little however many there are: more is shown as
+10000+ (in JSON: "at_least", "dead_at_least"). What was delivered is added up every few seconds by the relays.
+Where there are providers, what waits for them and what is paused follows, as deed providers list has it. Where relays
+hold, since this is a copy, it says so first (in JSON: "held").`,
 		Example: "  deed status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,8 +53,8 @@ so first (in JSON: "held").`,
 				for _, t := range topics {
 					for _, s := range t.Subscriptions {
 						rows = append(rows, []string{
-							t.Topic, s.Subscription, counted(s.Pending, s.AtLeast), counted(s.Due, s.AtLeast), fmt.Sprint(s.Claimed),
-							fmt.Sprint(s.Parked), fmt.Sprint(s.Dead), fmt.Sprint(s.Delivered), seconds(s.OldestDue),
+							t.Topic, s.Subscription, counted(s.Pending, s.AtLeast), counted(s.Due, s.AtLeast), counted(s.Claimed, s.AtLeast),
+							counted(s.Parked, s.AtLeast), counted(s.Dead, s.DeadAtLeast), counted(s.Delivered, s.DeliveredAtLeast), seconds(s.OldestDue),
 						})
 					}
 				}
@@ -101,9 +102,9 @@ func showCalls(out io.Writer, topics []admin.TopicStatus) {
 	}
 }
 
-// counted is a number, and whether the counting stopped there.
+// counted is a number, and whether there may be more.
 func counted(n int64, atLeast bool) string {
-	if atLeast {
+	if atLeast && n > 0 {
 		return fmt.Sprintf("%d+", n)
 	}
 	return fmt.Sprint(n)

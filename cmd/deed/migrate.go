@@ -271,7 +271,8 @@ With --contracts it takes away the faces alone, or --contracts=app one of them: 
 					return err
 				}
 				for _, t := range topics {
-					fmt.Fprintf(cmd.OutOrStdout(), "topic %s: %d pending, %d dead, %d delivered\n", t.Topic, t.Pending, t.Dead, t.Delivered)
+					fmt.Fprintf(cmd.OutOrStdout(), "topic %s: %s pending, %s dead, %s delivered\n",
+						t.Topic, counted(t.Pending, t.AtLeast), counted(t.Dead, t.DeadAtLeast), counted(t.Delivered, t.DeliveredAtLeast))
 				}
 				return usagef("nothing was changed; give --yes to drop all of it")
 			})

@@ -216,7 +216,7 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 			kind = "nobody serves it"
 		}
 		rows[i] = []string{
-			s.Name, kind, fmt.Sprint(s.Queued), fmt.Sprint(s.Due), fmt.Sprint(s.Sending), fmt.Sprint(s.InDoubt), fmt.Sprint(s.Held), upTo(s.Dead, delivery.MostDead),
+			s.Name, kind, upToMost(s.Queued), upToMost(s.Due), upToMost(s.Sending), upToMost(s.InDoubt), upToMost(s.Held), upToMost(s.Dead),
 			pausedState(s),
 		}
 		for _, p := range s.Pauses {
@@ -239,13 +239,8 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 	return table(w, []string{"PAUSED", "DESTINATION", "TENANT", "SINCE", "UNTIL", "FAILURES", "WHY"}, pauses)
 }
 
-// upTo is a number that was not counted any further than most.
-func upTo(n, most int64) string {
-	if n >= most {
-		return fmt.Sprint(most) + "+"
-	}
-	return fmt.Sprint(n)
-}
+// upToMost is a number that was counted up to [delivery.MostCounted].
+func upToMost(n int64) string { return counted(n, n >= delivery.MostCounted) }
 
 // pausedState is all for a provider that is paused, else how many of its
 // destinations are.

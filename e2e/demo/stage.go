@@ -265,8 +265,12 @@ func (s *show) awaitDrained(ctx context.Context) error {
 	for said := time.Now(); ; {
 		topics, err := c.Status(ctx)
 		var left int64
+		more := ""
 		for _, t := range topics {
 			left += t.Pending
+			if t.AtLeast {
+				more = " or more"
+			}
 		}
 		if err == nil && len(topics) > 0 && left == 0 {
 			s.say("drained")
@@ -274,7 +278,7 @@ func (s *show) awaitDrained(ctx context.Context) error {
 		}
 		if time.Since(said) > 2*time.Second {
 			said = time.Now()
-			s.say("%d deliveries to go", left)
+			s.say("%d%s deliveries to go", left, more)
 		}
 		select {
 		case <-ctx.Done():

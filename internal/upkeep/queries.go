@@ -14,6 +14,6 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	KeepPartitions, SummariseLog, PartitionsAhead, PurgeKeys, RetentionStep, EmptyPartitions, PurgeHistory, PurgeKept,
+	KeepPartitions, SummariseLog, Tally, PartitionsAhead, PurgeKeys, RetentionStep, EmptyPartitions, PurgeHistory, PurgeKept,
 	RemoveStep, OpenRemovals string
 }

@@ -7,6 +7,9 @@ select deed.keep_partitions();
 -- name: summarise_log
 select deed.summarise_log();
 
+-- name: tally
+select deed.tally();
+
 -- name: partitions_ahead
 select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736
 from deed.partitions p;

@@ -53,6 +53,22 @@ func (k *Keeper) SummariseLog(ctx context.Context) {
 	})
 }
 
+// tallies bounds how often Tally adds up at once.
+const tallies = 10
+
+// Tally adds up what was delivered, so that a look need not count it.
+func (k *Keeper) Tally(ctx context.Context) {
+	k.Chore(ctx, "add up what was delivered", func(ctx context.Context) error {
+		added := 1
+		for n := 0; n < tallies && added > 0; n++ {
+			if err := k.Pool.QueryRow(ctx, query.Tally).Scan(&added); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // PartitionsAhead counts the partitions of the log ahead of the one in use.
 func PartitionsAhead(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 	err = pool.QueryRow(ctx, query.PartitionsAhead).Scan(&n)

@@ -40,14 +40,15 @@ begin
         ) q
       ))
       and p.claim = p_claim
-    returning p.id, p.attempts, p.claimed_at, p.claimed_by
+    returning p.slot, p.id, p.attempts, p.claimed_at, p.claimed_by
   ),
   receipt as (
     insert into deed.receipts (
-      subscription, claim, worker, claimed_at, finished_at, min_id, max_id, ids, attempts, finished, failed, lost
+      subscription, claim, worker, claimed_at, finished_at, min_id, max_id, ids, topics, attempts, finished, failed, lost
     )
     select p_subscription, p_claim, max(d.claimed_by), min(d.claimed_at), clock_timestamp(), min(d.id), max(d.id),
       array_agg(d.id order by d.id),
+      case when p_subscription = 0 then deed.topics_of(array_agg(d.slot), array_agg(d.id)) end,
       case when max(d.attempts) > 0 then array_agg(d.attempts order by d.id) end,
       count(*), coalesce(p_failed, 0), 0
     from done d

@@ -59,14 +59,15 @@ begin
           ) q
         ))
         and p.claimed_by = p_worker
-      returning p.subscription, p.claim, p.id, p.attempts, p.claimed_at
+      returning p.subscription, p.claim, p.slot, p.id, p.attempts, p.claimed_at
     ),
     receipt as (
       insert into deed.receipts (
-        subscription, claim, worker, claimed_at, finished_at, min_id, max_id, ids, attempts, finished, failed, lost
+        subscription, claim, worker, claimed_at, finished_at, min_id, max_id, ids, topics, attempts, finished, failed, lost
       )
       select d.subscription, max(d.claim), p_worker, min(d.claimed_at), clock_timestamp(), min(d.id), max(d.id),
         array_agg(d.id order by d.id),
+        case when d.subscription = 0 then deed.topics_of(array_agg(d.slot), array_agg(d.id)) end,
         case when max(d.attempts) > 0 then array_agg(d.attempts order by d.id) end,
         count(*), 0, 0
       from done d

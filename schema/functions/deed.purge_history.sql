@@ -3,7 +3,7 @@
 -- Up to p_limit rows of each table a call, and how many of each were removed:
 -- as many as p_limit means that there may be more.
 --   receipts  past their topic's retention, if all that they name lies below the
---             oldest partition that has its content
+--             oldest partition that has its content, and they are added up
 --   progress  past their topic's retention, but for each lane's newest row; of a
 --             subscription that was removed that too
 --   windows   past the longest retention, but for the newest and those at which
@@ -29,6 +29,7 @@ declare
   v_lane    record;
   v_count   int;
   v_kept    bigint;
+  v_tallied bigint;
 begin
   begin
     lock table deed.history_lock in share update exclusive mode nowait;
@@ -37,6 +38,8 @@ begin
   end;
   select min(p.from_id) into v_floor from deed.partitions p where p.emptied_at is null;
   select greatest(max(s.retention), (select max(t.retention) from deed.topics t)) into v_longest from deed.settings s;
+
+  select t.upto_n into v_tallied from deed.tallied t;
 
   what := 'receipts';
   delete from deed.receipts r
@@ -48,7 +51,7 @@ begin
       select r.topic from deed.removals r where r.subscription = o.subscription and o.subscription <> 0
     ))
     cross join deed.settings c
-    where o.finished > 0 and int8range(o.min_id, o.max_id, '[]') << int8range(v_floor, null)
+    where o.finished > 0 and o.n <= v_tallied and int8range(o.min_id, o.max_id, '[]') << int8range(v_floor, null)
       and o.finished_at < v_now - coalesce(t.retention, c.retention)
     limit p_limit
   )) or r.n = any (array(
@@ -59,6 +62,9 @@ begin
   ));
   get diagnostics removed = row_count;
   return next;
+
+  -- What nobody declared, and nobody publishes any more.
+  delete from deed.delivered d where d.subscription = 0 and d.last_at < v_now - v_longest;
 
   -- The oldest rows of each lane, which are the first by number.
   what := 'progress';

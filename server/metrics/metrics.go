@@ -241,7 +241,7 @@ func collectStatus(out chan<- prometheus.Metric, topic string, s admin.Subscript
 	for state, n := range map[string]int64{"pending": s.Pending, "due": s.Due, "claimed": s.Claimed, "parked": s.Parked, "dead": s.Dead} {
 		out <- prometheus.MustNewConstMetric(messages, prometheus.GaugeValue, float64(n), topic, s.Subscription, state)
 	}
-	if !s.AtLeast { // else the sum would stand still while it grows
+	if !s.AtLeast && !s.DeadAtLeast && !s.DeliveredAtLeast { // else the sum would stand still while it grows
 		out <- prometheus.MustNewConstMetric(published, prometheus.GaugeValue, float64(s.Pending+s.Dead+s.Delivered), topic, s.Subscription)
 	}
 	if s.Lanes > 0 || s.Lag > 0 {

@@ -1,0 +1,282 @@
+package deed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// standing is what status tells of a topic's subscription.
+type standing struct {
+	Topic, Subscription                                         string
+	Pending, Due, Claimed, Parked, BlockedKeys, Dead, Delivered int64
+}
+
+// countOneByOne counts what the tables have, row by row.
+func countOneByOne(t *testing.T, db *pgtest.DB) []standing {
+	t.Helper()
+	rows, err := db.Pool(pgtest.Owner).Query(t.Context(), `
+		with had as (
+			select slot, id, topic from deed.log union all select slot, id, topic from deed.kept
+		),
+		each as (
+			select p.subscription, l.topic, p.dead_at is null as waits, p.parked, p.dead_at is null and p.lease_until > now() as held,
+				p.dead_at is null and not p.parked and p.ord <= now() and coalesce(p.lease_until <= now(), true) as due,
+				p.key_hash is not null and not p.parked as blocks, 0 as delivered
+			from deed.pending p
+			join had l on l.slot = p.slot and l.id = p.id
+			union all
+			select r.subscription, l.topic, false, false, false, false, false, 1
+			from deed.receipts r
+			cross join unnest(r.ids) i(id)
+			join had l on l.id = i.id
+			where r.outcome = 'delivered'
+		)
+		select coalesce(s.topic, e.topic), coalesce(s.name, 'default'), count(*) filter (where waits), count(*) filter (where due), count(*) filter (where held),
+			count(*) filter (where waits and parked), count(*) filter (where blocks), count(*) filter (where not waits and delivered = 0), sum(delivered)
+		from each e
+		left join deed.subscriptions s on s.id = e.subscription and s.id <> 0
+		group by 1, 2
+		order by 1, 2`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[standing])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// told is what status says, without subscriptions that have nothing.
+func told(t *testing.T, c *admin.Client) (list []standing) {
+	t.Helper()
+	topics, err := c.StatusOf(t.Context(), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range topics {
+		for _, s := range topic.Subscriptions {
+			if s.AtLeast || s.DeadAtLeast || s.DeliveredAtLeast {
+				t.Errorf("%s/%s is not counted to the end: %+v", topic.Topic, s.Subscription, s)
+			}
+			if s.Pending+s.Dead+s.Delivered > 0 {
+				list = append(list, standing{topic.Topic, s.Subscription, s.Pending, s.Due, s.Claimed, s.Parked, s.BlockedKeys, s.Dead, s.Delivered})
+			}
+		}
+	}
+	return list
+}
+
+// tally adds up all there is, once the transactions of others have ended.
+func tally(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	eventually(t, "receipts to be added up", func() bool {
+		pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.tally(7)`)
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select upto_n >= (select coalesce(max(n), 0) from deed.receipts) from deed.tallied`)
+	})
+}
+
+// deliver claims n messages and finishes as many of them as it is to.
+func deliver(t *testing.T, db *pgtest.DB, topic, name string, n, finished int) {
+	t.Helper()
+	pgtest.One[int](t, db.Pool(pgtest.Worker), `
+		select deed.finish(c.subscription, c.claim, (array_agg(c.id))[:$4])
+		from deed.claim($1, 'w', $3, $2) c
+		group by c.subscription, c.claim`, topic, name, n, finished)
+}
+
+// What status says is what counting row by row gives, before and after what was
+// delivered is added up, for declared topics and others, and with receipts of an
+// older program, which do not say of which topic they are.
+func TestStatus_IsWhatOneByOneGives(t *testing.T) {
+	t.Parallel()
+	db := lookedAt(t)
+	c := operator(t, db)
+	for _, of := range []string{"orders", "jobs", ""} {
+		name := "s"
+		if of == "" {
+			name = "default"
+		}
+		for range 5 {
+			deliver(t, db, of, name, 9, 7)
+		}
+	}
+	check := func(when string) {
+		t.Helper()
+		if diff := cmp.Diff(countOneByOne(t, db), told(t, c)); diff != "" {
+			t.Errorf("%s (-one by one +status):\n%s", when, diff)
+		}
+	}
+	check("not added up")
+	tally(t, db)
+	check("added up")
+	db.Exec(t, pgtest.Owner, `truncate deed.delivered; update deed.tallied set upto_n = 0, noted_n = 0, noted_xid = null; update deed.receipts set topics = null`)
+	tally(t, db)
+	check("receipts of an older program")
+	deliver(t, db, "jobs", "s", 1, 1)
+	db.Exec(t, pgtest.Owner, `update deed.tallied set noted_n = (select max(n) from deed.receipts), noted_xid = '99999999999'`) // as in a restored copy
+	tally(t, db)
+	check("in another cluster")
+}
+
+// Above the bound each kind is counted up to it, and it is said.
+func TestStatus_SaysWhereItStoppedCounting(t *testing.T) {
+	t.Parallel()
+	db := lookedAt(t)
+	exact := map[string]int64{}
+	for _, c := range countOneByOne(t, db) {
+		if c.Subscription == "s" {
+			exact[c.Topic+" waiting"], exact[c.Topic+" dead"] = c.Pending, c.Dead
+		}
+	}
+	for _, most := range []int64{1, 10, 60, 100, 200, 500} {
+		rows, err := db.Pool(pgtest.Worker).Query(t.Context(), `
+			select s.topic, c.pending, c.dead, c.at_least, c.dead_at_least
+			from deed.count_pending($1) c join deed.subscriptions s on s.id = c.subscription where s.id <> 0`, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var topic string
+		var pending, dead int64
+		var waitMore, deadMore bool
+		n := 0
+		_, err = pgx.ForEachRow(rows, []any{&topic, &pending, &dead, &waitMore, &deadMore}, func() error {
+			n++
+			for _, x := range []struct {
+				kind string
+				got  int64
+				more bool
+			}{{"waiting", pending, waitMore}, {"dead", dead, deadMore}} {
+				want := exact[topic+" "+x.kind]
+				if x.got > want || x.got < min(want, most) || (x.got < want && !x.more) || (x.more && want < most) {
+					t.Errorf("up to %d %s of %s: %d, more: %t; there are %d", most, x.kind, topic, x.got, x.more, want)
+				}
+			}
+			return nil
+		})
+		if err != nil || n != 2 {
+			t.Fatalf("%d subscriptions, %v", n, err)
+		}
+	}
+}
+
+// Whoever finishes, however long its transaction takes, and whoever adds up: of
+// each snapshot what was added up is what its receipts say up to there, and what
+// comes later is above.
+func TestTally_AddsUpEachReceiptOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "jobs", "s")
+	const each = 60
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var finishers, others sync.WaitGroup
+	for range 4 {
+		finishers.Go(func() {
+			for range each {
+				finishSlowly(t, db, sub)
+			}
+		})
+	}
+	for range 2 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.tally(3)`)
+			}
+		})
+	}
+	others.Go(func() {
+		for ctx.Err() == nil {
+			var added, receipts int64
+			err := db.Pool(pgtest.Owner).QueryRow(t.Context(), `
+				select coalesce((select sum(delivered) from deed.delivered), 0)::bigint,
+					coalesce((select sum(r.finished) from deed.receipts r, deed.tallied t where r.n <= t.upto_n), 0)::bigint`).Scan(&added, &receipts)
+			if err != nil || added != receipts {
+				t.Errorf("%d were added up, and the receipts say %d: %v", added, receipts, err)
+				return
+			}
+		}
+	})
+	finishers.Wait()
+	cancel()
+	others.Wait()
+	tally(t, db)
+	added := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select coalesce(sum(delivered), 0)::bigint from deed.delivered`)
+	all := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select sum(finished)::bigint from deed.receipts`)
+	if added != all || all < 2*each {
+		t.Errorf("%d of %d were added up", added, all)
+	}
+}
+
+// finishSlowly publishes a few messages and delivers them in a transaction that
+// takes its time, and now and then is rolled back.
+func finishSlowly(t *testing.T, db *pgtest.DB, sub int) {
+	rolledBack := errors.New("rolled back")
+	publish(t, db, message("jobs", 1), message("jobs", 2), message("jobs", 3))
+	err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.Owner), func(tx pgx.Tx) error {
+		for range 1 + rand.N(2) {
+			if _, err := tx.Exec(t.Context(), `
+				select deed.finish($1, c.claim, array_agg(c.id)) from deed.claim('jobs', 'w', 2, 's') c group by c.claim`, sub); err != nil {
+				return err
+			}
+			<-time.After(rand.N(4 * time.Millisecond))
+		}
+		if rand.N(6) == 0 {
+			return rolledBack
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, rolledBack) {
+		t.Error(err)
+	}
+}
+
+// What retention forgets was delivered all the same; what is not added up yet it
+// leaves. A subscription that is removed takes its sum along.
+func TestTally_OutlivesTheReceipts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "jobs", "s")
+	worker := db.Pool(pgtest.Worker)
+	backfill(t, db, sub)
+	for i := range 3 {
+		publish(t, db, message("jobs", i), message("loose", i))
+		deliver(t, db, "jobs", "s", 10, 10)
+		deliver(t, db, "", "default", 10, 10)
+	}
+	nextDay(t, db)
+	older(t, db)
+	db.Exec(t, pgtest.Owner, `update deed.receipts set finished_at = finished_at - interval '30 days'`)
+	retain(t, db, pgtest.Worker)
+	if left := pgtest.One[int](t, worker, `select count(*) from deed.receipts`); left != 6 {
+		t.Fatalf("%d receipts are left, and none was added up", left)
+	}
+	tally(t, db)
+	retain(t, db, pgtest.Worker)
+	if left := pgtest.One[int](t, worker, `select count(*) from deed.receipts`); left != 0 {
+		t.Fatalf("%d receipts are left", left)
+	}
+	want := []standing{{Topic: "jobs", Subscription: "s", Delivered: 3}}
+	got := told(t, operator(t, db))
+	if fmt.Sprint(got) != fmt.Sprint(want) { // nobody publishes to loose any more
+		t.Errorf("%+v", got)
+	}
+	remove(t, db, "jobs", "")
+	clearAway(t, db)
+	if left := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.delivered where subscription = $1`, sub); left != 0 {
+		t.Error("the sum of a subscription that was removed is kept")
+	}
+	publish(t, db, deed.Message{Topic: "jobs", Value: 1})
+}
