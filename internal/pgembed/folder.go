@@ -149,7 +149,7 @@ func sweep(parent string) {
 				_ = os.RemoveAll(dir)
 			}
 		}
-		lock.Close()
+		_ = unlock(lock)
 	}
 }
 

@@ -370,7 +370,7 @@ func (c *Cluster) close() error {
 		removeSharedMemory(c.data())
 		err = os.RemoveAll(c.dir)
 	}
-	c.lock.Close()
+	_ = unlock(c.lock)
 	c.lock = nil
 	return err
 }

@@ -207,6 +207,21 @@ func TestCluster_KillThenANewOwnerRecovers(t *testing.T) {
 	wantKept(t, start(t, Options{Dir: dir}))
 }
 
+// A child that another goroutine has forked has the lock's file, too, until it
+// becomes its program; the folder is free all the same.
+func TestCluster_StopGivesTheFolderBackBesideAFork(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	c := start(t, Options{Dir: dir})
+	inherited, err := syscall.Dup(int(c.lock.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(inherited)
+	stop(t, c)
+	start(t, Options{Dir: dir})
+}
+
 func TestCluster_OnLoopback(t *testing.T) {
 	t.Parallel()
 	c := start(t, Options{Dir: folder(t), TCP: true})
@@ -406,7 +421,7 @@ func TestStart_StopsAnOrphan(t *testing.T) {
 	c := start(t, Options{Dir: dir})
 	remember(t, c)
 	// Give the folder up as the death of the owner does, the server running on.
-	c.lock.Close()
+	_ = unlock(c.lock)
 	c.lock = nil
 	successor := start(t, Options{Dir: dir})
 	wantKept(t, successor)

@@ -125,6 +125,13 @@ func tryLock(f *os.File) error {
 	}
 }
 
+// unlock gives the lock back and closes its file. Closing alone would not do while a
+// child that another goroutine has forked, and that has not become its program yet,
+// has the file as well.
+func unlock(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
+
 // signalAll sends sig to each of pids; those that are gone do not matter.
 func signalAll(pids []int, sig syscall.Signal) {
 	for _, pid := range pids {
