@@ -152,13 +152,11 @@ func (c *Client) openWorkers(ctx context.Context) (*pgxpool.Pool, error) {
 func (c *Client) work(ctx context.Context, end context.CancelCauseFunc, workers *pgxpool.Pool) error {
 	keeper := &upkeep.Keeper{Pool: workers, Deadline: c.opts.Deadline, Logger: c.opts.Logger}
 	process := &stream.Process{DB: workers, Name: c.opts.Worker, Deadline: c.opts.Deadline, Log: c.opts.Logger, Feed: c.feed}
-	running := make(map[int]*calls, len(c.sources))
 	for _, s := range c.sources {
 		s.DB, s.Upkeep = workers, keeper
 		process.Readers = append(process.Readers, s.reader)
-		running[s.ID] = &s.dest.calls
 	}
-	reporter := &callReporter{db: workers, worker: c.opts.Worker, deadline: c.opts.Deadline, log: c.opts.Logger, calls: running}
+	reporter := &reporter{db: workers, worker: c.opts.Worker, deadline: c.opts.Deadline, log: c.opts.Logger, sources: c.sources}
 
 	// These end when the loops have; leases are renewed while the loops stop.
 	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -28,6 +28,10 @@ select deed.unfinished($1::int[], make_interval(secs => $2::float8));
 -- name: behind
 select exists (select from deed.lag($1::int[], 1) l where l.behind > 0);
 
+-- name: report_pauses
+select deed.report_pauses($1::text::uuid, $2::text, $3::int[], $4::text[],
+  (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($5::float8[]) with ordinality a(seconds, n)));
+
 -- name: report_calls
 select deed.report_calls($1::text::uuid, $2::text, $3::int[], $4::bigint[], $5::text[]::uuid[], $6::int[],
   (select array_agg(make_interval(secs => a.seconds) order by a.n) from unnest($7::float8[]) with ordinality a(seconds, n)));

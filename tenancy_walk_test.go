@@ -38,7 +38,7 @@ var tableCases = map[string]tableCase{
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
 	"backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
-	"receipts": nobodies, "delivered": nobodies, "tallied": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "running_calls": nobodies, "tenant_logins": nobodies,
+	"receipts": nobodies, "delivered": nobodies, "tallied": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "running_calls": nobodies, "sink_pauses": nobodies, "tenant_logins": nobodies,
 	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies, "removals": nobodies, "removals_n_seq": nobodies,
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies,
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
@@ -84,7 +84,7 @@ var functionCases = map[string]functionCase{
 
 func init() {
 	for _, name := range []string{
-		"add_tenant", "attempt", "end_queued", "expire_deliveries", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
+		"add_tenant", "attempt", "end_queued", "expire_deliveries", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
 		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
 		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",

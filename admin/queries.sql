@@ -68,6 +68,10 @@ select topic, subscription, pending, due, claimed, dead, delivered, oldest_due_s
   parked, blocked_keys, lag, at_least, dead_at_least, delivered_at_least, lanes, lanes_held
 from deed.look_at_topics($1::int);
 
+-- name: oldest_pauses
+select topic, subscription, worker, workers, why, since, coalesce(extract(epoch from clock_timestamp() - since), 0)::float8
+from deed.oldest_pauses();
+
 -- name: oldest_calls
 select topic, subscription, id, message_id::text, messages, worker, since,
   greatest(extract(epoch from clock_timestamp() - since), 0)::float8

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"time"
 
 	"github.com/deedhq/deed"
 )
@@ -38,6 +37,10 @@ type SubscriptionStatus struct {
 	// The call of the sink that has been running longest, if it has for 10
 	// seconds.
 	OldestCall *RunningCall `json:"oldest_call,omitempty"`
+
+	// The process whose sink has been unavailable longest, as it has told within
+	// the last seconds; nil: none has.
+	Pause *SinkPause `json:"pause,omitempty"`
 }
 
 // Add sums up what is told of several subscriptions.
@@ -49,6 +52,9 @@ func (s *SubscriptionStatus) Add(more SubscriptionStatus) {
 	s.LanesHeld += more.LanesHeld
 	if s.OldestCall == nil || (more.OldestCall != nil && more.OldestCall.Since.Before(s.OldestCall.Since)) {
 		s.OldestCall = more.OldestCall
+	}
+	if s.Pause == nil || (more.Pause != nil && more.Pause.Since.Before(s.Pause.Since)) {
+		s.Pause = more.Pause
 	}
 }
 
@@ -112,47 +118,9 @@ func (c *Client) StatusOf(ctx context.Context, most int) ([]TopicStatus, error) 
 	if err := rows.Err(); err != nil {
 		return nil, deed.WrapError("status", err)
 	}
-	return topics, deed.WrapError("status", c.addOldestCalls(ctx, topics))
-}
-
-// RunningCall is a call of a sink that has not returned.
-type RunningCall struct {
-	Seq      int64     `json:"seq,string"` // of its first message
-	ID       deed.ID   `json:"id"`
-	Messages int       `json:"messages"` // that it was given
-	Worker   string    `json:"worker"`
-	Since    time.Time `json:"since"`
-	Age      Seconds   `json:"seconds"` // for how long
-}
-
-// addOldestCalls completes the status of topics.
-func (c *Client) addOldestCalls(ctx context.Context, topics []TopicStatus) error {
-	type place struct{ topic, subscription string }
-	at := map[place]*SubscriptionStatus{}
-	for i := range topics {
-		for j := range topics[i].Subscriptions {
-			s := &topics[i].Subscriptions[j]
-			at[place{topics[i].Topic, s.Subscription}] = s
-		}
+	at := statusesOf(topics)
+	if err := c.addOldestCalls(ctx, at); err != nil {
+		return nil, deed.WrapError("status", err)
 	}
-	rows, err := c.pool.Query(ctx, query.OldestCalls)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var p place
-		var r RunningCall
-		var id string
-		if err := rows.Scan(&p.topic, &p.subscription, &r.Seq, &id, &r.Messages, &r.Worker, &r.Since, &r.Age); err != nil {
-			return err
-		}
-		if r.ID, err = deed.ParseID(id); err != nil {
-			return err
-		}
-		if s := at[p]; s != nil {
-			s.OldestCall = &r
-		}
-	}
-	return rows.Err()
+	return topics, deed.WrapError("status", c.addOldestPauses(ctx, at))
 }

@@ -21,3 +21,19 @@ func checkCalls(ctx context.Context, e *exam) error {
 		return nil
 	})
 }
+
+// checkSinkPauses names the subscriptions whose sink is unavailable.
+func checkSinkPauses(ctx context.Context, e *exam) error {
+	return e.query(ctx, query.SinkPauses, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+		var subscription, why, worker string
+		var workers int64
+		var seconds float64
+		if err := row.Scan(&subscription, &why, &worker, &workers, &seconds); err != nil {
+			return err
+		}
+		e.addf(Warn, "sink-paused", subscription,
+			"mend the destination: it is asked again every half minute at the latest; nothing is lost, and no attempt counted, meanwhile",
+			"its sink has been unavailable for %s, to %d of the workers, such as %s: %s", ago(seconds), workers, worker, why)
+		return nil
+	})
+}

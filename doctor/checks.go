@@ -53,6 +53,7 @@ var checks = []check{
 		true, checkMessages,
 	},
 	{[]string{"call-running"}, []string{"no call of a sink has been running for long"}, true, checkCalls},
+	{[]string{"sink-paused"}, []string{"no sink has been unavailable for long"}, true, checkSinkPauses},
 	{
 		[]string{"provider-paused", "deliveries-elsewhere", "deliveries-dead"},
 		[]string{"no provider has been paused for long", "no delivery waits for another account than its provider has", "no delivery is dead"},

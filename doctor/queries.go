@@ -16,6 +16,6 @@ var query = sqlfile.Load[statements](queriesText)
 type statements struct {
 	Bound, Login, Roles, SuperuserLogins, Functions, RowSecurity, InvalidIndexes, Partitions, Retention,
 	Sequence, Cluster, Backfills, Removals, Version, Recovery, Settings, Clock, Connections, Autovacuum,
-	DeadRows, Wraparound, Horizon, PublishedSince, Publishers, Suppressions, LocksHeld, LockWaits, Calls,
+	DeadRows, Wraparound, Horizon, PublishedSince, Publishers, Suppressions, LocksHeld, LockWaits, Calls, SinkPauses,
 	Unread, OldDead, Pauses, IdleRelays, ForeignDeliveries, DeadDeliveries string
 }

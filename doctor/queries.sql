@@ -410,6 +410,13 @@ where c.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => 
 order by c.since
 limit 20;
 
+-- name: sink_pauses
+select p.topic || '/' || p.subscription, p.why, p.worker, p.workers, extract(epoch from pg_catalog.clock_timestamp() - p.since)::float8
+from deed.oldest_pauses() p
+where p.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by p.since
+limit 20;
+
 -- name: unread
 -- Subscription 0 has what was published to topics that nobody declared. Of the
 -- first thousand that may be claimed, by the index that claims use.

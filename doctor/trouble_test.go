@@ -36,6 +36,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"removal-unfinished":     removalUnfinished,
 	"suppression-unreadable": suppressionUnreadable,
 	"call-running":           callRunning,
+	"sink-paused":            sinkPaused,
 	"topic-unread":           topicUnread,
 	"dead-letters-old":       deadLettersOld,
 	"provider-paused":        deliveryTroubles,

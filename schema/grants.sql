@@ -11,14 +11,14 @@ to deed_app, deed_worker, deed_admin;
 grant execute on function
   deed.claim, deed.extend, deed.finish, deed.fail, deed.watch, deed.next_due, deed.next_claimable, deed.unfinished,
   deed.page, deed.finish_page, deed.attend, deed.lock_keys, deed.release_keys, deed.heal_keys, deed.lag,
-  deed.take_lanes, deed.release_lane, deed.pause_lane, deed.leave_relays, deed.report_calls,
+  deed.take_lanes, deed.release_lane, deed.pause_lane, deed.leave_relays, deed.report_calls, deed.report_pauses,
   deed.open_window, deed.declare_topic, deed.check_topic, deed.subscribe, deed.backfill, deed.keep_partitions, deed.summarise_log, deed.tally, deed.purge_keys,
   deed.claim_doors, deed.finish_doors
 to deed_worker;
 
 grant execute on function deed.log_extents, deed.look_by_number, deed.look_at_kept to deed_app, deed_worker, deed_admin;
 grant execute on function
-  deed.look_by_topic, deed.look_at_dead, deed.look_at_audit, deed.look_at_deliveries, deed.look_at_blocked, deed.blocked_keys, deed.status, deed.look_at_topics, deed.look_at_providers, deed.count_pending, deed.count_unread, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_deliveries, deed.oldest_calls, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
+  deed.look_by_topic, deed.look_at_dead, deed.look_at_audit, deed.look_at_deliveries, deed.look_at_blocked, deed.blocked_keys, deed.status, deed.look_at_topics, deed.look_at_providers, deed.count_pending, deed.count_unread, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_deliveries, deed.oldest_calls, deed.oldest_pauses, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
 to deed_worker, deed_admin;
 grant execute on function deed.held to deed_worker, deed_admin;
 grant execute on function deed.start_here to deed_worker;

@@ -89,11 +89,20 @@ func owed(ctx context.Context, c *admin.Client, pool *pgxpool.Pool) ([]admin.Top
 	return topics, providers, err
 }
 
-// showCalls names the calls of sinks that have been running for long: what has
-// called waits for them, of a stream all of its lane.
+// showCalls names the subscriptions whose sinks are unavailable, and why, and the calls
+// of sinks that have been running for long: what has called waits for them, of a
+// stream all of its lane.
 func showCalls(out io.Writer, topics []admin.TopicStatus) {
 	for _, t := range topics {
 		for _, s := range t.Subscriptions {
+			if p := s.Pause; p != nil {
+				others := ""
+				if p.Workers > 1 {
+					others = fmt.Sprintf(" and %d others", p.Workers-1)
+				}
+				fmt.Fprintf(out, "\n%s/%s: paused for %s, by worker %s%s, since its sink is unavailable: %s\n",
+					t.Topic, s.Subscription, seconds(p.Age), p.Worker, others, p.Why)
+			}
 			if c := s.OldestCall; c != nil {
 				fmt.Fprintf(out, "\n%s/%s: a call has been running for %s, with message %d, by worker %s\n",
 					t.Topic, s.Subscription, seconds(c.Age), c.Seq, c.Worker)

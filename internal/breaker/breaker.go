@@ -34,6 +34,7 @@ type Breaker struct {
 	failures int // in a row, while closed
 	pause    time.Duration
 	until    time.Time
+	since    time.Time // when it was opened
 	probe    time.Time // when a probe was admitted; zero: none is under way
 	cause    error
 }
@@ -143,7 +144,7 @@ func (b *Breaker) Down(round int, cause error, pause func(time.Duration) time.Du
 		if b.failures++; b.failures < b.opts.Failures {
 			return Counted, 0
 		}
-		effect = Opened
+		effect, b.since = Opened, time.Now()
 	}
 	b.pause = max(2*b.pause, b.opts.Pause)
 	if pause != nil {
@@ -154,6 +155,14 @@ func (b *Breaker) Down(round int, cause error, pause func(time.Duration) time.Du
 	b.open, b.probe, b.failures, b.cause = true, time.Time{}, 0, cause
 	b.round++
 	return effect, b.pause
+}
+
+// Paused reports since when it has not been closed, and the last error that shows
+// that the destination is down; nil: it is closed.
+func (b *Breaker) Paused() (since time.Time, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.since, b.cause
 }
 
 // State is "closed", "open", or "half-open".

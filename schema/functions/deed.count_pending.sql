@@ -62,9 +62,14 @@ as $$
       ) p
     ) r
     cross join lateral (
-      select count(*) as n, count(*) filter (where p.dead_at is null and p.parked) as parked, count(*) filter (where not p.parked) as blocked
+      select count(*) as n, count(*) filter (where p.dead_at is null and p.parked) as parked, count(*) filter (where p.key_hash is not null and not p.parked) as blocked
       from (
-        select p.dead_at, p.parked from deed.pending p where p.subscription = f.id and p.key_hash is not null order by p.key_hash limit p_most
+        -- Of a stream, by number: by key each row would be on a page of its own.
+        select p.dead_at, p.parked, p.key_hash
+        from deed.pending p
+        where p.subscription = f.id and exists (select from deed.pending o where o.subscription = f.id and o.key_hash is not null)
+        order by p.id
+        limit p_most
       ) p
     ) k
     cross join lateral (

@@ -258,6 +258,11 @@ func collectStatus(out chan<- prometheus.Metric, topic string, s admin.Subscript
 		running = time.Duration(s.OldestCall.Age) + age
 	}
 	out <- prometheus.MustNewConstMetric(oldestCall, prometheus.GaugeValue, running.Seconds(), topic, s.Subscription)
+	var paused time.Duration
+	if s.Pause != nil {
+		paused = time.Duration(s.Pause.Age) + age
+	}
+	out <- prometheus.MustNewConstMetric(sinkPaused, prometheus.GaugeValue, paused.Seconds(), topic, s.Subscription)
 }
 
 func collectStream(out chan<- prometheus.Metric, topic string, s admin.SubscriptionStatus) {

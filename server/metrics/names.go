@@ -54,6 +54,8 @@ var (
 		"Lanes of a stream that some process holds under a live lease.", perSubscription, nil)
 	oldestCall = prometheus.NewDesc("deed_oldest_call_seconds",
 		"How long the oldest call of the sink has been running; 0 if none has for 10 seconds.", perSubscription, nil)
+	sinkPaused = prometheus.NewDesc("deed_sink_paused_seconds",
+		"For how long the sink has been unavailable to some process, which pauses; 0 if it is to none.", perSubscription, nil)
 	deliveries = prometheus.NewDesc("deed_deliveries",
 		"Deliveries: queued (of these: due), sending (of these: in_doubt, or held for a person), and dead.", []string{"provider", "state"}, nil)
 	providerPauses = prometheus.NewDesc("deed_provider_pauses",
@@ -80,7 +82,7 @@ var (
 func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown, processHeld,
-		exchange, deliver, messages, published, finished, oldestDue, oldestCall, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
+		exchange, deliver, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
 		partitionsAhead, oldestPartition, horizonAge, deliveries, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d
