@@ -135,6 +135,26 @@ func TestPublishOne_IsPublishManyOfOne(t *testing.T) {
 	}
 }
 
+// Few and plain headers are let through by an expression: none that is refused, of
+// any character in names and values.
+func TestPublishOne_HeadersOfAnyCharacter(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	subscribe(t, db, "orders", "s")
+	wrong := texts(t, db, `
+		select h.headers::text
+		from generate_series(1, 700) c
+		cross join lateral (values
+			(jsonb_build_object(chr(c) || 'x', 'v')), (jsonb_build_object('x' || chr(c), 'v', 'a', 'b')), (jsonb_build_object(chr(c), '')),
+			(jsonb_build_object('x', 'v' || chr(c))), (jsonb_build_object('x', chr(c), 'deed' || chr(c) || 'x', 'b')), (jsonb_build_object('x', '"webhook' || chr(c)))
+		) h(headers)
+		cross join lateral deed.publish_one('orders', '{}', p_headers => h.headers, p_raise => false) p
+		where (p.id is not null) = exists (select from jsonb_each(h.headers) e where deed.is_bad_header(e.key, e.value))`)
+	if len(wrong) > 0 {
+		t.Errorf("these headers are let through, or refused, and should not be: %q", wrong)
+	}
+}
+
 func long(n int) string {
 	b := make([]byte, n)
 	for i := range b {
