@@ -211,7 +211,7 @@ func TestClient_WithoutPreparedStatements(t *testing.T) {
 				"messages": second(operator.Messages(ctx, admin.Filter{Topic: "orders", Since: time.Hour, Payload: true})),
 				"message":  second(operator.Message(ctx, published[0].ID.String(), true)),
 				"dead":     second(operator.Dead(ctx, admin.DeadFilter{})),
-				"topics":   second(operator.Topics(ctx)),
+				"topics":   second(operator.Topics(ctx, "", 10)),
 				"settings": second(operator.Settings(ctx)),
 				"verify":   second(operator.Verify(ctx)),
 			} {

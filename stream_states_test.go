@@ -265,11 +265,11 @@ func TestStream_StoredSettingsDiffer(t *testing.T) {
 	if err := operator.SetSubscription(t.Context(), "orders", "", admin.SubscriptionChange{Backoff: 5 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	topics, err := operator.Topics(t.Context())
-	if err != nil || len(topics) != 1 || len(topics[0].Subscriptions) != 1 {
+	topics, err := operator.Topics(t.Context(), "", 10)
+	if err != nil || len(topics.Items) != 1 || len(topics.Items[0].Subscriptions) != 1 {
 		t.Fatalf("%+v, %v", topics, err)
 	}
-	if got := topics[0]; got.Mode != deed.ModeStream || got.Lanes != 4 || got.Ordering != deed.OrderNone || time.Duration(got.Retention) != time.Hour ||
+	if got := topics.Items[0]; got.Mode != deed.ModeStream || got.Lanes != 4 || got.Ordering != deed.OrderNone || time.Duration(got.Retention) != time.Hour ||
 		time.Duration(got.Subscriptions[0].Backoff) != 5*time.Millisecond {
 		t.Errorf("got %+v", got)
 	}

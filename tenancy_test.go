@@ -177,9 +177,23 @@ func TestTenants(t *testing.T) {
 	if err := tenant.Add(ctx, admin, tenant.ID{3}, ""); err == nil {
 		t.Error("a tenant without a name was added")
 	}
-	list, err := tenant.List(ctx, admin)
-	if err != nil || len(list) != 2 || list[0].Name != "default" || list[1].ID != (tenant.ID{1}) {
+	page, err := tenant.List(ctx, admin, "", 10)
+	if list := page.Items; err != nil || len(list) != 2 || list[0].Name != "default" || list[1].ID != (tenant.ID{1}) {
 		t.Errorf("tenants: %+v, %v", list, err)
+	}
+	first, err := tenant.List(ctx, admin, "", 1)
+	if err != nil || len(first.Items) != 1 || first.Next == "" {
+		t.Fatalf("a page of one: %+v, %v", first, err)
+	}
+	second, err := tenant.List(ctx, admin, first.Next, 2)
+	if err != nil || len(second.Items) != 1 || second.Items[0].ID != (tenant.ID{1}) || second.Next != "" {
+		t.Errorf("the next: %+v, %v", second, err)
+	}
+	if one, ok, err := tenant.Find(ctx, admin, tenant.ID{1}); err != nil || !ok || one.Name != second.Items[0].Name {
+		t.Errorf("found: %+v, %t, %v", one, ok, err)
+	}
+	if _, ok, err := tenant.Find(ctx, admin, tenant.ID{9}); err != nil || ok {
+		t.Errorf("one that there is not: %t, %v", ok, err)
 	}
 	for _, bad := range []string{"", "x", strings.Repeat("0", 36), "00000000-0000-0000-0000-00000000000x"} {
 		if _, err := tenant.Parse(bad); err == nil {

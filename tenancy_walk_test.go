@@ -71,6 +71,8 @@ var functionCases = map[string]functionCase{
 	"look_by_number": {call: `select id from deed.look_by_number(0, 9223372036854775807, 10, p_tenant => $1::text::uuid) where id is not null`},
 	"look_at_kept":   {call: `select id from deed.look_at_kept(9223372036854775807, 10, 10, p_tenant => $1::text::uuid) where id is not null`},
 
+	"look_at_suppressions": {call: `select address from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', 10, 10, p_tenant => $1::text::uuid) where address is not null`},
+
 	"publish":      {call: `select deed.publish('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"publish_one":  {call: `select id from deed.publish_one('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"publish_many": {call: `select id from deed.publish_many('{orders}', '{"{}"}', p_tenants => array[$1::text::uuid])`, state: "DDTEN"},

@@ -25,7 +25,7 @@ func TestBounds_NumbersAreNamed(t *testing.T) {
 		"redrive: rate":       func() error { _, err := c.Redrive(ctx, Redrive{Rate: most}); return err },
 		"dead: limit":         func() error { _, err := c.Dead(ctx, DeadFilter{Limit: most}); return err },
 		"redrives: limit":     func() error { _, err := c.Redrives(ctx, "", most); return err },
-		"removals: limit":     func() error { _, err := c.Removals(ctx, most); return err },
+		"removals: limit":     func() error { _, err := c.Removals(ctx, "", most); return err },
 		"blocked keys: limit": func() error { _, err := c.BlockedKeys(ctx, BlockedFilter{Limit: most}); return err },
 		"audit: limit":        func() error { _, err := c.Audit(ctx, AuditFilter{Limit: most}); return err },
 		"status: most":        func() error { _, err := c.StatusOf(ctx, most); return err },

@@ -12,8 +12,9 @@ from deed.count_removal($1::text, $2::text);
 
 -- name: removals
 select topic, coalesce(name, ''), case when finished_at is not null then 'done' when waits then 'waits' else 'going' end, taken,
-  removed_at, finished_at, actor, reason
+  removed_at, finished_at, actor, reason, n
 from deed.removals
+where n < $2::bigint
 order by n desc
 limit $1::int;
 
@@ -185,14 +186,16 @@ from deed.look_at_audit($1::bigint, $2::int, $3::text, $4::boolean);
 -- name: topics
 select topic, mode, lanes, case when mode = 'stream' and ordered then 'key' else 'none' end, extract(epoch from retention)::float8, created_at
 from deed.topics
-order by topic;
+where topic > $1::text and ($2::text is null or topic = $2::text)
+order by topic
+limit $3::int;
 
 -- name: subscriptions
 select s.topic, s.name, coalesce(s.max_attempts, 0), extract(epoch from s.lease)::float8, extract(epoch from s.backoff)::float8,
   s.start, s.created_at,
   exists (select from deed.backfills b where b.subscription = s.id and b.finished_at is not null), s.door
 from deed.subscriptions s
-where s.id <> 0
+where s.id <> 0 and s.topic = any ($1::text[])
 order by s.topic, s.name;
 
 -- name: set_subscription

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,8 +13,10 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/page"
 )
 
 // Removal names what to remove, and why: the reason of its act is required, and
@@ -129,15 +133,30 @@ type RemovalStatus struct {
 }
 
 // Removals lists what was removed, newest first, at most limit, until the log
-// has nothing left of the time before. Needs deed_worker or deed_admin.
-func (c *Client) Removals(ctx context.Context, limit int) ([]RemovalStatus, error) {
-	if err := checkCount("removals", "limit", limit, 1); err != nil {
-		return nil, err
+// has nothing left of the time before; from cursor on: [page.Of.Next] of the page
+// before, or "". Errors: [deed.Invalid]. Needs deed_worker or deed_admin.
+func (c *Client) Removals(ctx context.Context, cursor string, limit int) (list page.Of[RemovalStatus], err error) {
+	const op = "removals"
+	if err := checkCount(op, "limit", limit, 1); err != nil {
+		return list, err
 	}
-	rows, err := c.pool.Query(ctx, query.Removals, limit)
+	below := int64(math.MaxInt64)
+	if cursor != "" {
+		if below, err = strconv.ParseInt(cursor, 10, 64); err != nil {
+			return list, invalidf(op, "cursor %q is none of this list's", errortext.Clip(cursor))
+		}
+	}
+	rows, err := c.pool.Query(ctx, query.Removals, limit, below)
 	if err != nil {
-		return nil, deed.WrapError("removals", err)
+		return list, deed.WrapError(op, err)
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[RemovalStatus])
-	return list, deed.WrapError("removals", err)
+	var n int64
+	list.Items, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r RemovalStatus, err error) {
+		err = row.Scan(&r.Topic, &r.Subscription, &r.State, &r.Taken, &r.RemovedAt, &r.FinishedAt, &r.By, &r.Reason, &n)
+		return r, err
+	})
+	if len(list.Items) == limit {
+		list.Next = strconv.FormatInt(n, 10)
+	}
+	return list, deed.WrapError(op, err)
 }

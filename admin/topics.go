@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,7 @@ import (
 	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/internal/sqlvalue"
+	"github.com/deedhq/deed/page"
 )
 
 // DeclaredTopic is a topic as the database has it.
@@ -36,11 +38,36 @@ type DeclaredSubscription struct {
 	Door         bool      `json:"door"`       // the published SQL faces claim it
 }
 
-// Topics lists the declared topics with their subscriptions, by name.
-func (c *Client) Topics(ctx context.Context) ([]DeclaredTopic, error) {
-	rows, err := c.pool.Query(ctx, query.Topics)
+// Topics lists declared topics with their subscriptions, by name, at most limit, from
+// cursor on: [page.Of.Next] of the page before, or "".
+func (c *Client) Topics(ctx context.Context, cursor string, limit int) (list page.Of[DeclaredTopic], err error) {
+	if err := checkCount("topics", "limit", limit, 1); err != nil {
+		return list, err
+	}
+	list.Items, err = c.topics(ctx, cursor, "", limit)
+	if len(list.Items) == limit {
+		list.Next = list.Items[limit-1].Topic
+	}
+	return list, deed.WrapError("topics", err)
+}
+
+// Topic returns a declared topic with its subscriptions. Errors: [deed.NotFound].
+func (c *Client) Topic(ctx context.Context, name string) (DeclaredTopic, error) {
+	list, err := c.topics(ctx, "", name, 1)
+	switch {
+	case err != nil:
+		return DeclaredTopic{}, deed.WrapError("topic", err)
+	case len(list) == 0:
+		return DeclaredTopic{}, &deed.Error{Op: "topic", Code: deed.NotFound, Err: fmt.Errorf("no topic %q is declared", errortext.Clip(name))}
+	}
+	return list[0], nil
+}
+
+// topics reads those after a name, or the one named only.
+func (c *Client) topics(ctx context.Context, after, only string, limit int) ([]DeclaredTopic, error) {
+	rows, err := c.pool.Query(ctx, query.Topics, after, sqlvalue.NullIfZero(only), limit)
 	if err != nil {
-		return nil, deed.WrapError("topics", err)
+		return nil, err
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (DeclaredTopic, error) {
 		t := DeclaredTopic{Subscriptions: []DeclaredSubscription{}}
@@ -48,24 +75,23 @@ func (c *Client) Topics(ctx context.Context) ([]DeclaredTopic, error) {
 		return t, err
 	})
 	if err != nil {
-		return nil, deed.WrapError("topics", err)
+		return nil, err
 	}
+	names := make([]string, len(list))
 	at := make(map[string]*DeclaredTopic, len(list))
 	for i := range list {
-		at[list[i].Topic] = &list[i]
+		names[i], at[list[i].Topic] = list[i].Topic, &list[i]
 	}
-	if rows, err = c.pool.Query(ctx, query.Subscriptions); err != nil {
-		return nil, deed.WrapError("topics", err)
+	if rows, err = c.pool.Query(ctx, query.Subscriptions, names); err != nil {
+		return nil, err
 	}
 	var topic string
 	var s DeclaredSubscription
 	_, err = pgx.ForEachRow(rows, []any{&topic, &s.Subscription, &s.MaxAttempts, &s.Lease, &s.Backoff, &s.From, &s.CreatedAt, &s.Backfilled, &s.Door}, func() error {
-		if t := at[topic]; t != nil { // else it was declared since the first look
-			t.Subscriptions = append(t.Subscriptions, s)
-		}
+		at[topic].Subscriptions = append(at[topic].Subscriptions, s)
 		return nil
 	})
-	return list, deed.WrapError("topics", err)
+	return list, err
 }
 
 // TopicChange names what to change of a topic; zero fields stay as they are.

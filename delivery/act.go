@@ -2,15 +2,10 @@ package delivery
 
 import (
 	"context"
-	"slices"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/sqlvalue"
-	"github.com/deedhq/deed/tenant"
 )
 
 // Decision is what a person knows or wants of a delivery in doubt.
@@ -86,62 +81,4 @@ func (l *Ledger) Prove(ctx context.Context, id, messageID, actor string) (bool, 
 		}
 	}
 	return ended, deed.WrapError("prove delivery", err)
-}
-
-// Suppression is an address that is not written to.
-type Suppression struct {
-	Tenant    string    `json:"tenant"`
-	Channel   Channel   `json:"channel"`
-	Address   string    `json:"address"`
-	Reason    string    `json:"reason"`
-	Actor     string    `json:"actor"`
-	CreatedAt time.Time `json:"created_at"`
-}
-
-// Suppress ends writing to addresses over a channel, and returns how many were
-// new. It holds from the next attempt on, for what is reserved too. owner nil:
-// the tenant that db has set. Errors: [deed.Invalid], also unless act says who and
-// why; [deed.Forbidden].
-func Suppress(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, addresses []string, act audit.Act) (int64, error) {
-	return suppress(ctx, db, "suppress", query.Suppress, owner, channel, addresses, act)
-}
-
-// Unsuppress allows writing to addresses again, and returns how many were
-// suppressed. What was skipped stays skipped.
-func Unsuppress(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, addresses []string, act audit.Act) (int64, error) {
-	return suppress(ctx, db, "unsuppress", query.Unsuppress, owner, channel, addresses, act)
-}
-
-func suppress(ctx context.Context, db deed.DB, op, statement string, owner *tenant.ID, channel Channel, addresses []string, act audit.Act) (int64, error) {
-	var id any
-	if owner != nil {
-		id = owner.String()
-	}
-	rows, err := db.Query(ctx, statement, string(channel), nonNil(addresses), act.Reason, act.By, id)
-	if err != nil {
-		return 0, deed.WrapError(op, err)
-	}
-	n, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
-	return n, deed.WrapError(op, err)
-}
-
-// Suppressions lists what db may see of them, newest first. owner nil, channel
-// and address empty: all.
-func Suppressions(ctx context.Context, db deed.DB, owner *tenant.ID, channel Channel, address string, limit int) ([]Suppression, error) {
-	if channel != "" && !slices.Contains([]Channel{Email, SMS, Voice, Social, Chat, Webhook}, channel) {
-		return nil, invalidf("suppressions", "there is no channel %q: it is email, sms, voice, social, chat or webhook", channel)
-	}
-	if err := checkCount("suppressions", "limit", limit, 1); err != nil {
-		return nil, err
-	}
-	var id any
-	if owner != nil {
-		id = owner.String()
-	}
-	rows, err := db.Query(ctx, query.Suppressions, id, sqlvalue.NullIfZero(string(channel)), sqlvalue.NullIfZero(address), limit)
-	if err != nil {
-		return nil, deed.WrapError("suppressions", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Suppression])
-	return list, deed.WrapError("suppressions", err)
 }

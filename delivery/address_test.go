@@ -38,8 +38,8 @@ func TestSuppressed_HoweverTheAddressIsWritten(t *testing.T) {
 		}
 	}
 	for _, address := range []string{"ＢＯＢ@example.com", "bob@Bücher.example"} {
-		list, err := delivery.Suppressions(ctx, app, nil, "", address, 10)
-		if err != nil || len(list) != 1 {
+		list, err := delivery.Suppressions(ctx, app, delivery.SuppressionFilter{Address: address, Limit: 10})
+		if err != nil || len(list.Items) != 1 {
 			t.Errorf("listed for %s: %+v, %v", address, list, err)
 		}
 		if n, err := delivery.Unsuppress(ctx, app, nil, delivery.Email, []string{address}, audit.Act{By: "test", Reason: "again"}); n != 1 || err != nil {

@@ -145,7 +145,7 @@ func TestBounds_NumbersAreNamed(t *testing.T) {
 		},
 		"deliveries: limit": func() error { _, err := l.List(ctx, delivery.Filter{Limit: most}); return err },
 		"suppressions: limit": func() error {
-			_, err := delivery.Suppressions(ctx, db.Pool(pgtest.Admin), nil, "", "", most)
+			_, err := delivery.Suppressions(ctx, db.Pool(pgtest.Admin), delivery.SuppressionFilter{Limit: most})
 			return err
 		},
 		"delivery 1: max_attempts": func() error { _, err := delivery.Reserve(ctx, db.Pool(pgtest.App), often); return err },

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/tenant"
@@ -101,6 +102,72 @@ func TestDeliveries_PagesAreWhole(t *testing.T) {
 			select array_agg(id::text order by id desc) from deed.channel_outbox where recipient = 'Ada@Example.com' and (%[1]s is null or status = %[1]s)`, status))
 		if !slices.Equal(got, want) || len(want) == 0 {
 			t.Errorf("status %s: got %d, want %d", status, len(got), len(want))
+		}
+	}
+}
+
+// Pages of suppressions, some thousand of them since the same moment, are what one
+// statement gives, whoever asks.
+func TestSuppressions_PagesAreWhole(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	manyTenants(t, db, 3, `now() + interval '1 day'`)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.suppressions (tenant_id, channel, address, reason, actor, created_at)
+		select t.tenant_id, case when n % 3 = 0 then 'sms' else 'email' end, n || '@example.com', 'x', 'y', now() - interval '1 minute' * (n / 50)
+		from (select distinct tenant_id from deed.channel_outbox) t
+		cross join generate_series(1, 200) n`)
+	one, err := tenant.Parse(pgtest.One[string](t, db.Pool(pgtest.Admin), `select min(tenant_id::text) from deed.suppressions`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Pool(pgtest.App).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if err := tenant.Set(t.Context(), tx, one); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		by     deed.DB
+		filter delivery.SuppressionFilter
+		where  string
+	}{
+		"all":               {db.Pool(pgtest.Admin), delivery.SuppressionFilter{}, `true`},
+		"of a tenant":       {db.Pool(pgtest.Admin), delivery.SuppressionFilter{Tenant: &one}, `tenant_id = '` + one.String() + `'`},
+		"over a channel":    {db.Pool(pgtest.Admin), delivery.SuppressionFilter{Channel: delivery.SMS}, `channel = 'sms'`},
+		"one address":       {db.Pool(pgtest.Admin), delivery.SuppressionFilter{Address: "7@Example.com"}, `address = '7@example.com'`},
+		"a tenant's own":    {tx, delivery.SuppressionFilter{}, `tenant_id = '` + one.String() + `'`},
+		"a tenant's by sms": {tx, delivery.SuppressionFilter{Channel: delivery.SMS}, `channel = 'sms' and tenant_id = '` + one.String() + `'`},
+		"another's address": {tx, delivery.SuppressionFilter{Address: "8@example.com"}, `address = '8@example.com' and tenant_id = '` + one.String() + `'`},
+	} {
+		want := pgtest.One[[]string](t, db.Pool(pgtest.Admin), `
+			select array_agg(concat_ws(' ', tenant_id, channel, address) order by created_at desc, tenant_id desc, channel desc, address desc)
+			from deed.suppressions where `+test.where)
+		for _, limit := range []int{2, 7, 1000} {
+			test.filter.Limit, test.filter.Cursor = limit, ""
+			var got []string
+			for looks := 0; ; looks++ {
+				list, err := delivery.Suppressions(t.Context(), test.by, test.filter)
+				if err != nil || looks > 1000 {
+					t.Fatalf("%s, after %d looks: %v", name, looks, err)
+				}
+				for _, s := range list.Items {
+					got = append(got, fmt.Sprint(s.Tenant, " ", s.Channel, " ", s.Address))
+				}
+				if test.filter.Cursor = list.Next; list.Next == "" {
+					break
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, %d a page: got %d, want %d\n got %v\nwant %v", name, limit, len(got), len(want), got, want)
+			}
+		}
+	}
+	for _, cursor := range []string{"x", "e30", "bnVsbA", "eyJBdCI6IjIwMjYtMDEtMDFUMDA6MDA6MDBaIn0"} {
+		if _, err := delivery.Suppressions(t.Context(), db.Pool(pgtest.Admin), delivery.SuppressionFilter{Cursor: cursor}); deed.CodeOf(err) != deed.Invalid {
+			t.Errorf("cursor %s: %v", cursor, err)
 		}
 	}
 }

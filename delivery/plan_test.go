@@ -87,6 +87,10 @@ func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 // of which some are dead and one is in doubt.
 func looksAmongMany(t *testing.T, db *pgtest.DB) {
 	db.Exec(t, pgtest.Owner, `
+		insert into deed.suppressions (tenant_id, channel, address, reason, actor, created_at)
+		select '00000000-0000-0000-0000-000000000000', 'email', n || '@example.com', 'x', 'y', now() - interval '1 second' * n
+		from generate_series(1, 200000) n`)
+	db.Exec(t, pgtest.Owner, `
 		update deed.channel_outbox set status = 'dead', finished_at = now(), last_error = 'x', claim = null, claimed_at = null, claimed_by = null, lease_until = null
 		where lane ~ '^1[0-9]{1,3}\.example$'`)
 	db.Exec(t, pgtest.Owner, `
@@ -110,6 +114,10 @@ func looksAmongMany(t *testing.T, db *pgtest.DB) {
 			{`select * from deed.look_at_deliveries(null, 100, 100, 'dead', 'fake')`, 100, 2000},
 			{`select * from deed.look_at_deliveries(null, 20000, 1000, 'sending')`, 1, 2000},
 			{`select * from deed.look_at_deliveries(null, 20000, 1000, p_doubt => true)`, 1, 2000},
+			{`select * from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', 100, 100)`, 100, 2000},
+			{`select * from deed.look_at_suppressions(now() - interval '1 day', '00000000-0000-0000-0000-000000000000', '', '', 100, 100)`, 100, 2000},
+			{`select * from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', 100, 100, '00000000-0000-0000-0000-000000000000')`, 100, 2000},
+			{`select * from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', 20000, 100, p_channel => 'email')`, 100, 2000},
 			// Ten thousand due and ten thousand scheduled, of as many destinations: each on a page of its own.
 			{`select * from deed.look_at_providers(10000)`, 1, 8000},
 			// Where nothing but a look finds it: not much more than a row each.

@@ -16,5 +16,5 @@ var query = sqlfile.Load[statements](queriesText)
 type statements struct {
 	Reserve, Claim, Attempt, Extend, Note, Attempts, Settle, Pause, ClaimDoubts, MayRepeat, RegisterProvider, NoteIdle,
 	RealCalls, Relane, Prove, SettleDelivery, Retry, Redrive, Expire, GiveUp, Purge, Suppress, Unsuppress,
-	Suppressions, LookAtDeliveries, Deliveries, History, Providers, Resume, Unfinished string
+	LookAtSuppressions, LookAtDeliveries, Deliveries, History, Providers, Resume, Unfinished string
 }

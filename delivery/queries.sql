@@ -109,17 +109,9 @@ select deed.suppress($1::text, $2::text[], $3::text, $4::text, $5::text::uuid);
 -- name: unsuppress
 select deed.unsuppress($1::text, $2::text[], $3::text, $4::text, $5::text::uuid);
 
--- name: suppressions
-select tenant_id::text, channel, address, reason, actor, created_at
-from deed.suppressions
-where ($1::text is null or tenant_id = $1::text::uuid)
-  and ($2::text is null or channel = $2::text)
-  and ($3::text is null or (channel, address) in (
-    select c, coalesce(deed.fold_address(c, $3::text), lower(btrim($3::text)))
-    from unnest(array['email', 'sms', 'voice', 'social', 'chat', 'webhook']) c
-  ))
-order by created_at desc, address
-limit $4::int;
+-- name: look_at_suppressions
+select looked, next_at, next_tenant::text, next_channel, next_address, tenant_id::text, channel, address, reason, actor, created_at
+from deed.look_at_suppressions($1::timestamptz, $2::text::uuid, $3::text, $4::text, $5::int, $6::int, $7::text::uuid, $8::text, $9::text);
 
 -- name: look_at_deliveries
 select looked, next::text, oldest, id::text

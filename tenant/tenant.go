@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/page"
 )
 
 // ErrTaken says that a tenant's id or name belongs to another one.
@@ -59,26 +60,52 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// List returns the tenants, by name.
-func List(ctx context.Context, db Querier) ([]Tenant, error) {
-	rows, err := db.Query(ctx, `select tenant_id::text, name, created_at from deed.tenants order by name`)
-	if err != nil {
-		return nil, fmt.Errorf("list tenants: %w", err)
+// List returns tenants by name, at most limit, from cursor on: [page.Of.Next] of the
+// page before, or "".
+func List(ctx context.Context, db Querier, cursor string, limit int) (list page.Of[Tenant], err error) {
+	if limit < 1 {
+		return list, fmt.Errorf("list tenants: limit %d is below 1", limit)
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Tenant, error) {
-		var t Tenant
-		var id string
-		if err := row.Scan(&id, &t.Name, &t.CreatedAt); err != nil {
-			return t, err
-		}
-		var err error
-		t.ID, err = Parse(id)
-		return t, err
-	})
+	rows, err := db.Query(ctx, `
+		select tenant_id::text, name, created_at
+		from deed.tenants
+		where name > $1::text
+		order by name
+		limit $2::bigint`, cursor, limit)
+	if err == nil {
+		list.Items, err = pgx.CollectRows(rows, scan)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("list tenants: %w", err)
+		return list, fmt.Errorf("list tenants: %w", err)
+	}
+	if len(list.Items) == limit {
+		list.Next = list.Items[limit-1].Name
 	}
 	return list, nil
+}
+
+// Find returns the tenant with an id, and whether there is one.
+func Find(ctx context.Context, db Querier, id ID) (t Tenant, ok bool, err error) {
+	rows, err := db.Query(ctx, `select tenant_id::text, name, created_at from deed.tenants where tenant_id = $1::text::uuid`, id.String())
+	if err == nil {
+		t, err = pgx.CollectExactlyOneRow(rows, scan)
+	}
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Tenant{}, false, nil
+	case err != nil:
+		return Tenant{}, false, fmt.Errorf("find tenant %s: %w", id, err)
+	}
+	return t, true, nil
+}
+
+func scan(row pgx.CollectableRow) (t Tenant, err error) {
+	var id string
+	if err := row.Scan(&id, &t.Name, &t.CreatedAt); err != nil {
+		return t, err
+	}
+	t.ID, err = Parse(id)
+	return t, err
 }
 
 // Binding is a login and the tenants that it is held to.

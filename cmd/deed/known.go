@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/tenant"
@@ -18,8 +19,7 @@ func knownTopic(ctx context.Context, c *admin.Client, topic string) error {
 	if topic == "" {
 		return nil
 	}
-	topics, err := c.Topics(ctx)
-	if err != nil || slices.ContainsFunc(topics, func(t admin.DeclaredTopic) bool { return t.Topic == topic }) {
+	if _, err := c.Topic(ctx, topic); deed.CodeOf(err) != deed.NotFound {
 		return err
 	}
 	// One that nobody declared is there once something was published to it.
@@ -47,8 +47,7 @@ func knownTenant(ctx context.Context, pool *pgxpool.Pool, id *tenant.ID) error {
 	if id == nil {
 		return nil
 	}
-	list, err := tenant.List(ctx, pool)
-	if err != nil || slices.ContainsFunc(list, func(t tenant.Tenant) bool { return t.ID == *id }) {
+	if _, ok, err := tenant.Find(ctx, pool, *id); err != nil || ok {
 		return err
 	}
 	return fmt.Errorf("there is no tenant %s; deed tenant list shows those that there are", id)

@@ -182,6 +182,7 @@ func (a *app) namedInFile(topic, subscription string) (bool, error) {
 }
 
 func newRemovals(a *app) *cobra.Command {
+	var cursor string
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -195,18 +196,18 @@ so; one that waits, waits for transactions that were open when it was removed (d
 				return usagef("--limit %d is below 1", limit)
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				list, err := c.Removals(cmd.Context(), limit)
+				list, err := c.Removals(cmd.Context(), cursor, limit)
 				if err != nil {
 					return err
 				}
 				header := []string{"REMOVED", "STATE", "GIVEN UP", "AT", "BY", "REASON"}
-				return printList(cmd, asJSON, "removals", list, header, func(r admin.RemovalStatus) []string {
+				return printPage(cmd, asJSON, "removals", list, header, func(r admin.RemovalStatus) []string {
 					return []string{whatIs(r.Topic, r.Subscription), r.State, fmt.Sprint(r.Taken), when(r.RemovedAt), r.By, r.Reason}
 				})
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many")
+	pageFlags(cmd, &cursor, &limit, 100)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

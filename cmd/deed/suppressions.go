@@ -47,7 +47,7 @@ func (f *suppressionFlags) add(cmd *cobra.Command, change bool) {
 func newSuppressionsList(a *app) *cobra.Command {
 	var f suppressionFlags
 	var limit int
-	var address string
+	var address, cursor string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List suppressed addresses, newest first", Args: cobra.NoArgs,
 		Long:    "List suppressed addresses, newest first, with who suppressed them and why.",
@@ -61,19 +61,21 @@ func newSuppressionsList(a *app) *cobra.Command {
 				return usagef("--limit %d is below 1", limit)
 			}
 			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
-				list, err := delivery.Suppressions(cmd.Context(), pool, owner, delivery.Channel(f.channel), address, limit)
+				list, err := delivery.Suppressions(cmd.Context(), pool, delivery.SuppressionFilter{
+					Tenant: owner, Channel: delivery.Channel(f.channel), Address: address, Cursor: cursor, Limit: limit,
+				})
 				if err != nil {
 					return err
 				}
 				header := []string{"CHANNEL", "ADDRESS", "REASON", "WHO", "SINCE"}
-				return printList(cmd, f.json, "suppressions", list, header, func(s delivery.Suppression) []string {
+				return printPage(cmd, f.json, "suppressions", list, header, func(s delivery.Suppression) []string {
 					return []string{string(s.Channel), s.Address, s.Reason, s.Actor, when(s.CreatedAt)}
 				})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "", "only this one")
-	cmd.Flags().IntVar(&limit, "limit", 1000, "how many")
+	pageFlags(cmd, &cursor, &limit, 1000)
 	f.add(cmd, false)
 	return cmd
 }

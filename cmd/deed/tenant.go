@@ -22,6 +22,8 @@ nothing. A login of the application is trusted to set its tenant; one that other
 	}
 	var text string
 	var addJSON, listJSON bool
+	var cursor string
+	var limit int
 	add := &cobra.Command{
 		Use: "add NAME", Short: "Register a tenant and print its id", Args: cobra.ExactArgs(1),
 		Long: `Register a tenant and print its id, a new one unless --id gives it. The same id and name again change nothing.
@@ -58,21 +60,20 @@ Messages carry a tenant's id whether or not it is registered.`,
 		Example: "  deed tenant list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
-				tenants, err := tenant.List(cmd.Context(), pool)
+				if limit < 1 {
+					return usagef("--limit %d is below 1", limit)
+				}
+				tenants, err := tenant.List(cmd.Context(), pool, cursor, limit)
 				if err != nil {
 					return err
 				}
-				if listJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"tenants": tenants})
-				}
-				rows := make([][]string, len(tenants))
-				for i, t := range tenants {
-					rows[i] = []string{t.ID.String(), t.Name, when(t.CreatedAt)}
-				}
-				return table(cmd.OutOrStdout(), []string{"ID", "NAME", "SINCE"}, rows)
+				return printPage(cmd, listJSON, "tenants", tenants, []string{"ID", "NAME", "SINCE"}, func(t tenant.Tenant) []string {
+					return []string{t.ID.String(), t.Name, when(t.CreatedAt)}
+				})
 			})
 		},
 	}
+	pageFlags(list, &cursor, &limit, 1000)
 	list.Flags().BoolVar(&listJSON, "json", false, "print JSON")
 	cmd.AddCommand(add, list, newTenantBind(a, false), newTenantBind(a, true), newTenantLogins(a))
 	return cmd

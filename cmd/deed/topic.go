@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,6 +27,8 @@ key: see docs/streams.md.`,
 
 func newTopicList(a *app) *cobra.Command {
 	var asJSON bool
+	var cursor string
+	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List declared topics and their subscriptions", Args: cobra.NoArgs,
 		Long: `List what is stored of every declared topic: its mode, for a stream its lanes and the order that it keeps, how long
@@ -35,14 +36,22 @@ finished messages are kept; and its subscriptions with their settings.`,
 		Example: "  deed topic list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				topics, err := c.Topics(cmd.Context())
+				topics, err := c.Topics(cmd.Context(), cursor, limit)
 				if err != nil {
 					return err
 				}
-				return printTopics(cmd, topics, asJSON)
+				if asJSON {
+					return printPageJSON(cmd, "topics", topics.Items, topics.Next, nil)
+				}
+				if err := printTopics(cmd, topics.Items, false); err != nil {
+					return err
+				}
+				tellMore(cmd, topics.Next, nil)
+				return nil
 			})
 		},
 	}
+	pageFlags(cmd, &cursor, &limit, 1000)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -127,15 +136,14 @@ relays run. Prints what is stored afterwards. Change deed.yaml too: a relay whos
 						return err
 					}
 				}
-				topics, err := c.Topics(cmd.Context())
+				declared, err := c.Topic(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				topics = slices.DeleteFunc(topics, func(t admin.DeclaredTopic) bool { return t.Topic != args[0] })
-				if topic.Mode == deed.ModeQueue && len(topics) == 1 && topics[0].Mode == deed.ModeStream {
+				if topic.Mode == deed.ModeQueue && declared.Mode == deed.ModeStream {
 					fmt.Fprintf(cmd.ErrOrStderr(), "note: %s is still a stream until relays have brought its lanes to one point; then deed topic list shows a queue\n", args[0])
 				}
-				return printTopics(cmd, topics, asJSON)
+				return printTopics(cmd, []admin.DeclaredTopic{declared}, asJSON)
 			})
 		},
 	}

@@ -3,7 +3,7 @@
 -- Up to p_limit rows of each table a call, and how many of each were removed:
 -- as many as p_limit means that there may be more.
 --   receipts  past their topic's retention, if all that they name lies below the
---             oldest partition that has its content, and they are added up
+--             oldest partition that has its content; they stay in deed.delivered
 --   progress  past their topic's retention, but for each lane's newest row; of a
 --             subscription that was removed that too
 --   windows   past the longest retention, but for the newest and those at which
@@ -39,28 +39,49 @@ begin
   select min(p.from_id) into v_floor from deed.partitions p where p.emptied_at is null;
   select greatest(max(s.retention), (select max(t.retention) from deed.topics t)) into v_longest from deed.settings s;
 
-  select t.upto_n into v_tallied from deed.tallied t;
-
+  -- What is not added up yet is added here; where somebody is at that, it stays.
+  select t.upto_n into v_tallied from deed.tallied t for update skip locked;
   what := 'receipts';
-  delete from deed.receipts r
-  where r.n = any (array(
-    select o.n
-    from deed.receipts o
-    left join deed.subscriptions s on s.id = o.subscription
-    left join deed.topics t on t.topic = coalesce(s.topic, (
-      select r.topic from deed.removals r where r.subscription = o.subscription and o.subscription <> 0
+  with gone as (
+    delete from deed.receipts r
+    where r.n = any (array(
+      select o.n
+      from deed.receipts o
+      left join deed.subscriptions s on s.id = o.subscription
+      left join deed.topics t on t.topic = coalesce(s.topic, (
+        select r.topic from deed.removals r where r.subscription = o.subscription and o.subscription <> 0
+      ))
+      cross join deed.settings c
+      where o.finished > 0 and v_tallied is not null and int8range(o.min_id, o.max_id, '[]') << int8range(v_floor, null)
+        and o.finished_at < v_now - coalesce(t.retention, c.retention)
+      limit p_limit
+    )) or r.n = any (array(
+      select o.n from deed.receipts o
+      where o.finished = 0 and o.finished_at < v_now - v_longest
+      order by o.finished_at
+      limit p_limit
     ))
-    cross join deed.settings c
-    where o.finished > 0 and o.n <= v_tallied and int8range(o.min_id, o.max_id, '[]') << int8range(v_floor, null)
-      and o.finished_at < v_now - coalesce(t.retention, c.retention)
-    limit p_limit
-  )) or r.n = any (array(
-    select o.n from deed.receipts o
-    where o.finished = 0 and o.finished_at < v_now - v_longest
-    order by o.finished_at
-    limit p_limit
-  ));
-  get diagnostics removed = row_count;
+    returning r.n, r.subscription, r.outcome, r.finished, r.finished_at, r.topics
+  ),
+  added as (
+    insert into deed.delivered as d (subscription, topic, delivered, last_at)
+    select f.subscription, f.topic, sum(f.n), max(f.finished_at)
+    from (
+      select g.subscription, '' as topic, g.finished as n, g.finished_at
+      from gone g
+      join deed.subscriptions s on s.id = g.subscription and s.id <> 0
+      where g.n > v_tallied and g.outcome = 'delivered'
+      union all
+      select 0, t.topic, t.n::int, g.finished_at
+      from gone g
+      cross join lateral jsonb_each_text(g.topics) t(topic, n)
+      where g.n > v_tallied and g.subscription = 0 and g.outcome = 'delivered'
+    ) f
+    group by f.subscription, f.topic
+    on conflict (subscription, topic) do update
+      set delivered = d.delivered + excluded.delivered, last_at = greatest(d.last_at, excluded.last_at)
+  )
+  select count(*) into removed from gone;
   return next;
 
   -- What nobody declared, and nobody publishes any more.

@@ -1,0 +1,78 @@
+-- deed.look_at_suppressions: the suppressions that match, newest first, below the
+-- place (p_at, p_at_tenant, p_at_channel, p_at_address), at most p_limit; null matches
+-- all.
+--
+-- The newest p_each are read; one address is looked for by key in each tenant. Each
+-- row says how many were read (looked), and the place of the last (next_…) and since
+-- when it is; where none matches, one row says it, without an address.
+create or replace function deed.look_at_suppressions(
+  p_at         timestamptz,
+  p_at_tenant  uuid,
+  p_at_channel text,
+  p_at_address text,
+  p_each       int,
+  p_limit      int,
+  p_tenant     uuid default null,
+  p_channel    text default null,
+  p_address    text default null
+) returns table (
+  looked bigint, next_at timestamptz, next_tenant uuid, next_channel text, next_address text,
+  tenant_id uuid, channel text, address text, reason text, actor text, created_at timestamptz
+)
+language sql
+stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+  with looked as materialized (
+    select a.*
+    from (
+      select s.tenant_id, s.channel, s.address, s.reason, s.actor, s.created_at
+      from deed.suppressions s
+      where p_tenant is null and p_address is null
+        and (s.created_at, s.tenant_id, s.channel, s.address) < (p_at, p_at_tenant, p_at_channel, p_at_address)
+      order by s.created_at desc, s.tenant_id desc, s.channel desc, s.address desc
+      limit p_each
+    ) a
+    union all
+    select b.*
+    from (
+      select s.tenant_id, s.channel, s.address, s.reason, s.actor, s.created_at
+      from deed.suppressions s
+      where s.tenant_id = p_tenant and p_address is null and s.created_at <= p_at
+        and (s.created_at, s.tenant_id, s.channel, s.address) < (p_at, p_at_tenant, p_at_channel, p_at_address)
+      order by s.tenant_id desc, s.created_at desc, s.channel desc, s.address desc
+      limit p_each
+    ) b
+    union all
+    select s.tenant_id, s.channel, s.address, s.reason, s.actor, s.created_at
+    from deed.tenants t
+    cross join unnest(array['email', 'sms', 'voice', 'social', 'chat', 'webhook']) c(channel)
+    cross join lateral (
+      select coalesce(deed.fold_address(c.channel, p_address), lower(btrim(p_address))) as address
+    ) f
+    join deed.suppressions s on s.tenant_id = t.tenant_id and s.channel = c.channel and s.address = f.address
+    where p_address is not null and (p_tenant is null or t.tenant_id = p_tenant)
+      and (s.created_at, s.tenant_id, s.channel, s.address) < (p_at, p_at_tenant, p_at_channel, p_at_address)
+  ),
+  last as (
+    select l.created_at, l.tenant_id, l.channel, l.address
+    from looked l
+    order by l.created_at, l.tenant_id, l.channel, l.address
+    limit 1
+  )
+  select (select count(*) from looked), n.created_at, n.tenant_id, n.channel, n.address,
+    m.tenant_id, m.channel, m.address, m.reason, m.actor, m.created_at
+  from (select 1) one
+  left join last n on true
+  left join (
+    select l.*
+    from looked l
+    where p_channel is null or l.channel = p_channel
+    order by l.created_at desc, l.tenant_id desc, l.channel desc, l.address desc
+    limit p_limit
+  ) m on true
+  order by m.created_at desc, m.tenant_id desc, m.channel desc, m.address desc
+$$;
