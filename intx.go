@@ -1,6 +1,8 @@
 package deed
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -15,17 +17,28 @@ import (
 // InTx ends. Like that it is for one goroutine.
 type Tx struct {
 	pgx.Tx
-	owed []prepared
+	owed  []prepared
+	ended bool
 }
 
 // Publish adds msgs to what is stored as the transaction commits, in order, and
 // checks what needs no database: what it refuses ([Invalid]) is not added. It does
-// not talk to the database: what only that can refuse, InTx returns.
+// not talk to the database: what only that can refuse, InTx returns. They belong to
+// the transaction as a whole: a savepoint that is rolled back takes none along.
+// Payloads are copied. Once InTx has returned it is [pgx.ErrTxClosed].
 func (tx *Tx) Publish(ctx context.Context, msgs ...Message) error {
+	if tx.ended {
+		return WrapError("publish", pgx.ErrTxClosed)
+	}
 	list, err := prepare(ctx, msgs)
+	for i := range list {
+		list[i].payload = bytes.Clone(list[i].payload)
+	}
 	tx.owed = append(tx.owed, list...)
 	return err
 }
+
+var errEndedBefore = errors.New("the function has ended its transaction by a statement of its own: nothing is published, and what it did before stands as that statement left it")
 
 var errEndsInTx = errors.New("deed: in tx: the transaction ends with its function: return nil to commit, an error to roll back")
 
@@ -49,7 +62,8 @@ const rollbackWithin = 5 * time.Second
 // connection that is lost during it leaves open whether it happened, and 40001 asks
 // to run the transaction again. A transaction that has failed, though fn has
 // returned nil, is [pgx.ErrTxCommitRollback], or the server's 25P02 if there were
-// messages.
+// messages. Where fn has ended it by a statement of its own, nothing is published, and
+// that is an error, too.
 func InTx(ctx context.Context, pool *pgxpool.Pool, opts pgx.TxOptions, fn func(tx *Tx) error) ([]Published, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -68,15 +82,19 @@ func InTx(ctx context.Context, pool *pgxpool.Pool, opts pgx.TxOptions, fn func(t
 		}
 	}()
 	tx := &Tx{Tx: begun}
+	defer func() { tx.Tx, tx.ended = endedTx{}, true }()
 	if err := fn(tx); err != nil {
 		return nil, err
 	}
-	return tx.commit(ctx, conn.Conn())
+	if c := conn.Conn().PgConn(); !c.IsClosed() && c.TxStatus() == 'I' {
+		return nil, WrapError("in tx", errEndedBefore)
+	}
+	return tx.commit(ctx, conn.Conn(), cmp.Or(opts.CommitQuery, "commit"))
 }
 
 // commit sends what is owed, and the commit behind it: the server passes over that
 // if a message is refused.
-func (tx *Tx) commit(ctx context.Context, conn *pgx.Conn) (published []Published, err error) {
+func (tx *Tx) commit(ctx context.Context, conn *pgx.Conn, commit string) (published []Published, err error) {
 	batch := &pgx.Batch{}
 	if len(tx.owed) > 0 {
 		st := statementOf(tx.owed)
@@ -87,7 +105,7 @@ func (tx *Tx) commit(ctx context.Context, conn *pgx.Conn) (published []Published
 		})
 	}
 	var ended string
-	batch.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
+	batch.Queue(commit).Exec(func(tag pgconn.CommandTag) error {
 		ended = tag.String()
 		return nil
 	})

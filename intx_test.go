@@ -1,6 +1,7 @@
 package deed_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -305,5 +306,83 @@ func TestInTx_NoRoundTripOfItsOwn(t *testing.T) {
 		if got, want := slices.Min(list), slices.Min(trips["plain"]); got != want || list[4] != want {
 			t.Errorf("%s: %v round trips, want %d", kind, list, want)
 		}
+	}
+}
+
+// A payload is what it was when it was published, whatever becomes of its bytes.
+func TestInTx_CopiesPayloads(t *testing.T) {
+	t.Parallel()
+	db, pool := placesOrders(t)
+	var b bytes.Buffer
+	_, err := deed.InTx(t.Context(), pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+		for i := range 3 {
+			b.Reset()
+			fmt.Fprintf(&b, `{"n":%d}`, i)
+			if err := tx.Publish(t.Context(), deed.Message{Topic: "jobs", Payload: b.Bytes()}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(convert_from(payload, 'UTF8'), ' ' order by id) from deed.log`)
+	if want := `{"n":0} {"n":1} {"n":2}`; got != want {
+		t.Errorf("stored %s, want %s", got, want)
+	}
+}
+
+// Once it has ended nothing goes through it: its connection is another's.
+func TestInTx_IsClosedAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	db, pool := placesOrders(t)
+	for _, failure := range []error{nil, errors.New("rolled back")} {
+		var kept *deed.Tx
+		if _, err := deed.InTx(t.Context(), pool, pgx.TxOptions{}, func(tx *deed.Tx) error { kept = tx; return failure }); !errors.Is(err, failure) {
+			t.Fatal(err)
+		}
+		ctx := t.Context()
+		_, exec := kept.Exec(ctx, `insert into public.orders (n) values (1)`)
+		rows, query := kept.Query(ctx, `select 1`)
+		_, begin := kept.Begin(ctx)
+		_, copied := kept.CopyFrom(ctx, pgx.Identifier{"orders"}, []string{"n"}, pgx.CopyFromRows(nil))
+		for name, err := range map[string]error{
+			"publish": kept.Publish(ctx, message("jobs", 1)), "exec": exec, "query": query, "rows": rows.Err(), "row": kept.QueryRow(ctx, `select 1`).Scan(nil),
+			"batch": kept.SendBatch(ctx, &pgx.Batch{}).Close(), "begin": begin, "copy": copied,
+		} {
+			if !errors.Is(err, pgx.ErrTxClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select (select count(*) from deed.log) + (select count(*) from public.orders)`); n != 0 {
+		t.Errorf("%d rows were stored", n)
+	}
+}
+
+// A function that ends the transaction by SQL has nothing published.
+func TestInTx_EndedByItsFunction(t *testing.T) {
+	t.Parallel()
+	db, pool := placesOrders(t)
+	for _, end := range []string{"rollback", "commit"} {
+		_, err := deed.InTx(t.Context(), pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+			if err := tx.Publish(t.Context(), message("jobs", 1)); err != nil {
+				return err
+			}
+			_, err := tx.Exec(t.Context(), end)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "has ended its transaction") {
+			t.Errorf("%s: %v", end, err)
+		}
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log`); n != 0 {
+		t.Errorf("%d messages were stored", n)
+	}
+	if _, err := deed.InTx(t.Context(), pool, pgx.TxOptions{CommitQuery: "commit and no chain"}, func(tx *deed.Tx) error {
+		return tx.Publish(t.Context(), message("jobs", 1))
+	}); err != nil {
+		t.Errorf("with a commit of one's own: %v", err)
 	}
 }

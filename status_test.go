@@ -288,3 +288,83 @@ func outlivesTheReceipts(t *testing.T, addedUp bool) {
 	}
 	publish(t, db, deed.Message{Topic: "jobs", Value: 1})
 }
+
+// What a snapshot calls its xmax is one past the highest id that has ended: above it
+// others may run. One of those has a receipt below the highest number that is seen.
+func TestTally_WaitsForWhoRunsAboveTheSnapshot(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "jobs", "s")
+	publish(t, db, message("jobs", 1), message("jobs", 2))
+	begin := func() pgx.Tx {
+		tx, err := db.Conn(t, pgtest.Owner).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { tx.Rollback(context.Background()) })
+		pgtest.One[string](t, tx, `select pg_current_xact_id()::text`)
+		return tx
+	}
+	finishOne := func(tx pgx.Tx) {
+		pgtest.One[int](t, tx, `select deed.finish($1, c.claim, array_agg(c.id)) from deed.claim('jobs', 'w', 1, 's') c group by c.claim`, sub)
+	}
+	earlier := begin()
+	later := begin() // has the higher id, and the lower number
+	finishOne(later)
+	finishOne(earlier)
+	if err := earlier.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.tally()`)
+	}
+	if upto := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select upto_n from deed.tallied`); upto != 0 {
+		t.Errorf("it has come to %d beside a finish that has not ended", upto)
+	}
+	if err := later.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tally(t, db)
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select delivered from deed.delivered where subscription = $1`, sub); n != 2 {
+		t.Errorf("%d of 2 were added up", n)
+	}
+}
+
+// Where all that is counted is claimed, or of other topics, what is behind is not
+// said to be nothing.
+func TestStatus_BehindWhatIsCounted(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	subscribe(t, db, "jobs", "s")
+	many := func(topic string, n int) {
+		db.Exec(t, pgtest.App, `select count(*) from deed.publish_many(array_fill($1::text, array[$2::int]), array_fill('1'::bytea, array[$2::int]))`, topic, n)
+	}
+	many("jobs", 10_050)
+	pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim('jobs', 'w', 10000, 's')`)
+	publish(t, db, message("late", 0))
+	deliver(t, db, "", "default", 1, 1)
+	many("early", 30_001)
+	publish(t, db, message("late", 1))
+	topics, err := operator(t, db).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, topic := range topics {
+		switch topic.Topic {
+		case "jobs":
+			seen++
+			if !topic.AtLeast || topic.Claimed != 10_000 || topic.OldestDue <= 0 {
+				t.Errorf("behind those that are claimed: %+v", topic.Counts)
+			}
+		case "late":
+			seen++
+			if topic.Delivered != 1 || !topic.AtLeast {
+				t.Errorf("behind those of another topic: %+v", topic.Counts)
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%+v", topics)
+	}
+}

@@ -16,6 +16,6 @@ var query = sqlfile.Load[statements](queriesText)
 type statements struct {
 	RemoveSubscription, RemoveTopic, CountRemoval, Removals, SetTopic, TopicMode, LookAtBlocked, OldestPartition, Horizon,
 	Held, AdoptCluster, Retention, Status, OldestPauses, OldestCalls, Verify, LookBegins, LogExtents, LookByNumber, LookByTopic, LookAtKept, Snapshot, MessagesAfter,
-	MessageStates, MessageReceipts, MessagePages, LookAtDead, CountDead, Redrive, CancelRedrive, Redrives, Discard,
+	MessageStates, MessageReceipts, MessagePages, LookAtDead, CountDead, Redrive, CancelRedrive, Redrives, KnownRedrive, Discard,
 	Reschedule, LookAtAudit, Topics, Subscriptions, SetSubscription, SetDoor, Settings, SetSettings string
 }

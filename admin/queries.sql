@@ -173,6 +173,9 @@ where (started_at, request) < (
 order by started_at desc, request desc
 limit $2::int;
 
+-- name: known_redrive
+select exists (select from deed.redrives r where r.request = $1::text);
+
 -- name: discard
 select deed.discard($1::bigint, $2::text, $3::text, $4::text);
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/idempotency"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
@@ -115,8 +116,15 @@ func (c *Client) Redrives(ctx context.Context, cursor string, limit int) (page p
 		return page, deed.WrapError("redrives", err)
 	}
 	page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByPos[RedriveStatus])
-	if len(page.Items) == limit {
+	switch {
+	case err != nil:
+	case len(page.Items) == limit:
 		page.Next = page.Items[limit-1].Request
+	case len(page.Items) == 0 && cursor != "":
+		var known bool
+		if err = c.pool.QueryRow(ctx, query.KnownRedrive, cursor).Scan(&known); err == nil && !known {
+			return page, invalidf("redrives", "cursor %q is none of this list's", errortext.Clip(cursor))
+		}
 	}
 	return page, deed.WrapError("redrives", err)
 }

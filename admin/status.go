@@ -39,7 +39,7 @@ type SubscriptionStatus struct {
 	OldestCall *RunningCall `json:"oldest_call,omitempty"`
 
 	// The process whose sink has been unavailable longest, as it has told within
-	// the last seconds; nil: none has.
+	// the last minute; nil: none has, or there was nothing lately to try it with.
 	Pause *SinkPause `json:"pause,omitempty"`
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/page"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -53,8 +54,8 @@ hold, since this is a copy, it says so first (in JSON: "held").`,
 				for _, t := range topics {
 					for _, s := range t.Subscriptions {
 						rows = append(rows, []string{
-							t.Topic, s.Subscription, counted(s.Pending, s.AtLeast), counted(s.Due, s.AtLeast), counted(s.Claimed, s.AtLeast),
-							counted(s.Parked, s.AtLeast), counted(s.Dead, s.DeadAtLeast), counted(s.Delivered, s.DeliveredAtLeast), seconds(s.OldestDue),
+							t.Topic, s.Subscription, counted(s.Pending, s.AtLeast), counted(s.Due, s.AtLeast), counted(s.Claimed, s.AtLeast && s.Claimed > 0),
+							counted(s.Parked, s.AtLeast && s.Parked > 0), counted(s.Dead, s.DeadAtLeast), counted(s.Delivered, s.DeliveredAtLeast), seconds(s.OldestDue),
 						})
 					}
 				}
@@ -113,10 +114,26 @@ func showCalls(out io.Writer, topics []admin.TopicStatus) {
 
 // counted is a number, and whether there may be more.
 func counted(n int64, atLeast bool) string {
-	if atLeast && n > 0 {
+	if atLeast {
 		return fmt.Sprintf("%d+", n)
 	}
 	return fmt.Sprint(n)
+}
+
+// lookFor bounds how long [firstFound] goes on looking.
+const lookFor = 2 * time.Second
+
+// firstFound is the first page that has something: where a look ended before it had
+// found any, it goes on for a while. A topic with a few messages may stand behind very
+// many of others.
+func firstFound(ctx context.Context, c *admin.Client, f admin.Filter) (page.Of[admin.MessageRecord], error) {
+	for began := time.Now(); ; {
+		found, err := c.Messages(ctx, f)
+		if err != nil || len(found.Items) > 0 || found.Next == "" || time.Since(began) > lookFor {
+			return found, err
+		}
+		f.Cursor = found.Next
+	}
 }
 
 func newTail(a *app) *cobra.Command {
@@ -174,7 +191,7 @@ looked for among the newest 20,000, and the list says how far back that was, and
 				return usagef("--limit %d is not from 1 to 10000", f.Limit)
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				page, err := c.Messages(cmd.Context(), f)
+				page, err := firstFound(cmd.Context(), c, f)
 				if err == nil && len(page.Items) == 0 {
 					err = knownTopic(cmd.Context(), c, f.Topic)
 				}

@@ -23,7 +23,7 @@ func knownTopic(ctx context.Context, c *admin.Client, topic string) error {
 		return err
 	}
 	// One that nobody declared is there once something was published to it.
-	page, err := c.Messages(ctx, admin.Filter{Topic: topic, Limit: 1})
+	page, err := firstFound(ctx, c, admin.Filter{Topic: topic, Limit: 1})
 	if err != nil || len(page.Items) > 0 || page.LookedTo != nil {
 		return err
 	}

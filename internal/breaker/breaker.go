@@ -157,12 +157,13 @@ func (b *Breaker) Down(round int, cause error, pause func(time.Duration) time.Du
 	return effect, b.pause
 }
 
-// Paused reports since when it has not been closed, and the last error that shows
-// that the destination is down; nil: it is closed.
-func (b *Breaker) Paused() (since time.Time, cause error) {
+// Paused reports since when it has not been closed, when it was, or will be, to be
+// probed, and the last error that shows that the destination is down; nil: it is
+// closed.
+func (b *Breaker) Paused() (since, until time.Time, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.since, b.cause
+	return b.since, b.until, b.cause
 }
 
 // State is "closed", "open", or "half-open".

@@ -3,9 +3,10 @@
 --
 -- Where there are more than a thousand, each kind is counted up to p_most, the
 -- oldest first: at_least says that more may wait, dead_at_least that more may be
--- dead. For the subscription 0 three times as many are counted if that is all there
+-- dead; a row of the topic '' says so of those topics that have none. For the
+-- subscription 0 three times as many are counted if that is all there
 -- is: the log has to be asked for the topic of each. oldest is since when the oldest
--- of those counted is due.
+-- of those counted is due; if all of them are claimed, it is no older than that.
 create or replace function deed.count_pending(
   p_most int
 ) returns table (
@@ -52,7 +53,8 @@ as $$
     cross join now
     cross join lateral (
       select count(*) as n, count(*) filter (where p.ord <= now.at and p.is_free) as due,
-        count(*) filter (where p.lease_until > now.at) as claimed, min(p.ord) filter (where p.ord <= now.at and p.is_free) as oldest
+        count(*) filter (where p.lease_until > now.at) as claimed,
+        coalesce(min(p.ord) filter (where p.ord <= now.at and p.is_free), case when count(*) >= p_most and max(p.ord) <= now.at then max(p.ord) end) as oldest
       from (
         select p.ord, p.lease_until, p.lease_until is null or p.lease_until <= now.at as is_free
         from deed.pending p
@@ -132,4 +134,9 @@ as $$
   union all
   select 0, u.topic, u.pending, u.due, u.claimed, 0, 0, u.dead, u.oldest, u.at_least, u.dead_at_least
   from undeclared u
+  union all
+  -- Of topics of which nothing was among those counted.
+  select 0, '', 0, 0, 0, 0, 0, 0, null, bool_or(u.at_least), bool_or(u.dead_at_least)
+  from undeclared u
+  having bool_or(u.at_least) or bool_or(u.dead_at_least)
 $$;

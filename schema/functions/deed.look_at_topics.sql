@@ -77,19 +77,24 @@ as $$
     union
     select 0, d.topic, 'default', d.topic
     from (
-      select w.topic from waiting w where w.subscription = 0
+      select w.topic from waiting w where w.subscription = 0 and w.topic <> ''
       union
       select f.topic from finished f where f.subscription = 0
       union
       select t.topic from deed.topics t where t.subscriptions = '{}'
     ) d
   ),
+  -- A topic that nobody declared, and of which nothing is among those counted.
+  beyond as (
+    select bool_or(w.at_least) as at_least, bool_or(w.dead_at_least) as dead_at_least from waiting w where w.subscription = 0 and w.topic = ''
+  ),
   counted as (
     select n.topic, n.name, coalesce(w.pending, 0) + coalesce(u.behind, 0) as pending, coalesce(w.due, 0) + coalesce(u.behind, 0) as due,
       coalesce(w.claimed, 0) as claimed, coalesce(w.dead, 0) as dead, coalesce(f.delivered, 0) as delivered,
       least(w.oldest, u.oldest) as oldest,
       coalesce(w.parked, 0) as parked, coalesce(w.blocked_keys, 0) as blocked_keys, coalesce(u.behind, 0) as lag,
-      coalesce(w.at_least, false) or coalesce(u.at_least, false) as at_least, coalesce(w.dead_at_least, false) as dead_at_least,
+      coalesce(w.at_least, u.at_least, n.id = 0 and b.at_least, false) or coalesce(u.at_least, false) as at_least,
+      coalesce(w.dead_at_least, n.id = 0 and b.dead_at_least, false) as dead_at_least,
       coalesce(h.lanes, 0) as lanes, coalesce(h.held, 0) as held
     from named n
     -- By equality, which is hashed: very many topics share the subscription 0.
@@ -97,6 +102,7 @@ as $$
     left join finished f on f.subscription = n.id and f.topic = n.part
     left join unread u on u.subscription = n.id
     left join held h on h.subscription = n.id
+    left join beyond b on true
   ),
   ranked as (
     select r.topic, row_number() over (order by r.dead desc, r.oldest nulls last, r.pending desc, r.topic) as place

@@ -2,10 +2,13 @@
 -- into deed.delivered; returns how many there were.
 --
 -- Numbers are given before their transactions commit, so receipts are added up to
--- a number that was the highest when it was noted, once all transactions that ran
--- then have ended: whoever had a lower one was among them, as a receipt's
--- transaction has its id before the number. Safe on any number of processes; where
--- another is at it, it returns at once.
+-- a number that was the highest when it was noted, once all transactions have ended
+-- that had an id then: whoever had a lower number was among them, as a receipt's
+-- transaction has its id before the number. Those are the ids below this one's, which
+-- it takes after looking for the number; what a snapshot calls its xmax is not enough,
+-- since transactions may run above it. In a transaction that has an id already it
+-- notes nothing. Safe on any number of processes; where another is at it, it returns
+-- at once.
 create or replace function deed.tally(
   p_most int default 20000
 ) returns int
@@ -18,6 +21,8 @@ set jit = off
 as $$
 declare
   c_older constant int := 10; -- receipts of undeclared topics that do not say which: the log is searched
+  v_early boolean := pg_current_xact_id_if_assigned() is null;
+  v_last  bigint := (select max(r.n) from deed.receipts r);
   v_t     deed.tallied%rowtype;
   v_count int := 0;
   v_upto  bigint;
@@ -76,10 +81,8 @@ begin
     update deed.tallied t set upto_n = v_upto;
   end if;
   -- Of another cluster's transactions, as after a restore, nobody waits for the end.
-  if v_t.noted_n = v_t.upto_n or v_t.noted_xid > pg_snapshot_xmax(pg_current_snapshot()) then
-    update deed.tallied t set noted_n = n.n, noted_xid = pg_snapshot_xmax(pg_current_snapshot())
-    from (select max(r.n) as n from deed.receipts r) n
-    where n.n > t.upto_n;
+  if v_early and v_last > v_t.upto_n and (v_t.noted_n = v_t.upto_n or v_t.noted_xid >= pg_snapshot_xmax(pg_current_snapshot())) then
+    update deed.tallied t set noted_n = v_last, noted_xid = pg_current_xact_id();
   end if;
   return v_count;
 end
