@@ -31,6 +31,21 @@ func pauseAsked(outage error) func(time.Duration) time.Duration {
 	return func(time.Duration) time.Duration { return asked }
 }
 
+// probedWithin is how long after a pause a sink is taken to be down still: as long as
+// a probe may take, and a look for something to probe with.
+const probedWithin = 2 * breakerMaxPause
+
+// paused reports since when the subscription has paused and why; nil: it does not, or
+// no probe has shown for a while that the sink is down, as where there is nothing to
+// probe it with.
+func (d *destination) paused() (since time.Time, cause error) {
+	since, until, cause := d.breaker.Paused()
+	if time.Since(until) >= probedWithin {
+		return time.Time{}, nil
+	}
+	return since, cause
+}
+
 // mostFailing bounds how many tenants a probe may pass over.
 const mostFailing = 1000
 

@@ -48,3 +48,48 @@ func TestBreaker_StaysHalfOpenBehindAFailure(t *testing.T) {
 		}
 	})
 }
+
+// A pause is told of while probes show that the sink is down, and not for ever where
+// there is nothing to probe it with.
+func TestBreaker_PauseIsToldWhileItIsProbed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newSource(Options{Logger: slog.New(slog.DiscardHandler)}, Subscription{Topic: "t", Name: "s"}, stream.NewFeed()).dest
+		probe := func(outcome error) {
+			t.Helper()
+			round, _, cause := d.breaker.Admit()
+			if cause != nil {
+				t.Fatal("no attempt is admitted:", cause)
+			}
+			var results []error
+			if outcome != nil {
+				results = []error{claim.Describe(outcome)}
+			}
+			d.report(round, []Message{{}}, results)
+		}
+		if _, why := d.paused(); why != nil {
+			t.Errorf("at first it pauses: %v", why)
+		}
+		began := time.Now()
+		for range 10 {
+			probe(Unavailable(errors.New("it is down"), breakerMaxPause))
+			<-time.After(breakerMaxPause + probedWithin - time.Second)
+			if since, why := d.paused(); why == nil || !since.Equal(began) {
+				t.Fatalf("it pauses since %s: %v", since, why)
+			}
+		}
+		<-time.After(time.Second)
+		if _, why := d.paused(); why != nil {
+			t.Errorf("a minute after it could be probed it pauses: %v", why)
+		}
+		probe(Unavailable(errors.New("it is down"), breakerMaxPause))
+		if _, why := d.paused(); why == nil {
+			t.Error("after a probe that fails it does not pause")
+		}
+		<-time.After(breakerMaxPause)
+		probe(nil)
+		if _, why := d.paused(); why != nil {
+			t.Errorf("after one that is answered it pauses: %v", why)
+		}
+	})
+}

@@ -395,6 +395,9 @@ func TestLook_PagesOfWhatWasDoneAreWhole(t *testing.T) {
 		}
 	}
 	var got []string
+	if _, err := c.Redrives(t.Context(), "garbage", 5); deed.CodeOf(err) != deed.Invalid {
+		t.Errorf("a cursor that is no request: %v", err)
+	}
 	for _, r := range pages(t, func(cursor string) (page.Of[admin.RedriveStatus], error) { return c.Redrives(t.Context(), cursor, 5) }) {
 		got = append(got, r.Request)
 	}

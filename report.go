@@ -12,10 +12,6 @@ import (
 	"github.com/deedhq/deed/internal/uuid"
 )
 
-// probedWithin is how long after a pause a sink is taken to be down still, which is as
-// long as a probe may take, and a look for something to probe with.
-const probedWithin = 2 * breakerMaxPause
-
 // reporter tells others which of this process's calls take long, and which of its
 // subscriptions pause and why: whoever wonders why nothing goes on looks there.
 type reporter struct {
@@ -76,8 +72,7 @@ func (r *reporter) tellCalls(ctx context.Context, sources []*source) int {
 func (r *reporter) tellPauses(ctx context.Context, sources []*source) int {
 	subs, whys, ages := []int{}, []string{}, []float64{}
 	for _, s := range sources {
-		// Where there is nothing to probe with, nobody knows after a while.
-		if since, until, cause := s.dest.breaker.Paused(); cause != nil && time.Since(until) < probedWithin {
+		if since, cause := s.dest.paused(); cause != nil {
 			subs, ages = append(subs, s.ID), append(ages, time.Since(since).Seconds())
 			whys = append(whys, errortext.Stored(cause.Error(), 500, ""))
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -293,7 +294,8 @@ func outlivesTheReceipts(t *testing.T, addedUp bool) {
 // others may run. One of those has a receipt below the highest number that is seen.
 func TestTally_WaitsForWhoRunsAboveTheSnapshot(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
+	// By itself: another test's transaction would keep the sum back, or move the xmax.
+	db := pgtest.Private(t, pgembed.Options{}).DB(t)
 	sub := subscribe(t, db, "jobs", "s")
 	publish(t, db, message("jobs", 1), message("jobs", 2))
 	begin := func() pgx.Tx {
@@ -366,5 +368,29 @@ func TestStatus_BehindWhatIsCounted(t *testing.T) {
 	}
 	if seen != 2 {
 		t.Errorf("%+v", topics)
+	}
+}
+
+// While a transaction stays open nothing is added up: what lies above is counted, up
+// to a bound, and then it is said that there may be more.
+func TestStatus_SaysWhatIsNotAddedUp(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "jobs", "s")
+	db.Broken() // nobody delivered these
+	for _, test := range []struct {
+		more, delivered int64
+		atLeast         bool
+	}{{29_999, 29_999, false}, {1, 30_000, true}, {10_000, 30_000, true}} {
+		db.Exec(t, pgtest.Owner, `
+			insert into deed.receipts (subscription, claim, worker, finished_at, min_id, max_id, ids, finished, failed, lost)
+			select $1, 1, 'w', now(), n, n, array[n], 1, 0, 0 from generate_series(1, $2::bigint) n`, sub, test.more)
+		topics, err := operator(t, db).Status(t.Context())
+		if err != nil || len(topics) != 1 {
+			t.Fatalf("%+v, %v", topics, err)
+		}
+		if got := topics[0]; got.Delivered != test.delivered || got.DeliveredAtLeast != test.atLeast {
+			t.Errorf("with %d more: %+v", test.more, got.Counts)
+		}
 	}
 }

@@ -180,7 +180,8 @@ func newMessages(a *app) *cobra.Command {
 		Use:   "messages",
 		Short: "List published messages, newest first",
 		Long: `List messages of the log, newest first. Contents only with --payload. A topic's are found by it; a key or a tenant is
-looked for among the newest 20,000, and the list says how far back that was, and how to go on.`,
+looked for among the newest 20,000, and further back for two seconds as long as none is found; the list says how far back
+that was, and how to go on.`,
 		Example: "  deed messages --topic orders --key 42 --since 24h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -40,9 +40,9 @@ type attention struct {
 }
 
 // givesWay is how long it leaves probes of the destination to the lanes: what they
-// have may be another tenant's and succeed, where what is aside has failed. It has one
-// then, or a message at which a lane stands would keep it from all that it
-// has.
+// have may be another tenant's and succeed, where what is aside has failed. Then it
+// has one itself: a message at which a lane stands for ever keeps the lane, and is not
+// to keep what is aside, which may show that the destination works.
 const givesWay = time.Second
 
 // run delivers what is put aside until ctx ends.

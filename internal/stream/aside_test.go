@@ -13,9 +13,8 @@ type down struct{ claim.Destination }
 
 func (down) Limit(n int) (int, time.Duration) { return min(n, 1), 0 }
 
-// Who is put aside has failed before: while a lane waits for the probe of a destination
-// that is down it is the lane's, all but one a second, so that a lane that can never
-// go on keeps nobody from showing that the destination works.
+// While a lane waits to probe a destination that is down, probes are the lane's: what
+// is put aside has failed before. All but one a second, since a lane may never go on.
 func TestAttention_LeavesTheProbeToTheLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &stream{Subscription: &claim.Subscription{Options: claim.Options{Destination: down{}, Batch: 10}}}

@@ -3,10 +3,12 @@
 --
 -- Where there are more than a thousand, each kind is counted up to p_most, the
 -- oldest first: at_least says that more may wait, dead_at_least that more may be
--- dead; a row of the topic '' says so of those topics that have none. For the
--- subscription 0 three times as many are counted if that is all there
--- is: the log has to be asked for the topic of each. oldest is since when the oldest
--- of those counted is due; if all of them are claimed, it is no older than that.
+-- dead. oldest is since when the oldest of those counted is due; if all of them are
+-- claimed, since when the last of them was: none behind it is older.
+--
+-- For the subscription 0 up to three times as many are counted if that is all there
+-- is, else p_most: the log has to be asked for the topic of each. Where there are
+-- more, a row of the topic '' says so for topics that have no row.
 create or replace function deed.count_pending(
   p_most int
 ) returns table (
