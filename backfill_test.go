@@ -86,10 +86,10 @@ func TestBackfill_PassesOverOthers(t *testing.T) {
 	db := pgtest.New(t)
 	db.Broken() // the others' messages are not what a publisher makes
 	db.Exec(t, pgtest.Owner, `alter table deed.log_p0 set (autovacuum_enabled = off)`)
-	db.Exec(t, pgtest.Owner, `
+	db.ExecSteps(t, pgtest.Owner, 100_000, `
 		insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, payload)
 		select nextval('deed.log_seq'), pg_current_xact_id(), n % 64, 0, '00000000-0000-0000-0000-000000000000', now(), 'elsewhere', '{}'
-		from generate_series(1, 100000) n`)
+		from generate_series($1::int, $2::int) n`)
 	publish(t, db, message("orders", 1))
 	conn := db.Conn(t, pgtest.Worker)
 	id := pgtest.One[int](t, conn, `select subscription from deed.subscribe('orders', 's')`)
@@ -111,10 +111,10 @@ func TestClient_FirstSubscriptionBehindOthers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	db.Broken()
-	db.Exec(t, pgtest.Owner, `
+	db.ExecSteps(t, pgtest.Owner, 100_000, `
 		insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, payload)
 		select nextval('deed.log_seq'), pg_current_xact_id(), n % 64, 0, '00000000-0000-0000-0000-000000000000', now(), 'elsewhere', '{}'
-		from generate_series(1, 100000) n`)
+		from generate_series($1::int, $2::int) n`)
 	publish(t, db, message("orders", 1))
 	var r recorder
 	run(t, db, deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Sink: &r}}})

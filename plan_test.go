@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/schema"
 )
@@ -18,16 +19,16 @@ import (
 // fill makes n pending messages of one subscription by hand, fast.
 func fill(t testing.TB, db *pgtest.DB, subscription, n int, due, dead string) {
 	t.Helper()
-	db.Exec(t, pgtest.Owner, `
+	db.ExecSteps(t, pgtest.Owner, n, `
 		with made as (
-		  select nextval('deed.log_seq') as id, (random() * 63)::int as slot from generate_series(1, $2::int)
+		  select nextval('deed.log_seq') as id, (random() * 63)::int as slot from generate_series($1::int, $2::int)
 		),
 		logged as (
 		  insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, payload)
 		  select id, pg_current_xact_id(), 64 + slot, 1000000, '00000000-0000-0000-0000-000000000000', now(), 'orders', '{}' from made
 		)
 		insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after, dead_at, last_error)
-		select $1, 64 + slot, id, '00000000-0000-0000-0000-000000000000', now(), `+due+`, `+dead+`, 'x' from made`, subscription, n)
+		select `+itoa(subscription)+`, 64 + slot, id, '00000000-0000-0000-0000-000000000000', now(), `+due+`, `+dead+`, 'x' from made`)
 }
 
 // buffers runs a statement and says how many buffers it touched, and how many
@@ -59,7 +60,7 @@ func buffers(t testing.TB, conn *pgx.Conn, q string) (touched, rows int) {
 func TestPlan_HotStatementsAtMillions(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	db := pgtest.New(t)
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t) // the idle transaction is nobody else's
 	id := subscribe(t, db, "orders", "s")
 	other := subscribe(t, db, "elsewhere", "s")
 	db.Exec(t, pgtest.Owner, `alter table deed.pending set (autovacuum_enabled = off); alter table deed.log_p0 set (autovacuum_enabled = off)`)
@@ -113,9 +114,10 @@ func TestPlan_HotStatementsAtMillions(t *testing.T) {
 func looksAtMillions(t *testing.T, db *pgtest.DB) {
 	db.Exec(t, pgtest.Owner, `
 		alter table deed.audit_log set (autovacuum_enabled = off);
-		insert into deed.audit_log (actor, action, subject_type) values ('ann', 'topic set', 'topic');
+		insert into deed.audit_log (actor, action, subject_type) values ('ann', 'topic set', 'topic')`)
+	db.ExecSteps(t, pgtest.Owner, 200_000, `
 		insert into deed.audit_log (actor, action, subject_type, subject_id)
-		select 'w', 'settle', 'delivery', case when n % 50 = 0 then n::text end from generate_series(1, 200000) n`)
+		select 'w', 'settle', 'delivery', case when n % 50 = 0 then n::text end from generate_series($1::int, $2::int) n`)
 	db.Exec(t, pgtest.Owner, `update deed.pending set key_hash = id, parked = false where dead_at is not null and id % 10 = 0`)
 	for pgtest.One[int](t, db.Pool(pgtest.Owner), `select deed.summarise_log()`) > 0 {
 		continue

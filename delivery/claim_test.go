@@ -36,11 +36,11 @@ func manyTenants(t testing.TB, db *pgtest.DB, n int, due string) tenant.ID {
 // manyLanes puts a delivery into each of n lanes of the default tenant.
 func manyLanes(t testing.TB, db *pgtest.DB, n int, due string) {
 	t.Helper()
-	db.Exec(t, pgtest.Owner, `
+	db.ExecSteps(t, pgtest.Owner, n, `
 		insert into deed.channel_outbox (id, tenant_id, idempotency_key, channel, provider, lane, recipient, payload, process_after, created_at, updated_at)
 		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', sha256(convert_to('lane' || n, 'UTF8')), 'email', 'fake', n || '.example', 'a@' || n || '.example', '{}',
 		  `+due+`, now(), now()
-		from generate_series(1, $1::int) n`, n)
+		from generate_series($1::int, $2::int) n`)
 }
 
 // A delivery that is due is found whatever else is queued: what ten thousand

@@ -86,10 +86,10 @@ func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 // looksAmongMany looks at what [TestPlan_ClaimsAmongManyTenantsAndLanes] has made,
 // of which some are dead and one is in doubt.
 func looksAmongMany(t *testing.T, db *pgtest.DB) {
-	db.Exec(t, pgtest.Owner, `
+	db.ExecSteps(t, pgtest.Owner, 200_000, `
 		insert into deed.suppressions (tenant_id, channel, address, reason, actor, created_at)
 		select '00000000-0000-0000-0000-000000000000', 'email', n || '@example.com', 'x', 'y', now() - interval '1 second' * n
-		from generate_series(1, 200000) n`)
+		from generate_series($1::int, $2::int) n`)
 	db.Exec(t, pgtest.Owner, `
 		update deed.channel_outbox set status = 'dead', finished_at = now(), last_error = 'x', claim = null, claimed_at = null, claimed_by = null, lease_until = null
 		where lane ~ '^1[0-9]{1,3}\.example$'`)

@@ -164,12 +164,12 @@ func TestDead_CountsAreBounded(t *testing.T) {
 	db := pgtest.New(t)
 	db.Broken() // nothing recorded that they died
 	db.Providers(t, "fake", "fake")
-	db.Exec(t, pgtest.Owner, `
+	db.ExecSteps(t, pgtest.Owner, 200_010, `
 		with quiet as (select set_config('session_replication_role', 'replica', true))
 		insert into deed.channel_outbox (id, tenant_id, idempotency_key, channel, provider, recipient, payload, created_at, updated_at, status, finished_at, request, attempts, last_error, due)
 		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', sha256(convert_to(n::text, 'UTF8')), 'email', 'fake', n || '@example.com', '{}', now(), now(),
 		  'dead', now(), 'x', 1, case when n <= 10 then 'rare' else 'usual' end, false
-		from quiet, generate_series(1, 200010) n`)
+		from quiet, generate_series($1::int, $2::int) n`)
 	l := ledger(t, db, delivery.Options{})
 	states, err := l.Providers(ctx)
 	if err != nil || len(states) != 1 || states[0].Dead != delivery.MostCounted {

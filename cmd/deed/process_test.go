@@ -310,6 +310,7 @@ func TestRelay_SaysThatItsProviderIsReplaced(t *testing.T) {
 	serve(", account: first, sandbox: box@example.com")
 	p := start(t, db.URL(pgtest.Worker), "relay", "--config", file, "--listen", "127.0.0.1:0")
 	address := p.prints(&p.errOut, `listening address=(\S+)`)
+	p.prints(&p.errOut, `provider registered`) // or who comes later knows of no other
 	eventually(t, "/readyz", func() bool { return get("http://"+address+"/readyz") == 200 })
 
 	serve(", account: second")

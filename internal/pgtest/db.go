@@ -160,6 +160,20 @@ func (db *DB) Exec(t testing.TB, role Role, sql string, args ...any) {
 	}
 }
 
+// step is how many rows [DB.ExecSteps] has a statement write.
+const step = 10_000
+
+// ExecSteps is Exec for the numbers 1 to n, in transactions that write ten thousand
+// rows each: the statement's $1 and $2 are the first and the last number. One that
+// writes for half a minute would hold back the horizon of the whole server, for which
+// others' tests wait.
+func (db *DB) ExecSteps(t testing.TB, role Role, n int, sql string) {
+	t.Helper()
+	for first := 1; first <= n; first += step {
+		db.Exec(t, role, sql, first, min(first+step-1, n))
+	}
+}
+
 // Queryer is a pool, a connection or a transaction.
 type Queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
