@@ -106,6 +106,33 @@ func TestBackfill_PassesOverOthers(t *testing.T) {
 	}
 }
 
+// A removal that is left open holds up neither the step of what it removes, which
+// would keep other subscriptions' from theirs, nor those.
+func TestBackfill_WaitsForNoOpenRemoval(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.Conn(t, pgtest.Worker)
+	removed := pgtest.One[int](t, worker, `select subscription from deed.subscribe('jobs', 's')`)
+	other := pgtest.One[int](t, worker, `select subscription from deed.subscribe('orders', 's')`)
+	tx, err := db.Pool(pgtest.Admin).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	do(t, tx, `select deed.remove_topic('jobs', 'x')`)
+	if _, err := worker.Exec(t.Context(), `set statement_timeout = '2s'`); err != nil {
+		t.Fatal(err)
+	}
+	if pgtest.One[bool](t, worker, `select finished from deed.backfill($1)`, removed) {
+		t.Error("what is being removed has been brought all")
+	}
+
+	pgtest.One[bool](t, worker, `select finished from deed.backfill($1)`, other)
+	if !pgtest.One[bool](t, worker, `select window_n is not null from deed.backfills where subscription = $1`, other) {
+		t.Error("the other one's backfill has not begun")
+	}
+}
+
 // The same through a client, which does not take passing over for idleness.
 func TestClient_FirstSubscriptionBehindOthers(t *testing.T) {
 	t.Parallel()

@@ -17,10 +17,12 @@ import (
 // queue puts n deliveries of a tenant into the table, as reserve would.
 func queue(t testing.TB, db *pgtest.DB, owner tenant.ID, provider, domain string, n int) {
 	t.Helper()
-	db.Exec(t, pgtest.Owner, `
+	of := fmt.Sprintf(`(values ('%s', '%s', '%s')) of(owner, provider, domain)`, owner, provider, domain)
+	db.ExecSteps(t, pgtest.Owner, n, `
 		insert into deed.channel_outbox (id, tenant_id, idempotency_key, channel, provider, lane, recipient, payload, created_at, updated_at)
-		select gen_random_uuid(), $1::text::uuid, sha256(convert_to($1 || $2 || $3 || n, 'UTF8')), 'email', $2, $3, n || '@' || $3, '{}', clock_timestamp(), now()
-		from generate_series(1, $4::int) n`, owner.String(), provider, domain, n)
+		select gen_random_uuid(), of.owner::uuid, sha256(convert_to(of.owner || of.provider || of.domain || n, 'UTF8')), 'email', of.provider, of.domain,
+		  n || '@' || of.domain, '{}', clock_timestamp(), now()
+		from generate_series($1::int, $2::int) n, `+of)
 }
 
 func tenants(t testing.TB, db *pgtest.DB, n int) []tenant.ID {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -40,7 +41,7 @@ func cost(t testing.TB, conn *pgx.Conn, q string) (buffers, rows, wal int) {
 // nothing writes nothing, however many limits there are.
 func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t) // others' transactions would keep pages from being tidied
 	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox set (autovacuum_enabled = off)`)
 	conn := db.Conn(t, pgtest.Worker)
 	const claim = `select * from deed.claim_deliveries('fake', 'w', 100, '1 minute', p_places => '{}')`

@@ -81,7 +81,10 @@ begin
     v_b.window_n := deed.open_window('try');
     update deed.backfills b
     set window_n = v_b.window_n, seen = (select w.cur from deed.windows w where w.n = v_b.window_n)
-    where b.subscription = p_subscription and b.window_n is null and v_b.window_n is not null;
+    where v_b.window_n is not null and b.subscription in (
+      -- It may be being removed, by a transaction that is left open.
+      select q.subscription from deed.backfills q where q.subscription = p_subscription and q.window_n is null for update skip locked
+    );
     return next;
     return;
   end if;
