@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,7 @@ func main() {
 	defer stop()
 	s := settings{
 		migrate: os.Getenv("MIGRATE_URL"), database: os.Getenv("DATABASE_URL"),
-		smtp: os.Getenv("SMTP_ADDRESS"), listen: "127.0.0.1:8080",
+		smtp: os.Getenv("SMTP_ADDRESS"), listen: cmp.Or(os.Getenv("LISTEN"), "127.0.0.1:8080"),
 	}
 	if err := run(ctx, s, slog.Default()); err != nil {
 		fmt.Fprintln(os.Stderr, "service:", err)

@@ -22,7 +22,7 @@ func (db *DB) Psql(t testing.TB, role Role, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	args = append([]string{"-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"}, args...)
-	cmd := exec.CommandContext(ctx, psqlPath(t), args...)
+	cmd := exec.CommandContext(ctx, PsqlPath(t), args...)
 	cmd.WaitDelay = time.Second
 	cmd.Env = append(os.Environ(), db.Env(t, role)...)
 	return cmd
@@ -41,8 +41,8 @@ func (db *DB) Env(t testing.TB, role Role) []string {
 	}
 }
 
-// psqlPath returns where psql is.
-func psqlPath(t testing.TB) string {
+// PsqlPath returns where psql is: on the path, or beside the server.
+func PsqlPath(t testing.TB) string {
 	t.Helper()
 	if path, err := exec.LookPath("psql"); err == nil {
 		return path
