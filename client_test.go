@@ -428,6 +428,69 @@ func TestClient_ScheduledMessage(t *testing.T) {
 	}
 }
 
+// What one transaction publishes is shown once and in order, however much it is, with
+// what commits meanwhile.
+func TestClient_TailOfAHugeTransaction(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	db := pgtest.New(t)
+	c := operator(t, db)
+	const n = 7003
+	got := make(chan int64, 2*n)
+	tail := make(chan error, 1)
+	go func() {
+		tail <- c.Tail(ctx, "orders", false, func(l admin.MessageRecord) error {
+			got <- l.Seq
+			return nil
+		})
+	}()
+	first := int64(0)
+	for first == 0 { // until the tail has begun
+		publish(t, db, message("orders", 0))
+		select {
+		case first = <-got:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	tx, err := db.Pool(pgtest.App).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 7 { // others' numbers lie between
+		do(t, tx, `select from generate_series(1, $1::int) i, lateral deed.publish('orders', '{}') p`, n/7+i%2)
+		publish(t, db, message("other", i))
+		publish(t, db, message("orders", i))
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log where topic = 'orders' and id >= $1`, first)
+	seen := map[int64]bool{first: true}
+	last, back := first, 0
+	for len(seen) < want {
+		select {
+		case seq := <-got:
+			if seen[seq] {
+				t.Errorf("%d was shown twice", seq)
+			}
+			if seen[seq] = true; seq < last {
+				back++
+			}
+			last = seq
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d of %d were shown", len(seen), want)
+		}
+	}
+	if back > 10 { // once for each look
+		t.Errorf("the order went back %d times", back)
+	}
+	cancel()
+	if err := <-tail; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestClient_Tail(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -86,7 +86,7 @@ var functionCases = map[string]functionCase{
 
 func init() {
 	for _, name := range []string{
-		"add_tenant", "attempt", "end_queued", "expire_deliveries", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
+		"add_tenant", "attempt", "end_queued", "expire_deliveries", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "tail_window", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
 		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
 		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",

@@ -12,8 +12,6 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/errortext"
-	"github.com/deedhq/deed/internal/sqlvalue"
-	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -193,51 +191,4 @@ func scanPending(row pgx.CollectableRow) (State, error) {
 		s.State = "scheduled"
 	}
 	return s, err
-}
-
-// Tail calls fn for each message that commits after Tail began, in the order
-// of their numbers within each look, until ctx ends or fn returns an error,
-// which it returns. Messages that commit late are not left out: it looks for
-// what the last snapshot did not see. topic "": all topics.
-func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(MessageRecord) error) error {
-	var oldest, seen string
-	if err := c.pool.QueryRow(ctx, query.Snapshot).Scan(&oldest, &seen); err != nil {
-		return deed.WrapError("tail", err)
-	}
-	for {
-		if !work.Sleep(ctx, 200*time.Millisecond) {
-			return nil
-		}
-		list, nextOldest, next, err := c.tailPage(ctx, topic, payload, oldest, seen)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return deed.WrapError("tail", err)
-		}
-		for _, l := range list {
-			if err := fn(l); err != nil {
-				return err
-			}
-		}
-		oldest, seen = nextOldest, next
-	}
-}
-
-// tailPage reads, in one snapshot, what the snapshot seen did not see.
-func (c *Client) tailPage(ctx context.Context, topic string, payload bool, oldest, seen string) (list []MessageRecord, nextOldest, next string, err error) {
-	ctx, cancel := c.deadline(ctx)
-	defer cancel()
-	err = pgx.BeginTxFunc(ctx, c.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, query.Snapshot).Scan(&nextOldest, &next); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, query.MessagesAfter, oldest, seen, sqlvalue.NullIfZero(topic), payload)
-		if err != nil {
-			return err
-		}
-		list, err = pgx.CollectRows(rows, scanRecord)
-		return err
-	})
-	return list, nextOldest, next, err
 }

@@ -73,6 +73,20 @@ from deed.look_at_topics($1::int);
 select topic, subscription, worker, workers, why, since, coalesce(extract(epoch from clock_timestamp() - since), 0)::float8
 from deed.oldest_pauses();
 
+-- name: unattended
+-- What nobody declared is the subscription 0's.
+with asked as materialized (
+  select n.topic, n.name, coalesce(u.id, 0) as id
+  from unnest($1::text[], $2::text[]) n(topic, name)
+  left join deed.subscriptions u on u.topic = n.topic and u.name = n.name
+)
+select q.topic, q.name
+from asked q
+where q.id in (
+  select a.id
+  from deed.unattended((select array_agg(s.id) from asked s), make_interval(secs => $3::float8)) a(id)
+);
+
 -- name: oldest_calls
 select topic, subscription, id, message_id::text, messages, worker, since,
   greatest(extract(epoch from clock_timestamp() - since), 0)::float8
@@ -105,13 +119,28 @@ from deed.look_at_kept($1::bigint, $2::int, $3::int, $4::text, $5::text, $6::tex
 select pg_snapshot_xmin(s)::text, s::text from pg_current_snapshot() s;
 
 -- name: messages_after
-select id, deed.message_id(created_at, id)::text, tenant_id::text, topic, coalesce(key, ''), coalesce(type, ''),
-  content_type, headers::text, octet_length(payload), case when $4::boolean then payload end, created_at, process_after
-from deed.log
-where xid >= $1::text::xid8
-  and not pg_visible_in_snapshot(xid, $2::text::pg_snapshot)
-  and ($3::text is null or topic = $3::text)
-order by id;
+select l.id, deed.message_id(l.created_at, l.id)::text, l.tenant_id::text, l.topic, coalesce(l.key, ''), coalesce(l.type, ''),
+  l.content_type, l.headers::text, octet_length(l.payload), case when $4::boolean then l.payload end, l.created_at, l.process_after
+from (
+  select g.*
+  from deed.log g
+  where g.xid >= $1::text::xid8
+    and not pg_visible_in_snapshot(g.xid, $2::text::pg_snapshot)
+    and ($3::text is null or g.topic = $3::text)
+  limit $5::int
+) l
+order by l.id;
+
+-- name: numbers_after
+select min(l.id) - 1, max(l.id)
+from deed.log l
+where l.xid >= $1::text::xid8
+  and not pg_visible_in_snapshot(l.xid, $2::text::pg_snapshot)
+  and ($3::text is null or l.topic = $3::text);
+
+-- name: tail_window
+select id, message_id::text, tenant_id::text, topic, key, type, content_type, headers::text, size, payload, created_at, process_after
+from deed.tail_window($1::bigint, $2::bigint, $3::text::pg_snapshot, $4::text::pg_snapshot, $5::text, $6::boolean);
 
 -- name: message_states
 -- Of the topic's subscriptions, and of the one for topics that nobody declared.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/deedhq/deed"
 )
 
@@ -87,4 +89,30 @@ func (c *Client) addOldestPauses(ctx context.Context, at statuses) error {
 		}
 	}
 	return rows.Err()
+}
+
+// unattendedAfter is for how long messages are due before somebody is missed.
+const unattendedAfter = time.Minute
+
+// addUnattended completes the status of subscriptions.
+func (c *Client) addUnattended(ctx context.Context, at statuses) error {
+	var topics, names []string
+	for p, s := range at {
+		if time.Duration(s.OldestDue) > unattendedAfter && s.Claimed == 0 && s.LanesHeld == 0 {
+			topics, names = append(topics, p.topic), append(names, p.subscription)
+		}
+	}
+	if len(topics) == 0 {
+		return nil
+	}
+	rows, err := c.pool.Query(ctx, query.Unattended, topics, names, unattendedAfter.Seconds())
+	if err != nil {
+		return err
+	}
+	var p named
+	_, err = pgx.ForEachRow(rows, []any{&p.topic, &p.subscription}, func() error {
+		at[p].Unattended = true
+		return nil
+	})
+	return err
 }

@@ -41,6 +41,10 @@ type SubscriptionStatus struct {
 	// The process whose sink has been unavailable longest, as it has told within
 	// the last minute; nil: none has, or there was nothing lately to try it with.
 	Pause *SinkPause `json:"pause,omitempty"`
+
+	// Messages have been due for more than a minute, nobody has any of them in hand,
+	// and no process works on them, as far as it is told.
+	Unattended bool `json:"unattended,omitempty"`
 }
 
 // Add sums up what is told of several subscriptions.
@@ -56,6 +60,7 @@ func (s *SubscriptionStatus) Add(more SubscriptionStatus) {
 	if s.Pause == nil || (more.Pause != nil && more.Pause.Since.Before(s.Pause.Since)) {
 		s.Pause = more.Pause
 	}
+	s.Unattended = s.Unattended || more.Unattended
 }
 
 // add sums up; the oldest is the oldest of both.
@@ -122,5 +127,8 @@ func (c *Client) StatusOf(ctx context.Context, most int) ([]TopicStatus, error) 
 	if err := c.addOldestCalls(ctx, at); err != nil {
 		return nil, deed.WrapError("status", err)
 	}
-	return topics, deed.WrapError("status", c.addOldestPauses(ctx, at))
+	if err := c.addOldestPauses(ctx, at); err != nil {
+		return nil, deed.WrapError("status", err)
+	}
+	return topics, deed.WrapError("status", c.addUnattended(ctx, at))
 }

@@ -52,6 +52,7 @@ var checks = []check{
 		[]string{"nothing waits in topics that nobody declared", "no dead letter is older than a week"},
 		true, checkMessages,
 	},
+	{[]string{"subscription-unattended"}, []string{"some process works on whatever has been due for long"}, true, checkUnattended},
 	{[]string{"call-running"}, []string{"no call of a sink has been running for long"}, true, checkCalls},
 	{[]string{"sink-paused"}, []string{"no sink has been unavailable for long"}, true, checkSinkPauses},
 	{

@@ -12,6 +12,21 @@ const (
 	deadOldAfter = 7 * 24 * time.Hour
 )
 
+// checkUnattended names the subscriptions that nobody works on.
+func checkUnattended(ctx context.Context, e *exam) error {
+	return e.query(ctx, query.Unattended, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+		var subscription, due string
+		var seconds float64
+		if err := row.Scan(&subscription, &due, &seconds); err != nil {
+			return err
+		}
+		e.addf(Warn, "subscription-unattended", subscription,
+			"run a relay whose deed.yaml has a sink for it, or the service that works it; if nobody wants it any more: deed subscription remove",
+			"%s messages are due, the first for %s, and no process works on them", due, ago(seconds))
+		return nil
+	})
+}
+
 // checkMessages names topics whose messages nobody takes, and dead letters that
 // nobody has decided about.
 func checkMessages(ctx context.Context, e *exam) error {

@@ -15,6 +15,41 @@ func topicUnread(t *testing.T, _ *scene) {
 	says(t, find(t, examine(t, db.Pool(pgtest.Admin), doctor.Options{}), "topic-unread", doctor.Warn, "forgotten"), "3 messages", "2h")
 }
 
+func subscriptionUnattended(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	const name = "subscription-unattended"
+	look := func(level doctor.Level, subject string) doctor.Finding {
+		t.Helper()
+		return find(t, examine(t, db.Pool(pgtest.Admin), doctor.Options{}), name, level, subject)
+	}
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('events', 'stream'), deed.subscribe('events', 'index')`)
+	db.Exec(t, pgtest.Worker, `select deed.subscribe('orders', 'crm')`)
+	db.Exec(t, pgtest.App, `select deed.publish(topic, '{}') from unnest('{orders,events}'::text[]) topic, generate_series(1, 3)`)
+	look(doctor.OK, "") // nothing has been due for long
+	db.Exec(t, pgtest.Owner, `update deed.pending set ord_at = now() - interval '2 hours'`)
+	db.Exec(t, pgtest.Owner, `update deed.log set created_at = now() - interval '2 hours'`)
+	says(t, look(doctor.Warn, "orders/crm"), "3 messages", "2h")
+	says(t, look(doctor.Warn, "events/index"), "3 messages", "2h")
+
+	// Whoever reads the stream, takes one of the queue's and ends it, or pauses.
+	db.Exec(t, pgtest.Worker, `
+		select from deed.subscriptions s, lateral deed.take_lanes(gen_random_uuid(), 'w', array[s.id], p_take => true, p_protocol => 2) where s.topic = 'events'`)
+	claimed := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim('orders', 'w', 1, 'crm')`)
+	look(doctor.OK, "")
+	db.Exec(t, pgtest.Worker, `
+		select deed.finish(p.subscription, p.claim, array[p.id]) from deed.pending p where p.claim is not null`)
+	look(doctor.OK, "")
+	db.Exec(t, pgtest.Owner, `update deed.receipts set finished_at = now() - interval '1 hour'`)
+	says(t, look(doctor.Warn, "orders/crm"), "2 messages", "2h")
+	db.Exec(t, pgtest.Worker, `
+		select deed.report_pauses(gen_random_uuid(), 'w1', array[s.id], array['Status 503'], array[interval '20 minutes'])
+		from deed.subscriptions s where s.topic = 'orders'`)
+	look(doctor.OK, "")
+	if claimed != 1 {
+		t.Errorf("%d were claimed", claimed)
+	}
+}
+
 func deadLettersOld(t *testing.T, _ *scene) {
 	db := pgtest.New(t)
 	db.Exec(t, pgtest.Worker, `select deed.subscribe('orders', 's', p_max_attempts => 1)`)

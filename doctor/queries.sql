@@ -417,6 +417,23 @@ where p.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => 
 order by p.since
 limit 20;
 
+-- name: unattended
+-- What nobody declared is no subscription's: see unread.
+with late as materialized (
+  select s.id, s.topic || '/' || s.name as name, t.due || case when t.at_least then '+' else '' end as due, t.oldest_due_seconds as seconds
+  from deed.look_at_topics(1000000) t
+  join deed.subscriptions s on s.topic = t.topic and s.name = t.subscription
+  where t.oldest_due_seconds > $1::float8 and t.claimed = 0 and t.lanes_held = 0
+)
+select l.name, l.due, l.seconds
+from late l
+where l.id in (
+  select a.id
+  from deed.unattended((select pg_catalog.array_agg(n.id) from late n), pg_catalog.make_interval(secs => $1::float8)) a(id)
+)
+order by l.seconds desc
+limit 20;
+
 -- name: unread
 -- Subscription 0 has what was published to topics that nobody declared. Of the
 -- first thousand that may be claimed, by the index that claims use.

@@ -75,7 +75,7 @@ const onceSQL = `select deed_inbox.once($1, $2::text::uuid)`
 func Once(ctx context.Context, tx pgx.Tx, consumer string, id deed.ID, fn func(tx pgx.Tx) error) (fresh bool, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error { // a savepoint
 		if err := inner.QueryRow(ctx, onceSQL, consumer, id.String()).Scan(&fresh); err != nil {
-			return fmt.Errorf("inbox: once: %w", err)
+			return fmt.Errorf("inbox: once: %w", orInstall(err))
 		}
 		if !fresh {
 			return nil
@@ -102,7 +102,7 @@ func OnceSQL(ctx context.Context, tx *sql.Tx, consumer string, id deed.ID, fn fu
 		}
 	}()
 	if err := tx.QueryRowContext(ctx, onceSQL, consumer, id.String()).Scan(&fresh); err != nil {
-		return false, fmt.Errorf("inbox: once: %w", err)
+		return false, fmt.Errorf("inbox: once: %w", orInstall(err))
 	}
 	if fresh {
 		if err := fn(tx); err != nil {
@@ -111,6 +111,25 @@ func OnceSQL(ctx context.Context, tx *sql.Tx, consumer string, id deed.ID, fn fu
 	}
 	done = true
 	return fresh, nil
+}
+
+// orInstall says what to do where the inbox is not there, or not for this login.
+// Drivers of database/sql other than pgx tell the state by a method as well.
+func orInstall(err error) error {
+	state, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	if !ok {
+		return err
+	}
+	switch state.SQLState() {
+	case "3F000", "42883": // no such schema, no such function
+		return fmt.Errorf("%w; the inbox is not installed in this database: inbox.Install, or deed inbox install", err)
+	case "42501":
+		return fmt.Errorf("%w; this login may not use the inbox: inbox.Install with its name, or deed inbox install --grant", err)
+	}
+	return err
 }
 
 // purgeBatch is how many ids one statement forgets.
@@ -125,7 +144,7 @@ func Purge(ctx context.Context, db deed.DB, horizon time.Duration) (int64, error
 		n, err := purge(ctx, db, horizon)
 		total += n
 		if err != nil {
-			return total, fmt.Errorf("inbox: purge: %w", err)
+			return total, fmt.Errorf("inbox: purge: %w", orInstall(err))
 		}
 		if n < purgeBatch {
 			return total, nil

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -258,6 +259,45 @@ func TestPurge(t *testing.T) {
 	}
 	if _, err := inbox.Purge(t.Context(), db.Pool(pgtest.App), 0); state(err) != "DDARG" {
 		t.Errorf("a horizon of nothing: %v", err)
+	}
+}
+
+// Where the inbox is not there, or not for the login, the error says what to do.
+func TestOnce_NotInstalled(t *testing.T) {
+	t.Parallel()
+	with := consumer(t)
+	for name, c := range map[string]struct {
+		db   *pgtest.DB
+		role pgtest.Role
+		want string
+	}{
+		"not installed": {pgtest.New(t), pgtest.App, "deed inbox install"},
+		"not granted":   {with, pgtest.Worker, "--grant"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := c.db.Pool(c.role)
+			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+				_, err := inbox.Once(t.Context(), tx, "c", id(t, 1), func(pgx.Tx) error { return nil })
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Once: %v", err)
+			}
+			standard := stdlib.OpenDBFromPool(pool)
+			defer standard.Close()
+			tx, err := standard.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			if _, err := inbox.OnceSQL(t.Context(), tx, "c", id(t, 1), func(*sql.Tx) error { return nil }); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("OnceSQL: %v", err)
+			}
+			if _, err := inbox.Purge(t.Context(), pool, inbox.Horizon); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Purge: %v", err)
+			}
+		})
 	}
 }
 

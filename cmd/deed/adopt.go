@@ -94,7 +94,7 @@ func showHeld(cmd *cobra.Command, c *admin.Client, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	topics, providers, err := owed(cmd.Context(), c, pool)
+	topics, providers, err := owed(cmd.Context(), c, pool, "")
 	if err != nil {
 		return err
 	}
@@ -112,10 +112,15 @@ func showHeld(cmd *cobra.Command, c *admin.Client, pool *pgxpool.Pool) error {
 			more = "+"
 		}
 	}
+	waiting := many(messages, "message", "messages")
+	if more != "" {
+		waiting = fmt.Sprintf("%d+ messages", messages)
+	}
 	for _, p := range providers {
 		queued, due, doubt = queued+p.Queued, due+p.Due, doubt+p.InDoubt
 	}
-	fmt.Fprintf(out, "waiting: %d%s messages (%d%s due), %d deliveries (%d due, %d in doubt): see deed status\n", messages, more, dueMessages, more, queued, due, doubt)
+	fmt.Fprintf(out, "waiting: %s (%d%s due), %s (%d due, %d in doubt): see deed status\n",
+		waiting, dueMessages, more, many(queued, "delivery", "deliveries"), due, doubt)
 	_, err = io.WriteString(out, "if nobody else sends them: deed adopt --yes --reason …\n")
 	return err
 }

@@ -33,7 +33,8 @@ const (
 type catchers struct {
 	smtpAddress, httpAddress string
 	box                      catcher.Mailbox
-	hooks                    hooks // what is posted to /hook
+	hooks                    hooks  // what is posted to /hook
+	data                     string // the folder of the deed dev that this is part of
 }
 
 func (c *catchers) add(cmd *cobra.Command) {
@@ -79,7 +80,7 @@ func (c *catchers) start(ctx context.Context, file config.Dev, log *slog.Logger)
 	mux.Handle("/hook", &c.hooks)
 	mux.HandleFunc("GET /mailbox", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = printJSON(w, map[string]any{"mailbox": c.box.List()})
+		_ = printJSON(w, map[string]any{"data": c.data, "mailbox": c.box.List()})
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	var serving sync.WaitGroup
@@ -178,12 +179,15 @@ func newMailbox(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := readMailbox(cmd.Context(), at)
+			data, list, err := readMailbox(cmd.Context(), at)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"mailbox": list})
+				return printJSON(cmd.OutOrStdout(), map[string]any{"data": data, "mailbox": list})
+			}
+			if data != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "caught by the deed dev whose data is in %s\n", data)
 			}
 			rows := make([][]string, len(list))
 			for i, m := range list {
@@ -207,11 +211,14 @@ func (a *app) catcherAt(flag string) (string, error) {
 	return setting(flag, "DEED_CATCH_HTTP", file.Dev.CatchHTTP, defaultCatchHTTP), nil
 }
 
-func readMailbox(ctx context.Context, address string) ([]catcher.Mail, error) {
+// readMailbox is what a deed dev has caught, and the folder of its data.
+func readMailbox(ctx context.Context, address string) (data string, list []catcher.Mail, err error) {
 	var said struct {
+		Data    string         `json:"data"`
 		Mailbox []catcher.Mail `json:"mailbox"`
 	}
-	return said.Mailbox, askCatcher(ctx, address, "/mailbox", &said)
+	err = askCatcher(ctx, address, "/mailbox", &said)
+	return said.Data, said.Mailbox, err
 }
 
 // askCatcher reads what the catcher of a deed dev says.

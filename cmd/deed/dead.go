@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -182,7 +184,7 @@ func countDead(cmd *cobra.Command, c *admin.Client, f admin.DeadFilter, asJSON b
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d messages would be redriven\n", sum)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s would be redriven\n", many(sum, "message", "messages"))
 	return err
 }
 
@@ -219,7 +221,7 @@ func redrive(cmd *cobra.Command, c *admin.Client, r admin.Redrive, asJSON bool) 
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), map[string]any{"redriven": n, "dry_run": false, "request": r.Request})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d messages redriven\n", n)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s redriven\n", many(n, "message", "messages"))
 	return err
 }
 
@@ -282,11 +284,11 @@ func newDeadCancel(a *app) *cobra.Command {
 func newDeadDiscard(a *app) *cobra.Command {
 	var who operator
 	var subscription string
-	var asJSON bool
+	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use: "discard ID --reason TEXT", Short: "Give up a message that is dead or waits, for a reason", Args: cobra.ExactArgs(1),
 		Long: `Give up a message that is dead or waits, by its id or its number: it is never delivered. deed show and the audit log
-say so, and by whom and why. A message that a worker has in hand is refused until its lease has run out; one that its
+say so, and by whom and why. Where several subscriptions have not finished it, say which: --subscription, or --all. A message that a worker has in hand is refused until its lease has run out; one that its
 stream has not read yet is not found.`,
 		Example: "  deed dead discard 17 --reason 'order was cancelled'",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -303,6 +305,9 @@ stream has not read yet is not found.`,
 				if err != nil {
 					return err
 				}
+				if owed := owedTo(detail); subscription == "" && !all && len(owed) > 1 {
+					return usagef("message %d is owed to several subscriptions: %s; give --subscription NAME, or --all to give it up for each", seq, strings.Join(owed, ", "))
+				}
 				n, err := c.Discard(cmd.Context(), seq, subscription, who.act(a))
 				if err != nil {
 					return err
@@ -310,15 +315,28 @@ stream has not read yet is not found.`,
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), map[string]any{"seq": fmt.Sprint(seq), "id": detail.ID, "subscriptions": n})
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "message %d is discarded, for %d subscriptions\n", seq, n)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "message %d is discarded, for %s\n", seq, many(n, "subscription", "subscriptions"))
 				return err
 			})
 		},
 	}
 	who.add(cmd, "why (required)")
-	cmd.Flags().StringVar(&subscription, "subscription", "", "only for this subscription (default: all that have not finished it)")
+	cmd.Flags().StringVar(&subscription, "subscription", "", "only for this subscription")
+	cmd.Flags().BoolVar(&all, "all", false, "for all that have not finished it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// owedTo names the subscriptions that have not finished a message, and how each
+// stands.
+func owedTo(m admin.MessageDetail) (names []string) {
+	for _, s := range m.States {
+		switch s.State {
+		case "due", "scheduled", "claimed", "parked", "dead":
+			names = append(names, s.Subscription+" ("+s.State+")")
+		}
+	}
+	return names
 }
 
 func newAudit(a *app) *cobra.Command {
@@ -339,7 +357,7 @@ func newAudit(a *app) *cobra.Command {
 				}
 				header := []string{"AT", "ACTOR", "ACTION", "SUBJECT", "AFFECTED", "REASON"}
 				return printPage(cmd, asJSON, "acts", page, header, func(entry admin.AuditEntry) []string {
-					return []string{when(entry.At), entry.Actor, entry.Action, entry.SubjectType + " " + entry.SubjectID, fmt.Sprint(entry.Affected), entry.Reason}
+					return []string{when(entry.At), entry.Actor, entry.Action, subjectOf(entry), fmt.Sprint(entry.Affected), entry.Reason}
 				})
 			})
 		},
@@ -349,4 +367,14 @@ func newAudit(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.All, "all", false, "also what the program did with deliveries")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// subjectOf is what an act concerned; of a message, for which subscription.
+func subjectOf(entry admin.AuditEntry) string {
+	subject := entry.SubjectType + " " + entry.SubjectID
+	var of struct{ Topic, Subscription string }
+	if entry.SubjectType == "message" && json.Unmarshal(entry.Details, &of) == nil && of.Subscription != "" {
+		subject += ", " + of.Topic + "/" + of.Subscription
+	}
+	return subject
 }

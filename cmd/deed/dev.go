@@ -64,7 +64,7 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 				return err
 			}
 			out := cmd.OutOrStdout()
-			catch.hooks.out = out
+			catch.hooks.out, catch.data = out, data
 			if err := catch.hooks.findSecrets(a, false); err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ processed again: it must be longer than a message can take to come again.`,
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), map[string]any{"purged": n})
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d messages forgotten\n", n)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s forgotten\n", many(n, "message", "messages"))
 				return err
 			})
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 )
 
 func newStatus(a *app) *cobra.Command {
+	var topic string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -25,14 +27,15 @@ func newStatus(a *app) *cobra.Command {
 		Long: `Count the messages of every topic and subscription: pending (not finished, not dead), and of these due, claimed, and
 parked behind another message of their key; dead; delivered. What a stream has still to read is pending and due. Of each
 kind up to 10,000 are counted for each subscription, so that looking costs little however many there are: more is shown as
-10000+ (in JSON: "at_least", "dead_at_least"). What was delivered is added up every few seconds by the relays.
+10000+ (in JSON: "at_least", "dead_at_least"). What was delivered is added up every few seconds by the relays. Below the
+table stand subscriptions that nobody works on, those that pause and why, and calls that do not return.
 Where there are providers, what waits for them and what is paused follows, as deed providers list has it. Where relays
 hold, since this is a copy, it says so first (in JSON: "held").`,
-		Example: "  deed status --json",
+		Example: "  deed status --topic orders\n  deed status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withOperator(cmd.Context(), func(c *admin.Client, pool *pgxpool.Pool) error {
-				topics, providers, err := owed(cmd.Context(), c, pool)
+				topics, providers, err := owed(cmd.Context(), c, pool, topic)
 				if err != nil {
 					return err
 				}
@@ -63,7 +66,7 @@ hold, since this is a copy, it says so first (in JSON: "held").`,
 				if err != nil {
 					return err
 				}
-				showCalls(cmd.OutOrStdout(), topics)
+				showTrouble(cmd.OutOrStdout(), topics)
 				if len(providers) == 0 {
 					return nil
 				}
@@ -72,12 +75,21 @@ hold, since this is a copy, it says so first (in JSON: "held").`,
 			})
 		},
 	}
+	cmd.Flags().StringVar(&topic, "topic", "", "only this topic, and no provider")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// owed is what topics and providers have to do.
-func owed(ctx context.Context, c *admin.Client, pool *pgxpool.Pool) ([]admin.TopicStatus, []delivery.ProviderState, error) {
+// owed is what topics and providers have to do, or one topic.
+func owed(ctx context.Context, c *admin.Client, pool *pgxpool.Pool, topic string) ([]admin.TopicStatus, []delivery.ProviderState, error) {
+	if topic != "" {
+		topics, err := c.StatusOf(ctx, math.MaxInt32)
+		topics = slices.DeleteFunc(topics, func(t admin.TopicStatus) bool { return t.Topic != topic })
+		if err == nil && len(topics) == 0 {
+			err = knownTopic(ctx, c, topic)
+		}
+		return topics, nil, err
+	}
 	topics, err := c.Status(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -90,12 +102,16 @@ func owed(ctx context.Context, c *admin.Client, pool *pgxpool.Pool) ([]admin.Top
 	return topics, providers, err
 }
 
-// showCalls names the subscriptions whose sinks are unavailable, and why, and the calls
-// of sinks that have been running for long: what has called waits for them, of a
-// stream all of its lane.
-func showCalls(out io.Writer, topics []admin.TopicStatus) {
+// showTrouble names the subscriptions that nobody works on, those whose sinks are
+// unavailable, and why, and the calls of sinks that have been running for long: what
+// has called waits for them, of a stream all of its lane.
+func showTrouble(out io.Writer, topics []admin.TopicStatus) {
 	for _, t := range topics {
 		for _, s := range t.Subscriptions {
+			if s.Unattended {
+				fmt.Fprintf(out, "\n%s/%s: nobody works on it, and messages have been due for %s: a relay with a sink for it, or a service that works it, is not running\n",
+					t.Topic, s.Subscription, seconds(s.OldestDue))
+			}
 			if p := s.Pause; p != nil {
 				others := ""
 				if p.Workers > 1 {

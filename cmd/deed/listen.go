@@ -74,6 +74,7 @@ message, and --slow lets the sender wait. --forward hands the requests on as the
 // goroutines at once.
 type hooks struct {
 	secrets   []string // none: signatures are not checked
+	whose     string   // what they are, for people
 	fail      int      // the status that fails a request; 0: none does
 	failFirst int      // how many attempts at a message fail; 0: all, if fail is set
 	slow      time.Duration
@@ -127,6 +128,7 @@ func (h *hooks) check(cmd *cobra.Command, forward string) error {
 // of deed.yaml.
 func (h *hooks) findSecrets(a *app, given bool) error {
 	if given {
+		h.whose = "--secret"
 		for i, text := range h.secrets {
 			secret, err := secretOf(text)
 			if err != nil {
@@ -139,6 +141,7 @@ func (h *hooks) findSecrets(a *app, given bool) error {
 		if err != nil {
 			return err
 		}
+		h.whose = "the webhooks in deed.yaml"
 		for _, sink := range file.Sinks {
 			if sink.Webhook != nil {
 				for _, s := range []config.Secret{sink.Webhook.Secret, sink.Webhook.PreviousSecret} {
@@ -200,9 +203,9 @@ func (h *hooks) checking() string {
 	case 0:
 		return "without checking signatures (give --secret, or write the webhook into deed.yaml)"
 	case 1:
-		return "with a secret"
+		return "with the secret of " + h.whose
 	}
-	return fmt.Sprintf("with %d secrets", len(h.secrets))
+	return fmt.Sprintf("with the %d secrets of %s", len(h.secrets), h.whose)
 }
 
 func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {

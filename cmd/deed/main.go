@@ -136,14 +136,33 @@ func checkArguments(cmd *cobra.Command) {
 		if check == nil {
 			return nil
 		}
-		if err := check(cmd, args); err != nil {
-			return usagef("%w; see %s --help", err, cmd.CommandPath())
+		err := check(cmd, args)
+		if err == nil {
+			return nil
 		}
-		return nil
+		if !cmd.HasSubCommands() && cmd.Name() != "help" {
+			err = wrongCount(cmd, check, args)
+		}
+		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	}
 	for _, sub := range cmd.Commands() {
 		checkArguments(sub)
 	}
+}
+
+// wrongCount says which argument is too many, or that one is missing.
+func wrongCount(cmd *cobra.Command, check cobra.PositionalArgs, args []string) error {
+	for i, extra := range args {
+		if check(cmd, args[:i]) != nil {
+			continue
+		}
+		hint := ""
+		if topic := cmd.Flags().Lookup("topic"); topic != nil && !topic.Changed {
+			hint = fmt.Sprintf(" (did you mean --topic %s?)", extra)
+		}
+		return fmt.Errorf("%q is an argument too many for %s%s", extra, cmd.CommandPath(), hint)
+	}
+	return fmt.Errorf("an argument is missing: %s", cmd.UseLine())
 }
 
 var (

@@ -142,6 +142,14 @@ func clip(text string, n int) string {
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
+// many is a number of things: 1 message, 2 messages.
+func many[N int | int64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
 func seconds(s admin.Seconds) string {
 	if s == 0 {
 		return "-"

@@ -286,6 +286,7 @@ func TestRelay_WaitsForTheDatabase(t *testing.T) {
 		t.Errorf("/readyz: %d while the database is away", got)
 	}
 	open()
+	p.prints(&p.errOut, `msg="the database answers" failures=\d`)
 	eventually(t, "/readyz", func() bool { return get("http://"+address+"/readyz") == 200 })
 	deedOK(t, db.URL(pgtest.App), "publish", "--topic", "t", "--payload", "{}")
 	p.prints(&p.out, `(?m)^\S+ \S+  t  key= type= 2 bytes  \S+$`)
@@ -434,6 +435,8 @@ func TestDev_OneForEachProject(t *testing.T) {
 		mailbox := strings.Fields(p.prints(&p.out, `  deed (dev mailbox.*)\n`))
 		if got := deedOK(t, "", append(mailbox, "--config", file, "--json")...); strings.Count(got, `"subject"`) != 1 {
 			t.Errorf("%s: its mailbox has %s", name, got)
+		} else if !strings.Contains(got, `"data":"`+filepath.Join(dir, ".deed")+`"`) {
+			t.Errorf("%s: the mailbox does not say whose it is: %s", name, got)
 		}
 		if name == "two" && (!regexp.MustCompile(`(:|port=)`+port+`\b`).MatchString(url) || hooks != "http://"+catch || len(mailbox) != 2) {
 			t.Errorf("it is at %s and %s, and says %q; want port %s and %s", url, hooks, mailbox, port, catch)

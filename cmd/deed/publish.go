@@ -153,6 +153,9 @@ func (p *publishFlags) file(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenan
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
+	if in == os.Stdin && terminalWidth(os.Stdin) > 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "reading rows from the terminal until Ctrl-D; for one message give --payload")
+	}
 	shown := &progress{cmd: cmd, on: terminalWidth(cmd.ErrOrStderr()) > 0}
 	tally, err := importer.Publish(cmd.Context(), pool, rows, importer.PublishOptions{
 		Batch:    p.batch,
@@ -182,13 +185,24 @@ func (p *publishFlags) file(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenan
 
 // progress tells a terminal how a file's rows fare.
 type progress struct {
-	cmd   *cobra.Command
-	on    bool
-	shown time.Time
+	cmd      *cobra.Command
+	on       bool
+	shown    time.Time
+	rejected int
 }
+
+// mostNamed is how many lines that are left out a terminal is told of.
+const mostNamed = 100
 
 // reject names a line that is left out.
 func (p *progress) reject(file string, bad *importer.LineError) {
+	p.rejected++
+	if p.on && p.rejected > mostNamed {
+		if p.rejected == mostNamed+1 {
+			fmt.Fprintf(p.cmd.ErrOrStderr(), "%s: more than %d lines are rejected; 2> FILE has all of them\n", file, mostNamed)
+		}
+		return
+	}
 	if p.on {
 		fmt.Fprint(unescaped(p.cmd.ErrOrStderr()), "\r\x1b[K")
 	}

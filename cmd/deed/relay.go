@@ -266,6 +266,9 @@ func (r *relay) connect(ctx context.Context, pool *pgxpool.Pool, opts deed.Optio
 		if err == nil {
 			var settings admin.Settings
 			if settings, err = r.operator.Settings(ctx); err == nil {
+				if n > 1 {
+					r.log.Info("the database answers", "failures", n-1)
+				}
 				r.installation = settings.Installation
 				return c, nil
 			}

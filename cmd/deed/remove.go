@@ -98,7 +98,7 @@ func (r *remover) run(a *app, cmd *cobra.Command, topic, subscription string) er
 			Progress: func(taken int64) {
 				if time.Since(told) > 2*time.Second {
 					told = time.Now()
-					fmt.Fprintf(cmd.ErrOrStderr(), "%d messages given up so far\n", taken)
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s given up so far\n", many(taken, "message", "messages"))
 				}
 			},
 		})
@@ -111,7 +111,7 @@ func (r *remover) run(a *app, cmd *cobra.Command, topic, subscription string) er
 				"topic": topic, "subscription": subscription, "dry_run": false, "taken": done.Taken, "waits": done.Waits,
 			})
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s is removed; %d messages that waited, or were dead, are given up\n", whatIs(topic, subscription), done.Taken)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is removed; given up, waiting or dead: %s\n", whatIs(topic, subscription), many(done.Taken, "message", "messages"))
 		if done.Waits {
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "transactions that were open may still publish to it: a relay takes that away when they have ended (deed subscription removals)")
 		}

@@ -44,7 +44,7 @@ message of its key is not touched. The act is in the audit log.`,
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), map[string]any{"seq": fmt.Sprint(seq), "id": detail.ID, "subscriptions": n})
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "message %d is rescheduled, for %d subscriptions\n", seq, n)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "message %d is rescheduled, for %s\n", seq, many(n, "subscription", "subscriptions"))
 				return err
 			})
 		},

@@ -83,7 +83,7 @@ func retryNamed(cmd *cobra.Command, l *delivery.Ledger, ids []string, act audit.
 	if asJSON {
 		err = printJSON(cmd.OutOrStdout(), map[string]any{"retried": n})
 	} else {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d deliveries are queued again\n", n, len(ids))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %s queued again\n", n, many(len(ids), "delivery", "deliveries"))
 	}
 	if err == nil && n < int64(len(ids)) {
 		return &exitError{exitPartly, errors.New("the others are neither failed nor dead")}
@@ -100,11 +100,11 @@ func retrySelected(cmd *cobra.Command, l *delivery.Ledger, r delivery.Redrive, d
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), map[string]any{"retried": n, "dry_run": true, "more": more})
 		}
-		what := "%d deliveries would be queued again\n"
+		what := "%s would be queued again\n"
 		if more {
-			what = "%d deliveries or more would be queued again; not all that have ended so were looked at\n"
+			what = "%s or more would be queued again; not all that have ended so were looked at\n"
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), what, n)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), what, many(n, "delivery", "deliveries"))
 		return err
 	}
 	n, err := follow(cmd, &r.Request, &r.Progress, func() (int64, error) { return l.Redrive(cmd.Context(), r) })
@@ -114,6 +114,6 @@ func retrySelected(cmd *cobra.Command, l *delivery.Ledger, r delivery.Redrive, d
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), map[string]any{"retried": n, "dry_run": false, "request": r.Request})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d deliveries are queued again\n", n)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s queued again\n", many(n, "delivery", "deliveries"))
 	return err
 }

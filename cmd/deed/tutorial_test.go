@@ -140,7 +140,7 @@ func TestTutorial(t *testing.T) {
 			t.Fatalf("the order is not dead:\n%s", dead())
 		}
 	}
-	for i, want := range []string{`(?m)^orders +hook +`, `(?m) orders +hook +.*500`, `(?m)^topic +orders`, `(?m)^1 messages redriven`} {
+	for i, want := range []string{`(?m)^orders +hook +`, `(?m) orders +hook +.*500`, `(?m)^topic +orders`, `(?m)^1 message redriven`} {
 		if out := run(found[4][i]); !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%s printed\n%s\nwant %s", found[4][i], out, want)
 		}

@@ -76,6 +76,9 @@ func (p *Process) Watch(ctx context.Context, wake <-chan struct{}) {
 			timer.Reset(work.Backoff(w.failures, 50*time.Millisecond, 5*time.Second))
 			continue
 		}
+		if w.failures > 0 {
+			p.Log.Info("watching the log succeeds again", "failures", w.failures)
+		}
 		w.failures = 0
 		timer.Reset(w.pause/2 + rand.N(w.pause)) // processes that began together do not stay so
 	}

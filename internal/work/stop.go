@@ -82,7 +82,7 @@ func (l *loop[T]) record(ctx context.Context) error {
 		l.exchangeFailed(ctx, err, part, 0)
 		return err
 	}
-	l.failures, l.retryAt = 0, time.Time{}
+	l.exchangeDone()
 	l.settled(part)
 	return nil
 }

@@ -278,7 +278,7 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	if len(part) > 0 {
 		crash.Point("settled")
 	}
-	l.failures, l.retryAt = 0, time.Time{}
+	l.exchangeDone()
 	l.settled(part)
 	l.take(claimed, started)
 	if n == 0 {
@@ -385,6 +385,14 @@ func Backoff(n int, base, most time.Duration) time.Duration {
 		d = base << (n - 1)
 	}
 	return d/2 + rand.N(d/2+1)
+}
+
+// exchangeDone notes that the database has answered.
+func (l *loop[T]) exchangeDone() {
+	if l.failures > 0 {
+		l.opts.Logger.Info("database exchange succeeds again", "failures", l.failures)
+	}
+	l.failures, l.retryAt = 0, time.Time{}
 }
 
 func (l *loop[T]) measure(finished int) {

@@ -1,9 +1,13 @@
 package work_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -120,6 +124,25 @@ func TestRun_DrainsAndBoundsWhatIsInHand(t *testing.T) {
 		}
 		if f.exchanges > 500 {
 			t.Errorf("%d exchanges for 100 batches", f.exchanges)
+		}
+	})
+}
+
+// A log that says that the database does not answer says when it does again.
+func TestRun_SaysThatTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		f := &fake{left: 5, away: true}
+		stop := start(t, f, work.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		time.Sleep(time.Minute)
+		f.set(func() { f.away = false })
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "succeeds again"); n != 1 || !strings.HasSuffix(strings.TrimSpace(log.String()), "failures="+strconv.Itoa(strings.Count(log.String(), "will try again"))) {
+			t.Errorf("it says so %d times:\n%s", n, &log)
 		}
 	})
 }
