@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,8 @@ type measure struct {
 	take  func(context.Context, *env) error
 	bare  bool   // the business transaction without any peer is a contestant
 	peers []peer // default: deed's queue and River
+
+	roundTrip time.Duration // of a network between programs and server; 0: none stands between
 }
 
 var measures = []measure{
@@ -40,12 +43,9 @@ var measures = []measure{
 			return fmt.Sprintf("Bulk publish: %d messages, %d a transaction", o.messages, o.batch)
 		},
 	},
-	{
-		name: "business", take: business, bare: true, peers: []peer{deedPeer{}, withCommit{deedPeer{}}, riverPeer{}},
-		title: func(o options) string {
-			return fmt.Sprintf("Publish in a business transaction: %d connections, %s", o.clients, o.business)
-		},
-	},
+	inBusiness("", 0),
+	inBusiness(" 0.5 ms", 500*time.Microsecond),
+	inBusiness(" 2 ms", 2*time.Millisecond),
 	{
 		name: "drain", take: drain,
 		title: func(o options) string {
@@ -76,12 +76,9 @@ var measures = []measure{
 			return fmt.Sprintf("Cost of a stream's message: %d published, %d a transaction, then drained", o.messages, o.batch)
 		},
 	},
-	{
-		name: "stream business", take: business, peers: []peer{streamPeer{}, withCommit{streamPeer{}}, riverPeer{}, cursorLoop, bare{}},
-		title: func(o options) string {
-			return fmt.Sprintf("Publish to a stream in a business transaction: %d connections, %s", o.clients, o.business)
-		},
-	},
+	toStream(inBusiness("", 0)),
+	toStream(inBusiness(" 0.5 ms", 500*time.Microsecond)),
+	toStream(inBusiness(" 2 ms", 2*time.Millisecond)),
 	{
 		name: "stream bulk", take: bulk, peers: []peer{streamPeer{}, riverPeer{}, sameColumns},
 		title: func(o options) string {
@@ -155,6 +152,26 @@ var measures = []measure{
 			return fmt.Sprintf("Deliveries: %d reserved in one call, then made; %d by SMTP", o.messages, smtpShare(o.messages))
 		},
 	},
+}
+
+// inBusiness is the business transaction, with a network of that round trip.
+func inBusiness(label string, roundTrip time.Duration) measure {
+	return measure{
+		name: "business" + label, take: business, roundTrip: roundTrip,
+		peers: []peer{deedPeer{}, withCommit{deedPeer{}}, inPipeline{deedPeer{}}, riverPeer{}, cursorLoop, bare{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Publish in a business transaction: %d connections, %s, a round trip of the network takes %s", o.clients, o.business, roundTrip)
+		},
+	}
+}
+
+// toStream is the same measure, of a stream.
+func toStream(m measure) measure {
+	title := m.title
+	m.title = func(o options) string { return strings.Replace(title(o), "Publish", "Publish to a stream", 1) }
+	m.name = "stream " + m.name
+	m.peers = []peer{streamPeer{}, withCommit{streamPeer{}}, inPipeline{streamPeer{}}, riverPeer{}, watermillBest, cursorLoop, bare{}}
+	return m
 }
 
 // contestants are who takes part, the one in question first.
@@ -277,7 +294,7 @@ func (b *bench) measure(ctx context.Context) error {
 
 // turn takes a measure once, on a new database.
 func (b *bench) turn(ctx context.Context, m measure, p peer) (err error) {
-	e, err := b.newEnv(ctx, m.name, p)
+	e, err := b.newEnv(ctx, m, p)
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -62,6 +68,46 @@ func TestRun_CountsAddUp(t *testing.T) {
 				t.Errorf("measure %s has no figure of %s", m.name, p.name())
 			}
 		}
+	}
+}
+
+// What goes through the network takes a round trip, however much it is, and ends with
+// it.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	cluster, err := pgembed.Start(t.Context(), pgtest.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Stop(context.Background())
+	const roundTrip = 20 * time.Millisecond
+	n, err := newNetwork(t.Context(), cluster.URL("postgres"), roundTrip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(cluster.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host, u.RawQuery = n.address(), "sslmode=disable"
+	conn, err := pgx.Connect(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	long := strings.Repeat("0123456789", 100_000)
+	for _, text := range []string{"a", long} {
+		began, got := time.Now(), ""
+		if err := conn.QueryRow(t.Context(), `select $1::text`, pgx.QueryExecModeExec, text).Scan(&got); err != nil || got != text {
+			t.Fatalf("%d bytes came as %d: %v", len(text), len(got), err)
+		}
+		if took := time.Since(began); took < roundTrip {
+			t.Errorf("%d bytes took %s", len(text), took)
+		}
+	}
+	n.close()
+	if err := conn.Ping(t.Context()); err == nil {
+		t.Error("a closed network carries")
 	}
 }
 

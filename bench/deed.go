@@ -95,6 +95,26 @@ func (p commitPublisher) inTx(ctx context.Context, do func(tx pgx.Tx) error, n i
 	return err
 }
 
+// inPipeline is deed, with a queue or a stream, whose messages are sent with the whole
+// transaction.
+type inPipeline struct{ peer }
+
+func (p inPipeline) name() string { return p.peer.name() + " pipelined" }
+
+func (inPipeline) publisher(pool *pgxpool.Pool) (publisher, error) {
+	return pipelinePublisher{deedPublisher{pool}}, nil
+}
+
+type pipelinePublisher struct{ deedPublisher }
+
+func (pipelinePublisher) queue(ctx context.Context, b *pgx.Batch, n int) error {
+	s, err := deed.NewStatement(ctx, deedMessage(n))
+	if err == nil {
+		b.Queue(s.SQL, s.Args...)
+	}
+	return err
+}
+
 func deedMessage(n int) deed.Message {
 	return deed.Message{Topic: "bench", Key: strconv.Itoa(n), Value: note{N: n, Pad: pad}}
 }

@@ -24,6 +24,7 @@ type env struct {
 	measure  string
 	database string
 	owner    *pgx.Conn // the superuser's, in the database
+	network  *network  // that the plain login's connections go through; nil: none
 	pools    []*pgxpool.Pool
 	sent     statements
 }
@@ -77,8 +78,8 @@ func (b *bench) exec(ctx context.Context, sql string) error {
 	return nil
 }
 
-func (b *bench) newEnv(ctx context.Context, measure string, p peer) (*env, error) {
-	e := &env{bench: b, peer: p, measure: measure, database: "bench"}
+func (b *bench) newEnv(ctx context.Context, m measure, p peer) (*env, error) {
+	e := &env{bench: b, peer: p, measure: m.name, database: "bench"}
 	if err := b.exec(ctx, `drop database if exists bench with (force)`); err != nil {
 		return nil, err
 	}
@@ -93,11 +94,19 @@ func (b *bench) newEnv(ctx context.Context, measure string, p peer) (*env, error
 	if e.owner, err = pgx.Connect(ctx, b.cluster.URL(e.database)); err != nil {
 		return nil, err
 	}
+	if m.roundTrip > 0 {
+		if e.network, err = newNetwork(ctx, e.cluster.URL(e.database), m.roundTrip); err != nil {
+			return nil, err
+		}
+	}
 	return e, b.exec(ctx, `checkpoint`)
 }
 
 func (e *env) close(ctx context.Context) error {
 	e.closePools()
+	if e.network != nil {
+		e.network.close()
+	}
 	if err := e.owner.Close(ctx); err != nil {
 		return err
 	}
@@ -111,6 +120,9 @@ func (e *env) url() string {
 		panic(err) // it is our own
 	}
 	u.User = url.UserPassword(login, login)
+	if e.network != nil {
+		u.Host, u.RawQuery = e.network.address(), "sslmode=disable"
+	}
 	return u.String()
 }
 

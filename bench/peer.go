@@ -55,6 +55,12 @@ type transactor interface {
 	inTx(ctx context.Context, do func(tx pgx.Tx) error, n int) error
 }
 
+// A batcher is a publisher that puts a message into a pipeline beside other
+// statements.
+type batcher interface {
+	queue(ctx context.Context, b *pgx.Batch, n int) error
+}
+
 type worker interface {
 	drained(ctx context.Context) (bool, error)
 	stop() error

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -88,10 +90,15 @@ func business(ctx context.Context, e *env) error {
 	return e.expectStored(ctx, n, 0)
 }
 
+const insertBusiness = `insert into business (client, amount) values ($1, $2)`
+
 // transact is one business transaction with one message.
 func transact(ctx context.Context, pool *pgxpool.Pool, p publisher, client, n int) error {
+	if b, ok := p.(batcher); ok {
+		return transactAtOnce(ctx, pool, b, client, n)
+	}
 	insert := func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `insert into business (client, amount) values ($1, $2)`, client, 12.5)
+		_, err := tx.Exec(ctx, insertBusiness, client, 12.5)
 		return err
 	}
 	if t, ok := p.(transactor); ok {
@@ -103,4 +110,21 @@ func transact(ctx context.Context, pool *pgxpool.Pool, p publisher, client, n in
 		}
 		return p.one(ctx, tx, n)
 	})
+}
+
+// transactAtOnce sends the whole transaction in one pipeline.
+func transactAtOnce(ctx context.Context, pool *pgxpool.Pool, p batcher, client, n int) error {
+	batch := &pgx.Batch{}
+	batch.Queue(`begin`)
+	batch.Queue(insertBusiness, client, 12.5)
+	if err := p.queue(ctx, batch, n); err != nil {
+		return err
+	}
+	batch.Queue(`commit`).Exec(func(ended pgconn.CommandTag) error {
+		if ended.String() != "COMMIT" {
+			return fmt.Errorf("the transaction ended with %s", ended)
+		}
+		return nil
+	})
+	return pool.SendBatch(ctx, batch).Close()
 }
