@@ -373,6 +373,10 @@ func TestLook_PagesOfWhatWasDoneAreWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A delivery that the program settled alone, as it does a probe's, and one that somebody decided about.
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.audit_log (actor, action, subject_type, subject_id, details)
+		values ('w', 'settle', 'delivery', 'd1', null), ('ann', 'settle', 'delivery', 'd1', '{"decision": "sent"}')`)
 	acts := func(f admin.AuditFilter) (got []int64) {
 		for _, a := range pages(t, func(cursor string) (page.Of[admin.AuditEntry], error) {
 			f.Cursor, f.Limit = cursor, 3
@@ -383,11 +387,12 @@ func TestLook_PagesOfWhatWasDoneAreWhole(t *testing.T) {
 		return got
 	}
 	for where, f := range map[string]admin.AuditFilter{
-		`true`:                       {All: true},
-		`subject_type <> 'delivery'`: {},
-		`subject_id = 'r3'`:          {Subject: "r3"},
-		`subject_id = 'orders'`:      {Subject: "orders"},
-		`false`:                      {Subject: "nothing"},
+		`true`: {All: true},
+		`subject_type <> 'delivery' or details ? 'decision'`: {},
+		`subject_id = 'd1'`:     {Subject: "d1"},
+		`subject_id = 'r3'`:     {Subject: "r3"},
+		`subject_id = 'orders'`: {Subject: "orders"},
+		`false`:                 {Subject: "nothing"},
 	} {
 		want := pgtest.One[[]int64](t, db.Pool(pgtest.Admin), `select coalesce(array_agg(n order by n desc), '{}') from deed.audit_log where `+where)
 		if got := acts(f); !slices.Equal(got, want) && len(got)+len(want) > 0 {

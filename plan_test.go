@@ -116,8 +116,8 @@ func looksAtMillions(t *testing.T, db *pgtest.DB) {
 		alter table deed.audit_log set (autovacuum_enabled = off);
 		insert into deed.audit_log (actor, action, subject_type) values ('ann', 'topic set', 'topic')`)
 	db.ExecSteps(t, pgtest.Owner, 200_000, `
-		insert into deed.audit_log (actor, action, subject_type, subject_id)
-		select 'w', 'settle', 'delivery', case when n % 50 = 0 then n::text end from generate_series($1::int, $2::int) n`)
+		insert into deed.audit_log (actor, action, subject_type, subject_id, details)
+		select 'w', 'settle', 'delivery', case when n % 2 = 0 then n::text end, case when n % 50 = 0 then '{"decision": "sent"}' else '{}' end::jsonb from generate_series($1::int, $2::int) n`)
 	db.Exec(t, pgtest.Owner, `update deed.pending set key_hash = id, parked = false where dead_at is not null and id % 10 = 0`)
 	for pgtest.One[int](t, db.Pool(pgtest.Owner), `select deed.summarise_log()`) > 0 {
 		continue

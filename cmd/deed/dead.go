@@ -288,8 +288,9 @@ func newDeadDiscard(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "discard ID --reason TEXT", Short: "Give up a message that is dead or waits, for a reason", Args: cobra.ExactArgs(1),
 		Long: `Give up a message that is dead or waits, by its id or its number: it is never delivered. deed show and the audit log
-say so, and by whom and why. Where several subscriptions have not finished it, say which: --subscription, or --all. A message that a worker has in hand is refused until its lease has run out; one that its
-stream has not read yet is not found.`,
+say so, and by whom and why. Where several subscriptions have not finished it, say which: --subscription, or --all. A
+message that a worker has in hand is refused until its lease has run out; one that its stream has not read yet is not
+found.`,
 		Example: "  deed dead discard 17 --reason 'order was cancelled'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, _, err := admin.ParseRef(args[0])

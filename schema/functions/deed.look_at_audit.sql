@@ -45,7 +45,7 @@ as $$
       from deed.audit_log a
       where p_subject is null and not p_all and a.n <= p_upto
         and (a.subject_type <> 'delivery'
-          or (a.action not in ('reserve', 'attempt', 'reconcile', 'doubt', 'hold', 'purge') and (a.action <> 'settle' or a.subject_id is not null)))
+          or (a.action not in ('reserve', 'attempt', 'reconcile', 'doubt', 'hold', 'purge') and (a.action <> 'settle' or a.details ? 'decision')))
       order by a.n desc
       limit p_limit
     )
