@@ -16,6 +16,7 @@ language sql
 stable
 set search_path = pg_catalog, pg_temp
 set enable_nestloop = off
+set enable_mergejoin = off
 set jit = off
 as $$
   with waiting as materialized (
@@ -65,6 +66,7 @@ as $$
         select g.lane from deed.progress g where g.subscription = s.id order by g.lane desc limit 1
       ) last
       cross join lateral generate_series(1, last.lane) lane(no)
+      where s.since is not null or s.read_since is not null -- a stream, or one that was
     ) f
     group by 1, 2
   ),
@@ -104,14 +106,15 @@ as $$
     left join held h on h.subscription = n.id
     left join beyond b on true
   ),
-  ranked as (
-    select r.topic, row_number() over (order by r.dead desc, r.oldest nulls last, r.pending desc, r.topic) as place
-    from (
-      select c.topic, sum(c.dead) > 0 as dead, min(c.oldest) as oldest, sum(c.pending) as pending from counted c group by c.topic
-    ) r
+  first as (
+    select c.topic
+    from counted c
+    group by c.topic
+    order by sum(c.dead) > 0 desc, min(c.oldest) nulls last, sum(c.pending) desc, c.topic
+    limit p_most
   ),
   listed as (
-    select c.*, r.place > p_most as other from counted c join ranked r on r.topic = c.topic
+    select c.*, f.topic is null as other from counted c left join first f on f.topic = c.topic
   )
   select l.topic, l.name, l.pending, l.due, l.claimed, l.dead, l.delivered,
     coalesce(extract(epoch from clock_timestamp() - l.oldest), 0)::double precision, l.parked, l.blocked_keys, l.lag, l.at_least,
