@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -392,5 +393,49 @@ func TestStatus_SaysWhatIsNotAddedUp(t *testing.T) {
 		if got := topics[0]; got.Delivered != test.delivered || got.DeliveredAtLeast != test.atLeast {
 			t.Errorf("with %d more: %+v", test.more, got.Counts)
 		}
+	}
+}
+
+// What has been due for long and nobody works on is said: of a queue, a stream and what
+// nobody declared; not of what is summed up, and not where somebody does.
+func TestStatus_NamesWhatNobodyWorksOn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := operator(t, db)
+	subscribe(t, db, "orders", "crm")
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('events', 'stream')`)
+	db.Exec(t, pgtest.Worker, `select deed.subscribe('events', 'index')`)
+	publish(t, db, message("orders", 1), message("orders", 2), message("events", 1), message("nobody", 1))
+	unattended := func(most int) (names []string) {
+		t.Helper()
+		list, err := c.StatusOf(t.Context(), most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, topic := range list {
+			for _, s := range topic.Subscriptions {
+				if s.Unattended {
+					names = append(names, topic.Topic+"/"+s.Subscription)
+				}
+			}
+		}
+		return names
+	}
+	if got := unattended(100); got != nil {
+		t.Errorf("at once: %v", got)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.pending set ord_at = now() - interval '2 minutes'`)
+	db.Exec(t, pgtest.Owner, `update deed.log set created_at = now() - interval '2 minutes'`)
+	if got, want := unattended(100), []string{"events/index", "nobody/default", "orders/crm"}; !slices.Equal(got, want) {
+		t.Errorf("after two minutes: %v, want %v", got, want)
+	}
+	if got := unattended(1); len(got) > 1 {
+		t.Errorf("with one listed: %v", got)
+	}
+	// Those that work: one claims and ends, and others live.
+	db.Exec(t, pgtest.Worker, `select deed.finish(c.subscription, c.claim, array[c.id]) from deed.claim('orders', 'w', 1, 'crm') c`)
+	db.Exec(t, pgtest.Worker, `select from deed.subscriptions s, lateral deed.take_lanes(gen_random_uuid(), 'w', array[s.id], p_protocol => 2) where s.topic = 'events'`)
+	if got, want := unattended(100), []string{"nobody/default"}; !slices.Equal(got, want) {
+		t.Errorf("with workers: %v, want %v", got, want)
 	}
 }

@@ -98,7 +98,7 @@ const unattendedAfter = time.Minute
 func (c *Client) addUnattended(ctx context.Context, at statuses) error {
 	var topics, names []string
 	for p, s := range at {
-		if time.Duration(s.OldestDue) > unattendedAfter && s.Claimed == 0 && s.LanesHeld == 0 {
+		if p.topic != others && time.Duration(s.OldestDue) > unattendedAfter && s.Claimed == 0 && s.LanesHeld == 0 {
 			topics, names = append(topics, p.topic), append(names, p.subscription)
 		}
 	}

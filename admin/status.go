@@ -84,6 +84,9 @@ type TopicStatus struct {
 	Subscriptions []SubscriptionStatus `json:"subscriptions"`
 }
 
+// others is the name under which topics are summed up that are not listed.
+const others = "(others)"
+
 // Status counts every topic's messages, by topic name. It lists a hundred
 // topics, those that need attention first (dead messages, then the oldest that
 // are due, then the most pending), and sums up the rest in a last one whose name

@@ -26,12 +26,19 @@ func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(M
 	if err := c.pool.QueryRow(ctx, query.Snapshot).Scan(&t.oldest, &t.seen); err != nil {
 		return deed.WrapError("tail", err)
 	}
+	var refused error
+	show := func(m MessageRecord) error {
+		refused = fn(m)
+		return refused
+	}
 	for work.Sleep(ctx, tailEvery) {
-		if err := t.look(ctx, fn); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
+		switch err := t.look(ctx, show); {
+		case refused != nil:
+			return refused
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return deed.WrapError("tail", err)
 		}
 	}
 	return nil
@@ -49,7 +56,7 @@ type tail struct {
 func (t *tail) look(ctx context.Context, fn func(MessageRecord) error) error {
 	l, err := t.newest(ctx)
 	if err != nil {
-		return deed.WrapError("tail", err)
+		return err
 	}
 	for {
 		for _, m := range l.list {
@@ -61,7 +68,7 @@ func (t *tail) look(ctx context.Context, fn func(MessageRecord) error) error {
 			break
 		}
 		if l.list, err = t.window(ctx, l); err != nil {
-			return deed.WrapError("tail", err)
+			return err
 		}
 		l.from += tailMost
 	}

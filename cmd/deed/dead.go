@@ -306,8 +306,10 @@ found.`,
 				if err != nil {
 					return err
 				}
-				if owed := owedTo(detail); subscription == "" && !all && len(owed) > 1 {
-					return usagef("message %d is owed to several subscriptions: %s; give --subscription NAME, or --all to give it up for each", seq, strings.Join(owed, ", "))
+				if subscription == "" && !all {
+					if subscription, err = onlyOwed(detail); err != nil {
+						return err
+					}
 				}
 				n, err := c.Discard(cmd.Context(), seq, subscription, who.act(a))
 				if err != nil {
@@ -328,16 +330,23 @@ found.`,
 	return cmd
 }
 
-// owedTo names the subscriptions that have not finished a message, and how each
-// stands.
-func owedTo(m admin.MessageDetail) (names []string) {
+// onlyOwed names the subscription that has not finished a message; "" if none has
+// it open. Where several do it is not guessed which.
+func onlyOwed(m admin.MessageDetail) (string, error) {
+	var names, stand []string
 	for _, s := range m.States {
 		switch s.State {
 		case "due", "scheduled", "claimed", "parked", "dead":
-			names = append(names, s.Subscription+" ("+s.State+")")
+			names, stand = append(names, s.Subscription), append(stand, s.Subscription+" ("+s.State+")")
 		}
 	}
-	return names
+	switch len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return names[0], nil
+	}
+	return "", usagef("message %d is owed to several subscriptions: %s; give --subscription NAME, or --all to give it up for each", m.Seq, strings.Join(stand, ", "))
 }
 
 func newAudit(a *app) *cobra.Command {
