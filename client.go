@@ -199,6 +199,16 @@ func (c *Client) drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// InTx is [InTx] on the client's pool, and has the client look at once for what was
+// published: what it works on itself need not wait for the watcher's pause.
+func (c *Client) InTx(ctx context.Context, opts pgx.TxOptions, fn func(tx *Tx) error) ([]Published, error) {
+	published, err := InTx(ctx, c.pool, opts, fn)
+	if len(published) > 0 {
+		c.Wake()
+	}
+	return published, err
+}
+
 // Wake makes the client look for messages now. It may be called after a
 // publisher's commit to save the watcher's pause, less than half a second;
 // nothing depends on it.

@@ -386,3 +386,34 @@ func TestInTx_EndedByItsFunction(t *testing.T) {
 		t.Errorf("with a commit of one's own: %v", err)
 	}
 }
+
+// Through the client it is the same, and what it works on itself comes; what fails
+// stores nothing.
+func TestClient_InTx(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, _ := runOn(t, db.Pool(pgtest.Team), stream(sink))
+	for i := range 20 {
+		published, err := c.InTx(t.Context(), pgx.TxOptions{}, func(tx *deed.Tx) error {
+			return tx.Publish(t.Context(), keyed("a", i))
+		})
+		if err != nil || len(published) != 1 || published[0].Seq == 0 {
+			t.Fatalf("%+v, %v", published, err)
+		}
+	}
+	refused := errors.New("no")
+	if _, err := c.InTx(t.Context(), pgx.TxOptions{}, func(tx *deed.Tx) error {
+		if err := tx.Publish(t.Context(), keyed("a", 20)); err != nil {
+			return err
+		}
+		return refused
+	}); !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+	eventually(t, "all to come", func() bool { n, _ := sink.counts(); return n == 20 })
+	drained(t, c)
+	if n, repeats := sink.counts(); n != 20 || repeats != 0 {
+		t.Errorf("%d came, %d again", n, repeats)
+	}
+}

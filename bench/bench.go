@@ -43,6 +43,12 @@ var measures = []measure{
 			return fmt.Sprintf("Bulk publish: %d messages, %d a transaction", o.messages, o.batch)
 		},
 	},
+	{
+		name: "bulk by two", take: bulkByTwo,
+		title: func(o options) string {
+			return fmt.Sprintf("Bulk publish over two connections: %d messages, %d a transaction", o.messages, o.batch)
+		},
+	},
 	inBusiness("", 0),
 	inBusiness(" 0.5 ms", 500*time.Microsecond),
 	inBusiness(" 2 ms", 2*time.Millisecond),
@@ -86,7 +92,13 @@ var measures = []measure{
 		},
 	},
 	{
-		name: "stream latency", take: latency, peers: []peer{streamPeer{}},
+		name: "stream bulk by two", take: bulkByTwo, peers: []peer{streamPeer{}, riverPeer{}, sameColumns},
+		title: func(o options) string {
+			return fmt.Sprintf("Bulk publish to a stream over two connections: %d messages, %d a transaction", o.messages, o.batch)
+		},
+	},
+	{
+		name: "stream latency", take: latency, peers: []peer{streamPeer{}, woken{streamPeer{}}},
 		title: func(o options) string {
 			return fmt.Sprintf("Latency of a stream, commit to handler: %d a second for %s", o.rate, o.steady)
 		},

@@ -134,6 +134,23 @@ func (deedPeer) work(ctx context.Context, pool *pgxpool.Pool, handle func(int)) 
 	return startClient(ctx, pool, deed.Options{Subscriptions: []deed.Subscription{sub}})
 }
 
+// woken is deed where the publisher is in the worker's process, as with Client.InTx.
+type woken struct{ peer }
+
+func (p woken) name() string { return p.peer.name() + " woken" }
+
+func (p woken) work(ctx context.Context, pool *pgxpool.Pool, handle func(int)) (worker, error) {
+	w, err := p.peer.work(ctx, pool, handle)
+	if err != nil {
+		return nil, err
+	}
+	return wokenWorker{w.(*deedWorker)}, nil
+}
+
+type wokenWorker struct{ *deedWorker }
+
+func (w wokenWorker) wake() { w.client.Wake() }
+
 func startClient(ctx context.Context, pool *pgxpool.Pool, opts deed.Options) (worker, error) {
 	client, err := deed.New(ctx, pool, opts)
 	if err != nil {

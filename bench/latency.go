@@ -48,6 +48,9 @@ func latency(ctx context.Context, e *env) error {
 				time.Sleep(time.Until(started.Add(time.Duration(i) * time.Second / time.Duration(e.opts.rate))))
 				errs[c] = pgx.BeginFunc(ctx, publishing, func(tx pgx.Tx) error { return p.one(ctx, tx, i) })
 				committed[i] = time.Since(h.begun)
+				if w, ok := w.(waker); ok {
+					w.wake()
+				}
 			}
 		})
 	}

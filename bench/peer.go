@@ -66,6 +66,11 @@ type worker interface {
 	stop() error
 }
 
+// A waker is a worker that is told of what its own process has published.
+type waker interface {
+	wake()
+}
+
 var peers = []peer{deedPeer{}, riverPeer{}}
 
 // streamPeers are who drains in order, or as fast as can be.

@@ -23,6 +23,31 @@ func bulk(ctx context.Context, e *env) error {
 	return e.expectStored(ctx, e.opts.messages, 0)
 }
 
+// bulkByTwo measures the same over two connections.
+func bulkByTwo(ctx context.Context, e *env) error {
+	var publishers [2]publisher
+	for i := range publishers {
+		p, err := e.onePublisher(ctx)
+		if err != nil {
+			return err
+		}
+		publishers[i] = p
+	}
+	half := e.opts.messages / 2
+	var both sync.WaitGroup
+	errs := make([]error, 2)
+	started := time.Now()
+	for i, n := range []int{half, e.opts.messages - half} {
+		both.Go(func() { errs[i] = e.publishAll(ctx, publishers[i], i*half, n) })
+	}
+	both.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	e.record("published", "messages/s", float64(e.opts.messages)/time.Since(started).Seconds())
+	return e.expectStored(ctx, e.opts.messages, 0)
+}
+
 // fill publishes n messages in bulk and says how long it took.
 func (e *env) fill(ctx context.Context, n int) (time.Duration, error) {
 	return e.fillFrom(ctx, 0, n)
@@ -30,21 +55,32 @@ func (e *env) fill(ctx context.Context, n int) (time.Duration, error) {
 
 // fillFrom publishes n messages whose numbers begin with first.
 func (e *env) fillFrom(ctx context.Context, first, n int) (time.Duration, error) {
-	pool, err := e.pool(ctx, 1)
-	if err != nil {
-		return 0, err
-	}
-	p, err := e.publisher(pool)
+	p, err := e.onePublisher(ctx)
 	if err != nil {
 		return 0, err
 	}
 	started := time.Now()
+	err = e.publishAll(ctx, p, first, n)
+	return time.Since(started), err
+}
+
+// onePublisher has a connection of its own.
+func (e *env) onePublisher(ctx context.Context) (publisher, error) {
+	pool, err := e.pool(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	return e.publisher(pool)
+}
+
+// publishAll publishes by the batch.
+func (e *env) publishAll(ctx context.Context, p publisher, first, n int) error {
 	for from := first; from < first+n; from += e.opts.batch {
 		if err := p.many(ctx, from, min(e.opts.batch, first+n-from)); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return time.Since(started), nil
+	return nil
 }
 
 // business measures transactions that insert a row of their own and publish
