@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -145,6 +146,15 @@ func create(t *testing.T, client *kgo.Client, topic string, config map[string]st
 	if err != nil {
 		t.Fatalf("create topic %s: %v", topic, err)
 	}
+	// Its partitions' brokers hear of it a little later.
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if _, err = ends(t.Context(), client, topic); err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("topic %s is not there: %v", topic, err)
+		}
+	}
 }
 
 func remove(t *testing.T, client *kgo.Client, topic string) {
@@ -168,31 +178,39 @@ func (c *cluster) size() (n int) {
 		}
 		return n
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	n, err := ends(ctx, c.reader, c.topic)
+	if err != nil {
+		c.t.Errorf("list offsets: %v", err)
+	}
+	return n
+}
+
+// ends adds up where the partitions of a topic end.
+func ends(ctx context.Context, client *kgo.Client, name string) (n int, err error) {
 	request := kmsg.NewPtrListOffsetsRequest()
 	topic := kmsg.NewListOffsetsRequestTopic()
-	topic.Topic = c.topic
+	topic.Topic = name
 	for p := range int32(partitions) {
 		partition := kmsg.NewListOffsetsRequestTopicPartition()
 		partition.Partition, partition.Timestamp = p, -1 // the end
 		topic.Partitions = append(topic.Partitions, partition)
 	}
 	request.Topics = append(request.Topics, topic)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	answer, err := request.RequestWith(ctx, c.reader)
+	answer, err := request.RequestWith(ctx, client)
 	if err != nil {
-		c.t.Errorf("list offsets: %v", err)
-		return 0
+		return 0, err
 	}
 	for _, topic := range answer.Topics {
 		for _, p := range topic.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				c.t.Errorf("list offsets of partition %d: %v", p.Partition, err)
+				return 0, fmt.Errorf("partition %d: %w", p.Partition, err)
 			}
 			n += int(p.Offset)
 		}
 	}
-	return n
+	return n, nil
 }
 
 // all returns what the topic holds, once the reader has caught up with it; during
