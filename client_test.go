@@ -458,7 +458,7 @@ func TestClient_TailOfAHugeTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 7 { // others' numbers lie between
-		do(t, tx, `select from generate_series(1, $1::int) i, lateral deed.publish('orders', '{}') p`, n/7+i%2)
+		do(t, tx, `select deed.publish('orders', '{}') from generate_series(1, $1::int)`, n/7+i%2)
 		publish(t, db, message("other", i))
 		publish(t, db, message("orders", i))
 	}
@@ -466,6 +466,9 @@ func TestClient_TailOfAHugeTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log where topic = 'orders' and id >= $1`, first)
+	if want < n {
+		t.Fatalf("%d were published", want)
+	}
 	seen := map[int64]bool{first: true}
 	last, back := first, 0
 	for len(seen) < want {
