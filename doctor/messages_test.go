@@ -41,6 +41,19 @@ func subscriptionUnattended(t *testing.T, _ *scene) {
 	look(doctor.OK, "")
 	db.Exec(t, pgtest.Owner, `update deed.receipts set finished_at = now() - interval '1 hour'`)
 	says(t, look(doctor.Warn, "orders/crm"), "2 messages", "2h")
+	fail := `select deed.fail(c.subscription, c.claim, array[c.id], array['no'], array[interval '1 minute']) from deed.claim('orders', 'w', 1, 'crm') c`
+	db.Exec(t, pgtest.Worker, fail)
+	look(doctor.OK, "") // it fails, but somebody works
+	db.Exec(t, pgtest.Owner, `update deed.pending set ord_at = now() - interval '2 hours', process_after = null`)
+	says(t, look(doctor.Warn, "orders/crm"), "2 messages", "2h")
+	db.Exec(t, pgtest.Owner, `update deed.subscriptions set max_attempts = 1`)
+	db.Exec(t, pgtest.Worker, fail)
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pending where dead_at is not null`); n != 1 {
+		t.Fatalf("%d are dead", n)
+	}
+	look(doctor.OK, "") // it has let one die
+	db.Exec(t, pgtest.Owner, `update deed.pending set dead_at = now() - interval '1 hour' where dead_at is not null`)
+	says(t, look(doctor.Warn, "orders/crm"), "1 messages", "2h")
 	db.Exec(t, pgtest.Worker, `
 		select deed.report_pauses(gen_random_uuid(), 'w1', array[s.id], array['Status 503'], array[interval '20 minutes'])
 		from deed.subscriptions s where s.topic = 'orders'`)

@@ -1,6 +1,7 @@
 -- deed.unattended: of these subscriptions those that nobody works on, as far as it
 -- is told: no process reads the stream or pauses, none has a call of the sink under
--- way, and none has ended an attempt within p_for, of the 2,000 that ended last.
+-- way, none has finished anything within p_for, of the 2,000 that ended last, and
+-- none has failed at anything.
 --
 -- A process that works on a queue shows by what it does alone: ask this of a
 -- subscription that has had messages due for longer than p_for.
@@ -28,4 +29,22 @@ as $$
   select s.id
   from unnest(p_subscriptions) s(id)
   where s.id not in (select n.subscription from seen n)
+    -- What fails leaves no receipt: it is to be tried again, or dead. Of a thousand of each.
+    and not exists (
+      select
+      from (
+        select p.ord from deed.pending p
+        where p.subscription = s.id and p.attempts > 0 and p.dead_at is null and not p.parked
+        order by p.attempts
+        limit 1000
+      ) f
+      where f.ord > clock_timestamp() - p_for
+    )
+    and not exists (
+      select
+      from (
+        select p.dead_at from deed.pending p where p.subscription = s.id and p.dead_at is not null order by p.id desc limit 1000
+      ) d
+      where d.dead_at > clock_timestamp() - p_for
+    )
 $$;
