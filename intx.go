@@ -63,7 +63,8 @@ const rollbackWithin = 5 * time.Second
 // to run the transaction again. A transaction that has failed, though fn has
 // returned nil, is [pgx.ErrTxCommitRollback], or the server's 25P02 if there were
 // messages. Where fn has ended it by a statement of its own, nothing is published, and
-// that is an error, too.
+// that is an error, too; one that begins another at once (ROLLBACK AND CHAIN) is not
+// seen, and that other is committed in its place.
 func InTx(ctx context.Context, pool *pgxpool.Pool, opts pgx.TxOptions, fn func(tx *Tx) error) ([]Published, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

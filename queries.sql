@@ -18,7 +18,7 @@ where b.subscription = any ($1::int[]) and b.finished_at is null;
 
 -- name: backfill
 -- A step, and where it began: steps that begin elsewhere each time get on.
-select f.added, f.finished, concat_ws('/', b.window_n, b.slot, b.id, b.scanned, b.late_id)
+select f.added, f.finished, concat_ws('/', b.window_n, b.reached, b.slot, b.id, b.scanned, b.late_id)
 from deed.backfill($1::int, $2::int) f
 left join deed.backfills b on b.subscription = $1::int;
 

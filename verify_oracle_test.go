@@ -38,7 +38,7 @@ const (
 
 var harmlessChanges = []harmless{
 	{"backfills", "made_by", "", "it only tells the first subscriptions of a topic from later ones"},
-	{"backfills", "window_n slot id scanned seen upto late_id finished_at", "", "what one passes over is seen when it has finished; one that has finished and does it again finds nothing late"},
+	{"backfills", "window_n reached slot id scanned seen upto late_id finished_at", "", "what one passes over is seen when it has finished; one that has finished and does it again finds nothing late"},
 
 	{"delivery_attempts", "delete *", "", "history: what became of calls, for people; what is owed stands in channel_outbox"},
 	{"channel_outbox", "*", "", "of what is to be sent, or of its history: the row stays, and its status is held against the audit log"},

@@ -45,12 +45,18 @@ func (k *Keeper) MakePartitions(ctx context.Context) {
 	})
 }
 
+// summaries bounds how often SummariseLog goes on at once: ten million messages.
+const summaries = 20
+
 // SummariseLog keeps what the log has filled since cheap to look at by number.
 func (k *Keeper) SummariseLog(ctx context.Context) {
-	k.Chore(ctx, "summarise the log by number", func(ctx context.Context) error {
-		_, err := k.Pool.Exec(ctx, query.SummariseLog)
-		return err
-	})
+	pages := 1
+	for n := 0; n < summaries && pages > 0; n++ {
+		pages = 0
+		k.Chore(ctx, "summarise the log by number", func(ctx context.Context) error {
+			return k.Pool.QueryRow(ctx, query.SummariseLog).Scan(&pages)
+		})
+	}
 }
 
 // tallies bounds how often Tally adds up at once.

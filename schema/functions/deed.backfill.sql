@@ -5,7 +5,8 @@
 -- of subscriptions (list_version). Their publishers took their transaction id
 -- before they read the list, so all of them are below the id h of a window
 -- that is opened once the registration has committed: a closed set. What that
--- window sees is read by pages of (slot, id); what was running then is taken by
+-- window sees is read by number where all topics that nobody had declared share the
+-- slots, then by pages of (slot, id); what was running then is taken by
 -- transaction id when it has ended. No rule waits: until the next of them has
 -- ended the function returns finished = false, and reads and writes nothing.
 -- What subscriptions of a topic that was removed had taken over from before it was
@@ -15,7 +16,8 @@
 -- written by another cluster (dump and restore, logical replication): it had
 -- committed.
 --
--- One page a call, or where nothing of it is owed up to twenty; calls exclude each other. If this one starts at the
+-- One page a call, or where little of it is owed up to twenty, or a hundred by
+-- number; calls exclude each other. If this one starts at the
 -- beginning, what the subscription 0 is holding for the topic moves here as it
 -- stands; while one message of the page is under a live lease there, the page
 -- waits. A stream reads from the log what was published to it; what retention
@@ -38,7 +40,6 @@ declare
   v_b     deed.backfills%rowtype;
   v_sub   record;
   v_w     record;
-  v_last  int;
   v_slots int[];
   v_page  bigint[];
   v_now   pg_snapshot;
@@ -47,6 +48,7 @@ declare
   v_limit int := p_limit;
   v_full  boolean;
   v_reach int;
+  v_upto  bigint;
   v_rows  tid[];
   v_more  int;
   v_keys  bigint[];
@@ -122,11 +124,44 @@ begin
   join deed.windows f on f.n = coalesce(s.read_window, s.start_window)
   where s.id = p_subscription;
 
-  if not v_b.scanned then
-    -- First what was published while nobody had declared the topic (slots 0 to
-    -- 63, shared with other such topics), then its own slots.
-    v_last := case when v_b.slot < 63 then 63 else v_sub.slot_base + 63 end;
-    -- A page; if nothing of it is owed, up to a page of what is owed among twenty.
+  if not v_b.scanned and v_b.slot < 63 then
+    -- First what was published while nobody had declared the topic: as many numbers
+    -- as a page has rows, then as many more as may have the rest of a page.
+    v_b.reached := case when v_sub.slot_from < 64 then v_b.reached else v_w.upper end;
+    v_reach := p_limit;
+    while v_b.reached < v_w.upper loop
+      -- What is between a partition's last number and its end is far, and little.
+      select case when greatest(v_b.reached, e.from_id) + v_reach < e.last_id then greatest(v_b.reached, e.from_id) + v_reach else e.upto_id end
+      into v_upto
+      from deed.log_extents() e
+      where e.upto_id > v_b.reached
+      order by e.from_id
+      limit 1;
+      v_upto := least(v_upto, v_w.upper);
+      select coalesce(min(k.id), v_upto) into v_upto
+      from (select k.id from deed.kept k where k.id > v_b.reached and k.id <= v_upto order by k.id offset v_reach - 1 limit 1) k;
+      with page as materialized (
+        select u.slot, u.id, u.xid, u.list_version from deed.undeclared_between(v_sub.topic, v_b.reached, v_upto, v_limit) u
+      ),
+      owed as (
+        select array_agg(p.slot order by p.id) as slots, array_agg(p.id order by p.id) as ids
+        from page p
+        where p.list_version >= v_sub.read_since and p.list_version < v_sub.list_version
+          and (p.slot, p.id) > (v_b.slot, v_b.id)
+          and (pg_visible_in_snapshot(p.xid, v_w.cur) or (p.id <= v_w.base and p.xid >= v_w.h))
+      )
+      select o.slots, o.ids, f.n = v_limit as is_full, f.id into v_end
+      from owed o
+      cross join (select count(*) as n, max(p.id) as id from page p) f;
+      v_slots := v_slots || v_end.slots;
+      v_page := v_page || v_end.ids;
+      v_b.reached := case when v_end.is_full then v_end.id else v_upto end;
+      v_limit := p_limit - coalesce(cardinality(v_page), 0);
+      exit when v_end.is_full or v_reach <> p_limit or v_limit < p_limit / 2;
+      v_reach := least(100 * p_limit, 2::bigint * p_limit * p_limit / (p_limit - v_limit + 1));
+    end loop;
+  elsif not v_b.scanned then
+    -- Then its own slots. A page; if nothing of it is owed, up to a page of what is owed among twenty.
     v_reach := p_limit;
     loop
       with page as materialized (
@@ -135,7 +170,7 @@ begin
           (
             select l.slot, l.id, l.xid, l.topic, l.list_version
             from deed.log l
-            where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= case when v_sub.since = 0 then 63 else v_last end
+            where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= case when v_sub.since = 0 then 63 else v_sub.slot_base + 63 end
             order by l.slot, l.id
             limit v_reach
           )
@@ -143,7 +178,7 @@ begin
           (
             select k.slot, k.id, k.xid, k.topic, k.list_version
             from deed.kept k
-            where (k.slot, k.id) > (v_b.slot, v_b.id) and k.slot <= v_last
+            where (k.slot, k.id) > (v_b.slot, v_b.id) and k.slot <= v_sub.slot_base + 63
             order by k.slot, k.id
             limit v_reach
           )
@@ -300,14 +335,15 @@ begin
     end if;
   end if;
 
-  if not v_b.scanned then
-    if v_end.is_full then
-      update deed.backfills b set slot = v_end.slot, id = v_end.id where b.subscription = p_subscription;
-    else
-      update deed.backfills b
-      set slot = v_sub.slot_base - 1, id = 9223372036854775807, scanned = v_last > 63
-      where b.subscription = p_subscription;
-    end if;
+  if not v_b.scanned and v_b.slot < 63 then
+    update deed.backfills b
+    set reached = v_b.reached, slot = case when v_b.reached < v_w.upper then b.slot else v_sub.slot_base - 1 end,
+      id = case when v_b.reached < v_w.upper then b.id else 9223372036854775807 end
+    where b.subscription = p_subscription;
+  elsif not v_b.scanned then
+    update deed.backfills b
+    set slot = coalesce(v_end.slot, b.slot), id = coalesce(v_end.id, b.id), scanned = not v_end.is_full
+    where b.subscription = p_subscription;
   elsif v_full then
     update deed.backfills b set late_id = v_page[cardinality(v_page)] where b.subscription = p_subscription;
   else
