@@ -1,9 +1,11 @@
 package deed_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +76,15 @@ func (s *scene) publish(n int) map[string]bool {
 		}
 	}
 	return committed
+}
+
+// delivers reports whether the oracle has a message from v.
+func (s *scene) delivers(v *harness.Victim) bool {
+	text, err := os.ReadFile(s.file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	return bytes.Contains(text, fmt.Appendf(nil, " %d\n", v.PID()))
 }
 
 // received reads the oracle: how often each message arrived.
@@ -225,6 +236,10 @@ func TestCrash_TwoClocksTenMinutesApart(t *testing.T) {
 	fast := s.start("", "DEED_CLOCK_SKEW=10m", "VICTIM_SLOW=20ms")
 	slow := s.start("", "DEED_CLOCK_SKEW=-10m", "VICTIM_SLOW=20ms")
 	committed := s.publish(200)
+	eventually(t, "both to deliver", func() bool {
+		maps.Copy(committed, s.publish(20))
+		return s.delivers(fast) && s.delivers(slow)
+	})
 	eventually(t, "everything due to be finished", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pending`) == 1
 	})

@@ -75,6 +75,7 @@ func run() error {
 			return err
 		}
 	}
+	fmt.Println("victim: runs") // what harness.Victim.Stop waits for
 	return l.Run(ctx)
 }
 

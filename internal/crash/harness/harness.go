@@ -239,8 +239,14 @@ func (v *Victim) Kill() {
 	<-v.done
 }
 
-// Stop asks the victim to stop with SIGTERM.
-func (v *Victim) Stop() { _ = v.cmd.Process.Signal(syscall.SIGTERM) }
+// Stop asks the victim to stop with SIGTERM, once it has said that it runs, or half a
+// minute has passed: one that is stopped while it starts ends with an error.
+func (v *Victim) Stop() {
+	for end := time.Now().Add(30 * time.Second); v.Running() && time.Now().Before(end) && !strings.Contains(v.Output(), "victim: runs\n"); {
+		time.Sleep(time.Millisecond)
+	}
+	_ = v.cmd.Process.Signal(syscall.SIGTERM)
+}
 
 // Freeze stops the victim as a debugger or an overcommitted host would, and
 // returns when none of its threads runs any more: the signal is one thread's to

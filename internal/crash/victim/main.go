@@ -62,6 +62,7 @@ func run() error {
 		return err
 	}
 	defer func() { fmt.Printf("stats %+v\n", c.Stats()) }()
+	fmt.Println("victim: runs") // what harness.Victim.Stop waits for
 	return c.Run(ctx)
 }
 
