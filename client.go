@@ -202,11 +202,11 @@ func (c *Client) drain(ctx context.Context) error {
 // InTx is [InTx] on the client's pool, and has the client look at once for what was
 // published: what it works on itself need not wait for the watcher's pause.
 func (c *Client) InTx(ctx context.Context, opts pgx.TxOptions, fn func(tx *Tx) error) ([]Published, error) {
-	published, err := InTx(ctx, c.pool, opts, fn)
-	if len(published) > 0 {
+	of, err := inTx(ctx, c.pool, opts, fn)
+	if len(of.published) > 0 || of.otherwise {
 		c.Wake()
 	}
-	return published, err
+	return of.published, err
 }
 
 // Wake makes the client look for messages now. It may be called after a

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,67 +12,102 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A Tx is the transaction of [InTx]: a pgx.Tx that also takes messages, and that
-// InTx ends. Like that it is for one goroutine.
+// A Tx is the transaction of [InTx], or a savepoint in it: a pgx.Tx that also takes
+// messages. Like that it is for one goroutine. Once InTx has returned all of it
+// answers [pgx.ErrTxClosed]; large objects must not be kept that long.
 type Tx struct {
-	pgx.Tx
-	owed  []prepared
-	ended bool
+	tx   pgx.Tx
+	of   *outgoing
+	mark int // of a savepoint: how many had been published when it began
+	kind txKind
 }
 
-// Publish adds msgs to what is stored as the transaction commits, in order, and
-// checks what needs no database: what it refuses ([Invalid]) is not added. It does
-// not talk to the database: what only that can refuse, InTx returns. They belong to
-// the transaction as a whole: a savepoint that is rolled back takes none along.
-// Payloads are copied. Once InTx has returned it is [pgx.ErrTxClosed].
+type txKind int
+
+const (
+	whole txKind = iota
+	savepoint
+	over // a savepoint that has ended
+)
+
+// outgoing is what a transaction publishes.
+type outgoing struct {
+	owed      []prepared  // not sent yet
+	bytes     int         // of their payloads
+	published []Published // sent
+	failed    error       // what sending them ended in
+	ended     bool        // InTx has returned
+
+	// Something was published otherwise, by [Publish].
+	otherwise bool
+}
+
+// owedMost bounds the bytes of payloads that wait to be sent with the commit.
+const owedMost = 16 << 20
+
+// Publish adds msgs to what the transaction publishes, in order, as [Publish] does;
+// what needs no database is checked here, and a message that is refused ([Invalid])
+// is not added. They are sent with the commit, or before the next statement, so
+// that they are the tenant's that is set now and fall with the savepoint that is
+// open now; what only the database can refuse, that statement or InTx returns. What is
+// done through Conn they do not wait for. Payloads are copied. Where much waits
+// already it is sent at once.
 func (tx *Tx) Publish(ctx context.Context, msgs ...Message) error {
-	if tx.ended {
+	if tx.of.ended || tx.kind == over {
 		return WrapError("publish", pgx.ErrTxClosed)
 	}
 	list, err := prepare(ctx, msgs)
+	if err != nil {
+		return err
+	}
 	for i := range list {
 		list[i].payload = bytes.Clone(list[i].payload)
+		tx.of.bytes += len(list[i].payload)
 	}
-	tx.owed = append(tx.owed, list...)
-	return err
+	tx.of.owed = append(tx.of.owed, list...)
+	if tx.of.bytes > owedMost {
+		return tx.of.send(ctx, tx.tx)
+	}
+	return nil
 }
 
-var errEndedBefore = errors.New("the function has ended its transaction by a statement of its own: nothing is published, and what it did before stands as that statement left it")
+var errEndedBefore = errors.New("the function has ended its transaction by a statement of its own: what it did before stands as that statement left it")
 
 var errEndsInTx = errors.New("deed: in tx: the transaction ends with its function: return nil to commit, an error to roll back")
-
-// Commit is refused: InTx commits.
-func (tx *Tx) Commit(context.Context) error { return errEndsInTx }
-
-// Rollback is refused: a function that returns an error has InTx roll back.
-func (tx *Tx) Rollback(context.Context) error { return errEndsInTx }
 
 // rollbackWithin bounds the rollback of a transaction whose context may have ended.
 const rollbackWithin = 5 * time.Second
 
 // InTx runs fn in a transaction and commits it, together with what fn has published
-// through tx: the messages are sent in the round trip of the commit, so that
-// publishing takes none of its own. It returns one result for each message, in the
-// order in which they were published; the ids are known once it has returned.
+// through tx: messages that no statement follows are sent in the round trip of the
+// commit, so that publishing takes none of its own. It returns one result for each
+// message, in the order in which they were published; the ids are known once it has
+// returned.
 //
-// If fn returns an error or panics, or a message is refused, or the commit fails,
-// nothing is stored, neither messages nor what else was done. The error is then fn's
-// own; or of a message, with the codes of [Publish]; or PostgreSQL's: as with any commit, a
-// connection that is lost during it leaves open whether it happened, and 40001 asks
-// to run the transaction again. A transaction that has failed, though fn has
-// returned nil, is [pgx.ErrTxCommitRollback], or the server's 25P02 if there were
-// messages. Where fn has ended it by a statement of its own, nothing is published, and
-// that is an error, too; one that begins another at once (ROLLBACK AND CHAIN) is not
-// seen, and that other is committed in its place.
+// If fn returns an error or panics, or the database refuses a message, or the commit
+// fails, nothing is stored, neither messages nor what else was done. The error is then
+// fn's own; or of a message, with the codes of [Publish]; or PostgreSQL's: as with any
+// commit, a connection that is lost during it leaves open whether it happened, and
+// 40001 asks to run the transaction again. A transaction that has failed, though fn
+// has returned nil, is [pgx.ErrTxCommitRollback], or the server's 25P02 if there were
+// messages. That fn has ended it by a statement of its own is an error, too, and what
+// it published before stands or falls with the rest; one that begins another at once
+// (ROLLBACK AND CHAIN) is not seen, and that other is committed in its place.
 func InTx(ctx context.Context, pool *pgxpool.Pool, opts pgx.TxOptions, fn func(tx *Tx) error) ([]Published, error) {
+	of, err := inTx(ctx, pool, opts, fn)
+	return of.published, err
+}
+
+// inTx is InTx; of what it returns with an error nothing was published.
+func inTx(ctx context.Context, pool *pgxpool.Pool, opts pgx.TxOptions, fn func(tx *Tx) error) (of outgoing, err error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		return nil, WrapError("in tx", err)
+		return outgoing{}, WrapError("in tx", err)
 	}
 	defer conn.Release()
 	begun, err := conn.BeginTx(ctx, opts)
 	if err != nil {
-		return nil, WrapError("in tx", err)
+		return outgoing{}, WrapError("in tx", err)
 	}
 	defer func() { // after a panic, too
 		if c := conn.Conn(); !c.IsClosed() && c.PgConn().TxStatus() != 'I' {
@@ -82,39 +116,157 @@ func InTx(ctx context.Context, pool *pgxpool.Pool, opts pgx.TxOptions, fn func(t
 			_ = begun.Rollback(ctx) // a connection that cannot is closed on release
 		}
 	}()
-	tx := &Tx{Tx: begun}
-	defer func() { tx.Tx, tx.ended = endedTx{}, true }()
+	tx := &Tx{tx: begun, of: &outgoing{}}
+	defer func() { tx.of.ended = true }()
 	if err := fn(tx); err != nil {
-		return nil, err
+		return outgoing{}, err
+	}
+	if tx.of.failed != nil {
+		return outgoing{}, tx.of.failed
 	}
 	if c := conn.Conn().PgConn(); !c.IsClosed() && c.TxStatus() == 'I' {
-		return nil, WrapError("in tx", errEndedBefore)
+		return outgoing{}, WrapError("in tx", errEndedBefore)
 	}
-	return tx.commit(ctx, conn.Conn(), cmp.Or(opts.CommitQuery, "commit"))
+	if err := tx.of.commit(ctx, conn.Conn(), cmp.Or(opts.CommitQuery, "commit")); err != nil {
+		return outgoing{}, WrapError("in tx", err)
+	}
+	return *tx.of, nil
+}
+
+// queue adds what is owed to a batch; once that is through it is published.
+func (o *outgoing) queue(batch *pgx.Batch) {
+	if len(o.owed) == 0 {
+		return
+	}
+	st := statementOf(o.owed).Raising()
+	o.owed, o.bytes = nil, 0
+	batch.Queue(st.SQL, st.Args...).Query(func(rows pgx.Rows) error {
+		published, err := st.Published(rows)
+		o.published = append(o.published, published...)
+		return err
+	})
+}
+
+// send sends what is owed.
+func (o *outgoing) send(ctx context.Context, tx pgx.Tx) error {
+	if len(o.owed) == 0 {
+		return nil
+	}
+	batch := &pgx.Batch{}
+	o.queue(batch)
+	o.failed = tx.SendBatch(ctx, batch).Close()
+	return o.failed
 }
 
 // commit sends what is owed, and the commit behind it: the server passes over that
 // if a message is refused.
-func (tx *Tx) commit(ctx context.Context, conn *pgx.Conn, commit string) (published []Published, err error) {
+func (o *outgoing) commit(ctx context.Context, conn *pgx.Conn, commit string) error {
 	batch := &pgx.Batch{}
-	if len(tx.owed) > 0 {
-		st := statementOf(tx.owed)
-		raising := strings.Replace(st.SQL, "p_raise => false", "p_raise => true", 1)
-		batch.Queue(raising, st.Args...).Query(func(rows pgx.Rows) (err error) {
-			published, err = st.Published(rows)
-			return err
-		})
-	}
+	o.queue(batch)
 	var ended string
 	batch.Queue(commit).Exec(func(tag pgconn.CommandTag) error {
 		ended = tag.String()
 		return nil
 	})
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, WrapError("in tx", err)
+		return err
 	}
-	if ended != "COMMIT" { // of a transaction that has failed a commit is a rollback
-		return nil, WrapError("in tx", pgx.ErrTxCommitRollback)
+	if ended == "ROLLBACK" { // of a transaction that has failed a commit is that
+		return pgx.ErrTxCommitRollback
 	}
-	return published, nil
+	return nil
+}
+
+// ready is what the next statement goes through: what is owed has been sent.
+func (tx *Tx) ready(ctx context.Context) pgx.Tx {
+	if tx.of.ended || tx.kind == over {
+		return failedTx{pgx.ErrTxClosed}
+	}
+	if err := tx.of.send(ctx, tx.tx); err != nil {
+		return failedTx{err}
+	}
+	return tx.tx
+}
+
+// Begin begins a savepoint, which is a *Tx.
+func (tx *Tx) Begin(ctx context.Context) (pgx.Tx, error) {
+	begun, err := tx.ready(ctx).Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Tx{tx: begun, of: tx.of, mark: len(tx.of.published), kind: savepoint}, nil
+}
+
+// Commit releases a savepoint. Of the transaction it is refused: InTx commits.
+func (tx *Tx) Commit(ctx context.Context) error {
+	switch {
+	case tx.of.ended || tx.kind == over:
+		return pgx.ErrTxClosed
+	case tx.kind == whole:
+		return errEndsInTx
+	}
+	tx.kind = over
+	return tx.tx.Commit(ctx) // what is owed is its parent's now
+}
+
+// Rollback rolls a savepoint back, with what was published since it began. Of the
+// transaction it is refused: a function that returns an error has InTx roll back.
+func (tx *Tx) Rollback(ctx context.Context) error {
+	switch {
+	case tx.of.ended || tx.kind == over:
+		return pgx.ErrTxClosed
+	case tx.kind == whole:
+		return errEndsInTx
+	}
+	tx.kind = over
+	o := tx.of
+	o.owed, o.bytes, o.failed = nil, 0, nil
+	o.published = o.published[:min(tx.mark, len(o.published))]
+	return tx.tx.Rollback(ctx)
+}
+
+// CopyFrom is pgx.Tx's.
+func (tx *Tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+	return tx.ready(ctx).CopyFrom(ctx, table, columns, rows)
+}
+
+// SendBatch is pgx.Tx's.
+func (tx *Tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	return tx.ready(ctx).SendBatch(ctx, b)
+}
+
+// LargeObjects is pgx.Tx's.
+func (tx *Tx) LargeObjects() pgx.LargeObjects {
+	if tx.of.ended {
+		return pgx.LargeObjects{}
+	}
+	return tx.tx.LargeObjects()
+}
+
+// Prepare is pgx.Tx's.
+func (tx *Tx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	return tx.ready(ctx).Prepare(ctx, name, sql)
+}
+
+// Exec is pgx.Tx's.
+func (tx *Tx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return tx.ready(ctx).Exec(ctx, sql, args...)
+}
+
+// Query is pgx.Tx's.
+func (tx *Tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return tx.ready(ctx).Query(ctx, sql, args...)
+}
+
+// QueryRow is pgx.Tx's.
+func (tx *Tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return tx.ready(ctx).QueryRow(ctx, sql, args...)
+}
+
+// Conn is pgx.Tx's; nil once InTx has returned.
+func (tx *Tx) Conn() *pgx.Conn {
+	if tx.of.ended {
+		return nil
+	}
+	return tx.tx.Conn()
 }

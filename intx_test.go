@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -361,24 +363,30 @@ func TestInTx_IsClosedAfterItsEnd(t *testing.T) {
 	}
 }
 
-// A function that ends the transaction by SQL has nothing published.
+// Of a function that ends the transaction by SQL what it had published stands or
+// falls with the rest, and the error says so.
 func TestInTx_EndedByItsFunction(t *testing.T) {
 	t.Parallel()
 	db, pool := placesOrders(t)
+	stored := 0
 	for _, end := range []string{"rollback", "commit"} {
-		_, err := deed.InTx(t.Context(), pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
-			if err := tx.Publish(t.Context(), message("jobs", 1)); err != nil {
+		published, err := deed.InTx(t.Context(), pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+			if err := errors.Join(place(t.Context(), tx, 1), tx.Publish(t.Context(), message("jobs", 1))); err != nil {
 				return err
 			}
-			_, err := tx.Exec(t.Context(), end)
-			return err
+			if _, err := tx.Exec(t.Context(), end); err != nil {
+				return err
+			}
+			return tx.Publish(t.Context(), message("jobs", 2)) // of none
 		})
-		if err == nil || !strings.Contains(err.Error(), "has ended its transaction") {
+		if err == nil || len(published) > 0 || !strings.Contains(err.Error(), "has ended its transaction") {
 			t.Errorf("%s: %v", end, err)
 		}
-	}
-	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log`); n != 0 {
-		t.Errorf("%d messages were stored", n)
+		if end == "commit" {
+			stored++
+		}
+		same(t, "orders after "+end, pgtest.One[int](t, pool, `select count(*) from public.orders`), stored)
+		same(t, "messages after "+end, pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log`), stored)
 	}
 	if _, err := deed.InTx(t.Context(), pool, pgx.TxOptions{CommitQuery: "commit and no chain"}, func(tx *deed.Tx) error {
 		return tx.Publish(t.Context(), message("jobs", 1))
@@ -416,4 +424,309 @@ func TestClient_InTx(t *testing.T) {
 	if n, repeats := sink.counts(); n != 20 || repeats != 0 {
 		t.Errorf("%d came, %d again", n, repeats)
 	}
+}
+
+// A message without a tenant is the one's that was set when it was published, as with
+// Publish, whatever is set later or within a savepoint that is rolled back.
+func TestContract_D7_InTxKeepsTheTenantOfThePublish(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db := pgtest.New(t)
+	a, b := tenant.ID{0xa}, tenant.ID{0xb}
+	for id, name := range map[tenant.ID]string{a: "a", b: "b"} {
+		if err := tenant.Add(ctx, db.Pool(pgtest.Admin), id, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := deed.InTx(ctx, db.Pool(pgtest.App), pgx.TxOptions{}, func(tx *deed.Tx) error {
+		for _, id := range []tenant.ID{a, b} {
+			if err := errors.Join(tenant.Set(ctx, tx, id), tx.Publish(ctx, message(id.String(), 1))); err != nil {
+				return err
+			}
+		}
+		undone := errors.New("this part is undone")
+		if err := pgx.BeginFunc(ctx, tx, func(sp pgx.Tx) error {
+			return errors.Join(tenant.Set(ctx, sp, a), tx.Publish(ctx, message("undone", 1)), undone)
+		}); !errors.Is(err, undone) {
+			t.Error(err)
+		}
+		return tx.Publish(ctx, message(b.String(), 2))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := pgtest.One[string](t, db.Pool(pgtest.Worker), `select string_agg(case when topic = tenant_id::text then left(topic, 2) else 'wrong' end, ' ' order by id) from deed.log`)
+	same(t, "the tenants' topics", got, "0a 0b 0b")
+}
+
+// What is published within a savepoint stands or falls with it, and the results are of
+// what stands, in order.
+func TestInTx_Savepoints(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, pool := placesOrders(t)
+	undone := errors.New("undone")
+	within := func(tx pgx.Tx, end error, fn func(sp *deed.Tx) error) error {
+		err := pgx.BeginFunc(ctx, tx, func(sp pgx.Tx) error { return errors.Join(fn(sp.(*deed.Tx)), end) })
+		if errors.Is(err, undone) {
+			return nil
+		}
+		return err
+	}
+	big := deed.Message{Topic: "jobs", Payload: []byte(`"` + strings.Repeat("x", 2<<20) + `"`)}
+	n := 0
+	publish := func(tx *deed.Tx) error { n++; return tx.Publish(ctx, message("jobs", n)) }
+	published, err := deed.InTx(ctx, pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+		return errors.Join(
+			publish(tx), // 1
+			within(tx, undone, func(sp *deed.Tx) error { return errors.Join(place(ctx, sp, 1), publish(sp)) }), // 2
+			within(tx, nil, func(sp *deed.Tx) error {
+				return errors.Join(
+					publish(sp), // 3
+					within(sp, undone, func(deeper *deed.Tx) error { return errors.Join(publish(deeper), publish(tx)) }), // 4, 5
+					publish(sp), // 6
+				)
+			}),
+			within(tx, undone, func(sp *deed.Tx) error {
+				return errors.Join(publish(sp), within(sp, nil, publish), publish(sp)) // 7, 8, 9
+			}),
+			within(tx, undone, func(sp *deed.Tx) error {
+				if err := sp.Publish(ctx, big); err != nil {
+					return err
+				}
+				if err := place(ctx, sp, 2); deed.CodeOf(err) != deed.Invalid {
+					t.Errorf("behind a message that the database refuses: %v", err)
+				}
+				return nil
+			}),
+			publish(tx), // 10
+			place(ctx, tx, 3),
+			publish(tx), // 11
+		)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, _ := db.Pool(pgtest.Worker).Query(ctx, `select id, convert_from(payload, 'UTF8') from deed.log order by id`)
+	var ids []int64
+	var bodies []string
+	var id int64
+	var body string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &body}, func() error { ids, bodies = append(ids, id), append(bodies, body); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "stored", bodies, []string{`{"n":1}`, `{"n":3}`, `{"n":6}`, `{"n":10}`, `{"n":11}`})
+	var returned []int64
+	for _, p := range published {
+		returned = append(returned, p.Seq)
+	}
+	same(t, "returned", returned, ids)
+	same(t, "orders", pgtest.One[[]int](t, pool, `select array_agg(n) from public.orders`), []int{3})
+}
+
+// A message that the database refuses fails the transaction, wherever that finds out
+// and whether or not the function minds.
+func TestInTx_RefusedBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, pool := placesOrders(t)
+	big := deed.Message{Topic: "jobs", Payload: []byte(`"` + strings.Repeat("x", 2<<20) + `"`)}
+	published, err := deed.InTx(ctx, pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+		if err := errors.Join(place(ctx, tx, 1), tx.Publish(ctx, message("jobs", 1), big)); err != nil {
+			return err
+		}
+		_ = place(ctx, tx, 2)
+		return nil
+	})
+	if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "message 2") || len(published) > 0 {
+		t.Errorf("%v, %v", published, err)
+	}
+	same(t, "rows", pgtest.One[int](t, db.Pool(pgtest.Owner), `select (select count(*) from deed.log) + (select count(*) from public.orders)`), 0)
+}
+
+// Messages of more bytes than one statement can hold are sent as they come.
+func TestInTx_ManyBytes(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, pool := placesOrders(t)
+	m := deed.Message{Topic: "jobs", Payload: []byte(`"` + strings.Repeat("x", 1<<20-100) + `"`)}
+	var sent int
+	published, err := deed.InTx(ctx, pool, pgx.TxOptions{}, func(tx *deed.Tx) error {
+		for range 40 {
+			if err := tx.Publish(ctx, m); err != nil {
+				return err
+			}
+		}
+		return tx.Conn().QueryRow(ctx, `select count(*) from pg_stat_activity where pid = pg_backend_pid() and backend_xid is not null`).Scan(&sent)
+	})
+	if err != nil || len(published) != 40 || sent != 1 {
+		t.Errorf("%d results, %d, %v", len(published), sent, err)
+	}
+	same(t, "messages", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log`), 40)
+}
+
+// A transaction that is prepared for a commit of another's is not said to have been
+// rolled back.
+func TestInTx_Prepared(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, pool := placesOrders(t)
+	gid := db.Name() + "_in_tx"
+	published, err := deed.InTx(ctx, pool, pgx.TxOptions{CommitQuery: `prepare transaction '` + gid + `'`}, func(tx *deed.Tx) error {
+		return tx.Publish(ctx, message("jobs", 1))
+	})
+	if err != nil || len(published) != 1 {
+		t.Fatalf("%v, %v", published, err)
+	}
+	db.Exec(t, pgtest.App, `commit prepared '`+gid+`'`)
+	same(t, "messages", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log`), 1)
+}
+
+// A savepoint that is kept does nothing to whoever has the connection next.
+func TestInTx_ASavepointIsClosedAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, _ := placesOrders(t)
+	pool := db.NewPool(pgtest.App, 1)
+	var kept pgx.Tx
+	if _, err := deed.InTx(ctx, pool, pgx.TxOptions{}, func(tx *deed.Tx) (err error) {
+		kept, err = tx.Begin(ctx)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	err := pgx.BeginFunc(ctx, pool, func(other pgx.Tx) error {
+		return pgx.BeginFunc(ctx, other, func(sp pgx.Tx) error {
+			if err := place(ctx, sp, 1); err != nil {
+				return err
+			}
+			_, exec := kept.Exec(ctx, `insert into public.orders (n) values (2)`)
+			for what, err := range map[string]error{"exec": exec, "rollback": kept.Rollback(ctx), "commit": kept.Commit(ctx)} {
+				if !errors.Is(err, pgx.ErrTxClosed) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	same(t, "orders", pgtest.One[[]int](t, pool, `select array_agg(n) from public.orders`), []int{1})
+}
+
+// Sent with the commit behind it, a message that the database refuses takes that along.
+func TestStatement_Raising(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, pool := placesOrders(t)
+	for n, size := range []int{2 << 20, 10} {
+		st, err := deed.NewStatement(ctx, deed.Message{Topic: "orders", Payload: []byte(`"` + strings.Repeat("x", size) + `"`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st = st.Raising()
+		var published []deed.Published
+		b := &pgx.Batch{}
+		b.Queue(`begin`)
+		b.Queue(`insert into public.orders (n) values ($1)`, n)
+		b.Queue(st.SQL, st.Args...).Query(func(rows pgx.Rows) (err error) {
+			published, err = st.Published(rows)
+			return err
+		})
+		b.Queue(`commit`)
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SendBatch(ctx, b).Close(); (err == nil) != (n == 1) || len(published) != n {
+			t.Errorf("%d bytes: %v, %v", size, published, err)
+		}
+		if n == 0 {
+			_, err = conn.Exec(ctx, `rollback`)
+		}
+		conn.Release()
+		if err != nil {
+			t.Error(err)
+		}
+		same(t, "orders", pgtest.One[int](t, pool, `select count(*) from public.orders`), n)
+		same(t, "messages", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.log`), n)
+	}
+}
+
+// What was published in the client's own transaction, by whatever call, is looked for
+// at once, and not after the watcher's pause, of up to a third of a second.
+func TestClient_InTxWakes(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db := pgtest.New(t)
+	came := make(chan time.Time, 100)
+	sink := deed.SinkFunc(func(context.Context, deed.Message) error { came <- time.Now(); return nil })
+	c, _ := runOn(t, db.Pool(pgtest.Team), deed.Options{Subscriptions: []deed.Subscription{{Topic: "jobs", Name: "s", Sink: sink}}})
+	eventually(t, "the client to be ready", func() bool { return c.Ready(ctx) == nil })
+	for name, publish := range map[string]func(tx *deed.Tx) error{
+		"tx.Publish": func(tx *deed.Tx) error { return tx.Publish(ctx, message("jobs", 1)) },
+		"Publish":    func(tx *deed.Tx) error { _, err := deed.Publish(ctx, tx, message("jobs", 1)); return err },
+	} {
+		var took []time.Duration
+		woken := false
+		for round := 0; round < 5 && !woken; round++ { // a busy machine is late, and not always
+			took = nil
+			for range 9 {
+				time.Sleep(700 * time.Millisecond) // the watcher comes to rest
+				if _, err := c.InTx(ctx, pgx.TxOptions{}, publish); err != nil {
+					t.Fatal(err)
+				}
+				done := time.Now()
+				took = append(took, (<-came).Sub(done))
+			}
+			slices.Sort(took)
+			woken = took[4] < 30*time.Millisecond
+		}
+		if t.Log(name, took); !woken {
+			t.Errorf("%s: half of them came after %s or more", name, took[4])
+		}
+	}
+}
+
+// A watcher that fails asks ever less often, however much is committed meanwhile.
+func TestClient_WakingKeepsTheBackOff(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // a right is taken away
+	var failures atomic.Int64
+	log := slog.New(counting{slog.DiscardHandler, "watching the log failed; will try again", &failures})
+	c, _ := runOn(t, db.Pool(pgtest.Team), deed.Options{Logger: log, Subscriptions: []deed.Subscription{{Topic: "jobs", Name: "s", Sink: &recorder{}}}})
+	eventually(t, "the client to be ready", func() bool { return c.Ready(context.Background()) == nil })
+	db.Exec(t, pgtest.Owner, `revoke execute on function deed.watch from public, deed_worker, deed_admin`)
+	eventually(t, "it to fail", func() bool { return failures.Load() > 0 })
+	before := failures.Load()
+	commits := int64(0)
+	for began := time.Now(); time.Since(began) < 3*time.Second; commits++ {
+		if _, err := c.InTx(t.Context(), pgx.TxOptions{}, func(tx *deed.Tx) error { return tx.Publish(t.Context(), message("elsewhere", 1)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// After 50, 100, 200 … milliseconds, or half of each.
+	if n := failures.Load() - before; n > 15 {
+		t.Errorf("%d failures beside %d commits in 3 seconds", n, commits)
+	}
+}
+
+// counting counts the records with a text.
+type counting struct {
+	slog.Handler
+	text string
+	n    *atomic.Int64
+}
+
+func (c counting) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c counting) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+func (c counting) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == c.text {
+		c.n.Add(1)
+	}
+	return nil
 }

@@ -55,12 +55,17 @@ func Publish(ctx context.Context, db DB, msgs ...Message) ([]Published, error) {
 		return nil, WrapError("publish", err)
 	}
 	defer rows.Close()
+	if tx, ok := db.(*Tx); ok {
+		tx.of.otherwise = true
+	}
 	return st.Published(rows)
 }
 
 // A Statement publishes messages through a database layer that deed does not
 // know: run SQL with Args in the business transaction and hand the rows to
-// Published. Package deedsql does so for database/sql.
+// Published, before the transaction is committed: they say what was refused. Where the
+// commit is sent behind it in one pipeline, take [Statement.Raising]. Package deedsql
+// uses it for database/sql.
 type Statement struct {
 	SQL string
 	// Args are what pgx encodes, for many messages as arrays; TextArgs are the
@@ -155,6 +160,14 @@ func statementOf(list []prepared) Statement {
 		args = append(args, column)
 	}
 	return Statement{SQL: publishManySQL, Args: args, count: n}
+}
+
+// Raising returns the statement with which a message that the database refuses fails
+// the transaction, and so a commit that is sent behind it unseen, as in a pgx.Batch:
+// otherwise that would commit all else without the message.
+func (s Statement) Raising() Statement {
+	s.SQL = strings.Replace(s.SQL, "p_raise => false", "p_raise => true", 1)
+	return s
 }
 
 // optionals is how many things a message may lack.

@@ -109,10 +109,15 @@ type pipelinePublisher struct{ deedPublisher }
 
 func (pipelinePublisher) queue(ctx context.Context, b *pgx.Batch, n int) error {
 	s, err := deed.NewStatement(ctx, deedMessage(n))
-	if err == nil {
-		b.Queue(s.SQL, s.Args...)
+	if err != nil {
+		return err
 	}
-	return err
+	s = s.Raising()
+	b.Queue(s.SQL, s.Args...).Query(func(rows pgx.Rows) error {
+		_, err := s.Published(rows)
+		return err
+	})
+	return nil
 }
 
 func deedMessage(n int) deed.Message {

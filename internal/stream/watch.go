@@ -46,8 +46,8 @@ type watcher struct {
 	byID   map[int]*Reader
 }
 
-// Watch asks until ctx ends; wake has it ask at once. What fails is asked again,
-// ever less often: without an answer the queues sweep by themselves, and the lanes
+// Watch asks until ctx ends; wake has it ask at once, but while that fails. What fails
+// is asked again, ever less often: without an answer the queues sweep by themselves, and the lanes
 // stand still.
 func (p *Process) Watch(ctx context.Context, wake <-chan struct{}) {
 	if len(p.Readers) == 0 {
@@ -63,10 +63,14 @@ func (p *Process) Watch(ctx context.Context, wake <-chan struct{}) {
 	defer timer.Stop()
 	for {
 		woken := false // else it is time to ask
+		listen := wake
+		if w.failures > 0 {
+			listen = nil
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-wake:
+		case <-listen:
 			woken = true
 		case <-timer.C:
 		}
