@@ -494,6 +494,65 @@ func TestClient_TailOfAHugeTransaction(t *testing.T) {
 	}
 }
 
+// A transaction whose messages lie on both sides of the day's end, between which the
+// numbers leap, is shown as any other, to a login of the application too.
+func TestClient_TailAcrossTheNextDay(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	db := pgtest.New(t)
+	c, err := admin.New(ctx, db.Pool(pgtest.App), admin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan int64, 10_000)
+	tail := make(chan error, 1)
+	go func() {
+		tail <- c.Tail(ctx, "orders", false, func(l admin.MessageRecord) error {
+			got <- l.Seq
+			return nil
+		})
+	}()
+	first := int64(0)
+	for first == 0 { // until the tail has begun
+		publish(t, db, message("orders", 0))
+		select {
+		case first = <-got:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	tx, err := db.Pool(pgtest.App).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	do(t, tx, `select deed.publish('orders', '{}') from generate_series(1, 1300)`)
+	nextDay(t, db)
+	do(t, tx, `select deed.publish('orders', '{}') from generate_series(1, 1300)`)
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log where topic = 'orders' and id >= $1`, first)
+	seen := map[int64]bool{first: true}
+	for len(seen) < want {
+		select {
+		case seq := <-got:
+			if seen[seq] {
+				t.Errorf("%d was shown twice", seq)
+			}
+			seen[seq] = true
+		case err := <-tail:
+			t.Fatalf("it ended with %d of %d shown: %v", len(seen), want, err)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d of %d were shown", len(seen), want)
+		}
+	}
+	cancel()
+	if err := <-tail; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestClient_Tail(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())

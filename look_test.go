@@ -408,3 +408,31 @@ func TestLook_PagesOfWhatWasDoneAreWhole(t *testing.T) {
 	}
 	same(t, "the requests", got, pgtest.One[[]string](t, db.Pool(pgtest.Admin), `select array_agg(request order by started_at desc, request desc) from deed.redrives`))
 }
+
+// What the program lets expire, gives up or was proved is not listed among what
+// people did.
+func TestAudit_LeavesOutWhatTheProgramDid(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // nothing of it has happened
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.audit_log (actor, action, subject_type, subject_id, from_status, to_status)
+		select 'worker-1', action, 'delivery', action, 'queued', 'dead' from unnest('{expire,give up,proof,retry}'::text[]) action`)
+	for _, all := range []bool{false, true} {
+		list, err := operator(t, db).Audit(t.Context(), admin.AuditFilter{All: all, Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, a := range list.Items {
+			if a.Actor == "worker-1" {
+				got = append(got, a.Action)
+			}
+		}
+		want := []string{"retry"}
+		if all {
+			want = []string{"retry", "proof", "give up", "expire"}
+		}
+		same(t, fmt.Sprintf("listed, all %t", all), got, want)
+	}
+}

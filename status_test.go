@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -424,8 +425,18 @@ func TestStatus_NamesWhatNobodyWorksOn(t *testing.T) {
 	if got := unattended(100); got != nil {
 		t.Errorf("at once: %v", got)
 	}
-	db.Exec(t, pgtest.Owner, `update deed.pending set ord_at = now() - interval '2 minutes'`)
-	db.Exec(t, pgtest.Owner, `update deed.log set created_at = now() - interval '2 minutes'`)
+	later := func() {
+		t.Helper()
+		db.Exec(t, pgtest.Owner, `
+			update deed.pending set ord_at = ord_at - interval '2 minutes', process_after = process_after - interval '2 minutes';
+			update deed.log set created_at = created_at - interval '2 minutes';
+			update deed.attended set asked_at = asked_at - interval '2 minutes'`)
+	}
+	later()
+	if got := unattended(100); got != nil {
+		t.Errorf("of subscriptions that were made a moment ago: %v", got)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.subscriptions set created_at = created_at - interval '1 hour'`)
 	if got, want := unattended(100), []string{"events/index", "nobody/default", "orders/crm"}; !slices.Equal(got, want) {
 		t.Errorf("after two minutes: %v, want %v", got, want)
 	}
@@ -437,5 +448,81 @@ func TestStatus_NamesWhatNobodyWorksOn(t *testing.T) {
 	db.Exec(t, pgtest.Worker, `select from deed.subscriptions s, lateral deed.take_lanes(gen_random_uuid(), 'w', array[s.id], p_protocol => 2) where s.topic = 'events'`)
 	if got, want := unattended(100), []string{"nobody/default"}; !slices.Equal(got, want) {
 		t.Errorf("with workers: %v, want %v", got, want)
+	}
+	later()
+	if got, want := unattended(100), []string{"nobody/default", "orders/crm"}; !slices.Equal(got, want) {
+		t.Errorf("once nobody asks any more: %v, want %v", got, want)
+	}
+}
+
+// Who asks for a subscription's messages works on it, whatever comes of them: they fail
+// and are due in a day, the sink is away, or others are so many; and once nobody asks,
+// that one of them waits for a day hides nothing.
+func TestStatus_WhoAsksWorks(t *testing.T) {
+	t.Parallel()
+	fail := func(kind string) string {
+		return `select deed.fail(c.subscription, c.claim, array[c.id], array['no'], array[interval '1 day'], array['` + kind + `']) from deed.claim('orders', 'w', 1, 's') c`
+	}
+	for name, did := range map[string]string{
+		"fails": fail("release"), "is told of an outage": fail("outage"), "lets one die": fail("discard"),
+		"finds nothing that is due": `select count(*) from deed.claim('orders', 'w', 1, 's', p_floor => 'infinity')`,
+		"claims through a door":     `select count(*) from deed.claim_doors('w', 1, null)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			db.Broken()
+			subscribe(t, db, "orders", "s")
+			if strings.Contains(name, "door") {
+				db.Exec(t, pgtest.Admin, `select deed.set_door('orders', 's')`)
+			}
+			publish(t, db, message("orders", 1), message("orders", 2))
+			db.Exec(t, pgtest.Owner, `update deed.subscriptions set created_at = created_at - interval '1 day'`)
+			age := func(by string) {
+				t.Helper()
+				db.Exec(t, pgtest.Owner, `update deed.attended set asked_at = asked_at - $1::text::interval`, by)
+				db.Exec(t, pgtest.Owner, `update deed.pending set ord_at = ord_at - $1::text::interval, process_after = process_after - $1::text::interval`, by)
+			}
+			is := func(want bool) {
+				t.Helper()
+				list, err := operator(t, db).Status(t.Context())
+				if err != nil || len(list) != 1 || list[0].Subscriptions[0].Unattended != want {
+					t.Errorf("%+v, %v; want unattended %v", list, err, want)
+				}
+			}
+			age("1 hour")
+			is(true)
+			db.Exec(t, pgtest.Worker, did)
+			db.Exec(t, pgtest.Owner, `update deed.pending set lease_until = clock_timestamp(), claimed_at = clock_timestamp() - interval '1 hour' where claim is not null and lease_until is not null`)
+			is(false)
+			age("30 seconds")
+			is(false)
+			age("1 hour")
+			is(true)
+		})
+	}
+}
+
+// A topic's own subscription "default" is not taken for what was published before
+// anybody declared the topic.
+func TestStatus_DefaultIsNotTheUndeclared(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	publish(t, db, message("orders", 1))
+	db.Exec(t, pgtest.Worker, `select deed.subscribe('orders', 'default', 'now')`)
+	id := pgtest.One[int](t, db.Pool(pgtest.Owner), `select id from deed.subscriptions where topic = 'orders'`)
+	scan(t, db, id)
+	db.Exec(t, pgtest.Owner, `
+		update deed.pending set ord_at = now() - interval '2 hours';
+		update deed.subscriptions set created_at = now() - interval '3 hours';
+		update deed.attended set asked_at = now() - interval '3 hours'`)
+	list, err := operator(t, db).Status(t.Context())
+	if err != nil || len(list) != 1 || len(list[0].Subscriptions) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for _, s := range list[0].Subscriptions {
+		if own := s.Subscription == "default"; s.Unattended == own || (s.Pending == 0) != own {
+			t.Errorf("%+v", s)
+		}
 	}
 }

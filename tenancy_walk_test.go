@@ -37,7 +37,7 @@ var tableCases = map[string]tableCase{
 	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
-	"backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
+	"attended": nobodies, "backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
 	"receipts": nobodies, "delivered": nobodies, "tallied": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "running_calls": nobodies, "sink_pauses": nobodies, "tenant_logins": nobodies,
 	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies, "removals": nobodies, "removals_n_seq": nobodies,
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies,
@@ -71,6 +71,9 @@ var functionCases = map[string]functionCase{
 	"look_by_number": {call: `select id from deed.look_by_number(0, 9223372036854775807, 10, p_tenant => $1::text::uuid) where id is not null`},
 	"look_at_kept":   {call: `select id from deed.look_at_kept(9223372036854775807, 10, 10, p_tenant => $1::text::uuid) where id is not null`},
 
+	// Its own, as many as it sees of the log.
+	"tail_window": {call: `select 1 from (select count(*) as n from deed.tail_window(0, 9223372036854775807, '3:3:', pg_current_snapshot()) w, unnest(w.ids)) t, (select count(*) as n from deed.log) l where t.n <> l.n and $1::text <> ''`},
+
 	"look_at_suppressions": {call: `select address from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', 10, 10, p_tenant => $1::text::uuid) where address is not null`},
 
 	"publish":      {call: `select deed.publish('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
@@ -86,7 +89,7 @@ var functionCases = map[string]functionCase{
 
 func init() {
 	for _, name := range []string{
-		"add_tenant", "attempt", "end_queued", "expire_deliveries", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "tail_window", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
+		"add_tenant", "attempt", "end_queued", "expire_deliveries", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_asking", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
 		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
 		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",

@@ -37,6 +37,7 @@ const (
 )
 
 var harmlessChanges = []harmless{
+	{"attended", "delete *", "", "when somebody last asked: for people, who are told when nobody does"},
 	{"backfills", "made_by", "", "it only tells the first subscriptions of a topic from later ones"},
 	{"backfills", "window_n reached slot id scanned seen upto late_id finished_at", "", "what one passes over is seen when it has finished; one that has finished and does it again finds nothing late"},
 

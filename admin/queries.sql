@@ -139,8 +139,17 @@ where l.xid >= $1::text::xid8
   and ($3::text is null or l.topic = $3::text);
 
 -- name: tail_window
-select id, message_id::text, tenant_id::text, topic, key, type, content_type, headers::text, size, payload, created_at, process_after
-from deed.tail_window($1::bigint, $2::bigint, $3::text::pg_snapshot, $4::text::pg_snapshot, $5::text, $6::boolean);
+select upto, slots, ids
+from deed.tail_window($1::bigint, $2::bigint, $3::text::pg_snapshot, $4::text::pg_snapshot, $5::text);
+
+-- name: messages_at
+select l.id, deed.message_id(l.created_at, l.id)::text, l.tenant_id::text, l.topic, coalesce(l.key, ''), coalesce(l.type, ''), l.content_type, l.headers::text,
+  octet_length(l.payload), case when $3::boolean then l.payload end, l.created_at, l.process_after
+from unnest($1::int[], $2::bigint[]) u(slot, id)
+cross join lateral (
+  select o.* from deed.log o where o.slot = u.slot and o.id = u.id offset 0
+) l
+order by l.id;
 
 -- name: message_states
 -- Of the topic's subscriptions, and of the one for topics that nobody declared.

@@ -13,14 +13,18 @@ import (
 
 const (
 	tailEvery = 200 * time.Millisecond
-	tailMost  = 1000 // messages that are brought at once, and numbers that are looked through where there are more
+	tailMost  = 1000 // messages that are brought at once
+
+	// How long it may take to find out between which numbers a transaction's messages
+	// are: all of them are looked at.
+	tailDeadline = 5 * time.Minute
 )
 
 // Tail calls fn for each message that commits after Tail began, in the order
 // of their numbers within each look, until ctx ends or fn returns an error,
 // which it returns. Messages that commit late are not left out: it looks for
-// what the last snapshot did not see. It has at most a thousand in memory, however
-// many a transaction publishes. topic "": all topics.
+// what the last snapshot did not see. It has at most a thousand in memory, and the
+// places of a hundred thousand, however many a transaction publishes. topic "": all topics.
 func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(MessageRecord) error) error {
 	t := tail{Client: c, topic: topic, payload: payload}
 	if err := c.pool.QueryRow(ctx, query.Snapshot).Scan(&t.oldest, &t.seen); err != nil {
@@ -64,31 +68,39 @@ func (t *tail) look(ctx context.Context, fn func(MessageRecord) error) error {
 				return err
 			}
 		}
-		if l.from >= l.upto {
+		for len(l.ids) == 0 && l.from < l.upto {
+			if err := t.window(ctx, &l); err != nil {
+				return err
+			}
+		}
+		if len(l.ids) == 0 {
 			break
 		}
-		if l.list, err = t.window(ctx, l); err != nil {
+		if err := t.fetch(ctx, &l); err != nil {
 			return err
 		}
-		l.from += tailMost
 	}
 	t.oldest, t.seen = l.oldest, l.now
 	return nil
 }
 
-// tailLook is what a look has found: messages, or where there are more than that the
-// numbers between which they are.
+// tailLook is what a look has found: messages, or where there are many the places of
+// the next ones, and the numbers between which the rest is.
 type tailLook struct {
 	list        []MessageRecord
+	slots       []int32
+	ids         []int64
 	from, upto  int64
 	oldest, now string
 }
 
 // newest reads, in one snapshot, what the snapshot seen did not see.
 func (t *tail) newest(ctx context.Context) (l tailLook, err error) {
+	whole, end := context.WithTimeout(ctx, tailDeadline)
+	defer end()
 	ctx, cancel := t.deadline(ctx)
 	defer cancel()
-	err = pgx.BeginTxFunc(ctx, t.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(whole, t.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, query.Snapshot).Scan(&l.oldest, &l.now); err != nil {
 			return err
 		}
@@ -100,18 +112,28 @@ func (t *tail) newest(ctx context.Context) (l tailLook, err error) {
 			return err
 		}
 		l.list = nil
-		return tx.QueryRow(ctx, query.NumbersAfter, t.oldest, t.seen, sqlvalue.NullIfZero(t.topic)).Scan(&l.from, &l.upto)
+		return tx.QueryRow(whole, query.NumbersAfter, t.oldest, t.seen, sqlvalue.NullIfZero(t.topic)).Scan(&l.from, &l.upto)
 	})
 	return l, err
 }
 
-// window reads those of the next numbers.
-func (t *tail) window(ctx context.Context, l tailLook) ([]MessageRecord, error) {
+// window finds where those of the next numbers are.
+func (t *tail) window(ctx context.Context, l *tailLook) error {
 	ctx, cancel := t.deadline(ctx)
 	defer cancel()
-	rows, err := t.pool.Query(ctx, query.TailWindow, l.from, min(l.from+tailMost, l.upto), t.seen, l.now, sqlvalue.NullIfZero(t.topic), t.payload)
+	return t.pool.QueryRow(ctx, query.TailWindow, l.from, l.upto, t.seen, l.now, sqlvalue.NullIfZero(t.topic)).Scan(&l.from, &l.slots, &l.ids)
+}
+
+// fetch reads the next of those places.
+func (t *tail) fetch(ctx context.Context, l *tailLook) error {
+	ctx, cancel := t.deadline(ctx)
+	defer cancel()
+	n := min(tailMost, len(l.ids))
+	rows, err := t.pool.Query(ctx, query.MessagesAt, l.slots[:n], l.ids[:n], t.payload)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return pgx.CollectRows(rows, scanRecord)
+	l.slots, l.ids = l.slots[n:], l.ids[n:]
+	l.list, err = pgx.CollectRows(rows, scanRecord)
+	return err
 }

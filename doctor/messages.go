@@ -22,9 +22,17 @@ func checkUnattended(ctx context.Context, e *exam) error {
 		}
 		e.addf(Warn, "subscription-unattended", subscription,
 			"run a relay whose deed.yaml has a sink for it, or the service that works it; if nobody wants it any more: deed subscription remove",
-			"%s messages are due, the first for %s, and no process works on them", due, ago(seconds))
+			"%s, the first for %s, and no process works on them", dueMessages(due), ago(seconds))
 		return nil
 	})
+}
+
+// dueMessages says how many messages are due, as status counts them.
+func dueMessages(n string) string {
+	if n == "1" {
+		return "1 message is due"
+	}
+	return n + " messages are due"
 }
 
 // checkMessages names topics whose messages nobody takes, and dead letters that

@@ -418,7 +418,8 @@ order by p.since
 limit 20;
 
 -- name: unattended
--- What nobody declared is no subscription's: see unread.
+-- What nobody declared is no subscription's: see unread. (Its name is none of theirs
+-- where the topic has some.)
 with late as materialized (
   select s.id, s.topic || '/' || s.name as name, t.due || case when t.at_least then '+' else '' end as due, t.oldest_due_seconds as seconds
   from deed.look_at_topics(1000000) t

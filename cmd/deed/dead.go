@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -300,6 +301,9 @@ found.`,
 			if who.reason == "" {
 				return usagef("why? Give --reason: nothing is discarded silently")
 			}
+			if all && subscription != "" {
+				return usagef("--all and --subscription %s contradict each other", subscription)
+			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				// By its id the message must be the one that has this number now.
 				detail, err := c.Message(cmd.Context(), args[0], false)
@@ -316,10 +320,14 @@ found.`,
 					return err
 				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"seq": fmt.Sprint(seq), "id": detail.ID, "subscriptions": n})
+					err = printJSON(cmd.OutOrStdout(), map[string]any{"seq": fmt.Sprint(seq), "id": detail.ID, "subscriptions": n})
+				} else {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "message %d is discarded, for %s\n", seq, many(n, "subscription", "subscriptions"))
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "message %d is discarded, for %s\n", seq, many(n, "subscription", "subscriptions"))
-				return err
+				if err != nil || !all {
+					return err
+				}
+				return stillOwed(cmd.Context(), c, args[0])
 			})
 		},
 	}
@@ -330,19 +338,37 @@ found.`,
 	return cmd
 }
 
-// onlyOwed names the subscription that has not finished a message; "" if none has
-// it open. Where several do it is not guessed which.
-func onlyOwed(m admin.MessageDetail) (string, error) {
-	var names, stand []string
+// open lists the subscriptions that have a message open, and how each stands.
+func open(m admin.MessageDetail) (names, stand []string) {
 	for _, s := range m.States {
 		switch s.State {
 		case "due", "scheduled", "claimed", "parked", "dead":
 			names, stand = append(names, s.Subscription), append(stand, s.Subscription+" ("+s.State+")")
 		}
 	}
+	return names, stand
+}
+
+// stillOwed fails where some subscription has a message open that was to be discarded
+// for all: a worker has it in hand.
+func stillOwed(ctx context.Context, c *admin.Client, ref string) error {
+	detail, err := c.Message(ctx, ref, false)
+	if err != nil {
+		return err
+	}
+	if _, stand := open(detail); len(stand) > 0 {
+		return &exitError{exitPartly, fmt.Errorf("it is not discarded for %s: try again once the call has ended or its lease has run out", strings.Join(stand, ", "))}
+	}
+	return nil
+}
+
+// onlyOwed names the subscription that has not finished a message. Where several have
+// it open it is not guessed which.
+func onlyOwed(m admin.MessageDetail) (string, error) {
+	names, stand := open(m)
 	switch len(names) {
 	case 0:
-		return "", nil
+		return "", &deed.Error{Op: "discard", Code: deed.NotFound, Err: fmt.Errorf("no message %d waits or is dead", m.Seq)}
 	case 1:
 		return names[0], nil
 	}

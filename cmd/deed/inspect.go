@@ -86,7 +86,13 @@ func owed(ctx context.Context, c *admin.Client, pool *pgxpool.Pool, topic string
 		topics, err := c.StatusOf(ctx, math.MaxInt32)
 		topics = slices.DeleteFunc(topics, func(t admin.TopicStatus) bool { return t.Topic != topic })
 		if err == nil && len(topics) == 0 {
-			err = knownTopic(ctx, c, topic)
+			if err = knownTopic(ctx, c, topic); err == nil {
+				// Nobody has declared it, and it lies behind more of others than are counted.
+				atLeast := admin.Counts{AtLeast: true, DeadAtLeast: true, DeliveredAtLeast: true}
+				topics = append(topics, admin.TopicStatus{
+					Topic: topic, Counts: atLeast, Subscriptions: []admin.SubscriptionStatus{{Subscription: "default", Counts: atLeast}},
+				})
+			}
 		}
 		return topics, nil, err
 	}
@@ -115,7 +121,7 @@ func showTrouble(out io.Writer, topics []admin.TopicStatus) {
 			if p := s.Pause; p != nil {
 				others := ""
 				if p.Workers > 1 {
-					others = fmt.Sprintf(" and %d others", p.Workers-1)
+					others = " and " + many(p.Workers-1, "other", "others")
 				}
 				fmt.Fprintf(out, "\n%s/%s: paused for %s, by worker %s%s, since its sink is unavailable: %s\n",
 					t.Topic, s.Subscription, seconds(p.Age), p.Worker, others, p.Why)
@@ -336,7 +342,7 @@ violation and exits 1 if there is any. It may run beside publishers and relays; 
 					err = table(cmd.OutOrStdout(), []string{"INVARIANT", "SUBSCRIPTION", "SEQ", "DETAIL"}, rows)
 				}
 				if len(violations) > 0 {
-					err = errors.Join(err, fmt.Errorf("%d violations", len(violations)))
+					err = errors.Join(err, errors.New(many(len(violations), "violation", "violations")))
 				}
 				return err
 			})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -152,7 +153,7 @@ func checkArguments(cmd *cobra.Command) {
 
 // wrongCount says which argument is too many, or that one is missing.
 func wrongCount(cmd *cobra.Command, check cobra.PositionalArgs, args []string) error {
-	for i, extra := range args {
+	for i, extra := range slices.Backward(args) {
 		if check(cmd, args[:i]) != nil {
 			continue
 		}

@@ -147,14 +147,14 @@ func (p *publishFlags) file(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenan
 		defer f.Close()
 		in, format = f, p.format
 	}
+	if in == os.Stdin && terminalWidth(os.Stdin) > 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "reading rows from the terminal until Ctrl-D; for one message give --payload")
+	}
 	rows, err := importer.New(in, name, importer.Options{
 		Topic: p.topic, Type: p.typ, KeyField: p.keyField, IDField: p.idField, Format: format, Tenant: owner,
 	})
 	if err != nil {
 		return &exitError{exitUsage, err}
-	}
-	if in == os.Stdin && terminalWidth(os.Stdin) > 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "reading rows from the terminal until Ctrl-D; for one message give --payload")
 	}
 	shown := &progress{cmd: cmd, on: terminalWidth(cmd.ErrOrStderr()) > 0}
 	tally, err := importer.Publish(cmd.Context(), pool, rows, importer.PublishOptions{
@@ -199,7 +199,7 @@ func (p *progress) reject(file string, bad *importer.LineError) {
 	p.rejected++
 	if p.on && p.rejected > mostNamed {
 		if p.rejected == mostNamed+1 {
-			fmt.Fprintf(p.cmd.ErrOrStderr(), "%s: more than %d lines are rejected; 2> FILE has all of them\n", file, mostNamed)
+			fmt.Fprintf(p.cmd.ErrOrStderr(), "%s: more than %d lines are rejected; from here on they are only counted. A second run publishes the good ones again, unless --id-field names their id\n", file, mostNamed)
 		}
 		return
 	}

@@ -84,8 +84,11 @@ begin
     update deed.backfills b
     set window_n = v_b.window_n, seen = (select w.cur from deed.windows w where w.n = v_b.window_n)
     where v_b.window_n is not null and b.subscription in (
-      -- It may be being removed, by a transaction that is left open.
-      select q.subscription from deed.backfills q where q.subscription = p_subscription and q.window_n is null for update skip locked
+      -- It may be being removed, by a transaction that is left open; or have begun anew
+      -- since, after the window.
+      select q.subscription from deed.backfills q
+      where q.subscription = p_subscription and q.window_n is null and q.made_by = v_b.made_by
+      for update skip locked
     );
     return next;
     return;

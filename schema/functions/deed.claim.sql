@@ -71,6 +71,8 @@ begin
       using errcode = 'DDMOD', hint = format('To claim its messages one by one: deed topic set %s --mode queue', p_topic);
   end if;
 
+  perform deed.note_asking(array[v_sub.id]);
+
   -- No plan here may depend on statistics: those of a drained table say that a
   -- subscription has one row. Hence no sort, and the rows by their place.
   select array_agg(q.id), array_agg(q.ctid), array_agg(case when q.claim is null then 0 else q.lost_claims + 1 end)

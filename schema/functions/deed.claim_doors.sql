@@ -44,6 +44,8 @@ begin
     raise exception 'claim: the claimer must be named, with at most 200 characters' using errcode = 'DDARG';
   end if;
 
+  perform deed.note_asking(v_doors);
+
   if cardinality(v_doors) = 1 then
     select array_agg(q.id), array_agg(q.ctid), array_agg(case when q.claim is null then 0 else q.lost_claims + 1 end)
     into v_ids, v_rows, v_lost

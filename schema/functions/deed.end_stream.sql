@@ -51,7 +51,7 @@ begin
   insert into deed.backfills as b (subscription, made_by)
   select s.id, pg_current_xact_id() from deed.subscriptions s where s.topic = p_topic and s.list_version is not null
   on conflict (subscription) do update
-  set made_by = excluded.made_by, window_n = null, slot = -1, id = 0, scanned = false, seen = null, upto = null, late_id = 0,
+  set made_by = excluded.made_by, window_n = null, reached = 0, slot = -1, id = 0, scanned = false, seen = null, upto = null, late_id = 0,
     finished_at = null;
   with ended as (
     delete from deed.lanes l using deed.subscriptions s where s.topic = p_topic and l.subscription = s.id

@@ -44,6 +44,7 @@ as $$
       select a.*
       from deed.audit_log a
       where p_subject is null and not p_all and a.n <= p_upto
+        and a.action not in ('expire', 'give up', 'proof')
         and (a.subject_type <> 'delivery'
           or (a.action not in ('reserve', 'attempt', 'reconcile', 'doubt', 'hold', 'purge') and (a.action <> 'settle' or a.details ? 'decision')))
       order by a.n desc

@@ -77,7 +77,8 @@ as $$
   named as (
     select s.id, s.topic, s.name, '' as part from deed.subscriptions s where s.id <> 0
     union
-    select 0, d.topic, 'default', d.topic
+    -- Of a topic that is declared by now: what no subscription of it asked for.
+    select 0, d.topic, case when o.topic is null then 'default' else '(undeclared)' end, d.topic
     from (
       select w.topic from waiting w where w.subscription = 0 and w.topic <> ''
       union
@@ -85,6 +86,7 @@ as $$
       union
       select t.topic from deed.topics t where t.subscriptions = '{}'
     ) d
+    left join (select distinct s.topic from deed.subscriptions s where s.id <> 0) o on o.topic = d.topic
   ),
   -- A topic that nobody declared, and of which nothing is among those counted.
   beyond as (

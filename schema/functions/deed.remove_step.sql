@@ -124,6 +124,7 @@ begin
     state := 'done';
     delete from deed.relays l where l.subscription = v_r.subscription and v_r.subscription <> 0;
     delete from deed.running_calls c where c.subscription = v_r.subscription and v_r.subscription <> 0;
+    delete from deed.attended a where a.subscription = v_r.subscription and v_r.subscription <> 0;
     delete from deed.sink_pauses p where p.subscription = v_r.subscription and v_r.subscription <> 0;
     delete from deed.delivered d where d.subscription = v_r.subscription and v_r.subscription <> 0;
     insert into deed.audit_log (actor, action, subject_type, subject_id, reason, affected, details)

@@ -80,6 +80,7 @@ begin
     return;
   end if;
   insert into deed.backfills (subscription, made_by) values (v_id, pg_current_xact_id());
+  insert into deed.attended (subscription, asked_at) values (v_id, clock_timestamp());
   perform deed.join_list(v_id);
 
   return query
