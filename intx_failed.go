@@ -22,7 +22,7 @@ func (t failedTx) CopyFrom(context.Context, pgx.Identifier, []string, pgx.CopyFr
 	return 0, t.err
 }
 
-func (t failedTx) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults { return failedBatch{t.err} }
+func (t failedTx) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults { return failedBatch(t) }
 
 func (t failedTx) Prepare(context.Context, string, string) (*pgconn.StatementDescription, error) {
 	return nil, t.err
@@ -33,17 +33,17 @@ func (t failedTx) Exec(context.Context, string, ...any) (pgconn.CommandTag, erro
 }
 
 func (t failedTx) Query(context.Context, string, ...any) (pgx.Rows, error) {
-	return failedRows{t.err}, t.err
+	return failedRows(t), t.err
 }
 
-func (t failedTx) QueryRow(context.Context, string, ...any) pgx.Row { return failedRows{t.err} }
+func (t failedTx) QueryRow(context.Context, string, ...any) pgx.Row { return failedRows(t) }
 
 type failedBatch struct{ err error }
 
 func (b failedBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, b.err }
-func (b failedBatch) Query() (pgx.Rows, error)         { return failedRows{b.err}, b.err }
-func (b failedBatch) QueryRow() pgx.Row                { return failedRows{b.err} }
-func (b failedBatch) Tx() pgx.Tx                       { return failedTx{b.err} }
+func (b failedBatch) Query() (pgx.Rows, error)         { return failedRows(b), b.err }
+func (b failedBatch) QueryRow() pgx.Row                { return failedRows(b) }
+func (b failedBatch) Tx() pgx.Tx                       { return failedTx(b) }
 func (b failedBatch) Close() error                     { return b.err }
 
 type failedRows struct{ err error }
