@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,8 @@ func patiently(ctx context.Context, conn *pgx.Conn, step func() error) error {
 			}
 			return err
 		}
-		var migrator bool
-		if who, migrator = inTheWay(ctx, conn); migrator {
+		now, migrator := inTheWay(ctx, conn)
+		if who = cmp.Or(now, who, "the transaction that uses it"); migrator {
 			begun = time.Now()
 		}
 		if time.Since(begun) > patience {
@@ -63,7 +64,8 @@ func patiently(ctx context.Context, conn *pgx.Conn, step func() error) error {
 
 // inTheWay names the session that has the migrators' lock, which any login may
 // take, or else the one whose transaction has held a table longest. It is
-// another migrator if it has that lock and is of the same login.
+// another migrator if it has that lock and is of the same login. "" if that cannot be
+// told, such as at the end of ctx.
 func inTheWay(ctx context.Context, conn *pgx.Conn) (who string, migrator bool) {
 	err := conn.QueryRow(ctx, `
 		select format('session %s of %s (%s)', a.pid, a.usename, concat_ws(', ', a.state,
@@ -82,7 +84,7 @@ func inTheWay(ctx context.Context, conn *pgx.Conn) (who string, migrator bool) {
 		limit 1
 	`).Scan(&who, &migrator)
 	if err != nil {
-		return "the transaction that uses it", false
+		return "", false
 	}
 	return who, migrator
 }
