@@ -96,7 +96,7 @@ func TestContract_D7_ABoundLogin(t *testing.T) {
 	check("bound to a, b set", &b, "")
 	check("bound to a, none set", nil, "0a")
 	asTenant(t, db, &b, func(tx pgx.Tx) {
-		if _, err := delivery.Suppress(ctx, tx, nil, delivery.Email, []string{"x@example.com"}, audit.Act{By: "x", Reason: "x"}); deed.CodeOf(err) != deed.Forbidden {
+		if _, err := delivery.Suppress(ctx, tx, nil, delivery.Coverage{Channel: delivery.Email}, []string{"x@example.com"}, audit.Act{By: "x", Reason: "x"}); deed.CodeOf(err) != deed.Forbidden {
 			t.Errorf("bound to a, suppresses for b: %v", err)
 		}
 	})

@@ -74,7 +74,7 @@ var functionCases = map[string]functionCase{
 	// Its own, as many as it sees of the log.
 	"tail_window": {call: `select 1 from (select count(*) as n from deed.tail_window(0, 9223372036854775807, '3:3:', pg_current_snapshot()) w, unnest(w.ids)) t, (select count(*) as n from deed.log) l where t.n <> l.n and $1::text <> ''`},
 
-	"look_at_suppressions": {call: `select address from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', 10, 10, p_tenant => $1::text::uuid) where address is not null`},
+	"look_at_suppressions": {call: `select address from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', '', 10, 10, p_tenant => $1::text::uuid) where address is not null`},
 
 	"publish":      {call: `select deed.publish('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"publish_one":  {call: `select id from deed.publish_one('orders', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
@@ -89,7 +89,7 @@ var functionCases = map[string]functionCase{
 
 func init() {
 	for _, name := range []string{
-		"add_tenant", "attempt", "end_queued", "expire_deliveries", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_asking", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
+		"add_tenant", "attempt", "end_queued", "expire_deliveries", "expire_suppressions", "suppressed", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_asking", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
 		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
 		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
@@ -136,7 +136,7 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 			if _, err := deed.Publish(ctx, tx, m, undeclared); err != nil {
 				return err
 			}
-			if _, err := delivery.Suppress(ctx, tx, nil, delivery.Email, []string{text + "@example.com"}, audit.Act{By: text, Reason: text}); err != nil {
+			if _, err := delivery.Suppress(ctx, tx, nil, delivery.Coverage{Channel: delivery.Email}, []string{text + "@example.com"}, audit.Act{By: text, Reason: text}); err != nil {
 				return err
 			}
 			_, err := delivery.Reserve(ctx, tx, delivery.Delivery{
@@ -329,7 +329,7 @@ func TestContract_D7_EveryFunction(t *testing.T) {
 	}
 	// What b has used a does not meet: the same keys and addresses are free.
 	asTenant(t, db, &a, func(tx pgx.Tx) {
-		n, err := delivery.Unsuppress(ctx, tx, nil, delivery.Email, []string{mark + "@example.com"}, audit.Act{By: "x", Reason: "x"})
+		n, err := delivery.Unsuppress(ctx, tx, nil, delivery.Coverage{Channel: delivery.Email}, []string{mark + "@example.com"}, audit.Act{By: "x", Reason: "x"})
 		if n != 0 || err != nil {
 			t.Errorf("a lifted %d of b's suppressions: %v", n, err)
 		}

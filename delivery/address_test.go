@@ -19,7 +19,7 @@ func TestSuppressed_HoweverTheAddressIsWritten(t *testing.T) {
 	db := pgtest.New(t)
 	app := db.Pool(pgtest.App)
 	waits := reserve(t, db, email("ＥＶＥ@example.com"), email("Eve@MÜNCHEN.example"))
-	n, err := delivery.Suppress(ctx, app, nil, delivery.Email,
+	n, err := delivery.Suppress(ctx, app, nil, delivery.Coverage{Channel: delivery.Email},
 		[]string{"bob@example.com", "Bob@Example.COM", "eve@example.com", "eve@xn--mnchen-3ya.example", "bob@bücher.example"}, audit.Act{By: "test", Reason: "asked to"})
 	if err != nil || n != 4 {
 		t.Fatalf("%d suppressed, %v; want 4: two are one address", n, err)
@@ -42,7 +42,7 @@ func TestSuppressed_HoweverTheAddressIsWritten(t *testing.T) {
 		if err != nil || len(list.Items) != 1 {
 			t.Errorf("listed for %s: %+v, %v", address, list, err)
 		}
-		if n, err := delivery.Unsuppress(ctx, app, nil, delivery.Email, []string{address}, audit.Act{By: "test", Reason: "again"}); n != 1 || err != nil {
+		if n, err := delivery.Unsuppress(ctx, app, nil, delivery.Coverage{Channel: delivery.Email}, []string{address}, audit.Act{By: "test", Reason: "again"}); n != 1 || err != nil {
 			t.Errorf("lifted for %s: %d, %v", address, n, err)
 		}
 	}
@@ -70,13 +70,13 @@ func TestAddress_RefusedWhereItComesIn(t *testing.T) {
 			d.Channel = channel
 			_, err := delivery.Reserve(ctx, app, email("good-"+string(channel)+"@example.com"), d)
 			refused(t, "reserve "+address, err, "delivery 2", address)
-			_, err = delivery.Suppress(ctx, app, nil, channel, []string{"good", address}, audit.Act{By: "test", Reason: "asked to"})
+			_, err = delivery.Suppress(ctx, app, nil, delivery.Coverage{Channel: channel}, []string{"good", address}, audit.Act{By: "test", Reason: "asked to"})
 			if channel == delivery.Chat {
 				refused(t, "suppress "+address, err, "address 2", address)
 			} else {
 				refused(t, "suppress "+address, err, "address 1", address)
 			}
-			_, err = delivery.Unsuppress(ctx, app, nil, channel, []string{address}, audit.Act{By: "test", Reason: "asked to"})
+			_, err = delivery.Unsuppress(ctx, app, nil, delivery.Coverage{Channel: channel}, []string{address}, audit.Act{By: "test", Reason: "asked to"})
 			refused(t, "unsuppress "+address, err, "address 1", address)
 		}
 	}
@@ -133,7 +133,7 @@ func TestAddress_StoredSuppressionsAreFolded(t *testing.T) {
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select deed.refold_suppressions()`); n != 0 {
 		t.Errorf("%d were folded again", n)
 	}
-	n, err := delivery.Unsuppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"Bob <bob@example.com>", "notanaddress"}, audit.Act{By: "test", Reason: "mended"})
+	n, err := delivery.Unsuppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{"Bob <bob@example.com>", "notanaddress"}, audit.Act{By: "test", Reason: "mended"})
 	if n != 2 || err != nil {
 		t.Errorf("what no address can be made of cannot be removed: %d, %v", n, err)
 	}

@@ -64,7 +64,7 @@ func TestContract_D5_WhatIsSkippedSaysThatItIsInDoubt(t *testing.T) {
 	}
 	stop()
 	made = append(made, reserve(t, db, email("clear@a.example"))...)
-	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"suppressed@a.example", "clear@a.example"}, audit.Act{By: "me", Reason: strings.Repeat("x", 200)}); err != nil {
+	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{"suppressed@a.example", "clear@a.example"}, audit.Act{By: "me", Reason: strings.Repeat("x", 200)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range made[:3] {
@@ -157,9 +157,11 @@ func TestClaim_FindsARunBehindThoseThatArePaused(t *testing.T) {
 	list := make([]delivery.Delivery, runs)
 	for i := range list {
 		list[i] = email(fmt.Sprintf("a@%d.example", i))
-		list[i].RunID = fmt.Sprintf("00000000-0000-7000-8000-%012d", i)
 	}
 	made := reserve(t, db, list...)
+	for i, r := range made {
+		ofRun(t, db, r.ID, fmt.Sprintf("00000000-0000-7000-8000-%012d", i))
+	}
 	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why)
 		select 'fake', n || '.example', clock_timestamp(), clock_timestamp() + interval '1 hour', 'connection refused' from generate_series(0, $1::int) n`, runs-2)
 	opts := fast(f)

@@ -356,7 +356,7 @@ func TestContract_D5_NoRepeatToTheSuppressed(t *testing.T) {
 	db := pgtest.New(t)
 	f := newFake().withKey(time.Hour)
 	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
-		_, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{r.Recipient()}, audit.Act{By: "bob", Reason: "asked to"})
+		_, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{r.Recipient()}, audit.Act{By: "bob", Reason: "asked to"})
 		if err != nil {
 			t.Error(err)
 		}

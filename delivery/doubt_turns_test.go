@@ -174,7 +174,7 @@ func TestContract_D5_NoRepeatToWhoIsSuppressedMeanwhile(t *testing.T) {
 	eventually(t, "four calls, and four that wait for their turn", func() bool {
 		return len(f.all()) == 4 && pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where lease_until is not null`) == 8
 	})
-	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Voice, numbers, audit.Act{By: "me", Reason: "asked to"}); err != nil {
+	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Voice}, numbers, audit.Act{By: "me", Reason: "asked to"}); err != nil {
 		t.Fatal(err)
 	}
 	close(goOn)

@@ -130,7 +130,7 @@ func TestReadEmail_FromIsAllowed(t *testing.T) {
 func TestSuppress_WhiteSpace(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	n, err := delivery.Suppress(context.Background(), db.Pool(pgtest.App), nil, delivery.Email, []string{" Bob@example.org\r\n"}, audit.Act{By: "bob", Reason: "asked to"})
+	n, err := delivery.Suppress(context.Background(), db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{" Bob@example.org\r\n"}, audit.Act{By: "bob", Reason: "asked to"})
 	if err != nil || n != 1 {
 		t.Fatal(n, err)
 	}

@@ -51,6 +51,7 @@ type Entry struct {
 	ChannelMessageID  string          `json:"channel_message_id,omitempty"`
 	RunID             string          `json:"run_id,omitempty"`
 	JobID             string          `json:"job_id,omitempty"`
+	Purpose           string          `json:"purpose,omitempty"` // "": transactional
 	ClaimedBy         string          `json:"claimed_by,omitempty"`
 	Payload           json.RawMessage `json:"payload,omitempty"` // only if asked for
 	Request           []byte          `json:"request,omitempty"` // only if asked for
@@ -156,7 +157,7 @@ func (l *Ledger) fetch(ctx context.Context, ids []string, alone, payload bool) (
 		err := row.Scan(&e.ID, &e.Tenant, &e.Workspace, &e.Key, &e.Status, &e.Channel, &e.Provider, &e.Recipient, &e.RecipientID,
 			&e.Guarantee, &e.Attempts, &e.Sandbox, &e.MaxAttempts, &e.CreatedAt, &e.ProcessAfter, &e.FirstCalledAt, &e.CalledAt, &e.SentAt, &e.FinishedAt,
 			&e.RepeatSafeUntil, &e.DoubtSince, &e.DoubtReason, &e.HeldAt, &e.ProviderMessageID, &e.ProvedAt, &e.UnsettledSince, &e.SkipReason, &e.LastError, &e.CorrelationID,
-			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
+			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, &e.Purpose, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
 		return e, err
 	})
 }

@@ -116,11 +116,10 @@ func TestPurge(t *testing.T) {
 		}
 		return delivery.Accepted("m"), true
 	}
-	ofRun := email("run@example.com")
-	ofRun.RunID = "00000000-0000-4000-8000-000000000001"
 	later := email("later@example.com")
 	later.ProcessAfter = time.Now().Add(time.Hour)
-	made := reserve(t, db, email("old@example.com"), email("failed@example.com"), ofRun, later, email("new@example.com"))
+	made := reserve(t, db, email("old@example.com"), email("failed@example.com"), email("run@example.com"), later, email("new@example.com"))
+	ofRun(t, db, made[2].ID, "00000000-0000-4000-8000-000000000001")
 	l, stop := run(t, db, fast(f))
 	drained(t, l)
 	stop()
@@ -200,7 +199,7 @@ func TestLedger_ExecMode(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
-	if n, err := delivery.Suppress(ctx, pool, nil, delivery.Email, []string{"x@y.z"}, audit.Act{By: "ann", Reason: "asked to"}); n != 1 || err != nil {
+	if n, err := delivery.Suppress(ctx, pool, nil, delivery.Coverage{Channel: delivery.Email}, []string{"x@y.z"}, audit.Act{By: "ann", Reason: "asked to"}); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 	pool.Close()

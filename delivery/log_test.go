@@ -220,7 +220,7 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 	f.render = func(delivery.Draft) ([]byte, error) { return nil, broken }
 	s.stage("unusable", f, nil)
 	s.stage("suppressed", answers(ok), nil)
-	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"suppressed-canary@example.com"}, audit.Act{By: "ann", Reason: "asked to"}); err != nil {
+	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{"suppressed-canary@example.com"}, audit.Act{By: "ann", Reason: "asked to"}); err != nil {
 		t.Fatal(err)
 	}
 	expired := s.stage("expired", answers(ok), func(d *delivery.Delivery, _ *delivery.ProviderOptions) { d.ExpiresAt = time.Now().Add(time.Hour) })

@@ -20,13 +20,25 @@ func reserveFor(t *testing.T, db *pgtest.DB, id tenant.ID, url, run string, n in
 	list := make([]delivery.Delivery, n)
 	for i := range list {
 		list[i] = delivery.Delivery{
-			Channel: delivery.Webhook, Provider: "fake", Recipient: url, RunID: run, Payload: []byte(`{}`),
+			Channel: delivery.Webhook, Provider: "fake", Recipient: url, Payload: []byte(`{}`),
 			Key: delivery.NewKey(id.String(), url, run, fmt.Sprint(i)),
 		}
 	}
-	if _, err := delivery.ReserveFor(context.Background(), db.Pool(pgtest.Worker), id, list...); err != nil {
+	made, err := delivery.ReserveFor(context.Background(), db.Pool(pgtest.Worker), id, list...)
+	if err != nil {
 		t.Fatal(err)
 	}
+	if run != "" {
+		for _, r := range made {
+			ofRun(t, db, r.ID, run)
+		}
+	}
+}
+
+// ofRun makes a delivery a campaign's run's, as its expansion does.
+func ofRun(t *testing.T, db *pgtest.DB, id, run string) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set run_id = $2::text::uuid where id = $1::text::uuid`, id, run)
 }
 
 // sentOf counts what was sent to addresses that contain a text.

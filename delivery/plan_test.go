@@ -115,10 +115,10 @@ func looksAmongMany(t *testing.T, db *pgtest.DB) {
 			{`select * from deed.look_at_deliveries(null, 100, 100, 'dead', 'fake')`, 100, 2000},
 			{`select * from deed.look_at_deliveries(null, 20000, 1000, 'sending')`, 1, 2000},
 			{`select * from deed.look_at_deliveries(null, 20000, 1000, p_doubt => true)`, 1, 2000},
-			{`select * from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', 100, 100)`, 100, 2000},
-			{`select * from deed.look_at_suppressions(now() - interval '1 day', '00000000-0000-0000-0000-000000000000', '', '', 100, 100)`, 100, 2000},
-			{`select * from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', 100, 100, '00000000-0000-0000-0000-000000000000')`, 100, 2000},
-			{`select * from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', 20000, 100, p_channel => 'email')`, 100, 2000},
+			{`select * from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', '', 100, 100)`, 100, 2000},
+			{`select * from deed.look_at_suppressions(now() - interval '1 day', '00000000-0000-0000-0000-000000000000', '', '', '', 100, 100)`, 100, 2000},
+			{`select * from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', '', 100, 100, '00000000-0000-0000-0000-000000000000')`, 100, 2000},
+			{`select * from deed.look_at_suppressions('9999-01-01', '00000000-0000-0000-0000-000000000000', '', '', '', 20000, 100, p_channel => 'email')`, 100, 2000},
 			// Ten thousand due and ten thousand scheduled, of as many destinations: each on a page of its own.
 			{`select * from deed.look_at_providers(10000)`, 1, 25_000},
 			// Where nothing but a look finds it: not much more than a row each.

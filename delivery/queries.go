@@ -15,6 +15,6 @@ var query = sqlfile.Load[statements](queriesText)
 // statements are those of queries.sql, in its order.
 type statements struct {
 	Reserve, Claim, Attempt, Extend, Note, Attempts, Settle, Pause, ClaimDoubts, MayRepeat, RegisterProvider, NoteIdle,
-	RealCalls, Relane, Prove, SettleDelivery, Retry, Redrive, Expire, GiveUp, Purge, Suppress, Unsuppress,
+	RealCalls, Relane, Prove, SettleDelivery, Retry, Redrive, Expire, ExpireSuppressions, GiveUp, Purge, Suppress, Unsuppress,
 	LookAtSuppressions, LookAtDeliveries, Deliveries, History, Providers, Resume, Unfinished string
 }

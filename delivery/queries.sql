@@ -4,7 +4,7 @@
 -- name: reserve
 select id::text, status, duplicate
 from deed.reserve($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::bytea[], $6::text[], $7::text[], $8::timestamptz[],
-  $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::text[]::uuid[], $13::text[]::uuid[], $14::int[], $15::text::uuid, p_expires_at => $16::timestamptz[]);
+  $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::int[], $13::timestamptz[], $14::text[], $15::text::uuid);
 
 -- name: claim
 select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(workspace_id::text, ''), idempotency_key, coalesce(channel, ''), coalesce(lane, ''),
@@ -96,6 +96,9 @@ from deed.redrive_deliveries($1::text, $2::text[], $3::text, $4::text::uuid, $5:
 select id::text, tenant_id::text, provider, channel, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), reason
 from deed.expire_deliveries($1::int, $2::text);
 
+-- name: expire_suppressions
+select deed.expire_suppressions($1::int, $2::text);
+
 -- name: give_up
 select id::text, tenant_id::text, provider, channel, attempts, coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), reason
 from deed.give_up_deliveries($1::text, make_interval(secs => $2::float8), $3::int, $4::text);
@@ -104,14 +107,14 @@ from deed.give_up_deliveries($1::text, make_interval(secs => $2::float8), $3::in
 select deed.purge_deliveries(make_interval(secs => $1::float8), $2::int, $3::text);
 
 -- name: suppress
-select deed.suppress($1::text, $2::text[], $3::text, $4::text, $5::text::uuid);
+select deed.suppress($1::text, $2::text[], $3::text, $4::text, $5::text::uuid, $6::text, clock_timestamp() + make_interval(secs => $7::float8));
 
 -- name: unsuppress
-select deed.unsuppress($1::text, $2::text[], $3::text, $4::text, $5::text::uuid);
+select deed.unsuppress($1::text, $2::text[], $3::text, $4::text, $5::text::uuid, $6::text);
 
 -- name: look_at_suppressions
-select looked, next_at, next_tenant::text, next_channel, next_address, tenant_id::text, channel, address, reason, actor, created_at
-from deed.look_at_suppressions($1::timestamptz, $2::text::uuid, $3::text, $4::text, $5::int, $6::int, $7::text::uuid, $8::text, $9::text);
+select looked, next_at, next_tenant::text, next_channel, next_address, next_purpose, tenant_id::text, channel, address, purpose, reason, actor, created_at, expires_at
+from deed.look_at_suppressions($1::timestamptz, $2::text::uuid, $3::text, $4::text, $5::text, $6::int, $7::int, $8::text::uuid, $9::text, $10::text, $11::text);
 
 -- name: look_at_deliveries
 select looked, next::text, oldest, id::text
@@ -125,7 +128,7 @@ select id::text, tenant_id::text, workspace_id::text, encode(idempotency_key, 'h
   coalesce(doubt_reason, case when status = 'sending' and lease_until <= clock_timestamp() then 'the lease of ' || claimed_by || ' ran out during the call' end, ''),
   held_at, coalesce(provider_message_id, ''), proved_at, unsettled_since, coalesce(skip_reason, ''),
   case when not $2::boolean and sent_at is not null then '' else coalesce(last_error, '') end, coalesce(correlation_id, ''),
-  coalesce(channel_message_id::text, ''), coalesce(run_id::text, ''), coalesce(job_id::text, ''), coalesce(claimed_by, ''),
+  coalesce(channel_message_id::text, ''), coalesce(run_id::text, ''), coalesce(job_id::text, ''), coalesce(claimed_by, ''), purpose,
   case when $3::boolean then payload::text end, case when $3::boolean then request end, coalesce(octet_length(request), 0)
 from deed.channel_outbox
 where id = any ($1::text[]::uuid[])

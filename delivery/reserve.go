@@ -67,9 +67,13 @@ type Delivery struct {
 	// CorrelationID travels into every log line and trace. Default: the
 	// context's [deed.Trace].
 	CorrelationID string
-	// ChannelMessageID, RunID and JobID are the inbound message, the campaign's
-	// run and its job that owe the delivery; UUIDs. Default: none.
-	ChannelMessageID, RunID, JobID string
+	// ChannelMessageID is the inbound message that owes the delivery, a UUID.
+	// Default: none.
+	ChannelMessageID string
+	// Purpose is what it is for, such as a newsletter's name, of A-Z a-z 0-9 . _ -:
+	// who has been suppressed for that is skipped, too. Default: none, it is
+	// transactional, as a password reset is.
+	Purpose string
 }
 
 // Reserved is what became of a reservation.
@@ -114,7 +118,7 @@ func reserve(ctx context.Context, db deed.DB, owner any, ds []Delivery) ([]Reser
 	}
 	crash.Point("reserving")
 	rows, err := db.Query(ctx, query.Reserve, a.channels, a.providers, a.recipients, a.payloads, a.keys, a.recipientIDs,
-		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.runIDs, a.jobIDs, a.workspaces, a.maxAttempts, owner, a.expiresAt)
+		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.workspaces, a.maxAttempts, a.expiresAt, a.purposes, owner)
 	if err != nil {
 		return nil, deed.WrapError("reserve", err)
 	}
@@ -140,13 +144,13 @@ func reserve(ctx context.Context, db deed.DB, owner any, ds []Delivery) ([]Reser
 // columns are the arrays of deed.reserve. Those of what nobody asked for stay
 // nil: they are not even sent.
 type columns struct {
-	channels, providers, recipients, payloads     []string
-	keys                                          [][]byte
-	recipientIDs, guarantees, correlationIDs      []*string
-	channelMessageIDs, runIDs, jobIDs, workspaces []*string
-	processAfter, expiresAt                       []*time.Time
-	maxAttempts                                   []*int
-	n                                             int
+	channels, providers, recipients, payloads []string
+	keys                                      [][]byte
+	recipientIDs, guarantees, correlationIDs  []*string
+	channelMessageIDs, purposes, workspaces   []*string
+	processAfter, expiresAt                   []*time.Time
+	maxAttempts                               []*int
+	n                                         int
 }
 
 func newColumns(n int) *columns {
@@ -170,8 +174,7 @@ func (a *columns) add(d *Delivery, correlation string) {
 	put(&a.guarantees, a.n, i, string(d.Guarantee))
 	put(&a.correlationIDs, a.n, i, correlation)
 	put(&a.channelMessageIDs, a.n, i, d.ChannelMessageID)
-	put(&a.runIDs, a.n, i, d.RunID)
-	put(&a.jobIDs, a.n, i, d.JobID)
+	put(&a.purposes, a.n, i, d.Purpose)
 	put(&a.processAfter, a.n, i, d.ProcessAfter)
 	put(&a.expiresAt, a.n, i, d.ExpiresAt)
 	put(&a.maxAttempts, a.n, i, d.MaxAttempts)

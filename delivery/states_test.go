@@ -138,9 +138,8 @@ func TestContract_D3_RetryIsAPersonsAct(t *testing.T) {
 		}
 		return delivery.Accepted("m"), true
 	}
-	of := email("b@example.com")
-	of.RunID = "00000000-0000-4000-8000-000000000001"
-	made := reserve(t, db, email("a@example.com"), of)
+	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
+	ofRun(t, db, made[1].ID, "00000000-0000-4000-8000-000000000001")
 	_, stop := run(t, db, fast(f))
 	until(t, db, made[0].ID, delivery.Failed)
 	until(t, db, made[1].ID, delivery.Failed)
@@ -272,7 +271,7 @@ func TestContract_D3_SuppressedIsSkipped(t *testing.T) {
 	ctx := context.Background()
 	db := pgtest.New(t)
 	suppress := func(address string) {
-		if n, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{address}, audit.Act{By: "ann", Reason: "unsubscribed"}); n != 1 || err != nil {
+		if n, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{address}, audit.Act{By: "ann", Reason: "unsubscribed"}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
@@ -294,7 +293,7 @@ func TestContract_D3_SuppressedIsSkipped(t *testing.T) {
 	if f.called(e.ID) != 0 || e.SkipReason != "suppressed: unsubscribed" || e.Attempts != 0 || e.FinishedAt == nil {
 		t.Errorf("called %d times: %+v", f.called(e.ID), e)
 	}
-	if n, err := delivery.Unsuppress(ctx, db.Pool(pgtest.App), nil, delivery.Email, []string{"b@EXAMPLE.com"}, audit.Act{By: "ann", Reason: "asked to"}); n != 1 || err != nil {
+	if n, err := delivery.Unsuppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{"b@EXAMPLE.com"}, audit.Act{By: "ann", Reason: "asked to"}); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 	again := reserve(t, db, email("b@example.com", "another"))

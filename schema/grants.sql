@@ -45,7 +45,7 @@ grant execute on function
   deed.punycode, deed.punycode_bias, deed.unpunycode
 to deed_app, deed_worker, deed_admin;
 grant execute on function
-  deed.claim_deliveries, deed.attempt, deed.extend_deliveries, deed.note_attempts, deed.settle, deed.pause, deed.expire_deliveries, deed.give_up_deliveries, deed.claim_doubts, deed.may_repeat,
+  deed.claim_deliveries, deed.attempt, deed.extend_deliveries, deed.note_attempts, deed.settle, deed.pause, deed.expire_deliveries, deed.expire_suppressions, deed.give_up_deliveries, deed.claim_doubts, deed.may_repeat,
   deed.prove_delivery, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.purge_deliveries
 to deed_worker;
 grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.redrive_deliveries, deed.resume_provider to deed_admin;

@@ -161,6 +161,7 @@ func showDelivery(w io.Writer, e delivery.Entry, events []delivery.Event) error 
 	line("channel", string(e.Channel))
 	line("provider", e.Provider)
 	line("to", e.Recipient)
+	line("purpose", e.Purpose)
 	line("guarantee", string(e.Guarantee))
 	line("attempts", fmt.Sprint(e.Attempts))
 	line("due", instant(e.ProcessAfter))

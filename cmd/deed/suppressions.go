@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,7 +19,8 @@ import (
 func newSuppressions(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "suppressions", Short: "List, add, remove and import addresses that are not written to",
-		Long:    "Who is suppressed is skipped: at the reservation, and once more before every call.",
+		Long: "Who is suppressed is skipped: at the reservation, and once more before every call. A suppression holds for everything,\n" +
+			"for all that has a purpose, or for one purpose: leaving a newsletter never stops a password reset.",
 		Example: "  deed suppressions add bob@example.org --reason 'asked to'\n  deed suppressions import bounced.txt --reason bounced",
 	}
 	cmd.AddCommand(newSuppressionsList(a), newSuppressionsAdd(a, false), newSuppressionsAdd(a, true), newSuppressionsImport(a))
@@ -28,6 +30,8 @@ func newSuppressions(a *app) *cobra.Command {
 // suppressionFlags are those that all of the commands share.
 type suppressionFlags struct {
 	channel string
+	purpose string
+	expires time.Duration
 	who     operator
 	owner   tenantFlag
 	json    bool
@@ -36,9 +40,11 @@ type suppressionFlags struct {
 func (f *suppressionFlags) add(cmd *cobra.Command, change bool) {
 	if change {
 		cmd.Flags().StringVar(&f.channel, "channel", "email", "email, sms, voice, social, chat or webhook")
+		cmd.Flags().StringVar(&f.purpose, "purpose", "", "for this purpose, or '*' for all of them (default: for everything, with a purpose or without)")
 		f.who.add(cmd, "why (required)")
 	} else {
 		cmd.Flags().StringVar(&f.channel, "channel", "", "only this channel's")
+		cmd.Flags().StringVar(&f.purpose, "purpose", "", "only those for this purpose; '*': for all of them; '': for everything")
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	f.owner.add(cmd, "for this tenant, a UUID")
@@ -61,15 +67,19 @@ func newSuppressionsList(a *app) *cobra.Command {
 				return usagef("--limit %d is below 1", limit)
 			}
 			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
-				list, err := delivery.Suppressions(cmd.Context(), pool, delivery.SuppressionFilter{
+				filter := delivery.SuppressionFilter{
 					Tenant: owner, Channel: delivery.Channel(f.channel), Address: address, Cursor: cursor, Limit: limit,
-				})
+				}
+				if cmd.Flags().Changed("purpose") {
+					filter.Purpose = &f.purpose
+				}
+				list, err := delivery.Suppressions(cmd.Context(), pool, filter)
 				if err != nil {
 					return err
 				}
-				header := []string{"CHANNEL", "ADDRESS", "REASON", "WHO", "SINCE"}
+				header := []string{"CHANNEL", "ADDRESS", "FOR", "REASON", "WHO", "SINCE", "UNTIL"}
 				return printPage(cmd, f.json, "suppressions", list, header, func(s delivery.Suppression) []string {
-					return []string{string(s.Channel), s.Address, s.Reason, s.Actor, when(s.CreatedAt)}
+					return []string{string(s.Channel), s.Address, purposeOf(s.Purpose), s.Reason, s.Actor, when(s.CreatedAt), instant(s.ExpiresAt)}
 				})
 			})
 		},
@@ -84,17 +94,22 @@ func newSuppressionsAdd(a *app, remove bool) *cobra.Command {
 	var f suppressionFlags
 	cmd := &cobra.Command{
 		Use: "add ADDRESS… --reason TEXT", Short: "Suppress addresses", Args: cobra.MinimumNArgs(1),
-		Long:    "Write to these addresses no more. It holds from the next attempt on, also for what is reserved already.",
-		Example: "  deed suppressions add bob@example.org --reason 'asked to'",
+		Long: "Write to these addresses no more. It holds from the next attempt on, also for what is reserved already.",
+		Example: "  deed suppressions add bob@example.org --reason 'asked to'\n" +
+			"  deed suppressions add bob@example.org --purpose newsletter --reason unsubscribed\n" +
+			"  deed suppressions add bob@example.org --expires 3d --reason 'mailbox full'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.suppress(cmd, &f, remove, args)
 		},
 	}
 	if remove {
 		cmd.Use, cmd.Short = "remove ADDRESS… --reason TEXT", "Lift suppressions"
-		cmd.Long, cmd.Example = "Allow writing to these addresses again. What was skipped stays skipped.", "  deed suppressions remove bob@example.org --reason 'asked to'"
+		cmd.Long, cmd.Example = "Allow writing to these addresses again: for everything, or for the purpose that is given. What was skipped stays skipped.", "  deed suppressions remove bob@example.org --reason 'asked to'"
 	}
 	f.add(cmd, true)
+	if !remove {
+		durationVar(cmd, &f.expires, "expires", 0, "after this long it holds no longer, as 7d (default: it holds for ever)")
+	}
 	return cmd
 }
 
@@ -122,6 +137,7 @@ func newSuppressionsImport(a *app) *cobra.Command {
 		},
 	}
 	f.add(cmd, true)
+	durationVar(cmd, &f.expires, "expires", 0, "after this long they hold no longer, as 7d (default: they hold for ever)")
 	return cmd
 }
 
@@ -138,6 +154,17 @@ func readAddresses(in io.Reader) (list []string, err error) {
 		list = append(list, line)
 	}
 	return list, lines.Err()
+}
+
+// purposeOf says what a suppression is for.
+func purposeOf(purpose string) string {
+	switch purpose {
+	case "":
+		return "everything"
+	case delivery.AnyPurpose:
+		return "all purposes"
+	}
+	return purpose
 }
 
 // suppressBatch is how many addresses a statement takes.
@@ -159,11 +186,12 @@ func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, add
 		}
 		var n int64
 		act := f.who.act(a)
+		of := delivery.Coverage{Channel: delivery.Channel(f.channel), Purpose: f.purpose, For: f.expires}
 		err := inTenant(cmd.Context(), pool, owner, func(tx pgx.Tx) error {
 			for rest := addresses; len(rest) > 0; {
 				part := rest[:min(len(rest), suppressBatch)]
 				rest = rest[len(part):]
-				changed, err := change(cmd.Context(), tx, nil, delivery.Channel(f.channel), part, act)
+				changed, err := change(cmd.Context(), tx, nil, of, part, act)
 				if err != nil {
 					return err
 				}
@@ -177,17 +205,20 @@ func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, add
 		if f.json {
 			return printJSON(cmd.OutOrStdout(), map[string]any{"changed": n, "given": len(addresses)})
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), suppressed(n, int64(len(addresses)), remove))
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), suppressed(n, int64(len(addresses)), remove, f.purpose))
 		return err
 	})
 }
 
 // suppressed says for how many addresses something has changed, and how it was
 // with the others.
-func suppressed(changed, given int64, remove bool) string {
+func suppressed(changed, given int64, remove bool, purpose string) string {
 	now, before := "suppressed now", "suppressed already"
 	if remove {
 		now, before = "no longer suppressed", "not suppressed"
+	}
+	if purpose != "" {
+		now, before = now+" for "+purposeOf(purpose), before+" for "+purposeOf(purpose)
 	}
 	same := fmt.Sprintf("%d were %s", given-changed, before)
 	if given-changed == 1 {

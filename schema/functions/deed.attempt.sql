@@ -68,9 +68,8 @@ begin
     from (select u.* from unnest(p_ids, p_claims, p_requests) u(id, claim, request) order by u.id) u
     cross join lateral (
       select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' else (
-          select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end) from deed.suppressions s
-          where s.tenant_id = c.tenant_id and s.channel = c.channel
-            and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
+          select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end)
+          from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now) s
           union all
           select 'not an address' where deed.fold_address(c.channel, c.recipient) is null
           limit 1

@@ -172,9 +172,7 @@ begin
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
       and (c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10
         or not (coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
-          select from deed.suppressions s
-          where s.tenant_id = c.tenant_id and s.channel = c.channel
-            and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
+          select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
         ))
         and not (p_look_up and v_now < c.doubt_since + p_patience))
     order by c.ord
@@ -237,9 +235,7 @@ begin
     ) c
     cross join lateral (
       select coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
-        select from deed.suppressions s
-        where s.tenant_id = c.tenant_id and s.channel = c.channel
-          and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
+        select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       )
     ) r(repeats)
     where (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))

@@ -31,9 +31,7 @@ begin
     where c.id = p_id and c.claim = p_claim and c.status = 'sending' and c.doubt_since is not null and c.held_at is null and c.lease_until is not null
       and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity')
       and not exists (
-        select from deed.suppressions s
-        where s.tenant_id = c.tenant_id and s.channel = c.channel
-          and s.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient))
+        select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       )
       and not exists (
         select from deed.providers p

@@ -13,14 +13,14 @@ begin
   with stale as (
     delete from deed.suppressions s
     where deed.fold_address(s.channel, s.address) <> s.address
-    returning s.tenant_id, s.channel, s.address, s.reason, s.actor, s.created_at
+    returning s.tenant_id, s.channel, s.address, s.purpose, s.reason, s.actor, s.created_at, s.expires_at
   ),
   put as (
-    insert into deed.suppressions (tenant_id, channel, address, reason, actor, created_at)
-    select distinct on (s.tenant_id, s.channel, f.address) s.tenant_id, s.channel, f.address, s.reason, s.actor, s.created_at
+    insert into deed.suppressions (tenant_id, channel, address, purpose, reason, actor, created_at, expires_at)
+    select distinct on (s.tenant_id, s.channel, f.address, s.purpose) s.tenant_id, s.channel, f.address, s.purpose, s.reason, s.actor, s.created_at, s.expires_at
     from stale s
     cross join lateral (select deed.fold_address(s.channel, s.address) as address offset 0) f
-    order by s.tenant_id, s.channel, f.address, s.created_at
+    order by s.tenant_id, s.channel, f.address, s.purpose, s.expires_at desc nulls first, s.created_at
     on conflict do nothing
     returning tenant_id
   ),

@@ -5,8 +5,8 @@
 -- Arrays that are given have one entry a delivery; a null entry, as a null
 -- array, stands for the default. A key that the tenant's workspace has used
 -- makes no second row: duplicate is true, with the first one's id (D2, D3).
--- White space around a recipient is taken away. One that is suppressed, or none,
--- is reserved as skipped, and so is what has expired: from p_expires_at on nobody
+-- White space around a recipient is taken away. One that is suppressed for what the
+-- delivery is for (p_purposes, deed.suppressed), or none, is reserved as skipped, and so is what has expired: from p_expires_at on nobody
 -- is called any more. What is not an address of its channel is refused
 -- (deed.check_address), and so is a provider that no dispatcher has registered
 -- (deed.register_provider): nobody might ever serve it. A payload is bounded by a setting (max_delivery). A
@@ -27,13 +27,12 @@ create or replace function deed.reserve(
   p_process_after       timestamptz[] default null,
   p_correlation_ids     text[] default null,
   p_channel_message_ids uuid[] default null,
-  p_run_ids             uuid[] default null,
-  p_job_ids             uuid[] default null,
   p_workspaces          uuid[] default null,
   p_max_attempts        int[] default null,
+  p_expires_at          timestamptz[] default null,
+  p_purposes            text[] default null,
   p_tenant              uuid default null,
-  p_actor               text default null,
-  p_expires_at          timestamptz[] default null
+  p_actor               text default null
 ) returns table (n int, id uuid, status text, duplicate boolean)
 language plpgsql
 security definer
@@ -56,6 +55,7 @@ declare
   v_bad    record;
   v_named  text[] := array(select distinct unnest(p_providers));
   v_names  text[] := array(select p from unnest(v_named) p where p !~ '^[A-Za-z0-9._-]{1,100}$');
+  v_vague  text[] := array(select distinct p from unnest(p_purposes) p where p !~ '^([A-Za-z0-9._-]{1,100})?$');
   v_none   text;
   v_max    int := (select s.max_delivery from deed.settings s);
   v_listed boolean := exists (select from deed.suppressions s where s.tenant_id = v_tenant);
@@ -66,9 +66,8 @@ begin
   if not (v_count = all (array[
     coalesce(cardinality(p_channels), 0), coalesce(cardinality(p_providers), 0), coalesce(cardinality(p_recipients), 0), coalesce(cardinality(p_payloads), 0),
     coalesce(cardinality(p_recipient_ids), v_count), coalesce(cardinality(p_guarantees), v_count), coalesce(cardinality(p_process_after), v_count),
-    coalesce(cardinality(p_correlation_ids), v_count), coalesce(cardinality(p_channel_message_ids), v_count), coalesce(cardinality(p_run_ids), v_count),
-    coalesce(cardinality(p_job_ids), v_count), coalesce(cardinality(p_workspaces), v_count), coalesce(cardinality(p_max_attempts), v_count),
-    coalesce(cardinality(p_expires_at), v_count)
+    coalesce(cardinality(p_correlation_ids), v_count), coalesce(cardinality(p_channel_message_ids), v_count), coalesce(cardinality(p_workspaces), v_count),
+    coalesce(cardinality(p_max_attempts), v_count), coalesce(cardinality(p_expires_at), v_count), coalesce(cardinality(p_purposes), v_count)
   ])) then
     raise exception 'reserve: the arrays do not have one entry a delivery each (% keys)', v_count using errcode = 'DDARG';
   end if;
@@ -76,8 +75,7 @@ begin
     select from unnest(array[
       array_dims(p_channels), array_dims(p_providers), array_dims(p_recipients), array_dims(p_payloads), array_dims(p_keys),
       array_dims(p_recipient_ids), array_dims(p_guarantees), array_dims(p_process_after), array_dims(p_correlation_ids),
-      array_dims(p_channel_message_ids), array_dims(p_run_ids), array_dims(p_job_ids), array_dims(p_workspaces), array_dims(p_max_attempts),
-      array_dims(p_expires_at)
+      array_dims(p_channel_message_ids), array_dims(p_workspaces), array_dims(p_max_attempts), array_dims(p_expires_at), array_dims(p_purposes)
     ]) d
     where d <> format('[1:%s]', v_count)
   ) then
@@ -103,6 +101,7 @@ begin
       when not isfinite(u.process_after) or u.process_after >= '10000-01-01Z' then 'process_after is infinite or after the year 9999'
       when not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' then 'expires_at is infinite or after the year 9999'
       when u.expires_at <= u.process_after then 'it would expire before it is due: expires_at is not after process_after'
+      when u.purpose = any (v_vague) then 'purpose must be 1 to 100 characters of A-Z a-z 0-9 . _ -, or empty for none'
       when length(u.correlation_id) > 200 or length(u.recipient_id) > 200 then 'correlation id or recipient id has over 200 characters'
     end as problem
   into v_bad
@@ -111,7 +110,7 @@ begin
     select n, p_channels[n] as channel, p_providers[n] as provider, p_recipients[n] as recipient, p_payloads[n] as payload,
       p_keys[n] as key, p_guarantees[n] as guarantee, p_process_after[n] as process_after, p_max_attempts[n] as max_attempts,
       p_correlation_ids[n] as correlation_id, p_recipient_ids[n] as recipient_id,
-      p_expires_at[n] as expires_at, v_folded[n] as folded
+      p_expires_at[n] as expires_at, p_purposes[n] as purpose, v_folded[n] as folded
     from generate_series(1, v_count) n
   ) u
   where u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
@@ -125,6 +124,7 @@ begin
     or u.guarantee not in ('at_most_once', 'at_least_once')
     or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after) or u.process_after >= '10000-01-01Z'
     or not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' or u.expires_at <= u.process_after
+    or u.purpose = any (v_vague)
     or length(u.correlation_id) > 200 or length(u.recipient_id) > 200
   order by u.n
   limit 1;
@@ -146,22 +146,22 @@ begin
   with made as (
     insert into deed.channel_outbox (
       id, tenant_id, workspace_id, idempotency_key, status, skipped, skip_reason, finished_at, channel, provider, lane,
-      recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id, run_id, job_id,
-      expires_at, due, payload_bytes, created_at, updated_at
+      recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id,
+      expires_at, purpose, due, payload_bytes, created_at, updated_at
     )
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
       p_channels[u.n], p_providers[u.n], coalesce(deed.address_domain(p_channels[u.n], v_folded[u.n]), ''),
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
-      p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n], p_run_ids[u.n], p_job_ids[u.n],
-      p_expires_at[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), v_now, v_now
+      p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n],
+      p_expires_at[u.n], coalesce(p_purposes[u.n], ''), u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), v_now, v_now
     from (
       select o.n, a.recipient, case
           when coalesce(a.recipient, '') = '' then 'no address'
           when p_expires_at[o.n] <= v_now then 'expired'
           when v_listed then (
-            select 'suppressed: ' || left(s.reason, 180) from deed.suppressions s
-            where s.tenant_id = v_tenant and s.channel = p_channels[o.n] and s.address = v_folded[o.n]
+            select 'suppressed: ' || left(s.reason, 180)
+            from deed.suppressed(v_tenant, p_channels[o.n], v_folded[o.n], coalesce(p_purposes[o.n], ''), v_now) s
           )
         end as skip
       from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o

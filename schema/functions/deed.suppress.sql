@@ -1,15 +1,19 @@
--- deed.suppress: write to these addresses no more, over this channel.
+-- deed.suppress: write to these addresses no more, over this channel, for p_purpose:
+-- '' is everything, '*' all that has a purpose, or one (D11). From p_expires_at on it
+-- holds no longer; null: for ever.
 --
 -- Holds from the next attempt on, also for what is reserved already: that is
 -- skipped. Addresses are stored as they are compared (deed.fold_address). Returns
--- how many were new. One audit row for the call. Raises DDARG, also for what is
+-- how many were new, or end later than they did. One audit row for the call. Raises DDARG, also for what is
 -- not an address, and DDTEN.
 create or replace function deed.suppress(
-  p_channel   text,
-  p_addresses text[],
-  p_reason    text,
-  p_actor     text default null,
-  p_tenant    uuid default null
+  p_channel    text,
+  p_addresses  text[],
+  p_reason     text,
+  p_actor      text default null,
+  p_tenant     uuid default null,
+  p_purpose    text default '',
+  p_expires_at timestamptz default null
 ) returns bigint
 language plpgsql
 security definer
@@ -27,6 +31,13 @@ begin
   if coalesce(length(p_reason), 0) not between 1 and 200 then
     raise exception 'suppress: a reason of 1 to 200 characters is needed' using errcode = 'DDARG';
   end if;
+  if p_purpose is null or (p_purpose <> '*' and p_purpose !~ '^([A-Za-z0-9._-]{1,100})?$') then
+    raise exception 'suppress: purpose must be 1 to 100 characters of A-Z a-z 0-9 . _ -, * for all of them, or empty for everything'
+      using errcode = 'DDARG';
+  end if;
+  if not isfinite(p_expires_at) or p_expires_at <= clock_timestamp() then
+    raise exception 'suppress: it would end before it begins: expires_at is not in the future' using errcode = 'DDARG';
+  end if;
   select u.n, (deed.check_address(p_channel, u.a)).problem into v_bad
   from unnest(p_addresses) with ordinality u(a, n)
   where deed.fold_address(p_channel, u.a) is null
@@ -36,18 +47,23 @@ begin
     raise exception 'suppress: address % is not one of the channel %: %', v_bad.n, p_channel, v_bad.problem using errcode = 'DDARG';
   end if;
   with added as (
-    insert into deed.suppressions (tenant_id, channel, address, reason, actor, created_at)
-    select distinct v_tenant, p_channel, deed.fold_address(p_channel, a), p_reason, v_actor, clock_timestamp()
-    from unnest(p_addresses) a
-    order by 3
-    on conflict do nothing
-    returning address
+    insert into deed.suppressions as s (tenant_id, channel, address, purpose, reason, actor, created_at, expires_at)
+    select v_tenant, p_channel, f.address, p_purpose, p_reason, v_actor, clock_timestamp(), p_expires_at
+    from (select distinct deed.fold_address(p_channel, a) as address from unnest(p_addresses) a) f
+    order by f.address
+    on conflict on constraint suppressions_pkey do update
+    set expires_at = excluded.expires_at, reason = excluded.reason, actor = excluded.actor,
+      created_at = case when s.expires_at <= clock_timestamp() then excluded.created_at else s.created_at end
+    where coalesce(s.expires_at, 'infinity') < coalesce(excluded.expires_at, 'infinity')
+    returning address, xmax = 0 as is_new
   ),
   audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected)
-    select v_tenant, v_actor, 'suppress', 'suppression', case when count(*) = 1 then p_channel || ':' || min(a.address) end, p_reason, count(*)
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected, details)
+    select v_tenant, v_actor, case when a.is_new then 'suppress' else 'extend' end, 'suppression',
+      case when count(*) = 1 then p_channel || ':' || min(a.address) end, p_reason, count(*),
+      case when p_purpose <> '' or p_expires_at is not null then jsonb_strip_nulls(jsonb_build_object('purpose', nullif(p_purpose, ''), 'until', p_expires_at)) end
     from added a
-    having count(*) > 0
+    group by a.is_new
   )
   select count(*) into v_count from added;
   return v_count;

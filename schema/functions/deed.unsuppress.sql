@@ -1,4 +1,5 @@
--- deed.unsuppress: these addresses may be written to again, over this channel.
+-- deed.unsuppress: these addresses may be written to again, over this channel: what
+-- was suppressed for p_purpose is no longer, and what was for another still is.
 --
 -- What was skipped stays skipped. Returns how many were suppressed. One audit
 -- row for the call. Raises DDARG, also for what is not an address, unless it is
@@ -8,7 +9,8 @@ create or replace function deed.unsuppress(
   p_addresses text[],
   p_reason    text,
   p_actor     text default null,
-  p_tenant    uuid default null
+  p_tenant    uuid default null,
+  p_purpose   text default ''
 ) returns bigint
 language plpgsql
 security definer
@@ -21,6 +23,9 @@ declare
 begin
   if coalesce(length(p_reason), 0) not between 1 and 200 then
     raise exception 'unsuppress: a reason of 1 to 200 characters is needed' using errcode = 'DDARG';
+  end if;
+  if p_purpose is null then
+    raise exception 'unsuppress: purpose is null: it is empty for what is suppressed for everything' using errcode = 'DDARG';
   end if;
   select u.n, (deed.check_address(p_channel, u.a)).problem into v_bad
   from unnest(p_addresses) with ordinality u(a, n)
@@ -36,14 +41,15 @@ begin
   end if;
   with removed as (
     delete from deed.suppressions s
-    where s.tenant_id = v_tenant and s.channel = p_channel
+    where s.tenant_id = v_tenant and s.channel = p_channel and s.purpose = p_purpose
       and s.address = any (array(select coalesce(deed.fold_address(p_channel, a), lower(btrim(a, e' \t\r\n'))) from unnest(p_addresses) a))
     returning s.address
   ),
   audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected)
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected, details)
     select v_tenant, coalesce(nullif(left(p_actor, 200), ''), session_user), 'unsuppress', 'suppression',
-      case when count(*) = 1 then p_channel || ':' || min(r.address) end, p_reason, count(*)
+      case when count(*) = 1 then p_channel || ':' || min(r.address) end, p_reason, count(*),
+      case when p_purpose <> '' then jsonb_build_object('purpose', p_purpose) end
     from removed r
     having count(*) > 0
   )

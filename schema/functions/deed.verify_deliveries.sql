@@ -45,7 +45,7 @@ as $$
   listed as (
     select a.tenant_id, sum(case a.action when 'suppress' then a.affected else -a.affected end) as addresses
     from deed.audit_log a
-    where a.subject_type = 'suppression' and a.action in ('suppress', 'unsuppress', 'fold')
+    where a.subject_type = 'suppression' and a.action in ('suppress', 'unsuppress', 'expire', 'fold')
     group by a.tenant_id
   )
   select 'deliveries are missing', tenant_id,
