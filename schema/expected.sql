@@ -53,7 +53,7 @@ table deed.backfills rls=true forced=true
   column upto pg_snapshot
   column late_id bigint not null default 0
   column finished_at timestamp with time zone
-  column reached bigint not null default 0
+  column reached bigint
   constraint backfills_pkey PRIMARY KEY (subscription)
   CREATE UNIQUE INDEX backfills_pkey ON deed.backfills USING btree (subscription)
   policy backfills_admin for r to deed_admin using true
@@ -875,7 +875,7 @@ function adopt_cluster(p_reason text, p_by text DEFAULT NULL::text, p_environmen
 function ask_purge(p_id bigint, p_topic text) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body dba2600daa231e1b47654c38f979ac72 grant to deed_admin, deed_worker
 function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone, why text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body cde379a97395f8b127f0454d930129a5 grant to deed_worker
 function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 843e9d3ed31063cccbc9483d76f32092 grant to deed_worker
-function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 95a882a17a14d6b3a0a1de853a1297c9 grant to deed_worker
+function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body f04ae54dec4dcf9f1be77b5cd3b0a23e grant to deed_worker
 function begin_moving(p_n integer, p_snap pg_snapshot) returns void set search_path=pg_catalog, pg_temp body 96b5cd727368426aa7246d452676019b
 function bind_login(p_login text, p_tenants uuid[], p_reason text, p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body fde44415be38a7a126716d7d63e3bf62 grant to deed_admin
 function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body 1e6d8f5aa2de9f76dc35fa60806dc7b9 grant to deed_admin, deed_worker

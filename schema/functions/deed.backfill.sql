@@ -6,8 +6,9 @@
 -- before they read the list, so all of them are below the id h of a window
 -- that is opened once the registration has committed: a closed set. What that
 -- window sees is read by number where all topics that nobody had declared share the
--- slots, then by pages of (slot, id); what was running then is taken by
--- transaction id when it has ended. No rule waits: until the next of them has
+-- slots, unless much of the log has no summary then, which each step would read; the rest by
+-- pages of (slot, id); what was running then is taken by transaction id when it has
+-- ended. No rule waits: until the next of them has
 -- ended the function returns finished = false, and reads and writes nothing.
 -- What subscriptions of a topic that was removed had taken over from before it was
 -- declared does not come again under its new one.
@@ -37,6 +38,7 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
+  c_stale constant int := 5000; -- pages without a summary that a step may read
   v_b     deed.backfills%rowtype;
   v_sub   record;
   v_w     record;
@@ -49,6 +51,7 @@ declare
   v_full  boolean;
   v_reach int;
   v_upto  bigint;
+  v_last  int;
   v_rows  tid[];
   v_more  int;
   v_keys  bigint[];
@@ -82,7 +85,12 @@ begin
     -- Before any lock on a row, as that takes a transaction id.
     v_b.window_n := deed.open_window('try');
     update deed.backfills b
-    set window_n = v_b.window_n, seen = (select w.cur from deed.windows w where w.n = v_b.window_n)
+    set window_n = v_b.window_n, seen = (select w.cur from deed.windows w where w.n = v_b.window_n),
+      reached = (
+        select case when coalesce(sum(pg_relation_size(to_regclass('deed.log_p' || p.n)) / current_setting('block_size')::int - p.summarised * 32), 0) < c_stale then 0 end
+        from deed.partitions p
+        where p.emptied_at is null and p.from_id <= pg_sequence_last_value('deed.log_seq')
+      )
     where v_b.window_n is not null and b.subscription in (
       -- It may be being removed, by a transaction that is left open; or have begun anew
       -- since, after the window.
@@ -127,7 +135,7 @@ begin
   join deed.windows f on f.n = coalesce(s.read_window, s.start_window)
   where s.id = p_subscription;
 
-  if not v_b.scanned and v_b.slot < 63 then
+  if not v_b.scanned and v_b.slot < 63 and v_b.reached is not null then
     -- First what was published while nobody had declared the topic: as many numbers
     -- as a page has rows, then as many more as may have the rest of a page.
     v_b.reached := case when v_sub.slot_from < 64 then v_b.reached else v_w.upper end;
@@ -164,7 +172,9 @@ begin
       v_reach := least(100 * p_limit, 2::bigint * p_limit * p_limit / (p_limit - v_limit + 1));
     end loop;
   elsif not v_b.scanned then
-    -- Then its own slots. A page; if nothing of it is owed, up to a page of what is owed among twenty.
+    -- The slots 0 to 63, if it has not been read by number, then its own.
+    v_last := case when v_b.slot < 63 then 63 else v_sub.slot_base + 63 end;
+    -- A page; if nothing of it is owed, up to a page of what is owed among twenty.
     v_reach := p_limit;
     loop
       with page as materialized (
@@ -173,7 +183,7 @@ begin
           (
             select l.slot, l.id, l.xid, l.topic, l.list_version
             from deed.log l
-            where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= case when v_sub.since = 0 then 63 else v_sub.slot_base + 63 end
+            where (l.slot, l.id) > (v_b.slot, v_b.id) and l.slot <= case when v_sub.since = 0 then 63 else v_last end
             order by l.slot, l.id
             limit v_reach
           )
@@ -181,7 +191,7 @@ begin
           (
             select k.slot, k.id, k.xid, k.topic, k.list_version
             from deed.kept k
-            where (k.slot, k.id) > (v_b.slot, v_b.id) and k.slot <= v_sub.slot_base + 63
+            where (k.slot, k.id) > (v_b.slot, v_b.id) and k.slot <= v_last
             order by k.slot, k.id
             limit v_reach
           )
@@ -338,15 +348,19 @@ begin
     end if;
   end if;
 
-  if not v_b.scanned and v_b.slot < 63 then
+  if not v_b.scanned and v_b.slot < 63 and v_b.reached is not null then
     update deed.backfills b
     set reached = v_b.reached, slot = case when v_b.reached < v_w.upper then b.slot else v_sub.slot_base - 1 end,
       id = case when v_b.reached < v_w.upper then b.id else 9223372036854775807 end
     where b.subscription = p_subscription;
   elsif not v_b.scanned then
-    update deed.backfills b
-    set slot = coalesce(v_end.slot, b.slot), id = coalesce(v_end.id, b.id), scanned = not v_end.is_full
-    where b.subscription = p_subscription;
+    if v_end.is_full then
+      update deed.backfills b set slot = v_end.slot, id = v_end.id where b.subscription = p_subscription;
+    else
+      update deed.backfills b
+      set slot = v_sub.slot_base - 1, id = 9223372036854775807, scanned = v_last > 63
+      where b.subscription = p_subscription;
+    end if;
   elsif v_full then
     update deed.backfills b set late_id = v_page[cardinality(v_page)] where b.subscription = p_subscription;
   else
