@@ -122,6 +122,17 @@ func looksAtMillions(t *testing.T, db *pgtest.DB) {
 	for pgtest.One[int](t, db.Pool(pgtest.Owner), `select deed.summarise_log()`) > 0 {
 		continue
 	}
+	owner := db.Conn(t, pgtest.Owner)
+	if _, err := owner.Exec(t.Context(), `set enable_bitmapscan = off; set plan_cache_mode = force_generic_plan`); err != nil { // as deed.backfill has it
+		t.Fatal(err)
+	}
+	const between = `select * from deed.undeclared_between('nothing', 300000, 301000, 1000)`
+	buffers(t, owner, between)
+	if got, _ := buffers(t, owner, between); got > 300 {
+		t.Errorf("%s touched %d buffers", between, got)
+	} else {
+		t.Logf("%6d buffers: %s", got, between)
+	}
 	top := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select max(id) from deed.log`)
 	dead := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select max(id) from deed.pending where dead_at is not null`)
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
