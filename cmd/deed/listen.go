@@ -27,6 +27,7 @@ const (
 	defaultHooks  = "127.0.0.1:9000"
 	mostHookBytes = 64 << 20
 	mostSeen      = 100_000 // ids that are remembered; then it forgets them all
+	lastAnswers   = 2 * time.Second
 )
 
 func newListen(a *app) *cobra.Command {
@@ -193,7 +194,12 @@ func (h *hooks) serve(ctx context.Context, address string) error {
 		return fmt.Errorf("listen: %w", err)
 	case <-ctx.Done():
 	}
-	err = server.Close()
+	// What was printed as answered is answered: a sender that heard nothing would come again.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
+	defer cancel()
+	if server.Shutdown(last) != nil {
+		err = server.Close()
+	}
 	<-ended
 	return err
 }

@@ -129,6 +129,39 @@ func TestListen_Forwards(t *testing.T) {
 	}
 }
 
+// stopsAtOnce stops a receiver when a webhook is printed, and keeps the one that
+// prints long enough for that.
+type stopsAtOnce struct {
+	stop  func()
+	lines chan string
+}
+
+func (s *stopsAtOnce) Write(line []byte) (int, error) {
+	s.lines <- string(line)
+	if bytes.Contains(line, []byte("orders")) {
+		s.stop()
+		time.Sleep(100 * time.Millisecond)
+	}
+	return len(line), nil
+}
+
+// Who is printed as answered has the answer, or would come again to the next receiver.
+func TestListen_AnswersWhatItPrintedThoughItIsStopped(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out := &stopsAtOnce{stop: stop, lines: make(chan string, 10)}
+	h := &hooks{secrets: []string{hookSecret}, out: out}
+	ended := make(chan error, 1)
+	go func() { ended <- h.serve(ctx, "127.0.0.1:0") }()
+	if err := post(t, regexp.MustCompile(`http://[0-9.:]+/`).FindString(<-out.lines), hookSecret, 0); err != nil {
+		t.Errorf("after %q the sender heard %v", <-out.lines, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // The command says where it listens, and ends when it is told to.
 func TestListen_Command(t *testing.T) {
 	t.Parallel()
