@@ -178,6 +178,9 @@ func (c *cluster) interpose() {
 	if c.between, err = c.nc.Subscribe("events.>", c.pass); err != nil {
 		c.t.Fatal(err)
 	}
+	if err := c.nc.Flush(); err != nil { // until the server knows of it nobody takes what is published
+		c.t.Fatal(err)
+	}
 }
 
 func (c *cluster) pass(m *nats.Msg) {
