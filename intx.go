@@ -13,7 +13,8 @@ import (
 )
 
 // A Tx is the transaction of [InTx], or a savepoint in it: a pgx.Tx that also takes
-// messages. Like that it is for one goroutine. Once InTx has returned all of it
+// messages. Like that it is for one goroutine. Savepoints are begun and ended by its
+// methods: of one that SQL rolls back, InTx counts the messages among its results. Once InTx has returned all of it
 // answers [pgx.ErrTxClosed]; large objects must not be kept that long.
 type Tx struct {
 	tx   pgx.Tx
@@ -33,28 +34,35 @@ const (
 // outgoing is what a transaction publishes.
 type outgoing struct {
 	owed      []prepared  // not sent yet
-	bytes     int         // of their payloads
+	bytes     int         // of them
 	published []Published // sent
-	failed    error       // what sending them ended in
+	failed    error       // what has lost some of them: the transaction is not to be committed
 	ended     bool        // InTx has returned
 
 	// Something was published otherwise, by [Publish].
 	otherwise bool
 }
 
-// owedMost bounds the bytes of payloads that wait to be sent with the commit.
+// owedMost bounds the bytes of messages that wait to be sent with the commit.
 const owedMost = 16 << 20
+
+// owedEach is what a message takes besides its texts.
+const owedEach = 200
 
 // Publish adds msgs to what the transaction publishes, in order, as [Publish] does;
 // what needs no database is checked here, and a message that is refused ([Invalid])
 // is not added. They are sent with the commit, or before the next statement, so
 // that they are the tenant's that is set now and fall with the savepoint that is
-// open now; what only the database can refuse, that statement or InTx returns. What is
-// done through Conn they do not wait for. Payloads are copied. Where much waits
-// already it is sent at once.
+// open now; what only the database can refuse, that statement or InTx returns, and all
+// that follows in the same savepoint. What is done through Conn they do not wait for.
+// Payloads are copied. Where much waits already it is sent at once, unless rows are
+// being read.
 func (tx *Tx) Publish(ctx context.Context, msgs ...Message) error {
 	if tx.of.ended || tx.kind == over {
 		return WrapError("publish", pgx.ErrTxClosed)
+	}
+	if tx.of.failed != nil {
+		return WrapError("publish", tx.of.failed)
 	}
 	list, err := prepare(ctx, msgs)
 	if err != nil {
@@ -62,13 +70,16 @@ func (tx *Tx) Publish(ctx context.Context, msgs ...Message) error {
 	}
 	for i := range list {
 		list[i].payload = bytes.Clone(list[i].payload)
-		tx.of.bytes += len(list[i].payload)
+		tx.of.bytes += list[i].bytes() + owedEach
 	}
 	tx.of.owed = append(tx.of.owed, list...)
 	if tx.of.bytes > owedMost {
-		return tx.of.send(ctx, tx.tx)
+		err = tx.of.send(ctx, tx.tx)
+		if tx.of.failed == nil { // it is owed still
+			err = nil
+		}
 	}
-	return nil
+	return err
 }
 
 var errEndedBefore = errors.New("the function has ended its transaction by a statement of its own: what it did before stands as that statement left it")
@@ -122,7 +133,7 @@ func inTx(ctx context.Context, pool *pgxpool.Pool, opts pgx.TxOptions, fn func(t
 		return outgoing{}, err
 	}
 	if tx.of.failed != nil {
-		return outgoing{}, tx.of.failed
+		return outgoing{}, WrapError("in tx", tx.of.failed)
 	}
 	if c := conn.Conn().PgConn(); !c.IsClosed() && c.TxStatus() == 'I' {
 		return outgoing{}, WrapError("in tx", errEndedBefore)
@@ -139,7 +150,6 @@ func (o *outgoing) queue(batch *pgx.Batch) {
 		return
 	}
 	st := statementOf(o.owed).Raising()
-	o.owed, o.bytes = nil, 0
 	batch.Queue(st.SQL, st.Args...).Query(func(rows pgx.Rows) error {
 		published, err := st.Published(rows)
 		o.published = append(o.published, published...)
@@ -147,15 +157,23 @@ func (o *outgoing) queue(batch *pgx.Batch) {
 	})
 }
 
-// send sends what is owed.
+// send sends what is owed. Where an error is certain to have come before anything left,
+// as where the context had ended or rows are being read, it is owed as before.
 func (o *outgoing) send(ctx context.Context, tx pgx.Tx) error {
+	if o.failed != nil {
+		return o.failed
+	}
 	if len(o.owed) == 0 {
 		return nil
 	}
 	batch := &pgx.Batch{}
 	o.queue(batch)
-	o.failed = tx.SendBatch(ctx, batch).Close()
-	return o.failed
+	err := tx.SendBatch(ctx, batch).Close()
+	if err != nil && pgconn.SafeToRetry(err) {
+		return err
+	}
+	o.owed, o.bytes, o.failed = nil, 0, err
+	return err
 }
 
 // commit sends what is owed, and the commit behind it: the server passes over that
@@ -220,9 +238,14 @@ func (tx *Tx) Rollback(ctx context.Context) error {
 	}
 	tx.kind = over
 	o := tx.of
+	if err := tx.tx.Rollback(ctx); err != nil {
+		// Whether what was done since then stands is not known, and pgx tries no second time.
+		o.failed = cmp.Or(o.failed, err)
+		return err
+	}
 	o.owed, o.bytes, o.failed = nil, 0, nil
 	o.published = o.published[:min(tx.mark, len(o.published))]
-	return tx.tx.Rollback(ctx)
+	return nil
 }
 
 // CopyFrom is pgx.Tx's.

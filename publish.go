@@ -105,6 +105,15 @@ type prepared struct {
 	optional [optionals]string // see Message.optional
 }
 
+// bytes is what its texts take.
+func (p *prepared) bytes() int {
+	n := len(p.topic) + len(p.payload)
+	for _, text := range p.optional {
+		n += len(text)
+	}
+	return n
+}
+
 // prepare checks messages, all or none.
 func prepare(ctx context.Context, msgs []Message) ([]prepared, error) {
 	list := make([]prepared, len(msgs))
