@@ -493,6 +493,19 @@ func TestStatus_WhoAsksWorks(t *testing.T) {
 			}
 			age("1 hour")
 			is(true)
+			tx, err := db.Pool(pgtest.Worker).Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), did); err != nil {
+				t.Fatal(err)
+			}
+			is(false) // though nobody sees it yet, or that others ask meanwhile
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			is(true)
+			db.Exec(t, pgtest.Owner, `update deed.attended set asked_at = clock_timestamp() + interval '1 day'`) // before the clock was set back
 			db.Exec(t, pgtest.Worker, did)
 			db.Exec(t, pgtest.Owner, `update deed.pending set lease_until = clock_timestamp(), claimed_at = clock_timestamp() - interval '1 hour' where claim is not null and lease_until is not null`)
 			is(false)

@@ -22,12 +22,14 @@ const (
 
 // Tail calls fn for each message that commits after Tail began, in the order
 // of their numbers within each look, until ctx ends or fn returns an error,
-// which it returns. Messages that commit late are not left out: it looks for
+// which it returns; once ctx has ended fn is not called. Messages that commit late are not left out: it looks for
 // what the last snapshot did not see. It has at most a thousand in memory, and the
 // places of a hundred thousand, however many a transaction publishes. topic "": all topics.
 func (c *Client) Tail(ctx context.Context, topic string, payload bool, fn func(MessageRecord) error) error {
 	t := tail{Client: c, topic: topic, payload: payload}
-	if err := c.pool.QueryRow(ctx, query.Snapshot).Scan(&t.oldest, &t.seen); err != nil {
+	if err := c.pool.QueryRow(ctx, query.Snapshot).Scan(&t.oldest, &t.seen); ctx.Err() != nil {
+		return nil
+	} else if err != nil {
 		return deed.WrapError("tail", err)
 	}
 	var refused error
@@ -64,6 +66,9 @@ func (t *tail) look(ctx context.Context, fn func(MessageRecord) error) error {
 	}
 	for {
 		for _, m := range l.list {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			if err := fn(m); err != nil {
 				return err
 			}

@@ -133,6 +133,19 @@ func TestAddress_StoredSuppressionsAreFolded(t *testing.T) {
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select deed.refold_suppressions()`); n != 0 {
 		t.Errorf("%d were folded again", n)
 	}
+	// Of two of an address the one that holds longer decides.
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.suppressions (tenant_id, channel, address, reason, actor, created_at, expires_at)
+		select '00000000-0000-0000-0000-000000000000', 'email', a, 'of before', 'test', now(), e::timestamptz
+		from (values ('one@example.com', '9000-01-01'), ('ｏｎｅ@example.com', null), ('two@example.com', null), ('ｔｗｏ@example.com', '9000-01-01'),
+			('three@example.com', '9000-01-01'), ('ｔｈｒｅｅ@example.com', '9001-01-01')) v(a, e)`)
+	pgtest.One[int](t, db.Pool(pgtest.Owner), `select deed.refold_suppressions()`)
+	until := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(split_part(address, '@', 1) || ' ' || coalesce(extract(year from expires_at)::text, 'ever'), ', ' order by address) from deed.suppressions
+		where split_part(address, '@', 1) in ('one', 'two', 'three')`)
+	if until != "one ever, three 9001, two ever" {
+		t.Errorf("they hold until %s", until)
+	}
 	n, err := delivery.Unsuppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{"Bob <bob@example.com>", "notanaddress"}, audit.Act{By: "test", Reason: "mended"})
 	if n != 2 || err != nil {
 		t.Errorf("what no address can be made of cannot be removed: %d, %v", n, err)

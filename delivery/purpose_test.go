@@ -110,6 +110,17 @@ func TestContract_D11_ASuppressionMayEnd(t *testing.T) {
 	same("new", suppress(t, db, soft, "a@example.com"), int64(1))
 	same("again, for less", suppress(t, db, delivery.Coverage{For: time.Minute}, "a@example.com"), int64(0))
 	same("while it holds", status("1"), delivery.Skipped)
+	due := func(in time.Duration, key string) delivery.Status {
+		t.Helper()
+		d := email("a@example.com", key)
+		d.ProcessAfter = time.Now().Add(in)
+		return reserve(t, db, d)[0].Status
+	}
+	same("due while it holds", due(30*time.Minute, "due 1"), delivery.Skipped)
+	same("due when it has ended", due(2*time.Hour, "due 2"), delivery.Queued)
+	if _, err := db.Pool(pgtest.App).Exec(ctx, `select deed.suppress('email', '{a@example.com}', 'x', p_expires_at => '20000-01-01Z')`); err == nil || !strings.Contains(err.Error(), "after the year 9999") {
+		t.Errorf("until the year 20000: %v", err)
+	}
 	same("for longer", suppress(t, db, delivery.Coverage{For: 2 * time.Hour}, "a@example.com"), int64(1))
 	same("for a purpose", suppress(t, db, delivery.Coverage{For: time.Hour, Purpose: "news"}, "a@example.com"), int64(1))
 	db.Exec(t, pgtest.Owner, `update deed.suppressions set expires_at = clock_timestamp() - interval '1 second'`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"time"
 
@@ -89,6 +90,8 @@ type SuppressionFilter struct {
 	Limit   int     // default 100
 }
 
+var purposeForm = regexp.MustCompile(`^(\*|[A-Za-z0-9._-]{0,100})$`)
+
 // Suppressions lists what db may see of them, newest first. Those of a channel or
 // a purpose are looked for among the newest 20,000, and the page says how far back that was.
 // Errors: [deed.Invalid].
@@ -99,6 +102,9 @@ func Suppressions(ctx context.Context, db deed.DB, f SuppressionFilter) (list pa
 	}
 	if f.Channel != "" && !slices.Contains([]Channel{Email, SMS, Voice, Social, Chat, Webhook}, f.Channel) {
 		return list, invalidf(op, "there is no channel %q: it is email, sms, voice, social, chat or webhook", f.Channel)
+	}
+	if f.Purpose != nil && !purposeForm.MatchString(*f.Purpose) {
+		return list, invalidf(op, "purpose %q is not 1 to 100 characters of A-Z a-z 0-9 . _ -, * for those of all purposes, or empty for those of everything", errortext.Clip(*f.Purpose))
 	}
 	if err := checkCount(op, "limit", f.Limit, 1); err != nil {
 		return list, err

@@ -43,7 +43,7 @@ func patiently(ctx context.Context, conn *pgx.Conn, step func() error) error {
 		err := step()
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "55P03" {
 			if ctx.Err() != nil && who != "" {
-				return fmt.Errorf("it waited for %s: %w", who, err)
+				return fmt.Errorf("it waited for %s: %w", who, stopped(ctx, err))
 			}
 			return err
 		}
@@ -56,10 +56,22 @@ func patiently(ctx context.Context, conn *pgx.Conn, step func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("it waited for %s: %w", who, errors.Join(err, context.Cause(ctx)))
+			return fmt.Errorf("it waited for %s: %w", who, stopped(ctx, err))
 		case <-time.After(100*time.Millisecond + rand.N(400*time.Millisecond)):
 		}
 	}
+}
+
+// stopped is err, and why ctx has ended.
+func stopped(ctx context.Context, err error) error {
+	why := context.Cause(ctx)
+	if !errors.Is(why, ctx.Err()) {
+		why = fmt.Errorf("%w: %w", ctx.Err(), why)
+	}
+	if errors.Is(err, why) {
+		return err
+	}
+	return errors.Join(err, why)
 }
 
 // inTheWay names the session that has the migrators' lock, which any login may

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -77,6 +78,9 @@ func TestUp_NamesWhoHasTheLock(t *testing.T) {
 	want := fmt.Sprintf("session %d of deed_test_app", other.PgConn().PID())
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the lock of migrations") {
 		t.Errorf("Up: %v, want %s", err, want)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it does not say why it ended: %v", err)
 	}
 }
 

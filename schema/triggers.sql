@@ -34,3 +34,7 @@ create or replace trigger channel_outbox_truncate before truncate on deed.channe
   for each statement execute function deed.refuse_change();
 
 select deed.refold_suppressions();
+-- A subscription that an older deed.subscribe has made meanwhile is noted, too.
+insert into deed.attended (subscription, asked_at)
+select s.id, clock_timestamp() from deed.subscriptions s
+on conflict do nothing;

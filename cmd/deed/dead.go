@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -316,6 +317,9 @@ found.`,
 					}
 				}
 				n, err := c.Discard(cmd.Context(), seq, subscription, who.act(a))
+				if all && deed.CodeOf(err) == deed.Conflict {
+					err = cmp.Or(stillOwed(cmd.Context(), c, args[0]), err)
+				}
 				if err != nil {
 					return err
 				}
@@ -342,7 +346,7 @@ found.`,
 func open(m admin.MessageDetail) (names, stand []string) {
 	for _, s := range m.States {
 		switch s.State {
-		case "due", "scheduled", "claimed", "parked", "dead":
+		case "due", "scheduled", "claimed", "parked", "dead", "waiting":
 			names, stand = append(names, s.Subscription), append(stand, s.Subscription+" ("+s.State+")")
 		}
 	}
@@ -350,14 +354,14 @@ func open(m admin.MessageDetail) (names, stand []string) {
 }
 
 // stillOwed fails where some subscription has a message open that was to be discarded
-// for all: a worker has it in hand.
+// for all: a worker has it in hand, or its stream has not read it yet.
 func stillOwed(ctx context.Context, c *admin.Client, ref string) error {
 	detail, err := c.Message(ctx, ref, false)
 	if err != nil {
 		return err
 	}
 	if _, stand := open(detail); len(stand) > 0 {
-		return &exitError{exitPartly, fmt.Errorf("it is not discarded for %s: try again once the call has ended or its lease has run out", strings.Join(stand, ", "))}
+		return &exitError{exitPartly, fmt.Errorf("it is not discarded for %s: try again once the call has ended or its lease has run out, or its stream has read it", strings.Join(stand, ", "))}
 	}
 	return nil
 }
@@ -370,6 +374,9 @@ func onlyOwed(m admin.MessageDetail) (string, error) {
 	case 0:
 		return "", &deed.Error{Op: "discard", Code: deed.NotFound, Err: fmt.Errorf("no message %d waits or is dead", m.Seq)}
 	case 1:
+		if strings.HasSuffix(stand[0], "(waiting)") {
+			return "", &deed.Error{Op: "discard", Code: deed.NotFound, Err: fmt.Errorf("the stream of %s has not read message %d yet: until then there is nothing to discard", names[0], m.Seq)}
+		}
 		return names[0], nil
 	}
 	return "", usagef("message %d is owed to several subscriptions: %s; give --subscription NAME, or --all to give it up for each", m.Seq, strings.Join(stand, ", "))
@@ -405,12 +412,29 @@ func newAudit(a *app) *cobra.Command {
 	return cmd
 }
 
-// subjectOf is what an act concerned; of a message, for which subscription.
+// subjectOf is what an act concerned; of a message, for which subscription; of a
+// suppression, for what and until when.
 func subjectOf(entry admin.AuditEntry) string {
-	subject := entry.SubjectType + " " + entry.SubjectID
-	var of struct{ Topic, Subscription string }
-	if entry.SubjectType == "message" && json.Unmarshal(entry.Details, &of) == nil && of.Subscription != "" {
-		subject += ", " + of.Topic + "/" + of.Subscription
+	subject := strings.TrimSpace(entry.SubjectType + " " + entry.SubjectID)
+	var of struct {
+		Topic, Subscription, Purpose string
+		Until                        *time.Time
+	}
+	if json.Unmarshal(entry.Details, &of) != nil {
+		return subject
+	}
+	switch entry.SubjectType {
+	case "message":
+		if of.Subscription != "" {
+			subject += ", " + of.Topic + "/" + of.Subscription
+		}
+	case "suppression":
+		if of.Purpose != "" {
+			subject += " for " + purposeOf(of.Purpose)
+		}
+		if of.Until != nil {
+			subject += " until " + when(*of.Until)
+		}
 	}
 	return subject
 }

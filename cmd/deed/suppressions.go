@@ -77,9 +77,9 @@ func newSuppressionsList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				header := []string{"CHANNEL", "ADDRESS", "FOR", "REASON", "WHO", "SINCE", "UNTIL"}
+				header := []string{"CHANNEL", "ADDRESS", "FOR", "SINCE", "UNTIL", "WHO", "REASON"}
 				return printPage(cmd, f.json, "suppressions", list, header, func(s delivery.Suppression) []string {
-					return []string{string(s.Channel), s.Address, purposeOf(s.Purpose), s.Reason, s.Actor, when(s.CreatedAt), instant(s.ExpiresAt)}
+					return []string{string(s.Channel), s.Address, purposeOf(s.Purpose), when(s.CreatedAt), instant(s.ExpiresAt), s.Actor, s.Reason}
 				})
 			})
 		},
@@ -178,6 +178,9 @@ func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, add
 	}
 	if f.who.reason == "" {
 		return usagef("why? Give --reason")
+	}
+	if cmd.Flags().Changed("expires") && f.expires <= 0 {
+		return usagef("--expires %s: it would end before it begins", f.expires)
 	}
 	return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
 		change := delivery.Suppress

@@ -59,11 +59,14 @@ begin
     perform deed.release_keys(k.subscription, array[k.hash]) from unnest(v_subs, v_hashes) k(subscription, hash);
     return v_count;
   end if;
-  if exists (select from deed.pending p where p.id = p_id) then
+  if exists (
+    select from deed.pending p join deed.subscriptions s on s.id = p.subscription where p.id = p_id and (p_subscription is null or s.name = p_subscription)
+  ) then
     raise exception 'discard: message % is in some worker''s hand%', p_id,
       coalesce(' for the subscription ' || quote_literal(p_subscription), '')
       using errcode = 'DDCON', hint = 'Wait until its call has ended or its lease has run out.';
   end if;
-  raise exception 'discard: no message % waits or is dead', coalesce(p_id::text, 'null') using errcode = 'DDNFD';
+  raise exception 'discard: no message % waits or is dead%', coalesce(p_id::text, 'null'), coalesce(' for the subscription ' || quote_literal(p_subscription), '')
+    using errcode = 'DDNFD';
 end
 $$;

@@ -1,6 +1,7 @@
 -- deed.note_asking: note that somebody asks for messages of these subscriptions, every
 -- twenty seconds at the most (deed.unattended). Waits for nobody: where another notes
--- the same, or a transaction sees an older state, that is good enough.
+-- the same, or a transaction sees an older state, that is good enough. What a clock that
+-- was set back has left in the future is corrected.
 create or replace function deed.note_asking(p_subscriptions int[]) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -13,7 +14,7 @@ begin
   if not exists (
     select from unnest(p_subscriptions) s(id)
     join deed.attended a on a.subscription = s.id
-    where a.asked_at < clock_timestamp() - interval '20 seconds'
+    where a.asked_at not between clock_timestamp() - interval '20 seconds' and clock_timestamp()
   ) then
     return;
   end if;
@@ -22,7 +23,7 @@ begin
     set asked_at = clock_timestamp()
     where a.subscription = any (array(
       select q.subscription from deed.attended q
-      where q.subscription = any (p_subscriptions) and q.asked_at < clock_timestamp() - interval '20 seconds'
+      where q.subscription = any (p_subscriptions) and q.asked_at not between clock_timestamp() - interval '20 seconds' and clock_timestamp()
       order by q.subscription
       for update skip locked
     ));

@@ -16,21 +16,23 @@ begin
     returning s.tenant_id, s.channel, s.address, s.purpose, s.reason, s.actor, s.created_at, s.expires_at
   ),
   put as (
-    insert into deed.suppressions (tenant_id, channel, address, purpose, reason, actor, created_at, expires_at)
+    insert into deed.suppressions as x (tenant_id, channel, address, purpose, reason, actor, created_at, expires_at)
     select distinct on (s.tenant_id, s.channel, f.address, s.purpose) s.tenant_id, s.channel, f.address, s.purpose, s.reason, s.actor, s.created_at, s.expires_at
     from stale s
     cross join lateral (select deed.fold_address(s.channel, s.address) as address offset 0) f
     order by s.tenant_id, s.channel, f.address, s.purpose, s.expires_at desc nulls first, s.created_at
-    on conflict do nothing
-    returning tenant_id
+    -- The one that is there already holds as long as either of them.
+    on conflict on constraint suppressions_pkey do update
+    set expires_at = case when num_nulls(x.expires_at, excluded.expires_at) = 0 then greatest(x.expires_at, excluded.expires_at) end
+    returning tenant_id, xmax = 0 as is_new
   ),
   -- Of two that have become the same one is left (deed.verify counts them).
   folded as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, reason, affected)
-    select s.tenant_id, session_user, 'fold', 'suppression', 'the same address as another', count(*) - (select count(*) from put p where p.tenant_id = s.tenant_id)
+    select s.tenant_id, session_user, 'fold', 'suppression', 'the same address as another', count(*) - (select count(*) from put p where p.tenant_id = s.tenant_id and p.is_new)
     from stale s
     group by s.tenant_id
-    having count(*) > (select count(*) from put p where p.tenant_id = s.tenant_id)
+    having count(*) > (select count(*) from put p where p.tenant_id = s.tenant_id and p.is_new)
   )
   select count(*) into v_count from stale;
   return v_count;

@@ -6,7 +6,7 @@
 -- array, stands for the default. A key that the tenant's workspace has used
 -- makes no second row: duplicate is true, with the first one's id (D2, D3).
 -- White space around a recipient is taken away. One that is suppressed for what the
--- delivery is for (p_purposes, deed.suppressed), or none, is reserved as skipped, and so is what has expired: from p_expires_at on nobody
+-- delivery is for (p_purposes, deed.suppressed) when it is due, or none, is reserved as skipped, and so is what has expired: from p_expires_at on nobody
 -- is called any more. What is not an address of its channel is refused
 -- (deed.check_address), and so is a provider that no dispatcher has registered
 -- (deed.register_provider): nobody might ever serve it. A payload is bounded by a setting (max_delivery). A
@@ -161,7 +161,7 @@ begin
           when p_expires_at[o.n] <= v_now then 'expired'
           when v_listed then (
             select 'suppressed: ' || left(s.reason, 180)
-            from deed.suppressed(v_tenant, p_channels[o.n], v_folded[o.n], coalesce(p_purposes[o.n], ''), v_now) s
+            from deed.suppressed(v_tenant, p_channels[o.n], v_folded[o.n], coalesce(p_purposes[o.n], ''), greatest(v_now, p_process_after[o.n])) s
           )
         end as skip
       from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o

@@ -37,6 +37,8 @@ begin
   end if;
   if not isfinite(p_expires_at) or p_expires_at <= clock_timestamp() then
     raise exception 'suppress: it would end before it begins: expires_at is not in the future' using errcode = 'DDARG';
+  elsif p_expires_at >= '10000-01-01Z' then
+    raise exception 'suppress: expires_at is after the year 9999; without it it holds for ever' using errcode = 'DDARG';
   end if;
   select u.n, (deed.check_address(p_channel, u.a)).problem into v_bad
   from unnest(p_addresses) with ordinality u(a, n)

@@ -24,8 +24,12 @@ begin
   if coalesce(length(p_reason), 0) not between 1 and 200 then
     raise exception 'unsuppress: a reason of 1 to 200 characters is needed' using errcode = 'DDARG';
   end if;
-  if p_purpose is null then
-    raise exception 'unsuppress: purpose is null: it is empty for what is suppressed for everything' using errcode = 'DDARG';
+  if p_channel is null or p_channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook') then
+    raise exception 'unsuppress: channel must be email, sms, voice, social, chat or webhook' using errcode = 'DDARG';
+  end if;
+  if p_purpose is null or (p_purpose <> '*' and p_purpose !~ '^([A-Za-z0-9._-]{1,100})?$') then
+    raise exception 'unsuppress: purpose must be 1 to 100 characters of A-Z a-z 0-9 . _ -, * for all of them, or empty for what is suppressed for everything'
+      using errcode = 'DDARG';
   end if;
   select u.n, (deed.check_address(p_channel, u.a)).problem into v_bad
   from unnest(p_addresses) with ordinality u(a, n)
@@ -37,7 +41,7 @@ begin
   order by u.n
   limit 1;
   if found then
-    raise exception 'unsuppress: address % is not one of the channel %: %', v_bad.n, coalesce(p_channel, 'null'), v_bad.problem using errcode = 'DDARG';
+    raise exception 'unsuppress: address % is not one of the channel %: %', v_bad.n, p_channel, v_bad.problem using errcode = 'DDARG';
   end if;
   with removed as (
     delete from deed.suppressions s
