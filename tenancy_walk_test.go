@@ -13,6 +13,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/tenant"
@@ -35,12 +36,13 @@ const (
 // their parent, without a grant of their own.
 var tableCases = map[string]tableCase{
 	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
+	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
 	"attended": nobodies, "backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
 	"receipts": nobodies, "delivered": nobodies, "tallied": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "running_calls": nobodies, "sink_pauses": nobodies, "tenant_logins": nobodies,
 	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies, "removals": nobodies, "removals_n_seq": nobodies,
-	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies,
+	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies, "identity_conflicts_n_seq": nobodies, "contact_seq": nobodies,
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
 	"pauses": nobodies, "window_lock": nobodies, "list_lock": nobodies, "lane_lock": nobodies, "partition_lock": nobodies, "retention_lock": nobodies, "history_lock": nobodies,
 	"provider_lock": nobodies,
@@ -85,7 +87,23 @@ var functionCases = map[string]functionCase{
 	"reserve":    {call: `select id from deed.reserve('{email}', '{p}', '{x@y.z}', '{"{}"}', array[sha256('x')], p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"suppress":   {call: `select deed.suppress('email', '{x@y.z}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
 	"unsuppress": {call: `select deed.unsuppress('email', '{` + mark + `@example.com}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+
+	"check_identity":   {pure: true},
+	"upsert_contacts":  {call: `select id from deed.upsert_contacts('{1}', '{email}', '{x@y.z}', '{null}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"merge_contacts":   {call: `select deed.merge_contacts('` + someID + `', '` + otherID + `', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+	"unmerge_contacts": {call: `select deed.unmerge_contacts('` + someID + `', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+	"set_consents":     {call: `select n from deed.set_consents('{` + someID + `}', '{email}', '{x}', '{granted}', '{x}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"confirm_consent":  {call: `select deed.confirm_consent('` + someID + `', 'email', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"add_identity":     {call: `select deed.add_identity('` + someID + `', 'email', 'x@y.z', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	// Its own, as many as it sees: what it knows of b's ids contact's own test gives it.
+	"known_as":    {call: `select 1 / (count(*) = 0)::int from deed.known_as($1::text::uuid, 'email', '` + mark + `@example.com')`},
+	"contact_of":  {call: `select 1 / (count(deed.contact_of($1::text::uuid, c.id)) = 0)::int from deed.contacts c where c.tenant_id = $1::text::uuid`},
+	"names_of":    {call: `select 1 / (count(*) = 0)::int from deed.contacts c, deed.names_of(c.id) where c.tenant_id = $1::text::uuid`},
+	"consents_of": {call: `select 1 / (count(*) = 0)::int from deed.contacts c, deed.consents_of(array[c.id]) where c.tenant_id = $1::text::uuid`},
 }
+
+// Ids that no contact has.
+const someID, otherID = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 
 func init() {
 	for _, name := range []string{
@@ -100,6 +118,7 @@ func init() {
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
 		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_blocked",
+		"is_zone", "identity_written", "known_addresses", "apply_consents",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp
@@ -139,6 +158,9 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 			if _, err := delivery.Suppress(ctx, tx, nil, delivery.Coverage{Channel: delivery.Email}, []string{text + "@example.com"}, audit.Act{By: text, Reason: text}); err != nil {
 				return err
 			}
+			if err := knowPeople(ctx, tx, text); err != nil {
+				return err
+			}
 			_, err := delivery.Reserve(ctx, tx, delivery.Delivery{
 				Channel: delivery.Email, Provider: "p", Recipient: text + "@example.org", RecipientID: text, CorrelationID: text,
 				Payload: json.RawMessage(fmt.Sprintf(`{"x":%q}`, text)), Key: delivery.NewKey("same"),
@@ -153,6 +175,28 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 		insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, at, worker, error)
 		select c.id, c.tenant_id, 1, 1, 'refused', now(), 'w', c.recipient from deed.channel_outbox c`)
 	return a, b
+}
+
+// knowPeople makes contacts of every kind: two that are at odds, one that is merged
+// into another, and what they consent to.
+func knowPeople(ctx context.Context, tx pgx.Tx, text string) error {
+	person := func(types ...string) (p contact.Person) {
+		for _, typ := range types {
+			p.Identities = append(p.Identities, contact.Identity{Type: typ, Value: text + map[string]string{"email": "@example.com"}[typ]})
+		}
+		p.Data = fmt.Appendf(nil, `{"x":%q}`, text)
+		return p
+	}
+	list, err := contact.Upsert(ctx, tx, text, person("email"), person("slack"), person("telegram"), person("email", "slack"))
+	if err != nil {
+		return err
+	}
+	if _, err := contact.Merge(ctx, tx, nil, list[2].ID, list[1].ID, audit.Act{By: text, Reason: text}); err != nil {
+		return err
+	}
+	_, err = contact.SetConsents(ctx, tx, text,
+		contact.Word{Contact: list[0].ID, Channel: "email", Purpose: "news", State: contact.Revoked, Source: text, Evidence: fmt.Appendf(nil, `{"x":%q}`, text)})
+	return err
 }
 
 // asTenant runs fn in a transaction of the application's that acts for id, and

@@ -44,6 +44,8 @@ func (f face) makeRoom(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 	switch {
 	case kind != "" && kind != "r" && kind != "p":
 		return nil, fmt.Errorf("%s exists and is no table; rename or drop it", f.relation)
+	case kind != "" && f.open == "":
+		return nil, fmt.Errorf("the table %s exists; rename it, and bring its rows over through the face, by insert into %s … select", f.relation, f.relation)
 	case kind != "" && adopt == nil:
 		return nil, fmt.Errorf("the table %s exists; --adopt takes it over: it is renamed, and its undelivered rows are moved into deed", f.relation)
 	case others != "" && adopt == nil:

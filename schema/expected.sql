@@ -173,6 +173,114 @@ END
 sequence deed.claim_seq
   grant usage to deed_admin
   grant usage to deed_worker
+table deed.consents rls=true forced=true
+  column n bigint not null default nextval('deed.contact_seq'::regclass)
+  column tenant_id uuid not null
+  column contact_id uuid not null
+  column channel text not null
+  column purpose text not null
+  column state text not null
+  column source text not null
+  column evidence jsonb not null default '{}'::jsonb
+  column actor text not null
+  column at timestamp with time zone not null
+  column expires_at timestamp with time zone
+  constraint consents_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text, 'webhook'::text])))
+  constraint consents_contact_fkey FOREIGN KEY (tenant_id, contact_id) REFERENCES deed.contacts(tenant_id, id)
+  constraint consents_evidence_is_object CHECK (((jsonb_typeof(evidence) = 'object'::text) AND (pg_column_size(evidence) <= 10000)))
+  constraint consents_pending_ends CHECK (((state = 'pending'::text) = (expires_at IS NOT NULL)))
+  constraint consents_pkey PRIMARY KEY (n)
+  constraint consents_purpose_is_named CHECK ((purpose ~ '^[A-Za-z0-9._-]{1,100}$'::text))
+  constraint consents_state_is_known CHECK ((state = ANY (ARRAY['granted'::text, 'revoked'::text, 'pending'::text])))
+  constraint consents_texts_are_short CHECK ((((length(source) >= 1) AND (length(source) <= 200)) AND ((length(actor) >= 1) AND (length(actor) <= 200))))
+  CREATE INDEX consents_contact_idx ON deed.consents USING btree (contact_id, channel, purpose, n)
+  CREATE UNIQUE INDEX consents_pkey ON deed.consents USING btree (n)
+  policy consents_admin for r to deed_admin using true
+  policy consents_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy consents_owner for * to owner using true check true
+  policy consents_worker for r to deed_worker using true
+  CREATE TRIGGER consents_append_only BEFORE DELETE OR TRUNCATE ON deed.consents FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  CREATE TRIGGER consents_rewrite BEFORE UPDATE ON deed.consents FOR EACH ROW WHEN (((new.evidence <> '{}'::jsonb) OR ((((((((((old.n IS DISTINCT FROM new.n) OR (old.tenant_id IS DISTINCT FROM new.tenant_id)) OR (old.contact_id IS DISTINCT FROM new.contact_id)) OR (old.channel IS DISTINCT FROM new.channel)) OR (old.purpose IS DISTINCT FROM new.purpose)) OR (old.state IS DISTINCT FROM new.state)) OR (old.source IS DISTINCT FROM new.source)) OR (old.actor IS DISTINCT FROM new.actor)) OR (old.at IS DISTINCT FROM new.at)) OR (old.expires_at IS DISTINCT FROM new.expires_at)))) EXECUTE FUNCTION deed.refuse_change()
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.contact_identities rls=true forced=true
+  column tenant_id uuid not null
+  column contact_id uuid not null
+  column type text not null
+  column value text not null
+  column verified_at timestamp with time zone
+  column created_at timestamp with time zone not null
+  constraint contact_identities_contact_fkey FOREIGN KEY (tenant_id, contact_id) REFERENCES deed.contacts(tenant_id, id)
+  constraint contact_identities_pkey PRIMARY KEY (contact_id, type, value)
+  constraint contact_identities_type_is_named CHECK ((type ~ '^[a-z][a-z0-9_]{0,62}$'::text))
+  constraint contact_identities_value_is_short CHECK (((length(value) >= 1) AND (length(value) <= 500)))
+  CREATE UNIQUE INDEX contact_identities_pkey ON deed.contact_identities USING btree (contact_id, type, value)
+  CREATE UNIQUE INDEX uniq_identity_email_lower ON deed.contact_identities USING btree (tenant_id, type, lower(value)) WHERE (type = 'email'::text)
+  CREATE UNIQUE INDEX uniq_identity_external ON deed.contact_identities USING btree (tenant_id, type, value) WHERE (type = 'external_id'::text)
+  CREATE UNIQUE INDEX uniq_identity_other ON deed.contact_identities USING btree (tenant_id, type, value) WHERE (type <> ALL (ARRAY['external_id'::text, 'email'::text]))
+  policy contact_identities_admin for r to deed_admin using true
+  policy contact_identities_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy contact_identities_owner for * to owner using true check true
+  policy contact_identities_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.contact_merges rls=true forced=true
+  column n bigint not null default nextval('deed.contact_seq'::regclass)
+  column tenant_id uuid not null
+  column from_id uuid not null
+  column into_id uuid not null
+  column reason text not null
+  column actor text not null
+  column at timestamp with time zone not null
+  column undone_at timestamp with time zone
+  column undone_by text
+  column undone_for text
+  constraint contact_merges_from_fkey FOREIGN KEY (tenant_id, from_id) REFERENCES deed.contacts(tenant_id, id)
+  constraint contact_merges_into_fkey FOREIGN KEY (tenant_id, into_id) REFERENCES deed.contacts(tenant_id, id)
+  constraint contact_merges_pkey PRIMARY KEY (n)
+  constraint contact_merges_texts_are_short CHECK ((((length(reason) >= 1) AND (length(reason) <= 2000)) AND ((length(actor) >= 1) AND (length(actor) <= 200)) AND (length(undone_by) <= 200) AND (length(undone_for) <= 2000)))
+  constraint contact_merges_undone_is_whole CHECK ((num_nulls(undone_at, undone_by, undone_for) = ANY (ARRAY[0, 3])))
+  CREATE INDEX contact_merges_into_idx ON deed.contact_merges USING btree (into_id)
+  CREATE UNIQUE INDEX contact_merges_open_idx ON deed.contact_merges USING btree (from_id) WHERE (undone_at IS NULL)
+  CREATE UNIQUE INDEX contact_merges_pkey ON deed.contact_merges USING btree (n)
+  policy contact_merges_admin for r to deed_admin using true
+  policy contact_merges_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy contact_merges_owner for * to owner using true check true
+  policy contact_merges_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+sequence deed.contact_seq
+table deed.contacts rls=true forced=true with fillfactor=80
+  column id uuid not null
+  column tenant_id uuid not null
+  column data jsonb not null default '{}'::jsonb
+  column zone text
+  column locale text
+  column created_at timestamp with time zone not null
+  column updated_at timestamp with time zone not null
+  column erased_at timestamp with time zone
+  column merged_into uuid
+  constraint contacts_data_is_object CHECK (((jsonb_typeof(data) = 'object'::text) AND (pg_column_size(data) <= 70000)))
+  constraint contacts_erased_is_empty CHECK (((erased_at IS NULL) OR ((data = '{}'::jsonb) AND (num_nonnulls(zone, locale) = 0))))
+  constraint contacts_merged_fkey FOREIGN KEY (tenant_id, merged_into) REFERENCES deed.contacts(tenant_id, id)
+  constraint contacts_merged_is_another CHECK ((merged_into <> id))
+  constraint contacts_of_tenant_key UNIQUE (tenant_id, id)
+  constraint contacts_pkey PRIMARY KEY (id)
+  constraint contacts_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  constraint contacts_texts_are_short CHECK (((length(zone) <= 64) AND (length(locale) <= 35)))
+  CREATE INDEX contacts_merged_idx ON deed.contacts USING btree (merged_into) WHERE (merged_into IS NOT NULL)
+  CREATE UNIQUE INDEX contacts_of_tenant_key ON deed.contacts USING btree (tenant_id, id)
+  CREATE UNIQUE INDEX contacts_pkey ON deed.contacts USING btree (id)
+  policy contacts_admin for r to deed_admin using true
+  policy contacts_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy contacts_owner for * to owner using true check true
+  policy contacts_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 table deed.contracts rls=true forced=true
   column pack text not null
   column hash text not null
@@ -279,6 +387,27 @@ table deed.former_lanes rls=true forced=true
 table deed.history_lock rls=true forced=true
   column none boolean
   constraint history_lock_stays_empty CHECK (false)
+table deed.identity_conflicts rls=true forced=true
+  column n bigint not null identity always
+  column tenant_id uuid not null
+  column contact_ids uuid[] not null
+  column types text[] not null
+  column actor text not null
+  column at timestamp with time zone not null
+  column times integer not null default 1
+  column settled_at timestamp with time zone
+  constraint identity_conflicts_are_several CHECK ((cardinality(contact_ids) > 1))
+  constraint identity_conflicts_pkey PRIMARY KEY (n)
+  constraint identity_conflicts_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  CREATE UNIQUE INDEX identity_conflicts_open_idx ON deed.identity_conflicts USING btree (tenant_id, contact_ids) WHERE (settled_at IS NULL)
+  CREATE UNIQUE INDEX identity_conflicts_pkey ON deed.identity_conflicts USING btree (n)
+  policy identity_conflicts_admin for r to deed_admin using true
+  policy identity_conflicts_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy identity_conflicts_owner for * to owner using true check true
+  policy identity_conflicts_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 table deed.kept rls=true forced=true
   column id bigint not null
   column xid xid8 not null
@@ -761,6 +890,7 @@ table deed.suppressions rls=true forced=true
   column created_at timestamp with time zone not null
   column purpose text not null default ''::text
   column expires_at timestamp with time zone
+  column by_consent boolean not null default false
   constraint suppressions_address_is_folded CHECK (((address = lower(address)) AND ((length(address) >= 1) AND (length(address) <= 2000))))
   constraint suppressions_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text, 'webhook'::text])))
   constraint suppressions_end_in_a_year CHECK ((expires_at < '10000-01-01 00:00:00+00'::timestamp with time zone))
@@ -869,10 +999,12 @@ table deed.windows rls=true forced=true
   policy windows_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+function add_identity(p_contact uuid, p_type text, p_value text, p_verified boolean DEFAULT false, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body f10e15a8e3fa2b8d644110a759fde2b5 grant to deed_admin, deed_app, deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
 function address_domain(p_channel text, p_folded text) returns text body inline grant to deed_admin, deed_app, deed_worker
 function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body 59746cbf262c586e3d78b4596e94aad8
 function adopt_cluster(p_reason text, p_by text DEFAULT NULL::text, p_environment text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body c39af25a099645d3a33d3954b95faa6c grant to deed_admin
+function apply_consents(p_tenant uuid, p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 8fa5f8d2198b670ea4ffba5bd70bf7cf
 function ask_purge(p_id bigint, p_topic text) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body dba2600daa231e1b47654c38f979ac72 grant to deed_admin, deed_worker
 function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone, why text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body cde379a97395f8b127f0454d930129a5 grant to deed_worker
 function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 843e9d3ed31063cccbc9483d76f32092 grant to deed_worker
@@ -882,6 +1014,7 @@ function bind_login(p_login text, p_tenants uuid[], p_reason text, p_actor text)
 function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body 1e6d8f5aa2de9f76dc35fa60806dc7b9 grant to deed_admin, deed_worker
 function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 2ba5cb74a8222c02e820d6b169de673c grant to deed_admin
 function check_address(p_channel text, p_address text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body 871a507a1d3d2f054beaafc23590000d grant to deed_admin, deed_app, deed_worker
+function check_identity(p_type text, p_value text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body ac96939119db51d213b61bd861c6a274 grant to deed_admin, deed_app, deed_worker
 function check_lists(p_topics text[]) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1ms body 86d7d8d3d6b9077d8a310c538465aa4b
 function check_removal(p_topic text, p_reason text, p_by text) returns void set search_path=pg_catalog, pg_temp body 011c817bb2348556817c35fd932f1777
 function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
@@ -891,6 +1024,9 @@ function claim_deliveries(p_provider text, p_worker text, p_limit integer, p_lea
 function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 4181fdaa8fecb5b3619bffda33bda3dd grant to deed_worker
 function claim_doubts(p_provider text, p_worker text, p_limit integer, p_lease interval, p_has_key boolean, p_look_up boolean, p_delay interval DEFAULT '00:00:00'::interval, p_patience interval DEFAULT '01:00:00'::interval, p_max_attempts integer DEFAULT 5, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false, p_lanes text[] DEFAULT '{}'::text[], p_rooms integer[] DEFAULT '{}'::integer[], p_room integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_places jsonb DEFAULT NULL::jsonb) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, action text, called_at timestamp with time zone, walk jsonb) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 9632ca42910df700dbb06d8e0c877d83 grant to deed_worker
 function claim_number() returns bigint security definer set search_path=pg_catalog, pg_temp body 6016ebe81a88866712a4d40fa2270c96
+function confirm_consent(p_contact uuid, p_channel text, p_purpose text, p_evidence jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns boolean security definer set search_path=pg_catalog, pg_temp body 42bfe4a1cf96d4151243a2bf59f45082 grant to deed_admin, deed_app, deed_worker
+function consents_of(p_contacts uuid[]) returns TABLE(contact_id uuid, channel text, purpose text, state text, n bigint, at timestamp with time zone, expires_at timestamp with time zone) body inline grant to deed_admin, deed_app, deed_worker
+function contact_of(p_tenant uuid, p_id uuid) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function count_pending(p_most integer) returns TABLE(subscription integer, topic text, pending bigint, due bigint, claimed bigint, parked bigint, blocked_keys bigint, dead bigint, oldest timestamp with time zone, at_least boolean, dead_at_least boolean) set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 0c4232f6dcaf1b3bc191651bd678868d grant to deed_admin, deed_worker
 function count_removal(p_topic text, p_name text DEFAULT NULL::text) returns TABLE(subscription text, mode text, door boolean, waiting bigint, claimed bigint, aside bigint, dead bigint, blocked_keys bigint, unread bigint, at_least boolean, workers text[]) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 38bc7652c376fb8780d0d81980b6f9ad grant to deed_admin
 function count_unread(p_subscriptions integer[], p_most integer, p_each_lane boolean) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone, at_least boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 25c2327f1d5f6db327c4361854e6e6ca grant to deed_admin, deed_worker
@@ -924,15 +1060,19 @@ function has_vast_numbers(p_payload bytea) returns boolean set search_path=pg_ca
 function heal_keys(p_subscription integer, p_slots_from integer[], p_slots_upto integer[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 69909f463ed3cec61507bd0d9e5baad4 grant to deed_worker
 function held(p_cluster boolean, p_environment text) returns text security definer set search_path=pg_catalog, pg_temp body a52f861044cdf9cfe07957eb2bfcdfb7 grant to deed_admin, deed_worker
 function idempotency_key(VARIADIC p_parts text[]) returns bytea set search_path=pg_catalog, pg_temp body 1fde0724e3bec5cc715250a0f285c0de grant to deed_admin, deed_app, deed_worker
+function identity_written() returns trigger set search_path=pg_catalog, pg_temp body 53ac31916dc87d010f421f1014c41265
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function is_deep(p_payload bytea) returns boolean set search_path=pg_catalog, pg_temp body 6b04b07d0cdecb8bc9bd024f81186a7f grant to deed_admin, deed_app, deed_worker
 function is_json(p_content_type text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
+function is_zone(p_zone text) returns boolean set search_path=pg_catalog, pg_temp body 0bdf0a36d8323e16e553fde98b99c4cd
 function join_list(p_subscription integer) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms body 82c52325e07f3d8195caff963f4e1c1d
 function json_digits(p_json jsonb) returns bigint set search_path=pg_catalog, pg_temp body 9677546d44aa6bab801514d102ca1a46
 function json_excess(p_payload bytea) returns text body inline grant to deed_admin, deed_app, deed_worker
 function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 71845876c15125263d3ac78f5bf189c8 grant to deed_worker
 function keepers(p_n integer) returns TABLE(what text, subscription integer, lane integer, until timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body fceb72c5add98708d958df8a774ebdcf
 function key_hash(p_tenant uuid, p_key text) returns bigint set search_path=pg_catalog, pg_temp body 75ed462de4ec7797d5518f092ce3cb70
+function known_addresses(p_contacts uuid[]) returns TABLE(contact_id uuid, channel text, address text) body inline
+function known_as(p_tenant uuid, p_type text, p_value text) returns TABLE(contact_id uuid, means uuid) body inline grant to deed_admin, deed_app, deed_worker
 function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone) set search_path=pg_catalog, pg_temp body 4e68e525e46c7221fae130c2d37b6cd5 grant to deed_admin, deed_worker
 function late_xids(p_cur pg_snapshot, p_h xid8, p_seen pg_snapshot) returns xid8[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 2b8a1a8431fdb990eb510b5d2d484eec grant to deed_admin, deed_worker
 function leave_relays(p_worker uuid, p_release boolean DEFAULT false) returns void security definer set search_path=pg_catalog, pg_temp body 71c684cba8aae4c8f928293285645689 grant to deed_worker
@@ -952,9 +1092,11 @@ function look_by_topic(p_topic text, p_upto bigint, p_each integer, p_limit inte
 function make_lanes(p_subscription integer) returns void security definer set search_path=pg_catalog, pg_temp body df9fd3d2744350c6dbb4d2f5e91c830a
 function mark_due() returns trigger set search_path=pg_catalog, pg_temp body d494de743e1e910e20e2430b2c9c7b0e
 function may_repeat(p_id uuid, p_claim bigint, p_kind text, p_account text, p_sandbox boolean) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body d437f590a543d34903b9c93a65257d0f grant to deed_worker
+function merge_contacts(p_from uuid, p_into uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns boolean security definer set search_path=pg_catalog, pg_temp body fb4823491c1c0cd5c5d8c2a83d868502 grant to deed_admin, deed_app, deed_worker
 function message_id(p_created_at timestamp with time zone, p_id bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function message_seq(p_message_id uuid) returns bigint body inline grant to deed_admin, deed_app, deed_worker
 function name_probes(p_provider text, p_places tid[], p_claim bigint) returns void set search_path=pg_catalog, pg_temp body 695bb340cd6e17bde79e4e9e5a287d87
+function names_of(p_id uuid) returns SETOF uuid body inline grant to deed_admin, deed_app, deed_worker
 function next_claimable(p_subscription integer, p_from timestamp with time zone, p_upto timestamp with time zone) returns timestamp with time zone security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 37c1aaee16bf3b77d363c05119352353 grant to deed_worker
 function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body d322135673b3d14221d0915565808f1e grant to deed_worker
 function note_asking(p_subscriptions integer[]) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 3264271fdda50b76294df8f3996cdfe0
@@ -984,7 +1126,7 @@ function purge_kept(p_slot integer, p_id bigint, p_limit integer DEFAULT 5000, O
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
 function redrive(p_request text, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, enable_incremental_sort=off, jit=off body 6a7a0c354e0c89dc293220bd9ef49b50 grant to deed_admin
 function redrive_deliveries(p_request text, p_statuses text[], p_provider text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_error text DEFAULT NULL::text, p_since interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500, p_dry boolean DEFAULT false) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 8d2b65c934eacb9cae02addd2f307172 grant to deed_admin
-function refold_suppressions() returns bigint set search_path=pg_catalog, pg_temp body 71ca74c68ad14c4801398211dfef2aad
+function refold_suppressions() returns bigint set search_path=pg_catalog, pg_temp body 2ccd0bce3604d72bebd9288023f2e15b
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body e43778f286ebf8873e3985a858e95486
 function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body 4f949493e81a2e8840a9fa8e844a75bd
 function register_provider(p_name text, p_kind text, p_lane_per_domain boolean, p_key_window interval, p_can_look_up boolean, p_domains text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body a8aceabd18b941aef5ae1a68f23ce498 grant to deed_worker
@@ -1003,6 +1145,7 @@ function retention() returns TABLE(n integer, from_id bigint, upto_id bigint, st
 function retention_step(p_limit integer DEFAULT 1000) returns TABLE(n integer, did text, messages bigint) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, jit=off body d0df7d8465cd66e6be0b5e5be7076343 grant to deed_admin, deed_worker
 function retry_deliveries(p_ids uuid[], p_reason text, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp body f118db15a1fb760dc81a92bae53acbdc grant to deed_admin
 function ripen(p_provider text, p_status text, p_after uuid, OUT seconds double precision, OUT after uuid) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 8ab4a0bc45bf2655807f55ef9f7c55cb
+function set_consents(p_contacts uuid[], p_channels text[], p_purposes text[], p_states text[], p_sources text[], p_evidence jsonb[] DEFAULT NULL::jsonb[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, contact_id uuid, state text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 533da1718ea7c5893dd41cc56d1abf38 grant to deed_admin, deed_app, deed_worker
 function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 91e56d943595019235e7e4fc9fdeb682 grant to deed_admin
 function set_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body b06af35cb481f98b0c3f788d8563a1c5 grant to deed_admin
@@ -1014,7 +1157,7 @@ function status(p_most integer DEFAULT 100) returns TABLE(topic text, subscripti
 function stream_states(p_id bigint) returns TABLE(subscription text, state text, worker text, delivered_at timestamp with time zone, lane integer, page bigint) set search_path=pg_catalog, pg_temp body d5dfa6fb5d89dc8c9a96553ed5f64ebd grant to deed_admin, deed_worker
 function subscribe(p_topic text, p_name text, p_from text DEFAULT NULL::text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns TABLE(subscription integer, made boolean, max_attempts integer, lease interval, start text, mode text, backoff interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body a897087d1598d3c8a1b60a52fc9ed358 grant to deed_admin, deed_worker
 function summarise_log() returns integer security definer set search_path=pg_catalog, pg_temp body dbdb708b902e57b558ba2ac72940ed56 grant to deed_worker
-function suppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_purpose text DEFAULT ''::text, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint security definer set search_path=pg_catalog, pg_temp body e006466f37b6506a9d0c64e20677c486 grant to deed_admin, deed_app, deed_worker
+function suppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_purpose text DEFAULT ''::text, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint security definer set search_path=pg_catalog, pg_temp body 50907cd4f4b14dc8a288dd7b7c738267 grant to deed_admin, deed_app, deed_worker
 function suppressed(p_tenant uuid, p_channel text, p_address text, p_purpose text, p_at timestamp with time zone) returns TABLE(reason text) body inline
 function tail_window(p_from bigint, p_upto bigint, p_seen pg_snapshot, p_now pg_snapshot, p_topic text DEFAULT NULL::text, p_numbers integer DEFAULT 100000) returns TABLE(upto bigint, slots integer[], ids bigint[]) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_indexscan=off, jit=off body 2db8f8feea38a5ab9ecd5fb223b4c886 grant to deed_admin, deed_app, deed_worker
 function take_due(p_provider text, p_status text, p_limit integer, p_lanes text[], p_rooms integer[], p_room integer, p_bytes bigint, p_cost integer, p_pauses boolean, p_kind text, p_account text, p_places jsonb, OUT taken tid[], OUT walk jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 2bc71881af619e86a16bfe423edaeac3
@@ -1027,9 +1170,11 @@ function topics_of(p_slots integer[], p_ids bigint[]) returns jsonb set search_p
 function unattended(p_subscriptions integer[], p_for interval) returns SETOF integer set search_path=pg_catalog, pg_temp body 04340716ceb54aff39d45a61cdb18d84 grant to deed_admin, deed_worker
 function undeclared_between(p_topic text, p_from bigint, p_upto bigint, p_limit integer) returns TABLE(slot integer, id bigint, xid xid8, list_version bigint) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_indexscan=off, enable_bitmapscan=on, jit=off body 266837df463dd1aedb4d3854c21d95f2
 function unfinished(p_subscriptions integer[], p_horizon interval) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body ec42ff4e46ad408967e54f9c20f3447a grant to deed_worker
+function unmerge_contacts(p_from uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns uuid security definer set search_path=pg_catalog, pg_temp body 2fc6226a59627c2d38ed49ae6abccdb4 grant to deed_admin, deed_app, deed_worker
 function unpunycode(p_ascii text) returns text set search_path=pg_catalog, pg_temp body 10edfcbc3c3a152b47ecadcc1d42ebda grant to deed_admin, deed_app, deed_worker
 function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto integer, p_since bigint, p_cur pg_snapshot, p_restored_id bigint DEFAULT 0, p_restored_h xid8 DEFAULT '0'::xid8) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body b5e687669df10973695fcfe157e9a8b6
 function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_purpose text DEFAULT ''::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 60319b7198a9646c2ddb02801b1af9fc grant to deed_admin, deed_app
+function upsert_contacts(p_of integer[], p_types text[], p_values text[], p_data jsonb[], p_zones text[] DEFAULT NULL::text[], p_locales text[] DEFAULT NULL::text[], p_verified boolean[] DEFAULT NULL::boolean[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, id uuid, outcome text, others uuid[]) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan, work_mem=64MB body c71d2c76f1720caae127dd82b8f715a7 grant to deed_admin, deed_app, deed_worker
 function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 4c7464501e375cabeb2e20c2d2d599a1 grant to deed_admin, deed_worker
 function verify_deliveries() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 556e1c98131058e4da208103f6fb0721 grant to deed_admin, deed_worker
 function verify_references() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body b8191d2d88b9705652b7177235bdba06 grant to deed_admin, deed_worker

@@ -16,6 +16,18 @@ app:   grant update (id, tenant_id, topic, payload, created_at, delivered_at, pr
 app: function app.outbox_claim(p_limit integer, p_token uuid, p_tenant uuid) returns SETOF outbox set search_path=pg_catalog, pg_temp body 6fdb9cb0caee93fa66bd39f42af0df01 grant to deed_worker
 app: function app.outbox_mark_delivered(p_token uuid, p_ids uuid[]) returns integer set search_path=pg_catalog, pg_temp body ae69fae25c843e5c369f8ca5f981cb76 grant to deed_worker
 app: function app.outbox_written() returns trigger set search_path=pg_catalog, pg_temp body 6394c81f5e807a35a948b9eb00fb4e93
+contacts: view public.contact_identities with security_invoker=true
+contacts:   column tenant_id uuid
+contacts:   column contact_id uuid
+contacts:   column type text
+contacts:   column value text
+contacts:   column verified_at timestamp with time zone
+contacts:   column created_at timestamp with time zone
+contacts:   trigger identity_written 93 deed.identity_written O
+contacts:   grant delete, insert, select, update to deed_admin
+contacts:   grant delete, insert, select, update to deed_worker
+contacts:   grant insert, select to deed_app
+contacts:   grant update (tenant_id, contact_id, type, value, verified_at, created_at) to deed_app
 m10: view m10_recovery.outbox with security_invoker=true
 m10:   column id bigint
 m10:   column aggregate_type text

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -21,9 +22,9 @@ var faceFiles embed.FS
 // A face is published SQL over deed's store, installed by name.
 type face struct {
 	name     string
-	schema   string // where its functions are
+	schema   string // where its functions are; "": it has none of its own
 	relation string // what it shows and takes, with its schema
-	open     string // the column of the relation that is null until the end
+	open     string // the column of the relation that is null until the end; "": a table of the name cannot be adopted
 	needs    []string
 }
 
@@ -37,6 +38,7 @@ var faces = []face{
 		"app", "app", "public.outbox", "delivered_at",
 		[]string{"id", "topic", "payload", "created_at", "delivered_at"},
 	},
+	{name: "contacts", relation: "public.contact_identities"},
 }
 
 // Faces returns the names of the published SQL faces.
@@ -138,8 +140,8 @@ func (f face) put(ctx context.Context, tx pgx.Tx, adopting *string) error {
 	}
 	if _, err := tx.Exec(ctx, "set local check_function_bodies = off;\n"+text); err != nil {
 		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" {
-			return fmt.Errorf("%w; the face puts a relation into %s and functions into %s: run this as a login that may create there",
-				err, f.relation, f.schema)
+			return fmt.Errorf("%w; the face puts %s there, and functions into its schema %s: run this as a login that may create there",
+				err, f.relation, cmp.Or(f.schema, "deed"))
 		}
 		return err
 	}

@@ -37,7 +37,7 @@ revoke insert on deed.receipts from deed_worker;
 revoke insert on deed.audit_log from deed_worker, deed_admin;
 
 -- Deliveries. What these functions call, they call as the owner.
-grant execute on function deed.idempotency_key, deed.reserve, deed.suppress to deed_app, deed_worker, deed_admin;
+grant execute on function deed.idempotency_key, deed.reserve, deed.suppress, deed.upsert_contacts, deed.merge_contacts, deed.unmerge_contacts, deed.set_consents, deed.confirm_consent, deed.consents_of, deed.add_identity, deed.check_identity, deed.known_as, deed.contact_of, deed.names_of to deed_app, deed_worker, deed_admin;
 -- What somebody asked for is taken back by that tenant, or by an operator.
 grant execute on function deed.unsuppress to deed_app, deed_admin;
 grant execute on function

@@ -2,6 +2,15 @@
 -- what stored rows owe to functions that may have changed.
 create or replace trigger audit_log_append_only before update or delete or truncate on deed.audit_log
   for each statement execute function deed.refuse_change();
+create or replace trigger consents_append_only before delete or truncate on deed.consents
+  for each statement execute function deed.refuse_change();
+-- An erasure takes the evidence away; what was said, when and through whom stays.
+create or replace trigger consents_rewrite before update on deed.consents
+  for each row when (
+    new.evidence <> '{}'
+    or (old.n, old.tenant_id, old.contact_id, old.channel, old.purpose, old.state, old.source, old.actor, old.at, old.expires_at)
+      is distinct from (new.n, new.tenant_id, new.contact_id, new.channel, new.purpose, new.state, new.source, new.actor, new.at, new.expires_at)
+  ) execute function deed.refuse_change();
 
 create or replace trigger channel_outbox_insert before insert on deed.channel_outbox
   for each row when (new.status <> 'queued') execute function deed.check_transition();

@@ -35,8 +35,9 @@ func newMigrateUp(a *app) *cobra.Command {
 beside running programs and other migrators, and changes nothing when there is nothing to do. It also makes roles,
 policies and grants again that are gone, as after a restore into a cluster without deed's roles.
 
---contracts installs faces, deed's queue under SQL names that other systems have published: m10 (the schema m10_recovery)
-and app (the schema app and the relation public.outbox). Every later deed migrate up keeps them up to date.
+--contracts installs faces, deed's tables under SQL names that other systems have published: m10 (the schema m10_recovery),
+app (the schema app and the relation public.outbox) and contacts (the relation public.contact_identities). Every later deed
+migrate up keeps them up to date.
 
 If there is a table of the same name, --adopt takes it over: it renames the table, and moves its undelivered rows into
 deed, oldest first. If that is interrupted, the next deed migrate up goes on. If rows cannot be published, it prints all

@@ -13,17 +13,17 @@ begin
   with stale as (
     delete from deed.suppressions s
     where deed.fold_address(s.channel, s.address) <> s.address
-    returning s.tenant_id, s.channel, s.address, s.purpose, s.reason, s.actor, s.created_at, s.expires_at
+    returning s.tenant_id, s.channel, s.address, s.purpose, s.reason, s.actor, s.created_at, s.expires_at, s.by_consent
   ),
   put as (
-    insert into deed.suppressions as x (tenant_id, channel, address, purpose, reason, actor, created_at, expires_at)
-    select distinct on (s.tenant_id, s.channel, f.address, s.purpose) s.tenant_id, s.channel, f.address, s.purpose, s.reason, s.actor, s.created_at, s.expires_at
+    insert into deed.suppressions as x (tenant_id, channel, address, purpose, reason, actor, created_at, expires_at, by_consent)
+    select distinct on (s.tenant_id, s.channel, f.address, s.purpose) s.tenant_id, s.channel, f.address, s.purpose, s.reason, s.actor, s.created_at, s.expires_at, s.by_consent
     from stale s
     cross join lateral (select deed.fold_address(s.channel, s.address) as address offset 0) f
-    order by s.tenant_id, s.channel, f.address, s.purpose, s.expires_at desc nulls first, s.created_at
+    order by s.tenant_id, s.channel, f.address, s.purpose, s.expires_at desc nulls first, s.by_consent, s.created_at
     -- The one that is there already holds as long as either of them.
     on conflict on constraint suppressions_pkey do update
-    set expires_at = case when num_nulls(x.expires_at, excluded.expires_at) = 0 then greatest(x.expires_at, excluded.expires_at) end
+    set expires_at = case when num_nulls(x.expires_at, excluded.expires_at) = 0 then greatest(x.expires_at, excluded.expires_at) end, by_consent = x.by_consent and excluded.by_consent
     returning tenant_id, xmax = 0 as is_new
   ),
   -- Of two that have become the same one is left (deed.verify counts them).

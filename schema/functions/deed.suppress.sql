@@ -4,8 +4,8 @@
 --
 -- Holds from the next attempt on, also for what is reserved already: that is
 -- skipped. Addresses are stored as they are compared (deed.fold_address). Returns
--- how many were new, or end later than they did. One audit row for the call. Raises DDARG, also for what is
--- not an address, and DDTEN.
+-- how many were new, end later than they did, or stood for a consent alone (deed.apply_consents). One audit
+-- row for the call. Raises DDARG, also for what is not an address, and DDTEN.
 create or replace function deed.suppress(
   p_channel    text,
   p_addresses  text[],
@@ -54,9 +54,9 @@ begin
     from (select distinct deed.fold_address(p_channel, a) as address from unnest(p_addresses) a) f
     order by f.address
     on conflict on constraint suppressions_pkey do update
-    set expires_at = excluded.expires_at, reason = excluded.reason, actor = excluded.actor,
+    set expires_at = excluded.expires_at, reason = excluded.reason, actor = excluded.actor, by_consent = false,
       created_at = case when s.expires_at <= clock_timestamp() then excluded.created_at else s.created_at end
-    where coalesce(s.expires_at, 'infinity') < coalesce(excluded.expires_at, 'infinity')
+    where coalesce(s.expires_at, 'infinity') < coalesce(excluded.expires_at, 'infinity') or (s.by_consent and excluded.expires_at is null)
     returning address, xmax = 0 as is_new
   ),
   audited as (

@@ -1,0 +1,45 @@
+package contact
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/deedhq/deed/internal/sqlstate"
+)
+
+// What the functions' errors are.
+var (
+	// ErrInvalid says that something given is not what it must be: the message names
+	// the contact and the field. Nothing was changed.
+	ErrInvalid = errors.New("invalid")
+	// ErrForbidden says that no tenant is set, or another one's.
+	ErrForbidden = errors.New("forbidden")
+	// ErrNotFound says that the tenant has no such contact.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict says that a contact's state does not allow it.
+	ErrConflict = errors.New("conflict")
+)
+
+var bySQLState = map[string]error{"DDARG": ErrInvalid, "DDTEN": ErrForbidden, "DDNFD": ErrNotFound, "DDCON": ErrConflict}
+
+// wrap says what was attempted, and which of the errors above it is.
+func wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && bySQLState[pg.Code] != nil {
+		_, text, found := strings.Cut(pg.Message, ": ") // the function's name
+		if !found {
+			text = pg.Message
+		}
+		return fmt.Errorf("deed: %s: %w: %s%s", op, bySQLState[pg.Code], text, sqlstate.NextStep(pg.Hint))
+	}
+	return fmt.Errorf("deed: %s: %w", op, sqlstate.WithHint(err))
+}
+
+func invalidf(op, format string, args ...any) error {
+	return fmt.Errorf("deed: %s: %w: %s", op, ErrInvalid, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,216 @@
+package contact_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// Who is known by something is one contact, however it is written, and in two tenants
+// two (O15).
+func TestContract_O15_OneContactHoweverItIsWritten(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	first := upsert(t, db, known("email", "Ann@Bücher.example", "phone", "+49 170 1234567", "external_id", "acct_123", "whatsapp", "+49 (170) 1234567"))
+	same(t, "at first", outcomes(first), []contact.Outcome{contact.Created})
+	for _, p := range []contact.Person{
+		known("email", " ann@xn--bcher-kva.example\n"), known("phone", "+49-170-123 45 67"), known("external_id", "acct_123"),
+		known("whatsapp", "491701234567"), known("external_id", "ａｃｃｔ_123"),
+	} {
+		got := upsert(t, db, p)
+		if got[0].Outcome != contact.Unchanged || got[0].ID != first[0].ID {
+			t.Errorf("%v: %+v, want %s", p, got, first[0].ID)
+		}
+	}
+	for _, p := range []contact.Person{known("external_id", "ACCT_123"), known("email", "ann+x@bücher.example"), known("telegram", "491701234567")} {
+		if got := upsert(t, db, p); got[0].Outcome != contact.Created {
+			t.Errorf("%v: %+v", p, got)
+		}
+	}
+}
+
+// Within a call as between calls: who comes twice is changed twice, who is two is a
+// conflict and changes nothing, and the others go through.
+func TestUpsert_WithinACall(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	with := func(data string, p contact.Person) contact.Person {
+		p.Data = json.RawMessage(data)
+		return p
+	}
+	list := upsert(
+		t, db,
+		with(`{"a": 1, "b": 1}`, known("email", "x@example.com")),
+		with(`{"b": 2}`, known("email", "X@example.com")),
+		with(`{"c": 3}`, known("email", "x@example.com", "phone", "+4930123456")),
+		known("external_id", "1"), known("external_id", "2"),
+		with(`{"never": 1}`, known("external_id", "1", "external_id", "2", "email", "free@example.com")),
+		known("email", "free@example.com"),
+	)
+	same(t, "outcomes", outcomes(list), []contact.Outcome{"created", "updated", "updated", "created", "created", "conflict", "created"})
+	if list[0].ID != list[1].ID || list[0].ID != list[2].ID || list[5].ID != "" {
+		t.Errorf("%+v", list)
+	}
+	others := []string{list[3].ID, list[4].ID}
+	slices.Sort(others)
+	same(t, "whose they are", list[5].Others, others)
+	c, err := contact.Get(t.Context(), db.Pool(pgtest.App), list[0].ID)
+	same(t, "no error", err, nil)
+	same(t, "data", string(c.Data), `{"a": 1, "b": 2, "c": 3}`)
+	same(t, "identities", c.Identities, []contact.Identity{{Type: "email", Value: "x@example.com"}, {Type: "phone", Value: "+4930123456"}})
+	open := `select count(*) || ' ' || sum(times) from deed.identity_conflicts where settled_at is null`
+	same(t, "conflicts", pgtest.One[string](t, db.Pool(pgtest.Admin), open), "1 1")
+	upsert(t, db, known("external_id", "2", "external_id", "1"))
+	same(t, "conflicts", pgtest.One[string](t, db.Pool(pgtest.Admin), open), "1 2")
+}
+
+// Bad input names the contact and the field, and nothing is stored.
+func TestUpsert_Bad(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	deep := json.RawMessage(`{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`)
+	for want, p := range map[string]contact.Person{
+		"contact 2: it has no identity":                    {Zone: "Europe/Berlin"},
+		"contact 2: email: it is more than local@domain":   known("email", "Bob <bob@example.com>"),
+		"contact 2: phone: it is not a number in E.164":    known("phone", "0170 1234567"),
+		"contact 2: phone: it is not a number":             known("phone", "call me"),
+		"contact 2: external_id: it is empty":              known("external_id", " "),
+		"contact 2: external_id: it has over 500":          known("external_id", strings.Repeat("x", 501)),
+		"contact 2: slack: it has a character that nobody": known("slack", "U\u200b1"),
+		"contact 2: Mail: its type is not a name":          known("Mail", "x"),
+		"contact 2: zone is not the name of a time zone":   {Identities: known("slack", "U1").Identities, Zone: "Mars/Base"},
+		"zone is not the name of a time zone, such as Eur": {Identities: known("slack", "U1").Identities, Zone: "Foo/Bar3"},
+		"contact 2: locale is not a language tag":          {Identities: known("slack", "U1").Identities, Locale: "german please"},
+		"contact 2: data must be a JSON object":            {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`[1]`)},
+		"contact 2: data of ":                              {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`{"a": "` + noise(70_000) + `"}`)},
+		"contact 2: data have over 1000 arrays":            {Identities: known("slack", "U1").Identities, Data: deep},
+		"contact 2: data have numbers with so many digits": {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`{"a": 1e100000}`)},
+		"contact 2: data or an identity are not UTF-8":     known("slack", "\xff"),
+	} {
+		_, err := contact.Upsert(t.Context(), db.Pool(pgtest.App), "test", known("email", "good@example.com"), p)
+		if !errors.Is(err, contact.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "Bob") || strings.Contains(err.Error(), "170")) {
+			t.Errorf("the error has the value: %v", err)
+		}
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.contacts`); n != 0 {
+		t.Errorf("%d contacts were made", n)
+	}
+	many := contact.Person{}
+	for n := range 10_000 {
+		many.Identities = append(many.Identities, contact.Identity{Type: "external_id", Value: fmt.Sprint(n)})
+	}
+	if _, err := contact.Upsert(t.Context(), db.Pool(pgtest.App), "test", many); !errors.Is(err, contact.ErrInvalid) {
+		t.Errorf("ten thousand identities: %v", err)
+	}
+}
+
+// noise is a text that nothing makes shorter.
+func noise(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte('a' + rand.IntN(26))
+	}
+	return string(b)
+}
+
+// Many at once, of few people, in calls of many persons in any order: nobody waits for
+// ever, an identity has one contact, whoever was told an outcome has what he gave, and
+// nobody is left who is known by nothing.
+func TestUpsert_Races(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx := t.Context()
+	type told struct {
+		person contact.Person
+		result contact.Upserted
+	}
+	var mu sync.Mutex
+	var all []told
+	var workers sync.WaitGroup
+	for range 6 {
+		workers.Go(func() {
+			conn := db.Conn(t, pgtest.App)
+			for range 40 {
+				var persons []contact.Person
+				for range 1 + rand.IntN(8) {
+					var pairs []string
+					for range 1 + rand.IntN(2) {
+						pairs = append(pairs, []string{"email", "external_id", "slack"}[rand.IntN(3)])
+						pairs = append(pairs, fmt.Sprintf("p%d@example.com", rand.IntN(60)))
+					}
+					persons = append(persons, known(pairs...))
+				}
+				list, err := contact.Upsert(ctx, conn, "test", persons...)
+				if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "40P01" {
+					t.Error("two calls waited for each other")
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				for i := range persons {
+					all = append(all, told{persons[i], list[i]})
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	owner := map[contact.Identity]string{}
+	list, err := contact.List(ctx, db.Pool(pgtest.App), contact.Filter{Limit: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list.Items {
+		if len(c.Identities) == 0 {
+			t.Errorf("contact %s is known by nothing", c.ID)
+		}
+		for _, i := range c.Identities {
+			if owner[i] != "" {
+				t.Errorf("%v is of %s and %s", i, owner[i], c.ID)
+			}
+			owner[i] = c.ID
+		}
+	}
+	kinds := map[contact.Outcome]int{}
+	for _, x := range all {
+		kinds[x.result.Outcome]++
+		seen := map[string]bool{}
+		for _, i := range x.person.Identities {
+			seen[owner[i]] = true
+		}
+		switch x.result.Outcome {
+		case contact.Conflicting:
+			if len(x.result.Others) < 2 {
+				t.Errorf("a conflict of %v", x.result.Others)
+			}
+			delete(seen, "")
+			if len(seen) < 2 {
+				t.Errorf("%v was a conflict, and is of one contact", x.person)
+			}
+		default:
+			if len(seen) != 1 || !seen[x.result.ID] {
+				t.Errorf("%v was %s as %s, and is of %v", x.person, x.result.Outcome, x.result.ID, seen)
+			}
+		}
+	}
+	t.Log(kinds)
+	if kinds[contact.Conflicting] == 0 || kinds[contact.Unchanged] == 0 || kinds[contact.Created] == 0 {
+		t.Error("it shows nothing")
+	}
+}

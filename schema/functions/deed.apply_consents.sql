@@ -1,0 +1,67 @@
+-- deed.apply_consents: let the suppressions of contacts be as their consents are: what
+-- they have revoked is suppressed for each of their addresses, and what stands only
+-- for a revocation that holds no longer is lifted.
+--
+-- p_contacts were merged into no other, and are locked by the caller. A number that two
+-- messengers know is lifted only by hand: whose it is is not certain. One audit row a
+-- kind.
+create or replace function deed.apply_consents(
+  p_tenant   uuid,
+  p_contacts uuid[],
+  p_actor    text
+) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
+set jit = off
+as $$
+begin
+  if not exists (
+    select from unnest(p_contacts) r(id), deed.names_of(r.id) m(id)
+    join deed.consents e on e.contact_id = m.id
+    where e.state = 'revoked'
+  ) then
+    return;
+  end if;
+  with revoked as (
+    select s.contact_id, s.channel, s.purpose from deed.consents_of(p_contacts) s where s.state = 'revoked'
+  ),
+  theirs as (
+    select distinct r.id as contact_id, a.channel, a.address
+    from unnest(p_contacts) r(id)
+    cross join lateral deed.known_addresses(array(select deed.names_of(r.id))) a
+    where a.address is not null
+  ),
+  added as (
+    insert into deed.suppressions (tenant_id, channel, address, purpose, reason, actor, created_at, by_consent)
+    select p_tenant, t.channel, t.address, s.purpose, 'consent revoked', p_actor, clock_timestamp(), true
+    from theirs t
+    join revoked s using (contact_id, channel)
+    group by t.channel, t.address, s.purpose
+    order by t.channel, t.address, s.purpose
+    on conflict on constraint suppressions_pkey do update
+    set expires_at = null, reason = excluded.reason, actor = excluded.actor, by_consent = true
+    where deed.suppressions.expires_at is not null
+    returning 1
+  ),
+  lifted as (
+    delete from deed.suppressions x
+    using theirs t
+    where x.by_consent and x.tenant_id = p_tenant and x.channel = t.channel and x.address = t.address
+      and not exists (
+        select from revoked o join theirs u using (contact_id, channel)
+        where o.channel = x.channel and u.address = x.address and o.purpose = x.purpose
+      )
+      and (x.channel <> 'chat' or 2 > (select count(*) from unnest(array['telegram', 'whatsapp']) k(type), deed.known_as(p_tenant, k.type, x.address)))
+    returning 1
+  )
+  insert into deed.audit_log (tenant_id, actor, action, subject_type, reason, affected)
+  select p_tenant, p_actor, k.action, 'suppression', k.reason, k.affected
+  from (
+    select 'suppress' as action, 'consent revoked' as reason, count(*) as affected from added
+    union all
+    select 'unsuppress', 'consent no longer revoked', count(*) from lifted
+  ) k
+  where k.affected > 0;
+end
+$$;

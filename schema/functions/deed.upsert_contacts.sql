@@ -1,0 +1,321 @@
+-- deed.upsert_contacts: make or change contacts, in the caller's transaction; one
+-- statement for any number of them.
+--
+-- p_data, p_zones and p_locales have one entry a contact; a null one changes nothing.
+-- p_of, p_types, p_values and p_verified have one entry an identity: of which contact
+-- it is, counted from 1, and by what that is known. Each contact has one at the least.
+-- Who is known by one of them is changed: what is new of its identities is added, its
+-- data get the keys that are given. Who is known by none is made. Identities that two
+-- contacts have are a conflict (deed.identity_conflicts): nothing of that contact is
+-- changed, and nothing is merged; the others go through. What is given twice is as if
+-- it were given in two calls, in that order.
+--
+-- Returns one row a contact, n counting from 1: its id and created, updated,
+-- unchanged, or conflict, with those who have its identities in others and no id. One
+-- audit row for the call. Raises DDARG and names the contact and the field, DDTEN, and
+-- 40001 where a transaction's snapshot hides who has an identity.
+--
+-- All identities that are new are inserted first, in their order: two callers wait
+-- for each other there or not at all.
+create or replace function deed.upsert_contacts(
+  p_of       int[],
+  p_types    text[],
+  p_values   text[],
+  p_data     jsonb[],
+  p_zones    text[] default null,
+  p_locales  text[] default null,
+  p_verified boolean[] default null,
+  p_tenant   uuid default null,
+  p_actor    text default null
+) returns table (n int, id uuid, outcome text, others uuid[])
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_custom_plan
+set work_mem = '64MB'
+as $$
+#variable_conflict use_column
+declare
+  v_tenant  uuid := deed.tenant_of_call('upsert_contacts', p_tenant);
+  v_actor   text := coalesce(nullif(left(p_actor, 200), ''), session_user);
+  v_count   int := coalesce(cardinality(p_data), 0);
+  v_now     timestamptz := clock_timestamp();
+  v_ms      text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
+  v_prefix  text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
+  v_holder  uuid := (v_prefix || substr(gen_random_uuid()::text, 16))::uuid;
+  v_bad     record;
+  v_n       int[];     -- the identities, in their order, each once a contact: of which contact,
+  v_type    text[];
+  v_value   text[];
+  v_sure    boolean[]; -- whether it is verified
+  v_like    int[];     -- by contact: the first one of the call that has the same identities
+  v_tangled int[] := '{}'; -- those that share some of theirs with others
+  v_ids     uuid[];    -- by contact: who it is
+  v_means   uuid[];    -- by identity: who is known by it
+  v_known   int[];     -- by contact: how many contacts have its identities,
+  v_whose   text[];    -- and which, if they are several
+  v_added   int[] := '{}'; -- the contacts that got identities
+  v_changed uuid[];    -- that got other data
+  v_raced   int[];
+  v_merged  jsonb;     -- by alias: whose
+  v_given   int;
+  v_owners  uuid[];
+  v_i       int;
+begin
+  if v_count = 0 then
+    return;
+  end if;
+  if not (cardinality(p_of) = all (array[coalesce(cardinality(p_types), -1), coalesce(cardinality(p_values), -1), coalesce(cardinality(p_verified), cardinality(p_of))]))
+    or not (v_count = all (array[coalesce(cardinality(p_zones), v_count), coalesce(cardinality(p_locales), v_count)])) then
+    raise exception 'upsert_contacts: the arrays do not have one entry a contact, or one an identity (% contacts)', v_count using errcode = 'DDARG';
+  end if;
+  if exists (
+    select from unnest(array[array_dims(p_of), array_dims(p_types), array_dims(p_values), array_dims(p_verified)]) d where d <> format('[1:%s]', cardinality(p_of))
+    union all
+    select from unnest(array[array_dims(p_data), array_dims(p_zones), array_dims(p_locales)]) d where d <> format('[1:%s]', v_count)
+  ) then
+    raise exception 'upsert_contacts: the arrays must have one dimension and count from 1' using errcode = 'DDARG';
+  end if;
+
+  select q.n, q.type, q.value, q.sure into v_n, v_type, v_value, v_sure
+  from (
+    select array_agg(f.n order by f.type, f.value, f.n) as n, array_agg(f.type order by f.type, f.value, f.n) as type,
+      array_agg(f.value order by f.type, f.value, f.n) as value, array_agg(f.sure order by f.type, f.value, f.n) as sure
+    from (
+      select p_of[i] as n, p_types[i] as type, bool_or(coalesce(p_verified[i], false)) as sure,
+        case when p_types[i] = 'email' then deed.fold_address('email', p_values[i]) else (deed.check_identity(p_types[i], p_values[i])).folded end as value
+      from generate_series(1, cardinality(p_of)) i
+      group by 1, 2, 4
+    ) f
+  ) q;
+  select b.n, b.problem into v_bad
+  from (
+    select p_of[i] as n, case
+        when p_of[i] is null or p_of[i] not between 1 and v_count then 'an identity is of no contact of the call'
+        else format('%s: %s', coalesce(left(p_types[i], 63), 'identity'), (deed.check_identity(p_types[i], p_values[i])).problem) end as problem
+    from generate_series(1, cardinality(p_of)) i
+    where p_of[i] is null or p_of[i] not between 1 and v_count
+      or case when p_types[i] = 'email' then deed.fold_address('email', p_values[i]) else (deed.check_identity(p_types[i], p_values[i])).folded end is null
+    union all
+    select i, case
+        when i <> all (v_n) then 'it has no identity'
+        when jsonb_typeof(p_data[i]) <> 'object' then 'data must be a JSON object'
+        when pg_column_size(p_data[i]) > 65536 then format('data of %s bytes are over the limit of 65536', pg_column_size(p_data[i]))
+        when pg_column_size(p_data[i]) > 8000 and deed.is_deep(convert_to(p_data[i]::text, 'UTF8')) then 'data have over 1000 arrays and objects in each other'
+        when jsonb_path_exists(p_data[i], 'strict $.** ? (@.type() == "number")') and deed.json_digits(p_data[i]) > 65536
+          then 'data have numbers with so many digits that they are over the limit of 65536 bytes'
+        when not deed.is_zone(p_zones[i]) then 'zone is not the name of a time zone, such as Europe/Berlin'
+        when p_locales[i] !~ '^[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8}){0,4}$' then 'locale is not a language tag, such as de or pt-BR'
+      end
+    from generate_series(1, v_count) i
+    union all
+    select u.n, 'it has over 100 identities' from unnest(v_n) u(n) group by u.n having count(*) > 100
+  ) b
+  where b.problem is not null
+  order by b.n nulls first
+  limit 1;
+  if found then
+    raise exception 'upsert_contacts: contact %: %', coalesce(v_bad.n::text, '?'), v_bad.problem using errcode = 'DDARG';
+  end if;
+
+  -- Who has the same identities as another one of the call, and who has some of
+  -- another one's. Mostly nobody.
+  v_like := array(select generate_series(1, v_count));
+  if exists (select from unnest(v_type, v_value) u(type, value) group by u.type, u.value having count(*) > 1) then
+    select array_agg(w.first order by w.n) into v_like
+    from (
+      select m.n, min(m.n) over (partition by m.mark) as first
+      from (
+        select u.n, string_agg(u.type || e'\x1f' || u.value, e'\x1e' order by u.type, u.value) as mark
+        from unnest(v_n, v_type, v_value) u(n, type, value)
+        group by u.n
+      ) m
+    ) w;
+    v_tangled := array(
+      select distinct u.n
+      from (select u.n, count(*) over (partition by u.type, u.value) as times from unnest(v_n, v_type, v_value) u(n, type, value) where v_like[u.n] = u.n) u
+      where u.times > 1
+      order by u.n
+    );
+  end if;
+
+  -- Who is known by what they have; of those that are tangled it is asked once more.
+  select array_agg(k.means order by u.o) into v_means
+  from unnest(v_type, v_value) with ordinality u(type, value, o)
+  left join lateral deed.known_as(v_tenant, u.type, u.value) k on true;
+  select array_agg(k.id order by k.n), array_agg(k.known order by k.n), array_agg(k.whose order by k.n) into v_ids, v_known, v_whose
+  from (
+    select u.n, min(u.means::text)::uuid as id, count(distinct u.means)::int as known,
+      case when count(distinct u.means) > 1 then string_agg(distinct u.means::text, ',' order by u.means::text) end as whose
+    from unnest(v_n, v_means) u(n, means)
+    group by u.n
+  ) k;
+  v_ids := array(
+    select case when v_known[i] > 1 or v_like[i] <> i or i = any (v_tangled) then null
+      else coalesce(v_ids[i], (v_prefix || substr(gen_random_uuid()::text, 16))::uuid) end
+    from generate_series(1, v_count) i
+  );
+
+  insert into deed.contacts (id, tenant_id, data, zone, locale, created_at, updated_at)
+  select v_ids[i], v_tenant, coalesce(p_data[i], '{}'), p_zones[i], p_locales[i], v_now, v_now
+  from generate_series(1, v_count) i
+  where v_known[i] = 0 and v_ids[i] is not null
+  union all
+  select v_holder, v_tenant, '{}', null, null, v_now, v_now where v_tangled <> '{}';
+  with wanted as (
+    select u.type, u.value, min(case when u.n = any (v_tangled) then null else u.n end) as n, bool_or(u.sure) as sure
+    from unnest(v_n, v_type, v_value, v_sure, v_means) u(n, type, value, sure, means)
+    where u.means is null and v_like[u.n] = u.n and (v_known[u.n] < 2 or u.n = any (v_tangled))
+    group by u.type, u.value
+  ),
+  made as (
+    insert into deed.contact_identities (tenant_id, contact_id, type, value, verified_at, created_at)
+    select v_tenant, coalesce(v_ids[w.n], v_holder), w.type, w.value, case when w.sure and w.n is not null then v_now end, v_now
+    from wanted w
+    order by w.type, w.value
+    on conflict do nothing
+    returning type, value
+  )
+  select array_agg(distinct w.n) filter (where m.type is not null and w.n is not null), count(*) filter (where m.type is null),
+    array_agg(distinct w.n) filter (where m.type is null and w.n is not null)
+  into v_added, v_given, v_raced
+  from wanted w
+  left join made m using (type, value);
+  v_added := coalesce(v_added, '{}');
+  if v_given > 0 then
+    -- Others have come first with some: who has those is asked below, with the rest of
+    -- what those contacts have given back.
+    insert into deed.contacts (id, tenant_id, created_at, updated_at) values (v_holder, v_tenant, v_now, v_now) on conflict do nothing;
+    update deed.contact_identities e
+    set contact_id = v_holder, verified_at = null
+    from unnest(v_n, v_type, v_value) u(n, type, value)
+    where u.n = any (v_raced) and e.tenant_id = v_tenant and e.contact_id = v_ids[u.n] and e.type = u.type and e.value = u.value
+      and e.created_at = v_now;
+    delete from deed.contacts c where c.id = any (array(select v_ids[o] from unnest(v_raced) o where v_known[o] = 0));
+    v_tangled := array(select t from unnest(v_tangled || v_raced) t order by t);
+    v_added := array(select a from unnest(v_added) a where a <> all (v_raced));
+  end if;
+
+  foreach v_i in array v_tangled loop
+    select array_agg(distinct k.means order by k.means) filter (where k.contact_id <> v_holder), count(*) filter (where k.contact_id is null) into v_owners, v_given
+    from unnest(v_n, v_type, v_value) u(n, type, value)
+    left join lateral deed.known_as(v_tenant, u.type, u.value) k on true
+    where u.n = v_i;
+    if v_given > 0 then
+      raise exception 'upsert_contacts: somebody has got an identity of contact % since this transaction began', v_i using errcode = '40001';
+    end if;
+    v_known[v_i] := coalesce(cardinality(v_owners), 0);
+    v_whose[v_i] := case when v_known[v_i] > 1 then array_to_string(v_owners, ',') end;
+    v_ids[v_i] := case v_known[v_i] when 0 then (v_prefix || substr(gen_random_uuid()::text, 16))::uuid when 1 then v_owners[1] end;
+    continue when v_known[v_i] > 1;
+    if v_known[v_i] = 0 then
+      insert into deed.contacts (id, tenant_id, data, zone, locale, created_at, updated_at)
+      values (v_ids[v_i], v_tenant, coalesce(p_data[v_i], '{}'), p_zones[v_i], p_locales[v_i], v_now, v_now);
+    end if;
+    update deed.contact_identities e
+    set contact_id = v_ids[v_i], verified_at = case when u.sure then v_now end
+    from unnest(v_n, v_type, v_value, v_sure) u(n, type, value, sure)
+    where u.n = v_i and e.contact_id = v_holder and e.type = u.type and e.value = u.value;
+    if found then
+      v_added := v_added || v_i;
+    end if;
+  end loop;
+  if v_tangled <> '{}' then
+    delete from deed.contact_identities e where e.contact_id = v_holder;
+    delete from deed.contacts c where c.id = v_holder;
+  end if;
+
+  -- The others' data, and what is verified by now. They are locked in the order of
+  -- their ids, as in deed.merge_contacts. Who turns out to have been merged since it was
+  -- asked is the one that it was merged into: all locks are given back then, since that
+  -- one may come earlier in the order, and who holds it may wait for these.
+  loop
+    begin
+      perform from (
+        select c.id from deed.contacts c
+        where c.id = any (array(select distinct v_ids[v_like[i]] from generate_series(1, v_count) i where v_known[i] = 1 or v_like[i] <> i))
+        order by c.id
+        for no key update
+      ) locked;
+      select jsonb_object_agg(c.id, deed.contact_of(v_tenant, c.id)) into v_merged
+      from deed.contacts c
+      where c.id = any (v_ids) and c.merged_into is not null;
+      exit when v_merged is null;
+      raise exception using errcode = 'DDMRG';
+    exception when sqlstate 'DDMRG' then
+      v_ids := array(select coalesce((v_merged ->> v_ids[i]::text)::uuid, v_ids[i]) from generate_series(1, v_count) i);
+    end;
+  end loop;
+  with given as (
+    select v_ids[v_like[i]] as id, bool_or(i = any (v_added)) as added, array_agg(p_data[i] order by i) filter (where p_data[i] is not null) as data,
+      (array_agg(p_zones[i] order by i desc) filter (where p_zones[i] is not null))[1] as zone,
+      (array_agg(p_locales[i] order by i desc) filter (where p_locales[i] is not null))[1] as locale
+    from generate_series(1, v_count) i
+    where v_ids[v_like[i]] is not null and (v_known[i] = 1 or v_like[i] <> i)
+    group by 1
+  ),
+  merged as (
+    select c.id, g.added, coalesce(g.zone, c.zone) as zone, coalesce(g.locale, c.locale) as locale, c.data || case cardinality(g.data)
+        when 1 then g.data[1]
+        else coalesce((select jsonb_object_agg(e.key, e.value order by o.n) from unnest(g.data) with ordinality o(data, n), jsonb_each(o.data) e), '{}') end as data
+    from given g
+    join deed.contacts c on c.id = g.id
+  ),
+  changed as (
+    update deed.contacts c
+    set data = m.data, zone = m.zone, locale = m.locale, updated_at = v_now
+    from merged m
+    where c.id = m.id and (m.added or (c.data, c.zone, c.locale) is distinct from (m.data, m.zone, m.locale))
+    returning c.id, pg_column_size(c.data) as size
+  )
+  select array_agg(h.id), max(h.size) into v_changed, v_given from changed h;
+  if v_given > 65536 then
+    raise exception 'upsert_contacts: with what it has by now the data of a contact are over the limit of 65536 bytes' using errcode = 'DDARG';
+  end if;
+  -- What a contact has revoked holds for the addresses that it has now got, too.
+  perform deed.apply_consents(v_tenant, array(select distinct v_ids[a] from unnest(v_added) a where v_known[a] > 0), v_actor);
+  update deed.contact_identities e
+  set verified_at = v_now
+  from unnest(v_n, v_type, v_value, v_sure) u(n, type, value, sure)
+  where u.sure and v_ids[v_like[u.n]] is not null and e.verified_at is null and e.tenant_id = v_tenant and e.type = u.type and e.value = u.value
+    and exists (select from deed.known_as(v_tenant, u.type, u.value) k where k.contact_id = e.contact_id and k.means = v_ids[v_like[u.n]]);
+
+  return query
+  with at_odds as (
+    select v_like[i] as n from generate_series(1, v_count) i where v_known[v_like[i]] > 1 group by 1
+  ),
+  told as (
+    select a.n, string_to_array(v_whose[a.n], ',')::uuid[] as contacts, array_agg(distinct u.type order by u.type) as types
+    from at_odds a
+    join unnest(v_n, v_type) u(n, type) on u.n = a.n
+    group by a.n
+  ),
+  noted as (
+    insert into deed.identity_conflicts as o (tenant_id, contact_ids, types, actor, at)
+    select v_tenant, t.contacts, min(t.types), v_actor, v_now
+    from told t
+    group by t.contacts
+    order by t.contacts
+    on conflict (tenant_id, contact_ids) where settled_at is null do update
+    set times = o.times + 1, at = excluded.at, actor = excluded.actor
+  ),
+  result as (
+    select i as n, v_ids[v_like[i]] as id, case
+        when v_known[v_like[i]] > 1 then 'conflict'
+        when v_known[i] = 0 and v_like[i] = i then 'created'
+        when v_like[i] = any (v_added) and v_known[v_like[i]] > 0 or v_ids[v_like[i]] = any (v_changed) then 'updated'
+        else 'unchanged' end as outcome, t.contacts
+    from generate_series(1, v_count) i
+    left join told t on t.n = v_like[i]
+  ),
+  audited as (
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, affected, details)
+    select v_tenant, v_actor, 'upsert', 'contact', case when v_count = 1 then min(r.id::text) end, count(*) filter (where r.outcome in ('created', 'updated')),
+      jsonb_build_object('asked', v_count, 'created', count(*) filter (where r.outcome = 'created'), 'conflicts', count(*) filter (where r.outcome = 'conflict'))
+    from result r
+    having count(*) filter (where r.outcome <> 'unchanged') > 0
+  )
+  select r.n, r.id, r.outcome, r.contacts from result r order by r.n;
+end
+$$;
