@@ -30,12 +30,19 @@ func wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && bySQLState[pg.Code] != nil {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if ok && bySQLState[pg.Code] != nil {
 		_, text, found := strings.Cut(pg.Message, ": ") // the function's name
 		if !found {
 			text = pg.Message
 		}
 		return fmt.Errorf("deed: %s: %w: %s%s", op, bySQLState[pg.Code], text, sqlstate.NextStep(pg.Hint))
+	}
+	if ok && pg.ConstraintName == "contacts_data_is_object" { // far over, before the function has measured it
+		return fmt.Errorf("deed: %s: %w: with what it has by now the data of a contact are over the limit of 65536 bytes", op, ErrInvalid)
+	}
+	if ok && (pg.Code[:2] == "22" || pg.Code[:2] == "54") { // a datum; the message may have it
+		return fmt.Errorf("deed: %s: %w: what is given has a text or a number that the database cannot hold (SQLSTATE %s)", op, ErrInvalid, pg.Code)
 	}
 	return fmt.Errorf("deed: %s: %w", op, sqlstate.WithHint(err))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -76,6 +77,54 @@ func Get(ctx context.Context, db DB, of string) (Contact, error) {
 	return list[0], nil
 }
 
+// Find returns the contact that ref names: by its id, or by TYPE:VALUE, such as
+// email:ann@example.com, as [KnownAs] does. owner nil: by its id any that db may see,
+// by an identity one of the tenant that db has set. Errors: [ErrNotFound],
+// [ErrInvalid]; neither repeats the value.
+func Find(ctx context.Context, db DB, owner *tenant.ID, ref string) (Contact, error) {
+	const op = "contact"
+	typ, value, named := strings.Cut(ref, ":")
+	if named {
+		known := Identity{Type: typ, Value: value}
+		of, err := one[string](ctx, db, op, query.KnownAs, id(owner), known.Type, known.Value)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return Contact{}, unknown(ctx, db, known)
+		}
+		if err != nil {
+			return Contact{}, err
+		}
+		ref = of
+	}
+	c, err := Get(ctx, db, ref)
+	if err == nil && owner != nil && c.Tenant != owner.String() {
+		return Contact{}, fmt.Errorf("deed: %s: %w: the tenant has no contact %s", op, ErrNotFound, ref)
+	}
+	return c, err
+}
+
+// unknown says why nobody is known by an identity.
+func unknown(ctx context.Context, db DB, i Identity) error {
+	const op = "contact"
+	problems, err := Check(ctx, db, Person{Identities: []Identity{i}})
+	switch {
+	case err != nil:
+		return err
+	case len(problems) > 0:
+		return invalidf(op, "%s", problems[0].Text)
+	}
+	return fmt.Errorf("deed: %s: %w: nobody is known by this %s", op, ErrNotFound, i.Type)
+}
+
+// Aliases returns the contacts that have been merged into one, through any number of
+// merges: with what each of them is known by, and keeps. Errors: [ErrInvalid].
+func Aliases(ctx context.Context, db DB, of string) ([]Contact, error) {
+	const op = "aliases"
+	if err := checkIDs(op, of); err != nil {
+		return nil, err
+	}
+	return read(ctx, db, op, query.Aliases, of)
+}
+
 // KnownAs returns the id of the contact that a tenant knows by an identity, however
 // its value is written; of one that was merged, the one that it was merged into. ""
 // if nobody is.
@@ -131,7 +180,7 @@ func numberBelow(cursor string) (int64, error) {
 func checkIDs(op string, ids ...string) error {
 	for _, i := range ids {
 		if _, err := uuid.Parse(i); err != nil {
-			return invalidf(op, "contact %q: want a UUID", i)
+			return invalidf(op, "a contact's id must be a UUID") // what was given may be an address
 		}
 	}
 	return nil

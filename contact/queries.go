@@ -14,5 +14,5 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Upsert, Merge, Unmerge, Contacts, Contact, Identities, KnownAs, SetConsents, ConfirmConsent, Consents, Words string
+	Upsert, Check, Merge, Unmerge, Contacts, Contact, Aliases, Identities, KnownAs, SetConsents, ConfirmConsent, Consents, Words, Conflicts string
 }

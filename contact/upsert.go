@@ -3,7 +3,6 @@ package contact
 import (
 	"context"
 	"encoding/json"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -83,9 +82,10 @@ func upsert(ctx context.Context, db DB, owner any, by string, persons []Person) 
 	}
 	var a columns
 	for i := range persons {
-		if !a.add(&persons[i], len(persons)) {
-			return nil, invalidf(op, "contact %d: data or an identity are not UTF-8", i+1)
+		if text := persons[i].problem(); text != "" {
+			return nil, invalidf(op, "contact %d: %s", i+1, text)
 		}
+		a.add(&persons[i], i+1, len(persons))
 	}
 	rows, err := db.Query(ctx, query.Upsert, a.of, a.types, a.values, a.data, a.zones, a.locales, a.verified, owner, by)
 	if err != nil {
@@ -111,24 +111,19 @@ type columns struct {
 	zones, locales []*string
 }
 
-// add reports whether all of p is text.
-func (a *columns) add(p *Person, n int) bool {
-	text := true
-	a.data = append(a.data, nil)
-	at := len(a.data) - 1
+// add adds the n-th of so many persons, counting from 1.
+func (a *columns) add(p *Person, n, of int) {
 	for _, i := range p.Identities {
-		text = text && utf8.ValidString(i.Value) && utf8.ValidString(i.Type)
-		a.of, a.types, a.values = append(a.of, int32(at+1)), append(a.types, i.Type), append(a.values, i.Value)
+		a.of, a.types, a.values = append(a.of, int32(n)), append(a.types, i.Type), append(a.values, i.Value)
 		a.verified = append(a.verified, i.Verified)
 	}
+	a.data = append(a.data, nil)
 	if len(p.Data) > 0 {
 		data := string(p.Data)
-		a.data[at] = &data
-		text = text && utf8.ValidString(data)
+		a.data[n-1] = &data
 	}
-	put(&a.zones, n, at, p.Zone)
-	put(&a.locales, n, at, p.Locale)
-	return text
+	put(&a.zones, of, n-1, p.Zone)
+	put(&a.locales, of, n-1, p.Locale)
 }
 
 // put sets an array's i-th of n entries, and makes the array for the first that is

@@ -91,11 +91,18 @@ func TestUpsert_Bad(t *testing.T) {
 		"contact 2: zone is not the name of a time zone":   {Identities: known("slack", "U1").Identities, Zone: "Mars/Base"},
 		"zone is not the name of a time zone, such as Eur": {Identities: known("slack", "U1").Identities, Zone: "Foo/Bar3"},
 		"contact 2: locale is not a language tag":          {Identities: known("slack", "U1").Identities, Locale: "german please"},
-		"contact 2: data must be a JSON object":            {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`[1]`)},
+		"contact 2: data must be a JSON objec":             {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`[1]`)},
 		"contact 2: data of ":                              {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`{"a": "` + noise(70_000) + `"}`)},
 		"contact 2: data have over 1000 arrays":            {Identities: known("slack", "U1").Identities, Data: deep},
 		"contact 2: data have numbers with so many digits": {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`{"a": 1e100000}`)},
 		"contact 2: data or an identity are not UTF-8":     known("slack", "\xff"),
+		"contact 2: telegram: it has a character that nob": known("telegram", "4\x002"),
+		"contact 2: zone is not the name of a time zone, ": {Identities: known("slack", "U1").Identities, Zone: "\xff"},
+		"contact 2: data have over 1000 arrays and object": {Identities: known("slack", "U1").Identities, Data: json.RawMessage(strings.Repeat(`{"a":`, 100_000))},
+		"contact 2: data have numbers with so many digit":  {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`{"a": 1e999999999999}`)},
+		`contact 2: data have the escape \u0000, which`:    {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`{"a": "\\\u0000"}`)},
+		"contact 2: data have half of a surrogate pair":    {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`{"a": "\ud83d \ude00"}`)},
+		"contact 2: data must be a JSON object":            {Identities: known("slack", "U1").Identities, Data: json.RawMessage(`{"a": 1`)},
 	} {
 		_, err := contact.Upsert(t.Context(), db.Pool(pgtest.App), "test", known("email", "good@example.com"), p)
 		if !errors.Is(err, contact.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -103,6 +110,10 @@ func TestUpsert_Bad(t *testing.T) {
 		}
 		if err != nil && (strings.Contains(err.Error(), "Bob") || strings.Contains(err.Error(), "170")) {
 			t.Errorf("the error has the value: %v", err)
+		}
+		problems, checkErr := contact.Check(t.Context(), db.Pool(pgtest.App), known("email", "good@example.com"), p)
+		if checkErr != nil || len(problems) != 1 || problems[0].N != 2 || err == nil || !strings.HasSuffix(err.Error(), "contact 2: "+problems[0].Text) {
+			t.Errorf("checked: %v, %v; want what Upsert says: %v", problems, checkErr, err)
 		}
 	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.contacts`); n != 0 {
@@ -114,6 +125,29 @@ func TestUpsert_Bad(t *testing.T) {
 	}
 	if _, err := contact.Upsert(t.Context(), db.Pool(pgtest.App), "test", many); !errors.Is(err, contact.ErrInvalid) {
 		t.Errorf("ten thousand identities: %v", err)
+	}
+	problems, err := contact.Check(t.Context(), db.Pool(pgtest.App), contact.Person{}, known("slack", "U1"), many, known("phone", "1"))
+	want := []contact.Problem{{N: 1, Text: "it has no identity"}, {N: 3, Text: "it has over 100 identities"}, {N: 4, Text: "phone: it is not a number: digits, after + and the country's code"}}
+	same(t, "no error", err, nil)
+	same(t, "problems", problems, want)
+}
+
+// What is unusual and good is stored as it was.
+func TestUpsert_GoodData(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for i, data := range []string{
+		`{"a": "\\u0000 \\\\ud800 \ud83d\ude00 \"[[[", "n": [1e300, 0.00000000000000000000000000000000000000001, -12345678901234567890123456789012345]}`,
+		` {"a": ` + strings.Repeat("[", 998) + strings.Repeat("]", 998) + `}`,
+		`{"a": 0e999, "b": "-1e999999"}`,
+	} {
+		p := known("external_id", fmt.Sprint(i))
+		p.Data = json.RawMessage(data)
+		problems, err := contact.Check(t.Context(), db.Pool(pgtest.App), p)
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%.60s: %v, %v", data, problems, err)
+		}
+		same(t, "outcome", outcomes(upsert(t, db, p)), []contact.Outcome{contact.Created})
 	}
 }
 
