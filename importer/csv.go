@@ -20,33 +20,40 @@ type csvFile struct {
 // newCSV reads the header, in which opts' fields must be.
 func newCSV(l *lines, opts Options) (*csvFile, error) {
 	c := &csvFile{lines: l}
-	header, line, err := c.row()
-	if err == io.EOF {
-		return nil, errors.New("the file is empty; its first row must name the fields")
-	}
-	if bad, ok := errors.AsType[*LineError](err); ok {
-		return nil, fmt.Errorf("header: %w", bad)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("line %d: %w", line, err)
+	if err := c.readHeader(); err != nil {
+		return nil, err
 	}
 	var errs []error
-	for i, name := range header {
+	for i, name := range c.header {
 		switch {
 		case name == "":
 			errs = append(errs, fmt.Errorf("header: field %d has no name", i+1))
-		case slices.Index(header, name) < i:
-			errs = append(errs, fmt.Errorf("header: field %d is called %q, as field %d is", i+1, name, slices.Index(header, name)+1))
+		case slices.Index(c.header, name) < i:
+			errs = append(errs, fmt.Errorf("header: field %d is called %q, as field %d is", i+1, name, slices.Index(c.header, name)+1))
 		}
 		c.names = append(c.names, appendJSON(nil, name))
 	}
 	for _, name := range slices.Compact([]string{opts.KeyField, opts.IDField}) {
-		if name != "" && !slices.Contains(header, name) {
+		if name != "" && !slices.Contains(c.header, name) {
 			errs = append(errs, fmt.Errorf("header: no field is called %q", name))
 		}
 	}
-	c.header = header
 	return c, errors.Join(errs...)
+}
+
+func (c *csvFile) readHeader() error {
+	header, line, err := c.row()
+	if err == io.EOF {
+		return errors.New("the file is empty; its first row must name the fields")
+	}
+	if bad, ok := errors.AsType[*LineError](err); ok {
+		return fmt.Errorf("header: %w", bad)
+	}
+	if err != nil {
+		return fmt.Errorf("line %d: %w", line, err)
+	}
+	c.header = header
+	return nil
 }
 
 func (c *csvFile) next(want []string) ([]byte, []string, int, error) {

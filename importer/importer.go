@@ -1,4 +1,5 @@
-// Package importer reads messages from NDJSON and CSV files, and publishes them.
+// Package importer reads messages from NDJSON and CSV files, and publishes them; and
+// contacts, and stores them ([Contacts], [Upsert]).
 //
 // A line of NDJSON is one message: its bytes, without the line end and the
 // white space around it, are the payload. It must be one JSON object; blank
@@ -23,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/deedhq/deed"
@@ -84,20 +86,9 @@ type format interface {
 // New checks opts, all problems at once, and for CSV reads the header. Name is
 // the file's, for its suffix and for errors.
 func New(r io.Reader, name string, opts Options) (*Reader, error) {
-	var errs []error
+	kind, errs := kindOf(name, opts.Format, opts.MaxLine)
 	if err := check(deed.Message{Topic: opts.Topic, Type: opts.Type, Payload: []byte("{}")}); err != nil {
-		errs = append(errs, err)
-	}
-	if opts.MaxLine < 0 {
-		errs = append(errs, fmt.Errorf("MaxLine %d is negative", opts.MaxLine))
-	}
-	kind := cmp.Or(opts.Format, formatOf(name))
-	if kind != "ndjson" && kind != "csv" {
-		if opts.Format != "" {
-			errs = append(errs, fmt.Errorf(`format %q is neither "ndjson" nor "csv"`, opts.Format))
-		} else {
-			errs = append(errs, errors.New(`the name does not end in .ndjson, .jsonl, .json or .csv; give the format (--format), "ndjson" or "csv"`))
-		}
+		errs = slices.Insert(errs, 0, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "import " + name, Code: deed.Invalid, Err: err}
@@ -112,6 +103,22 @@ func New(r io.Reader, name string, opts Options) (*Reader, error) {
 		out.format = c
 	}
 	return out, nil
+}
+
+// kindOf is a file's format, and what is wrong with the options that all readers have.
+func kindOf(name, format string, maxLine int) (kind string, errs []error) {
+	if maxLine < 0 {
+		errs = append(errs, fmt.Errorf("MaxLine %d is negative", maxLine))
+	}
+	kind = cmp.Or(format, formatOf(name))
+	if kind != "ndjson" && kind != "csv" {
+		if format != "" {
+			errs = append(errs, fmt.Errorf(`format %q is neither "ndjson" nor "csv"`, format))
+		} else {
+			errs = append(errs, errors.New(`the name does not end in .ndjson, .jsonl, .json or .csv; give the format (--format), "ndjson" or "csv"`))
+		}
+	}
+	return kind, errs
 }
 
 func formatOf(name string) string {
