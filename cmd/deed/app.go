@@ -154,6 +154,10 @@ func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
+// takesLong is an annotation of commands that take as long as what they are given:
+// they have only the --timeout that is asked for.
+const takesLong = "takes-long"
+
 // bounded gives a command, and its own commands, the --timeout.
 func (a *app) bounded(cmd *cobra.Command) *cobra.Command {
 	a.timeout = 10 * time.Minute
@@ -164,7 +168,7 @@ func (a *app) bounded(cmd *cobra.Command) *cobra.Command {
 			continue
 		}
 		c.RunE = func(cmd *cobra.Command, args []string) error {
-			if a.timeout == 0 {
+			if _, long := cmd.Annotations[takesLong]; a.timeout == 0 || long && !cmd.Flags().Changed("timeout") {
 				return run(cmd, args)
 			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), a.timeout, fmt.Errorf("--timeout %s is over", a.timeout))

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/contact"
 )
 
 func main() { os.Exit(run()) }
@@ -54,7 +55,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 			return e.code
 		}
 		code = e.code
-	} else if deed.CodeOf(err) == deed.Invalid {
+	} else if deed.CodeOf(err) == deed.Invalid || errors.Is(err, contact.ErrInvalid) {
 		code = exitUsage
 	}
 	fmt.Fprintln(errs, "deed:", strings.TrimPrefix(unreachable(err), "deed: "))
@@ -97,7 +98,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	f.StringVar(&a.onNewCluster, "on-new-cluster", "", "hold or continue in a copy; also DEED_ON_NEW_CLUSTER (default hold with deliveries or webhooks)")
 	root.AddCommand(newDev(a), newRelay(a), newListen(a), newPublish(a), newTail(a), newMigrate(a), newUninstall(a), newVersion(a))
 	for _, add := range []func(*app) *cobra.Command{
-		newStatus, newMessages, newShow, newDead, newReschedule, newAudit, newDeliver, newDeliveries, newSuppressions, newProviders,
+		newStatus, newMessages, newShow, newDead, newReschedule, newAudit, newDeliver, newDeliveries, newContacts, newSuppressions, newProviders,
 		newTenant, newTopic, newSubscription, newKeys, newSettings, newVerify, newAdopt, newRetention, newInbox, newDoctor,
 	} {
 		root.AddCommand(a.bounded(add(a)))

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -137,32 +135,33 @@ func (p *publishFlags) one(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant
 }
 
 func (p *publishFlags) file(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant.ID, args []string) error {
-	name, in, format := "-", cmd.InOrStdin(), cmp.Or(p.format, "ndjson")
-	if len(args) > 0 && args[0] != "-" {
+	name := "-"
+	if len(args) > 0 {
 		name = args[0]
-		f, err := os.Open(name)
-		if err != nil {
-			return &exitError{exitUsage, err}
-		}
-		defer f.Close()
-		in, format = f, p.format
 	}
-	if in == os.Stdin && terminalWidth(os.Stdin) > 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "reading rows from the terminal until Ctrl-D; for one message give --payload")
+	in, format, stop, err := openRows(cmd, name, p.format, "for one message give --payload")
+	if err != nil {
+		return err
 	}
+	defer stop()
 	rows, err := importer.New(in, name, importer.Options{
 		Topic: p.topic, Type: p.typ, KeyField: p.keyField, IDField: p.idField, Format: format, Tenant: owner,
 	})
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	shown := &progress{cmd: cmd, on: terminalWidth(cmd.ErrOrStderr()) > 0}
+	shown := newProgress(cmd, name, "A second run publishes the good ones again, unless --id-field names their id")
+	report := func(t importer.Tally, last bool) {
+		shown.report(last, "%d published, %d repeated, %d rejected ", t.Published, t.Repeated, t.Rejected)
+	}
 	tally, err := importer.Publish(cmd.Context(), pool, rows, importer.PublishOptions{
-		Batch:    p.batch,
-		Rejected: func(bad *importer.LineError) { shown.reject(name, bad) },
-		Progress: func(t importer.Tally) { shown.report(t, false) },
+		Batch: p.batch,
+		Rejected: func(bad *importer.LineError) {
+			shown.reject(bad.Line, strings.TrimPrefix(bad.Err.Error(), "deed: publish: message 1 of 1: "))
+		},
+		Progress: func(t importer.Tally) { report(t, false) },
 	})
-	shown.report(tally, true)
+	report(tally, true)
 	if p.json {
 		if printErr := printJSON(cmd.OutOrStdout(), tally); printErr != nil {
 			return errors.Join(err, printErr)
@@ -181,43 +180,4 @@ func (p *publishFlags) file(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenan
 		return &exitError{code: exitFailed}
 	}
 	return nil
-}
-
-// progress tells a terminal how a file's rows fare.
-type progress struct {
-	cmd      *cobra.Command
-	on       bool
-	shown    time.Time
-	rejected int
-}
-
-// mostNamed is how many lines that are left out a terminal is told of.
-const mostNamed = 100
-
-// reject names a line that is left out.
-func (p *progress) reject(file string, bad *importer.LineError) {
-	p.rejected++
-	if p.on && p.rejected > mostNamed {
-		if p.rejected == mostNamed+1 {
-			fmt.Fprintf(p.cmd.ErrOrStderr(), "%s: more than %d lines are rejected; from here on they are only counted. A second run publishes the good ones again, unless --id-field names their id\n", file, mostNamed)
-		}
-		return
-	}
-	if p.on {
-		fmt.Fprint(unescaped(p.cmd.ErrOrStderr()), "\r\x1b[K")
-	}
-	text := strings.TrimPrefix(bad.Err.Error(), "deed: publish: message 1 of 1: ")
-	fmt.Fprintf(p.cmd.ErrOrStderr(), "%s:%d: %s\n", file, bad.Line, text)
-}
-
-// report shows the figures, a few times a second.
-func (p *progress) report(t importer.Tally, last bool) {
-	if !p.on || (!last && time.Since(p.shown) < 200*time.Millisecond) {
-		return
-	}
-	p.shown = time.Now()
-	fmt.Fprintf(unescaped(p.cmd.ErrOrStderr()), "\r%d published, %d repeated, %d rejected ", t.Published, t.Repeated, t.Rejected)
-	if last {
-		fmt.Fprintln(p.cmd.ErrOrStderr())
-	}
 }

@@ -42,8 +42,11 @@ var update = flag.Bool("update", false, "write the golden shapes into the script
 //	inorder             says that each key's messages were received in order
 //	until STATEMENT     waits until the statement, of the owner, says true
 //	held                puts the id of the delivery that waits for a person into $HELD
+//	who EMAIL NAME      puts the id of the contact that has the address into $NAME
 //	expand FILE…        replaces $NAME in files by environment variables
 //	ndjson N FILE       writes a file of N rows with an id and a key
+//	persons N FILE      writes a CSV file of N contacts, of which every third has a bad phone number
+//	bombs FILE          writes lines of contacts that are made to hurt, between two good ones
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	bin := command(t)
@@ -73,9 +76,12 @@ func TestScripts(t *testing.T) {
 			"received": cmdReceived,
 			"inorder":  cmdInOrder,
 			"until":    cmdUntil,
+			"who":      cmdWho,
 			"expand":   cmdExpand,
 			"held":     cmdHeld,
 			"ndjson":   cmdNDJSON,
+			"persons":  cmdPersons,
+			"bombs":    cmdBombs,
 		},
 	})
 }
@@ -217,6 +223,12 @@ func cmdHeld(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("HELD", pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select id::text from deed.channel_outbox where held_at is not null`))
 }
 
+func cmdWho(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 2, "who EMAIL NAME")
+	b := benchOf(ts)
+	ts.Setenv(args[1], pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select contact_id::text from deed.contact_identities where type = 'email' and value = $1`, args[0]))
+}
+
 func cmdExpand(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range args {
 		text := os.Expand(ts.ReadFile(name), ts.Getenv)
@@ -233,4 +245,41 @@ func cmdNDJSON(ts *testscript.TestScript, _ bool, args []string) {
 		fmt.Fprintf(&b, `{"id": %d, "origin": "K%d"}`+"\n", i+1, i%7)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o600))
+}
+
+func cmdPersons(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 2, "persons N FILE")
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	b := strings.Builder{}
+	b.WriteString("external_id,phone,data.plan\n")
+	for i := range n {
+		phone := fmt.Sprintf("+4930%07d", i)
+		if i%3 == 2 {
+			phone = fmt.Sprintf("030 %07d", i)
+		}
+		fmt.Fprintf(&b, "c%d,%s,free\n", i, phone)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o600))
+}
+
+func cmdBombs(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 1, "bombs FILE")
+	many := make([]string, 10_000)
+	for i := range many {
+		many[i] = strconv.Itoa(i)
+	}
+	lines := []string{
+		`{"external_id": "first"}`,
+		`{"external_id": [` + strings.Join(many, ", ") + `]}`,
+		`{"external_id": "deep", "data": {"a": ` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}}`,
+		`{"external_id": "deeper", "data": {"a": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}}`,
+		`{"external_id": "vast", "data": {"a": 1e999999999}}`,
+		`{"external_id": "nul", "data": {"a": "\u0000"}}`,
+		`{"external_id": "big", "data": {"a": "` + strings.Repeat("secret", 20_000) + `"}}`,
+		`{"external_id": "first", "data": {"a": "` + strings.Repeat("secret", 7_000) + `"}}`,
+		`{"external_id": "first", "data": {"b": "` + strings.Repeat("secret", 7_000) + `"}}`, // too much together
+		`{"external_id": "last"}`,
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 }
