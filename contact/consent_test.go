@@ -109,18 +109,18 @@ func TestSetConsents_BadInput(t *testing.T) {
 	ann := upsert(t, db, known("email", "ann@example.com"))[0].ID
 	good := contact.Word{Contact: ann, Channel: "email", Purpose: "news", State: contact.Revoked, Source: "form"}
 	for want, change := range map[string]func(w *contact.Word){
-		"want a UUID":  func(w *contact.Word) { w.Contact = "ann@example.com" },
-		"there is no ": func(w *contact.Word) { w.Contact = "00000000-0000-4000-8000-000000000001" },
-		"channel must": func(w *contact.Word) { w.Channel = "mail" },
-		"purpose must": func(w *contact.Word) { w.Purpose = "*" },
-		"purpose mus":  func(w *contact.Word) { w.Purpose = "" },
-		"state must":   func(w *contact.Word) { w.State = "yes" },
-		"source, whi":  func(w *contact.Word) { w.Source = "" },
-		"source,":      func(w *contact.Word) { w.Source = strings.Repeat("x", 201) },
-		"evidence mu":  func(w *contact.Word) { w.Evidence = []byte(`[1]`) },
-		"evidence m":   func(w *contact.Word) { w.Evidence = fmt.Appendf(nil, `{"x": "%s"}`, strings.Repeat("x", 9000)) },
-		"not JSON":     func(w *contact.Word) { w.Evidence = []byte(`{`) },
-		"not UTF-8":    func(w *contact.Word) { w.Source = "\xff" },
+		"must be a UUID": func(w *contact.Word) { w.Contact = "ann@example.com" },
+		"there is no ":   func(w *contact.Word) { w.Contact = "00000000-0000-4000-8000-000000000001" },
+		"channel must":   func(w *contact.Word) { w.Channel = "mail" },
+		"purpose must":   func(w *contact.Word) { w.Purpose = "*" },
+		"purpose mus":    func(w *contact.Word) { w.Purpose = "" },
+		"state must":     func(w *contact.Word) { w.State = "yes" },
+		"source, whi":    func(w *contact.Word) { w.Source = "" },
+		"source,":        func(w *contact.Word) { w.Source = strings.Repeat("x", 201) },
+		"evidence mu":    func(w *contact.Word) { w.Evidence = []byte(`[1]`) },
+		"evidence m":     func(w *contact.Word) { w.Evidence = fmt.Appendf(nil, `{"x": "%s"}`, strings.Repeat("x", 9000)) },
+		"not JSON":       func(w *contact.Word) { w.Evidence = []byte(`{`) },
+		"not UTF-8":      func(w *contact.Word) { w.Source = "\xff" },
 	} {
 		bad := good
 		change(&bad)

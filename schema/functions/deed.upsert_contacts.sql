@@ -57,6 +57,9 @@ declare
   v_whose   text[];    -- and which, if they are several
   v_added   int[] := '{}'; -- the contacts that got identities
   v_changed uuid[];    -- that got other data
+  v_wanted  int[];     -- of those that nobody had: of which contact,
+  v_marks   text[];    -- and which
+  v_made    text[];
   v_raced   int[];
   v_merged  jsonb;     -- by alias: whose
   v_given   int;
@@ -83,32 +86,32 @@ begin
     select array_agg(f.n order by f.type, f.value, f.n) as n, array_agg(f.type order by f.type, f.value, f.n) as type,
       array_agg(f.value order by f.type, f.value, f.n) as value, array_agg(f.sure order by f.type, f.value, f.n) as sure
     from (
-      select p_of[i] as n, p_types[i] as type, bool_or(coalesce(p_verified[i], false)) as sure,
-        case when p_types[i] = 'email' then deed.fold_address('email', p_values[i]) else (deed.check_identity(p_types[i], p_values[i])).folded end as value
-      from generate_series(1, cardinality(p_of)) i
+      select g.n, g.type, bool_or(coalesce(g.sure, false)) as sure,
+        case when g.type = 'email' then deed.fold_address('email', g.value) else (deed.check_identity(g.type, g.value)).folded end as value
+      from unnest(p_of, p_types, p_values, p_verified) g(n, type, value, sure)
       group by 1, 2, 4
     ) f
   ) q;
   select b.n, b.problem into v_bad
   from (
-    select p_of[i] as n, case
-        when p_of[i] is null or p_of[i] not between 1 and v_count then 'an identity is of no contact of the call'
-        else format('%s: %s', coalesce(left(p_types[i], 63), 'identity'), (deed.check_identity(p_types[i], p_values[i])).problem) end as problem
-    from generate_series(1, cardinality(p_of)) i
-    where p_of[i] is null or p_of[i] not between 1 and v_count
-      or case when p_types[i] = 'email' then deed.fold_address('email', p_values[i]) else (deed.check_identity(p_types[i], p_values[i])).folded end is null
+    select g.n, case
+        when g.n is null or g.n not between 1 and v_count then 'an identity is of no contact of the call'
+        else format('%s: %s', coalesce(left(g.type, 63), 'identity'), (deed.check_identity(g.type, g.value)).problem) end as problem
+    from unnest(p_of, p_types, p_values) g(n, type, value)
+    where (array_position(v_value, null) is not null or 1 > any (v_n) or v_count < any (v_n) or array_position(v_n, null) is not null)
+      and ((g.n between 1 and v_count) is not true or (deed.check_identity(g.type, g.value)).folded is null)
     union all
-    select i, case
-        when i <> all (v_n) then 'it has no identity'
-        when jsonb_typeof(p_data[i]) <> 'object' then 'data must be a JSON object'
-        when pg_column_size(p_data[i]) > 65536 then format('data of %s bytes are over the limit of 65536', pg_column_size(p_data[i]))
-        when pg_column_size(p_data[i]) > 8000 and deed.is_deep(convert_to(p_data[i]::text, 'UTF8')) then 'data have over 1000 arrays and objects in each other'
-        when jsonb_path_exists(p_data[i], 'strict $.** ? (@.type() == "number")') and deed.json_digits(p_data[i]) > 65536
+    select g.n, case
+        when g.n::int <> all (v_n) then 'it has no identity'
+        when jsonb_typeof(g.data) <> 'object' then 'data must be a JSON object'
+        when pg_column_size(g.data) > 65536 then format('data of %s bytes are over the limit of 65536', pg_column_size(g.data))
+        when pg_column_size(g.data) > 8000 and deed.is_deep(convert_to(g.data::text, 'UTF8')) then 'data have over 1000 arrays and objects in each other'
+        when jsonb_path_exists(g.data, 'strict $.** ? (@.type() == "number")') and deed.json_digits(g.data) > 65536
           then 'data have numbers with so many digits that they are over the limit of 65536 bytes'
-        when not deed.is_zone(p_zones[i]) then 'zone is not the name of a time zone, such as Europe/Berlin'
-        when p_locales[i] !~ '^[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8}){0,4}$' then 'locale is not a language tag, such as de or pt-BR'
+        when not deed.is_zone(g.zone) then 'zone is not the name of a time zone, such as Europe/Berlin'
+        when g.locale !~ '^[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8}){0,4}$' then 'locale is not a language tag, such as de or pt-BR'
       end
-    from generate_series(1, v_count) i
+    from unnest(p_data, p_zones, p_locales) with ordinality g(data, zone, locale, n)
     union all
     select u.n, 'it has over 100 identities' from unnest(v_n) u(n) group by u.n having count(*) > 100
   ) b
@@ -152,15 +155,16 @@ begin
     group by u.n
   ) k;
   v_ids := array(
-    select case when v_known[i] > 1 or v_like[i] <> i or i = any (v_tangled) then null
-      else coalesce(v_ids[i], (v_prefix || substr(gen_random_uuid()::text, 16))::uuid) end
-    from generate_series(1, v_count) i
+    select case when g.known > 1 or g.first <> g.n or g.n::int = any (v_tangled) then null
+      else coalesce(g.id, (v_prefix || substr(gen_random_uuid()::text, 16))::uuid) end
+    from unnest(v_ids, v_known, v_like) with ordinality g(id, known, first, n)
+    order by g.n
   );
 
   insert into deed.contacts (id, tenant_id, data, zone, locale, created_at, updated_at)
-  select v_ids[i], v_tenant, coalesce(p_data[i], '{}'), p_zones[i], p_locales[i], v_now, v_now
-  from generate_series(1, v_count) i
-  where v_known[i] = 0 and v_ids[i] is not null
+  select g.id, v_tenant, coalesce(g.data, '{}'), g.zone, g.locale, v_now, v_now
+  from unnest(v_ids, v_known, p_data, p_zones, p_locales) g(id, known, data, zone, locale)
+  where g.known = 0 and g.id is not null
   union all
   select v_holder, v_tenant, '{}', null, null, v_now, v_now where v_tangled <> '{}';
   with wanted as (
@@ -175,17 +179,17 @@ begin
     from wanted w
     order by w.type, w.value
     on conflict do nothing
-    returning type, value
+    returning type || ' ' || value as mark
   )
-  select array_agg(distinct w.n) filter (where m.type is not null and w.n is not null), count(*) filter (where m.type is null),
-    array_agg(distinct w.n) filter (where m.type is null and w.n is not null)
-  into v_added, v_given, v_raced
-  from wanted w
-  left join made m using (type, value);
-  v_added := coalesce(v_added, '{}');
-  if v_given > 0 then
+  -- By arrays, since the planner takes what with holds for small, and compared each with all.
+  select array_agg(w.n order by w.type, w.value), array_agg(w.type || ' ' || w.value order by w.type, w.value), (select array_agg(m.mark) from made m)
+  into v_wanted, v_marks, v_made
+  from wanted w;
+  v_added := array(select distinct w from unnest(v_wanted) w where w is not null);
+  if cardinality(v_wanted) > coalesce(cardinality(v_made), 0) then
     -- Others have come first with some: who has those is asked below, with the rest of
     -- what those contacts have given back.
+    v_raced := array(select distinct w.n from unnest(v_wanted, v_marks) w(n, mark) where w.n is not null and (v_made is null or w.mark <> all (v_made)));
     insert into deed.contacts (id, tenant_id, created_at, updated_at) values (v_holder, v_tenant, v_now, v_now) on conflict do nothing;
     update deed.contact_identities e
     set contact_id = v_holder, verified_at = null
@@ -193,7 +197,7 @@ begin
     where u.n = any (v_raced) and e.tenant_id = v_tenant and e.contact_id = v_ids[u.n] and e.type = u.type and e.value = u.value
       and e.created_at = v_now;
     delete from deed.contacts c where c.id = any (array(select v_ids[o] from unnest(v_raced) o where v_known[o] = 0));
-    v_tangled := array(select t from unnest(v_tangled || v_raced) t order by t);
+    v_tangled := array(select distinct t from unnest(v_tangled || v_raced) t order by t);
     v_added := array(select a from unnest(v_added) a where a <> all (v_raced));
   end if;
 
@@ -248,11 +252,11 @@ begin
     end;
   end loop;
   with given as (
-    select v_ids[v_like[i]] as id, bool_or(i = any (v_added)) as added, array_agg(p_data[i] order by i) filter (where p_data[i] is not null) as data,
-      (array_agg(p_zones[i] order by i desc) filter (where p_zones[i] is not null))[1] as zone,
-      (array_agg(p_locales[i] order by i desc) filter (where p_locales[i] is not null))[1] as locale
-    from generate_series(1, v_count) i
-    where v_ids[v_like[i]] is not null and (v_known[i] = 1 or v_like[i] <> i)
+    select v_ids[g.first] as id, bool_or(g.n::int = any (v_added)) as added, array_agg(g.data order by g.n) filter (where g.data is not null) as data,
+      (array_agg(g.zone order by g.n desc) filter (where g.zone is not null))[1] as zone,
+      (array_agg(g.locale order by g.n desc) filter (where g.locale is not null))[1] as locale
+    from unnest(v_like, v_known, p_data, p_zones, p_locales) with ordinality g(first, known, data, zone, locale, n)
+    where v_ids[g.first] is not null and (g.known = 1 or g.first <> g.n)
     group by 1
   ),
   merged as (
@@ -275,21 +279,23 @@ begin
   end if;
   -- What a contact has revoked holds for the addresses that it has now got, too.
   perform deed.apply_consents(v_tenant, array(select distinct v_ids[a] from unnest(v_added) a where v_known[a] > 0), v_actor);
-  update deed.contact_identities e
-  set verified_at = v_now
-  from unnest(v_n, v_type, v_value, v_sure) u(n, type, value, sure)
-  where u.sure and v_ids[v_like[u.n]] is not null and e.verified_at is null and e.tenant_id = v_tenant and e.type = u.type and e.value = u.value
-    and exists (select from deed.known_as(v_tenant, u.type, u.value) k where k.contact_id = e.contact_id and k.means = v_ids[v_like[u.n]]);
+  if true = any (p_verified) then
+    update deed.contact_identities e
+    set verified_at = v_now
+    from unnest(v_n, v_type, v_value, v_sure) u(n, type, value, sure)
+    cross join lateral deed.known_as(v_tenant, u.type, u.value) k
+    where u.sure and v_ids[v_like[u.n]] = k.means and e.contact_id = k.contact_id and e.type = u.type and e.value = u.value and e.verified_at is null;
+  end if;
 
   return query
   with at_odds as (
-    select v_like[i] as n from generate_series(1, v_count) i where v_known[v_like[i]] > 1 group by 1
+    select w.n, w.whose from unnest(v_whose) with ordinality w(whose, n) where w.whose is not null
   ),
   told as (
-    select a.n, string_to_array(v_whose[a.n], ',')::uuid[] as contacts, array_agg(distinct u.type order by u.type) as types
+    select a.n, string_to_array(a.whose, ',')::uuid[] as contacts, array_agg(distinct u.type order by u.type) as types
     from at_odds a
     join unnest(v_n, v_type) u(n, type) on u.n = a.n
-    group by a.n
+    group by a.n, a.whose
   ),
   noted as (
     insert into deed.identity_conflicts as o (tenant_id, contact_ids, types, actor, at)

@@ -40,8 +40,10 @@ create table deed.contact_identities (
   constraint contact_identities_value_is_short check (length(value) between 1 and 500)
 );
 
-create unique index uniq_identity_external on deed.contact_identities (tenant_id, type, value) where type = 'external_id';
-create unique index uniq_identity_email_lower on deed.contact_identities (tenant_id, type, lower(value)) where type = 'email';
+-- type is last, as the condition says it: where it is known a look leaves it out, and
+-- would read all of a tenant's if it stood before the value.
+create unique index uniq_identity_external on deed.contact_identities (tenant_id, value, type) where type = 'external_id';
+create unique index uniq_identity_email_lower on deed.contact_identities (tenant_id, lower(value), type) where type = 'email';
 create unique index uniq_identity_other on deed.contact_identities (tenant_id, type, value) where type not in ('external_id', 'email');
 
 -- What was to be one contact and is known as several: for a person to decide.
