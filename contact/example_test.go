@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -63,6 +64,33 @@ func ExampleMerge() {
 	pair := list.Items[0].Contacts
 	act := audit.Act{By: "ann", Reason: "he said so on the phone"}
 	if _, err := contact.Merge(ctx, pool, nil, pair[0], pair[1], act); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Somebody is asked, and comes back by the link that only their address was given.
+func ExampleLinks() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	links, err := contact.NewLinks(contact.LinkOptions{URL: "https://hooks.example.com", Secret: os.Getenv("LINK_SECRET")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	asked := contact.Asked{Contact: "01a1fe76-14ee-7f1b-b119-532699ab7d4c", Channel: "email", Purpose: "newsletter"}
+	word := contact.Word{Contact: asked.Contact, Channel: asked.Channel, Purpose: asked.Purpose, State: contact.Pending, Source: "sign-up"}
+	if _, err := contact.SetConsents(ctx, pool, "web", word); err != nil {
+		log.Fatal(err)
+	}
+	link := links.Confirm(asked, time.Now().Add(7*24*time.Hour)) // goes out by e-mail
+
+	confirmed, err := links.Confirmed(link, time.Now()) // when somebody opens it
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := contact.ConfirmConsent(ctx, pool, nil, "web", confirmed, nil); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -83,7 +83,7 @@ func TestUp_LeavesANewerProgramsFunctions(t *testing.T) {
 	}
 	for _, lower := range []string{"number - 1", "0"} {
 		as(`update deed.migrations set hash = 'another', number = ` + lower + ` where version = 0`)
-		if result := up(t, conn); result.Newer || !result.Functions || len(result.Faces) != 2 || changed() {
+		if result := up(t, conn); result.Newer || !result.Functions || len(result.Faces) != len(schema.Faces()) || changed() {
 			t.Errorf("beside an older program's functions, %s, Up did %+v; they are still there: %t", lower, result, changed())
 		}
 		if result := up(t, conn); result.Functions || len(result.Faces) > 0 || result.Newer {

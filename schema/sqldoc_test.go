@@ -27,13 +27,14 @@ func TestSQLDocument(t *testing.T) {
 		  and p.proname in ('publish', 'publish_one', 'publish_many', 'claim', 'extend', 'finish', 'fail', 'verify', 'subscribe', 'redrive', 'status',
 		    'declare_topic', 'set_topic', 'set_subscription', 'blocked_keys', 'lag', 'cancel_redrive', 'discard', 'set_door', 'reschedule',
 		    'remove_subscription', 'remove_topic', 'remove_step', 'count_removal',
-		    'upsert_contacts', 'merge_contacts', 'unmerge_contacts', 'check_identity', 'known_as')
+		    'upsert_contacts', 'merge_contacts', 'unmerge_contacts', 'check_identity', 'known_as',
+		    'set_consents', 'confirm_consent', 'consents_of', 'add_identity')
 		order by p.proname`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	signatures, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(signatures) != 29 {
+	if err != nil || len(signatures) != 33 {
 		t.Fatal(len(signatures), err)
 	}
 	for _, s := range signatures {

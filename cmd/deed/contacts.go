@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,6 +130,11 @@ merged it and why: deed audit --subject ID.`,
 					if s.Aliases, err = contact.Aliases(cmd.Context(), tx, s.Contact.ID); err != nil {
 						return err
 					}
+					consents, err := contact.Consents(cmd.Context(), tx, s.Contact.ID)
+					if err != nil {
+						return err
+					}
+					s.Consents = orEmpty(consents)
 					conflicts, err := contact.Conflicts(cmd.Context(), tx, contact.ConflictFilter{Contact: s.Contact.ID})
 					s.Conflicts = orEmpty(conflicts.Items)
 					return err
@@ -160,6 +166,7 @@ func orWhichTenant(err error, owner *tenant.ID, ref string) error {
 type shownContact struct {
 	Contact   contact.Contact    `json:"contact"`
 	Aliases   []contact.Contact  `json:"aliases"`
+	Consents  []contact.Consent  `json:"consents"`
 	Conflicts []contact.Conflict `json:"conflicts"` // those that are open, at the most 100
 }
 
@@ -181,6 +188,16 @@ func (s *shownContact) print(w io.Writer) error {
 	fmt.Fprintf(w, "data         %s\n", contentLine("application/json", c.Data))
 	for _, alias := range s.Aliases {
 		line("alias", alias.ID)
+	}
+	for _, k := range s.Consents {
+		text := strings.TrimSpace(fmt.Sprintf("%s %s %s", k.Channel, k.Purpose, cmp.Or(string(k.State), "not answered"))) + " since " + when(k.At)
+		if k.PendingUntil != nil && k.State != contact.Pending {
+			text += ", asked again"
+		}
+		if k.PendingUntil != nil {
+			text += ", may confirm until " + when(*k.PendingUntil)
+		}
+		line("consent", text)
 	}
 	for _, o := range s.Conflicts {
 		line("conflict", fmt.Sprintf("%d, of %s, between %s", o.N, strings.Join(o.Types, " and "), strings.Join(o.Contacts, " and ")))
