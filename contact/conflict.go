@@ -44,14 +44,11 @@ func Conflicts(ctx context.Context, db DB, f ConflictFilter) (list page.Of[Confl
 	if f.Limit < 1 || f.Limit > math.MaxInt32 {
 		return list, invalidf(op, "limit %d is not from 1 to %d", f.Limit, math.MaxInt32)
 	}
-	var before, of any
-	if f.Cursor != "" {
-		n, err := strconv.ParseInt(f.Cursor, 10, 64)
-		if err != nil {
-			return list, invalidf(op, "the cursor is none of this list's")
-		}
-		before = n
+	before, err := numberBelow(f.Cursor)
+	if err != nil {
+		return list, invalidf(op, "the cursor is none of this list's")
 	}
+	var of any
 	if f.Contact != "" {
 		if err := checkIDs(op, f.Contact); err != nil {
 			return list, err

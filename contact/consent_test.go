@@ -60,6 +60,12 @@ func TestContract_D11_RevokedConsentSuppresses(t *testing.T) {
 	say(t, db, ann, "chat", contact.Granted)
 	say(t, db, ann, "sms", contact.Granted)
 	same(t, "lifted", suppressed(t, db), "email:ann@example.com/* email:ann@work.example/news")
+
+	// What was to end holds for ever, and is counted once.
+	db.Exec(t, pgtest.Admin, `select deed.suppress('sms', array['+49 30 123456'], 'switched off', 'bob', p_purpose => 'news', p_expires_at => now() + interval '1 day')`)
+	say(t, db, ann, "sms", contact.Revoked)
+	same(t, "until", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.suppressions where channel = 'sms' and expires_at is null`), 1)
+	same(t, "found by deed.verify", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.verify()`), 0)
 }
 
 // Words of one call are said in its order, to contacts of one tenant.

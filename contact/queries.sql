@@ -115,6 +115,6 @@ from deed.identity_conflicts o
 where ($1::text is null or o.tenant_id = $1::text::uuid)
   and ($2::text is null or o.contact_ids && array(select a.id from deed.names_of($2::text::uuid) a(id)))
   and ($3::boolean or o.settled_at is null)
-  and ($4::bigint is null or o.n < $4::bigint)
+  and o.n < $4::bigint
 order by o.n desc
 limit $5::int;

@@ -42,7 +42,7 @@ begin
     on conflict on constraint suppressions_pkey do update
     set expires_at = null, reason = excluded.reason, actor = excluded.actor, by_consent = true
     where deed.suppressions.expires_at is not null
-    returning 1
+    returning xmax = 0 as is_new
   ),
   lifted as (
     delete from deed.suppressions x
@@ -58,7 +58,7 @@ begin
   insert into deed.audit_log (tenant_id, actor, action, subject_type, reason, affected)
   select p_tenant, p_actor, k.action, 'suppression', k.reason, k.affected
   from (
-    select 'suppress' as action, 'consent revoked' as reason, count(*) as affected from added
+    select case when a.is_new then 'suppress' else 'extend' end as action, 'consent revoked' as reason, count(*) as affected from added a group by a.is_new
     union all
     select 'unsuppress', 'consent no longer revoked', count(*) from lifted
   ) k
