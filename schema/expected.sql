@@ -185,14 +185,15 @@ table deed.consents rls=true forced=true
   column actor text not null
   column at timestamp with time zone not null
   column expires_at timestamp with time zone
+  constraint consents_actor_is_short CHECK (((length(actor) >= 1) AND (length(actor) <= 200)))
   constraint consents_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text, 'webhook'::text])))
   constraint consents_contact_fkey FOREIGN KEY (tenant_id, contact_id) REFERENCES deed.contacts(tenant_id, id)
   constraint consents_evidence_is_object CHECK (((jsonb_typeof(evidence) = 'object'::text) AND (pg_column_size(evidence) <= 10000)))
   constraint consents_pending_ends CHECK (((state = 'pending'::text) = (expires_at IS NOT NULL)))
   constraint consents_pkey PRIMARY KEY (n)
   constraint consents_purpose_is_named CHECK ((purpose ~ '^[A-Za-z0-9._-]{1,100}$'::text))
+  constraint consents_source_is_short CHECK (((length(source) >= 1) AND (length(source) <= 200)))
   constraint consents_state_is_known CHECK ((state = ANY (ARRAY['granted'::text, 'revoked'::text, 'pending'::text])))
-  constraint consents_texts_are_short CHECK ((((length(source) >= 1) AND (length(source) <= 200)) AND ((length(actor) >= 1) AND (length(actor) <= 200))))
   CREATE INDEX consents_contact_idx ON deed.consents USING btree (contact_id, channel, purpose, n)
   CREATE UNIQUE INDEX consents_pkey ON deed.consents USING btree (n)
   policy consents_admin for r to deed_admin using true
@@ -200,7 +201,7 @@ table deed.consents rls=true forced=true
   policy consents_owner for * to owner using true check true
   policy consents_worker for r to deed_worker using true
   CREATE TRIGGER consents_append_only BEFORE DELETE OR TRUNCATE ON deed.consents FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
-  CREATE TRIGGER consents_rewrite BEFORE UPDATE ON deed.consents FOR EACH ROW WHEN (((new.evidence <> '{}'::jsonb) OR ((((((((((old.n IS DISTINCT FROM new.n) OR (old.tenant_id IS DISTINCT FROM new.tenant_id)) OR (old.contact_id IS DISTINCT FROM new.contact_id)) OR (old.channel IS DISTINCT FROM new.channel)) OR (old.purpose IS DISTINCT FROM new.purpose)) OR (old.state IS DISTINCT FROM new.state)) OR (old.source IS DISTINCT FROM new.source)) OR (old.actor IS DISTINCT FROM new.actor)) OR (old.at IS DISTINCT FROM new.at)) OR (old.expires_at IS DISTINCT FROM new.expires_at)))) EXECUTE FUNCTION deed.refuse_change()
+  CREATE TRIGGER consents_rewrite BEFORE UPDATE ON deed.consents FOR EACH ROW WHEN (((new.evidence <> '{}'::jsonb) OR (old.n IS DISTINCT FROM new.n) OR (old.tenant_id IS DISTINCT FROM new.tenant_id) OR (old.contact_id IS DISTINCT FROM new.contact_id) OR (old.channel IS DISTINCT FROM new.channel) OR (old.purpose IS DISTINCT FROM new.purpose) OR (old.state IS DISTINCT FROM new.state) OR (old.source IS DISTINCT FROM new.source) OR (old.actor IS DISTINCT FROM new.actor) OR (old.at IS DISTINCT FROM new.at) OR (old.expires_at IS DISTINCT FROM new.expires_at))) EXECUTE FUNCTION deed.refuse_change()
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
@@ -237,10 +238,12 @@ table deed.contact_merges rls=true forced=true
   column undone_at timestamp with time zone
   column undone_by text
   column undone_for text
+  constraint contact_merges_actor_is_short CHECK (((length(actor) >= 1) AND (length(actor) <= 200)))
   constraint contact_merges_from_fkey FOREIGN KEY (tenant_id, from_id) REFERENCES deed.contacts(tenant_id, id)
   constraint contact_merges_into_fkey FOREIGN KEY (tenant_id, into_id) REFERENCES deed.contacts(tenant_id, id)
   constraint contact_merges_pkey PRIMARY KEY (n)
-  constraint contact_merges_texts_are_short CHECK ((((length(reason) >= 1) AND (length(reason) <= 2000)) AND ((length(actor) >= 1) AND (length(actor) <= 200)) AND (length(undone_by) <= 200) AND (length(undone_for) <= 2000)))
+  constraint contact_merges_reason_is_short CHECK (((length(reason) >= 1) AND (length(reason) <= 2000)))
+  constraint contact_merges_undone_is_short CHECK (((length(undone_by) <= 200) AND (length(undone_for) <= 2000)))
   constraint contact_merges_undone_is_whole CHECK ((num_nulls(undone_at, undone_by, undone_for) = ANY (ARRAY[0, 3])))
   CREATE INDEX contact_merges_into_idx ON deed.contact_merges USING btree (into_id)
   CREATE UNIQUE INDEX contact_merges_open_idx ON deed.contact_merges USING btree (from_id) WHERE (undone_at IS NULL)

@@ -7,9 +7,10 @@ create or replace trigger consents_append_only before delete or truncate on deed
 -- An erasure takes the evidence away; what was said, when and through whom stays.
 create or replace trigger consents_rewrite before update on deed.consents
   for each row when (
-    new.evidence <> '{}'
-    or (old.n, old.tenant_id, old.contact_id, old.channel, old.purpose, old.state, old.source, old.actor, old.at, old.expires_at)
-      is distinct from (new.n, new.tenant_id, new.contact_id, new.channel, new.purpose, new.state, new.source, new.actor, new.at, new.expires_at)
+    new.evidence <> '{}' or old.n is distinct from new.n or old.tenant_id is distinct from new.tenant_id
+    or old.contact_id is distinct from new.contact_id or old.channel is distinct from new.channel or old.purpose is distinct from new.purpose
+    or old.state is distinct from new.state or old.source is distinct from new.source or old.actor is distinct from new.actor
+    or old.at is distinct from new.at or old.expires_at is distinct from new.expires_at
   ) execute function deed.refuse_change();
 
 create or replace trigger channel_outbox_insert before insert on deed.channel_outbox

@@ -82,8 +82,9 @@ create table deed.contact_merges (
   constraint contact_merges_pkey primary key (n),
   constraint contact_merges_from_fkey foreign key (tenant_id, from_id) references deed.contacts (tenant_id, id),
   constraint contact_merges_into_fkey foreign key (tenant_id, into_id) references deed.contacts (tenant_id, id),
-  constraint contact_merges_texts_are_short check (length(reason) between 1 and 2000 and length(actor) between 1 and 200
-    and length(undone_by) <= 200 and length(undone_for) <= 2000),
+  constraint contact_merges_reason_is_short check (length(reason) between 1 and 2000),
+  constraint contact_merges_actor_is_short check (length(actor) between 1 and 200),
+  constraint contact_merges_undone_is_short check (length(undone_by) <= 200 and length(undone_for) <= 2000),
   constraint contact_merges_undone_is_whole check (num_nulls(undone_at, undone_by, undone_for) in (0, 3))
 );
 

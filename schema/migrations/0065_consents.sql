@@ -21,7 +21,8 @@ create table deed.consents (
   constraint consents_purpose_is_named check (purpose ~ '^[A-Za-z0-9._-]{1,100}$'),
   constraint consents_state_is_known check (state in ('granted', 'revoked', 'pending')),
   constraint consents_pending_ends check ((state = 'pending') = (expires_at is not null)),
-  constraint consents_texts_are_short check (length(source) between 1 and 200 and length(actor) between 1 and 200),
+  constraint consents_source_is_short check (length(source) between 1 and 200),
+  constraint consents_actor_is_short check (length(actor) between 1 and 200),
   constraint consents_evidence_is_object check (jsonb_typeof(evidence) = 'object' and pg_column_size(evidence) <= 10000)
 );
 
