@@ -169,6 +169,7 @@ func (c *Client) work(ctx context.Context, end context.CancelCauseFunc, workers 
 	others.Go(func() { (&housekeeper{keeper, c.sources}).run(ctx) })
 	others.Go(func() { keeper.KeepRetention(ctx) })
 	others.Go(func() { keeper.FinishRemovals(ctx) })
+	others.Go(func() { keeper.Erase(ctx, c.opts.Worker) })
 
 	c.setReady(nil)
 	err := c.drain(ctx)

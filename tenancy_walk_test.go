@@ -36,7 +36,7 @@ const (
 // their parent, without a grant of their own.
 var tableCases = map[string]tableCase{
 	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
-	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows,
+	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows, "erasures": ownRows, "erasing": nobodies, "secrets": nobodies, "erasures_n_seq": nobodies,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
 	"attended": nobodies, "backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
@@ -92,9 +92,12 @@ var functionCases = map[string]functionCase{
 	"upsert_contacts":  {call: `select id from deed.upsert_contacts('{1}', '{email}', '{x@y.z}', '{null}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"merge_contacts":   {call: `select deed.merge_contacts('` + someID + `', '` + otherID + `', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
 	"unmerge_contacts": {call: `select deed.unmerge_contacts('` + someID + `', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
-	"set_consents":     {call: `select n from deed.set_consents('{` + someID + `}', '{email}', '{x}', '{granted}', '{x}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
-	"confirm_consent":  {call: `select deed.confirm_consent('` + someID + `', 'email', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
-	"add_identity":     {call: `select deed.add_identity('` + someID + `', 'email', 'x@y.z', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"erase_contact":    {call: `select deed.erase_contact('` + someID + `', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+	// A mark tells nothing: who has one and the address knows no more than the address.
+	"address_mark":    {call: `select 1 / (count(*) = 1)::int from (select deed.address_mark($1::text::uuid, 'email', '` + mark + `@example.com')) m`},
+	"set_consents":    {call: `select n from deed.set_consents('{` + someID + `}', '{email}', '{x}', '{granted}', '{x}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"confirm_consent": {call: `select deed.confirm_consent('` + someID + `', 'email', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"add_identity":    {call: `select deed.add_identity('` + someID + `', 'email', 'x@y.z', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	// Its own, as many as it sees: what it knows of b's ids contact's own test gives it.
 	"known_as":    {call: `select 1 / (count(*) = 0)::int from deed.known_as($1::text::uuid, 'email', '` + mark + `@example.com')`},
 	"contact_of":  {call: `select 1 / (count(deed.contact_of($1::text::uuid, c.id)) = 0)::int from deed.contacts c where c.tenant_id = $1::text::uuid`},
@@ -118,7 +121,7 @@ func init() {
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
 		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_blocked",
-		"is_zone", "identity_written", "known_addresses", "apply_consents",
+		"is_zone", "identity_written", "known_addresses", "apply_consents", "erase_deliveries", "erase_step", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp
@@ -178,7 +181,7 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 }
 
 // knowPeople makes contacts of every kind: two that are at odds, one that is merged
-// into another, and what they consent to.
+// into another, one that is erased, and what they consent to.
 func knowPeople(ctx context.Context, tx pgx.Tx, text string) error {
 	person := func(types ...string) (p contact.Person) {
 		for _, typ := range types {
@@ -187,11 +190,14 @@ func knowPeople(ctx context.Context, tx pgx.Tx, text string) error {
 		p.Data = fmt.Appendf(nil, `{"x":%q}`, text)
 		return p
 	}
-	list, err := contact.Upsert(ctx, tx, text, person("email"), person("slack"), person("telegram"), person("email", "slack"))
+	list, err := contact.Upsert(ctx, tx, text, person("email"), person("slack"), person("telegram"), person("email", "slack"), person("external_id"))
 	if err != nil {
 		return err
 	}
 	if _, err := contact.Merge(ctx, tx, nil, list[2].ID, list[1].ID, audit.Act{By: text, Reason: text}); err != nil {
+		return err
+	}
+	if _, err := contact.Erase(ctx, tx, nil, list[4].ID, audit.Act{By: text, Reason: text}, contact.EraseOptions{}); err != nil {
 		return err
 	}
 	_, err = contact.SetConsents(ctx, tx, text,

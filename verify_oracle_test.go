@@ -46,6 +46,7 @@ var harmlessChanges = []harmless{
 	{"delivery_transitions", "delete from_status to_status made_by meaning", "", "a change of status that is not listed is refused, aloud"},
 	{"providers", "delete *", "", "every dispatcher registers its providers when it starts, and goes on with what it was given"},
 	{"contacts contact_identities identity_conflicts contact_merges consents", "delete *", "", "who somebody is, and what they said: what is owed names its recipient itself, and what is not to be sent stands in suppressions"},
+	{"erasures erasing", "delete *", "", "who was erased, and how far that is: nobody is owed a delivery for it"},
 	{"suppressions", "reason actor created_at by_consent", "", "an address is suppressed whatever the reason"},
 	{"suppressions", "purpose expires_at", "", "as if it had been asked for otherwise: only the owner may, and the audit log has what was asked for"},
 	{"suppressions", "address", "", "as if the one were taken from the list and the other put there: only the owner may, and the audit log has what was asked for"},

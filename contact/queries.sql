@@ -118,3 +118,20 @@ where ($1::text is null or o.tenant_id = $1::text::uuid)
   and o.n < $4::bigint
 order by o.n desc
 limit $5::int;
+
+-- name: erase
+select deed.erase_contact($1::text::uuid, $2::text, $3::text, $4::text::uuid, $5::boolean, $6::boolean);
+
+-- name: erasures
+-- A page of them, newest first.
+select e.n, e.tenant_id::text, e.contact_id::text, e.names::text[], e.reason, e.actor, e.at, e.deliveries, e.finished_at
+from deed.erasures e
+where ($1::text is null or e.tenant_id = $1::text::uuid)
+  and ($2::text is null or $2::text::uuid = any (e.names))
+  and e.n < $3::bigint
+order by e.n desc
+limit $4::int;
+
+-- name: export_erasures
+select n, tenant_id::text, contact_id::text, names::text[], reason, actor, at, 0::bigint, null::timestamptz
+from deed.export_erasures($1::int);

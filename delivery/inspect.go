@@ -51,11 +51,14 @@ type Entry struct {
 	ChannelMessageID  string          `json:"channel_message_id,omitempty"`
 	RunID             string          `json:"run_id,omitempty"`
 	JobID             string          `json:"job_id,omitempty"`
-	Purpose           string          `json:"purpose,omitempty"` // "": transactional
+	Purpose           string          `json:"purpose,omitempty"`   // "": transactional
+	Contact           string          `json:"contact,omitempty"`   // for whom it is, by id
+	ErasedAt          *time.Time      `json:"erased_at,omitempty"` // since then nobody knows to whom it went, and what was in it
 	ClaimedBy         string          `json:"claimed_by,omitempty"`
 	Payload           json.RawMessage `json:"payload,omitempty"` // only if asked for
 	Request           []byte          `json:"request,omitempty"` // only if asked for
 	RequestSize       int             `json:"request_bytes"`
+	RequestSHA256     string          `json:"request_sha256,omitempty"` // in hexadecimal; it stays when the request is erased
 }
 
 // Filter chooses deliveries; zero fields choose all.
@@ -63,11 +66,12 @@ type Filter struct {
 	Status    Status
 	Provider  string
 	Tenant    *tenant.ID
-	Recipient string // without regard to case
-	InDoubt   bool   // only those whose outcome is unknown
-	Cursor    string // [page.Of.Next] of the page before
-	Limit     int    // default 100
-	Payload   bool   // with payloads and requests
+	Recipient string   // however it is written
+	Contacts  []string // only those that were reserved for one of them, by id
+	InDoubt   bool     // only those whose outcome is unknown
+	Cursor    string   // [page.Of.Next] of the page before
+	Limit     int      // default 100
+	Payload   bool     // with payloads and requests
 }
 
 // lookMost is how many deliveries one look reads where no index finds what is asked
@@ -77,6 +81,9 @@ const lookMost = 20_000
 // each is how many deliveries the look reads, of a provider if it goes by that.
 func (f Filter) each() int {
 	byStatus := f.Status == Failed || f.Status == Dead || f.Status == Sending || f.InDoubt
+	if len(f.Contacts) > 0 {
+		return max(lookMost, f.Limit)
+	}
 	if f.Tenant != nil || f.Recipient != "" || (f.Status != "" || f.Provider != "") && !byStatus {
 		return max(lookMost, f.Limit)
 	}
@@ -88,6 +95,7 @@ func (f Filter) each() int {
 
 // List returns deliveries, newest first. Those that failed or are dead are found by
 // that and their provider, those in doubt and those under way by that; what else is
+// and by its contacts; what else is
 // asked for is looked for among the newest 20,000, and the page says how far back
 // that was. Errors: [deed.Invalid].
 func (l *Ledger) List(ctx context.Context, f Filter) (page page.Of[Entry], err error) {
@@ -100,6 +108,11 @@ func (l *Ledger) List(ctx context.Context, f Filter) (page page.Of[Entry], err e
 	}
 	if f.Status != "" && !slices.Contains(statuses, f.Status) {
 		return page, invalidf(op, "status %q is none of %v", f.Status, statuses)
+	}
+	for _, of := range f.Contacts {
+		if checkID(op, of) != nil {
+			return page, invalidf(op, "a contact's id must be a UUID") // what was given may be an address
+		}
 	}
 	if f.Cursor != "" && checkID(op, f.Cursor) != nil {
 		return page, invalidf(op, "cursor %q is none of this list's", errortext.Clip(f.Cursor))
@@ -130,7 +143,7 @@ func (l *Ledger) look(ctx context.Context, f Filter) (ids []string, next string,
 		owner = f.Tenant.String()
 	}
 	rows, err := l.pool.Query(ctx, query.LookAtDeliveries, sqlvalue.NullIfZero(f.Cursor), f.each(), f.Limit,
-		sqlvalue.NullIfZero(string(f.Status)), sqlvalue.NullIfZero(f.Provider), owner, sqlvalue.NullIfZero(f.Recipient), f.InDoubt)
+		sqlvalue.NullIfZero(string(f.Status)), sqlvalue.NullIfZero(f.Provider), owner, sqlvalue.NullIfZero(f.Recipient), f.InDoubt, f.Contacts)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -157,7 +170,7 @@ func (l *Ledger) fetch(ctx context.Context, ids []string, alone, payload bool) (
 		err := row.Scan(&e.ID, &e.Tenant, &e.Workspace, &e.Key, &e.Status, &e.Channel, &e.Provider, &e.Recipient, &e.RecipientID,
 			&e.Guarantee, &e.Attempts, &e.Sandbox, &e.MaxAttempts, &e.CreatedAt, &e.ProcessAfter, &e.FirstCalledAt, &e.CalledAt, &e.SentAt, &e.FinishedAt,
 			&e.RepeatSafeUntil, &e.DoubtSince, &e.DoubtReason, &e.HeldAt, &e.ProviderMessageID, &e.ProvedAt, &e.UnsettledSince, &e.SkipReason, &e.LastError, &e.CorrelationID,
-			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, &e.Purpose, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
+			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, &e.Purpose, &e.Contact, &e.ErasedAt, &e.RequestSHA256, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
 		return e, err
 	})
 }

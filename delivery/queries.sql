@@ -4,7 +4,7 @@
 -- name: reserve
 select id::text, status, duplicate
 from deed.reserve($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::bytea[], $6::text[], $7::text[], $8::timestamptz[],
-  $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::int[], $13::timestamptz[], $14::text[], $15::text::uuid);
+  $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::int[], $13::timestamptz[], $14::text[], $15::text::uuid, null, $16::text[]::uuid[]);
 
 -- name: claim
 select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(workspace_id::text, ''), idempotency_key, coalesce(channel, ''), coalesce(lane, ''),
@@ -118,7 +118,7 @@ from deed.look_at_suppressions($1::timestamptz, $2::text::uuid, $3::text, $4::te
 
 -- name: look_at_deliveries
 select looked, next::text, oldest, id::text
-from deed.look_at_deliveries($1::text::uuid, $2::int, $3::int, $4::text, $5::text, $6::text::uuid, $7::text, $8::boolean);
+from deed.look_at_deliveries($1::text::uuid, $2::int, $3::int, $4::text, $5::text, $6::text::uuid, $7::text, $8::boolean, $9::text[]::uuid[]);
 
 -- name: deliveries
 -- By their ids; the errors of those that were sent in the end only where they are shown alone.
@@ -129,6 +129,7 @@ select id::text, tenant_id::text, workspace_id::text, encode(idempotency_key, 'h
   held_at, coalesce(provider_message_id, ''), proved_at, unsettled_since, coalesce(skip_reason, ''),
   case when not $2::boolean and sent_at is not null then '' else coalesce(last_error, '') end, coalesce(correlation_id, ''),
   coalesce(channel_message_id::text, ''), coalesce(run_id::text, ''), coalesce(job_id::text, ''), coalesce(claimed_by, ''), purpose,
+  coalesce(contact_id::text, ''), erased_at, coalesce(encode(coalesce(request_sha256, sha256(request)), 'hex'), ''),
   case when $3::boolean then payload::text end, case when $3::boolean then request end, coalesce(octet_length(request), 0)
 from deed.channel_outbox
 where id = any ($1::text[]::uuid[])

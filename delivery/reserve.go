@@ -47,6 +47,9 @@ type Delivery struct {
 	Recipient string
 	// RecipientID is who that is to the application. Default: none.
 	RecipientID string
+	// Contact is the id of the contact whom it is for, a UUID; an erasure of that one
+	// erases it, too, whatever its recipient. Default: none.
+	Contact string
 	// Payload is a JSON object that the provider makes its request of, such as an
 	// [Email]. Required.
 	Payload json.RawMessage
@@ -87,7 +90,8 @@ type Reserved struct {
 // are the tenant's that db has set ([tenant.Set]). They exist if and only if
 // db's transaction commits, and no provider has been called then. The results
 // are in the order of ds. Errors: [deed.Invalid], [deed.Forbidden] without a
-// tenant, [deed.NotFound] for one that is not registered.
+// tenant, [deed.NotFound] for a provider that is not registered and a contact that the
+// tenant does not have, [deed.Conflict] for one who was erased.
 func Reserve(ctx context.Context, db deed.DB, ds ...Delivery) ([]Reserved, error) {
 	return reserve(ctx, db, nil, ds)
 }
@@ -111,6 +115,9 @@ func reserve(ctx context.Context, db deed.DB, owner any, ds []Delivery) ([]Reser
 		if len(ds[i].Payload) == 0 || !utf8.Valid(ds[i].Payload) {
 			return nil, invalidf("reserve", "delivery %d has no payload that is UTF-8; an EmailPayload has none where its Check finds something", i+1)
 		}
+		if d := &ds[i]; d.Contact != "" && checkID("reserve", d.Contact) != nil {
+			return nil, invalidf("reserve", "delivery %d: a contact's id must be a UUID", i+1) // what was given may be an address
+		}
 		if err := limits.Attempts.CheckSet("max_attempts", ds[i].MaxAttempts); err != nil {
 			return nil, invalidf("reserve", "delivery %d: %w", i+1, err)
 		}
@@ -118,7 +125,7 @@ func reserve(ctx context.Context, db deed.DB, owner any, ds []Delivery) ([]Reser
 	}
 	crash.Point("reserving")
 	rows, err := db.Query(ctx, query.Reserve, a.channels, a.providers, a.recipients, a.payloads, a.keys, a.recipientIDs,
-		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.workspaces, a.maxAttempts, a.expiresAt, a.purposes, owner)
+		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.workspaces, a.maxAttempts, a.expiresAt, a.purposes, owner, a.contacts)
 	if err != nil {
 		return nil, deed.WrapError("reserve", err)
 	}
@@ -148,6 +155,7 @@ type columns struct {
 	keys                                      [][]byte
 	recipientIDs, guarantees, correlationIDs  []*string
 	channelMessageIDs, purposes, workspaces   []*string
+	contacts                                  []*string
 	processAfter, expiresAt                   []*time.Time
 	maxAttempts                               []*int
 	n                                         int
@@ -175,6 +183,7 @@ func (a *columns) add(d *Delivery, correlation string) {
 	put(&a.correlationIDs, a.n, i, correlation)
 	put(&a.channelMessageIDs, a.n, i, d.ChannelMessageID)
 	put(&a.purposes, a.n, i, d.Purpose)
+	put(&a.contacts, a.n, i, d.Contact)
 	put(&a.processAfter, a.n, i, d.ProcessAfter)
 	put(&a.expiresAt, a.n, i, d.ExpiresAt)
 	put(&a.maxAttempts, a.n, i, d.MaxAttempts)

@@ -340,7 +340,7 @@ limit 20;
 -- name: suppressions
 select pg_catalog.count(*), coalesce(pg_catalog.string_agg(distinct u.channel, ', '), '')
 from (
-  select s.channel from deed.suppressions s where deed.fold_address(s.channel, s.address) is null limit 1000
+  select s.channel from deed.suppressions s where deed.fold_address(s.channel, s.address) is null and s.address not like 'hmac:%' limit 1000
 ) u;
 
 -- name: locks_held

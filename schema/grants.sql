@@ -37,7 +37,9 @@ revoke insert on deed.receipts from deed_worker;
 revoke insert on deed.audit_log from deed_worker, deed_admin;
 
 -- Deliveries. What these functions call, they call as the owner.
-grant execute on function deed.idempotency_key, deed.reserve, deed.suppress, deed.upsert_contacts, deed.merge_contacts, deed.unmerge_contacts, deed.set_consents, deed.confirm_consent, deed.consents_of, deed.add_identity, deed.check_identity, deed.known_as, deed.contact_of, deed.names_of to deed_app, deed_worker, deed_admin;
+grant execute on function deed.idempotency_key, deed.reserve, deed.suppress, deed.upsert_contacts, deed.merge_contacts, deed.unmerge_contacts, deed.set_consents, deed.confirm_consent, deed.consents_of, deed.add_identity, deed.check_identity, deed.known_as, deed.contact_of, deed.names_of, deed.address_mark to deed_app, deed_worker, deed_admin;
+-- Somebody is forgotten by the tenant whose contact it is, or by an operator.
+grant execute on function deed.erase_contact to deed_app, deed_admin;
 -- What somebody asked for is taken back by that tenant, or by an operator.
 grant execute on function deed.unsuppress to deed_app, deed_admin;
 grant execute on function
@@ -46,6 +48,6 @@ grant execute on function
 to deed_app, deed_worker, deed_admin;
 grant execute on function
   deed.claim_deliveries, deed.attempt, deed.extend_deliveries, deed.note_attempts, deed.settle, deed.pause, deed.expire_deliveries, deed.expire_suppressions, deed.give_up_deliveries, deed.claim_doubts, deed.may_repeat,
-  deed.prove_delivery, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.purge_deliveries
+  deed.prove_delivery, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.purge_deliveries, deed.erase_step, deed.mark_audit, deed.export_erasures
 to deed_worker;
 grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.redrive_deliveries, deed.resume_provider to deed_admin;

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-//go:embed roles.sql bootstrap.sql triggers.sql grants.sql migrations/*.sql functions/*.sql
+//go:embed roles.sql bootstrap.sql gone.sql triggers.sql grants.sql migrations/*.sql functions/*.sql
 var files embed.FS
 
 // Migration is one step of the schema.
@@ -61,28 +61,25 @@ func readMigrations(fsys fs.FS) ([]Migration, error) {
 	return list, nil
 }
 
-// functions returns the text of all functions, in an order in which each can
+// functions returns what takes away those of other arguments, the text of all functions, in an order in which each can
 // be created, then their triggers and grants.
 func functions() (string, error) {
 	entries, err := fs.ReadDir(files, "functions")
 	if err != nil {
 		return "", fmt.Errorf("schema: read functions: %w", err)
 	}
-	var b strings.Builder
+	names := []string{"gone.sql"}
 	for _, e := range entries {
-		text, err := fs.ReadFile(files, path.Join("functions", e.Name()))
-		if err != nil {
-			return "", fmt.Errorf("schema: read %s: %w", e.Name(), err)
-		}
-		b.Write(text)
-		b.WriteByte('\n')
+		names = append(names, path.Join("functions", e.Name()))
 	}
-	for _, name := range []string{"triggers.sql", "grants.sql"} {
+	var b strings.Builder
+	for _, name := range append(names, "triggers.sql", "grants.sql") {
 		text, err := fs.ReadFile(files, name)
 		if err != nil {
 			return "", fmt.Errorf("schema: read %s: %w", name, err)
 		}
 		b.Write(text)
+		b.WriteByte('\n')
 	}
 	return b.String(), nil
 }

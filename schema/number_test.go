@@ -21,7 +21,7 @@ import (
 func TestGolden_FunctionsNumber(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for _, pattern := range []string{"functions/*.sql", "faces/*/*.sql", "triggers.sql", "grants.sql"} {
+	for _, pattern := range []string{"functions/*.sql", "faces/*/*.sql", "gone.sql", "triggers.sql", "grants.sql"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, err)

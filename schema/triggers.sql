@@ -1,6 +1,19 @@
 -- Triggers, run after every replacement of the functions that they call; and
 -- what stored rows owe to functions that may have changed.
-create or replace trigger audit_log_append_only before update or delete or truncate on deed.audit_log
+create or replace trigger audit_log_append_only before delete or truncate on deed.audit_log
+  for each statement execute function deed.refuse_change();
+-- An erasure takes a reason away, and puts a mark where an address stood.
+create or replace trigger audit_log_rewrite before update on deed.audit_log
+  for each row when (
+    (new.reason is distinct from old.reason and (old.reason is null or new.reason is distinct from 'erased'))
+    or (new.subject_id is distinct from old.subject_id and (old.subject_type <> 'suppression' or new.subject_id !~ '^[a-z]+:hmac:[0-9a-f]{32}$') is not false)
+    or old.n is distinct from new.n or old.at is distinct from new.at or old.tenant_id is distinct from new.tenant_id
+    or old.actor is distinct from new.actor or old.login is distinct from new.login or old.action is distinct from new.action
+    or old.subject_type is distinct from new.subject_type or old.from_status is distinct from new.from_status
+    or old.to_status is distinct from new.to_status or old.affected is distinct from new.affected or old.details is distinct from new.details
+  ) execute function deed.refuse_change();
+-- Without the key nobody knows a mark again.
+create or replace trigger secrets_append_only before update or delete or truncate on deed.secrets
   for each statement execute function deed.refuse_change();
 create or replace trigger consents_append_only before delete or truncate on deed.consents
   for each statement execute function deed.refuse_change();
@@ -32,11 +45,12 @@ create or replace trigger channel_outbox_due before update of status, process_af
     )
     or (new.status = 'queued' and (old.finished_at is not null or old.held_at is not null))
   ) execute function deed.mark_due();
-create or replace trigger channel_outbox_rewrite before update of id, tenant_id, workspace_id, idempotency_key, provider, channel, request on deed.channel_outbox
+create or replace trigger channel_outbox_rewrite before update of id, tenant_id, workspace_id, idempotency_key, provider, channel, request, recipient, erased_at on deed.channel_outbox
   for each row when (
     old.id is distinct from new.id or old.tenant_id is distinct from new.tenant_id or old.workspace_id is distinct from new.workspace_id
     or old.idempotency_key is distinct from new.idempotency_key or old.provider is distinct from new.provider
     or old.channel is distinct from new.channel or (old.request is not null and old.request is distinct from new.request)
+    or (old.erased_at is not null and (new.erased_at is distinct from old.erased_at or new.request is not null or new.recipient is not null))
   ) execute function deed.refuse_rewrite();
 create or replace trigger channel_outbox_delete before delete on deed.channel_outbox
   for each row when (old.finished_at is null) execute function deed.refuse_rewrite();

@@ -19,7 +19,7 @@ import (
 
 func newContacts(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "contacts", Short: "Add, import, list and merge contacts: who somebody is",
+		Use: "contacts", Short: "Add, import, list, merge and erase contacts: who somebody is",
 		Long: `A contact is somebody, by what they are known as: e-mail addresses, phone numbers, ids elsewhere. Within a tenant each of
 these is of one contact, however it is written. Nothing is merged on hope: what belongs to several contacts is a conflict,
 which waits for you.`,
@@ -27,7 +27,7 @@ which waits for you.`,
 			"  deed contacts show email:ann@example.com\n  deed contacts conflicts",
 	}
 	cmd.AddCommand(newContactsAdd(a), newContactsList(a), newContactsShow(a), newContactsImport(a),
-		newContactsMerge(a), newContactsUnmerge(a), newContactsConflicts(a))
+		newContactsMerge(a), newContactsUnmerge(a), newContactsConflicts(a), newContactsExport(a), newContactsErase(a), newContactsErasures(a))
 	return cmd
 }
 

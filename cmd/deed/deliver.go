@@ -117,6 +117,7 @@ channels.outbox.enabled makes it. Reserving under the same --key again makes no 
 	f.StringVar(&payload, "payload", "", "the payload, a JSON object")
 	f.StringVar(&key, "key", "", "what the delivery is for; the same again is the same delivery (default: a new one)")
 	f.StringVar(&d.Purpose, "purpose", "", "what it is for, as newsletter: who left that is skipped (default: none, it is transactional)")
+	f.StringVar(&d.Contact, "contact", "", "the id of the contact whom it is for")
 	f.StringVar(&d.CorrelationID, "correlation-id", "", "what logs and traces know it by")
 	f.BoolVar(&atLeastOnce, "at-least-once", false, "in doubt, send again rather than wait for a person")
 	durationVar(cmd, &expires, "expires", 0, "call nobody for it after this long (default: it does not expire)")

@@ -161,6 +161,8 @@ func showDelivery(w io.Writer, e delivery.Entry, events []delivery.Event) error 
 	line("channel", string(e.Channel))
 	line("provider", e.Provider)
 	line("to", e.Recipient)
+	line("contact", e.Contact)
+	line("erased", instant(e.ErasedAt))
 	line("purpose", e.Purpose)
 	line("guarantee", string(e.Guarantee))
 	line("attempts", fmt.Sprint(e.Attempts))
@@ -171,6 +173,7 @@ func showDelivery(w io.Writer, e delivery.Entry, events []delivery.Event) error 
 	line("correlation id", e.CorrelationID)
 	line("tenant", e.Tenant)
 	line("key", e.Key)
+	line("request sha256", e.RequestSHA256)
 	if e.Payload != nil {
 		line("payload", string(e.Payload))
 	}

@@ -168,13 +168,25 @@ func (r *relay) run(ctx context.Context) error {
 		client.Store(c)
 		measured := r.measure(ctx, c, pool, registry)
 		r.log.Info("relay starts", "subscriptions", len(subs))
+		recorded := func() {}
+		if r.file.Erasures != (config.Erasures{}) {
+			recorded = r.beside(func() { r.recordErasures(ctx, pool, c.Ready) })
+		}
 		err = r.drain(ctx, c)
 		r.log.Info("relay has stopped")
 		cancel()
+		recorded()
 		measured()
 	}
 	cancel()
 	return errors.Join(<-served, err)
+}
+
+// beside runs something that ends with the relay; wait returns when it has.
+func (r *relay) beside(do func()) (wait func()) {
+	var running sync.WaitGroup
+	running.Go(do)
+	return running.Wait
 }
 
 // serving says which providers this process serves otherwise than they are

@@ -44,6 +44,7 @@
 //	    max_pending: 10000
 //	    batch: 100
 //	  printer: {type: print}
+//	erasures: {file: erasures.ndjson}       # or topic: NAME; see docs/gdpr.md
 //	channels:
 //	  outbox:                             # deliveries: docs/deliveries.md
 //	    enabled: true
@@ -83,6 +84,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/deedhq/deed/internal/limits"
 )
 
 // Config is what a deed.yaml says. A zero value means that it says nothing.
@@ -99,6 +102,9 @@ type Config struct {
 
 	// Dev is what deed dev is told, of which relays take nothing.
 	Dev Dev
+
+	// Erasures is where they are recorded.
+	Erasures Erasures
 
 	// Topics are in the order of the file.
 	Topics []Topic
@@ -156,6 +162,9 @@ func (r *reader) config(root *node) *Config {
 	if dev := s.sub("dev"); dev != nil {
 		c.Dev = dev.dev()
 	}
+	if e := s.sub("erasures"); e != nil {
+		c.Erasures = e.erasures()
+	}
 	var uses []use
 	s.sections("topics", func(name string, sub *section) {
 		t, u := sub.topic(name)
@@ -199,6 +208,29 @@ func (s *section) dev() Dev {
 	}
 	s.done()
 	return d
+}
+
+// Erasures is where relays record who was erased: in one of these, or nowhere.
+type Erasures struct {
+	File  string // a path, to which lines are added
+	Topic string
+}
+
+func (s *section) erasures() Erasures {
+	e := Erasures{File: s.text("file"), Topic: s.text("topic")}
+	if e.File != "" && !filepath.IsAbs(e.File) { // as file: is
+		e.File = filepath.Join(filepath.Dir(s.file), e.File)
+	}
+	if e.Topic != "" {
+		if err := limits.Topic(e.Topic); err != nil {
+			s.keyf("topic", "%s", err)
+		}
+	}
+	if (e.File == "") == (e.Topic == "") {
+		s.problemf(s.line, s.path, "want file: PATH or topic: NAME, one of them")
+	}
+	s.done()
+	return e
 }
 
 // Pick chooses a setting's value: the flag if it was given, else the first of

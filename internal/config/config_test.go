@@ -539,3 +539,27 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestParse_Erasures(t *testing.T) {
+	t.Parallel()
+	parse := func(text string) (*config.Config, error) {
+		return config.Parse("/etc/deed/deed.yaml", []byte(text), func(string) (string, bool) { return "", false }, nil)
+	}
+	c, err := parse("erasures: {file: kept/erasures.ndjson}")
+	if err != nil || c.Erasures != (config.Erasures{File: "/etc/deed/kept/erasures.ndjson"}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err = parse("erasures: {topic: erased}"); err != nil || c.Erasures != (config.Erasures{Topic: "erased"}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for text, want := range map[string]string{
+		"erasures: {}":                       "want file: PATH or topic: NAME, one of them",
+		"erasures: {file: a, topic: b}":      "want file: PATH or topic: NAME, one of them",
+		"erasures: {topic: 'a b'}":           "erasures.topic",
+		"erasures: {file: a, keep: forever}": "keep",
+	} {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -43,3 +43,9 @@ select state, total from deed.remove_step($1::bigint, $2::int);
 -- name: open_removals
 select coalesce(array_agg(o.n order by o.n), '{}')
 from (select r.n from deed.removals r where r.finished_at is null order by r.n limit 1000) o;
+
+-- name: erase_step
+select deed.erase_step($1::int, $2::text);
+
+-- name: mark_audit
+select deed.mark_audit($1::int);

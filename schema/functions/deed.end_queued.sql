@@ -1,7 +1,8 @@
 -- deed.end_queued: end deliveries that wait, as skipped or dead, each for its
 -- reason, which says so where an earlier call may have been accepted. The caller
--- has locked them and looked that they are queued and in nobody's hand. Returns
--- what the log says of them.
+-- has locked them and looked that they are queued and in nobody's hand. The audit row
+-- of several says the kind of reason alone: what comes after it may name somebody, and
+-- could not be found again (D12). Returns what the log says of them.
 create or replace function deed.end_queued(
   p_ids     uuid[],
   p_status  text,
@@ -34,7 +35,8 @@ begin
   ),
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
-    select e.tenant_id, p_worker, p_action, 'delivery', case when count(*) = 1 then min(e.id::text) end, 'queued', p_status, left(min(e.reason), 2000), count(*),
+    select e.tenant_id, p_worker, p_action, 'delivery', case when count(*) = 1 then min(e.id::text) end, 'queued', p_status,
+      case when count(*) = 1 then left(min(e.reason), 2000) else split_part(min(e.reason), ':', 1) end, count(*),
       case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(e.id)) end
     from ended e
     group by e.tenant_id

@@ -2,7 +2,7 @@
 -- below p_before, at most p_limit; null matches all.
 --
 -- Those that ended badly are found by status and provider, what is being called or in
--- doubt by its status; of all others the newest p_each are read. Each row says how
+-- doubt by its status, and those of contacts (p_contacts) by them; of all others the newest p_each are read. Each row says how
 -- many were (looked), below which id the next look goes on (next; null if all was
 -- read), and when the first of them was reserved (oldest); where none matches, one
 -- row says it, without an id.
@@ -14,7 +14,8 @@ create or replace function deed.look_at_deliveries(
   p_provider  text default null,
   p_tenant    uuid default null,
   p_recipient text default null,
-  p_doubt     boolean default false
+  p_doubt     boolean default false,
+  p_contacts  uuid[] default null
 ) returns table (looked bigint, next uuid, oldest timestamptz, id uuid)
 language sql
 stable
@@ -28,7 +29,7 @@ as $$
     (
       select c.provider as name
       from deed.channel_outbox c
-      where not p_doubt and c.status = p_status and c.status in ('failed', 'dead')
+      where not p_doubt and p_contacts is null and c.status = p_status and c.status in ('failed', 'dead')
       order by c.status, c.provider
       limit 1
     )
@@ -46,9 +47,9 @@ as $$
   looked as materialized (
     select a.*
     from (
-      select '' as part, c.id, c.status, c.provider, c.tenant_id, c.recipient, c.created_at
+      select '' as part, c.id, c.status, c.provider, c.tenant_id, c.channel, c.recipient, c.created_at
       from deed.channel_outbox c
-      where not p_doubt and coalesce(p_status, '') not in ('failed', 'dead', 'sending') and (p_before is null or c.id < p_before)
+      where not p_doubt and p_contacts is null and coalesce(p_status, '') not in ('failed', 'dead', 'sending') and (p_before is null or c.id < p_before)
       order by c.id desc
       limit p_each
     ) a
@@ -56,7 +57,7 @@ as $$
     select b.*
     from names n
     cross join lateral (
-      select n.name as part, c.id, c.status, c.provider, c.tenant_id, c.recipient, c.created_at
+      select n.name as part, c.id, c.status, c.provider, c.tenant_id, c.channel, c.recipient, c.created_at
       from deed.channel_outbox c
       where c.status = p_status and c.status in ('failed', 'dead') and c.provider = n.name and (p_before is null or c.id < p_before)
       order by c.status desc, c.provider desc, c.id desc
@@ -66,13 +67,23 @@ as $$
     union all
     select d.*
     from (
-      select 'sending', c.id, c.status, c.provider, c.tenant_id, c.recipient, c.created_at
+      select 'sending', c.id, c.status, c.provider, c.tenant_id, c.channel, c.recipient, c.created_at
       from deed.channel_outbox c
-      where (p_doubt or p_status = 'sending') and c.status = 'sending' and (p_before is null or c.id < p_before)
+      where (p_doubt or p_status = 'sending') and p_contacts is null and c.status = 'sending' and (p_before is null or c.id < p_before)
         and (not p_doubt or c.doubt_since is not null or c.lease_until <= clock_timestamp())
       order by c.id desc
       limit p_each
     ) d
+    union all
+    select e.*
+    from unnest(p_contacts) n(contact)
+    cross join lateral (
+      select n.contact::text, c.id, c.status, c.provider, c.tenant_id, c.channel, c.recipient, c.created_at
+      from deed.channel_outbox c
+      where c.contact_id = n.contact and (p_before is null or c.id < p_before)
+      order by c.contact_id desc, c.id desc
+      limit p_each
+    ) e
   ),
   -- Below the highest of the last ones something may be missing.
   whole as (
@@ -97,7 +108,8 @@ as $$
     where (p_status is null or l.status = p_status)
       and (p_provider is null or l.provider = p_provider)
       and (p_tenant is null or l.tenant_id = p_tenant)
-      and (p_recipient is null or lower(l.recipient) = lower(p_recipient))
+      and (p_recipient is null or lower(l.recipient) = lower(p_recipient)
+        or deed.fold_address(l.channel, l.recipient) = deed.fold_address(l.channel, p_recipient))
       and ((select w.id from whole w) is null or l.id >= (select w.id from whole w))
     order by l.id desc
     limit p_limit

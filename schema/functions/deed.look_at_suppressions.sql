@@ -2,7 +2,8 @@
 -- place (p_at, p_at_tenant, p_at_channel, p_at_address, p_at_purpose), at most
 -- p_limit; null matches all.
 --
--- The newest p_each are read; one address is looked for by key in each tenant. Each
+-- The newest p_each are read; one address is looked for by key in each tenant, and by
+-- its mark (deed.address_mark), under which those who were erased are. Each
 -- row says how many were read (looked), and the place of the last (next_…) and since
 -- when it is; where none matches, one row says it, without an address.
 create or replace function deed.look_at_suppressions(
@@ -53,8 +54,9 @@ as $$
     from deed.tenants t
     cross join unnest(array['email', 'sms', 'voice', 'social', 'chat', 'webhook']) c(channel)
     cross join lateral (
-      select coalesce(deed.fold_address(c.channel, p_address), lower(btrim(p_address))) as address
-    ) f
+      select coalesce(deed.fold_address(c.channel, p_address), lower(btrim(p_address))) as folded
+    ) k
+    cross join lateral (values (k.folded), (deed.address_mark(t.tenant_id, c.channel, k.folded))) f(address)
     join deed.suppressions s on s.tenant_id = t.tenant_id and s.channel = c.channel and s.address = f.address
     where p_address is not null and (p_tenant is null or t.tenant_id = p_tenant)
       and (s.created_at, s.tenant_id, s.channel, s.address, s.purpose) < (p_at, p_at_tenant, p_at_channel, p_at_address, p_at_purpose)

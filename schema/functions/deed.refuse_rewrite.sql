@@ -1,8 +1,8 @@
 -- deed.refuse_rewrite: the trigger that keeps what a delivery is.
 --
 -- Neither its identity nor, once it is there, its request may change: what is
--- sent under one key is sent unchanged ever after. What is not finished cannot
--- be deleted. Raises DDCON.
+-- sent under one key is sent unchanged ever after; of what has ended an erasure takes
+-- it away (D12). What is not finished cannot be deleted. Raises DDCON.
 create or replace function deed.refuse_rewrite() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -16,8 +16,13 @@ begin
   then
     raise exception 'delivery %: its identity cannot be changed', old.id using errcode = 'DDCON';
   end if;
-  if old.request is not null and old.request is distinct from new.request then
+  if old.request is not null and old.request is distinct from new.request
+    and (new.request is not null or new.erased_at is null or old.finished_at is null or new.finished_at is null)
+  then
     raise exception 'delivery %: its request cannot be changed once it is made', old.id using errcode = 'DDCON';
+  end if;
+  if old.erased_at is not null and (new.erased_at is distinct from old.erased_at or new.request is not null or new.recipient is not null) then
+    raise exception 'delivery %: it has been erased', old.id using errcode = 'DDCON';
   end if;
   return new;
 end

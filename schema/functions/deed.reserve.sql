@@ -9,10 +9,12 @@
 -- delivery is for (p_purposes, deed.suppressed) when it is due, or none, is reserved as skipped, and so is what has expired: from p_expires_at on nobody
 -- is called any more. What is not an address of its channel is refused
 -- (deed.check_address), and so is a provider that no dispatcher has registered
--- (deed.register_provider): nobody might ever serve it. A payload is bounded by a setting (max_delivery). A
+-- (deed.register_provider): nobody might ever serve it. p_contacts says for whom it is,
+-- one of the tenant's contacts (deed.upsert_contacts) who has not been erased. A payload is bounded by a setting (max_delivery). A
 -- process_after that lies more than an hour back counts as now.
 -- Returns one row a delivery, n counting from 1. One audit row for the call.
--- Raises DDARG, DDTEN, DDNFD for an unknown tenant or provider, and 40001 where a
+-- Raises DDARG, DDTEN, DDNFD for an unknown tenant, provider or contact, DDCON for a
+-- contact who was erased, and 40001 where a
 -- transaction's snapshot hides the first row of a duplicate.
 --
 -- SECURITY DEFINER: nobody may write the table itself.
@@ -32,7 +34,8 @@ create or replace function deed.reserve(
   p_expires_at          timestamptz[] default null,
   p_purposes            text[] default null,
   p_tenant              uuid default null,
-  p_actor               text default null
+  p_actor               text default null,
+  p_contacts            uuid[] default null
 ) returns table (n int, id uuid, status text, duplicate boolean)
 language plpgsql
 security definer
@@ -67,7 +70,7 @@ begin
     coalesce(cardinality(p_channels), 0), coalesce(cardinality(p_providers), 0), coalesce(cardinality(p_recipients), 0), coalesce(cardinality(p_payloads), 0),
     coalesce(cardinality(p_recipient_ids), v_count), coalesce(cardinality(p_guarantees), v_count), coalesce(cardinality(p_process_after), v_count),
     coalesce(cardinality(p_correlation_ids), v_count), coalesce(cardinality(p_channel_message_ids), v_count), coalesce(cardinality(p_workspaces), v_count),
-    coalesce(cardinality(p_max_attempts), v_count), coalesce(cardinality(p_expires_at), v_count), coalesce(cardinality(p_purposes), v_count)
+    coalesce(cardinality(p_max_attempts), v_count), coalesce(cardinality(p_expires_at), v_count), coalesce(cardinality(p_purposes), v_count), coalesce(cardinality(p_contacts), v_count)
   ])) then
     raise exception 'reserve: the arrays do not have one entry a delivery each (% keys)', v_count using errcode = 'DDARG';
   end if;
@@ -75,7 +78,7 @@ begin
     select from unnest(array[
       array_dims(p_channels), array_dims(p_providers), array_dims(p_recipients), array_dims(p_payloads), array_dims(p_keys),
       array_dims(p_recipient_ids), array_dims(p_guarantees), array_dims(p_process_after), array_dims(p_correlation_ids),
-      array_dims(p_channel_message_ids), array_dims(p_workspaces), array_dims(p_max_attempts), array_dims(p_expires_at), array_dims(p_purposes)
+      array_dims(p_channel_message_ids), array_dims(p_workspaces), array_dims(p_max_attempts), array_dims(p_expires_at), array_dims(p_purposes), array_dims(p_contacts)
     ]) d
     where d <> format('[1:%s]', v_count)
   ) then
@@ -137,6 +140,10 @@ begin
       using errcode = 'DDNFD', hint = 'Register a new provider first, then deploy what reserves for it.';
   end if;
 
+  if cardinality(array_remove(p_contacts, null)) > 0 then
+    perform deed.lock_contacts('reserve', v_tenant, p_contacts);
+  end if;
+
   -- UUIDv7 of this moment.
   v_ids := array(
     select (v_prefix || substr(gen_random_uuid()::text, 16))::uuid from generate_series(1, v_count)
@@ -147,14 +154,14 @@ begin
     insert into deed.channel_outbox (
       id, tenant_id, workspace_id, idempotency_key, status, skipped, skip_reason, finished_at, channel, provider, lane,
       recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id,
-      expires_at, purpose, due, payload_bytes, created_at, updated_at
+      expires_at, purpose, contact_id, due, payload_bytes, created_at, updated_at
     )
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
       p_channels[u.n], p_providers[u.n], coalesce(deed.address_domain(p_channels[u.n], v_folded[u.n]), ''),
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n],
-      p_expires_at[u.n], coalesce(p_purposes[u.n], ''), u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), v_now, v_now
+      p_expires_at[u.n], coalesce(p_purposes[u.n], ''), p_contacts[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), v_now, v_now
     from (
       select o.n, a.recipient, case
           when coalesce(a.recipient, '') = '' then 'no address'

@@ -3,7 +3,7 @@
 --
 -- They are due from now on, so that they are tried for as long as new ones are
 -- (deed.give_up_deliveries). Their key and request stay as they were. What was proved to have been accepted
--- (proved_at) is left alone. Those of a run are refused (DDCON):
+-- (proved_at) is left alone, and so is what was for somebody who was erased. Those of a run are refused (DDCON):
 -- a run that has ended stays as it was, and is retried as a new one. Returns
 -- how many.
 create or replace function deed.retry_deliveries(
@@ -29,7 +29,8 @@ begin
   perform set_config('deed.act', 'person', true);
   with chosen as (
     select c.id, c.status from deed.channel_outbox c
-    where c.id = any (p_ids) and c.status in ('failed', 'dead') and c.proved_at is null
+    where c.id = any (p_ids) and c.status in ('failed', 'dead') and c.proved_at is null and c.erased_at is null
+      and not exists (select from deed.contacts p where p.id = c.contact_id and p.erased_at is not null)
     order by c.id
     for update
   ),

@@ -62,7 +62,7 @@ begin
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected, details)
     select v_tenant, v_actor, case when a.is_new then 'suppress' else 'extend' end, 'suppression',
-      case when count(*) = 1 then p_channel || ':' || min(a.address) end, p_reason, count(*),
+      case when count(*) = 1 then p_channel || ':' || deed.address_mark(v_tenant, p_channel, min(a.address)) end, p_reason, count(*),
       case when p_purpose <> '' or p_expires_at is not null then jsonb_strip_nulls(jsonb_build_object('purpose', nullif(p_purpose, ''), 'until', p_expires_at)) end
     from added a
     group by a.is_new

@@ -2,8 +2,9 @@
 -- row where it is. '' is what has no purpose (D11).
 --
 -- The one answer to "may this be sent?". p_address is as addresses are compared
--- (deed.fold_address). What holds for more says why before what holds for less.
--- Without settings of its own, so that it is planned as part of what asks it.
+-- (deed.fold_address); what was suppressed for somebody who was erased since is found by
+-- its mark (D12). What holds for more says why before what holds for less. Without
+-- settings of its own, so that it is planned as part of what asks it.
 create or replace function deed.suppressed(
   p_tenant  uuid,
   p_channel text,
@@ -14,11 +15,22 @@ create or replace function deed.suppressed(
 language sql
 stable
 begin atomic
-  select s.reason
-  from deed.suppressions s
-  where s.tenant_id = p_tenant and s.channel = p_channel and s.address = p_address
-    and (s.purpose = '' or (p_purpose <> '' and s.purpose in ('*', p_purpose)))
-    and (s.expires_at is null or s.expires_at > p_at)
-  order by s.purpose
+  select x.reason
+  from (
+    select s.purpose, s.reason, s.expires_at
+    from deed.suppressions s
+    where s.tenant_id = p_tenant and s.channel = p_channel and s.address = p_address
+    union all
+    select s.purpose, s.reason, s.expires_at
+    from (
+      select deed.address_mark(p_tenant, p_channel, p_address) as mark
+      where exists (select from deed.erasures e where e.tenant_id = p_tenant)
+      offset 0
+    ) m
+    join deed.suppressions s on s.tenant_id = p_tenant and s.channel = p_channel and s.address = m.mark
+  ) x
+  where (x.purpose = '' or (p_purpose <> '' and x.purpose in ('*', p_purpose)))
+    and (x.expires_at is null or x.expires_at > p_at)
+  order by x.purpose
   limit 1;
 end;

@@ -1,9 +1,10 @@
 -- deed.unsuppress: these addresses may be written to again, over this channel: what
 -- was suppressed for p_purpose is no longer, and what was for another still is.
 --
--- What was skipped stays skipped. Returns how many were suppressed. One audit
--- row for the call. Raises DDARG, also for what is not an address, unless it is
--- stored from before such were refused; and DDTEN.
+-- What was skipped stays skipped. So is what was suppressed for somebody who was erased
+-- since, by the address, or by its mark (deed.address_mark) as lists show it. Returns how
+-- many were suppressed. One audit row for the call. Raises DDARG, also for what is not
+-- an address, unless it is stored from before such were refused; and DDTEN.
 create or replace function deed.unsuppress(
   p_channel   text,
   p_addresses text[],
@@ -46,13 +47,18 @@ begin
   with removed as (
     delete from deed.suppressions s
     where s.tenant_id = v_tenant and s.channel = p_channel and s.purpose = p_purpose
-      and s.address = any (array(select coalesce(deed.fold_address(p_channel, a), lower(btrim(a, e' \t\r\n'))) from unnest(p_addresses) a))
+      and s.address = any (array(
+        select k.address
+        from unnest(p_addresses) a
+        cross join lateral (select coalesce(deed.fold_address(p_channel, a), lower(btrim(a, e' \t\r\n'))) as folded) f
+        cross join lateral (values (f.folded), (deed.address_mark(v_tenant, p_channel, f.folded))) k(address)
+      ))
     returning s.address
   ),
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected, details)
     select v_tenant, coalesce(nullif(left(p_actor, 200), ''), session_user), 'unsuppress', 'suppression',
-      case when count(*) = 1 then p_channel || ':' || min(r.address) end, p_reason, count(*),
+      case when count(*) = 1 then p_channel || ':' || case when min(r.address) like 'hmac:%' then min(r.address) else deed.address_mark(v_tenant, p_channel, min(r.address)) end end, p_reason, count(*),
       case when p_purpose <> '' then jsonb_build_object('purpose', p_purpose) end
     from removed r
     having count(*) > 0

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/internal/uuid"
+	"github.com/deedhq/deed/tenant"
+)
+
+type contactsErase struct {
+	who       operator
+	owner     tenantFlag
+	from      string
+	suppress  bool
+	yes, json bool
+}
+
+func newContactsErase(a *app) *cobra.Command {
+	var c contactsErase
+	cmd := &cobra.Command{
+		Use: "erase ID --reason TEXT [--yes]", Short: "Forget somebody for ever: contact, identities, and what was sent", Args: cobra.MaximumNArgs(1),
+		Annotations: map[string]string{takesLong: ""},
+		Long: `Erase a contact, and all that were merged into it: data, identities, and of the deliveries recipient, contents and
+request. What is queued is skipped, what is in doubt has failed. Ids, times, statuses and keys stay. There is no way back;
+without --yes nothing is changed, and what would be erased is named. A relay empties what had been sent within seconds
+(deed contacts erasures says whether it has).
+
+What was suppressed stays so, under a mark that does not tell the address; with --suppress nothing is sent to these
+addresses any more at all, even if an import brings them back. The reason is kept: name nobody in it.
+
+--from FILE repeats the erasures that relays have recorded (erasures: in deed.yaml) after an older database was restored.
+Whoever has been erased already, or is not there, is passed over.`,
+		Example: "  deed contacts erase 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'asked for on paper, file 12' --yes\n" +
+			"  deed contacts erase --from erasures.ndjson",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case c.from == "" && len(args) == 0:
+				return usagef("who? Give a contact's id, or --from FILE")
+			case c.from != "" && len(args) > 0:
+				return usagef("give a contact's id or --from FILE, and not both")
+			case c.from != "":
+				return c.again(cmd, a)
+			}
+			return c.one(cmd, a, args[0])
+		},
+	}
+	c.who.add(cmd, "why (required with --yes)")
+	f := cmd.Flags()
+	f.StringVar(&c.from, "from", "", "repeat the erasures of this record; - is standard input")
+	f.BoolVar(&c.suppress, "suppress", false, "send nothing to their addresses any more")
+	f.BoolVar(&c.yes, "yes", false, "really do it")
+	f.BoolVar(&c.json, "json", false, "print JSON")
+	c.owner.add(cmd, "of this tenant, a UUID (default: the contact's)")
+	return cmd
+}
+
+// one erases one contact, or says what that would be.
+func (c *contactsErase) one(cmd *cobra.Command, a *app, id string) error {
+	owner, err := c.owner.id()
+	if err != nil {
+		return err
+	}
+	if _, err := uuid.Parse(id); err != nil { // it may be an address, which no error repeats
+		return usagef("it is no contact's id, a UUID; deed contacts show TYPE:VALUE says it")
+	}
+	if c.yes && strings.TrimSpace(c.who.reason) == "" {
+		return usagef("why? Give --reason; it is kept, so name nobody in it")
+	}
+	return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+		found, err := contact.Get(cmd.Context(), pool, id)
+		if err != nil {
+			return err
+		}
+		for found.MergedInto != "" { // what is erased is the one that it is a name of
+			if found, err = contact.Get(cmd.Context(), pool, found.MergedInto); err != nil {
+				return err
+			}
+		}
+		if owner == nil {
+			of, err := tenant.Parse(found.Tenant)
+			if err != nil {
+				return err
+			}
+			owner = &of
+		}
+		if !c.yes {
+			return c.count(cmd, pool, found)
+		}
+		var n int64
+		err = inTenant(cmd.Context(), pool, owner, func(tx pgx.Tx) (err error) {
+			n, err = contact.Erase(cmd.Context(), tx, nil, id, c.who.act(a), contact.EraseOptions{Suppress: c.suppress})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if c.json {
+			return printJSON(cmd.OutOrStdout(), map[string]any{"contact": found.ID, "erasure": fmt.Sprint(n), "dry_run": false})
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is erased; deed contacts erasures says when what was sent to it is, too\n", found.ID)
+		return err
+	})
+}
+
+// count says whom it would be.
+func (c *contactsErase) count(cmd *cobra.Command, pool *pgxpool.Pool, found contact.Contact) error {
+	aliases, err := contact.Aliases(cmd.Context(), pool, found.ID)
+	if err != nil {
+		return err
+	}
+	identities := len(found.Identities)
+	for _, a := range aliases {
+		identities += len(a.Identities)
+	}
+	if c.json {
+		return printJSON(cmd.OutOrStdout(), map[string]any{
+			"contact": found.ID, "dry_run": true, "aliases": len(aliases), "identities": identities, "erased": found.ErasedAt != nil,
+		})
+	}
+	if found.ErasedAt != nil {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s was erased %s\n", found.ID, when(*found.ErasedAt))
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "nothing was changed: %s would be erased, with %s and %s that were merged into it, and what was sent to it; give --yes and --reason\n",
+		found.ID, many(int64(identities), "identity", "identities"), many(int64(len(aliases)), "contact", "contacts"))
+	return err
+}
+
+// again repeats the erasures of a record.
+func (c *contactsErase) again(cmd *cobra.Command, a *app) error {
+	in := cmd.InOrStdin()
+	if c.from != "-" {
+		f, err := os.Open(c.from)
+		if err != nil {
+			return usagef("%v", err)
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		in = f
+	}
+	records, err := readErasures(in)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("%s: %w", c.from, err)}
+	}
+	return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+		shown := newProgress(cmd, c.from, "")
+		var erased, missing int
+		for i, r := range records {
+			did, err := c.repeat(cmd.Context(), a, pool, r)
+			if err != nil {
+				return fmt.Errorf("%s:%d: %w", c.from, i+1, err)
+			}
+			erased += did
+			missing += len(r.Names) - did
+			shown.report(i+1 == len(records), "%d of %d ", i+1, len(records))
+		}
+		if c.json {
+			return printJSON(cmd.OutOrStdout(), map[string]any{"records": len(records), "erased": erased, "passed_over": missing})
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: erased %d, passed over %d that are not there or had been erased\n", many(int64(len(records)), "record", "records"), erased, missing)
+		return err
+	})
+}
+
+// repeat erases once more who was erased by all names, since in an older database they
+// may not have been merged yet; it returns how many were there.
+func (c *contactsErase) repeat(ctx context.Context, a *app, pool *pgxpool.Pool, r erasureRecord) (erased int, err error) {
+	owner, err := tenant.Parse(r.Tenant)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range r.Names {
+		found, err := contact.Get(ctx, pool, name)
+		if errors.Is(err, contact.ErrNotFound) || err == nil && found.ErasedAt != nil {
+			continue
+		}
+		if err == nil {
+			err = inTenant(ctx, pool, &owner, func(tx pgx.Tx) error {
+				act := audit.Act{By: c.who.actor(a), Reason: r.Reason}
+				_, err := contact.Erase(ctx, tx, nil, name, act, contact.EraseOptions{Suppress: c.suppress, Recorded: true})
+				return err
+			})
+		}
+		if err != nil {
+			return erased, err
+		}
+		erased++
+	}
+	return erased, nil
+}
+
+// readErasures reads a record of erasures; what was being written when a machine
+// stopped, a last line without an end, is no record yet.
+func readErasures(in io.Reader) (list []erasureRecord, err error) {
+	r := bufio.NewReader(in)
+	for n := 1; ; n++ {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			return list, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if strings.TrimSpace(string(line)) == "" {
+			continue
+		}
+		var e erasureRecord
+		if err := json.Unmarshal(line, &e); err != nil || e.Contact == "" || e.Tenant == "" {
+			return nil, fmt.Errorf("line %d is no record of an erasure", n)
+		}
+		if len(e.Names) == 0 {
+			e.Names = []string{e.Contact}
+		}
+		list = append(list, e)
+	}
+}
+
+func newContactsErasures(a *app) *cobra.Command {
+	var owner tenantFlag
+	var f contact.ErasureFilter
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "erasures", Short: "List who was erased, and whether it is done", Args: cobra.NoArgs,
+		Long: "List erasures, newest first: who asked, why, how many deliveries were erased by now, and since when it is done. It is not\n" +
+			"before transactions and deliveries that were under way have ended, and needs a relay that runs.",
+		Example: "  deed contacts erasures --contact 01a1fe76-14ee-7f1b-b119-532699ab7d4c",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if f.Tenant, err = owner.id(); err != nil {
+				return err
+			}
+			if f.Limit < 1 {
+				return usagef("--limit %d is below 1", f.Limit)
+			}
+			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				list, err := contact.Erasures(cmd.Context(), pool, f)
+				if errors.Is(err, contact.ErrInvalid) {
+					return usagef("%s", strings.Replace(err.Error(), "invalid: ", "", 1))
+				}
+				if err == nil && len(list.Items) == 0 {
+					err = knownTenant(cmd.Context(), pool, f.Tenant)
+				}
+				if err != nil {
+					return err
+				}
+				header := []string{"CONTACT", "AT", "DONE", "NAMES", "DELIVERIES", "WHO", "WHY"}
+				return printPage(cmd, asJSON, "erasures", list, header, func(e contact.Erasure) []string {
+					return []string{e.Contact, when(e.At), doneAt(e.FinishedAt), fmt.Sprint(len(e.Names)), fmt.Sprint(e.Deliveries), e.Actor, e.Reason}
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&f.Contact, "contact", "", "only this contact's, by any id it had")
+	pageFlags(cmd, &f.Cursor, &f.Limit, 100)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd, "only this tenant's, a UUID")
+	return cmd
+}
+
+func doneAt(at *time.Time) string {
+	if at == nil {
+		return "not yet"
+	}
+	return when(*at)
+}

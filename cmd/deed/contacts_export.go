@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/page"
+	"github.com/deedhq/deed/tenant"
+)
+
+func newContactsExport(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "export ID|TYPE:VALUE", Short: "Print all that is known of somebody, as JSON", Args: cobra.ExactArgs(1),
+		Annotations: map[string]string{takesLong: ""},
+		Long: `Print all that is stored of a contact, as one JSON document: identities, data, contacts that were merged into it, what it
+agreed to and when, what is suppressed for it, and each delivery that was made for it or to one of its addresses, with
+its contents. It is what somebody gets who asks what is known of them.`,
+		Example: "  deed contacts export email:ann@example.com > ann.json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
+				found, err := contact.Find(cmd.Context(), pool, nil, args[0])
+				if err != nil {
+					return err
+				}
+				e := &contactExport{pool: pool, ledger: l, out: cmd.OutOrStdout()}
+				return e.write(cmd.Context(), found)
+			})
+		},
+	}
+	return cmd
+}
+
+// contactExport writes what is stored of a contact, a part at a time.
+type contactExport struct {
+	pool   *pgxpool.Pool
+	ledger *delivery.Ledger
+	out    io.Writer
+	owner  tenant.ID
+}
+
+// exportPage is how many of a list are in memory at a time.
+const exportPage = 500
+
+func (e *contactExport) write(ctx context.Context, c contact.Contact) (err error) {
+	if e.owner, err = tenant.Parse(c.Tenant); err != nil {
+		return err
+	}
+	aliases, err := contact.Aliases(ctx, e.pool, c.ID)
+	if err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name  string
+		value any
+	}{{"{\"contact\":", c}, {",\"aliases\":", orEmpty(aliases)}} {
+		if err := e.put(part.name, part.value); err != nil {
+			return err
+		}
+	}
+	err = e.list(",\"consents\":", func(put func(any) error) error {
+		return eachPage(func(cursor string) (page.Of[contact.Noted], error) {
+			return contact.Words(ctx, e.pool, contact.WordFilter{Tenant: &e.owner, Contact: c.ID, Cursor: cursor, Limit: exportPage})
+		}, func(w contact.Noted) error { return put(w) })
+	})
+	if err != nil {
+		return err
+	}
+	ids, values := []string{c.ID}, []string{}
+	for _, i := range c.Identities {
+		values = append(values, i.Value)
+	}
+	for _, of := range aliases {
+		ids = append(ids, of.ID)
+		for _, i := range of.Identities {
+			values = append(values, i.Value)
+		}
+	}
+	if err := e.suppressions(ctx, values); err != nil {
+		return err
+	}
+	if err := e.deliveries(ctx, ids, values); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(e.out, "}")
+	return err
+}
+
+// suppressions writes what is not sent to these addresses.
+func (e *contactExport) suppressions(ctx context.Context, values []string) error {
+	return e.list(",\"suppressions\":", func(put func(any) error) error {
+		for _, value := range values {
+			err := eachPage(func(cursor string) (page.Of[delivery.Suppression], error) {
+				return delivery.Suppressions(ctx, e.pool, delivery.SuppressionFilter{Tenant: &e.owner, Address: value, Cursor: cursor, Limit: exportPage})
+			}, func(s delivery.Suppression) error { return put(s) })
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// deliveries writes those for the contacts, and those to the addresses, each once.
+func (e *contactExport) deliveries(ctx context.Context, ids, values []string) error {
+	filters := []delivery.Filter{{Contacts: ids}}
+	for _, value := range values {
+		filters = append(filters, delivery.Filter{Recipient: value})
+	}
+	seen := map[string]bool{}
+	return e.list(",\"deliveries\":", func(put func(any) error) error {
+		for _, f := range filters {
+			f.Tenant, f.Payload, f.Limit = &e.owner, true, exportPage
+			err := eachPage(func(cursor string) (page.Of[delivery.Entry], error) {
+				f.Cursor = cursor
+				return e.ledger.List(ctx, f)
+			}, func(d delivery.Entry) error {
+				if seen[d.ID] {
+					return nil
+				}
+				seen[d.ID] = true
+				return put(d)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// list writes a name, as it stands in the document, and an array of what walk puts.
+func (e *contactExport) list(name string, walk func(put func(any) error) error) error {
+	between := name + "["
+	err := walk(func(value any) error {
+		err := e.put(between, value)
+		between = ","
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if between != "," {
+		_, err = io.WriteString(e.out, between)
+	}
+	if err == nil {
+		_, err = io.WriteString(e.out, "]")
+	}
+	return err
+}
+
+// eachPage walks a list that comes in pages.
+func eachPage[T any](get func(cursor string) (page.Of[T], error), do func(T) error) error {
+	for cursor := ""; ; {
+		list, err := get(cursor)
+		if err != nil {
+			return err
+		}
+		for _, item := range list.Items {
+			if err := do(item); err != nil {
+				return err
+			}
+		}
+		if cursor = list.Next; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// put writes a name, as it stands in the document, and a value.
+func (e *contactExport) put(name string, value any) error {
+	text, err := json.Marshal(value)
+	if err == nil {
+		_, err = fmt.Fprintf(e.out, "%s%s", name, text)
+	}
+	return err
+}

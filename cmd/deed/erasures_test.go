@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+func eraseSomebody(t *testing.T, db *pgtest.DB, email string, opts contact.EraseOptions) (id string) {
+	t.Helper()
+	app := db.Pool(pgtest.App)
+	list, err := contact.Upsert(t.Context(), app, "test", contact.Person{Identities: []contact.Identity{{Type: "email", Value: email}}})
+	if err == nil {
+		_, err = contact.Erase(t.Context(), app, nil, list[0].ID, audit.Act{By: "ann", Reason: "asked to"}, opts)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list[0].ID
+}
+
+// Each erasure is recorded, on the disk before it counts as recorded, and nobody's
+// address is; what comes from a record is not recorded again.
+func TestErasures_AreRecordedInAFile(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	name := filepath.Join(t.TempDir(), "erasures.ndjson")
+	first := eraseSomebody(t, db, "canary@example.com", contact.EraseOptions{})
+	eraseSomebody(t, db, "other@example.com", contact.EraseOptions{Recorded: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &relay{file: &config.Config{Erasures: config.Erasures{File: name}}, log: slog.New(slog.DiscardHandler)}
+	held := errors.New("held")
+	ready := make(chan error, 1)
+	ready <- held
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.recordErasures(ctx, db.Pool(pgtest.Worker), func(context.Context) error {
+			select {
+			case err := <-ready:
+				return err
+			default:
+				return nil
+			}
+		})
+	}()
+	if !pgtest.Wait(30*time.Second, func() bool { _, err := os.Stat(name); return err == nil }) {
+		t.Fatal("nothing was recorded")
+	}
+	cancel()
+	<-done
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e erasureRecord
+	if err := json.Unmarshal(text, &e); err != nil || e.Contact != first || len(e.Names) != 1 || e.Actor != "ann" || e.Reason != "asked to" || strings.Contains(string(text), "canary") {
+		t.Errorf("recorded: %s, %v", text, err)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("who may read it: %v, %v", info, err)
+	}
+	if n, err := recordOnce(t.Context(), db.Pool(pgtest.Worker), r.file.Erasures); n != 0 || err != nil {
+		t.Errorf("recorded again: %d, %v", n, err)
+	}
+}
+
+// What cannot be written is not recorded, and is once that is mended.
+func TestErasures_WhatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	eraseSomebody(t, db, "canary@example.com", contact.EraseOptions{})
+	folder := t.TempDir()
+	missing := config.Erasures{File: filepath.Join(folder, "none", "erasures.ndjson")}
+	if n, err := recordOnce(t.Context(), db.Pool(pgtest.Worker), missing); err == nil {
+		t.Errorf("recorded %d into a folder that there is not", n)
+	}
+	if n, err := recordOnce(t.Context(), db.Pool(pgtest.Worker), config.Erasures{File: filepath.Join(folder, "erasures.ndjson")}); n != 1 || err != nil {
+		t.Errorf("recorded %d, %v", n, err)
+	}
+}
+
+func TestErasures_ArePublished(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := eraseSomebody(t, db, "canary@example.com", contact.EraseOptions{})
+	if n, err := recordOnce(t.Context(), db.Pool(pgtest.Worker), config.Erasures{Topic: "erased"}); n != 1 || err != nil {
+		t.Fatalf("recorded %d, %v", n, err)
+	}
+	got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select concat_ws(' ', topic, type, key, convert_from(payload, 'UTF8')::jsonb ->> 'contact') from deed.log`)
+	if got != "erased contact.erased "+id+" "+id {
+		t.Errorf("published: %s", got)
+	}
+}

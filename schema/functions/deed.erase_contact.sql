@@ -1,0 +1,110 @@
+-- deed.erase_contact: forget somebody; an operator's act, in the caller's transaction
+-- (D12). There is no way back.
+--
+-- The contact, and all that were merged into it, lose their data and what they are
+-- known by. What is queued for them is skipped, and what is in doubt and in nobody's
+-- hand has failed (deed.erase_deliveries); deed.erase_step, which a relay calls,
+-- empties what had ended, and what is being sent once it has been. Their
+-- suppressions go on under marks (deed.address_mark); with p_suppress nothing at all
+-- is sent to their addresses any more, whoever brings them back. p_exported says that
+-- the caller has it from a record of erasures, which needs it no second time.
+--
+-- Returns the erasure's number, the first one's if it was erased before. Raises DDARG
+-- without a reason, DDNFD, DDTEN, and 40001 if it has been merged meanwhile.
+create or replace function deed.erase_contact(
+  p_id       uuid,
+  p_reason   text,
+  p_actor    text default null,
+  p_tenant   uuid default null,
+  p_suppress boolean default false,
+  p_exported boolean default false
+) returns bigint
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
+set jit = off
+as $$
+declare
+  v_tenant    uuid := deed.tenant_of_call('erase_contact', p_tenant);
+  v_actor     text := coalesce(nullif(left(p_actor, 200), ''), session_user);
+  v_now       timestamptz := clock_timestamp();
+  v_root      uuid := deed.contact_of(v_tenant, p_id);
+  v_names     uuid[];
+  v_channels  text[];
+  v_addresses text[];
+  v_marks     text[];
+  v_n         bigint;
+  v_ids       uuid[];
+  v_ended     bigint;
+begin
+  if coalesce(length(btrim(p_reason)), 0) not between 1 and 2000 then
+    raise exception 'erase_contact: a reason of 1 to 2000 characters is needed' using errcode = 'DDARG';
+  end if;
+  if v_root is null then
+    raise exception 'erase_contact: there is no contact %', p_id using errcode = 'DDNFD';
+  end if;
+  -- Also against those who reserve for it (deed.reserve).
+  perform from deed.contacts c where c.id = v_root for update;
+  if deed.contact_of(v_tenant, p_id) is distinct from v_root then
+    raise exception 'erase_contact: the contact has been merged, or taken from another, meanwhile' using errcode = '40001';
+  end if;
+  select e.n into v_n from deed.erasures e where e.contact_id = v_root;
+  if found then
+    return v_n;
+  end if;
+  v_names := array(select deed.names_of(v_root));
+  perform from (select c.id from deed.contacts c where c.id = any (v_names) and c.id <> v_root order by c.id for update) locked;
+  v_now := clock_timestamp();
+  select coalesce(array_agg(a.channel), '{}'), coalesce(array_agg(a.address), '{}'), coalesce(array_agg(deed.address_mark(v_tenant, a.channel, a.address)), '{}')
+  into v_channels, v_addresses, v_marks
+  from (select distinct k.channel, k.address from deed.known_addresses(v_names) k where k.address is not null) a;
+
+  perform deed.mark_suppressions(v_tenant, v_channels, v_addresses, v_marks, v_actor);
+  if p_suppress then
+    with added as (
+      insert into deed.suppressions as s (tenant_id, channel, address, purpose, reason, actor, created_at)
+      select v_tenant, u.channel, u.mark, '', 'erased', v_actor, v_now
+      from unnest(v_channels, v_marks) u(channel, mark)
+      order by u.channel, u.mark
+      on conflict on constraint suppressions_pkey do update
+      set expires_at = null
+      where s.expires_at is not null
+      returning xmax = 0 as is_new
+    )
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, reason, affected)
+    select v_tenant, v_actor, 'suppress', 'suppression', 'erased', count(*) from added a where a.is_new having count(*) > 0;
+  end if;
+
+  select array_agg(c.id) into v_ids
+  from deed.channel_outbox c
+  where c.tenant_id = v_tenant and c.status in ('queued', 'sending')
+    and (c.contact_id = any (v_names)
+      or exists (
+        select from unnest(v_channels, v_addresses) a(channel, address)
+        where a.channel = c.channel and a.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(btrim(c.recipient)))
+      ));
+  select count(*) into v_ended from deed.erase_deliveries(coalesce(v_ids, '{}'), v_actor) d where d.did <> 'left';
+
+  delete from deed.contact_identities i where i.contact_id = any (v_names);
+  update deed.contacts c
+  set data = '{}', zone = null, locale = null, erased_at = v_now, updated_at = v_now
+  where c.id = any (v_names);
+  update deed.consents e set evidence = '{}' where e.contact_id = any (v_names) and e.evidence <> '{}';
+  update deed.contact_merges m
+  set reason = 'erased', undone_for = case when m.undone_for is not null then 'erased' end
+  where m.from_id = any (v_names) or m.into_id = any (v_names);
+  update deed.audit_log a
+  set reason = 'erased'
+  where a.subject_type = 'contact' and a.subject_id = any (array(select u.id::text from unnest(v_names) u(id))) and a.reason <> 'erased';
+  update deed.identity_conflicts o set settled_at = v_now where o.tenant_id = v_tenant and o.settled_at is null and o.contact_ids && v_names;
+
+  insert into deed.erasures (tenant_id, contact_id, names, reason, actor, at, deliveries, exported_at)
+  values (v_tenant, v_root, v_names, p_reason, v_actor, v_now, v_ended, case when p_exported then v_now end)
+  returning n into v_n;
+  insert into deed.erasing (n, xid, channels, addresses) values (v_n, pg_current_xact_id(), v_channels, v_addresses);
+  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, details)
+  values (v_tenant, v_actor, 'erase', 'contact', v_root::text, p_reason, jsonb_build_object('names', cardinality(v_names), 'deliveries', v_ended));
+  return v_n;
+end
+$$;

@@ -1,0 +1,87 @@
+-- deed.erase_deliveries: take away to whom these deliveries went and what was in them
+-- (D12): recipient, payload, request, and texts that a provider may have put an
+-- address into, in their attempts and in the audit log, too.
+--
+-- What is queued is skipped, and what is in doubt has failed, both as erased; what is
+-- in somebody's hand expires, so that it is not called again, and is left for
+-- later. Ids, times, statuses, keys and message ids stay, and of the request its
+-- SHA-256; a message id that is made of a number (WhatsApp's) is kept as its hash. What
+-- deed.erase_contact and deed.erase_step do; returns what became of each that was
+-- not erased: skipped, failed, emptied or left.
+create or replace function deed.erase_deliveries(
+  p_ids   uuid[],
+  p_actor text
+) returns table (id uuid, did text)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now    timestamptz := clock_timestamp();
+  v_queued uuid[];
+  v_doubt  uuid[];
+  v_over   uuid[];
+  v_left   uuid[];
+  v_act    text := current_setting('deed.act', true);
+begin
+  select coalesce(array_agg(q.id) filter (where q.what = 'queued'), '{}'), coalesce(array_agg(q.id) filter (where q.what = 'doubt'), '{}'),
+    coalesce(array_agg(q.id) filter (where q.what = 'over'), '{}'), coalesce(array_agg(q.id) filter (where q.what = 'left'), '{}')
+  into v_queued, v_doubt, v_over, v_left
+  from (
+    select l.id, case when l.finished_at is not null then 'over' when l.lease_until > v_now then 'left'
+      when l.status = 'queued' then 'queued' else 'doubt' end as what
+    from (
+      select c.id, c.status, c.finished_at, c.lease_until
+      from deed.channel_outbox c
+      where c.id = any (p_ids) and c.erased_at is null
+      order by c.id
+      for update
+    ) l
+  ) q;
+  update deed.channel_outbox c
+  set expires_at = v_now, updated_at = v_now
+  where c.id = any (v_left) and coalesce(c.expires_at > v_now, true);
+  perform deed.end_queued(v_queued, 'skipped', array_fill('erased'::text, array[cardinality(v_queued)]), 'erase', p_actor);
+  perform set_config('deed.act', 'person', true);
+  with ended as (
+    update deed.channel_outbox c
+    set status = 'failed', last_error = 'erased', finished_at = v_now, updated_at = v_now, doubt_since = null, doubt_reason = null, held_at = null,
+      claimed_at = null, claimed_by = null, lease_until = null
+    where c.id = any (v_doubt)
+    returning c.id, c.tenant_id
+  )
+  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
+  select e.tenant_id, p_actor, 'erase', 'delivery', case when count(*) = 1 then min(e.id::text) end, 'sending', 'failed', 'erased', count(*),
+    case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(e.id)) end
+  from ended e
+  group by e.tenant_id;
+  perform set_config('deed.act', coalesce(v_act, ''), true);
+
+  update deed.channel_outbox c
+  set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, request = null, request_sha256 = sha256(c.request),
+    erased_at = v_now, updated_at = v_now,
+    last_error = case when c.last_error is not null then 'erased' end,
+    skip_reason = case when c.skip_reason is not null then 'erased' end,
+    provider_message_id = case when c.provider_message_id like 'wamid.%' then 'sha256:' || encode(sha256(convert_to(c.provider_message_id, 'UTF8')), 'hex')
+      else c.provider_message_id end
+  where c.id = any (v_queued || v_doubt || v_over);
+  update deed.delivery_attempts a
+  set error = case when a.error is not null then 'erased' end,
+    provider_message_id = case when a.provider_message_id like 'wamid.%' then 'sha256:' || encode(sha256(convert_to(a.provider_message_id, 'UTF8')), 'hex')
+      else a.provider_message_id end
+  where a.delivery_id = any (v_queued || v_doubt || v_over) and num_nonnulls(a.error, a.provider_message_id) > 0;
+  update deed.audit_log a
+  set reason = 'erased'
+  where a.subject_type = 'delivery' and a.subject_id = any (array(select u.id::text from unnest(v_queued || v_doubt || v_over) u(id)))
+    and a.reason <> 'erased';
+  return query
+  select u.id, 'skipped' from unnest(v_queued) u(id)
+  union all
+  select u.id, 'failed' from unnest(v_doubt) u(id)
+  union all
+  select u.id, 'emptied' from unnest(v_over) u(id)
+  union all
+  select u.id, 'left' from unnest(v_left) u(id);
+end
+$$;

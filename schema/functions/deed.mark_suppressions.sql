@@ -1,0 +1,45 @@
+-- deed.mark_suppressions: let the suppressions of these addresses go on under their
+-- marks (deed.address_mark): of one purpose, channel and address the longest.
+--
+-- One that was erased before and has come back may have both. What the audit log says
+-- of them keeps who, when and why not. For deed.erase_contact.
+create or replace function deed.mark_suppressions(
+  p_tenant    uuid,
+  p_channels  text[],
+  p_addresses text[],
+  p_marks     text[],
+  p_actor     text
+) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  v_folded bigint;
+begin
+  with plain as (
+    delete from deed.suppressions s
+    using unnest(p_channels, p_addresses, p_marks) a(channel, address, mark)
+    where s.tenant_id = p_tenant and s.channel = a.channel and s.address = a.address
+    returning s.channel, a.mark, s.purpose, s.actor, s.created_at, s.expires_at
+  ),
+  marked as (
+    insert into deed.suppressions as x (tenant_id, channel, address, purpose, reason, actor, created_at, expires_at)
+    select p_tenant, p.channel, p.mark, p.purpose, 'erased', p.actor, p.created_at, p.expires_at
+    from plain p
+    order by p.channel, p.mark, p.purpose
+    on conflict on constraint suppressions_pkey do update
+    set expires_at = case when num_nulls(x.expires_at, excluded.expires_at) = 0 then greatest(x.expires_at, excluded.expires_at) end
+    returning xmax = 0 as is_new
+  )
+  select (select count(*) from plain) - count(*) filter (where m.is_new) into v_folded from marked m;
+  if v_folded > 0 then -- deed.verify counts them
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, reason, affected)
+    values (p_tenant, p_actor, 'fold', 'suppression', 'the same address as one that was erased', v_folded);
+  end if;
+  update deed.audit_log a
+  set reason = 'erased'
+  where a.subject_type = 'suppression' and a.subject_id = any (array(select u.channel || ':' || u.mark from unnest(p_channels, p_marks) u(channel, mark)))
+    and a.reason <> 'erased';
+end
+$$;
