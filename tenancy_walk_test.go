@@ -121,7 +121,7 @@ func init() {
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
 		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_blocked",
-		"is_zone", "identity_written", "known_addresses", "apply_consents", "erase_deliveries", "erase_step", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
+		"is_zone", "identity_written", "known_addresses", "apply_consents", "erase_deliveries", "erase_step", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,7 +48,9 @@ func (r *relay) recordErasures(ctx context.Context, pool *pgxpool.Pool, ready fu
 			if err != nil && ctx.Err() == nil && !failed {
 				r.log.Error("erasures are not recorded; will try again", "error", sqlstate.WithHint(err))
 			}
-			failed = err != nil
+			if failed = err != nil; failed {
+				break
+			}
 		}
 	}
 }
@@ -85,6 +88,8 @@ func publishErasures(ctx context.Context, tx pgx.Tx, topic string, list []contac
 
 // writeErasures adds a line each to the file, and has the disk keep them.
 func writeErasures(name string, list []contact.Erasure) error {
+	_, err := os.Stat(name)
+	isNew := errors.Is(err, os.ErrNotExist)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("erasures: %w", err)
@@ -101,10 +106,22 @@ func writeErasures(name string, list []contact.Erasure) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, f.Close()); err == nil && isNew {
+		err = syncFolder(filepath.Dir(name))
+	}
+	if err != nil {
 		return fmt.Errorf("erasures: %w", err)
 	}
 	return nil
+}
+
+// syncFolder has the disk keep that a file is in a folder.
+func syncFolder(name string) error {
+	folder, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 func recordOf(e contact.Erasure) erasureRecord {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -88,6 +89,25 @@ func TestErasures_WhatCannotBeWritten(t *testing.T) {
 	}
 	if n, err := recordOnce(t.Context(), db.Pool(pgtest.Worker), config.Erasures{File: filepath.Join(folder, "erasures.ndjson")}); n != 1 || err != nil {
 		t.Errorf("recorded %d, %v", n, err)
+	}
+}
+
+// With more waiting than one batch takes, what cannot be written is tried again after a
+// while, and not at once.
+func TestErasures_AFailureIsNoLoop(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for i := range recordBatch {
+		eraseSomebody(t, db, fmt.Sprintf("canary%d@example.com", i), contact.EraseOptions{})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), recordEvery/2)
+	defer cancel()
+	missing := config.Erasures{File: filepath.Join(t.TempDir(), "none", "erasures.ndjson")}
+	r := &relay{file: &config.Config{Erasures: missing}, log: slog.New(slog.DiscardHandler)}
+	tries := 0
+	r.recordErasures(ctx, db.Pool(pgtest.Worker), func(context.Context) error { tries++; return nil })
+	if tries != 1 {
+		t.Errorf("%d tries at once", tries)
 	}
 }
 

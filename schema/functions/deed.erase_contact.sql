@@ -44,17 +44,17 @@ begin
   if v_root is null then
     raise exception 'erase_contact: there is no contact %', p_id using errcode = 'DDNFD';
   end if;
-  -- Also against those who reserve for it (deed.reserve).
-  perform from deed.contacts c where c.id = v_root for update;
-  if deed.contact_of(v_tenant, p_id) is distinct from v_root then
+  -- Against those who reserve for it (deed.reserve) and who give it identities
+  -- (deed.upsert_contacts); in the order of merges.
+  v_names := array(select n from deed.names_of(v_root) n order by n);
+  perform from (select c.id from deed.contacts c where c.id = any (v_names) order by c.id for update) locked;
+  if deed.contact_of(v_tenant, p_id) is distinct from v_root or v_names is distinct from array(select n from deed.names_of(v_root) n order by n) then
     raise exception 'erase_contact: the contact has been merged, or taken from another, meanwhile' using errcode = '40001';
   end if;
   select e.n into v_n from deed.erasures e where e.contact_id = v_root;
   if found then
     return v_n;
   end if;
-  v_names := array(select deed.names_of(v_root));
-  perform from (select c.id from deed.contacts c where c.id = any (v_names) and c.id <> v_root order by c.id for update) locked;
   v_now := clock_timestamp();
   select coalesce(array_agg(a.channel), '{}'), coalesce(array_agg(a.address), '{}'), coalesce(array_agg(deed.address_mark(v_tenant, a.channel, a.address)), '{}')
   into v_channels, v_addresses, v_marks

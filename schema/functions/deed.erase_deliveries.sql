@@ -5,9 +5,8 @@
 -- What is queued is skipped, and what is in doubt has failed, both as erased; what is
 -- in somebody's hand expires, so that it is not called again, and is left for
 -- later. Ids, times, statuses, keys and message ids stay, and of the request its
--- SHA-256; a message id that is made of a number (WhatsApp's) is kept as its hash. What
--- deed.erase_contact and deed.erase_step do; returns what became of each that was
--- not erased: skipped, failed, emptied or left.
+-- SHA-256 (deed.erased_message_id). What deed.erase_contact and deed.erase_step do;
+-- returns what became of each that was not erased: skipped, failed, emptied or left.
 create or replace function deed.erase_deliveries(
   p_ids   uuid[],
   p_actor text
@@ -46,7 +45,8 @@ begin
   perform set_config('deed.act', 'person', true);
   with ended as (
     update deed.channel_outbox c
-    set status = 'failed', last_error = 'erased', finished_at = v_now, updated_at = v_now, doubt_since = null, doubt_reason = null, held_at = null,
+    set status = 'failed', last_error = 'erased', finished_at = v_now, updated_at = v_now,
+      unsettled_since = coalesce(c.unsettled_since, c.doubt_since, v_now), doubt_since = null, doubt_reason = null, held_at = null,
       claimed_at = null, claimed_by = null, lease_until = null
     where c.id = any (v_doubt)
     returning c.id, c.tenant_id
@@ -63,13 +63,11 @@ begin
     erased_at = v_now, updated_at = v_now,
     last_error = case when c.last_error is not null then 'erased' end,
     skip_reason = case when c.skip_reason is not null then 'erased' end,
-    provider_message_id = case when c.provider_message_id like 'wamid.%' then 'sha256:' || encode(sha256(convert_to(c.provider_message_id, 'UTF8')), 'hex')
-      else c.provider_message_id end
+    provider_message_id = deed.erased_message_id(c.provider_message_id)
   where c.id = any (v_queued || v_doubt || v_over);
   update deed.delivery_attempts a
   set error = case when a.error is not null then 'erased' end,
-    provider_message_id = case when a.provider_message_id like 'wamid.%' then 'sha256:' || encode(sha256(convert_to(a.provider_message_id, 'UTF8')), 'hex')
-      else a.provider_message_id end
+    provider_message_id = deed.erased_message_id(a.provider_message_id)
   where a.delivery_id = any (v_queued || v_doubt || v_over) and num_nonnulls(a.error, a.provider_message_id) > 0;
   update deed.audit_log a
   set reason = 'erased'

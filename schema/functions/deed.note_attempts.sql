@@ -3,7 +3,8 @@
 -- after it.
 --
 -- An outcome whose claim is no longer the caller's is late, and kept too; an
--- acceptance that is late is a proof (deed.prove_delivery), but of the sandbox.
+-- acceptance that is late is a proof (deed.prove_delivery), but of the sandbox. Of one
+-- that was erased meanwhile no text is kept (D12).
 -- Repeating it is harmless. Returns those that were late.
 create or replace function deed.note_attempts(
   p_ids         uuid[],
@@ -43,18 +44,17 @@ begin
   ) then
     return;
   end if;
-  -- As deed.settle locks them: what is the caller's here, is so there.
+  -- In the order of deed.settle, and those that have ended, too: what is the caller's
+  -- here, is so there, and none is erased while its texts are written.
   perform q.id
-  from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u
-  cross join lateral (
-    select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
-  ) q;
+  from (select u.id from unnest(p_ids) u(id) order by u.id) u
+  cross join lateral (select c.id from deed.channel_outbox c where c.id = u.id for update) q;
   for v_late in
     with told as (
-      select u.*, c.tenant_id, not coalesce(c.claim = u.claim and c.status in ('queued', 'sending'), false) as late
+      select u.*, c.tenant_id, c.erased_at, not coalesce(c.claim = u.claim and c.status in ('queued', 'sending'), false) as late
       from unnest(p_ids, p_claims, p_numbers, p_outcomes, p_message_ids, p_codes, p_errors, p_keys, p_sandboxes, p_took)
         u(id, claim, number, outcome, message_id, code, error, provider_key, sandbox, took)
-      cross join lateral (select o.tenant_id, o.claim, o.status from deed.channel_outbox o where o.id = u.id) c
+      cross join lateral (select o.tenant_id, o.claim, o.status, o.erased_at from deed.channel_outbox o where o.id = u.id) c
       -- What has ended under this claim has been settled by it, before the answer
       -- to that was lost.
       where not (c.claim = u.claim and (c.status in ('sent', 'called', 'posted') or (u.sandbox and c.status = 'skipped')))
@@ -63,7 +63,8 @@ begin
       insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, late, sandbox, at, began_at, took, worker,
         provider_key, provider_message_id, code, error)
       select t.id, t.tenant_id, t.claim, t.number, t.outcome, t.late, t.sandbox, v_now, v_now - make_interval(secs => t.took), make_interval(secs => t.took), p_worker,
-        left(t.provider_key, 300), left(t.message_id, 500), left(t.code, 100), left(t.error, 4000)
+        left(t.provider_key, 300), case when t.erased_at is null then left(t.message_id, 500) else deed.erased_message_id(left(t.message_id, 500)) end,
+        left(t.code, 100), case when t.erased_at is null then left(t.error, 4000) when t.error is not null then 'erased' end
       from told t
       where t.late or t.outcome <> 'accepted'
       order by t.id

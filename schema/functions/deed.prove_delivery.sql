@@ -32,7 +32,8 @@ begin
     return;
   end if;
   insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, late, at, worker, provider_message_id)
-  select c.id, c.tenant_id, 0, 0, 'proved', true, v_now, coalesce(nullif(left(p_actor, 200), ''), session_user), left(nullif(p_message_id, ''), 500)
+  select c.id, c.tenant_id, 0, 0, 'proved', true, v_now, coalesce(nullif(left(p_actor, 200), ''), session_user),
+    case when c.erased_at is null then left(nullif(p_message_id, ''), 500) else deed.erased_message_id(left(nullif(p_message_id, ''), 500)) end
   from deed.channel_outbox c where c.id = p_id
   on conflict do nothing;
   if v_was not in ('queued', 'sending') then

@@ -13,7 +13,8 @@
 -- Returns one row a contact, n counting from 1: its id and created, updated,
 -- unchanged, or conflict, with those who have its identities in others and no id. One
 -- audit row for the call. Raises DDARG and names the contact and the field, DDTEN, and
--- 40001 where a transaction's snapshot hides who has an identity.
+-- 40001 where a transaction's snapshot hides who has an identity, or one of them is
+-- erased meanwhile.
 --
 -- All identities that are new are inserted first, in their order: two callers wait
 -- for each other there or not at all.
@@ -251,6 +252,9 @@ begin
       v_ids := array(select coalesce((v_merged ->> v_ids[i]::text)::uuid, v_ids[i]) from generate_series(1, v_count) i);
     end;
   end loop;
+  if exists (select from deed.contacts c where c.id = any (v_ids) and c.erased_at is not null) then
+    raise exception 'upsert_contacts: a contact of the call has been erased since it began' using errcode = '40001';
+  end if;
   with given as (
     select v_ids[g.first] as id, bool_or(g.n::int = any (v_added)) as added, array_agg(g.data order by g.n) filter (where g.data is not null) as data,
       (array_agg(g.zone order by g.n desc) filter (where g.zone is not null))[1] as zone,
