@@ -61,40 +61,91 @@ func onPartition(text, table string) string {
 // for, and reports whether another has recorded the migration meanwhile. No lock of
 // ours could be held while it is built: who waits for one has a snapshot, for which
 // PostgreSQL's building waits. So several may be at it, and all look until the
-// index is there and valid; what somebody left half built is removed first.
+// index is there and valid; what somebody left half built is put aside, and removed.
 func buildIndex(ctx context.Context, conn *pgx.Conn, version int, name, sql string) (recorded bool, err error) {
 	for {
-		var building bool
+		var building, aside bool
 		var valid *bool
 		err := conn.QueryRow(ctx, `
 			select exists (select from deed.migrations where version = $1),
 			  (select i.indisvalid from pg_catalog.pg_index i where i.indexrelid = pg_catalog.to_regclass('deed.' || $2)),
-			  exists (select from pg_catalog.pg_stat_progress_create_index b where b.index_relid = pg_catalog.to_regclass('deed.' || $2))
-		`, version, name).Scan(&recorded, &valid, &building)
+			  exists (select from pg_catalog.pg_stat_progress_create_index b where b.index_relid = pg_catalog.to_regclass('deed.' || $2)),
+			  pg_catalog.to_regclass('deed.' || $3) is not null
+		`, version, name, name+halfBuilt).Scan(&recorded, &valid, &building, &aside)
 		switch {
 		case err != nil, recorded:
 			return recorded, err
+		case aside:
+			_, err = conn.Exec(ctx, "drop index concurrently if exists deed."+name+halfBuilt)
 		case valid != nil && *valid:
 			return false, nil
 		case building:
+			err = errBusy
+		case valid != nil:
+			err = putAside(ctx, conn, name)
+		default:
+			_, err = conn.Exec(ctx, sql)
+		}
+		if err = unlessRaced(err); err == errBusy {
 			select {
 			case <-ctx.Done():
 				return false, ctx.Err()
 			case <-time.After(100 * time.Millisecond):
 			}
 			continue
-		case valid != nil:
-			_, err = conn.Exec(ctx, "drop index concurrently if exists deed."+name)
-		default:
-			_, err = conn.Exec(ctx, sql)
-		}
-		if pg, ok := errors.AsType[*pgconn.PgError](err); ok &&
-			(pg.Code == "42P07" || pg.Code == "40P01" || (pg.Code == "23505" && pg.SchemaName == "pg_catalog") ||
-				pg.Code == "XX000" && strings.HasPrefix(pg.Message, "tuple concurrently ")) {
-			err = nil // another was faster, as at removing what is half built, or the two waited for each other
 		}
 		if err != nil {
 			return false, err
 		}
 	}
+}
+
+// halfBuilt ends the name of an index that is put aside.
+const halfBuilt = "_half_built"
+
+// errBusy says that somebody is building the index, or removing what is left of one.
+var errBusy = errors.New("another migrator is at it")
+
+// putAside renames an index that is not valid, unless somebody is building it: by its
+// name the index could be a valid one by the time that it is dropped.
+func putAside(ctx context.Context, conn *pgx.Conn, name string) error {
+	return inTx(ctx, conn, func(tx pgx.Tx) error {
+		var table string
+		err := tx.QueryRow(ctx, `
+			select i.indrelid::regclass::text from pg_catalog.pg_index i where i.indexrelid = pg_catalog.to_regclass('deed.' || $1)`, name).Scan(&table)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// Who builds an index has this lock until it is valid.
+		if _, err := tx.Exec(ctx, "lock table "+table+" in share update exclusive mode nowait"); err != nil {
+			return err
+		}
+		var valid bool
+		err = tx.QueryRow(ctx, `
+			select coalesce((select i.indisvalid from pg_catalog.pg_index i where i.indexrelid = pg_catalog.to_regclass('deed.' || $1)), true)`, name).Scan(&valid)
+		if err != nil || valid {
+			return err
+		}
+		_, err = tx.Exec(ctx, "alter index if exists deed."+name+" rename to "+name+halfBuilt)
+		return err
+	})
+}
+
+// unlessRaced makes nil of an error that says that another was faster, or that the two
+// waited for each other, and errBusy of one that says that another is at it.
+func unlessRaced(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return err
+	case pg.Code == "42P07", pg.Code == "40P01", pg.Code == "23505" && pg.SchemaName == "pg_catalog",
+		pg.Code == "XX000" && strings.HasPrefix(pg.Message, "tuple concurrently "):
+		return nil
+	case pg.Code == "55P03":
+		return errBusy
+	}
+	return err
 }

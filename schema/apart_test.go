@@ -4,8 +4,11 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/schema"
@@ -157,5 +160,37 @@ func TestUp_FindsWherePartitionsEnd(t *testing.T) {
 	}
 	if n := pgtest.One[int](t, owner, `select count(*) from deed.partitions where n >= 3 and last_id is not null`); n > 0 {
 		t.Errorf("it says of %d that are not closed where they end", n)
+	}
+}
+
+// Of those who build an index at the same time none takes it away from another that has
+// built it, whatever each had seen before.
+func TestUp_RacingBuilders(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db := pgtest.New(t)
+	conns := make([]*pgx.Conn, 8)
+	for i := range conns {
+		conns[i] = db.Conn(t, pgtest.Owner)
+	}
+	const sql = `create index concurrently raced_idx on deed.audit_log (at)`
+	for round := range 15 {
+		var all sync.WaitGroup
+		for _, conn := range conns {
+			all.Go(func() {
+				if _, err := schema.BuildIndex(ctx, conn, 9000, "raced_idx", sql); err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+				// Whoever returns says that it is there.
+				if !pgtest.One[bool](t, db.Pool(pgtest.Owner), `select coalesce((select indisvalid from pg_index where indexrelid = to_regclass('deed.raced_idx')), false)`) {
+					t.Errorf("round %d: there is no valid index", round)
+				}
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			return
+		}
+		db.Exec(t, pgtest.Owner, `drop index deed.raced_idx`)
 	}
 }

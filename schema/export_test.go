@@ -1,0 +1,4 @@
+package schema
+
+// BuildIndex is for tests of migrators that race.
+var BuildIndex = buildIndex
