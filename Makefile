@@ -37,7 +37,7 @@ test-pg: setup ## all tests on the PostgreSQL of PG=18 (15, 16, 17), whose serve
 test-pooler: ## the core's tests through PgBouncer in transaction mode
 	@.ci/setup pgbouncer
 	$(GO) run ./internal/pgtest/cluster -pooler -- \
-		$(GO) test -timeout 10m $(TESTFLAGS) -skip '^(TestPlan_|TestFault_BlackHoled|TestCrash_|TestWindows_|TestRelay_S|TestDev|TestREADME|TestContract_O18_OverlappingReg)' . ./cmd/deed
+		$(GO) test -timeout 10m $(TESTFLAGS) -skip '^(TestPlan_|TestFault_BlackHoled|TestCrash_|TestWindows_|TestRelay_S|TestDev|TestREADME|TestContract_O18_OverlappingReg|TestContract_D7_NobodyWritesForARemovedTenant)' . ./cmd/deed
 
 test-brokers: setup ## the tests of the Kafka sink on Apache Kafka's own server, which Maven brings: one, and three that fail
 	@.ci/setup java mvn kcat

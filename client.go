@@ -27,6 +27,7 @@ type Client struct {
 	wake    chan struct{}
 	feed    *stream.Feed
 	gate    *held.Gate
+	removed removedTenants
 
 	mu      sync.Mutex
 	running bool  // guarded by mu
@@ -49,7 +50,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Client, error)
 	}
 	c.gate = newGate(c)
 	for _, s := range opts.Subscriptions {
-		c.sources = append(c.sources, newSource(opts, s, c.feed))
+		made := newSource(opts, s, c.feed)
+		made.dest.removed = &c.removed
+		c.sources = append(c.sources, made)
 	}
 	return c, nil
 }
@@ -170,6 +173,7 @@ func (c *Client) work(ctx context.Context, end context.CancelCauseFunc, workers 
 	others.Go(func() { keeper.KeepRetention(ctx) })
 	others.Go(func() { keeper.FinishRemovals(ctx) })
 	others.Go(func() { keeper.Erase(ctx, c.opts.Worker) })
+	others.Go(func() { keeper.RemoveTenants(ctx, c.removed.set) })
 
 	c.setReady(nil)
 	err := c.drain(ctx)

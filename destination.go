@@ -20,6 +20,7 @@ type destination struct {
 	breaker *breaker.Breaker
 	failing failingTenants
 	calls   calls
+	removed *removedTenants // the client's; nil: nobody looks
 	// answered is a tenant whose probe was answered, where others' messages had failed;
 	// nil once it has been favoured.
 	answered atomic.Pointer[tenant.ID]
@@ -51,7 +52,16 @@ func (d *destination) Favoured() *tenant.ID { return d.answered.Swap(nil) }
 //
 // The sink is given copies of the rows, which share their payloads and headers: what
 // it sets in a message reaches nobody else.
-func (d *destination) Deliver(ctx context.Context, rows []*claim.Message) (results []error) {
+//
+// What is of a tenant that was removed meanwhile is not handed over.
+func (d *destination) Deliver(ctx context.Context, rows []*claim.Message) []error {
+	if d.removed == nil {
+		return d.deliver(ctx, rows)
+	}
+	return d.removed.passBy(rows, func(rest []*claim.Message) []error { return d.deliver(ctx, rest) })
+}
+
+func (d *destination) deliver(ctx context.Context, rows []*claim.Message) (results []error) {
 	round, _, cause := d.breaker.Admit()
 	if cause != nil {
 		results = make([]error, len(rows))

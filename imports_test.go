@@ -33,11 +33,13 @@ var floors = []struct {
 	{2.7, `internal/stream`},
 	{3, ``},
 	{3.5, `internal/order`},
-	{4, `admin|delivery|sink/(webhook|nats|kafka)|importer|deedsql|inbox|otel`},
+	{4, `admin|delivery|sink/(webhook|nats|kafka)|importer|deedsql|inbox`},
 	{4.5, `sink/sinktest|provider/providertest`},
-	{5, `doctor|provider/(smtp|resend|webhook)|examples/receiver`},
+	{4.6, `inbound`},
+	{4.7, `otel`},
+	{5, `inbound/smtp|doctor|provider/(smtp|resend|webhook)|examples/receiver`},
 	{6, `server|server/metrics`},
-	{7, `cmd/deed|examples/service|internal/crash/(victim|deliverer)`},
+	{7, `cmd/deed|examples/service|internal/crash/(victim|deliverer|receiver)`},
 }
 
 func floorOf(t *testing.T, pkg string) float64 {

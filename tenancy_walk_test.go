@@ -36,7 +36,7 @@ const (
 // their parent, without a grant of their own.
 var tableCases = map[string]tableCase{
 	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
-	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows, "erasures": ownRows, "erasing": nobodies, "secrets": nobodies, "erasures_n_seq": nobodies,
+	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows, "erasures": ownRows, "erasing": nobodies, "secrets": nobodies, "erasures_n_seq": nobodies, "channel_messages": ownRows, "message_transitions": nobodies, "turn_seq": nobodies,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
 	"attended": nobodies, "backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
@@ -45,7 +45,7 @@ var tableCases = map[string]tableCase{
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies, "identity_conflicts_n_seq": nobodies, "contact_seq": nobodies,
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
 	"pauses": nobodies, "window_lock": nobodies, "list_lock": nobodies, "lane_lock": nobodies, "partition_lock": nobodies, "retention_lock": nobodies, "history_lock": nobodies,
-	"provider_lock": nobodies,
+	"provider_lock": nobodies, "tenant_removals": nobodies, "shut_logins": nobodies,
 }
 
 // functionCase says what the application's role gets of a function.
@@ -121,7 +121,8 @@ func init() {
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
 		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_blocked",
-		"is_zone", "identity_written", "known_addresses", "apply_consents", "erase_deliveries", "erase_step", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
+		"is_zone", "identity_written", "known_addresses", "apply_consents", "accept_messages", "check_message", "claim_messages", "erase_messages", "extend_messages", "finish_messages", "pass_turns", "purge_messages", "retry_messages", "take_turn", "verify_messages", "erase_deliveries", "erase_step", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
+		"remove_tenant", "count_tenant", "remove_tenant_step", "take_tenant", "take_tenant_pending", "take_tenant_log", "take_tenant_rows", "is_removed", "check_tenants", "check_tenant_removal",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp
@@ -173,6 +174,9 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	for id, text := range map[tenant.ID]string{a: "a-own", b: mark} {
+		db.Exec(t, pgtest.Worker, `select deed.accept_messages('support', array[$1], array['telegram'], array[$1], array[$1], array[$1], array['{}'], $1, 'link', $2::text::uuid, 'w')`, text, id.String())
 	}
 	db.Exec(t, pgtest.Owner, `
 		insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, at, worker, error)

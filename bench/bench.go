@@ -164,6 +164,12 @@ var measures = []measure{
 			return fmt.Sprintf("Deliveries: %d reserved in one call, then made; %d by SMTP", o.messages, smtpShare(o.messages))
 		},
 	},
+	{
+		name: "inbound", take: receiving, peers: []peer{deedPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Inbound messages over HTTP, stored, executed and answered: %d a second for %s, then as many as %d clients send", inboundRate, o.steady, inboundClients)
+		},
+	},
 }
 
 // inBusiness is the business transaction, with a network of that round trip.

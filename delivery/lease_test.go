@@ -181,10 +181,11 @@ func TestLedger_ExecMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	written := channelMessage(t, db)
 	var list []delivery.Delivery
 	for i := range 20 {
 		d := email(fmt.Sprintf("%d@example.com", i))
-		d.CorrelationID, d.ChannelMessageID, d.ProcessAfter, d.MaxAttempts = "c", "00000000-0000-4000-8000-00000000cafe", time.Now(), 7
+		d.CorrelationID, d.ChannelMessageID, d.ProcessAfter, d.MaxAttempts = "c", written, time.Now(), 7
 		list = append(list, d)
 	}
 	db.Providers(t, "fake", "fake")

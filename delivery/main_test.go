@@ -233,3 +233,11 @@ func (l *logs) String() string {
 func (l *logs) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
+
+// channelMessage is a message that somebody wrote to us, which deliveries answer.
+func channelMessage(t testing.TB, db *pgtest.DB) string {
+	t.Helper()
+	return pgtest.One[string](t, db.Pool(pgtest.Worker), `
+		select id::text from deed.accept_messages('support', array['1'], array['telegram'], array['42'], array[''], array['hello'], array['{}'], '', 'link',
+			'00000000-0000-0000-0000-000000000000', 'w')`)
+}

@@ -113,6 +113,15 @@ func (r Reservation) CorrelationID() string {
 	return r.of.row.correlationID
 }
 
+// ChannelMessageID returns the id of the inbound message that the delivery answers; "" if
+// it answers none.
+func (r Reservation) ChannelMessageID() string {
+	if r.of == nil {
+		return ""
+	}
+	return r.of.row.channelMsgID
+}
+
 // Attempt returns the number of this call, from 1 on.
 func (r Reservation) Attempt() int {
 	if r.of == nil {

@@ -70,7 +70,7 @@ type Delivery struct {
 	// CorrelationID travels into every log line and trace. Default: the
 	// context's [deed.Trace].
 	CorrelationID string
-	// ChannelMessageID is the inbound message that owes the delivery, a UUID.
+	// ChannelMessageID is the tenant's inbound message that owes the delivery, a UUID.
 	// Default: none.
 	ChannelMessageID string
 	// Purpose is what it is for, such as a newsletter's name, of A-Z a-z 0-9 . _ -:
@@ -90,8 +90,8 @@ type Reserved struct {
 // are the tenant's that db has set ([tenant.Set]). They exist if and only if
 // db's transaction commits, and no provider has been called then. The results
 // are in the order of ds. Errors: [deed.Invalid], [deed.Forbidden] without a
-// tenant, [deed.NotFound] for a provider that is not registered and a contact that the
-// tenant does not have, [deed.Conflict] for one who was erased.
+// tenant, [deed.NotFound] for a provider that is not registered, and a contact or an inbound
+// message that the tenant does not have, [deed.Conflict] for one who was erased.
 func Reserve(ctx context.Context, db deed.DB, ds ...Delivery) ([]Reserved, error) {
 	return reserve(ctx, db, nil, ds)
 }

@@ -181,7 +181,7 @@ func TestContract_D9_IDsTravel(t *testing.T) {
 		return delivery.Accepted("m"), true
 	}
 	d := email("person@example.com")
-	d.CorrelationID, d.ChannelMessageID = "corr-17", "00000000-0000-4000-8000-00000000cafe"
+	d.CorrelationID, d.ChannelMessageID = "corr-17", channelMessage(t, db)
 	made := reserve(t, db, d)
 	other, err := delivery.Reserve(deed.WithTrace(context.Background(), deed.Trace{CorrelationID: "from-context"}), db.Pool(pgtest.App), email("later@example.com"))
 	if err != nil || entry(t, db, other[0].ID).CorrelationID != "from-context" {

@@ -60,6 +60,11 @@ var checks = []check{
 		[]string{"no provider has been paused for long", "no delivery waits for another account than its provider has", "no delivery is dead"},
 		true, checkDeliveries,
 	},
+	{
+		[]string{"inbound-held", "inbound-unattended"},
+		[]string{"no inbound message waits for a person", "some relay works on inbound messages that have been due for long"},
+		true, checkInbound,
+	},
 	{[]string{"relay-idle"}, []string{"every relay serves its providers as they are registered"}, true, checkIdle},
 	{[]string{"server-version"}, []string{"the server's version is one that deed is tested with"}, false, checkServer},
 	{[]string{"recovery"}, []string{"the server takes writes"}, false, checkRecovery},

@@ -88,14 +88,19 @@ func checkBackfills(ctx context.Context, e *exam) error {
 func checkRemovals(ctx context.Context, e *exam) error {
 	return e.query(ctx, query.Removals, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var removed, waits string
+		var isTenant bool
 		var age float64
-		if err := row.Scan(&removed, &age, &waits); err != nil {
+		if err := row.Scan(&removed, &isTenant, &age, &waits); err != nil {
 			return err
 		}
 		const name = "removal-unfinished"
 		if waits != "" {
 			e.addf(Warn, name, removed, "end those transactions: select pg_terminate_backend(<pid>); or rollback prepared …",
 				"it was removed %s ago; what may still be published to it is only known when these have ended: %s", ago(age), waits)
+			return nil
+		}
+		if isTenant {
+			e.addf(Warn, name, removed, "start a relay", "it was removed %s ago, and its rows are not all taken away; no relay seems to work on it", ago(age))
 			return nil
 		}
 		e.addf(Warn, name, removed, "start a relay, or give the command again that removed it",

@@ -160,14 +160,18 @@ with running as (
   ) as name
   from pg_catalog.pg_snapshot_xip(pg_catalog.pg_current_snapshot()) x(xid)
 )
-select pg_catalog.concat_ws('/', r.topic, r.name), extract(epoch from pg_catalog.clock_timestamp() - r.removed_at)::float8,
+select r.what, r.is_tenant, extract(epoch from pg_catalog.clock_timestamp() - r.removed_at)::float8,
   coalesce((
     select pg_catalog.string_agg(w.name, ', ')
     from (select u.name from running u where r.waits and u.xid < r.upto order by u.xid limit 5) w
   ), '')
-from deed.removals r
+from (
+  select pg_catalog.concat_ws('/', o.topic, o.name) as what, false as is_tenant, o.removed_at, o.waits, o.upto, o.finished_at from deed.removals o
+  union all
+  select 'tenant ' || t.tenant_id, true, t.asked_at, t.waits, t.upto, t.finished_at from deed.tenant_removals t
+) r
 where r.finished_at is null and r.removed_at < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
-order by r.n
+order by r.removed_at
 limit 20;
 
 -- name: version
@@ -518,4 +522,22 @@ from deed.channel_outbox c
 where c.status = 'dead'
 group by c.provider
 order by pg_catalog.count(*) desc, c.provider
+limit 20;
+
+-- name: held_messages
+select m.source, pg_catalog.count(*)
+from deed.channel_messages m
+where m.held_at is not null
+group by m.source
+order by pg_catalog.count(*) desc, m.source
+limit 20;
+
+-- name: waiting_messages
+-- Inbound messages that are due and whom nobody takes.
+select m.source, pg_catalog.count(*), extract(epoch from pg_catalog.clock_timestamp() - pg_catalog.min(coalesce(m.lease_until, m.process_after)))::float8
+from deed.channel_messages m
+where coalesce(m.lease_until, m.process_after) < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+  and coalesce(m.lease_until, m.process_after) < 'infinity'
+group by m.source
+order by pg_catalog.count(*) desc, m.source
 limit 20;

@@ -42,6 +42,8 @@ var troubles = map[string]func(*testing.T, *scene){
 	"dead-letters-old":        deadLettersOld,
 	"provider-paused":         deliveryTroubles,
 	"deliveries-dead":         deliveryTroubles,
+	"inbound-held":            inboundTroubles,
+	"inbound-unattended":      inboundTroubles,
 	"relay-idle":              deliveryTroubles,
 	"deliveries-elsewhere":    deliveryTroubles,
 	"server-version":          serverTooNew,
@@ -361,6 +363,14 @@ func removalUnfinished(t *testing.T, _ *scene) {
 	if pid := fmt.Sprintf("pid %d (month-end)", writer.PgConn().PID()); !strings.Contains(f.Detail, pid) && strings.Count(f.Detail, "), ") < 4 {
 		t.Errorf("%s is not named: %s", pid, f.Detail)
 	}
+	const acme = "6f1c2d3e-0000-4000-8000-000000000001"
+	db.Exec(t, pgtest.Admin, `select deed.add_tenant($1, 'acme')`, acme)
+	db.Exec(t, pgtest.Admin, `select deed.remove_tenant($1, 'x')`, acme)
+	says(t, find(t, examine(t, db.Pool(pgtest.Owner), impatient), "removal-unfinished", doctor.Warn, "tenant "+acme), "no relay")
+	for state := "going"; state == "going"; {
+		state = pgtest.One[string](t, db.Pool(pgtest.Worker), `select state from deed.remove_tenant_step($1)`, acme)
+	}
+	says(t, find(t, examine(t, db.Pool(pgtest.Owner), impatient), "removal-unfinished", doctor.Warn, "tenant "+acme), "have ended")
 	if fs := examine(t, db.Pool(pgtest.Owner), doctor.Options{}); !strings.Contains(text(fs), "nothing is left of what was removed") {
 		t.Errorf("a removal of a moment is called long:\n%s", text(fs.Trouble()))
 	}

@@ -3,8 +3,12 @@ package otel_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"go.opentelemetry.io/otel/codes"
@@ -16,6 +20,8 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/deedsql"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/otel"
 	"github.com/deedhq/deed/sink/webhook"
@@ -234,3 +240,87 @@ type batch struct {
 
 func (b batch) Deliver(_ context.Context, ms []deed.Message) []error { return b.fn(ms) }
 func (batch) BatchSize() int                                         { return 7 }
+
+// What somebody wrote leads to its executor's span, and on to that of the call that sends
+// the reply: by the same ids, and without a word of what was written or to whom.
+func TestTrace_FromMessageToReply(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	tracer, spans, _ := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	worker := db.NewPool(pgtest.Worker, 8)
+	l, err := delivery.New(ctx, worker, delivery.Options{Environment: "t", PollInterval: 20 * time.Millisecond, Providers: map[string]delivery.ProviderOptions{"hook": {Provider: tracer.Provider("hook", accepting{})}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := false
+	executor := tracer.Executor("shop", func(ctx context.Context, m inbound.Message) (inbound.Result, error) {
+		if !trace.SpanContextFromContext(ctx).IsValid() || deed.TraceFrom(ctx).Parent == "" {
+			t.Error("the executor has no span")
+		}
+		if !failed {
+			failed = true
+			return inbound.Result{}, errors.New("canary")
+		}
+		return inbound.Say(m.Text), nil
+	})
+	r, err := inbound.New(ctx, worker, inbound.Options{Environment: "t", PollInterval: 20 * time.Millisecond, Sources: map[string]inbound.SourceOptions{"shop": {
+		Source: said{}, Executor: executor, Reply: inbound.ReplyBy{Provider: "hook", Channel: delivery.Webhook, To: "https://canary.example.com/"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 2)
+	go func() { done <- l.Run(ctx) }()
+	go func() { done <- r.Run(ctx) }()
+	for r.Ready() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	for range 2 {
+		request := httptest.NewRequestWithContext(ctx, "POST", "/in/shop", nil)
+		request.Header.Set("X-Correlation-Id", "c-9")
+		r.Handler().ServeHTTP(httptest.NewRecorder(), request)
+	}
+	if !pgtest.Wait(30*time.Second, func() bool { return len(spans.Ended()) == 3 }) {
+		t.Fatalf("%d spans, want 3", len(spans.Ended()))
+	}
+	cancel()
+	if err := errors.Join(<-done, <-done); err != nil {
+		t.Error(err)
+	}
+	names, outcomes := "", ""
+	message := attributes(spans.Ended()[0])["messaging.message.id"]
+	for _, s := range spans.Ended() {
+		a := attributes(s)
+		names, outcomes = names+s.Name()+", ", outcomes+a["deed.outcome"]+", "
+		if a["messaging.message.conversation_id"] != "c-9" || a["messaging.message.id"] != message && a["deed.channel_message.id"] != message {
+			t.Errorf("%s: %v", s.Name(), a)
+		}
+		if text := fmt.Sprint(a, s.Status(), s.Events()); strings.Contains(text, "canary") {
+			t.Errorf("%s tells what was written, or to whom: %s", s.Name(), text)
+		}
+	}
+	if names != "receive shop, receive shop, send hook, " || outcomes != "dispatch_failed, executed, accepted, " {
+		t.Errorf("%s%s", names, outcomes)
+	}
+}
+
+// said is a platform that sends one message.
+type said struct{}
+
+func (said) Read(*http.Request, []byte, time.Time) (inbound.Received, error) {
+	return inbound.Received{Events: []inbound.Event{{ID: "1", Sender: "canary", Kind: "telegram", Text: "canary", Body: []byte(`{}`)}}}, nil
+}
+
+// accepting is a provider that accepts everything.
+type accepting struct{}
+
+func (accepting) Capabilities() delivery.Capabilities {
+	return delivery.Capabilities{Kind: "accepting", Channels: []delivery.Channel{delivery.Webhook}, Key: delivery.NoKey}
+}
+
+func (accepting) Render(d delivery.Draft) ([]byte, error) { return d.Payload, nil }
+
+func (accepting) Send(context.Context, delivery.Reservation) delivery.Outcome {
+	return delivery.Accepted("canary")
+}

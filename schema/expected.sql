@@ -63,6 +63,63 @@ table deed.backfills rls=true forced=true
   policy backfills_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.channel_messages rls=true forced=true with fillfactor=70
+  column id uuid not null
+  column tenant_id uuid not null
+  column source text not null
+  column platform_message_id text not null
+  column turn bigint not null default nextval('deed.turn_seq'::regclass)
+  column contact_id uuid
+  column kind text not null
+  column sender text not null
+  column reply_to text
+  column text text
+  column body text
+  column status text not null
+  column claim bigint not null default 0
+  column claimed_by text
+  column lease_until timestamp with time zone
+  column process_after timestamp with time zone
+  column held_at timestamp with time zone
+  column attempts integer not null default 0
+  column error text
+  column correlation_id text not null
+  column received_at timestamp with time zone not null
+  column finished_at timestamp with time zone
+  column emptied_at timestamp with time zone
+  constraint channel_messages_accepted_has_a_lease CHECK (((status = 'accepted'::text) = (lease_until IS NOT NULL)))
+  constraint channel_messages_contact_fkey FOREIGN KEY (tenant_id, contact_id) REFERENCES deed.contacts(tenant_id, id)
+  constraint channel_messages_contents_are_bounded CHECK (((length(reply_to) <= 2048) AND (octet_length(body) <= 1048576) AND (octet_length(text) <= 1048576) AND (length(error) <= 4000)))
+  constraint channel_messages_emptied_is_empty CHECK (((emptied_at IS NULL) OR (num_nonnulls(reply_to, text, body) = 0)))
+  constraint channel_messages_ended_has_a_time CHECK (((status = 'accepted'::text) = (finished_at IS NULL)))
+  constraint channel_messages_failed_waits CHECK (((num_nonnulls(process_after, held_at) = 0) OR ((status = 'dispatch_failed'::text) AND (num_nonnulls(process_after, held_at) = 1))))
+  constraint channel_messages_names_are_short CHECK (((source ~ '^[A-Za-z0-9._-]{1,100}$'::text) AND (kind ~ '^[a-z][a-z0-9_]{0,62}$'::text) AND (octet_length(platform_message_id) >= 1) AND (octet_length(platform_message_id) <= 255) AND (length(sender) <= 500) AND (length(correlation_id) <= 200) AND (length(claimed_by) <= 200)))
+  constraint channel_messages_of_tenant_key UNIQUE (tenant_id, id)
+  constraint channel_messages_pkey PRIMARY KEY (id)
+  constraint channel_messages_platform_key UNIQUE (tenant_id, source, platform_message_id)
+  constraint channel_messages_status_is_known CHECK (((status = ANY (ARRAY['accepted'::text, 'executed'::text, 'dispatch_failed'::text])) OR (status ~ '^denied_[a-z0-9_]{1,56}$'::text)))
+  constraint channel_messages_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  CREATE INDEX channel_messages_contact_idx ON deed.channel_messages USING btree (contact_id) WHERE (contact_id IS NOT NULL)
+  CREATE INDEX channel_messages_due_idx ON deed.channel_messages USING btree (source, COALESCE(lease_until, process_after)) WHERE (COALESCE(lease_until, process_after) < 'infinity'::timestamp with time zone)
+  CREATE INDEX channel_messages_emptied_idx ON deed.channel_messages USING btree (emptied_at) WHERE (emptied_at IS NOT NULL)
+  CREATE INDEX channel_messages_held_idx ON deed.channel_messages USING btree (id) WHERE (held_at IS NOT NULL)
+  CREATE INDEX channel_messages_kept_idx ON deed.channel_messages USING btree (received_at) WHERE (emptied_at IS NULL)
+  CREATE INDEX channel_messages_waiting_idx ON deed.channel_messages USING btree (tenant_id, source, kind, sender, turn) WHERE (lease_until = 'infinity'::timestamp with time zone)
+  CREATE UNIQUE INDEX channel_messages_of_tenant_key ON deed.channel_messages USING btree (tenant_id, id)
+  CREATE UNIQUE INDEX channel_messages_pkey ON deed.channel_messages USING btree (id)
+  CREATE UNIQUE INDEX channel_messages_platform_key ON deed.channel_messages USING btree (tenant_id, source, platform_message_id)
+  CREATE UNIQUE INDEX channel_messages_turn_idx ON deed.channel_messages USING btree (tenant_id, source, kind, sender) WHERE (COALESCE(lease_until, process_after) < 'infinity'::timestamp with time zone)
+  policy channel_messages_admin for r to deed_admin using true
+  policy channel_messages_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy channel_messages_owner for * to owner using true check true
+  policy channel_messages_worker for r to deed_worker using true
+  CREATE TRIGGER channel_messages_delete BEFORE DELETE ON deed.channel_messages FOR EACH ROW WHEN ((old.finished_at IS NULL)) EXECUTE FUNCTION deed.check_message()
+  CREATE TRIGGER channel_messages_insert BEFORE INSERT ON deed.channel_messages FOR EACH ROW WHEN ((new.status <> 'accepted'::text)) EXECUTE FUNCTION deed.check_message()
+  CREATE TRIGGER channel_messages_transition BEFORE UPDATE ON deed.channel_messages FOR EACH ROW WHEN (((old.status <> new.status) AND ((old.status <> 'accepted'::text) OR (new.status <> 'executed'::text)))) EXECUTE FUNCTION deed.check_message()
+  CREATE TRIGGER channel_messages_truncate BEFORE TRUNCATE ON deed.channel_messages FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 table deed.channel_outbox rls=true forced=true with autovacuum_vacuum_scale_factor=0.05, fillfactor=80
   column id uuid not null
   column tenant_id uuid not null
@@ -129,6 +186,7 @@ END
   constraint channel_outbox_attempts_are_sane CHECK (((attempts >= 0) AND ((max_attempts >= 1) AND (max_attempts <= 1000))))
   constraint channel_outbox_called_is_voice CHECK (((status <> 'called'::text) OR (channel = 'voice'::text)))
   constraint channel_outbox_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text, 'webhook'::text])))
+  constraint channel_outbox_channel_message_fkey FOREIGN KEY (tenant_id, channel_message_id) REFERENCES deed.channel_messages(tenant_id, id) NOT VALID not valid
   constraint channel_outbox_doubt_is_sending CHECK ((((doubt_since IS NULL) AND (held_at IS NULL)) OR (status = 'sending'::text)))
   constraint channel_outbox_doubt_is_whole CHECK (((num_nulls(doubt_since, doubt_reason) = ANY (ARRAY[0, 2])) AND ((held_at IS NULL) OR (doubt_since IS NOT NULL))))
   constraint channel_outbox_end_is_free CHECK (((finished_at IS NULL) OR (lease_until IS NULL)))
@@ -206,7 +264,8 @@ table deed.consents rls=true forced=true
   policy consents_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy consents_owner for * to owner using true check true
   policy consents_worker for r to deed_worker using true
-  CREATE TRIGGER consents_append_only BEFORE DELETE OR TRUNCATE ON deed.consents FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  CREATE TRIGGER consents_append_only BEFORE TRUNCATE ON deed.consents FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  CREATE TRIGGER consents_delete BEFORE DELETE ON deed.consents FOR EACH ROW EXECUTE FUNCTION deed.refuse_change()
   CREATE TRIGGER consents_rewrite BEFORE UPDATE ON deed.consents FOR EACH ROW WHEN (((new.evidence <> '{}'::jsonb) OR (old.n IS DISTINCT FROM new.n) OR (old.tenant_id IS DISTINCT FROM new.tenant_id) OR (old.contact_id IS DISTINCT FROM new.contact_id) OR (old.channel IS DISTINCT FROM new.channel) OR (old.purpose IS DISTINCT FROM new.purpose) OR (old.state IS DISTINCT FROM new.state) OR (old.source IS DISTINCT FROM new.source) OR (old.actor IS DISTINCT FROM new.actor) OR (old.at IS DISTINCT FROM new.at) OR (old.expires_at IS DISTINCT FROM new.expires_at))) EXECUTE FUNCTION deed.refuse_change()
   grant select to deed_admin
   grant select to deed_app
@@ -251,6 +310,7 @@ table deed.contact_merges rls=true forced=true
   constraint contact_merges_reason_is_short CHECK (((length(reason) >= 1) AND (length(reason) <= 2000)))
   constraint contact_merges_undone_is_short CHECK (((length(undone_by) <= 200) AND (length(undone_for) <= 2000)))
   constraint contact_merges_undone_is_whole CHECK ((num_nulls(undone_at, undone_by, undone_for) = ANY (ARRAY[0, 3])))
+  CREATE INDEX contact_merges_from_idx ON deed.contact_merges USING btree (from_id)
   CREATE INDEX contact_merges_into_idx ON deed.contact_merges USING btree (into_id)
   CREATE UNIQUE INDEX contact_merges_open_idx ON deed.contact_merges USING btree (from_id) WHERE (undone_at IS NULL)
   CREATE UNIQUE INDEX contact_merges_pkey ON deed.contact_merges USING btree (n)
@@ -446,6 +506,7 @@ table deed.identity_conflicts rls=true forced=true
   constraint identity_conflicts_are_several CHECK ((cardinality(contact_ids) > 1))
   constraint identity_conflicts_pkey PRIMARY KEY (n)
   constraint identity_conflicts_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  CREATE INDEX identity_conflicts_tenant_idx ON deed.identity_conflicts USING btree (tenant_id)
   CREATE UNIQUE INDEX identity_conflicts_open_idx ON deed.identity_conflicts USING btree (tenant_id, contact_ids) WHERE (settled_at IS NULL)
   CREATE UNIQUE INDEX identity_conflicts_pkey ON deed.identity_conflicts USING btree (n)
   policy identity_conflicts_admin for r to deed_admin using true
@@ -514,6 +575,12 @@ sequence deed.log_seq
   grant usage to deed_admin
   grant usage to deed_worker
 sequence deed.mark_seq
+table deed.message_transitions rls=true forced=true
+  column from_status text not null
+  column to_status text not null
+  constraint message_transitions_pkey PRIMARY KEY (from_status, to_status)
+  CREATE UNIQUE INDEX message_transitions_pkey ON deed.message_transitions USING btree (from_status, to_status)
+  policy message_transitions_owner for * to owner using true check true
 table deed.migrations rls=false forced=false
   column version integer not null
   column name text not null
@@ -869,6 +936,7 @@ table deed.settings rls=true forced=true
   column system_identifier bigint
   column database_oid bigint
   column environment text
+  column removed_tenants boolean not null default false
   constraint settings_cluster_is_whole CHECK (((system_identifier IS NULL) = (database_oid IS NULL)))
   constraint settings_dedup_window_is_positive CHECK ((dedup_window > '00:00:00'::interval))
   constraint settings_environment_is_short CHECK (((length(environment) >= 1) AND (length(environment) <= 100)))
@@ -890,6 +958,17 @@ table deed.settings rls=true forced=true
   grant update (max_payload) to deed_admin
   grant update (retention) to deed_admin
   grant update (strict_topics) to deed_admin
+table deed.shut_logins rls=true forced=true
+  column login text not null
+  column shut_at timestamp with time zone not null default clock_timestamp()
+  constraint shut_logins_login_is_short CHECK (((length(login) >= 1) AND (length(login) <= 63)))
+  constraint shut_logins_pkey PRIMARY KEY (login)
+  CREATE UNIQUE INDEX shut_logins_pkey ON deed.shut_logins USING btree (login)
+  policy shut_logins_admin for r to deed_admin using true
+  policy shut_logins_owner for * to owner using true check true
+  policy shut_logins_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.sink_pauses rls=true forced=true with fillfactor=50
   column subscription integer not null
   column worker uuid not null
@@ -994,6 +1073,36 @@ table deed.tenant_logins rls=true forced=true
   policy tenant_logins_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.tenant_removals rls=true forced=true
+  column tenant_id uuid not null
+  column name text not null
+  column actor text not null
+  column reason text not null
+  column asked_at timestamp with time zone not null default clock_timestamp()
+  column made_by xid8 not null
+  column upto xid8
+  column system_identifier bigint
+  column stage integer not null default 0
+  column is_final boolean not null default false
+  column at_sub integer not null default '-1'::integer
+  column at_id bigint not null default 0
+  column left_some boolean not null default false
+  column waits boolean not null default false
+  column read_window bigint
+  column taken jsonb not null default '{}'::jsonb
+  column finished_at timestamp with time zone
+  constraint tenant_removals_actor_is_short CHECK (((length(actor) >= 1) AND (length(actor) <= 200)))
+  constraint tenant_removals_pkey PRIMARY KEY (tenant_id)
+  constraint tenant_removals_reason_is_short CHECK (((length(reason) >= 1) AND (length(reason) <= 2000)))
+  constraint tenant_removals_stage_is_count CHECK ((stage >= 0))
+  CREATE INDEX tenant_removals_asked_idx ON deed.tenant_removals USING btree (asked_at, tenant_id)
+  CREATE INDEX tenant_removals_open_idx ON deed.tenant_removals USING btree (tenant_id) WHERE (finished_at IS NULL)
+  CREATE UNIQUE INDEX tenant_removals_pkey ON deed.tenant_removals USING btree (tenant_id)
+  policy tenant_removals_admin for r to deed_admin using true
+  policy tenant_removals_owner for * to owner using true check true
+  policy tenant_removals_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.tenants rls=true forced=true
   column tenant_id uuid not null
   column name text not null
@@ -1035,6 +1144,7 @@ table deed.topics rls=true forced=true
   policy topics_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+sequence deed.turn_seq
 table deed.window_lock rls=true forced=true
   column none boolean
   constraint window_lock_stays_empty CHECK (false)
@@ -1056,39 +1166,45 @@ table deed.windows rls=true forced=true
   policy windows_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+function accept_messages(p_source text, p_ids text[], p_kinds text[], p_senders text[], p_reply_tos text[], p_texts text[], p_bodies text[], p_correlation_id text, p_unknown text, p_tenant uuid, p_worker text) returns TABLE(n integer, id uuid, status text, did text, correlation_id text) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body bccc0639dcec2320ec0f250960fe8e78 grant to deed_worker
 function add_identity(p_contact uuid, p_type text, p_value text, p_verified boolean DEFAULT false, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body f10e15a8e3fa2b8d644110a759fde2b5 grant to deed_admin, deed_app, deed_worker
-function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 1138ca77f0bc47a7975b685aca3a2d12 grant to deed_admin
+function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 4ade1532fc1cc237a95ccee92d4194cd grant to deed_admin
 function address_domain(p_channel text, p_folded text) returns text body inline grant to deed_admin, deed_app, deed_worker
 function address_mark(p_tenant uuid, p_channel text, p_address text) returns text security definer set search_path=pg_catalog, pg_temp body 41b4e861f34794c360d10add71cb0fc0 grant to deed_admin, deed_app, deed_worker
 function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body 59746cbf262c586e3d78b4596e94aad8
 function adopt_cluster(p_reason text, p_by text DEFAULT NULL::text, p_environment text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body c39af25a099645d3a33d3954b95faa6c grant to deed_admin
 function apply_consents(p_tenant uuid, p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body f909ce319c27c910b6fed20b1e186509
 function ask_purge(p_id bigint, p_topic text) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body dba2600daa231e1b47654c38f979ac72 grant to deed_admin, deed_worker
-function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone, why text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body cde379a97395f8b127f0454d930129a5 grant to deed_worker
+function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone, why text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body b73bb20801895e5b5fd4520a71558f27 grant to deed_worker
 function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 843e9d3ed31063cccbc9483d76f32092 grant to deed_worker
-function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body f04ae54dec4dcf9f1be77b5cd3b0a23e grant to deed_worker
+function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body ec981f79911cc745e15854bc2eeefd2d grant to deed_worker
 function begin_moving(p_n integer, p_snap pg_snapshot) returns void set search_path=pg_catalog, pg_temp body 96b5cd727368426aa7246d452676019b
-function bind_login(p_login text, p_tenants uuid[], p_reason text, p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body fde44415be38a7a126716d7d63e3bf62 grant to deed_admin
+function bind_login(p_login text, p_tenants uuid[], p_reason text, p_actor text) returns boolean security definer set search_path=pg_catalog, pg_temp body 4d196be49c619d0f64944cfe0b5c187a grant to deed_admin
 function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body 1e6d8f5aa2de9f76dc35fa60806dc7b9 grant to deed_admin, deed_worker
 function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 2ba5cb74a8222c02e820d6b169de673c grant to deed_admin
 function check_address(p_channel text, p_address text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body 871a507a1d3d2f054beaafc23590000d grant to deed_admin, deed_app, deed_worker
 function check_identity(p_type text, p_value text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body ac96939119db51d213b61bd861c6a274 grant to deed_admin, deed_app, deed_worker
 function check_lists(p_topics text[]) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1ms body 86d7d8d3d6b9077d8a310c538465aa4b
+function check_message() returns trigger set search_path=pg_catalog, pg_temp body bed507b6838124304585db74e1bdf3cf
 function check_removal(p_topic text, p_reason text, p_by text) returns void set search_path=pg_catalog, pg_temp body 011c817bb2348556817c35fd932f1777
+function check_tenant_removal(p_call text, p_tenant uuid) returns void set search_path=pg_catalog, pg_temp body ef045585d47df3a8c2fc32ac9df42460
+function check_tenants(p_tenants uuid[]) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1ms body df98db905ddf305f97cc27d3e24687d4
 function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
 function check_transition() returns trigger set search_path=pg_catalog, pg_temp body e325ff172ea43fc49cbffc18c32786f3
-function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body e495aecc59c1173da229f062682861fa grant to deed_worker
+function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 8f3b7de5b6e81e2d1ee6cd3d8307e66c grant to deed_worker
 function claim_deliveries(p_provider text, p_worker text, p_limit integer, p_lease interval, p_lanes text[] DEFAULT '{}'::text[], p_rooms integer[] DEFAULT '{}'::integer[], p_room integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_places jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT 5) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, lost_claims integer, taken_over boolean, walk jsonb) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 43c6bea01aebf2599b77f455baf5d411 grant to deed_worker
-function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 4181fdaa8fecb5b3619bffda33bda3dd grant to deed_worker
+function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 320cfd4d85812d27a8475bc1987e39b6 grant to deed_worker
 function claim_doubts(p_provider text, p_worker text, p_limit integer, p_lease interval, p_has_key boolean, p_look_up boolean, p_delay interval DEFAULT '00:00:00'::interval, p_patience interval DEFAULT '01:00:00'::interval, p_max_attempts integer DEFAULT 5, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false, p_lanes text[] DEFAULT '{}'::text[], p_rooms integer[] DEFAULT '{}'::integer[], p_room integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_places jsonb DEFAULT NULL::jsonb) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, action text, called_at timestamp with time zone, walk jsonb) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 9632ca42910df700dbb06d8e0c877d83 grant to deed_worker
+function claim_messages(p_source text, p_limit integer, p_lease interval, p_most integer, p_worker text) returns TABLE(id uuid, claim bigint, tenant_id uuid, source text, platform_message_id text, contact_id uuid, kind text, sender text, reply_to text, text text, body text, attempts integer, correlation_id text, received_at timestamp with time zone, held boolean, erased boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off body 26d7aeb0014ace63a3c18bf08e988ebd grant to deed_worker
 function claim_number() returns bigint security definer set search_path=pg_catalog, pg_temp body 6016ebe81a88866712a4d40fa2270c96
 function confirm_consent(p_contact uuid, p_channel text, p_purpose text, p_evidence jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns boolean security definer set search_path=pg_catalog, pg_temp body 42bfe4a1cf96d4151243a2bf59f45082 grant to deed_admin, deed_app, deed_worker
 function consents_of(p_contacts uuid[]) returns TABLE(contact_id uuid, channel text, purpose text, state text, n bigint, at timestamp with time zone, expires_at timestamp with time zone) body inline grant to deed_admin, deed_app, deed_worker
 function contact_of(p_tenant uuid, p_id uuid) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function count_pending(p_most integer) returns TABLE(subscription integer, topic text, pending bigint, due bigint, claimed bigint, parked bigint, blocked_keys bigint, dead bigint, oldest timestamp with time zone, at_least boolean, dead_at_least boolean) set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 0c4232f6dcaf1b3bc191651bd678868d grant to deed_admin, deed_worker
 function count_removal(p_topic text, p_name text DEFAULT NULL::text) returns TABLE(subscription text, mode text, door boolean, waiting bigint, claimed bigint, aside bigint, dead bigint, blocked_keys bigint, unread bigint, at_least boolean, workers text[]) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 38bc7652c376fb8780d0d81980b6f9ad grant to deed_admin
+function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body 90e1f2986355d8c1f75be167cab71acd grant to deed_admin
 function count_unread(p_subscriptions integer[], p_most integer, p_each_lane boolean) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone, at_least boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 25c2327f1d5f6db327c4361854e6e6ca grant to deed_admin, deed_worker
-function current_tenant() returns uuid security definer set search_path=pg_catalog, pg_temp body d82eeac002b5554eacf85b8a8bfefa13 grant to deed_admin, deed_app, deed_worker
+function current_tenant() returns uuid security definer set search_path=pg_catalog, pg_temp body 98c58549eda9a0c2f4fb09a77877ca2d grant to deed_admin, deed_app, deed_worker
 function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
 function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body b251674b8739aaa41d7e7ee75c759d1c grant to deed_admin, deed_worker
 function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body c4f077afd3f113e580392b78d5399e7c grant to deed_admin
@@ -1102,8 +1218,9 @@ function end_empty(p_subscriptions integer[], p_ids bigint[], p_at timestamp wit
 function end_lanes(p_subscription integer) returns void set search_path=pg_catalog, pg_temp body b5349277a130b987c53f4932625cc744
 function end_queued(p_ids uuid[], p_status text, p_reasons text[], p_action text, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, jit=off body 7f3b31904c1ed4b2b7667af39c3b3d30
 function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body e0eff3f97a7c5491ae704eb3b5a12a09
-function erase_contact(p_id uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_suppress boolean DEFAULT false, p_exported boolean DEFAULT false) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body d82c440bab6bfcad5290202b21863954 grant to deed_admin, deed_app
+function erase_contact(p_id uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_suppress boolean DEFAULT false, p_exported boolean DEFAULT false) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 3ac67e942f45ffdb70d58d81e4524a13 grant to deed_admin, deed_app
 function erase_deliveries(p_ids uuid[], p_actor text) returns TABLE(id uuid, did text) set search_path=pg_catalog, pg_temp, jit=off body 9ff84e521e15a50b6e3cad4d1c085393
+function erase_messages(p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, jit=off body 8741d8f703f48a8caed6184c62ad190a
 function erase_step(p_limit integer, p_worker text) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body df76070fac73f3613291a60ae7532cff grant to deed_worker
 function erased_message_id(p_message_id text) returns text body inline
 function expire_deliveries(p_limit integer, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body b1c0f1358b88dec0db20721017c7747f grant to deed_worker
@@ -1111,10 +1228,12 @@ function expire_suppressions(p_limit integer, p_worker text) returns bigint secu
 function export_erasures(p_limit integer) returns TABLE(n bigint, tenant_id uuid, contact_id uuid, names uuid[], reason text, actor text, at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off body 018780565e83f7335284dc506736dda9 grant to deed_worker
 function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease interval DEFAULT NULL::interval) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 08a200f9a2c7ae5c595359601a4168c0 grant to deed_worker
 function extend_deliveries(p_ids uuid[], p_claims bigint[], p_lease interval) returns uuid[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 1a3f1cdbb8cedb754c53e2f66777cbf6 grant to deed_worker
+function extend_messages(p_ids uuid[], p_claims bigint[], p_lease interval) returns SETOF uuid security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off body 3a7573cd15b632f856212f8ef1d03416 grant to deed_worker
 function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ef344e323241dedb04108f7e923d2748 grant to deed_worker
 function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 0145e806b48294d955b9fbfbc254170a grant to deed_worker
 function finish_doors(p_worker text, p_ids bigint[], p_message_ids uuid[] DEFAULT NULL::uuid[]) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 10aae00d22d30a0f46d95ba3775a03f9 grant to deed_worker
-function finish_page(p_subscription integer, p_lane integer, p_fence bigint, p_n bigint, p_was text, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_messages integer, p_min bigint, p_max bigint, p_worker text, p_ids bigint[] DEFAULT NULL::bigint[], p_slots integer[] DEFAULT NULL::integer[], p_hashes bigint[] DEFAULT NULL::bigint[], p_errors text[] DEFAULT NULL::text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[], OUT n bigint, OUT dead boolean[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 03e5ea0ee87fe2ac4db39d707be234a5 grant to deed_worker
+function finish_messages(p_ids uuid[], p_claims bigint[], p_statuses text[], p_errors text[], p_again double precision[], p_most integer, p_worker text) returns TABLE(id uuid, status text, attempts integer, held boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off body 2155c97d4ce6dbbc2afe3e87a1e366f3 grant to deed_worker
+function finish_page(p_subscription integer, p_lane integer, p_fence bigint, p_n bigint, p_was text, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_messages integer, p_min bigint, p_max bigint, p_worker text, p_ids bigint[] DEFAULT NULL::bigint[], p_slots integer[] DEFAULT NULL::integer[], p_hashes bigint[] DEFAULT NULL::bigint[], p_errors text[] DEFAULT NULL::text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[], OUT n bigint, OUT dead boolean[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2862adc26ddd68c81c7c41a9cfc75c56 grant to deed_worker
 function fold_address(p_channel text, p_address text) returns text body inline grant to deed_admin, deed_app, deed_worker
 function fold_case(p_text text) returns text set search_path=pg_catalog, pg_temp body 0e4debfd43e21c16d53d81114ba6eb41 grant to deed_admin, deed_app, deed_worker
 function give_up_deliveries(p_provider text, p_give_up interval, p_limit integer, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 6bc2643614a3690d939ffe348326b1a6 grant to deed_worker
@@ -1127,6 +1246,7 @@ function identity_written() returns trigger set search_path=pg_catalog, pg_temp 
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function is_deep(p_payload bytea) returns boolean set search_path=pg_catalog, pg_temp body 6b04b07d0cdecb8bc9bd024f81186a7f grant to deed_admin, deed_app, deed_worker
 function is_json(p_content_type text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
+function is_removed(p_tenant uuid) returns boolean set search_path=pg_catalog, pg_temp body e4c2e1ca2a882a2eb2d63222de0f6137
 function is_zone(p_zone text) returns boolean set search_path=pg_catalog, pg_temp body 0bdf0a36d8323e16e553fde98b99c4cd
 function join_list(p_subscription integer) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms body 82c52325e07f3d8195caff963f4e1c1d
 function json_digits(p_json jsonb) returns bigint set search_path=pg_catalog, pg_temp body 9677546d44aa6bab801514d102ca1a46
@@ -1140,7 +1260,7 @@ function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TA
 function late_xids(p_cur pg_snapshot, p_h xid8, p_seen pg_snapshot) returns xid8[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 2b8a1a8431fdb990eb510b5d2d484eec grant to deed_admin, deed_worker
 function leave_relays(p_worker uuid, p_release boolean DEFAULT false) returns void security definer set search_path=pg_catalog, pg_temp body 71c684cba8aae4c8f928293285645689 grant to deed_worker
 function level_list() returns void security definer set search_path=pg_catalog, pg_temp body 4ba546168c5757acf45f025cb62b87b6
-function lock_contacts(p_call text, p_tenant uuid, p_contacts uuid[]) returns void set search_path=pg_catalog, pg_temp body 004bc6a40e48244c2b6eebdc0f0d9959
+function lock_contacts(p_call text, p_tenant uuid, p_contacts uuid[]) returns void set search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=off body 004bc6a40e48244c2b6eebdc0f0d9959
 function lock_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 845b28af22ac31d4a3d1ce703a8e74ad grant to deed_worker
 function log_extents() returns TABLE(from_id bigint, last_id bigint, upto_id bigint) security definer set search_path=pg_catalog, pg_temp body 8a36e2f81829cfb21e31c23ca023506b grant to deed_admin, deed_app, deed_worker
 function look_at_audit(p_upto bigint, p_limit integer, p_subject text DEFAULT NULL::text, p_all boolean DEFAULT false) returns TABLE(n bigint, at timestamp with time zone, actor text, login text, action text, subject_type text, subject_id text, reason text, affected bigint, details jsonb) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body b92a4bcbfc60c6d635d632933d0dbf63 grant to deed_admin, deed_worker
@@ -1166,22 +1286,23 @@ function names_of(p_id uuid) returns SETOF uuid body inline grant to deed_admin,
 function next_claimable(p_subscription integer, p_from timestamp with time zone, p_upto timestamp with time zone) returns timestamp with time zone security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 37c1aaee16bf3b77d363c05119352353 grant to deed_worker
 function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body d322135673b3d14221d0915565808f1e grant to deed_worker
 function note_asking(p_subscriptions integer[]) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 3264271fdda50b76294df8f3996cdfe0
-function note_attempts(p_ids uuid[], p_claims bigint[], p_numbers integer[], p_outcomes text[], p_message_ids text[], p_codes text[], p_errors text[], p_keys text[], p_sandboxes boolean[], p_took double precision[], p_worker text) returns TABLE(id uuid, status text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body b8583ad5d15f2b5feb5863c4a3bda915 grant to deed_worker
+function note_attempts(p_ids uuid[], p_claims bigint[], p_numbers integer[], p_outcomes text[], p_message_ids text[], p_codes text[], p_errors text[], p_keys text[], p_sandboxes boolean[], p_took double precision[], p_worker text) returns TABLE(id uuid, status text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 5212922c7939608e56c897d41b3f4994 grant to deed_worker
 function note_idle(p_worker text, p_provider text, p_kind text, p_account text, p_sandbox boolean) returns boolean security definer set search_path=pg_catalog, pg_temp body e43ed6d8307d502b8a0491bf2ea9e2fe grant to deed_worker
 function oldest_calls() returns TABLE(topic text, subscription text, id bigint, message_id uuid, messages integer, worker text, since timestamp with time zone) set search_path=pg_catalog, pg_temp body db9a90a23180c4fd7f2c199254509430 grant to deed_admin, deed_worker
 function oldest_pauses() returns TABLE(topic text, subscription text, worker text, workers bigint, why text, since timestamp with time zone) set search_path=pg_catalog, pg_temp body 8ee1264b7a18da2e32115ea5628d8673 grant to deed_admin, deed_worker
 function open_window(p_way text DEFAULT 'wait'::text) returns bigint security definer set search_path=pg_catalog, pg_temp body b3b50a909b9f7d764d59615c8cbf9819 grant to deed_worker
 function order_at(p_created_at timestamp with time zone, p_now timestamp with time zone) returns timestamp with time zone body inline grant to deed_admin, deed_app, deed_worker
-function page(p_subscription integer, p_slot_from integer, p_slot_upto integer, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_limit integer, p_low bigint DEFAULT NULL::bigint, p_late xid8[] DEFAULT NULL::xid8[]) returns TABLE(place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body bb285ae0e438aa09b549d91bd365885b grant to deed_worker
+function page(p_subscription integer, p_slot_from integer, p_slot_upto integer, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_limit integer, p_low bigint DEFAULT NULL::bigint, p_late xid8[] DEFAULT NULL::xid8[]) returns TABLE(place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body f8daf0a9b084886593b0e9ced780f00f grant to deed_worker
+function pass_turns(p_tenants uuid[], p_sources text[], p_kinds text[], p_senders text[]) returns void set search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=off, enable_bitmapscan=off body 7a82f63b408073c4924d42e328dfd349
 function passed_by_stream(p_topic text, p_slot integer, p_list_version bigint) returns boolean set search_path=pg_catalog, pg_temp body 819967dc6e4aa28cd620a51cb107d612
-function pause(p_provider text, p_ids uuid[], p_claims bigint[], p_destinations text[], p_errors text[], p_after double precision[], p_opens boolean[], p_base interval DEFAULT '00:00:05'::interval, p_jitter double precision[] DEFAULT '{0.5,1}'::double precision[], p_most interval DEFAULT '00:05:00'::interval) returns TABLE(destination text, tenant_id uuid, since timestamp with time zone, until timestamp with time zone, failures integer) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body be78d11104f6a396a79b831fe7a9b7b7 grant to deed_worker
+function pause(p_provider text, p_ids uuid[], p_claims bigint[], p_destinations text[], p_errors text[], p_after double precision[], p_opens boolean[], p_base interval DEFAULT '00:00:05'::interval, p_jitter double precision[] DEFAULT '{0.5,1}'::double precision[], p_most interval DEFAULT '00:05:00'::interval) returns TABLE(destination text, tenant_id uuid, since timestamp with time zone, until timestamp with time zone, failures integer) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body d56c5229da1334d19352eb15c7754d45 grant to deed_worker
 function pause_allows(p_provider text, p_destination text, p_tenant uuid) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body e3711c31a99c03e916f111f6231fa576
 function pause_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body b08d385ecf7e733bbca9e3603dc220c8 grant to deed_worker
 function payload_json(p_content_type text, p_payload bytea) returns jsonb body inline grant to deed_admin, deed_app, deed_worker
 function prove_delivery(p_id uuid, p_message_id text, p_actor text) returns TABLE(ended boolean, was text, status text, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid) security definer set search_path=pg_catalog, pg_temp body a082ee42fac360561c83bf1a1f8ee483 grant to deed_worker
 function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 4a5863fb57d87a4495d23f407c2529c8 grant to deed_admin, deed_app, deed_worker
-function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body fb14bf187be74674df75de0117eda3e3 grant to deed_admin, deed_app, deed_worker
-function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body 22fb5240016b48858d550789eb0f4c54 grant to deed_admin, deed_app, deed_worker
+function publish_many(p_topics text[], p_payloads bytea[], p_keys text[] DEFAULT NULL::text[], p_types text[] DEFAULT NULL::text[], p_content_types text[] DEFAULT NULL::text[], p_headers jsonb[] DEFAULT NULL::jsonb[], p_tenants uuid[] DEFAULT NULL::uuid[], p_idempotency_keys text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_created_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_aggregate_types text[] DEFAULT NULL::text[], p_raise boolean DEFAULT true) returns TABLE(ordinal integer, id bigint, message_id uuid, repeated boolean, code text, problem text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 024c3abcf1a1c549cb7f2f96d16d5977 grant to deed_admin, deed_app, deed_worker
+function publish_one(p_topic text, p_payload bytea, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_content_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_raise boolean DEFAULT true, OUT id bigint, OUT message_id uuid, OUT repeated boolean, OUT code text, OUT problem text) returns record security definer set search_path=pg_catalog, pg_temp body beb9bc7e5aad3d8019d8a4712a72b82b grant to deed_admin, deed_app, deed_worker
 function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_types text[], p_content_types text[], p_headers jsonb[], p_idempotency_keys text[]) returns TABLE(ordinal integer, code text, problem text) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 6dad0eb36f42ff3dacce3f51e5969b3a grant to deed_admin, deed_app, deed_worker
 function punycode(p_label text) returns text set search_path=pg_catalog, pg_temp body 4c1c42a5b83c87271498beae5a48be42 grant to deed_admin, deed_app, deed_worker
 function punycode_bias(p_delta bigint, p_count integer, p_first boolean) returns integer set search_path=pg_catalog, pg_temp body ac9f15bcba4f9847d762ba262f1e6245 grant to deed_admin, deed_app, deed_worker
@@ -1190,26 +1311,30 @@ function purge_deliveries(p_age interval, p_limit integer, p_actor text) returns
 function purge_history(p_limit integer DEFAULT 5000) returns TABLE(what text, removed integer) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, enable_seqscan=off, jit=off body 389222b88d8469ee6b536fd046c2fbab grant to deed_admin, deed_worker
 function purge_kept(p_slot integer, p_id bigint, p_limit integer DEFAULT 5000, OUT removed integer, OUT next_slot integer, OUT next_id bigint) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 03418d2c629d8dacb282960f33411c85 grant to deed_admin, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
+function purge_messages(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 77738c8eff31a761c3045b973e7a4f92 grant to deed_worker
 function redrive(p_request text, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, enable_incremental_sort=off, jit=off body 6a7a0c354e0c89dc293220bd9ef49b50 grant to deed_admin
 function redrive_deliveries(p_request text, p_statuses text[], p_provider text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_error text DEFAULT NULL::text, p_since interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500, p_dry boolean DEFAULT false) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 8d2b65c934eacb9cae02addd2f307172 grant to deed_admin
 function refold_suppressions() returns bigint set search_path=pg_catalog, pg_temp body 2ccd0bce3604d72bebd9288023f2e15b
-function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body e43778f286ebf8873e3985a858e95486
-function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body 3bde25bfa9a1657edd5e7fff5b92f5a0
+function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body 476db46351943413014ac2480ef09b67
+function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body d78dc71c24395d2c97289a66733f2308
 function register_provider(p_name text, p_kind text, p_lane_per_domain boolean, p_key_window interval, p_can_look_up boolean, p_domains text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body a8aceabd18b941aef5ae1a68f23ce498 grant to deed_worker
 function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, jit=off body d5689dbf8397a82f5eaac33b4c546a43 grant to deed_worker
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 43dcf62fbe908f9fb5b60bc43546f70d grant to deed_worker
 function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker
 function remove_step(p_n bigint, p_limit integer DEFAULT 5000) returns TABLE(state text, taken integer, total bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off, lock_timeout=1s body 934e93d74657b7da57ea94686cd59f41 grant to deed_admin, deed_worker
 function remove_subscription(p_topic text, p_name text, p_reason text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body ff12ca7862aa73f0d4b2017abef1b8dd grant to deed_admin
+function remove_tenant(p_tenant uuid, p_reason text, p_by text DEFAULT NULL::text) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body 17941f576307a6a8bfe5e5a7c3103d95 grant to deed_admin
+function remove_tenant_step(p_tenant uuid, p_limit integer DEFAULT 5000) returns TABLE(state text, taken jsonb) security definer set search_path=pg_catalog, pg_temp, jit=off, lock_timeout=1s body 6d69e509fb6491bcbb9ac697080bae48 grant to deed_worker
 function remove_topic(p_topic text, p_reason text, p_by text DEFAULT NULL::text) returns bigint[] security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body afa28062db388fcc9e1fd249d4b7a50c grant to deed_admin
 function report_calls(p_worker uuid, p_name text, p_subscriptions integer[], p_ids bigint[], p_message_ids uuid[], p_messages integer[], p_ages interval[]) returns void security definer set search_path=pg_catalog, pg_temp body 4c979ce07f927ac9dcd358dd94f7017a grant to deed_worker
 function report_pauses(p_worker uuid, p_name text, p_subscriptions integer[], p_whys text[], p_ages interval[]) returns void security definer set search_path=pg_catalog, pg_temp body 3ffbe6d4f8c2186de0239f880a5faaf4 grant to deed_worker
 function reschedule(p_id bigint, p_at timestamp with time zone, p_subscription text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body af2577838aa7b59a07819b50662806b6 grant to deed_admin, deed_worker
-function reserve(p_channels text[], p_providers text[], p_recipients text[], p_payloads jsonb[], p_keys bytea[], p_recipient_ids text[] DEFAULT NULL::text[], p_guarantees text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_correlation_ids text[] DEFAULT NULL::text[], p_channel_message_ids uuid[] DEFAULT NULL::uuid[], p_workspaces uuid[] DEFAULT NULL::uuid[], p_max_attempts integer[] DEFAULT NULL::integer[], p_expires_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_purposes text[] DEFAULT NULL::text[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, p_contacts uuid[] DEFAULT NULL::uuid[]) returns TABLE(n integer, id uuid, status text, duplicate boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, work_mem=64MB body 64f8ca484aeb543cdaeea3d567c18a8c grant to deed_admin, deed_app, deed_worker
+function reserve(p_channels text[], p_providers text[], p_recipients text[], p_payloads jsonb[], p_keys bytea[], p_recipient_ids text[] DEFAULT NULL::text[], p_guarantees text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_correlation_ids text[] DEFAULT NULL::text[], p_channel_message_ids uuid[] DEFAULT NULL::uuid[], p_workspaces uuid[] DEFAULT NULL::uuid[], p_max_attempts integer[] DEFAULT NULL::integer[], p_expires_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_purposes text[] DEFAULT NULL::text[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, p_contacts uuid[] DEFAULT NULL::uuid[]) returns TABLE(n integer, id uuid, status text, duplicate boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, work_mem=64MB body 1671433d62896aab5b5a3644ea35d5f0 grant to deed_admin, deed_app, deed_worker
 function resume_provider(p_provider text, p_destination text, p_reason text, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp body a12f39555a1ad5874a0d43939a755653 grant to deed_admin
 function retention() returns TABLE(n integer, from_id bigint, upto_id bigint, state text, opened_at timestamp with time zone, closed_at timestamp with time zone, bytes bigint, unfinished bigint, overdue interval, kept_by text[], tried_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2f7657ecc0ea6050075b9dd8af37c032 grant to deed_admin, deed_worker
 function retention_step(p_limit integer DEFAULT 1000) returns TABLE(n integer, did text, messages bigint) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, jit=off body d0df7d8465cd66e6be0b5e5be7076343 grant to deed_admin, deed_worker
 function retry_deliveries(p_ids uuid[], p_reason text, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp body b6906ccc015002bde2d5e55775e493a3 grant to deed_admin
+function retry_messages(p_ids uuid[], p_reason text, p_actor text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 8319115b67d854691ff82833d9165089 grant to deed_admin
 function ripen(p_provider text, p_status text, p_after uuid, OUT seconds double precision, OUT after uuid) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 8ab4a0bc45bf2655807f55ef9f7c55cb
 function set_consents(p_contacts uuid[], p_channels text[], p_purposes text[], p_states text[], p_sources text[], p_evidence jsonb[] DEFAULT NULL::jsonb[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, contact_id uuid, state text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 533da1718ea7c5893dd41cc56d1abf38 grant to deed_admin, deed_app, deed_worker
 function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin
@@ -1226,11 +1351,16 @@ function summarise_log() returns integer security definer set search_path=pg_cat
 function suppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_purpose text DEFAULT ''::text, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint security definer set search_path=pg_catalog, pg_temp body 1044021e509c400f52246ed0689a6a93 grant to deed_admin, deed_app, deed_worker
 function suppressed(p_tenant uuid, p_channel text, p_address text, p_purpose text, p_at timestamp with time zone) returns TABLE(reason text) body inline
 function tail_window(p_from bigint, p_upto bigint, p_seen pg_snapshot, p_now pg_snapshot, p_topic text DEFAULT NULL::text, p_numbers integer DEFAULT 100000) returns TABLE(upto bigint, slots integer[], ids bigint[]) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_indexscan=off, jit=off body 2db8f8feea38a5ab9ecd5fb223b4c886 grant to deed_admin, deed_app, deed_worker
-function take_due(p_provider text, p_status text, p_limit integer, p_lanes text[], p_rooms integer[], p_room integer, p_bytes bigint, p_cost integer, p_pauses boolean, p_kind text, p_account text, p_places jsonb, OUT taken tid[], OUT walk jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 2bc71881af619e86a16bfe423edaeac3
+function take_due(p_provider text, p_status text, p_limit integer, p_lanes text[], p_rooms integer[], p_room integer, p_bytes bigint, p_cost integer, p_pauses boolean, p_kind text, p_account text, p_places jsonb, OUT taken tid[], OUT walk jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 8165c1918022511f72c8add7d1e9ac13
 function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true, p_protocol integer DEFAULT 1) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body 66d3a91e043e1ccbe5ceb724c4cffe04 grant to deed_worker
 function take_probe(p_provider text, p_tenant uuid, p_lane text, p_id uuid, p_claim bigint) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 9285687a3ab24beb0c486ce3405f57d0
+function take_tenant(p_tenant uuid, p_what text, INOUT at_sub integer, INOUT at_id bigint, INOUT left_some boolean, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, jit=off body 455182f456f520409b7f93f56cb796de
+function take_tenant_log(p_tenant uuid, INOUT at_id bigint, p_span bigint, OUT taken bigint, OUT more boolean) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_seqscan=off, enable_indexscan=off, jit=off body fafcace842c899eb630975964b32e1d5
+function take_tenant_pending(p_tenant uuid, INOUT at_sub integer, INOUT at_id bigint, p_limit integer, OUT taken integer, OUT left_some boolean, OUT more boolean) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 54f7dfca58fdeaec33a6687b1e0a8387
+function take_tenant_rows(p_tenant uuid, p_table text, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 7057c07564a6bf7b8b809fd7e541efd7
+function take_turn(p_id uuid) returns void set search_path=pg_catalog, pg_temp, jit=off body 617c3a90d50e561e9d35385f92131ffa
 function tally(p_most integer DEFAULT 20000) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 58bb336cddb4aeec90169e42275ae5ba grant to deed_worker
-function tenant_of_call(p_call text, p_tenant uuid) returns uuid set search_path=pg_catalog, pg_temp body 66e9188c703f9621ccb435069e0d15f2
+function tenant_of_call(p_call text, p_tenant uuid) returns uuid set search_path=pg_catalog, pg_temp body e951bd369b2fdf4b70534dd482885d46
 function timeline() returns bigint set search_path=pg_catalog, pg_temp body 6da3d01fe196eaa2a7fbd78ca46c2e47
 function topics_of(p_slots integer[], p_ids bigint[]) returns jsonb set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body e112d534b7ca14b345654844ffbf3f00
 function unattended(p_subscriptions integer[], p_for interval) returns SETOF integer set search_path=pg_catalog, pg_temp body 04340716ceb54aff39d45a61cdb18d84 grant to deed_admin, deed_worker
@@ -1241,10 +1371,11 @@ function unpunycode(p_ascii text) returns text set search_path=pg_catalog, pg_te
 function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto integer, p_since bigint, p_cur pg_snapshot, p_restored_id bigint DEFAULT 0, p_restored_h xid8 DEFAULT '0'::xid8) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body b5e687669df10973695fcfe157e9a8b6
 function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_purpose text DEFAULT ''::text) returns bigint security definer set search_path=pg_catalog, pg_temp body e4b55caf5c5b5265fec9fdb114205ef7 grant to deed_admin, deed_app
 function upsert_contacts(p_of integer[], p_types text[], p_values text[], p_data jsonb[], p_zones text[] DEFAULT NULL::text[], p_locales text[] DEFAULT NULL::text[], p_verified boolean[] DEFAULT NULL::boolean[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, id uuid, outcome text, others uuid[]) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan, work_mem=64MB body 64d2e6d413fab3593452e9b39648509a grant to deed_admin, deed_app, deed_worker
-function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 4c7464501e375cabeb2e20c2d2d599a1 grant to deed_admin, deed_worker
-function verify_deliveries() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 556e1c98131058e4da208103f6fb0721 grant to deed_admin, deed_worker
-function verify_references() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body b8191d2d88b9705652b7177235bdba06 grant to deed_admin, deed_worker
-function verify_streams() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body a2debfdaccaaf9e332c67a23bba67443 grant to deed_admin, deed_worker
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body bea469ab986bd82a88dfa0879a2125c8 grant to deed_admin, deed_worker
+function verify_deliveries() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 2e3c22c249e224155716b63d4ffd909b grant to deed_admin, deed_worker
+function verify_messages() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 0fa099269673c5b81fca7833535fb110 grant to deed_admin, deed_worker
+function verify_references() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 1fc09c302cc7ac0cf96f85467a452d20 grant to deed_admin, deed_worker
+function verify_streams() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 187fbc42e92f74b493101670de1a73d0 grant to deed_admin, deed_worker
 function was_read(p_subscription integer, p_lane integer, p_n bigint, p_slot integer, p_id bigint, p_xid xid8) returns TABLE(n bigint, passed boolean) set search_path=pg_catalog, pg_temp body 8d760313b6300db26a4b19ed839807d4 grant to deed_admin, deed_worker
 function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[], p_window bigint DEFAULT NULL::bigint, p_window_h xid8 DEFAULT NULL::xid8, p_slot_from integer[] DEFAULT NULL::integer[], p_slot_upto integer[] DEFAULT NULL::integer[]) returns TABLE(seq bigint, ready integer[], streams integer[], window_n bigint, window_h xid8, slots integer[], low bigint, late xid8[], whole boolean, subscription integer, place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 2e956134a8a0eae1c96c88a395217caa grant to deed_worker
 function window_late(p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, OUT xids xid8[], OUT low bigint) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body e1e3da22e9f59610eb3f49830a341be5 grant to deed_admin, deed_worker

@@ -18,7 +18,7 @@ to deed_worker;
 
 grant execute on function deed.log_extents, deed.look_by_number, deed.look_at_kept, deed.look_at_suppressions, deed.tail_window to deed_app, deed_worker, deed_admin;
 grant execute on function
-  deed.look_by_topic, deed.look_at_dead, deed.look_at_audit, deed.look_at_deliveries, deed.look_at_blocked, deed.blocked_keys, deed.status, deed.look_at_topics, deed.look_at_providers, deed.count_pending, deed.count_unread, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_deliveries, deed.oldest_calls, deed.oldest_pauses, deed.unattended, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
+  deed.look_by_topic, deed.look_at_dead, deed.look_at_audit, deed.look_at_deliveries, deed.look_at_blocked, deed.blocked_keys, deed.status, deed.look_at_topics, deed.look_at_providers, deed.count_pending, deed.count_unread, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_deliveries, deed.verify_messages, deed.oldest_calls, deed.oldest_pauses, deed.unattended, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
 to deed_worker, deed_admin;
 grant execute on function deed.held to deed_worker, deed_admin;
 grant execute on function deed.start_here to deed_worker;
@@ -27,7 +27,8 @@ grant execute on function deed.retention, deed.retention_step, deed.purge_histor
 
 grant execute on function
   deed.redrive, deed.cancel_redrive, deed.discard, deed.add_tenant, deed.bind_login, deed.declare_topic, deed.check_topic, deed.set_topic, deed.lag,
-  deed.subscribe, deed.set_subscription, deed.set_door, deed.remove_subscription, deed.remove_topic, deed.count_removal
+  deed.subscribe, deed.set_subscription, deed.set_door, deed.remove_subscription, deed.remove_topic, deed.count_removal,
+  deed.remove_tenant, deed.count_tenant
 to deed_admin;
 
 -- Workers and operators write through the functions alone, which run with the
@@ -38,6 +39,9 @@ revoke insert on deed.audit_log from deed_worker, deed_admin;
 
 -- Deliveries. What these functions call, they call as the owner.
 grant execute on function deed.idempotency_key, deed.reserve, deed.suppress, deed.upsert_contacts, deed.merge_contacts, deed.unmerge_contacts, deed.set_consents, deed.confirm_consent, deed.consents_of, deed.add_identity, deed.check_identity, deed.known_as, deed.contact_of, deed.names_of, deed.address_mark to deed_app, deed_worker, deed_admin;
+-- Inbound messages.
+grant execute on function deed.accept_messages, deed.claim_messages, deed.extend_messages, deed.finish_messages, deed.purge_messages to deed_worker;
+grant execute on function deed.retry_messages to deed_admin;
 -- Somebody is forgotten by the tenant whose contact it is, or by an operator.
 grant execute on function deed.erase_contact to deed_app, deed_admin;
 -- What somebody asked for is taken back by that tenant, or by an operator.
@@ -48,6 +52,7 @@ grant execute on function
 to deed_app, deed_worker, deed_admin;
 grant execute on function
   deed.claim_deliveries, deed.attempt, deed.extend_deliveries, deed.note_attempts, deed.settle, deed.pause, deed.expire_deliveries, deed.expire_suppressions, deed.give_up_deliveries, deed.claim_doubts, deed.may_repeat,
-  deed.prove_delivery, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.purge_deliveries, deed.erase_step, deed.mark_audit, deed.export_erasures
+  deed.prove_delivery, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.purge_deliveries, deed.erase_step, deed.mark_audit, deed.export_erasures,
+  deed.remove_tenant_step
 to deed_worker;
 grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.redrive_deliveries, deed.resume_provider to deed_admin;

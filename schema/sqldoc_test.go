@@ -26,7 +26,7 @@ func TestSQLDocument(t *testing.T) {
 		where p.pronamespace = 'deed'::regnamespace
 		  and p.proname in ('publish', 'publish_one', 'publish_many', 'claim', 'extend', 'finish', 'fail', 'verify', 'subscribe', 'redrive', 'status',
 		    'declare_topic', 'set_topic', 'set_subscription', 'blocked_keys', 'lag', 'cancel_redrive', 'discard', 'set_door', 'reschedule',
-		    'remove_subscription', 'remove_topic', 'remove_step', 'count_removal',
+		    'remove_subscription', 'remove_topic', 'remove_step', 'count_removal', 'remove_tenant', 'count_tenant', 'remove_tenant_step',
 		    'upsert_contacts', 'merge_contacts', 'unmerge_contacts', 'check_identity', 'known_as',
 		    'set_consents', 'confirm_consent', 'consents_of', 'add_identity')
 		order by p.proname`)
@@ -34,7 +34,7 @@ func TestSQLDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	signatures, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(signatures) != 33 {
+	if err != nil || len(signatures) != 36 {
 		t.Fatal(len(signatures), err)
 	}
 	for _, s := range signatures {

@@ -15,8 +15,10 @@ create or replace trigger audit_log_rewrite before update on deed.audit_log
 -- Without the key nobody knows a mark again.
 create or replace trigger secrets_append_only before update or delete or truncate on deed.secrets
   for each statement execute function deed.refuse_change();
-create or replace trigger consents_append_only before delete or truncate on deed.consents
+create or replace trigger consents_append_only before truncate on deed.consents
   for each statement execute function deed.refuse_change();
+create or replace trigger consents_delete before delete on deed.consents
+  for each row execute function deed.refuse_change();
 -- An erasure takes the evidence away; what was said, when and through whom stays.
 create or replace trigger consents_rewrite before update on deed.consents
   for each row when (
@@ -54,6 +56,14 @@ create or replace trigger channel_outbox_rewrite before update of id, tenant_id,
   ) execute function deed.refuse_rewrite();
 create or replace trigger channel_outbox_delete before delete on deed.channel_outbox
   for each row when (old.finished_at is null) execute function deed.refuse_rewrite();
+create or replace trigger channel_messages_insert before insert on deed.channel_messages
+  for each row when (new.status <> 'accepted') execute function deed.check_message();
+create or replace trigger channel_messages_transition before update on deed.channel_messages
+  for each row when (old.status <> new.status and (old.status <> 'accepted' or new.status <> 'executed')) execute function deed.check_message();
+create or replace trigger channel_messages_delete before delete on deed.channel_messages
+  for each row when (old.finished_at is null) execute function deed.check_message();
+create or replace trigger channel_messages_truncate before truncate on deed.channel_messages
+  for each statement execute function deed.refuse_change();
 create or replace trigger channel_outbox_truncate before truncate on deed.channel_outbox
   for each statement execute function deed.refuse_change();
 

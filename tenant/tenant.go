@@ -43,7 +43,8 @@ type Tenant struct {
 
 // Add registers a tenant. From the first one on the installation is no longer
 // single-tenant: a login that sets no tenant sees nothing. The same id and name
-// again changes nothing. Errors: [ErrTaken]. Needs deed_admin.
+// again changes nothing; that of a tenant that was removed is never free again.
+// Errors: [ErrTaken]. Needs deed_admin.
 func Add(ctx context.Context, db Execer, id ID, name string) error {
 	_, err := db.Exec(ctx, `select deed.add_tenant($1::text::uuid, $2)`, id.String(), name)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "DDCON" {
@@ -137,14 +138,17 @@ func Bind(ctx context.Context, db Querier, login string, ids []ID, act audit.Act
 	return changed, nil
 }
 
-// Bindings returns the logins that are bound, by name. Needs deed_worker or
-// deed_admin.
+// Bindings returns the logins that are bound, by name. One without a tenant sees
+// nobody's rows: its last tenant was removed. Needs deed_worker or deed_admin.
 func Bindings(ctx context.Context, db Querier) ([]Binding, error) {
 	rows, err := db.Query(ctx, `
 		select l.login, array_agg(l.tenant_id::text order by l.tenant_id)
 		from deed.tenant_logins l
 		group by l.login
-		order by l.login`)
+		union all
+		select s.login, '{}'
+		from deed.shut_logins s
+		order by login`)
 	if err != nil {
 		return nil, fmt.Errorf("list bound logins: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,8 +34,9 @@ const (
 type catchers struct {
 	smtpAddress, httpAddress string
 	box                      catcher.Mailbox
-	hooks                    hooks  // what is posted to /hook
-	data                     string // the folder of the deed dev that this is part of
+	hooks                    hooks        // what is posted to /hook
+	public                   atomic.Value // where sources are written to: a host:port; nil: nowhere yet
+	data                     string       // the folder of the deed dev that this is part of
 }
 
 func (c *catchers) add(cmd *cobra.Command) {
@@ -76,6 +78,11 @@ func (c *catchers) start(ctx context.Context, file config.Dev, log *slog.Logger)
 	mux.HandleFunc("GET /smtp", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = printJSON(w, map[string]string{"address": c.smtpAddress})
+	})
+	mux.HandleFunc("GET /public", func(w http.ResponseWriter, _ *http.Request) {
+		address, _ := c.public.Load().(string)
+		w.Header().Set("Content-Type", "application/json")
+		_ = printJSON(w, map[string]string{"address": address})
 	})
 	mux.Handle("/hook", &c.hooks)
 	mux.HandleFunc("GET /mailbox", func(w http.ResponseWriter, _ *http.Request) {

@@ -5,23 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/tenant"
 )
 
 func newConsents(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "consents", Short: "List and set what contacts agree to",
+		Use: "consents", Short: "List, set and confirm what contacts agree to",
 		Long: `What a contact agrees to be written for: a word for each channel and purpose, of which the last one counts, and all of
 which are kept. What is revoked is suppressed for the contact's addresses, in the same transaction. What holds by now is
 shown by deed contacts show.`,
 		Example: "  deed consents set email:ann@example.com --purpose newsletter --state revoked --source telephone\n  deed consents list email:ann@example.com",
 	}
-	cmd.AddCommand(newConsentsList(a), newConsentsSet(a))
+	cmd.AddCommand(newConsentsList(a), newConsentsSet(a), newConsentsConfirm(a))
 	return cmd
 }
 
@@ -71,6 +73,27 @@ by those that were merged into it.`,
 	return cmd
 }
 
+// confirmLink is the link by which a contact confirms what it was asked; "" for another
+// word, or without a secret.
+func (a *app) confirmLink(word contact.Word, owner *tenant.ID) (string, error) {
+	if word.State != contact.Pending {
+		return "", nil
+	}
+	file, err := a.config()
+	if err != nil {
+		return "", err
+	}
+	links, err := linksOf(file)
+	if links == nil || err != nil {
+		return "", err
+	}
+	asked := contact.Asked{Contact: word.Contact, Channel: word.Channel, Purpose: word.Purpose}
+	if owner != nil && *owner != (tenant.ID{}) {
+		asked.Tenant = owner.String()
+	}
+	return links.Confirm(asked, time.Now().Add(7*24*time.Hour)), nil
+}
+
 func newConsentsSet(a *app) *cobra.Command {
 	var owner tenantFlag
 	var word contact.Word
@@ -80,8 +103,8 @@ func newConsentsSet(a *app) *cobra.Command {
 		Use: "set ID|TYPE:VALUE --purpose NAME --state granted|revoked|pending --source TEXT", Short: "Note what a contact has said", Args: cobra.ExactArgs(1),
 		Long: `Note what a contact has said of being written to. revoked: its addresses of the channel are suppressed for the purpose,
 those that it gets later, too. granted: what stood only for a revocation is lifted, and nothing that somebody else has
-suppressed. pending: it was asked, and has seven days to confirm; until then all is as before. Who noted it is recorded:
-DEED_ACTOR, or the user of this machine.`,
+suppressed. pending: it was asked, and has seven days to confirm; until then all is as before. With public.link_secret in
+deed.yaml the link is printed by which it does. Who noted it is recorded: DEED_ACTOR, or the user of this machine.`,
 		Example: "  deed consents set email:ann@example.com --purpose newsletter --state revoked --source telephone\n" +
 			`  deed consents set phone:+493012345 --channel sms --purpose offers --state granted --source form --evidence '{"form": 7}'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -121,10 +144,21 @@ DEED_ACTOR, or the user of this machine.`,
 				if err != nil {
 					return err
 				}
+				said := map[string]any{"contact": c.ID, "channel": word.Channel, "purpose": word.Purpose, "state": now[0]}
+				link, err := a.confirmLink(word, id)
+				if err != nil {
+					return err
+				}
+				if link != "" {
+					said["confirm"] = link
+				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"contact": c.ID, "channel": word.Channel, "purpose": word.Purpose, "state": now[0]})
+					return printJSON(cmd.OutOrStdout(), said)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s: %s\n", c.ID, word.Channel, word.Purpose, now[0])
+				if link != "" {
+					_, err = fmt.Fprintln(cmd.OutOrStdout(), link)
+				}
 				return err
 			})
 		},

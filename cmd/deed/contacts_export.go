@@ -11,6 +11,7 @@ import (
 
 	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/tenant"
 )
@@ -20,8 +21,8 @@ func newContactsExport(a *app) *cobra.Command {
 		Use: "export ID|TYPE:VALUE", Short: "Print all that is known of somebody, as JSON", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
 		Long: `Print all that is stored of a contact, as one JSON document: identities, data, contacts that were merged into it, what it
-agreed to and when, what is suppressed for it, and each delivery that was made for it or to one of its addresses, with
-its contents. It is what somebody gets who asks what is known of them.`,
+agreed to and when, what is suppressed for it, each delivery that was made for it or to one of its addresses, with its
+contents, and what it wrote to us. It is what somebody gets who asks what is known of them.`,
 		Example: "  deed contacts export email:ann@example.com > ann.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
@@ -88,8 +89,26 @@ func (e *contactExport) write(ctx context.Context, c contact.Contact) (err error
 	if err := e.deliveries(ctx, ids, values); err != nil {
 		return err
 	}
+	if err := e.messages(ctx, ids); err != nil {
+		return err
+	}
 	_, err = fmt.Fprintln(e.out, "}")
 	return err
+}
+
+// messages writes what the contacts wrote to us.
+func (e *contactExport) messages(ctx context.Context, ids []string) error {
+	return e.list(",\"messages\":", func(put func(any) error) error {
+		for _, id := range ids {
+			err := eachPage(func(cursor string) (page.Of[inbound.Entry], error) {
+				return inbound.List(ctx, e.pool, inbound.Filter{Tenant: &e.owner, Contact: id, Body: true, Cursor: cursor, Limit: exportPage})
+			}, func(m inbound.Entry) error { return put(m) })
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // suppressions writes what is not sent to these addresses.

@@ -30,7 +30,8 @@ func newDev(a *app) *cobra.Command {
 		Short: "A private PostgreSQL, migrated, with a relay and a mailbox",
 		Long: `Run everything on a private PostgreSQL: start it (or make it), migrate, and relay. The topics of deed.yaml go to
 their sinks; what is published to any other topic is printed here. Deliveries through the built-in providers smtp and
-resend are caught: deed dev mailbox lists them, and nobody is written to. What webhooks post to /hook beside the mailbox
+resend are caught: deed dev mailbox lists them, and nobody is written to. The sources of deed.yaml are served, and one
+more that deed dev say writes to and that answers by mail. What webhooks post to /hook beside the mailbox
 is checked and printed, as by deed listen. Ctrl-C stops it all; the data stay. Its environment is the one that the data
 have, unless --environment names one.
 
@@ -97,18 +98,25 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 					return err
 				}
 			}
+			if r.dispatcher != nil {
+				if r.receiving, err = a.devReceiving(ctx, file, log); err != nil {
+					return err
+				}
+				catch.public.Store(r.receiving.listener.Addr().String())
+			}
 			fmt.Fprintf(out, `ready. In another terminal:
 
-  export DEED_DATABASE_URL='%s'
+  export DEED_DATABASE_URL='%[1]s'
   deed publish --topic hello --payload '{"n": 1}'
   deed status
   deed deliver --provider smtp --to you@example.com --subject Hello --text 'It works.'
-  deed dev mailbox%s
+  deed dev say 'Is anybody there?'%[3]s
+  deed dev mailbox%[3]s
 
-Messages of topics that nobody declared appear here, and what webhooks post to http://%s/hook
-(allow_hosts: [127.0.0.1]).%s Ctrl-C stops.
+Messages of topics that nobody declared appear here, and what webhooks post to http://%[2]s/hook
+(allow_hosts: [127.0.0.1]).%[4]s Ctrl-C stops.
 
-`, url, catch.hint(file.Dev), catch.httpAddress, healthAt(listener))
+`, url, catch.httpAddress, catch.hint(file.Dev), healthAt(listener))
 			if r.onNewCluster, r.environment, err = a.newCluster(); err != nil {
 				return err
 			}
@@ -124,7 +132,7 @@ Messages of topics that nobody declared appear here, and what webhooks post to h
 	cmd.Flags().BoolVar(&payload, "payload", false, "print contents too")
 	catch.add(cmd)
 	outbox.add(cmd)
-	cmd.AddCommand(a.bounded(newMailbox(a)))
+	cmd.AddCommand(a.bounded(newMailbox(a)), a.bounded(newSay(a)))
 	return cmd
 }
 

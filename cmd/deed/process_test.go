@@ -387,6 +387,13 @@ func TestDev(t *testing.T) {
 				t.Errorf("providers test %s: %s", provider, got)
 			}
 		}
+		catch := strings.Fields(mailbox)[2:]
+		if got := deedOK(t, url, append([]string{"dev", "say", "Is anybody there?"}, catch...)...); !strings.HasPrefix(got, "200 ") {
+			t.Errorf("said: %s", got)
+		}
+		eventually(t, "the answer", func() bool {
+			return strings.Contains(deedOK(t, url, append(strings.Fields(mailbox), "--json")...), "You wrote: Is anybody there?")
+		})
 		if got := deedOK(t, url, "verify"); !strings.Contains(got, "no violations") {
 			t.Errorf("verify: %s", got)
 		}

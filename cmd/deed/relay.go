@@ -26,10 +26,12 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/internal/held"
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/otel"
 	"github.com/deedhq/deed/schema"
 	"github.com/deedhq/deed/server"
 	"github.com/deedhq/deed/server/metrics"
@@ -38,7 +40,7 @@ import (
 const defaultListen = "127.0.0.1:8420"
 
 func newRelay(a *app) *cobra.Command {
-	var address string
+	var address, public string
 	var untilEmpty bool
 	var outbox outboxSettings
 	cmd := &cobra.Command{
@@ -46,7 +48,7 @@ func newRelay(a *app) *cobra.Command {
 		Short: "Drain the topics of deed.yaml into their sinks, and make deliveries",
 		Long: `Deliver the messages of the topics that deed.yaml names to their sinks. Any number of relays may run; they share the
 work. With channels.outbox.enabled the relay also makes deliveries (e-mails, webhooks) through the providers that
-deed.yaml names.
+deed.yaml names. With sources it takes what people write to us, at --public, and has it executed and answered.
 
 SIGTERM or Ctrl-C stops it: it claims no more, lets running deliveries finish, and gives the rest back. A second signal
 ends it at once.
@@ -79,7 +81,13 @@ exit code 3 if something is to be done.`,
 				defer closeProviders(r.dispatcher.opts.Providers)
 				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
 			}
-			if len(file.Topics) == 0 && r.dispatcher == nil {
+			if r.receiving, err = a.newReceiving(cmd, public, file, r.log); err != nil {
+				return err
+			}
+			if r.receiving != nil {
+				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
+			}
+			if len(file.Topics) == 0 && r.dispatcher == nil && r.receiving == nil {
 				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml), and channels.outbox is not enabled")
 			}
 			if r.url, err = a.database(); err != nil {
@@ -92,6 +100,7 @@ exit code 3 if something is to be done.`,
 		},
 	}
 	cmd.Flags().StringVar(&address, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
+	cmd.Flags().StringVar(&public, "public", "", "the address of /in/SOURCE, which platforms reach; '' for none; also DEED_PUBLIC and public.listen")
 	cmd.Flags().BoolVar(&untilEmpty, "until-empty", false, "end when everything due is finished")
 	outbox.add(cmd)
 	return cmd
@@ -108,6 +117,7 @@ type relay struct {
 	untilEmpty bool
 	catchAll   deed.Sink   // of undeclared topics; nil: they are left alone
 	dispatcher *dispatcher // nil: deliveries are left alone
+	receiving  *receiving  // nil: inbound messages are left alone
 
 	onNewCluster deed.OnNewCluster
 	environment  string
@@ -115,6 +125,7 @@ type relay struct {
 	operator     *admin.Client                   // once the client is connected
 	installation string                          // the database's; known then
 	ledger       atomic.Pointer[delivery.Ledger] // nil: no provider is served, or not yet
+	receiver     *inbound.Receiver               // nil: inbound messages are left alone
 }
 
 func (r *relay) run(ctx context.Context) error {
@@ -134,6 +145,7 @@ func (r *relay) run(ctx context.Context) error {
 		for i := range subs {
 			subs[i] = tracer.Subscription(subs[i])
 		}
+		r.trace(tracer)
 	}
 	worker := setting(r.app.worker, "DEED_WORKER", r.file.Worker, "")
 	pool, err := openPool(ctx, r.url, worker)
@@ -164,6 +176,12 @@ func (r *relay) run(ctx context.Context) error {
 		Topics: topicsOf(r.file), Subscriptions: subs, Worker: worker, Logger: r.log,
 		OnNewCluster: r.onNewCluster, Environment: r.environment,
 	})
+	if err == nil && r.receiving != nil {
+		var release func()
+		if r.receiver, release, err = r.receiving.open(ctx, r.url); err == nil {
+			defer release()
+		}
+	}
 	if err == nil {
 		client.Store(c)
 		measured := r.measure(ctx, c, pool, registry)
@@ -182,6 +200,22 @@ func (r *relay) run(ctx context.Context) error {
 	return errors.Join(<-served, err)
 }
 
+// trace has spans around calls of providers and executors.
+func (r *relay) trace(tracer *otel.Tracer) {
+	if r.dispatcher != nil {
+		for name, p := range r.dispatcher.opts.Providers {
+			p.Provider = tracer.Provider(name, p.Provider)
+			r.dispatcher.opts.Providers[name] = p
+		}
+	}
+	if r.receiving != nil {
+		for name, s := range r.receiving.opts.Sources {
+			s.Executor = tracer.Executor(name, s.Executor)
+			r.receiving.opts.Sources[name] = s
+		}
+	}
+}
+
 // beside runs something that ends with the relay; wait returns when it has.
 func (r *relay) beside(do func()) (wait func()) {
 	var running sync.WaitGroup
@@ -192,6 +226,11 @@ func (r *relay) beside(do func()) (wait func()) {
 // serving says which providers this process serves otherwise than they are
 // registered.
 func (r *relay) serving() error {
+	if r.receiver != nil {
+		if err := r.receiver.Ready(); err != nil {
+			return err
+		}
+	}
 	l := r.ledger.Load()
 	if l == nil {
 		return nil
@@ -222,7 +261,7 @@ func (r *relay) measure(ctx context.Context, c *deed.Client, pool *pgxpool.Pool,
 		if err != nil {
 			r.log.Warn("deliveries have no metrics", "error", err)
 		}
-		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Logger: r.log})
+		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Receiver: r.receiver, Logger: r.log})
 		registry.MustRegister(m)
 		running.Go(func() { m.Run(ctx) })
 	}
@@ -308,16 +347,15 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
-	drained := c.Drained
-	if r.dispatcher == nil {
-		go func() { done <- c.Run(ctx) }()
-	} else {
+	run, drained := c.Run, c.Drained
+	if r.dispatcher != nil {
 		l, release, err := r.dispatcher.open(ctx, r.url)
 		if err != nil {
 			return err
 		}
 		defer release()
 		r.ledger.Store(l)
+		run = func(ctx context.Context) error { return both(ctx, c.Run, l.Run) }
 		drained = func(ctx context.Context) (bool, error) {
 			empty, err := c.Drained(ctx)
 			if err != nil || !empty {
@@ -325,8 +363,14 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 			}
 			return l.Drained(ctx)
 		}
-		go func() { done <- both(ctx, c.Run, l.Run) }()
 	}
+	if r.receiver != nil {
+		rest := run
+		run = func(ctx context.Context) error {
+			return both(ctx, rest, func(ctx context.Context) error { return r.receiving.run(ctx, r.receiver) })
+		}
+	}
+	go func() { done <- run(ctx) }()
 	if !r.untilEmpty {
 		return <-done
 	}

@@ -77,6 +77,7 @@ func TestScripts(t *testing.T) {
 			"inorder":  cmdInOrder,
 			"until":    cmdUntil,
 			"who":      cmdWho,
+			"message":  cmdMessage,
 			"expand":   cmdExpand,
 			"held":     cmdHeld,
 			"ndjson":   cmdNDJSON,
@@ -227,6 +228,12 @@ func cmdWho(ts *testscript.TestScript, _ bool, args []string) {
 	need(ts, len(args) == 2, "who EMAIL NAME")
 	b := benchOf(ts)
 	ts.Setenv(args[1], pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select contact_id::text from deed.contact_identities where type = 'email' and value = $1`, args[0]))
+}
+
+func cmdMessage(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 2, "message PLATFORM_ID NAME")
+	b := benchOf(ts)
+	ts.Setenv(args[1], pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select id::text from deed.channel_messages where platform_message_id = $1`, args[0]))
 }
 
 func cmdExpand(ts *testscript.TestScript, _ bool, args []string) {

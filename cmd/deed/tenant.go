@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 func newTenant(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "tenant", Short: "Register and list tenants, and bind logins to them",
+		Use: "tenant", Short: "Register, list and remove tenants, and bind logins to them",
 		Long: `From the first registered tenant on the installation is no longer single-tenant: a login that sets no tenant sees
 nothing. A login of the application is trusted to set its tenant; one that others run SQL with is bound to its own.`,
 		Example: "  deed tenant add acme\n  deed tenant list\n  deed tenant bind acme_reports 6f1c2d3e-0000-4000-8000-000000000001 --reason 'their own login'",
@@ -75,7 +76,7 @@ Messages carry a tenant's id whether or not it is registered.`,
 	}
 	pageFlags(list, &cursor, &limit, 1000)
 	list.Flags().BoolVar(&listJSON, "json", false, "print JSON")
-	cmd.AddCommand(add, list, newTenantBind(a, false), newTenantBind(a, true), newTenantLogins(a))
+	cmd.AddCommand(add, list, newTenantBind(a, false), newTenantBind(a, true), newTenantLogins(a), newTenantRemove(a), newTenantRemovals(a))
 	return cmd
 }
 
@@ -133,7 +134,8 @@ func newTenantLogins(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "logins", Short: "List the logins that are bound", Args: cobra.NoArgs,
-		Long:    "List the logins that are held to tenants. All other logins of the application are trusted to set theirs.",
+		Long: "List the logins that are held to tenants. All other logins of the application are trusted to set theirs. One without a\n" +
+			"tenant sees nothing: the last one that it was held to was removed. Bind it to another, or unbind it.",
 		Example: "  deed tenant logins --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
@@ -147,7 +149,7 @@ func newTenantLogins(a *app) *cobra.Command {
 					for j, id := range b.Tenants {
 						texts[j] = id.String()
 					}
-					return []string{b.Login, strings.Join(texts, " ")}
+					return []string{b.Login, cmp.Or(strings.Join(texts, " "), "none")}
 				})
 			})
 		},

@@ -68,6 +68,16 @@
 //	    domains: {gmail.com: 5}
 //	  api: {type: resend, api_key: env:RESEND_API_KEY, sandbox: me@example.com}
 //	  hooks: {type: webhook, secret: env:HOOK_SECRET, drops_repeats: 24h}
+//	public: {listen: ":8443", url: "https://hooks.example.com"}   # for sources: docs/inbound.md
+//	inbound: {retention: 90d}
+//	sources:
+//	  support:                            # at /in/support
+//	    type: telegram                    # or slack, whatsapp, webhook
+//	    secret: env:TG_SECRET
+//	    executor: {topic: support.in}     # or {webhook: "https://inner.example/answer", secret: env:ANSWER_SECRET}
+//	    unknown: link                     # or deny
+//	    answer: executed                  # or accepted
+//	    reply: {provider: hooks, to: "https://inner.example/outbox"}
 //
 // Everything but a topic's sink, a sink's type, a webhook's url and secret, a
 // nats sink's url and a kafka sink's brokers may be left out. All problems of a file are reported at once, each with its
@@ -84,6 +94,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/deedhq/deed/internal/limits"
 )
@@ -115,6 +126,12 @@ type Config struct {
 	// Outbox says how deliveries are attempted, through Providers, by name.
 	Outbox    Outbox
 	Providers map[string]Provider
+
+	// Public is the listener of the Sources, by name; Retention is for how long their
+	// messages are kept.
+	Public           Public
+	Sources          map[string]Source
+	InboundRetention time.Duration
 }
 
 // Load reads the file at path. Secrets come from the environment and from
@@ -184,9 +201,30 @@ func (r *reader) config(root *node) *Config {
 		}
 		c.Providers[name] = sub.provider(name)
 	})
+	c.readInbound(s)
 	s.done()
 	s.match(uses)
 	return c
+}
+
+// readInbound reads what messages come from. With a source deliveries are made unless
+// the file says otherwise: its replies are some.
+func (c *Config) readInbound(s *section) {
+	if p := s.sub("public"); p != nil {
+		c.Public = p.public()
+	}
+	if i := s.sub("inbound"); i != nil {
+		c.InboundRetention = i.inbound()
+	}
+	s.sections("sources", func(name string, sub *section) {
+		if c.Sources == nil {
+			c.Sources = map[string]Source{}
+		}
+		c.Sources[name] = sub.source(name)
+	})
+	if len(c.Sources) > 0 && c.Outbox.Enabled == "" {
+		c.Outbox.Enabled = "true"
+	}
 }
 
 // Dev is a project's own deed dev.

@@ -27,6 +27,9 @@ func (s Secret) Reveal() string {
 	return *s.value
 }
 
+// Known is a secret that is none, such as one of deed dev's own.
+func Known(value string) Secret { return Secret{&value} }
+
 func (s Secret) String() string { return redacted }
 
 // GoString keeps the value out of %#v.

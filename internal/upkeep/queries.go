@@ -15,5 +15,5 @@ var query = sqlfile.Load[statements](queriesText)
 // statements are those of queries.sql, in its order.
 type statements struct {
 	KeepPartitions, SummariseLog, Tally, PartitionsAhead, PurgeKeys, RetentionStep, EmptyPartitions, PurgeHistory, PurgeKept,
-	RemoveStep, OpenRemovals, EraseStep, MarkAudit string
+	RemoveStep, OpenRemovals, EraseStep, MarkAudit, RemovedTenants, RemoveTenantStep string
 }

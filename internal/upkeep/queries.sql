@@ -49,3 +49,15 @@ select deed.erase_step($1::int, $2::text);
 
 -- name: mark_audit
 select deed.mark_audit($1::int);
+
+-- name: removed_tenants
+select coalesce(array_agg(o.id), '{}'), coalesce(array_agg(o.id order by o.asked_at) filter (where o.is_open), '{}')
+from (
+  select r.tenant_id::text as id, r.asked_at, r.finished_at is null as is_open from deed.tenant_removals r
+  where coalesce(r.finished_at > clock_timestamp() - interval '7 days', true)
+  order by r.asked_at desc
+  limit 10000
+) o;
+
+-- name: remove_tenant_step
+select state from deed.remove_tenant_step($1::text::uuid, $2::int);

@@ -1,8 +1,8 @@
 -- deed.add_tenant: register a tenant; from the first one on the installation
 -- is no longer single-tenant, and who sets no tenant sees nothing (D7).
 --
--- Raises DDCON when the id or the name is taken by another, DDARG for a bad
--- name. The same id and name again is no error.
+-- Raises DDCON when the id or the name is taken by another, or the id was that of
+-- one that was removed, DDARG for a bad name. The same id and name again is no error.
 create or replace function deed.add_tenant(
   p_tenant uuid,
   p_name   text
@@ -14,6 +14,9 @@ as $$
 begin
   if p_tenant is null or coalesce(length(p_name), 0) not between 1 and 200 then
     raise exception 'add_tenant: an id and a name of 1 to 200 characters are needed' using errcode = 'DDARG';
+  end if;
+  if deed.is_removed(p_tenant) then
+    raise exception 'add_tenant: the id % is that of a tenant that was removed', p_tenant using errcode = 'DDCON', hint = 'Take a new one.';
   end if;
   insert into deed.tenants (tenant_id, name) values (p_tenant, p_name) on conflict do nothing;
   if not exists (select from deed.tenants t where t.tenant_id = p_tenant and t.name = p_name) then

@@ -6,7 +6,7 @@
 -- not an address too, since nobody can tell whether it is suppressed, and what
 -- has expired; the reason says so where an earlier call may have been accepted.
 -- What has been paused since it was claimed is let go, but for the
--- pause's probe. Only rows whose claim is still the caller's. Returns a row for
+-- pause's probe; and so is what is of a tenant that is being removed. Only rows whose claim is still the caller's. Returns a row for
 -- each of those: status sending means call, any other do not, and why says why.
 --
 -- p_kind, p_account and p_sandbox are how the caller serves the provider. The
@@ -86,7 +86,7 @@ begin
             select from (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (c.lane, c.tenant_id)) d(destination, tenant_id)
             join deed.pauses p using (destination, tenant_id)
             where p.provider = c.provider and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
-          ) then 'paused'
+          ) or exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id) then 'paused'
         end as why
       from deed.channel_outbox c
       where c.id = u.id and c.claim = u.claim and c.status = 'queued'

@@ -306,6 +306,7 @@ begin
     select p_subscription, g.slot, g.id, g.attempts, g.lost_claims, g.parked, g.tenant_id, g.ord_at, g.process_after,
       g.dead_at, g.last_error
     from gone g
+    where g.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))
     on conflict do nothing;
     get diagnostics added = row_count;
   end if;
@@ -331,6 +332,7 @@ begin
           then deed.key_hash(l.tenant_id, l.key) end
       ) h(hash)
       where (l.slot >= 64 or l.list_version >= v_sub.anew)
+        and l.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))
         and (
           coalesce(v_sub.start = 'beginning', false)
           or not (

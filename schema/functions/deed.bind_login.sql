@@ -1,8 +1,8 @@
 -- deed.bind_login: hold a login to tenants, or to none any more (D7).
 --
 -- p_tenants takes the place of what the login was bound to before; empty lets
--- it go: then it is trusted to set its tenant, as every other. It holds from
--- the next statement of its sessions on. Raises DDARG for a login that does not
+-- it go: then it is trusted to set its tenant, as every other, also one that the
+-- removal of its last tenant had shut. It holds from the next statement of its sessions on. Raises DDARG for a login that does not
 -- exist or that crosses tenants in any case (a superuser, one that bypasses
 -- row-level security, the schema's owner, one that holds deed_worker or
 -- deed_admin), DDNFD for a tenant that is not registered.
@@ -40,21 +40,22 @@ begin
     raise exception 'bind_login: % crosses tenants: it is a superuser, passes row-level security, owns the schema, or holds deed_worker or deed_admin', p_login
       using errcode = 'DDARG', hint = 'Bind a login that holds deed_app alone.';
   end if;
-  select u into v_absent from unnest(v_after) u where not exists (select from deed.tenants t where t.tenant_id = u) limit 1;
+  select u into v_absent from unnest(v_after) u where deed.is_removed(u) or not exists (select from deed.tenants t where t.tenant_id = u) limit 1;
   if found then
-    raise exception 'bind_login: tenant % is not registered', v_absent using errcode = 'DDNFD', hint = 'Register it with: deed tenant add';
+    raise exception 'bind_login: tenant % is not registered, or was removed', v_absent using errcode = 'DDNFD', hint = 'Register it with: deed tenant add';
   end if;
 
   -- One after the other: settings.bound_logins sums them up.
   perform from deed.settings s for update;
   v_before := array(select l.tenant_id from deed.tenant_logins l where l.login = p_login order by l.tenant_id);
-  if v_before = v_after then
+  delete from deed.shut_logins l where l.login = p_login;
+  if v_before = v_after and not found then
     return false;
   end if;
   delete from deed.tenant_logins l where l.login = p_login and l.tenant_id <> all (v_after);
   insert into deed.tenant_logins (login, tenant_id) select p_login, u from unnest(v_after) u on conflict do nothing;
   update deed.settings s set bound_logins = v.bound
-  from (select exists (select from deed.tenant_logins) as bound) v
+  from (select exists (select from deed.tenant_logins) or exists (select from deed.shut_logins) as bound) v
   where s.bound_logins <> v.bound;
   insert into deed.audit_log (actor, action, subject_type, subject_id, reason, affected, details)
   values (p_actor, case when v_after = '{}' then 'unbind' else 'bind' end, 'login', p_login, p_reason, greatest(cardinality(v_after), 1),

@@ -3,7 +3,8 @@
 -- Oldest first, only what is due, unfinished and unclaimed or whose lease has
 -- run out (O6). Rows that another claimer holds are skipped, so callers never
 -- wait for each other. p_topic null or '': the default subscription, which
--- takes the topics that nobody declared. p_tenant null: all tenants (O10).
+-- takes the topics that nobody declared. p_tenant null: all tenants (O10); never one
+-- that is being removed.
 -- p_lease null: the subscription's. p_floor is a hint: rows whose due time is
 -- below it are left out, so that a worker that has just claimed up to there
 -- does not step over the index entries of what it has finished.
@@ -58,7 +59,9 @@ begin
   if p_lease not between interval '1 second' and interval '24 hours' then
     raise exception 'claim: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
   end if;
-  select s.id, coalesce(p_lease, s.lease) as lease, s.max_attempts, s.since into v_sub
+  select s.id, coalesce(p_lease, s.lease) as lease, s.max_attempts, s.since,
+    array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null) as removed
+  into v_sub
   from deed.subscriptions s
   where s.topic = coalesce(p_topic, '') and s.name = p_subscription;
   if not found then
@@ -84,7 +87,7 @@ begin
       and p.dead_at is null and not p.parked
       and p.ord >= p_floor and p.ord <= v_now
       and (p.lease_until is null or p.lease_until <= v_now)
-      and (p_tenant is null or p.tenant_id = p_tenant)
+      and (p_tenant is null or p.tenant_id = p_tenant) and p.tenant_id <> all (v_sub.removed)
     order by p.ord, p.id
     limit p_limit
     for update skip locked

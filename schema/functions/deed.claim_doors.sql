@@ -27,6 +27,7 @@ as $$
 declare
   v_now   timestamptz := clock_timestamp();
   v_doors int[] := deed.doors();
+  v_gone  uuid[] := array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null);
   v_ids   bigint[] := '{}';
   v_rows  tid[] := '{}';
   v_lost  int[] := '{}';
@@ -56,7 +57,7 @@ begin
         and p.dead_at is null and not p.parked
         and p.ord <= v_now
         and (p.lease_until is null or p.lease_until <= v_now)
-        and (p_tenant is null or p.tenant_id = p_tenant)
+        and (p_tenant is null or p.tenant_id = p_tenant) and p.tenant_id <> all (v_gone)
       order by p.ord, p.id
       limit p_limit
       for update skip locked
@@ -79,7 +80,7 @@ begin
               and p.dead_at is null and not p.parked
               and (p.ord, p.id) > (v_ord, v_id) and p.ord <= v_now
               and (p.lease_until is null or p.lease_until <= v_now)
-              and (p_tenant is null or p.tenant_id = p_tenant)
+              and (p_tenant is null or p.tenant_id = p_tenant) and p.tenant_id <> all (v_gone)
             order by p.ord, p.id
             limit p_limit - cardinality(v_ids)
           ) c
@@ -101,7 +102,7 @@ begin
             and p.dead_at is null and not p.parked
             and (p.ord, p.id) > (v_ord, v_id) and (p.ord, p.id) <= (v_cut.ord, v_cut.id)
             and (p.lease_until is null or p.lease_until <= v_now)
-            and (p_tenant is null or p.tenant_id = p_tenant)
+            and (p_tenant is null or p.tenant_id = p_tenant) and p.tenant_id <> all (v_gone)
           order by p.ord, p.id
           limit p_limit - cardinality(v_ids)
           for update skip locked

@@ -5,7 +5,8 @@
 -- of an installation that has no other. A setting that is no UUID is no tenant
 -- and no error: an error would tell whether there is a row to judge. A login
 -- that is bound (deed.bind_login) sees its tenants only, whatever the setting
--- says; with nothing set, its one, if it has one.
+-- says; with nothing set, its one, if it has one. One whose last tenant was removed
+-- (deed.shut_logins) sees nobody's.
 --
 -- SECURITY DEFINER: nobody need be able to read whom others are bound to. The
 -- login is session_user, which neither SET ROLE nor a function changes.
@@ -27,7 +28,7 @@ begin
   select s.single_tenant, s.bound_logins into v_single, v_bound from deed.settings s;
   if v_bound then
     v_own := array(select l.tenant_id from deed.tenant_logins l where l.login = session_user);
-    if v_own <> '{}' then
+    if v_own <> '{}' or exists (select from deed.shut_logins l where l.login = session_user) then
       return case
         when v_text <> '' then (select o from unnest(v_own) o where o = v_text::uuid)
         when cardinality(v_own) = 1 then v_own[1]

@@ -5,6 +5,7 @@
 -- known by. What is queued for them is skipped, and what is in doubt and in nobody's
 -- hand has failed (deed.erase_deliveries); deed.erase_step, which a relay calls,
 -- empties what had ended, and what is being sent once it has been. Their
+-- What they wrote to us is emptied (deed.erase_messages). Their
 -- suppressions go on under marks (deed.address_mark); with p_suppress nothing at all
 -- is sent to their addresses any more, whoever brings them back. p_exported says that
 -- the caller has it from a record of erasures, which needs it no second time.
@@ -86,6 +87,7 @@ begin
       ));
   select count(*) into v_ended from deed.erase_deliveries(coalesce(v_ids, '{}'), v_actor) d where d.did <> 'left';
 
+  perform deed.erase_messages(v_names, v_actor);
   delete from deed.contact_identities i where i.contact_id = any (v_names);
   update deed.contacts c
   set data = '{}', zone = null, locale = null, erased_at = v_now, updated_at = v_now

@@ -30,7 +30,8 @@
 --     later  it is to wait for its process_after
 --     doubt  it may be what killed the owners before: it is tried alone (O17)
 -- A message whose key has others aside is parked behind them, one whose key has
--- none is not. dead says of each, in the same order, whether it is.
+-- none is not. dead says of each, in the same order, whether it is. What is of a
+-- tenant that has been removed meanwhile is not put aside.
 create or replace function deed.finish_page(
   p_subscription int,
   p_lane         int,
@@ -113,8 +114,12 @@ begin
       p_hashes[i]
     from deed.log l
     where l.slot = p_slots[i] and l.id = p_ids[i]
+      and l.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))
     on conflict do nothing; -- read again in another cluster (the window protocol's rule 9)
-    if not found and not exists (select from deed.pending p where p.subscription = p_subscription and p.id = p_ids[i]) then
+    if not found and not exists (select from deed.pending p where p.subscription = p_subscription and p.id = p_ids[i])
+      and not exists (select from deed.log l where l.slot = p_slots[i] and l.id = p_ids[i])
+      and not exists (select from deed.tenant_removals r where r.read_window > p_from)
+    then
       raise exception 'finish_page: message % is to be put aside, and its content is gone', p_ids[i] using errcode = 'DDCON';
     end if;
     dead := dead || v_dead;

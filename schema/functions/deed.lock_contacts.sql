@@ -9,6 +9,8 @@ create or replace function deed.lock_contacts(
 ) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
 as $$
 declare
   v_bad record;

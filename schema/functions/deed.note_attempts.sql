@@ -45,9 +45,10 @@ begin
     return;
   end if;
   -- In the order of deed.settle, and those that have ended, too: what is the caller's
-  -- here, is so there, and none is erased while its texts are written.
+  -- here, is so there, and none is erased while its texts are written, or goes
+  -- (deed.remove_tenant_step).
   perform q.id
-  from (select u.id from unnest(p_ids) u(id) order by u.id) u
+  from (select distinct u.id from unnest(p_ids) u(id) order by u.id) u
   cross join lateral (select c.id from deed.channel_outbox c where c.id = u.id for update) q;
   for v_late in
     with told as (

@@ -8,7 +8,7 @@
 --   slot >= 0  else by stretches of 65,536 numbers and within them by slot
 -- Begin with (-2, 0); fewer than p_limit rows, the window is read. place_slot
 -- and id are the position after a row. due is false for a message that is to
--- wait for its process_after.
+-- wait for its process_after. What is of a tenant that is being removed is left out.
 --
 -- A row is seen by a window if its transaction is; and so are rows of another
 -- cluster (dump and restore), which only the window's restored_id and
@@ -48,6 +48,7 @@ declare
   v_c     record;
   v_moved boolean;
   v_since bigint;
+  v_gone  uuid[] := array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null);
   v_late  xid8[] := p_late;
   v_low   bigint := p_low;
   v_want  int := p_limit;
@@ -81,7 +82,7 @@ begin
       from deed.log l
       where v_moved and l.xid >= pg_snapshot_xmax(v_p.cur) and l.id <= v_p.base
     ) l
-    where l.slot between p_slot_from and p_slot_upto and l.id > p_id and l.list_version >= v_since
+    where l.slot between p_slot_from and p_slot_upto and l.id > p_id and l.list_version >= v_since and l.tenant_id <> all (v_gone)
       and (pg_visible_in_snapshot(l.xid, v_c.cur) or (l.id <= v_c.restored_id and l.xid >= v_c.restored_h))
       and not (pg_visible_in_snapshot(l.xid, v_p.cur) or (l.id <= v_p.restored_id and l.xid >= v_p.restored_h))
     order by l.id
@@ -106,7 +107,7 @@ begin
       from deed.log l
       where l.xid >= v_p.h and l.xid < v_c.xmax and l.id > v_low and l.id <= v_c.upper
     ) l
-    where l.slot between p_slot_from and p_slot_upto and (p_slot = -2 or l.id > p_id) and l.list_version >= v_since
+    where l.slot between p_slot_from and p_slot_upto and (p_slot = -2 or l.id > p_id) and l.list_version >= v_since and l.tenant_id <> all (v_gone)
       and (pg_visible_in_snapshot(l.xid, v_c.cur) or (l.id <= v_c.restored_id and l.xid >= v_c.restored_h))
       and not (pg_visible_in_snapshot(l.xid, v_p.cur) or (l.id <= v_p.restored_id and l.xid >= v_p.restored_h))
     order by l.id
@@ -127,7 +128,7 @@ begin
         l.process_after is null or l.process_after <= v_now
       from deed.log l
       where l.slot = v_slot and l.id > case when v_slot = p_slot then greatest(p_id, v_next) else v_next end and l.id <= v_upto
-        and l.list_version >= v_since
+        and l.list_version >= v_since and l.tenant_id <> all (v_gone)
         and (pg_visible_in_snapshot(l.xid, v_c.cur) or (l.id <= v_c.restored_id and l.xid >= v_c.restored_h))
         and ((v_moved and l.id > v_p.base)
           or not (pg_visible_in_snapshot(l.xid, v_p.cur) or (l.id <= v_p.restored_id and l.xid >= v_p.restored_h)))

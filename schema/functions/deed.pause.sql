@@ -53,7 +53,10 @@ begin
       continue when not v_call.opens;
       v_until := coalesce(v_until, v_now + least(p_base, p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));
       insert into deed.pauses as p (provider, destination, tenant_id, since, until, why)
-      values (p_provider, v_call.destination, v_call.tenant, v_now, v_until, left(coalesce(nullif(v_call.error, ''), 'it failed'), 4000))
+      select p_provider, v_call.destination, v_call.tenant, v_now, v_until, left(coalesce(nullif(v_call.error, ''), 'it failed'), 4000)
+      from deed.tenants t
+      where t.tenant_id = v_call.tenant and not deed.is_removed(v_call.tenant)
+      for key share -- the removal of the tenant comes after, or before (deed.take_tenant)
       on conflict (provider, destination, tenant_id) do nothing
       returning p.* into v_row;
       continue when not found; -- another relay's, at the same moment

@@ -7,11 +7,11 @@
 -- nothing was stored). Messages are numbered in the order given.
 --
 -- All or nothing. What is wrong raises DDARG, DDNFD (strict topics) or DDTEN
--- (another tenant's); with p_raise => false it comes back as rows with a code
+-- (another tenant's) or DDCON (one that was removed); with p_raise => false it comes back as rows with a code
 -- and a problem instead, nothing is stored, and the caller's transaction stays
 -- usable. Under REPEATABLE READ or SERIALIZABLE a concurrent publisher of the
 -- same idempotency key, or a subscription of one of the topics made since the
--- transaction's snapshot, raises 40001: run the transaction again.
+-- transaction's snapshot, or its tenant's removal, raises 40001: run the transaction again.
 --
 -- SECURITY DEFINER: a row takes its number after its transaction has its id
 -- (the window protocol's third rule), which only this function sees to.
@@ -132,13 +132,29 @@ begin
   end if;
 
   -- The order matters: the transaction's id, then what it reads of the
-  -- subscriptions (deed.backfill relies on it), then the numbers.
+  -- subscriptions (deed.backfill relies on it) and of tenants that were removed
+  -- (deed.remove_tenant_step does), then the numbers.
   v_xid := pg_current_xact_id();
   if current_setting('transaction_isolation') <> 'read committed'
     and pg_sequence_last_value('deed.list_seq') is distinct from v_version
   then
     lock table deed.topics in row exclusive mode; -- it may wait here; what deed.check_lists meets then are rows
     perform deed.check_lists(p_topics);
+    perform deed.check_tenants(p_tenants || v_tenant);
+  end if;
+  select format('publish: tenant %s was removed', r.tenant_id) into problem
+  from (select distinct u.id from unnest(p_tenants || v_tenant) u(id)) u
+  join deed.tenant_removals r on r.tenant_id = u.id
+  where (select s.removed_tenants from deed.settings s)
+  limit 1;
+  if found then
+    if p_raise then
+      raise exception '%', problem using errcode = 'DDCON';
+    end if;
+    ordinal := 1;
+    code := 'DDCON';
+    return next;
+    return;
   end if;
   v_ids := array(select nextval('deed.log_seq') from generate_series(1, v_count));
   v_first := v_ids;

@@ -2,13 +2,16 @@
 --
 -- Neither its identity nor, once it is there, its request may change: what is
 -- sent under one key is sent unchanged ever after; of what has ended an erasure takes
--- it away (D12). What is not finished cannot be deleted. Raises DDCON.
+-- it away (D12). What is not finished cannot be deleted, unless its tenant is being
+-- removed. Raises DDCON.
 create or replace function deed.refuse_rewrite() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if tg_op = 'DELETE' then
+  if tg_op = 'DELETE' and deed.is_removed(old.tenant_id) then
+    return old;
+  elsif tg_op = 'DELETE' then
     raise exception 'delivery %: it is % and cannot be deleted before it is finished', old.id, old.status using errcode = 'DDCON';
   end if;
   if (old.id, old.tenant_id, old.workspace_id, old.idempotency_key, old.provider, old.channel)

@@ -10,10 +10,11 @@
 -- is called any more. What is not an address of its channel is refused
 -- (deed.check_address), and so is a provider that no dispatcher has registered
 -- (deed.register_provider): nobody might ever serve it. p_contacts says for whom it is,
--- one of the tenant's contacts (deed.upsert_contacts) who has not been erased. A payload is bounded by a setting (max_delivery). A
+-- one of the tenant's contacts (deed.upsert_contacts) who has not been erased, and
+-- p_channel_message_ids to what of deed.channel_messages it is an answer. A payload is bounded by a setting (max_delivery). A
 -- process_after that lies more than an hour back counts as now.
 -- Returns one row a delivery, n counting from 1. One audit row for the call.
--- Raises DDARG, DDTEN, DDNFD for an unknown tenant, provider or contact, DDCON for a
+-- Raises DDARG, DDTEN, DDNFD for an unknown tenant, provider, contact or channel message, DDCON for a
 -- contact who was erased, and 40001 where a
 -- transaction's snapshot hides the first row of a duplicate.
 --
@@ -83,6 +84,15 @@ begin
     where d <> format('[1:%s]', v_count)
   ) then
     raise exception 'reserve: the arrays must have one dimension and count from 1' using errcode = 'DDARG';
+  end if;
+  if p_channel_message_ids is not null then
+    select u.id::text into v_none
+    from unnest(p_channel_message_ids) u(id)
+    where u.id is not null and not exists (select from deed.channel_messages m where m.tenant_id = v_tenant and m.id = u.id)
+    limit 1;
+    if found then
+      raise exception 'reserve: there is no channel message %', v_none using errcode = 'DDNFD';
+    end if;
   end if;
 
   v_folded := array(select deed.fold_address(p_channels[n], p_recipients[n]) from generate_series(1, v_count) n);

@@ -8,7 +8,8 @@
 -- many more it may take, p_rooms, null any number; of others it is p_room. Of the
 -- tenants in p_places' rooms and bytes it takes no more than these say. A
 -- thousand lanes are looked at, and no lane in which nothing is due. p_bytes
--- bounds the contents, but one is always taken.
+-- bounds the contents, but one is always taken. Of a tenant that is being removed
+-- nothing is.
 --
 -- A token of the provider's and of the lane's limit is taken for each, and
 -- p_cost of them where a delivery may take several calls. While something in
@@ -69,6 +70,7 @@ declare
   v_limited boolean := exists (select from deed.rate_limits b where b.provider = p_provider and b.domain > '');
   v_locked  boolean := false;
   v_tenants uuid[];
+  v_gone    uuid[] := array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null);
   v_tenant  uuid;
   v_n       int;
   v_share   int;
@@ -141,7 +143,7 @@ begin
       v_looks := ceil(v_visits::float8 / v_n);
       v_n := v_n - 1;
       v_own := (p_places -> 'bytes' ->> v_tenant::text)::bigint;
-      continue when v_share < 1 or v_own < 1;
+      continue when v_share < 1 or v_own < 1 or v_tenant = any (v_gone);
       v_start := p_places ->> v_tenant::text;
       v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20);
       v_m := cardinality(v_runs);

@@ -3,13 +3,13 @@
 -- p_tenant null: the one that the transaction has set, or the default one of a
 -- single-tenant installation. Roles that cross tenants may name any while none
 -- is set. Raises DDTEN for another's or none, DDNFD for one that is not
--- registered.
+-- registered, DDCON for one that was removed, or is being so; and 40001 where a
+-- transaction's snapshot hides that.
 create or replace function deed.tenant_of_call(
   p_call   text,
   p_tenant uuid
 ) returns uuid
 language plpgsql
-stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -25,6 +25,14 @@ begin
   end if;
   if p_tenant is not null and p_tenant <> v_tenant then
     raise exception '%: the tenant is not the one that the transaction has set', p_call using errcode = 'DDTEN';
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed'
+    and pg_sequence_last_value('deed.list_seq') is distinct from (select s.list_version from deed.settings s)
+  then
+    perform deed.check_tenants(array[v_tenant]);
+  end if;
+  if deed.is_removed(v_tenant) then
+    raise exception '%: tenant % was removed', p_call, v_tenant using errcode = 'DDCON';
   end if;
   if not exists (select from deed.tenants t where t.tenant_id = v_tenant) then
     raise exception '%: tenant % is not registered', p_call, v_tenant

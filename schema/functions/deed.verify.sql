@@ -32,7 +32,10 @@ as $$
     from deed.partitions p
   ),
   content as (
-    select l.* from deed.log l where l.id / 68719476736 <> all (select unnest(g.ns) from gone g)
+    select l.* from deed.log l
+    where l.id / 68719476736 <> all (select unnest(g.ns) from gone g)
+      -- Of a tenant that is being removed nothing is owed.
+      and l.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))
   ),
   live as (
     select s.topic, min(s.list_version) as since from deed.subscriptions s where s.id <> 0 group by s.topic
@@ -93,6 +96,8 @@ as $$
     select v.invariant, v.subscription, v.message_id, v.detail from deed.verify_references() v
     union all
     select v.invariant, null, null, format('tenant %s: %s', v.tenant_id, v.detail) from deed.verify_deliveries() v
+    union all
+    select v.invariant, null, null, format('tenant %s: %s', v.tenant_id, v.detail) from deed.verify_messages() v
     union all
     select 'unfinished message without a due time or a live claim', p.subscription, p.id,
       format('due %s, lease until %s', p.ord, p.lease_until)

@@ -93,5 +93,14 @@ as $$
   left join deed.pending p on p.id = k.id
   left join (select distinct i.id from deed.receipts r cross join lateral unnest(r.ids) i(id)) f on f.id = k.id
   where p.id is null and f.id is null
+    and k.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))
     and not exists (select from deed.removals r where r.topic = k.topic) -- what it was kept for was removed, and retention comes by
+  union all
+  select 'tenant that was removed has messages', p.subscription, p.id, format('tenant %s', p.tenant_id)
+  from (
+    select null::int as subscription, c.id, c.tenant_id from content c
+    union all
+    select p.subscription, p.id, p.tenant_id from deed.pending p
+  ) p
+  join deed.tenant_removals r on r.tenant_id = p.tenant_id and r.finished_at is not null
 $$;

@@ -2,11 +2,13 @@
 -- lanes' records say, against what the log and the pending rows hold.
 --
 -- Each lane is added up for itself, also those that others have replaced: from
--- the first place between two windows past everything that retention has
--- removed, up to where it stands, be that within a window. A lane whose records
+-- the first place between two windows past everything that retention, or the removal of a
+-- tenant, has removed, up to where it stands, be that within a window. A lane whose records
 -- have gone up to there is added up from its oldest one, and so is one of a
 -- stream that ended before deed kept track of that. Of those that were removed
--- nothing is owed, and nothing is added up. In one snapshot with the
+-- nothing is owed, and nothing is added up. While a tenant is being removed its messages
+-- may have been read or not; when they are taken out of the log, it is added up from the
+-- window that shows all of them. In one snapshot with the
 -- statement that calls it; it reads deed.progress and the log once, whatever
 -- the number of lanes.
 create or replace function deed.verify_streams() returns table (
@@ -20,6 +22,12 @@ set jit = off
 as $$
   with gone as materialized (
     select max(p.read_window) as read_window from deed.partitions p
+  ),
+  -- Lanes that are younger than the last tenant's removal have met nothing of it.
+  taken_out as materialized (
+    select max(r.read_window) as read_window, case when bool_and(r.finished_at is not null) then max(r.finished_at) end as over_at
+    from deed.tenant_removals r
+    where r.read_window is not null
   ),
   removed as materialized (
     select r.subscription from deed.removals r where r.name is not null
@@ -52,7 +60,9 @@ as $$
     from pages g
     join deed.windows w on w.n = g.from_window
     cross join gone o
+    cross join taken_out r
     where (g.to_window is null or g.n = 0) and (o.read_window is null or g.from_window >= o.read_window)
+      and (r.read_window is null or g.from_window >= r.read_window or (g.n = 0 and g.finished_at > r.over_at))
     group by g.subscription, g.lane
   ),
   -- From where to where each lane has read, slot by slot.
@@ -76,7 +86,7 @@ as $$
   -- What was published in another cluster has numbers up to upper, whatever
   -- its transaction ids look like here.
   passed as (
-    select a.subscription, a.lane, count(*) as messages
+    select a.subscription, a.lane, count(*) as at_most, count(*) filter (where l.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))) as messages
     from places a
     join deed.log l on l.slot = a.lane_slot
     where l.list_version >= a.since
@@ -121,7 +131,7 @@ as $$
   from told t
   join lanes l on l.subscription = t.subscription and l.lane = t.lane and l.since is not null
   left join passed p on p.subscription = t.subscription and p.lane = t.lane
-  where t.messages < coalesce(p.messages, 0) or (t.messages > coalesce(p.messages, 0) and not t.moved)
+  where t.messages < coalesce(p.messages, 0) or (t.messages > coalesce(p.at_most, 0) and not t.moved)
   union all
   select 'records of a lane do not add up', g.subscription, null,
     format('lane %s, page %s: %s messages, %s of them aside, %s delivered in all after %s', g.lane, g.n, g.messages, g.aside, g.total, coalesce(g.was_total, 0))
@@ -192,10 +202,10 @@ as $$
   select 'message put aside is lost', a.subscription, a.id, format('page %s of lane %s put it aside, and it has neither a pending row nor a receipt', a.n, a.lane)
   from aside a
   join (
-    select l.id from deed.log l
+    select l.id, l.tenant_id from deed.log l
     union all
-    select k.id from deed.kept k
-  ) c on c.id = a.id
+    select k.id, k.tenant_id from deed.kept k
+  ) c on c.id = a.id and c.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))
   left join deed.pending p on p.subscription = a.subscription and p.id = a.id
   left join finished f on f.subscription = a.subscription and f.id = a.id
   where p.id is null and f.id is null
@@ -203,6 +213,7 @@ as $$
   select 'parked behind nothing', p.subscription, min(p.id), format('%s messages of a key are parked, and none of it is free', count(*))
   from deed.pending p
   where p.subscription not in (select r.subscription from removed r)
+    and p.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))
   group by p.subscription, p.key_hash
   having bool_and(p.parked) or (p.key_hash is null and bool_or(p.parked))
 $$;

@@ -23,6 +23,7 @@ import (
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/doctor"
+	"github.com/deedhq/deed/inbound"
 )
 
 // Options tune a Collector. The zero value works.
@@ -46,6 +47,9 @@ type Options struct {
 	// Ledger, if given, is asked how many deliveries wait, by provider, and
 	// whether it is held.
 	Ledger *delivery.Ledger
+
+	// Receiver, if given, is asked what came of inbound messages here.
+	Receiver *inbound.Receiver
 
 	// Logger receives what goes wrong. Default: discard.
 	Logger *slog.Logger
@@ -172,8 +176,13 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 		collectProcess(out, s)
 	}
 	holding := 0.0
-	if m.client.Held() != "" || m.opts.Ledger != nil && m.opts.Ledger.Held() != "" {
+	if m.client.Held() != "" || m.opts.Ledger != nil && m.opts.Ledger.Held() != "" || m.opts.Receiver != nil && m.opts.Receiver.Held() != "" {
 		holding = 1
+	}
+	if m.opts.Receiver != nil {
+		for _, c := range m.opts.Receiver.Counts() {
+			out <- prometheus.MustNewConstMetric(inboundCount, prometheus.CounterValue, float64(c.N), c.Source, c.Outcome)
+		}
 	}
 	out <- prometheus.MustNewConstMetric(processHeld, prometheus.GaugeValue, holding)
 	m.mu.Lock()

@@ -32,6 +32,9 @@ var (
 		"Round trips to the database that claimed, recorded outcomes, or did both.", append(perSubscription, "op"), nil)
 	deliver = prometheus.NewDesc("deed_process_deliver_seconds",
 		"Calls of the sink.", perSubscription, nil)
+	inboundCount = prometheus.NewDesc("deed_process_inbound_total",
+		"What came of platforms' requests (unverified, invalid, ignored, failed, busy) and of their messages (new, repeat, executed, denied, dispatch_failed, held, late).",
+		[]string{"source", "outcome"}, nil)
 )
 
 // The installation's state, as of deed_refresh_age_seconds ago.
@@ -82,7 +85,7 @@ var (
 func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown, processHeld,
-		exchange, deliver, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
+		exchange, deliver, inboundCount, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
 		partitionsAhead, oldestPartition, horizonAge, deliveries, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/inbound"
+	"github.com/deedhq/deed/inbound/smtp"
+	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/server"
+)
+
+// receiving is what a relay needs to take inbound messages.
+type receiving struct {
+	opts     inbound.Options
+	links    *contact.Links // that people confirm by; nil: none
+	pool     *pgxpool.Pool  // once it is open
+	mails    []mailServer
+	listener net.Listener // of the public address; nil: others take the requests, and this one runs what they accept
+}
+
+// newReceiving is nil if the file names no source.
+func (a *app) newReceiving(cmd *cobra.Command, address string, file *config.Config, log *slog.Logger) (*receiving, error) {
+	address = config.Pick(address, cmd.Flags().Changed("public"), os.Getenv("DEED_PUBLIC"), file.Public.Listen, "")
+	if len(file.Sources) == 0 && file.Public.LinkSecret.Reveal() == "" {
+		if address != "" {
+			return nil, usagef("there is a public address, and nothing in the configuration that could come there: no sources, and no public.link_secret")
+		}
+		return nil, nil
+	}
+	byRequest := func(s config.Source) bool { return s.Type != "smtp" }
+	needed := file.Public.LinkSecret.Reveal() != "" || slices.ContainsFunc(slices.Collect(maps.Values(file.Sources)), byRequest)
+	if needed && address == "" && !cmd.Flags().Changed("public") {
+		return nil, usagef("there are sources, and no address that their platforms reach: give public.listen in the configuration, or --public; --public '' where only other relays take requests")
+	}
+	r, err := a.receivingOf(file, log)
+	if err == nil {
+		err = r.listenForMail(cmd.Context(), file)
+	}
+	if err != nil || address == "" {
+		return r, err
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, usagef("--public %q is not an address and a port such as :8443", address)
+	}
+	if r.listener, err = server.Listen(cmd.Context(), address); err != nil {
+		return nil, fmt.Errorf("%w; give another --public", err)
+	}
+	return r, nil
+}
+
+// receivingOf has the sources of the file, and no address.
+func (a *app) receivingOf(file *config.Config, log *slog.Logger) (*receiving, error) {
+	r := &receiving{opts: inbound.Options{
+		Sources: map[string]inbound.SourceOptions{}, Retention: file.InboundRetention, Worker: setting(a.worker, "DEED_WORKER", file.Worker, ""), Logger: log,
+	}}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(file.Sources)) {
+		s, err := newSource(file.Sources[name])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("source %s: %w", name, err))
+		}
+		r.opts.Sources[name] = s
+	}
+	if errs != nil {
+		return nil, &exitError{exitUsage, errors.Join(errs...)}
+	}
+	links, err := linksOf(file)
+	if err != nil {
+		return nil, err
+	}
+	r.links = links
+	r.opts.OnNewCluster, r.opts.Environment, err = a.newCluster()
+	return r, err
+}
+
+// newSource makes a source of the file. It connects to nothing.
+func newSource(c config.Source) (s inbound.SourceOptions, err error) {
+	secrets := []string{c.Secret.Reveal()}
+	if previous := c.PreviousSecret.Reveal(); previous != "" {
+		secrets = append(secrets, previous)
+	}
+	s = inbound.SourceOptions{
+		Tenant: c.Tenant, At: inbound.AnswerAt(c.Answer), Unknown: inbound.Unknown(c.Unknown), Concurrency: c.Concurrency, Timeout: c.Timeout,
+		Reply: inbound.ReplyBy{Provider: c.Reply.Provider, Channel: delivery.Channel(c.Reply.Channel), To: c.Reply.To},
+	}
+	channel := delivery.Chat
+	switch c.Type {
+	case "smtp": // its messages come by a listener of its own
+		channel, s.PerHour = delivery.Email, mailPerHour
+	case "telegram":
+		s.Source, err = inbound.Telegram(inbound.TelegramOptions{Secrets: secrets})
+	case "slack":
+		s.Source, err = inbound.Slack(inbound.SlackOptions{Secrets: secrets})
+	case "whatsapp":
+		s.Source, err = inbound.WhatsApp(inbound.WhatsAppOptions{AppSecrets: secrets, VerifyToken: c.VerifyToken.Reveal()})
+	case "webhook":
+		channel = delivery.Webhook
+		s.Source, err = inbound.Webhook(inbound.WebhookOptions{
+			Secrets: secrets, Scheme: c.Signature.Scheme, Header: c.Signature.Header, Encoding: c.Signature.Encoding, Prefix: c.Signature.Prefix,
+			Timestamp: c.Signature.Timestamp, Signed: c.Signature.Signed, Unsigned: c.Signature.Unsigned,
+			ID: c.Fields.ID, Sender: c.Fields.Sender, ReplyTo: c.Fields.ReplyTo, Text: c.Fields.Text, Kind: c.Fields.Kind,
+		})
+	default:
+		err = fmt.Errorf("type %q is not known", c.Type)
+	}
+	if err != nil {
+		return s, err
+	}
+	if s.Reply.Channel == "" && s.Reply.Provider != "" {
+		s.Reply.Channel = channel
+	}
+	if s.At == "" && (c.Type == "slack" || c.Type == "whatsapp") { // which wait for three seconds
+		s.At = inbound.AfterAccepted
+	}
+	s.Executor, err = executor(c.Executor)
+	return s, err
+}
+
+// mailPerHour is how many answers by mail somebody gets in an hour.
+const mailPerHour = 10
+
+// mailServer is a source of mail, and where it listens.
+type mailServer struct {
+	source   config.Source
+	listener net.Listener
+}
+
+// listenForMail takes the addresses of the sources of mail, before anything is done.
+func (r *receiving) listenForMail(ctx context.Context, file *config.Config) error {
+	for _, name := range slices.Sorted(maps.Keys(file.Sources)) {
+		s := file.Sources[name]
+		if s.Type != "smtp" {
+			continue
+		}
+		l, err := server.Listen(ctx, s.Mail.Listen)
+		if err != nil {
+			return fmt.Errorf("source %s: %w; give another listen", name, err)
+		}
+		r.mails = append(r.mails, mailServer{s, l})
+	}
+	return nil
+}
+
+// serveMail receives a source's mail until ctx ends.
+func (r *receiving) serveMail(ctx context.Context, receiver *inbound.Receiver, m mailServer) error {
+	c := m.source.Mail
+	opts := smtp.Options{Source: m.source.Name, Addresses: c.Addresses, Trusted: c.Trusted, Names: c.Names, Hello: c.Hello, Logger: r.opts.Logger}
+	if c.TLS != nil {
+		var err error
+		if opts.TLS, err = c.TLS.Client(); err != nil { // its certificate serves, too
+			return err
+		}
+	}
+	s, err := smtp.New(receiver, opts)
+	if err != nil {
+		return err
+	}
+	r.opts.Logger.Info("listening for mail", "source", m.source.Name, "address", m.listener.Addr().String())
+	return s.Serve(ctx, m.listener)
+}
+
+// devSource is the source that deed dev has itself.
+const devSource = "dev"
+
+// devSourceConfig is how it is written to. Its secret is no secret: it is reached from this
+// machine alone.
+var devSourceConfig = config.Source{
+	Name: devSource, Type: "webhook", Secret: config.Known("the source of deed dev"), Answer: "executed",
+	Fields: config.Fields{Sender: "$.from", Text: "$.text"}, Executor: config.Executor{Topic: "dev"},
+}
+
+// devReceiving has the sources of the file and one more, which answers by mail to the
+// mailbox of deed dev. Nobody gave an address: it listens on this machine.
+func (a *app) devReceiving(ctx context.Context, file *config.Config, log *slog.Logger) (*receiving, error) {
+	r, err := a.receivingOf(file, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.listenForMail(ctx, file); err != nil {
+		return nil, err
+	}
+	s, err := newSource(devSourceConfig)
+	if err != nil {
+		return nil, err
+	}
+	s.Executor = func(_ context.Context, m inbound.Message) (inbound.Result, error) {
+		mail := delivery.EmailPayload{Subject: "You wrote to deed dev", Text: "You wrote: " + m.Text}
+		if err := mail.Check(); err != nil {
+			return inbound.Deny("no_mail"), nil
+		}
+		return inbound.Result{Replies: []inbound.Reply{{Payload: mail.JSON(), Provider: "smtp", Channel: delivery.Email, To: "you@example.com"}}}, nil
+	}
+	r.opts.Sources[devSource] = s
+	address := cmp.Or(os.Getenv("DEED_PUBLIC"), file.Public.Listen)
+	if address == "" {
+		if r.listener, err = server.Listen(ctx, defaultDevPublic); errors.Is(err, syscall.EADDRINUSE) {
+			r.listener, err = server.Listen(ctx, "127.0.0.1:0")
+		}
+		return r, err
+	}
+	r.listener, err = server.Listen(ctx, address)
+	return r, err
+}
+
+const defaultDevPublic = "127.0.0.1:8427"
+
+func executor(c config.Executor) (inbound.Executor, error) {
+	if c.Topic != "" {
+		return inbound.ToTopic(c.Topic, c.Body), nil
+	}
+	return inbound.Call(inbound.CallOptions{URL: c.Webhook, Secret: c.Secret.Reveal(), PreviousSecret: c.Previous.Reveal(), AllowHosts: c.AllowHosts})
+}
+
+// open makes the receiver on connections of its own.
+func (r *receiving) open(ctx context.Context, url string) (*inbound.Receiver, func(), error) {
+	cfg, err := parseDatabase(url, r.opts.Worker)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Each source has one that settles and claims, and one that renews; the rest is for
+	// requests.
+	cfg.MaxConns = int32(8 + 2*len(r.opts.Sources))
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect: %w", err)
+	}
+	receiver, err := inbound.New(ctx, pool, r.opts)
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	r.pool = pool
+	return receiver, pool.Close, nil
+}
+
+// run takes messages and runs their executors until ctx ends.
+func (r *receiving) run(ctx context.Context, receiver *inbound.Receiver) error {
+	run := receiver.Run
+	for _, m := range r.mails {
+		rest := run
+		run = func(ctx context.Context) error {
+			return both(ctx, rest, func(ctx context.Context) error { return r.serveMail(ctx, receiver, m) })
+		}
+	}
+	if r.listener == nil {
+		return run(ctx)
+	}
+	r.opts.Logger.Info("listening for platforms", "address", r.listener.Addr().String())
+	mux := http.NewServeMux()
+	mux.Handle("/in/", receiver.Handler())
+	if r.links != nil {
+		mux.Handle("/confirm/{token}", &confirmPage{r.links, r.pool, r.opts.Logger})
+	}
+	return both(ctx, run, func(ctx context.Context) error { return server.Serve(ctx, r.listener, mux) })
+}

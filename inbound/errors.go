@@ -1,0 +1,27 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/sqlstate"
+)
+
+func invalidf(op, format string, args ...any) error {
+	return &deed.Error{Op: op, Code: deed.Invalid, Err: fmt.Errorf(format, args...)}
+}
+
+// passing reports whether waiting may cure err.
+func passing(err error) bool {
+	return deed.CodeOf(err) == deed.Internal && (sqlstate.Passing(err) || errors.Is(err, context.DeadlineExceeded))
+}
+
+// again reports whether the transaction is to be run once more.
+func again(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "40001" || pg.Code == "40P01")
+}

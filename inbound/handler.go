@@ -1,0 +1,330 @@
+package inbound
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// maxBody bounds a request.
+const maxBody = 1 << 20
+
+// Handler answers platforms' requests at /in/SOURCE, and nothing else:
+//
+//	200  all messages of the request are stored, and with [AfterExecuted] have ended; or
+//	     are held for a person
+//	400  it is no request of the platform's; 401, its signature is wrong; nothing is stored
+//	404, 405, 413  no such source, method, or a body of over 1 MiB
+//	500  a message has failed: repeat it
+//	503  the database is away, the process is held or has too much to do: repeat it
+//
+// It is made for a listener of its own, which everybody may reach (server.Serve has the
+// limits). While [Receiver.Run] does not run it answers 503.
+func (r *Receiver) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/in/{source}", func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		s := r.sources[req.PathValue("source")]
+		switch {
+		case s == nil || s.opts.Source == nil:
+			reply(w, http.StatusNotFound, "there is no such source")
+		case req.Method != http.MethodPost && req.Method != http.MethodGet:
+			w.Header().Set("Allow", "GET, POST")
+			reply(w, http.StatusMethodNotAllowed, "want POST")
+		default:
+			s.serve(w, req)
+		}
+	})
+	return mux
+}
+
+func reply(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	if code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]string{"status": text}) // the platform may be gone; there is nobody to tell
+}
+
+// serve answers one request of a source's platform.
+func (s *source) serve(w http.ResponseWriter, req *http.Request) {
+	r := s.receiver
+	select {
+	case r.room <- struct{}{}:
+		defer func() { <-r.room }()
+	default:
+		r.counts.add(s.name, "busy", 1)
+		reply(w, http.StatusServiceUnavailable, "too many requests at once")
+		return
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), r.opts.Wait)
+	defer cancel()
+	if !r.running.Load() {
+		reply(w, http.StatusServiceUnavailable, "not ready")
+		return
+	}
+	// Who sends a byte now and then keeps no place for long. Some writers have no deadline.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(r.opts.Wait / 2))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	if err == nil {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // or it ends the waiting, too
+	} else {
+		w.Header().Set("Connection", "close")
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			r.counts.add(s.name, "invalid", 1)
+			reply(w, http.StatusRequestEntityTooLarge, "the body is over 1 MiB")
+			return
+		}
+		reply(w, http.StatusBadRequest, "the body was cut")
+		return
+	}
+	received, err := s.opts.Source.Read(req, body, r.now())
+	switch {
+	case errors.Is(err, ErrUnverified):
+		r.counts.add(s.name, "unverified", 1)
+		s.unverified.tell(func(more int) {
+			s.log.Warn("a request without the platform's signature was refused", "more_since", more)
+		})
+		reply(w, http.StatusUnauthorized, "the signature is not the platform's")
+		return
+	case err != nil:
+		r.counts.add(s.name, "invalid", 1)
+		s.unverified.tell(func(more int) { s.log.Warn("a request that is none of the platform's was refused", "more_since", more) })
+		reply(w, http.StatusBadRequest, "it is no request of the platform's")
+		return
+	}
+	for _, n := range received.Ignored {
+		r.counts.add(s.name, "ignored", n)
+	}
+	if !s.receive(ctx, w, req, received.Events) {
+		return
+	}
+	if a := received.Answer; a != nil {
+		w.Header().Set("Content-Type", a.ContentType)
+		w.WriteHeader(a.Status)
+		_, _ = w.Write(a.Body)
+		return
+	}
+	reply(w, http.StatusOK, "ok")
+}
+
+// Take takes messages of a source that came otherwise than by a request, such as by mail:
+// verified by the caller. It returns when they are stored and, with [AfterExecuted], have
+// ended or are held; an error means that they are to be brought again, unless it is
+// [deed.Invalid], and nothing of them is stored: [deed.NotFound] for a source that there is
+// not.
+func (r *Receiver) Take(ctx context.Context, name, correlation string, events ...Event) error {
+	const op = "take messages"
+	s := r.sources[name]
+	if s == nil {
+		return &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no source %q", name)}
+	}
+	if err := r.Ready(); err != nil {
+		return fmt.Errorf("deed: %s: %w", op, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Wait)
+	defer cancel()
+	list, err := s.accept(ctx, events, correlation)
+	if err != nil {
+		r.counts.add(s.name, "failed", 1)
+		return err
+	}
+	if s.opts.At == AfterAccepted {
+		s.wake()
+		return nil
+	}
+	switch s.await(ctx, list) {
+	case allEnded:
+		return nil
+	case someFailed:
+		return fmt.Errorf("deed: %s: a message has failed", op)
+	}
+	return fmt.Errorf("deed: %s: not all have ended", op)
+}
+
+// Ignored counts what a source sent that is nobody's message, as [Received.Ignored] does.
+func (r *Receiver) Ignored(source, word string, n int) {
+	if s := r.sources[source]; s != nil {
+		r.counts.add(s.name, "ignored", n)
+		s.log.Debug("nobody's message was passed over", "word", word)
+	}
+}
+
+// receive stores a request's messages and waits for their outcomes, if the source says
+// so; false: it has answered, that not all is well.
+func (s *source) receive(ctx context.Context, w http.ResponseWriter, req *http.Request, events []Event) bool {
+	if len(events) == 0 {
+		return true
+	}
+	r := s.receiver
+	list, err := s.accept(ctx, events, correlation(req))
+	if err != nil {
+		r.counts.add(s.name, "failed", 1)
+		if deed.CodeOf(err) == deed.Invalid {
+			s.log.Error("a message could not be stored", "error", err)
+			reply(w, http.StatusBadRequest, "it cannot be stored")
+			return false
+		}
+		s.log.Error("messages could not be stored; the platform will repeat them", "error", err)
+		reply(w, http.StatusServiceUnavailable, "try again")
+		return false
+	}
+	if s.opts.At == AfterAccepted {
+		s.wake()
+		return true
+	}
+	switch s.await(ctx, list) {
+	case allEnded:
+		return true
+	case someFailed:
+		reply(w, http.StatusInternalServerError, string(DispatchFailed))
+	default:
+		reply(w, http.StatusServiceUnavailable, "not done yet")
+	}
+	return false
+}
+
+// correlationID is what may come from outside and be written into logs.
+var correlationID = regexp.MustCompile(`^[A-Za-z0-9._:/=+-]{1,100}$`)
+
+// correlation is the request's correlation id, if it has one.
+func correlation(req *http.Request) string {
+	if id := req.Header.Get("X-Correlation-Id"); correlationID.MatchString(id) {
+		return id
+	}
+	return ""
+}
+
+// accepted is what became of an event when it was stored.
+type accepted struct {
+	id          string
+	status      Status
+	did         string // new, again, waits, held, repeat
+	correlation string
+	came        chan outcome
+	drop        func()
+}
+
+// accept stores the events of a request.
+func (s *source) accept(ctx context.Context, events []Event, correlation string) (list []accepted, err error) {
+	for i, e := range events {
+		if err := e.check(); err != nil {
+			return nil, invalidf("accept message", "message %d: %w", i+1, err)
+		}
+	}
+	crash.Point("inbound accepting")
+	for n := 1; ; n++ {
+		if list, err = s.store(ctx, events, correlation); err == nil || !again(err) || n == 10 {
+			break
+		}
+		work.Sleep(ctx, work.Backoff(n, 5*time.Millisecond, 200*time.Millisecond))
+	}
+	if err != nil {
+		return nil, deed.WrapError("accept message", err)
+	}
+	crash.Point("inbound accepted")
+	for _, a := range list {
+		log := s.log.With("channel_message_id", a.id, "correlation_id", a.correlation)
+		if a.did == "new" {
+			s.receiver.counts.add(s.name, "new", 1)
+			log.Info("message received", "status", a.status)
+		} else {
+			s.receiver.counts.add(s.name, "repeat", 1)
+			log.Info("message repeated by its platform", "status", a.status, "did", a.did)
+		}
+		if a.status != Accepted && a.did == "new" {
+			s.receiver.counts.add(s.name, "denied", 1)
+		}
+	}
+	return list, nil
+}
+
+func (s *source) store(ctx context.Context, events []Event, correlation string) ([]accepted, error) {
+	n := len(events)
+	ids, kinds, senders, to, texts, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	for i, e := range events {
+		ids[i], kinds[i], senders[i], to[i], texts[i], bodies[i] = e.ID, e.Kind, e.Sender, e.ReplyTo, e.Text, string(e.Body)
+	}
+	r := s.receiver
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Deadline)
+	defer cancel()
+	rows, err := r.pool.Query(ctx, query.Accept, s.name, ids, kinds, senders, to, texts, bodies, correlation, string(s.opts.Unknown), s.opts.Tenant.String(), r.opts.Worker)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	list := make([]accepted, 0, n)
+	for rows.Next() {
+		var a accepted
+		if err := rows.Scan(&a.id, &a.status, &a.did, &a.correlation); err != nil {
+			return nil, err
+		}
+		list = append(list, a)
+	}
+	return list, rows.Err()
+}
+
+// What came of waiting.
+type awaited int
+
+const (
+	allEnded awaited = iota
+	someFailed
+	notAll
+)
+
+// await waits for messages that are accepted until ctx ends.
+func (s *source) await(ctx context.Context, list []accepted) awaited {
+	w := &s.receiver.waiting
+	result := allEnded
+	for i := range list {
+		if a := &list[i]; a.status == Accepted {
+			a.came, a.drop = w.add(a.id)
+			defer a.drop()
+		}
+	}
+	s.wake() // not before somebody listens
+	for _, a := range list {
+		if a.status != Accepted {
+			continue
+		}
+		select {
+		case o := <-a.came:
+			if o.status == DispatchFailed && !o.held {
+				result = max(result, someFailed)
+			}
+		case <-ctx.Done():
+			return notAll
+		}
+	}
+	return result
+}
+
+// sometimes lets something be said once a second.
+type sometimes struct {
+	mu   sync.Mutex
+	at   time.Time // guarded by mu
+	more int       // guarded by mu: what was not said since
+}
+
+func (s *sometimes) tell(say func(more int)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.at) >= time.Second {
+		say(s.more)
+		s.at, s.more = now, 0
+		return
+	}
+	s.more++
+}

@@ -1,0 +1,202 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/held"
+	"github.com/deedhq/deed/internal/sqlfile"
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/schema"
+)
+
+// Receiver takes messages that people write to us, from platforms' requests
+// ([Receiver.Handler]), and runs their executors ([Receiver.Run]). It may be used by
+// several goroutines at once, and by any number of processes on one database.
+type Receiver struct {
+	pool    *pgxpool.Pool
+	opts    Options
+	gate    *held.Gate
+	sources map[string]*source
+	waiting waiting
+	counts  counts
+	room    chan struct{} // a place for each request that is being read or waits
+
+	why     atomic.Pointer[string] // what it waits for before it takes requests
+	running atomic.Bool            // nothing holds it, and Run has not ended
+	ahead   atomic.Int64           // nanoseconds by which the database's clock is ahead of this machine's
+}
+
+// requests bounds how many requests are read or wait at once: each may have a body of
+// a mebibyte.
+const requests = 256
+
+// New checks opts and the installed schema; it starts nothing. Needs deed_worker.
+// Errors: [deed.Invalid] and those of [schema.Check].
+func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Receiver, error) {
+	const op = "new receiver"
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, invalidf(op, "%w", err)
+	}
+	if _, err := schema.Check(ctx, pool); err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, max(opts.Deadline, 10*time.Second))
+	defer cancel()
+	err = pool.AcquireFunc(bounded, func(conn *pgxpool.Conn) error { return sqlfile.Check(bounded, conn.Conn(), query) })
+	if err != nil {
+		return nil, deed.WrapError(op, err)
+	}
+	r := &Receiver{pool: pool, opts: opts, sources: map[string]*source{}, room: make(chan struct{}, requests)}
+	on := opts.OnNewCluster
+	if len(opts.Sources) == 0 {
+		on = deed.Continue
+	}
+	r.gate = &held.Gate{
+		Pool: pool, What: "inbound messages", OnNewCluster: string(on), Environment: opts.Environment,
+		Logger: opts.Logger, Deadline: opts.Deadline, Passing: passing,
+	}
+	for name, s := range opts.Sources {
+		r.sources[name] = &source{
+			receiver: r, name: name, opts: s, log: opts.Logger.With("source", name), woken: make(chan struct{}, 1),
+		}
+	}
+	return r, nil
+}
+
+// Ready says whether requests are taken; an error says what they wait for.
+func (r *Receiver) Ready() error {
+	if r.running.Load() {
+		return nil
+	}
+	if why := r.Held(); why != "" {
+		return fmt.Errorf("inbound messages are held: %s", why)
+	}
+	if why := r.why.Load(); why != nil {
+		return errors.New(*why)
+	}
+	return errors.New("inbound messages are not taken yet")
+}
+
+// awaitProviders returns when the providers are registered that replies go by, or ctx
+// has ended: before that none could be reserved.
+func (r *Receiver) awaitProviders(ctx context.Context) {
+	var names []string
+	for _, s := range r.sources {
+		if by := s.opts.Reply.Provider; by != "" {
+			names = append(names, by)
+		}
+	}
+	for n := 1; ; n++ {
+		bounded, cancel := context.WithTimeout(ctx, r.opts.Deadline)
+		var missing []string
+		err := r.pool.QueryRow(bounded, query.Unregistered, names).Scan(&missing)
+		cancel()
+		if err == nil && len(missing) == 0 {
+			return
+		}
+		why := fmt.Sprintf("replies go by %s, which no dispatcher has registered", strings.Join(missing, ", "))
+		if err != nil {
+			why = "the database does not answer"
+		}
+		if before := r.why.Swap(&why); n > 10 && (before == nil || *before != why || n%100 == 0) && ctx.Err() == nil {
+			r.opts.Logger.Warn("inbound messages are not taken yet", "why", why, "error", err)
+		}
+		if !work.Sleep(ctx, 100*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// Held says why [Receiver.Run] waits on a new cluster; empty: it does not.
+func (r *Receiver) Held() string { return r.gate.Held() }
+
+// Run runs the executors of what has been accepted until ctx ends: of this process's
+// requests, and of what others have left over. Then it begins none, waits for those that
+// run up to the grace, and returns nil unless some had to be abandoned. It blocks. While
+// the database is away it waits.
+//
+// On another cluster than the installation's it waits for admin.Client.Adopt, unless it
+// is to go on, and requests are answered by 503 meanwhile; if the cluster comes to be
+// another one while it runs, it ends with an error.
+func (r *Receiver) Run(ctx context.Context) error {
+	if err := r.gate.Wait(ctx, func(error) {}, nil); err != nil {
+		return deed.WrapError("run", err)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.awaitProviders(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	r.askTime(ctx)
+	var running sync.WaitGroup
+	names := slices.Sorted(maps.Keys(r.sources))
+	errs := make([]error, len(names), len(names)+1)
+	running.Go(func() { r.gate.Watch(ctx, r.pool, end) })
+	for i, name := range names {
+		running.Go(func() { errs[i] = r.sources[name].run(ctx) })
+	}
+	running.Go(func() { r.keepHouse(ctx) })
+	running.Go(func() { r.lookForWaiting(ctx) })
+	r.running.Store(true)
+	<-ctx.Done()
+	r.running.Store(false)
+	running.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, held.ErrHeld) {
+		errs = append(errs, fmt.Errorf("deed: run: %w", cause))
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	housekeepEvery = time.Minute
+	purgeBatch     = 1000
+)
+
+// keepHouse looks at the database's clock, and removes what is over.
+func (r *Receiver) keepHouse(ctx context.Context) {
+	for work.Sleep(ctx, housekeepEvery/2+rand.N(housekeepEvery)) {
+		r.askTime(ctx)
+		for n := purgeBatch; n >= purgeBatch && ctx.Err() == nil; {
+			bounded, cancel := context.WithTimeout(ctx, r.opts.Deadline)
+			err := r.pool.QueryRow(bounded, query.Purge, r.opts.Retention.Seconds(), purgeBatch, r.opts.Worker).Scan(&n)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				r.opts.Logger.Warn("chore failed; will try again", "chore", "remove old channel messages", "error", err)
+			}
+			if err != nil {
+				break
+			}
+		}
+	}
+}
+
+// askTime finds out what time it is in the database: signatures are old by that.
+func (r *Receiver) askTime(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Deadline)
+	defer cancel()
+	began := time.Now()
+	var now time.Time
+	if err := r.pool.QueryRow(ctx, query.Now).Scan(&now); err != nil {
+		return // it is asked again; meanwhile it is as it was
+	}
+	r.ahead.Store(int64(now.Sub(began.Add(time.Since(began) / 2))))
+}
+
+func (r *Receiver) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }

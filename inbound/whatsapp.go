@@ -1,0 +1,199 @@
+package inbound
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// WhatsAppOptions configures [WhatsApp].
+type WhatsAppOptions struct {
+	// AppSecrets are the app's secrets: 16 bytes at the least. Any of them verifies.
+	// Required.
+	AppSecrets []string
+	// VerifyToken is what the app's settings have as the webhook's verify token.
+	// Required.
+	VerifyToken string
+}
+
+const whatsAppSignature = "X-Hub-Signature-256"
+
+// What a message may be that nobody wrote to us.
+var whatsAppIgnored = map[string]string{
+	"reaction": ignoredReaction, "system": ignoredService, "request_welcome": ignoredService, "edit": ignoredEdited, "revoke": ignoredDeleted,
+}
+
+type whatsApp struct{ secrets, token [][]byte }
+
+// WhatsApp reads the webhooks of WhatsApp's Cloud API. A request is verified by its
+// signature over the body. It says nothing of when it was signed: who has seen one
+// can repeat it, as a repeat. A GET with the verify token is answered with its
+// challenge.
+//
+// Each message is an event of its own, whose body is the webhook that would have
+// brought it alone: with its entry, metadata and contact. The id is the message's
+// (wamid), the sender the user's wa_id, a number, of kind whatsapp. Who has a user
+// name may come without a number: then the sender is their business-scoped user id
+// (from_user_id), of kind whatsapp_user. An answer goes to the sender, or for what
+// was written in a group to the group's id. What was chosen of buttons or a list is
+// text by its title. Ignored are statuses, each counted, reactions, messages edited
+// or deleted, the platform's notes, and all other changes and objects.
+func WhatsApp(opts WhatsAppOptions) (Source, error) {
+	keys, err := secretKeys("AppSecrets", opts.AppSecrets)
+	errs := []error{err}
+	switch {
+	case opts.VerifyToken == "":
+		errs = append(errs, errors.New("option VerifyToken is missing"))
+	case !isPlain(opts.VerifyToken, longestID):
+		errs = append(errs, errors.New("option VerifyToken has over 255 bytes or a control character"))
+	}
+	if err := misconfigured("whatsapp", errs...); err != nil {
+		return nil, err
+	}
+	return &whatsApp{secrets: keys, token: [][]byte{[]byte(opts.VerifyToken)}}, nil
+}
+
+func (w *whatsApp) Read(r *http.Request, body []byte, _ time.Time) (Received, error) {
+	if r.Method == http.MethodGet {
+		return w.shakeHands(r.URL)
+	}
+	if err := w.verify(r.Header, body); err != nil {
+		return Received{}, err
+	}
+	root, err := readPost(r, body)
+	if err != nil {
+		return Received{}, err
+	}
+	var got Received
+	switch root.text("object") {
+	case "whatsapp_business_account":
+	case "":
+		return Received{}, invalid("the body has no object's name")
+	default:
+		got.ignore(ignoredOther, 1)
+		return got, nil
+	}
+	entries, err := root.objects("entry")
+	if err != nil {
+		return Received{}, err
+	}
+	for _, entry := range entries {
+		if err := got.addEntry(entry); err != nil {
+			return Received{}, err
+		}
+	}
+	return got, nil
+}
+
+// shakeHands answers the request by which Meta asks whether the URL is ours.
+func (w *whatsApp) shakeHands(u *url.URL) (Received, error) {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return Received{}, unverified("its query cannot be read")
+	}
+	for _, name := range []string{"hub.mode", "hub.verify_token", "hub.challenge"} {
+		if len(query[name]) != 1 {
+			return Received{}, unverified("the parameter " + name + " is missing, or there twice")
+		}
+	}
+	if query.Get("hub.mode") != "subscribe" || !isSecret(query.Get("hub.verify_token"), w.token) {
+		return Received{}, unverified("the parameter hub.verify_token has another token")
+	}
+	answer, err := challenge(query.Get("hub.challenge"))
+	if err != nil {
+		return Received{}, err
+	}
+	return Received{Answer: answer}, nil
+}
+
+func (w *whatsApp) verify(h http.Header, body []byte) error {
+	signature, err := single(h, whatsAppSignature)
+	if err != nil {
+		return err
+	}
+	encoded, known := strings.CutPrefix(signature, "sha256=")
+	sum, ok := decodeSum("hex", encoded)
+	if !known || !ok || !isSum(sum, w.secrets, body) {
+		return unverified("the header " + whatsAppSignature + " has another signature")
+	}
+	return nil
+}
+
+// addEntry adds the messages of an entry's changes, and counts what else they have.
+func (r *Received) addEntry(entry object) error {
+	changes, err := entry.objects("changes")
+	if err != nil {
+		return err
+	}
+	for _, change := range changes {
+		if change.text("field") != "messages" {
+			r.ignore(ignoredOther, 1)
+			continue
+		}
+		value := change.object("value")
+		messages, err := value.objects("messages")
+		if err != nil || value == nil {
+			return invalid("a change has no value with messages that are objects")
+		}
+		r.ignore(ignoredStatus, len(items(value["statuses"])))
+		r.ignore(ignoredOther, len(items(value["errors"])))
+		around := surroundings{entry: entry["id"], metadata: value["metadata"], contacts: map[string]json.RawMessage{}}
+		for _, raw := range items(value["contacts"]) {
+			c := fields(raw)
+			around.contacts[c.text("wa_id")], around.contacts[c.text("user_id")] = raw, raw
+		}
+		for i, raw := range items(value["messages"]) {
+			if err := r.addWhatsApp(around, messages[i], raw); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Received) addWhatsApp(around surroundings, m object, raw json.RawMessage) error {
+	if word := whatsAppIgnored[m.text("type")]; word != "" {
+		r.ignore(word, 1)
+		return nil
+	}
+	e := Event{ID: m.text("id"), Sender: m.text("from"), Kind: "whatsapp", Text: m.writtenText()}
+	if !isDigits(e.Sender) {
+		e.Sender, e.Kind = m.text("from_user_id"), "whatsapp_user"
+	}
+	e.ReplyTo = cmp.Or(m.text("group_id"), e.Sender)
+	e.Body = around.alone(e.Sender, raw)
+	return r.add(e)
+}
+
+// writtenText returns what somebody wrote, or chose of what they were offered.
+func (o object) writtenText() string {
+	interactive := o.object("interactive")
+	return cmp.Or(o.object("text").text("body"), o.object("button").text("text"),
+		interactive.object("button_reply").text("title"), interactive.object("list_reply").text("title"),
+		o.object("image").text("caption"), o.object("video").text("caption"), o.object("document").text("caption"))
+}
+
+// surroundings is what a change says beside its messages.
+type surroundings struct {
+	entry, metadata json.RawMessage
+	contacts        map[string]json.RawMessage // by number and by user id
+}
+
+// alone returns the webhook that would have brought one message: what others wrote
+// in the same request is not this sender's to keep, nor goes when they are erased.
+func (s surroundings) alone(sender string, message json.RawMessage) json.RawMessage {
+	or := func(raw json.RawMessage) json.RawMessage {
+		if raw == nil {
+			return json.RawMessage("null")
+		}
+		return raw
+	}
+	return fmt.Appendf(nil, `{"object":"whatsapp_business_account","entry":[{"id":%s,"changes":[{"field":"messages",`+
+		`"value":{"messaging_product":"whatsapp","metadata":%s,"contacts":[%s],"messages":[%s]}}]}]}`,
+		or(s.entry), or(s.metadata), s.contacts[sender], message)
+}

@@ -1,0 +1,151 @@
+package inbound_test
+
+import (
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/deedhq/deed/inbound"
+)
+
+func whatsAppSource(t *testing.T) inbound.Source {
+	return opened(t)(inbound.WhatsApp(inbound.WhatsAppOptions{AppSecrets: []string{platformSecret}, VerifyToken: "our verify token"}))
+}
+
+func signWhatsApp(body string) http.Header {
+	return http.Header{"X-Hub-Signature-256": {"sha256=" + hex.EncodeToString(hmacOf(platformSecret, body))}}
+}
+
+func whatsAppBody(value string) string {
+	return `{"object":"whatsapp_business_account","entry":[{"id":"1","changes":[{"field":"messages","value":{` + value + `}}]}]}`
+}
+
+func TestWhatsApp_Vector(t *testing.T) {
+	t.Parallel()
+	const body = `{"object":"whatsapp_business_account","entry":[]}`
+	s := opened(t)(inbound.WhatsApp(inbound.WhatsAppOptions{AppSecrets: []string{"app-secret-for-test"}, VerifyToken: "x"}))
+	h := http.Header{"X-Hub-Signature-256": {"sha256=0b85ff0d39597b1c46e187189fc8197095685525b896991097874466e32fa19f"}}
+	same(t, "nothing in it", taken(t, s, h, body), inbound.Received{})
+	refused(t, s, sent(h, body), body+" ", signedAt, inbound.ErrUnverified)
+	refused(t, whatsAppSource(t), sent(h, body), body, signedAt, inbound.ErrUnverified)
+}
+
+func TestWhatsApp_Handshake(t *testing.T) {
+	t.Parallel()
+	s := whatsAppSource(t)
+	get := func(query string) *http.Request { return httptest.NewRequest(http.MethodGet, "/in/source?"+query, nil) }
+	token := "hub.verify_token=" + url.QueryEscape("our verify token")
+	got, err := s.Read(get("hub.mode=subscribe&hub.challenge=1158201444&"+token), nil, signedAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the answer", got, inbound.Received{Answer: &inbound.Answer{Status: 200, ContentType: "text/plain; charset=utf-8", Body: []byte("1158201444")}})
+	for _, query := range []string{
+		"", token, "hub.mode=subscribe&" + token, "hub.challenge=1158201444&" + token, "hub.mode=unsubscribe&hub.challenge=1158201444&" + token,
+		"hub.mode=subscribe&hub.challenge=1158201444", "hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=", "hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=our",
+		"hub.mode=subscribe&hub.challenge=1158201444&" + token + "x", "hub.mode=subscribe&hub.challenge=1158201444&" + token + "&" + token, "hub.mode=subscribe&hub.challenge=1&hub.challenge=2&" + token,
+		"hub.mode=subscribe&hub.challenge=1158201444&" + token + "&x=%zz", "hub.mode=subscribe;hub.challenge=1158201444;" + token,
+	} {
+		refused(t, s, get(query), "", signedAt, inbound.ErrUnverified)
+	}
+	for _, bad := range []string{"", "a+b", "%0d%0aSet-Cookie:x", "%ff", strings.Repeat("1", 256)} {
+		refused(t, s, get("hub.mode=subscribe&hub.challenge="+bad+"&"+token), "", signedAt, inbound.ErrInvalid)
+	}
+	r := get("hub.mode=subscribe&hub.challenge=1158201444&" + token)
+	r.Method = http.MethodPost
+	refused(t, s, r, "", signedAt, inbound.ErrUnverified)
+}
+
+// Each of many messages has what is its own, and nothing of the others.
+func TestWhatsApp_ManyMessages(t *testing.T) {
+	t.Parallel()
+	body := `{"object":"whatsapp_business_account","entry":[{"id":"1","time":5,"changes":[{"field":"messages","value":{"messaging_product":"whatsapp",` +
+		`"metadata":{"phone_number_id":"100"},"contacts":[{"wa_id":"491","profile":{"name":"Ann <a>"}},{"wa_id":"492","user_id":"DE.2","profile":{"name":"Bob"}}],` +
+		`"messages":[{"from":"491","id":"wamid.1","type":"text","text":{"body":"one"}}, {"from":"492","from_user_id":"DE.2","id":"wamid.2","type":"image","image":{"id":"9","caption":"two"}}],` +
+		`"statuses":[{"id":"wamid.7","status":"read"},{"id":"wamid.8","status":"sent"}]}}]},` +
+		`{"id":"2","changes":[{"field":"messages","value":{"messages":[{"from":"493","id":"wamid.3","type":"audio"}],"errors":[{}]}},{"field":"account_update","value":{}}]}]}`
+	alone := func(entry, metadata, contact, message string) []byte {
+		return []byte(`{"object":"whatsapp_business_account","entry":[{"id":"` + entry + `","changes":[{"field":"messages","value":{"messaging_product":"whatsapp","metadata":` +
+			metadata + `,"contacts":[` + contact + `],"messages":[` + message + `]}}]}]}`)
+	}
+	got := taken(t, whatsAppSource(t), signWhatsApp(body), body)
+	same(t, "what it has", got, inbound.Received{
+		Events: []inbound.Event{
+			{
+				ID: "wamid.1", Sender: "491", Kind: "whatsapp", ReplyTo: "491", Text: "one",
+				Body: alone("1", `{"phone_number_id":"100"}`, `{"wa_id":"491","profile":{"name":"Ann <a>"}}`, `{"from":"491","id":"wamid.1","type":"text","text":{"body":"one"}}`),
+			},
+			{
+				ID: "wamid.2", Sender: "492", Kind: "whatsapp", ReplyTo: "492", Text: "two",
+				Body: alone("1", `{"phone_number_id":"100"}`, `{"wa_id":"492","user_id":"DE.2","profile":{"name":"Bob"}}`, `{"from":"492","from_user_id":"DE.2","id":"wamid.2","type":"image","image":{"id":"9","caption":"two"}}`),
+			},
+			{ID: "wamid.3", Sender: "493", Kind: "whatsapp", ReplyTo: "493", Body: alone("2", "null", "", `{"from":"493","id":"wamid.3","type":"audio"}`)},
+		},
+		Ignored: map[string]int{"status": 2, "other": 2},
+	})
+	// The body of each is a webhook of its own.
+	for _, e := range got.Events {
+		again := taken(t, whatsAppSource(t), signWhatsApp(string(e.Body)), string(e.Body))
+		same(t, e.ID, again, inbound.Received{Events: []inbound.Event{e}})
+	}
+}
+
+func TestWhatsApp_WhoAndWhat(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]inbound.Event{
+		`"from":"491","type":"button","button":{"text":"Yes","payload":"y"}`:                                              {Sender: "491", Kind: "whatsapp", ReplyTo: "491", Text: "Yes"},
+		`"from":"491","type":"interactive","interactive":{"type":"button_reply","button_reply":{"id":"y","title":"Yes"}}`: {Sender: "491", Kind: "whatsapp", ReplyTo: "491", Text: "Yes"},
+		`"from":"491","type":"interactive","interactive":{"type":"list_reply","list_reply":{"id":"y","title":"Row"}}`:     {Sender: "491", Kind: "whatsapp", ReplyTo: "491", Text: "Row"},
+		`"from":"491","group_id":"Y2FwaV9n","type":"text","text":{"body":"all"}`:                                          {Sender: "491", Kind: "whatsapp", ReplyTo: "Y2FwaV9n", Text: "all"},
+		`"from_user_id":"US.13491208655302741918","type":"text","text":{"body":"no number"}`:                              {Sender: "US.13491208655302741918", Kind: "whatsapp_user", ReplyTo: "US.13491208655302741918", Text: "no number"},
+		`"from":"","from_user_id":"US.1","type":"unsupported","errors":[{}]`:                                              {Sender: "US.1", Kind: "whatsapp_user", ReplyTo: "US.1"},
+	} {
+		body := whatsAppBody(`"messages":[{"id":"wamid.1",` + message + `}]`)
+		got := taken(t, whatsAppSource(t), signWhatsApp(body), body)
+		if len(got.Events) != 1 {
+			t.Fatalf("%s: %+v", message, got)
+		}
+		want.ID, want.Body = "wamid.1", got.Events[0].Body
+		same(t, message, got, inbound.Received{Events: []inbound.Event{want}})
+	}
+}
+
+func TestWhatsApp_WhatIsIgnored(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]map[string]int{
+		whatsAppBody(`"statuses":[{},{},{}]`): {"status": 3},
+		whatsAppBody(`"messages":[{"type":"reaction"},{"type":"system"},{"type":"edit"},{"type":"revoke"}]`): {"reaction": 1, "service": 1, "edited": 1, "deleted": 1},
+		whatsAppBody(``): nil,
+		`{"object":"page","entry":[{"changes":[{"field":"messages","value":{"messages":[{}]}}]}]}`:                                {"other": 1},
+		`{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"smb_message_echoes","value":{"messages":[{}]}}]}]}`: {"other": 1},
+	} {
+		same(t, body, taken(t, whatsAppSource(t), signWhatsApp(body), body), inbound.Received{Ignored: want})
+	}
+}
+
+func TestWhatsApp_AContactWithoutANumber(t *testing.T) {
+	t.Parallel()
+	const contact = `{"user_id":"US.1","profile":{"username":"ann"}}`
+	body := whatsAppBody(`"contacts":[{"profile":{}},` + contact + `],"messages":[{"id":"wamid.1","from_user_id":"US.1"}]`)
+	if e := taken(t, whatsAppSource(t), signWhatsApp(body), body).Events[0]; !strings.Contains(string(e.Body), `"contacts":[`+contact+`]`) {
+		t.Errorf("the body is %s", e.Body)
+	}
+}
+
+// Nothing of a request is kept that cannot be read whole.
+func TestWhatsApp_WhatIsNoWebhook(t *testing.T) {
+	t.Parallel()
+	const right = `{"from":"491","id":"wamid.1"}`
+	for _, body := range []string{
+		`{"object":"whatsapp_business_account","entry":{}}`, `{"object":"whatsapp_business_account","entry":[1]}`, `{"object":"whatsapp_business_account","entry":[{"changes":"x"}]}`,
+		`{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"messages"}]}]}`, `{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"messages","value":[]}]}]}`,
+		whatsAppBody(`"messages":` + right), whatsAppBody(`"messages":[` + right + `,null]`), whatsAppBody(`"messages":[` + right + `,{"from":"491"}]`),
+		whatsAppBody(`"messages":[` + right + `,{"from":"49x","id":"wamid.2"}]`), whatsAppBody(`"messages":[` + right + `,{"id":"wamid.2"}]`),
+		whatsAppBody(`"messages":[` + right + `,{"from":491,"id":"wamid.2"}]`), whatsAppBody(`"messages":[{"from":"491","id":"` + strings.Repeat("x", 256) + `"}]`),
+	} {
+		refused(t, whatsAppSource(t), sent(signWhatsApp(body), body), body, signedAt, inbound.ErrInvalid)
+	}
+}

@@ -1,0 +1,78 @@
+-- deed.claim_messages: take messages of a source that are due: new ones whose turn
+-- it is, those whose lease ran out, and failed ones whose time has come (D8); of a tenant
+-- that is being removed none.
+--
+-- Returns them, with the number of this claim, under which alone their outcome is taken
+-- (deed.finish_messages) until the lease ends. One that has been begun p_most times
+-- without an outcome is not begun again: it is held, for a person, and returned as such.
+create or replace function deed.claim_messages(
+  p_source text,
+  p_limit  int,
+  p_lease  interval,
+  p_most   int,
+  p_worker text
+) returns table (
+  id uuid, claim bigint, tenant_id uuid, source text, platform_message_id text, contact_id uuid, kind text, sender text, reply_to text,
+  text text, body text, attempts int, correlation_id text, received_at timestamptz, held boolean, erased boolean
+)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now  timestamptz := clock_timestamp();
+  v_ids  uuid[];
+  v_was  text[];
+  v_held uuid[];
+begin
+  select array_agg(d.id), array_agg(d.status) into v_ids, v_was
+  from (
+    select c.id, c.status
+    from deed.channel_messages c
+    where c.source = p_source and c.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null)) and coalesce(c.lease_until, c.process_after) < 'infinity' and coalesce(c.lease_until, c.process_after) <= v_now
+    order by coalesce(c.lease_until, c.process_after)
+    limit p_limit
+    for update skip locked
+  ) d;
+  if v_ids is null then
+    return;
+  end if;
+  v_held := array(select m.id from deed.channel_messages m where m.id = any (v_ids) and m.attempts >= p_most);
+  return query
+  with claimed as (
+    update deed.channel_messages m
+    set status = case when m.id = any (v_held) then 'dispatch_failed' else 'accepted' end,
+      lease_until = case when m.id <> all (v_held) then v_now + p_lease end,
+      process_after = null,
+      held_at = case when m.id = any (v_held) then v_now end,
+      finished_at = case when m.id = any (v_held) then v_now end,
+      error = case when m.id = any (v_held) then coalesce(m.error, 'it was begun ' || m.attempts || ' times and never ended: the process died, or was too slow for its lease') else m.error end,
+      claim = m.claim + 1, claimed_by = left(p_worker, 200), attempts = m.attempts + (m.id <> all (v_held))::int
+    where m.id = any (v_ids)
+    returning m.*
+  )
+  select c.id, c.claim, c.tenant_id, c.source, c.platform_message_id, c.contact_id, c.kind, c.sender, c.reply_to, c.text, c.body, c.attempts,
+    c.correlation_id, c.received_at, c.held_at is not null, c.emptied_at is not null
+  from claimed c
+  order by c.turn;
+  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected)
+  select m.tenant_id, coalesce(nullif(left(p_worker, 200), ''), session_user), case when m.held_at is null then 'retry' else 'hold' end, 'channel_message',
+    case when count(*) = 1 then min(m.id::text) end, w.was, m.status, count(*)
+  from unnest(v_ids, v_was) w(id, was)
+  join deed.channel_messages m on m.id = w.id
+  where w.was <> m.status
+  group by m.tenant_id, m.held_at is null, w.was, m.status;
+  if v_held <> '{}' then
+    perform deed.pass_turns(array_agg(m.tenant_id), array_agg(m.source), array_agg(m.kind), array_agg(m.sender))
+    from deed.channel_messages m
+    where m.id = any (v_held);
+  end if;
+end
+$$;

@@ -1,0 +1,59 @@
+-- deed.count_tenant: what deed.remove_tenant would take away, table by table; of a tenant
+-- that is being removed, what is left. Rows that stay, without what people and providers
+-- wrote in them, are told so. Its cost grows with the log, the audit log and what waits.
+-- Raises as deed.check_tenant_removal.
+create or replace function deed.count_tenant(
+  p_tenant uuid
+) returns table (what text, amount bigint, stays boolean)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+begin
+  perform deed.check_tenant_removal('count_tenant', p_tenant);
+  return query
+  select c.what, c.amount, c.what = 'audit_log'
+  from (
+    select 'log' as what, count(*) as amount, 1 as n from deed.log r where r.tenant_id = p_tenant
+    union all
+    select 'kept', count(*), 2 from deed.kept r where r.tenant_id = p_tenant
+    union all
+    select 'pending', count(*), 3 from deed.pending r where r.tenant_id = p_tenant
+    union all
+    select 'door_claims', count(*), 4 from deed.door_claims r where r.tenant_id = p_tenant
+    union all
+    select 'publish_keys', count(*), 5 from deed.publish_keys r where r.tenant_id = p_tenant
+    union all
+    select 'channel_outbox', count(*), 6 from deed.channel_outbox r where r.tenant_id = p_tenant
+    union all
+    select 'delivery_attempts', count(*), 7 from deed.delivery_attempts r where r.tenant_id = p_tenant
+    union all
+    select 'channel_messages', count(*), 8 from deed.channel_messages r where r.tenant_id = p_tenant
+    union all
+    select 'suppressions', count(*), 9 from deed.suppressions r where r.tenant_id = p_tenant
+    union all
+    select 'pauses', count(*), 10 from deed.pauses r where r.tenant_id = p_tenant
+    union all
+    select 'contacts', count(*), 11 from deed.contacts r where r.tenant_id = p_tenant
+    union all
+    select 'contact_identities', count(*), 12 from deed.contact_identities r where r.tenant_id = p_tenant
+    union all
+    select 'contact_merges', count(*), 13 from deed.contact_merges r where r.tenant_id = p_tenant
+    union all
+    select 'identity_conflicts', count(*), 14 from deed.identity_conflicts r where r.tenant_id = p_tenant
+    union all
+    select 'consents', count(*), 15 from deed.consents r where r.tenant_id = p_tenant
+    union all
+    select 'erasures', count(*), 16 from deed.erasures r where r.tenant_id = p_tenant
+    union all
+    select 'tenant_logins', count(*), 17 from deed.tenant_logins r where r.tenant_id = p_tenant
+    union all
+    select 'tenants', count(*), 18 from deed.tenants r where r.tenant_id = p_tenant
+    union all
+    select 'audit_log', count(*), 19 from deed.audit_log r where r.tenant_id = p_tenant
+  ) c
+  order by c.n;
+end
+$$;

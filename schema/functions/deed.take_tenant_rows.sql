@@ -1,0 +1,87 @@
+-- deed.take_tenant_rows: take away up to p_limit rows that a tenant has in a table, with
+-- what belongs to them, whoever has them in hand. did is going, waits or over, as
+-- deed.take_tenant says, whose part it is.
+--
+-- A contact goes when no other one that is left was merged into it.
+create or replace function deed.take_tenant_rows(
+  p_tenant  uuid,
+  p_table   text,
+  p_limit   int,
+  out did   text,
+  out taken jsonb
+) returns record
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+declare
+  v_n   bigint;
+  v_of  bigint;
+  v_ids uuid[];
+begin
+  case p_table
+  when 'channel_outbox' then
+    with gone as (
+      delete from deed.channel_outbox c
+      where c.ctid = any (array(select o.ctid from deed.channel_outbox o where o.tenant_id = p_tenant limit p_limit for update skip locked))
+      returning c.id
+    ),
+    attempts as (
+      delete from deed.delivery_attempts a using gone g where a.delivery_id = g.id returning 1
+    )
+    select (select count(*) from gone), (select count(*) from attempts) into v_n, v_of;
+    taken := jsonb_build_object(p_table, v_n, 'delivery_attempts', v_of);
+  when 'contacts' then
+    v_ids := array(
+      select c.id from deed.contacts c
+      where c.tenant_id = p_tenant and not exists (select from deed.contacts o where o.merged_into = c.id)
+      limit (p_limit + 4) / 5
+      for update of c skip locked
+    );
+    delete from deed.contact_merges m where m.into_id = any (v_ids); -- not both at once: no index has both
+    get diagnostics v_of = row_count;
+    delete from deed.erasing o using deed.erasures e where e.n = o.n and e.contact_id = any (v_ids);
+    with erasures as (
+      delete from deed.erasures e where e.contact_id = any (v_ids) returning 1
+    ),
+    merges as (
+      delete from deed.contact_merges m where m.from_id = any (v_ids) returning 1
+    ),
+    words as (
+      delete from deed.consents w where w.contact_id = any (v_ids) returning 1
+    ),
+    identities as (
+      delete from deed.contact_identities i where i.contact_id = any (v_ids) returning 1
+    )
+    select jsonb_build_object('erasures', (select count(*) from erasures), 'contact_merges', (select count(*) from merges) + v_of,
+      'consents', (select count(*) from words), 'contact_identities', (select count(*) from identities))
+    into taken;
+    delete from deed.contacts c where c.id = any (v_ids);
+    get diagnostics v_n = row_count;
+    taken := taken || jsonb_build_object(p_table, v_n);
+  else
+    if p_table = 'kept' then
+      lock table deed.retention_lock in share update exclusive mode nowait;
+    end if;
+    execute format('
+      with gone as (
+        delete from deed.%1$I r
+        where r.ctid = any (array(select o.ctid from deed.%1$I o where o.tenant_id = $1 limit $2 for update skip locked))
+        returning 1
+      )
+      select count(*) from gone', p_table) into v_n using p_tenant, p_limit;
+    taken := jsonb_build_object(p_table, v_n);
+  end case;
+  if v_n > 0 then
+    did := 'going';
+    return;
+  end if;
+  execute format('select exists (select from deed.%I r where r.tenant_id = $1)', p_table) into strict did using p_tenant;
+  did := case when did::boolean then 'waits' else 'over' end;
+end
+$$;
