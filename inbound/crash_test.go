@@ -41,16 +41,23 @@ func killedAt(t *testing.T, program harness.Program, answer, point string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
-	sent := 0
+	sent, room := 0, make(chan struct{}, 8)
 	for victim.Running() && ctx.Err() == nil { // the other one takes its share
-		for range 4 {
-			body := fmt.Sprintf("%d sender%d hello", sent, sent%5)
-			for _, address := range addresses {
-				all.Go(func() { untilDone(ctx, t, address, body) })
-			}
-			sent++
+		select {
+		case room <- struct{}{}:
+		case <-time.After(50 * time.Millisecond): // it may have died with all of them
+			continue
 		}
-		time.Sleep(20 * time.Millisecond)
+		body := fmt.Sprintf("%d sender%d hello", sent, sent%5)
+		sent++
+		all.Go(func() {
+			defer func() { <-room }()
+			var both sync.WaitGroup
+			for _, address := range addresses {
+				both.Go(func() { untilDone(ctx, t, address, body) })
+			}
+			both.Wait()
+		})
 	}
 	victim.Crashed(t, strings.Split(point, ":")[0], 30*time.Second)
 	again := start(0, "")

@@ -362,7 +362,7 @@ func TestContract_D8_ALongTransaction(t *testing.T) {
 		return result, nil
 	})
 	s.At = inbound.AfterAccepted
-	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 6), inbound.Options{Lease: 300 * time.Millisecond, Sources: map[string]inbound.SourceOptions{"plain": s}})
+	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 6), inbound.Options{Lease: 3 * time.Second, Sources: map[string]inbound.SourceOptions{"plain": s}})
 	want(t, "the first", post(t, url, "1 ann hello"), 200)
 	<-began
 	started := time.Now()
@@ -372,7 +372,7 @@ func TestContract_D8_ALongTransaction(t *testing.T) {
 	if took := time.Since(started); took > 5*time.Second {
 		t.Errorf("storing the next took %s", took)
 	}
-	time.Sleep(time.Second) // over the lease
+	time.Sleep(4 * time.Second) // over the lease
 	close(let)
 	eventually(t, "all to be executed once", func() bool { return strings.Count(state(t, db), "executed x1 r1") == 21 })
 	verified(t, db)
