@@ -85,7 +85,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		}
 		m.Source = s.name
 		if held {
-			s.ended(it, outcome{DispatchFailed, true}, m.Attempt)
+			s.ended(it, outcome{DispatchFailed, true}, m.Attempt, s.receiver.waiting.listeners(m.ID))
 			continue
 		}
 		claimed = append(claimed, it)
@@ -213,6 +213,10 @@ func (s *source) record(ctx context.Context, list []recorded) error {
 	r := s.receiver
 	ended := map[*item]outcome{}
 	attempts := map[*item]int{}
+	who := map[*item][]chan outcome{}
+	for _, o := range list {
+		who[o.it] = r.waiting.listeners(o.it.message.ID)
+	}
 	crash.Point("inbound settling")
 	err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
 		// First what may take long: who writes to us next waits for the rows that are
@@ -247,7 +251,7 @@ func (s *source) record(ctx context.Context, list []recorded) error {
 			r.counts.add(s.name, "late", 1)
 			s.about(o.it).Warn("the message was taken over while it was run; nothing is recorded")
 		case end.status != Accepted:
-			s.ended(o.it, end, attempts[o.it])
+			s.ended(o.it, end, attempts[o.it], who[o.it])
 		}
 	}
 	return nil
@@ -313,9 +317,9 @@ func (s *source) write(ctx context.Context, tx pgx.Tx, mine []*item) error {
 }
 
 // ended tells whoever waits, and the log: one line an outcome, without contents.
-func (s *source) ended(it *item, o outcome, attempts int) {
+func (s *source) ended(it *item, o outcome, attempts int, who []chan outcome) {
 	r := s.receiver
-	r.waiting.tell(it.message.ID, o)
+	tell(who, o)
 	log := s.about(it).With("status", o.status, "attempts", attempts)
 	switch {
 	case o.held:

@@ -2,6 +2,8 @@ package inbound
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,11 +50,27 @@ func (w *waiting) add(id string) (came chan outcome, drop func()) {
 	}
 }
 
-// tell tells whoever waits for a message.
-func (w *waiting) tell(id string, o outcome) {
+// listeners are those who wait for a message by now. Whoever is told of an outcome has
+// waited before it was looked for or recorded: who came later waits for another one.
+func (w *waiting) listeners(id string) []chan outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range w.byID[id] {
+	return slices.Clone(w.byID[id])
+}
+
+// all are those who wait for anything, by message.
+func (w *waiting) all() map[string][]chan outcome {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := make(map[string][]chan outcome, len(w.byID))
+	for id, who := range w.byID {
+		list[id] = slices.Clone(who)
+	}
+	return list
+}
+
+func tell(who []chan outcome, o outcome) {
+	for _, c := range who {
 		select {
 		case c <- o:
 		default: // it has been told
@@ -60,32 +78,22 @@ func (w *waiting) tell(id string, o outcome) {
 	}
 }
 
-func (w *waiting) ids() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	list := make([]string, 0, len(w.byID))
-	for id := range w.byID {
-		list = append(list, id)
-	}
-	return list
-}
-
 // lookEvery is how often outcomes are looked for that another process may have recorded.
 const lookEvery = 100 * time.Millisecond
 
 func (r *Receiver) lookForWaiting(ctx context.Context) {
 	for work.Sleep(ctx, lookEvery) {
-		ids := r.waiting.ids()
-		if len(ids) == 0 {
+		who := r.waiting.all()
+		if len(who) == 0 {
 			continue
 		}
 		bounded, cancel := context.WithTimeout(ctx, r.opts.Deadline)
-		rows, err := r.pool.Query(bounded, query.Outcomes, ids)
+		rows, err := r.pool.Query(bounded, query.Outcomes, slices.Collect(maps.Keys(who)))
 		var id string
 		var o outcome
 		if err == nil {
 			_, err = pgx.ForEachRow(rows, []any{&id, &o.status, &o.held}, func() error {
-				r.waiting.tell(id, o)
+				tell(who[id], o)
 				return nil
 			})
 		}
