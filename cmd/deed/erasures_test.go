@@ -56,7 +56,11 @@ func TestErasures_AreRecordedInAFile(t *testing.T) {
 			}
 		})
 	}()
-	if !pgtest.Wait(30*time.Second, func() bool { _, err := os.Stat(name); return err == nil }) {
+	// Not until it counts as recorded, which is after it stands in the file: who is
+	// stopped between the two records it again.
+	if !pgtest.Wait(30*time.Second, func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select bool_and(exported_at is not null) from deed.erasures`)
+	}) {
 		t.Fatal("nothing was recorded")
 	}
 	cancel()
