@@ -384,7 +384,7 @@ func TestRemoveTenant_BadInput(t *testing.T) {
 		act  audit.Act
 		want string
 	}{
-		"the default one": {tenant.Default, act, "the default tenant cannot be removed: everything that names no tenant is its"},
+		"the default one": {tenant.Default, act, "everything that names no tenant belongs to the default one"},
 		"no reason":       {b, audit.Act{By: "ann", Reason: " "}, "a reason of 1 to 2000 characters is needed"},
 		"a long reason":   {b, audit.Act{By: "ann", Reason: strings.Repeat("x", 2001)}, "a reason of 1 to 2000 characters is needed"},
 		"a long name":     {b, audit.Act{By: strings.Repeat("x", 201), Reason: "x"}, "who asks is a name of up to 200"},

@@ -17,8 +17,8 @@ type DB interface {
 
 // Identity is one thing by which somebody is known.
 type Identity struct {
-	// Type is what it is: email, phone, external_id, telegram, whatsapp, slack, or any
-	// other name of a to z, 0 to 9 and _.
+	// Type is what it is: email, phone, external_id, telegram, whatsapp, whatsapp_user,
+	// slack, or any other name of a to z, 0 to 9 and _.
 	Type string `json:"type"`
 	// Value is that, however it is written; as it is compared where it was read.
 	Value string `json:"value"`

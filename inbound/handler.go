@@ -253,13 +253,18 @@ func (s *source) accept(ctx context.Context, events []Event, correlation string)
 func (s *source) store(ctx context.Context, events []Event, correlation string) ([]accepted, error) {
 	n := len(events)
 	ids, kinds, senders, to, texts, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	alsoOf, alsoKinds, alsoValues := []int32{}, []string{}, []string{}
 	for i, e := range events {
 		ids[i], kinds[i], senders[i], to[i], texts[i], bodies[i] = e.ID, e.Kind, e.Sender, e.ReplyTo, e.Text, string(e.Body)
+		for _, a := range e.Also {
+			alsoOf, alsoKinds, alsoValues = append(alsoOf, int32(i+1)), append(alsoKinds, a.Kind), append(alsoValues, a.Value)
+		}
 	}
 	r := s.receiver
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Deadline)
 	defer cancel()
-	rows, err := r.pool.Query(ctx, query.Accept, s.name, ids, kinds, senders, to, texts, bodies, correlation, string(s.opts.Unknown), s.opts.Tenant.String(), r.opts.Worker)
+	rows, err := r.pool.Query(ctx, query.Accept, s.name, ids, kinds, senders, to, texts, bodies, correlation, string(s.opts.Unknown), s.opts.Tenant.String(), r.opts.Worker,
+		alsoOf, alsoKinds, alsoValues)
 	if err != nil {
 		return nil, err
 	}

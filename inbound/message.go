@@ -101,6 +101,10 @@ func (e *Event) check() error {
 		return errors.New("its sender is not 1 to 500 bytes of text")
 	case !kindName.MatchString(e.Kind):
 		return errors.New("its sender's kind is no identity's type")
+	case len(e.Also) > 99 || slices.ContainsFunc(e.Also, func(i Identity) bool {
+		return !kindName.MatchString(i.Kind) || len(i.Value) > 500 || !storable(i.Value)
+	}):
+		return errors.New("what else its sender is known by has over 99 entries, or one that is no identity")
 	case len(e.ReplyTo) > longestTo || !storable(e.ReplyTo):
 		return errors.New("where answers go has over 2,048 bytes, or is no text")
 	case len(e.Text) > maxBody || !storable(e.Text) || len(e.Body) > maxBody || !storable(string(e.Body)):

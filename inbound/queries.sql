@@ -2,7 +2,7 @@
 
 -- name: accept
 select id::text, status, did, correlation_id
-from deed.accept_messages($1::text, $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text, $9::text, $10::text::uuid, $11::text)
+from deed.accept_messages($1::text, $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text, $9::text, $10::text::uuid, $11::text, $12::int[], $13::text[], $14::text[])
 order by n;
 
 -- name: claim

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,9 +24,16 @@ type Event struct {
 	ID      string          // the platform's id of it, 1 to 255 bytes without control characters: by it repeats are known
 	Sender  string          // who wrote, as the platform names them: a user's id, a number, an address
 	Kind    string          // what Sender is: an identity type of contacts (telegram, slack, whatsapp, email, external_id)
+	Also    []Identity      // what else the platform says that who wrote is known by: their contact gets those that it lacks
 	ReplyTo string          // where an answer goes, as a provider of that platform takes recipients (a chat's id, a channel with its thread)
 	Text    string          // what they wrote, where there is text
 	Body    json.RawMessage // the platform's event as it sent it
+}
+
+// Identity is what somebody is known by.
+type Identity struct {
+	Kind  string // its type, as [Event.Kind]
+	Value string
 }
 
 // Answer is a response that a platform wants word for word, as in a handshake.
@@ -100,6 +108,8 @@ func (r *Received) add(e Event) error {
 		return invalid("the message's sender is missing, or has over 255 bytes or a control character")
 	case e.ReplyTo != "" && !isPlain(e.ReplyTo, longestTo):
 		return invalid("where an answer goes has over 2048 bytes or a control character")
+	case slices.ContainsFunc(e.Also, func(i Identity) bool { return !isPlain(i.Value, longestID) }):
+		return invalid("what else the sender is known by has over 255 bytes or a control character")
 	case !utf8.ValidString(e.Text) || strings.Contains(e.Text, "\x00"):
 		return invalid("the message's text is not UTF-8, or has a NUL in it")
 	}

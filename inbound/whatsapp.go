@@ -39,7 +39,8 @@ type whatsApp struct{ secrets, token [][]byte }
 // brought it alone: with its entry, metadata and contact. The id is the message's
 // (wamid), the sender the user's wa_id, a number, of kind whatsapp. Who has a user
 // name may come without a number: then the sender is their business-scoped user id
-// (from_user_id), of kind whatsapp_user. An answer goes to the sender, or for what
+// (from_user_id), of kind whatsapp_user. Where there are both, their contact is known
+// by both. An answer goes to the sender, or for what
 // was written in a group to the group's id. What was chosen of buttons or a list is
 // text by its title. Ignored are statuses, each counted, reactions, messages edited
 // or deleted, the platform's notes, and all other changes and objects.
@@ -164,6 +165,8 @@ func (r *Received) addWhatsApp(around surroundings, m object, raw json.RawMessag
 	e := Event{ID: m.text("id"), Sender: m.text("from"), Kind: "whatsapp", Text: m.writtenText()}
 	if !isDigits(e.Sender) {
 		e.Sender, e.Kind = m.text("from_user_id"), "whatsapp_user"
+	} else if user := cmp.Or(m.text("from_user_id"), fields(around.contacts[e.Sender]).text("user_id")); user != "" {
+		e.Also = []Identity{{Kind: "whatsapp_user", Value: user}}
 	}
 	e.ReplyTo = cmp.Or(m.text("group_id"), e.Sender)
 	e.Body = around.alone(e.Sender, raw)

@@ -79,7 +79,7 @@ func TestWhatsApp_ManyMessages(t *testing.T) {
 				Body: alone("1", `{"phone_number_id":"100"}`, `{"wa_id":"491","profile":{"name":"Ann <a>"}}`, `{"from":"491","id":"wamid.1","type":"text","text":{"body":"one"}}`),
 			},
 			{
-				ID: "wamid.2", Sender: "492", Kind: "whatsapp", ReplyTo: "492", Text: "two",
+				ID: "wamid.2", Sender: "492", Kind: "whatsapp", Also: []inbound.Identity{{Kind: "whatsapp_user", Value: "DE.2"}}, ReplyTo: "492", Text: "two",
 				Body: alone("1", `{"phone_number_id":"100"}`, `{"wa_id":"492","user_id":"DE.2","profile":{"name":"Bob"}}`, `{"from":"492","from_user_id":"DE.2","id":"wamid.2","type":"image","image":{"id":"9","caption":"two"}}`),
 			},
 			{ID: "wamid.3", Sender: "493", Kind: "whatsapp", ReplyTo: "493", Body: alone("2", "null", "", `{"from":"493","id":"wamid.3","type":"audio"}`)},
@@ -132,6 +132,30 @@ func TestWhatsApp_AContactWithoutANumber(t *testing.T) {
 	body := whatsAppBody(`"contacts":[{"profile":{}},` + contact + `],"messages":[{"id":"wamid.1","from_user_id":"US.1"}]`)
 	if e := taken(t, whatsAppSource(t), signWhatsApp(body), body).Events[0]; !strings.Contains(string(e.Body), `"contacts":[`+contact+`]`) {
 		t.Errorf("the body is %s", e.Body)
+	}
+}
+
+// Who has both a number and a user id is known by both, wherever the webhook has the id;
+// and by nothing of somebody else's.
+func TestWhatsApp_NumberAndUserID(t *testing.T) {
+	t.Parallel()
+	also := func(user string) []inbound.Identity { return []inbound.Identity{{Kind: "whatsapp_user", Value: user}} }
+	for value, want := range map[string][]inbound.Identity{
+		`"contacts":[{"wa_id":"491","user_id":"US.1"}],"messages":[{"id":"1","from":"491"}]`:                       also("US.1"),
+		`"messages":[{"id":"1","from":"491","from_user_id":"US.1"}]`:                                               also("US.1"),
+		`"contacts":[{"wa_id":"491","user_id":"US.2"}],"messages":[{"id":"1","from":"491","from_user_id":"US.1"}]`: also("US.1"),
+		`"contacts":[{"wa_id":"492","user_id":"US.2"}],"messages":[{"id":"1","from":"491"}]`:                       nil,
+		`"contacts":[{"wa_id":"491"},{"user_id":"US.2"}],"messages":[{"id":"1","from":"491"}]`:                     nil,
+		`"contacts":[{"user_id":"US.2"}],"messages":[{"id":"1","from":"","from_user_id":"US.1"}]`:                  nil,
+	} {
+		body := whatsAppBody(value)
+		same(t, value, taken(t, whatsAppSource(t), signWhatsApp(body), body).Events[0].Also, want)
+	}
+	for _, bad := range []string{
+		`"contacts":[{"user_id":"US.2"}],"messages":[{"id":"1"}]`, // whose it is nobody says
+		`"messages":[{"id":"1","from":"491","from_user_id":"` + strings.Repeat("x", 256) + `"}]`,
+	} {
+		refused(t, whatsAppSource(t), sent(signWhatsApp(whatsAppBody(bad)), whatsAppBody(bad)), whatsAppBody(bad), signedAt, inbound.ErrInvalid)
 	}
 }
 

@@ -1166,7 +1166,7 @@ table deed.windows rls=true forced=true
   policy windows_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
-function accept_messages(p_source text, p_ids text[], p_kinds text[], p_senders text[], p_reply_tos text[], p_texts text[], p_bodies text[], p_correlation_id text, p_unknown text, p_tenant uuid, p_worker text) returns TABLE(n integer, id uuid, status text, did text, correlation_id text) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body bccc0639dcec2320ec0f250960fe8e78 grant to deed_worker
+function accept_messages(p_source text, p_ids text[], p_kinds text[], p_senders text[], p_reply_tos text[], p_texts text[], p_bodies text[], p_correlation_id text, p_unknown text, p_tenant uuid, p_worker text, p_also_of integer[] DEFAULT '{}'::integer[], p_also_kinds text[] DEFAULT '{}'::text[], p_also_values text[] DEFAULT '{}'::text[]) returns TABLE(n integer, id uuid, status text, did text, correlation_id text) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body 6aca2d3ebf1e850c64794c76e7290958 grant to deed_worker
 function add_identity(p_contact uuid, p_type text, p_value text, p_verified boolean DEFAULT false, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body f10e15a8e3fa2b8d644110a759fde2b5 grant to deed_admin, deed_app, deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 4ade1532fc1cc237a95ccee92d4194cd grant to deed_admin
 function address_domain(p_channel text, p_folded text) returns text body inline grant to deed_admin, deed_app, deed_worker
@@ -1187,7 +1187,7 @@ function check_identity(p_type text, p_value text, OUT folded text, OUT problem 
 function check_lists(p_topics text[]) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1ms body 86d7d8d3d6b9077d8a310c538465aa4b
 function check_message() returns trigger set search_path=pg_catalog, pg_temp body bed507b6838124304585db74e1bdf3cf
 function check_removal(p_topic text, p_reason text, p_by text) returns void set search_path=pg_catalog, pg_temp body 011c817bb2348556817c35fd932f1777
-function check_tenant_removal(p_call text, p_tenant uuid) returns void set search_path=pg_catalog, pg_temp body ef045585d47df3a8c2fc32ac9df42460
+function check_tenant_removal(p_call text, p_tenant uuid) returns void set search_path=pg_catalog, pg_temp body dbd4702d2a94eafc442955d0e2b74465
 function check_tenants(p_tenants uuid[]) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1ms body df98db905ddf305f97cc27d3e24687d4
 function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
 function check_transition() returns trigger set search_path=pg_catalog, pg_temp body e325ff172ea43fc49cbffc18c32786f3

@@ -4,7 +4,11 @@
 -- p_tenant is whose the source is. Each sender is linked to the contact who is known by
 -- that identity (p_kinds, p_senders), which is made if there is none; with p_unknown
 -- deny, and where the sender is no such identity, the message is denied instead, and of
--- its contents nothing is kept. A platform's id that came before makes no second row. A
+-- its contents nothing is kept. p_also_of, p_also_kinds and p_also_values are what else
+-- the platform says that senders are known by, an entry for each, of the message
+-- p_also_of, counted from 1: the contact gets those that it lacks. Where they are
+-- somebody else's, that is a conflict (deed.identity_conflicts), and the message is of
+-- whom the sender is. A platform's id that came before makes no second row. A
 -- message without a correlation id has its own id as that.
 --
 -- Returns one row a message, n counting from 1, with its status, its correlation id and what was done: new;
@@ -23,7 +27,10 @@ create or replace function deed.accept_messages(
   p_correlation_id text,
   p_unknown        text,
   p_tenant         uuid,
-  p_worker         text
+  p_worker         text,
+  p_also_of        int[] default '{}',
+  p_also_kinds     text[] default '{}',
+  p_also_values    text[] default '{}'
 ) returns table (n int, id uuid, status text, did text, correlation_id text)
 language plpgsql
 security definer
@@ -44,6 +51,10 @@ declare
   v_row     deed.channel_messages%rowtype;
   v_sender  text;
   v_contact uuid;
+  v_kinds   text[]; -- by what the sender is known, the sender first
+  v_values  text[];
+  v_known   int;    -- how many of the others are known,
+  v_missing int;    -- and how many are not the contact's
   v_id      uuid;
   v_new     uuid; -- the last one that is new, and the last one that is accepted again
   v_old     uuid;
@@ -55,6 +66,8 @@ begin
     raise exception 'accept_messages: the arrays do not have one entry a message each (% ids)', v_count using errcode = 'DDARG';
   elsif (p_unknown in ('link', 'deny')) is not true then
     raise exception 'accept_messages: unknown must be link or deny' using errcode = 'DDARG';
+  elsif not (coalesce(cardinality(p_also_of), -1) = all (array[coalesce(cardinality(p_also_kinds), -1), coalesce(cardinality(p_also_values), -1)])) then
+    raise exception 'accept_messages: the arrays do not have one entry for each of what else senders are known by' using errcode = 'DDARG';
   end if;
   for v_n in 1 .. v_count loop
     n := v_n;
@@ -89,9 +102,29 @@ begin
       v_sender := (deed.check_identity(p_kinds[v_n], p_senders[v_n])).folded;
       if v_sender is not null then
         select k.means into v_contact from deed.known_as(v_tenant, p_kinds[v_n], v_sender) k;
-        if v_contact is null and p_unknown = 'link' then
-          select u.id into v_contact
-          from deed.upsert_contacts(array[1], array[p_kinds[v_n]], array[p_senders[v_n]], array['{}'::jsonb], p_tenant => v_tenant, p_actor => v_actor) u;
+        v_kinds := array[p_kinds[v_n]];
+        v_values := array[v_sender];
+        v_known := 0;
+        v_missing := 0;
+        if v_n = any (p_also_of) then
+          select v_kinds || array_agg(a.kind order by a.kind, a.value), v_values || array_agg(a.value order by a.kind, a.value), count(k.means), count(*) filter (where k.means is distinct from v_contact)
+          into v_kinds, v_values, v_known, v_missing
+          from (
+            select g.kind, (deed.check_identity(g.kind, g.value)).folded as value
+            from unnest(p_also_of, p_also_kinds, p_also_values) g(n, kind, value)
+            where g.n = v_n
+          ) a
+          left join lateral deed.known_as(v_tenant, a.kind, a.value) k on true
+          where a.value is not null;
+        end if;
+        if v_contact is null and (p_unknown = 'link' or v_known > 0) or v_contact is not null and v_missing > 0 then
+          select coalesce(u.id, v_contact) into v_contact
+          from deed.upsert_contacts(array_fill(1, array[cardinality(v_kinds)]), v_kinds, v_values, array['{}'::jsonb], p_tenant => v_tenant, p_actor => v_actor) u;
+          if v_contact is null and p_unknown = 'link' then
+            -- The others are of several: none of them is this one.
+            select u.id into v_contact
+            from deed.upsert_contacts(array[1], v_kinds[1:1], v_values[1:1], array['{}'::jsonb], p_tenant => v_tenant, p_actor => v_actor) u;
+          end if;
         end if;
       end if;
       if v_contact is not null then

@@ -15,7 +15,7 @@ begin
     raise exception '%: a tenant''s id is needed', p_call using errcode = 'DDARG';
   end if;
   if p_tenant = '00000000-0000-0000-0000-000000000000' then
-    raise exception '%: the default tenant cannot be removed: everything that names no tenant is its', p_call using errcode = 'DDARG';
+    raise exception '%: everything that names no tenant belongs to the default one', p_call using errcode = 'DDARG';
   end if;
   if exists (select from deed.tenant_logins l where l.login = session_user) or exists (select from deed.shut_logins l where l.login = session_user) then
     raise exception '%: this login is bound to tenants, and removes none', p_call using errcode = 'DDTEN';

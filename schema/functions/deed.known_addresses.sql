@@ -7,7 +7,7 @@ begin atomic
   select i.contact_id, c.channel, deed.fold_address(c.channel, i.value)
   from deed.contact_identities i
   join (values
-    ('email', 'email'), ('phone', 'sms'), ('phone', 'voice'), ('telegram', 'chat'), ('whatsapp', 'chat'), ('slack', 'chat'),
+    ('email', 'email'), ('phone', 'sms'), ('phone', 'voice'), ('telegram', 'chat'), ('whatsapp', 'chat'), ('whatsapp_user', 'chat'), ('slack', 'chat'),
     ('mastodon', 'social'), ('bluesky', 'social')
   ) c(type, channel) on c.type = i.type
   where i.contact_id = any (p_contacts);
