@@ -83,11 +83,14 @@ begin
     raise exception 'set_consents: contact % has been erased', v_bad.id using errcode = 'DDCON';
   end if;
   update deed.contacts c set updated_at = v_now where c.id = any (v_roots);
+  -- A foreign key's look at each row is planned once, and not for each row.
+  perform set_config('plan_cache_mode', 'auto', true);
   insert into deed.consents (tenant_id, contact_id, channel, purpose, state, source, evidence, actor, at, expires_at)
   select v_tenant, v_means[i], p_channels[i], p_purposes[i], p_states[i], p_sources[i], coalesce(p_evidence[i], '{}'), v_actor, v_now,
     case when p_states[i] = 'pending' then v_now + interval '7 days' end
   from generate_series(1, v_count) i
   order by i;
+  perform set_config('plan_cache_mode', 'force_custom_plan', true);
   perform deed.apply_consents(v_tenant, v_roots, v_actor);
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, affected, details)
   select v_tenant, v_actor, 'consent', 'contact', case when v_count = 1 then v_means[1]::text end, v_count,

@@ -59,8 +59,10 @@ declare
   v_added   int[] := '{}'; -- the contacts that got identities
   v_changed uuid[];    -- that got other data
   v_wanted  int[];     -- of those that nobody had: of which contact,
-  v_marks   text[];    -- and which
-  v_made    text[];
+  v_types   text[];    -- and which
+  v_values  text[];
+  v_certain boolean[];
+  v_made    text[];    -- what nobody came first with
   v_raced   int[];
   v_merged  jsonb;     -- by alias: whose
   v_given   int;
@@ -84,13 +86,16 @@ begin
 
   select q.n, q.type, q.value, q.sure into v_n, v_type, v_value, v_sure
   from (
-    select array_agg(f.n order by f.type, f.value, f.n) as n, array_agg(f.type order by f.type, f.value, f.n) as type,
-      array_agg(f.value order by f.type, f.value, f.n) as value, array_agg(f.sure order by f.type, f.value, f.n) as sure
+    select array_agg(f.n) as n, array_agg(f.type) as type, array_agg(f.value) as value, array_agg(f.sure) as sure
     from (
-      select g.n, g.type, bool_or(coalesce(g.sure, false)) as sure,
-        case when g.type = 'email' then deed.fold_address('email', g.value) else (deed.check_identity(g.type, g.value)).folded end as value
-      from unnest(p_of, p_types, p_values, p_verified) g(n, type, value, sure)
-      group by 1, 2, 4
+      select g.n, g.type, bool_or(coalesce(g.sure, false)) as sure, g.folded as value
+      from (
+        select u.n, u.type collate "C" as type, u.sure,
+          case when u.type = 'email' then deed.fold_address('email', u.value) else (deed.check_identity(u.type, u.value)).folded end collate "C" as folded
+        from unnest(p_of, p_types, p_values, p_verified) u(n, type, value, sure)
+      ) g
+      group by g.type, g.folded, g.n
+      order by g.type, g.folded, g.n
     ) f
   ) q;
   select b.n, b.problem into v_bad
@@ -109,7 +114,7 @@ begin
         when pg_column_size(g.data) > 8000 and deed.is_deep(convert_to(g.data::text, 'UTF8')) then 'data have over 1000 arrays and objects in each other'
         when jsonb_path_exists(g.data, 'strict $.** ? (@.type() == "number")') and deed.json_digits(g.data) > 65536
           then 'data have numbers with so many digits that they are over the limit of 65536 bytes'
-        when not deed.is_zone(g.zone) then 'zone is not the name of a time zone, such as Europe/Berlin'
+        when g.zone is not null and not deed.is_zone(g.zone) then 'zone is not the name of a time zone, such as Europe/Berlin'
         when g.locale !~ '^[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8}){0,4}$' then 'locale is not a language tag, such as de or pt-BR'
       end
     from unnest(p_data, p_zones, p_locales) with ordinality g(data, zone, locale, n)
@@ -162,35 +167,46 @@ begin
     order by g.n
   );
 
+  -- A foreign key's look at each row is planned once, and not for each row.
+  perform set_config('plan_cache_mode', 'auto', true);
   insert into deed.contacts (id, tenant_id, data, zone, locale, created_at, updated_at)
   select g.id, v_tenant, coalesce(g.data, '{}'), g.zone, g.locale, v_now, v_now
   from unnest(v_ids, v_known, p_data, p_zones, p_locales) g(id, known, data, zone, locale)
   where g.known = 0 and g.id is not null
   union all
   select v_holder, v_tenant, '{}', null, null, v_now, v_now where v_tangled <> '{}';
-  with wanted as (
-    select u.type, u.value, min(case when u.n = any (v_tangled) then null else u.n end) as n, bool_or(u.sure) as sure
+  select array_agg(w.n), array_agg(w.type), array_agg(w.value), array_agg(w.sure) into v_wanted, v_types, v_values, v_certain
+  from (
+    select u.type collate "C" as type, u.value collate "C" as value, min(case when u.n = any (v_tangled) then null else u.n end) as n, bool_or(u.sure) as sure
     from unnest(v_n, v_type, v_value, v_sure, v_means) u(n, type, value, sure, means)
     where u.means is null and v_like[u.n] = u.n and (v_known[u.n] < 2 or u.n = any (v_tangled))
-    group by u.type, u.value
-  ),
-  made as (
+    group by 1, 2
+    order by 1, 2
+  ) w;
+  begin
     insert into deed.contact_identities (tenant_id, contact_id, type, value, verified_at, created_at)
     select v_tenant, coalesce(v_ids[w.n], v_holder), w.type, w.value, case when w.sure and w.n is not null then v_now end, v_now
-    from wanted w
-    order by w.type, w.value
-    on conflict do nothing
-    returning type || ' ' || value as mark
-  )
-  -- By arrays, since the planner takes what with holds for small, and compared each with all.
-  select array_agg(w.n order by w.type, w.value), array_agg(w.type || ' ' || w.value order by w.type, w.value), (select array_agg(m.mark) from made m)
-  into v_wanted, v_marks, v_made
-  from wanted w;
-  v_added := array(select distinct w from unnest(v_wanted) w where w is not null);
-  if cardinality(v_wanted) > coalesce(cardinality(v_made), 0) then
+    from unnest(v_wanted, v_types, v_values, v_certain) with ordinality w(n, type, value, sure, o)
+    order by w.o;
+  exception when unique_violation then
     -- Others have come first with some: who has those is asked below, with the rest of
-    -- what those contacts have given back.
-    v_raced := array(select distinct w.n from unnest(v_wanted, v_marks) w(n, mark) where w.n is not null and (v_made is null or w.mark <> all (v_made)));
+    -- what those contacts have given back. Mostly nobody has, and then looking before
+    -- each row costs for nothing.
+    with made as (
+      insert into deed.contact_identities (tenant_id, contact_id, type, value, verified_at, created_at)
+      select v_tenant, coalesce(v_ids[w.n], v_holder), w.type, w.value, case when w.sure and w.n is not null then v_now end, v_now
+      from unnest(v_wanted, v_types, v_values, v_certain) with ordinality w(n, type, value, sure, o)
+      order by w.o
+      on conflict do nothing
+      returning type || ' ' || value as mark
+    )
+    -- By an array, since the planner takes what with holds for small, and compared each with all.
+    select coalesce(array_agg(m.mark), '{}') into v_made from made m;
+    v_raced := array(select distinct w.n from unnest(v_wanted, v_types, v_values) w(n, type, value) where w.n is not null and w.type || ' ' || w.value <> all (v_made));
+  end;
+  perform set_config('plan_cache_mode', 'force_custom_plan', true);
+  v_added := array(select distinct w from unnest(v_wanted) w where w is not null);
+  if v_raced is not null then
     insert into deed.contacts (id, tenant_id, created_at, updated_at) values (v_holder, v_tenant, v_now, v_now) on conflict do nothing;
     update deed.contact_identities e
     set contact_id = v_holder, verified_at = null
