@@ -165,6 +165,12 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "contacts", take: contacts, peers: []peer{deedPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Contacts: %d in one call, new and known; a CSV file of %d, cut off in the middle, %d rows a transaction", o.messages, importShare(o.messages), importBatch)
+		},
+	},
+	{
 		name: "inbound", take: receiving, peers: []peer{deedPeer{}},
 		title: func(o options) string {
 			return fmt.Sprintf("Inbound messages over HTTP, stored, executed and answered: %d a second for %s, then as many as %d clients send", inboundRate, o.steady, inboundClients)

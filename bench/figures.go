@@ -127,6 +127,7 @@ var goals = []goal{
 	{Measure: "deliveries", Metric: "made, no-op provider", AtLeast: 5_000},
 	{Measure: "deliveries", Metric: "made, SMTP", AtLeast: 1_000},
 	{Measure: "deliveries", Metric: "made, SMTP, cost of a limit", Below: 20},
+	{Measure: "contacts", Metric: "made in a call", AtLeast: 20_000},
 	{Measure: "inbound", Metric: "at a pace of 500", AtLeast: 495},
 	{Measure: "inbound", Metric: "p99", Below: 50},
 }
