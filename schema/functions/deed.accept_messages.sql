@@ -51,6 +51,7 @@ declare
   v_row     deed.channel_messages%rowtype;
   v_sender  text;
   v_contact uuid;
+  v_behind  boolean; -- whether another message of the sender is being run
   v_kinds   text[]; -- by what the sender is known, the sender first
   v_values  text[];
   v_known   int;    -- how many of the others are known,
@@ -101,6 +102,9 @@ begin
       v_contact := null;
       v_sender := (deed.check_identity(p_kinds[v_n], p_senders[v_n])).folded;
       if v_sender is not null then
+        -- Planned anew, as the look for what is being run: which index is the right one is
+        -- known once the tables are not empty.
+        perform set_config('plan_cache_mode', 'force_custom_plan', true);
         select k.means into v_contact from deed.known_as(v_tenant, p_kinds[v_n], v_sender) k;
         v_kinds := array[p_kinds[v_n]];
         v_values := array[v_sender];
@@ -140,14 +144,17 @@ begin
         where o.tenant_id = v_tenant and o.source = p_source and o.kind = p_kinds[v_n] and o.sender = v_sender
           and coalesce(o.lease_until, o.process_after) < 'infinity'
         for no key update;
+        v_behind := found;
+        perform set_config('plan_cache_mode', 'force_generic_plan', true);
         insert into deed.channel_messages as m (id, tenant_id, source, platform_message_id, contact_id, kind, sender, reply_to, text, body, status,
           lease_until, correlation_id, received_at)
         values (v_id, v_tenant, p_source, p_ids[v_n], v_contact, p_kinds[v_n], v_sender,
-          nullif(p_reply_tos[v_n], ''), p_texts[v_n], p_bodies[v_n], 'accepted', case when found then 'infinity' else v_now end, coalesce(nullif(p_correlation_id, ''), v_id::text), v_now)
+          nullif(p_reply_tos[v_n], ''), p_texts[v_n], p_bodies[v_n], 'accepted', case when v_behind then 'infinity' else v_now end, coalesce(nullif(p_correlation_id, ''), v_id::text), v_now)
         on conflict do nothing
         returning m.id into id;
       else
         status := 'denied_unknown_sender';
+        perform set_config('plan_cache_mode', 'force_generic_plan', true);
         insert into deed.channel_messages as m (id, tenant_id, source, platform_message_id, kind, sender, status, correlation_id, received_at, finished_at, emptied_at)
         values (v_id, v_tenant, p_source, p_ids[v_n], p_kinds[v_n],
           deed.address_mark(v_tenant, p_kinds[v_n], coalesce(v_sender, p_senders[v_n], '')), 'denied_unknown_sender', coalesce(nullif(p_correlation_id, ''), v_id::text), v_now, v_now, v_now)

@@ -5,6 +5,7 @@ create or replace function deed.take_turn(p_id uuid) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off
+set plan_cache_mode = force_custom_plan
 as $$
 begin
   for v_try in 1 .. 100 loop

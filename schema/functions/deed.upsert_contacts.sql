@@ -41,6 +41,7 @@ declare
   v_tenant  uuid := deed.tenant_of_call('upsert_contacts', p_tenant);
   v_actor   text := coalesce(nullif(left(p_actor, 200), ''), session_user);
   v_count   int := coalesce(cardinality(p_data), 0);
+  v_mode    text := case when cardinality(p_of) <= 20 then 'force_generic_plan' else 'force_custom_plan' end; -- of plan_cache_mode
   v_now     timestamptz := clock_timestamp();
   v_ms      text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
   v_prefix  text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
@@ -71,6 +72,14 @@ declare
 begin
   if v_count = 0 then
     return;
+  end if;
+  if v_mode = 'force_generic_plan' then
+    -- Of a few, planning would be two thirds of what a call costs: their plans are kept,
+    -- and go by indexes whatever the tables held when they were made. But for the looks
+    -- by deed.known_as, of whose indexes the right one is known once the tables are not
+    -- empty.
+    perform set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+      set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
   end if;
   if not (cardinality(p_of) = all (array[coalesce(cardinality(p_types), -1), coalesce(cardinality(p_values), -1), coalesce(cardinality(p_verified), cardinality(p_of))]))
     or not (v_count = all (array[coalesce(cardinality(p_zones), v_count), coalesce(cardinality(p_locales), v_count)])) then
@@ -150,9 +159,11 @@ begin
   end if;
 
   -- Who is known by what they have; of those that are tangled it is asked once more.
+  perform set_config('plan_cache_mode', 'force_custom_plan', true);
   select array_agg(k.means order by u.o) into v_means
   from unnest(v_type, v_value) with ordinality u(type, value, o)
   left join lateral deed.known_as(v_tenant, u.type, u.value) k on true;
+  perform set_config('plan_cache_mode', v_mode, true);
   select array_agg(k.id order by k.n), array_agg(k.known order by k.n), array_agg(k.whose order by k.n) into v_ids, v_known, v_whose
   from (
     select u.n, min(u.means::text)::uuid as id, count(distinct u.means)::int as known,
@@ -168,7 +179,7 @@ begin
   );
 
   -- A foreign key's look at each row is planned once, and not for each row.
-  perform set_config('plan_cache_mode', 'auto', true);
+  perform set_config('plan_cache_mode', 'auto', true) where v_mode <> 'force_generic_plan';
   insert into deed.contacts (id, tenant_id, data, zone, locale, created_at, updated_at)
   select g.id, v_tenant, coalesce(g.data, '{}'), g.zone, g.locale, v_now, v_now
   from unnest(v_ids, v_known, p_data, p_zones, p_locales) g(id, known, data, zone, locale)
@@ -204,7 +215,7 @@ begin
     select coalesce(array_agg(m.mark), '{}') into v_made from made m;
     v_raced := array(select distinct w.n from unnest(v_wanted, v_types, v_values) w(n, type, value) where w.n is not null and w.type || ' ' || w.value <> all (v_made));
   end;
-  perform set_config('plan_cache_mode', 'force_custom_plan', true);
+  perform set_config('plan_cache_mode', v_mode, true);
   v_added := array(select distinct w from unnest(v_wanted) w where w is not null);
   if v_raced is not null then
     insert into deed.contacts (id, tenant_id, created_at, updated_at) values (v_holder, v_tenant, v_now, v_now) on conflict do nothing;
@@ -218,6 +229,7 @@ begin
     v_added := array(select a from unnest(v_added) a where a <> all (v_raced));
   end if;
 
+  perform set_config('plan_cache_mode', 'force_custom_plan', true) where v_tangled <> '{}';
   foreach v_i in array v_tangled loop
     select array_agg(distinct k.means order by k.means) filter (where k.contact_id <> v_holder), count(*) filter (where k.contact_id is null) into v_owners, v_given
     from unnest(v_n, v_type, v_value) u(n, type, value)
@@ -246,6 +258,8 @@ begin
     delete from deed.contact_identities e where e.contact_id = v_holder;
     delete from deed.contacts c where c.id = v_holder;
   end if;
+
+  perform set_config('plan_cache_mode', v_mode, true);
 
   -- The others' data, and what is verified by now. They are locked in the order of
   -- their ids, as in deed.merge_contacts. Who turns out to have been merged since it was
@@ -300,6 +314,7 @@ begin
   -- What a contact has revoked holds for the addresses that it has now got, too.
   perform deed.apply_consents(v_tenant, array(select distinct v_ids[a] from unnest(v_added) a where v_known[a] > 0), v_actor);
   if true = any (p_verified) then
+    perform set_config('plan_cache_mode', 'force_custom_plan', true);
     update deed.contact_identities e
     set verified_at = v_now
     from unnest(v_n, v_type, v_value, v_sure) u(n, type, value, sure)
