@@ -76,6 +76,8 @@ func TestContract_D12_InboundMessages(t *testing.T) {
 	close(let)
 	<-done
 	<-done
+	// A request that has waited for long is answered before its message has ended.
+	eventually(t, "all to end", func() bool { return !strings.Contains(state(t, db), "accepted") })
 	if found := traces(t, db, "canary"); len(found) > 0 {
 		t.Errorf("left in %v: %s", found, pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(c::text, '; ') from deed.channel_outbox c`))
 	}
