@@ -36,7 +36,10 @@ func TestPlan_FewContactsAmongMany(t *testing.T) {
 		select count(*)
 		from deed.upsert_contacts(array(select i / 3 + 1 from generate_series(0, 14999) i), array(select (array['email', 'external_id', 'telegram'])[i % 3 + 1] from generate_series(0, 14999) i),
 			array(select 'many' || i / 3 || case when i % 3 = 0 then '@example.com' else '' end from generate_series(0, 14999) i), array_fill('{}'::jsonb, array[5000]))`)
-	for _, from := range []string{"late", "many", "early"} {
+	for _, from := range []string{"late", "many", "analyzed", "early"} {
+		if from == "analyzed" {
+			db.Exec(t, pgtest.Owner, `analyze deed.contacts, deed.contact_identities`)
+		}
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			read := pgtest.RowsRead(t, tx)
 			_, err := contact.Upsert(t.Context(), tx, "test", some(from)...)

@@ -48,6 +48,7 @@ declare
   v_ms      text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
   v_prefix  text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
   v_count   int := coalesce(cardinality(p_ids), 0);
+  v_looks   text := deed.plan_mode(array['deed.contacts'::regclass, 'deed.contact_identities'::regclass, 'deed.channel_messages'::regclass]);
   v_row     deed.channel_messages%rowtype;
   v_sender  text;
   v_contact uuid;
@@ -102,9 +103,8 @@ begin
       v_contact := null;
       v_sender := (deed.check_identity(p_kinds[v_n], p_senders[v_n])).folded;
       if v_sender is not null then
-        -- Planned anew, as the look for what is being run: which index is the right one is
-        -- known once the tables are not empty.
-        perform set_config('plan_cache_mode', 'force_custom_plan', true);
+        -- Here, and where it is asked what is being run, there is a choice of indexes.
+        perform set_config('plan_cache_mode', v_looks, true);
         select k.means into v_contact from deed.known_as(v_tenant, p_kinds[v_n], v_sender) k;
         v_kinds := array[p_kinds[v_n]];
         v_values := array[v_sender];

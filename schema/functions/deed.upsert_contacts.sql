@@ -41,7 +41,8 @@ declare
   v_tenant  uuid := deed.tenant_of_call('upsert_contacts', p_tenant);
   v_actor   text := coalesce(nullif(left(p_actor, 200), ''), session_user);
   v_count   int := coalesce(cardinality(p_data), 0);
-  v_mode    text := case when cardinality(p_of) <= 20 then 'force_generic_plan' else 'force_custom_plan' end; -- of plan_cache_mode
+  v_mode    text := case when cardinality(p_of) <= 20 then 'force_generic_plan' else 'force_custom_plan' end; -- of plan_cache_mode,
+  v_looks   text := 'force_custom_plan'; -- and where deed.known_as is asked, which has a choice of indexes
   v_now     timestamptz := clock_timestamp();
   v_ms      text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
   v_prefix  text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
@@ -75,9 +76,8 @@ begin
   end if;
   if v_mode = 'force_generic_plan' then
     -- Of a few, planning would be two thirds of what a call costs: their plans are kept,
-    -- and go by indexes whatever the tables held when they were made. But for the looks
-    -- by deed.known_as, of whose indexes the right one is known once the tables are not
-    -- empty.
+    -- and go by indexes whatever the tables held when they were made.
+    v_looks := deed.plan_mode(array['deed.contacts'::regclass, 'deed.contact_identities'::regclass]);
     perform set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
   end if;
@@ -159,7 +159,7 @@ begin
   end if;
 
   -- Who is known by what they have; of those that are tangled it is asked once more.
-  perform set_config('plan_cache_mode', 'force_custom_plan', true);
+  perform set_config('plan_cache_mode', v_looks, true);
   select array_agg(k.means order by u.o) into v_means
   from unnest(v_type, v_value) with ordinality u(type, value, o)
   left join lateral deed.known_as(v_tenant, u.type, u.value) k on true;
@@ -229,7 +229,7 @@ begin
     v_added := array(select a from unnest(v_added) a where a <> all (v_raced));
   end if;
 
-  perform set_config('plan_cache_mode', 'force_custom_plan', true) where v_tangled <> '{}';
+  perform set_config('plan_cache_mode', v_looks, true);
   foreach v_i in array v_tangled loop
     select array_agg(distinct k.means order by k.means) filter (where k.contact_id <> v_holder), count(*) filter (where k.contact_id is null) into v_owners, v_given
     from unnest(v_n, v_type, v_value) u(n, type, value)
@@ -314,7 +314,7 @@ begin
   -- What a contact has revoked holds for the addresses that it has now got, too.
   perform deed.apply_consents(v_tenant, array(select distinct v_ids[a] from unnest(v_added) a where v_known[a] > 0), v_actor);
   if true = any (p_verified) then
-    perform set_config('plan_cache_mode', 'force_custom_plan', true);
+    perform set_config('plan_cache_mode', v_looks, true);
     update deed.contact_identities e
     set verified_at = v_now
     from unnest(v_n, v_type, v_value, v_sure) u(n, type, value, sure)
