@@ -28,11 +28,15 @@ func TestPlan_AMessageAmongManyContacts(t *testing.T) {
 		}
 	}
 	want(t, "run", pgtest.One[int](t, pool, run), 3)
-	db.Exec(t, pgtest.Worker, `
+	db.Exec(t, pgtest.App, `
 		select count(*)
-		from deed.accept_messages('plain', array(select 'many' || i from generate_series(1, 600) i), array(select (array['email', 'telegram', 'external_id'])[i % 3 + 1] from generate_series(1, 600) i),
-			array(select 'many' || i || case when i % 3 = 0 then '@example.com' else '' end from generate_series(1, 600) i), array_fill(''::text, array[600]), array_fill(''::text, array[600]),
-			array_fill('{}'::text, array[600]), '', 'link', '00000000-0000-0000-0000-000000000000', 'w')`)
+		from deed.upsert_contacts(array(select generate_series(1, 3000)), array(select (array['email', 'telegram', 'external_id'])[i % 3 + 1] from generate_series(1, 3000) i),
+			array(select 'many' || i || case when i % 3 = 0 then '@example.com' else '' end from generate_series(1, 3000) i), array_fill('{}'::jsonb, array[3000]))`)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.channel_messages (id, tenant_id, source, platform_message_id, contact_id, kind, sender, text, body, status, lease_until, correlation_id, received_at)
+		select gen_random_uuid(), i.tenant_id, 'plain', i.value, i.contact_id, i.type, i.value, '', '{}', 'accepted', clock_timestamp(), i.value, clock_timestamp()
+		from deed.contact_identities i
+		where i.value like 'many%'`)
 	for i, s := range append(senders, senders...) {
 		if i == len(senders) {
 			db.Exec(t, pgtest.Owner, `analyze deed.contacts, deed.contact_identities, deed.channel_messages`)
