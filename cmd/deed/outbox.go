@@ -21,6 +21,7 @@ import (
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/provider/resend"
 	"github.com/deedhq/deed/provider/smtp"
+	"github.com/deedhq/deed/provider/telegram"
 	"github.com/deedhq/deed/provider/webhook"
 )
 
@@ -142,6 +143,8 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		})
 	case "resend":
 		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account})
+	case "telegram":
+		return telegram.New(telegram.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint})
 	case "webhook":
 		headers := make(map[string]string, len(c.Headers))
 		for name, value := range c.Headers {

@@ -52,26 +52,43 @@ func (b *Mailbox) List() []Mail {
 	return append([]Mail{}, b.list...)
 }
 
+// Raw is what is in the box as it arrived.
+func (b *Mailbox) Raw() (list [][]byte) {
+	for _, m := range b.List() {
+		list = append(list, m.Raw)
+	}
+	return list
+}
+
+// Recipients are those of all that is in the box.
+func (b *Mailbox) Recipients() (list []string) {
+	for _, m := range b.List() {
+		list = append(list, m.To...)
+	}
+	return list
+}
+
 // Fault is a way in which a server fails.
 type Fault string
 
-// The faults. Those with "Accepted" take the mail first.
+// The faults, under the names that package providertest has. Those with "Accepted" take
+// the mail first.
 const (
 	None          Fault = ""
-	ForGood       Fault = "refused for good"
-	ForNow        Fault = "refused for now"
-	ForNowAfter   Fault = "refused for now, for a second"
-	HangBefore    Fault = "no answer, not accepted"
-	HangAccepted  Fault = "no answer, accepted"
-	ResetBefore   Fault = "connection reset, not accepted"
-	ResetAccepted Fault = "connection reset, accepted"
-	SlowAccepted  Fault = "an answer that never ends, accepted"
-	Redirect      Fault = "a redirect"
-	Garbage       Fault = "an answer that cannot be read, accepted"
-	ServerError   Fault = "an error of the server, accepted"
-	CutAfterOK    Fault = "connection cut after the answer, accepted"
-	Unauthorized  Fault = "the credentials are refused"
-	OverQuota     Fault = "the account's quota is exceeded"
+	ForGood       Fault = "ForGood"       // refused for good
+	ForNow        Fault = "ForNow"        // refused for now
+	ForNowAfter   Fault = "ForNowAfter"   // refused for now, for a second
+	HangBefore    Fault = "HangBefore"    // no answer, not accepted
+	HangAccepted  Fault = "HangAccepted"  // no answer, accepted
+	ResetBefore   Fault = "ResetBefore"   // connection reset, not accepted
+	ResetAccepted Fault = "ResetAccepted" // connection reset, accepted
+	SlowAccepted  Fault = "SlowAccepted"  // an answer that never ends, accepted
+	Redirect      Fault = "Redirect"      // a redirect
+	Garbage       Fault = "Garbage"       // an answer that cannot be read, accepted
+	ServerError   Fault = "ServerError"   // an error of the server, accepted
+	CutAfterOK    Fault = "CutAfterOK"    // connection cut after the answer, accepted
+	Unauthorized  Fault = "Unauthorized"  // the credentials are refused
+	OverQuota     Fault = "OverQuota"     // the account's quota is exceeded
 )
 
 // Faults decides, for the n-th time that a server is about to take something,
@@ -89,10 +106,10 @@ func (f *Faults) Set(decide func(n int) Fault) {
 	f.n, f.decide = 0, decide
 }
 
-// Once sets one fault for the first time, and none after.
-func (f *Faults) Once(fault Fault) {
+// First sets a fault for the first times, below 0 for all, and none after.
+func (f *Faults) First(fault Fault, times int) {
 	f.Set(func(n int) Fault {
-		if n == 1 {
+		if n <= times || times < 0 {
 			return fault
 		}
 		return None

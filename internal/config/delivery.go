@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net"
 	"net/mail"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,7 +85,7 @@ func (s *section) decimal(key string, least, most float64) float64 {
 // Provider is a provider of deliveries, by the name that they give.
 type Provider struct {
 	Name string
-	Type string // smtp, resend or webhook
+	Type string // smtp, resend, telegram or webhook
 	Line int
 
 	Concurrency int
@@ -112,8 +113,9 @@ type Provider struct {
 	Hello    string
 	TLS      *TLS
 
-	Endpoint string // resend
-	APIKey   Secret
+	Endpoint string // resend, telegram
+	APIKey   Secret // resend
+	Token    Secret // telegram
 
 	Secret         Secret // webhook
 	PreviousSecret Secret
@@ -122,6 +124,9 @@ type Provider struct {
 	Headers        map[string]Secret
 	DropsRepeats   time.Duration
 }
+
+// telegramChat is whom a bot writes to.
+var telegramChat = regexp.MustCompile(`^(-?[1-9][0-9]{0,18}|@[A-Za-z][A-Za-z0-9_]{3,31})(/[1-9][0-9]{0,9})?$`)
 
 // providerTypes has a function for each type, which reads the type's own keys.
 var providerTypes = map[string]func(*section, *Provider){
@@ -145,6 +150,13 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+	},
+	"telegram": func(s *section, p *Provider) {
+		s.want("token")
+		p.Token, p.Endpoint = s.secret("token"), s.endpoint("endpoint")
+		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !telegramChat.MatchString(p.Sandbox) {
+			s.keyf("sandbox", "want a chat's number in quotes, or a channel's @name, with /TOPIC behind it or not")
+		}
 	},
 	"webhook": func(s *section, p *Provider) {
 		s.want("secret")

@@ -2,6 +2,8 @@ package providertest
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +32,18 @@ func NewGate(t testing.TB) *Gate {
 	g := &Gate{t: t, addr: l.Addr(), open: l, moved: make(chan struct{}), conns: map[net.Conn]bool{}}
 	t.Cleanup(func() { _ = g.Close() })
 	return g
+}
+
+// Serve serves an adapter's server behind a gate until the test ends.
+func Serve(t testing.TB, h http.Handler) (url string, gate *Gate) {
+	t.Helper()
+	gate = NewGate(t)
+	server := httptest.NewUnstartedServer(h)
+	_ = server.Listener.Close()
+	server.Listener = gate
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL, gate
 }
 
 // Accept waits for a connection, also while the gate is shut.

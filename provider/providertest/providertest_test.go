@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"testing"
@@ -72,34 +71,19 @@ func (o own) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome 
 // A user's own adapter passes the suite that ours do.
 func TestConformance_AUsersOwn(t *testing.T) {
 	t.Parallel()
-	faults := map[providertest.Fault]catcher.Fault{
-		providertest.ForGood: catcher.ForGood, providertest.ForNow: catcher.ForNow, providertest.HangBefore: catcher.HangBefore,
-		providertest.HangAccepted: catcher.HangAccepted, providertest.ResetBefore: catcher.ResetBefore, providertest.ResetAccepted: catcher.ResetAccepted,
-		providertest.ServerError: catcher.ServerError, providertest.Redirect: catcher.Redirect,
-	}
 	providertest.Run(t, func(t *testing.T) providertest.Harness {
 		box := &catcher.Mailbox{}
 		receiver := &catcher.Receiver{Mailbox: box}
-		gate := providertest.NewGate(t)
-		server := httptest.NewUnstartedServer(receiver)
-		_ = server.Listener.Close()
-		server.Listener = gate
-		server.Start()
+		url, gate := providertest.Serve(t, receiver)
 		transport := &http.Transport{}
 		client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		t.Cleanup(func() {
 			transport.CloseIdleConnections()
 			receiver.Close()
-			server.Close()
 		})
-		h := providertest.Harness{
-			Provider: own{server.URL, client}, Channel: delivery.Chat, Recipient: "@bob", Sandbox: "@me", Payload: []byte(`{"text": "canary-7f3a"}`),
-			Accepted: func() (list [][]byte) {
-				for _, m := range box.List() {
-					list = append(list, m.Raw)
-				}
-				return list
-			},
+		return providertest.Harness{
+			Provider: own{url, client}, Channel: delivery.Chat, Recipient: "@bob", Sandbox: "@me", Payload: []byte(`{"text": "canary-7f3a"}`),
+			Accepted: box.Raw,
 			Recipients: func() (list []string) {
 				for _, m := range box.List() {
 					list = append(list, strings.TrimPrefix(m.To[0], "/"))
@@ -107,19 +91,12 @@ func TestConformance_AUsersOwn(t *testing.T) {
 				return list
 			},
 			Calls: receiver.Faults.Count,
-			Fail: func(how providertest.Fault, times int) {
-				receiver.Faults.Set(func(n int) catcher.Fault {
-					if n <= times || times < 0 {
-						return faults[how]
-					}
-					return catcher.None
-				})
+			Fail:  func(how providertest.Fault, times int) { receiver.Faults.First(catcher.Fault(how), times) },
+			Down:  gate.Down, Up: gate.Up,
+			Faults: []providertest.Fault{
+				providertest.ForGood, providertest.ForNow, providertest.HangBefore, providertest.HangAccepted, providertest.ResetBefore,
+				providertest.ResetAccepted, providertest.ServerError, providertest.Redirect,
 			},
-			Down: gate.Down, Up: gate.Up,
 		}
-		for fault := range faults {
-			h.Faults = append(h.Faults, fault)
-		}
-		return h
 	}, nil)
 }

@@ -27,7 +27,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/mail"
 	"net/url"
@@ -94,10 +93,7 @@ func New(opts Options) (*Provider, error) {
 		sum := sha256.Sum256([]byte("deed resend account " + opts.APIKey))
 		opts.Account = "key-" + hex.EncodeToString(sum[:6])
 	}
-	return &Provider{opts: opts, rules: rules, base: base, transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: httpcall.Count((&net.Dialer{Timeout: 10 * time.Second}).DialContext), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 100, IdleConnTimeout: 30 * time.Second,
-		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-	}}, nil
+	return &Provider{opts: opts, rules: rules, base: base, transport: httpcall.NewTransport()}, nil
 }
 
 // Close closes the connections that are not in use.

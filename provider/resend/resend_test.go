@@ -27,58 +27,25 @@ var payload = delivery.EmailPayload{From: "Ann <ann@example.com>", Subject: "hel
 func newHarness(t *testing.T) providertest.Harness {
 	box := &catcher.Mailbox{}
 	fake := &catcher.Resend{Mailbox: box, APIKey: apiKey}
-	gate := providertest.NewGate(t)
-	server := httptest.NewUnstartedServer(fake)
-	_ = server.Listener.Close()
-	server.Listener = gate
-	server.Start()
-	t.Cleanup(func() {
-		fake.Close()
-		server.Close()
-	})
-	p, err := resend.New(resend.Options{APIKey: apiKey, Endpoint: server.URL})
+	url, gate := providertest.Serve(t, fake)
+	t.Cleanup(fake.Close)
+	p, err := resend.New(resend.Options{APIKey: apiKey, Endpoint: url})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	return providertest.Harness{
 		Provider: p, Channel: delivery.Email, Recipient: "bob@example.org", Sandbox: "me@example.com", Payload: payload, Secrets: []string{apiKey},
-		Accepted: func() (list [][]byte) {
-			for _, m := range box.List() {
-				list = append(list, m.Raw)
-			}
-			return list
-		},
-		Recipients: func() (list []string) {
-			for _, m := range box.List() {
-				list = append(list, m.To...)
-			}
-			return list
-		},
-		Calls: fake.Faults.Count,
-		Fail:  func(how providertest.Fault, n int) { fake.Faults.Set(fault(how, n)) },
+		Accepted:   box.Raw,
+		Recipients: box.Recipients,
+		Calls:      fake.Faults.Count,
+		Fail:       func(how providertest.Fault, times int) { fake.Faults.First(catcher.Fault(how), times) },
 		Faults: []providertest.Fault{
 			providertest.ForGood, providertest.ForNow, providertest.ForNowAfter, providertest.HangBefore, providertest.HangAccepted,
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
 			providertest.ServerError, providertest.Unauthorized,
 		},
 		Down: gate.Down, Up: gate.Up,
-	}
-}
-
-var faults = map[providertest.Fault]catcher.Fault{
-	providertest.ForGood: catcher.ForGood, providertest.ForNow: catcher.ForNow, providertest.ForNowAfter: catcher.ForNowAfter,
-	providertest.HangBefore: catcher.HangBefore, providertest.HangAccepted: catcher.HangAccepted, providertest.ResetBefore: catcher.ResetBefore,
-	providertest.ResetAccepted: catcher.ResetAccepted, providertest.SlowAccepted: catcher.SlowAccepted, providertest.Redirect: catcher.Redirect,
-	providertest.Garbage: catcher.Garbage, providertest.ServerError: catcher.ServerError, providertest.Unauthorized: catcher.Unauthorized,
-}
-
-func fault(how providertest.Fault, times int) func(n int) catcher.Fault {
-	return func(n int) catcher.Fault {
-		if n <= times || times < 0 {
-			return faults[how]
-		}
-		return catcher.None
 	}
 }
 

@@ -101,26 +101,13 @@ func newHarness(t *testing.T) providertest.Harness {
 			return list
 		},
 		Calls: s.Faults.Count,
-		Fail: func(how providertest.Fault, times int) {
-			s.Faults.Set(func(n int) catcher.Fault {
-				if n <= times || times < 0 {
-					return faults[how]
-				}
-				return catcher.None
-			})
-		},
+		Fail:  func(how providertest.Fault, times int) { s.Faults.First(catcher.Fault(how), times) },
 		Faults: []providertest.Fault{
 			providertest.ForGood, providertest.ForNow, providertest.HangBefore, providertest.HangAccepted, providertest.ResetBefore,
 			providertest.ResetAccepted, providertest.CutAfterOK,
 		},
 		Down: gate.Down, Up: gate.Up,
 	}
-}
-
-var faults = map[providertest.Fault]catcher.Fault{
-	providertest.ForGood: catcher.ForGood, providertest.ForNow: catcher.ForNow, providertest.HangBefore: catcher.HangBefore,
-	providertest.HangAccepted: catcher.HangAccepted, providertest.ResetBefore: catcher.ResetBefore,
-	providertest.ResetAccepted: catcher.ResetAccepted, providertest.CutAfterOK: catcher.CutAfterOK,
 }
 
 func TestConformance(t *testing.T) {

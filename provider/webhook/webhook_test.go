@@ -31,43 +31,24 @@ func harness(t *testing.T, drops time.Duration) providertest.Harness {
 			return sink.Verify([]string{secret}, h, body, 0, time.Now())
 		},
 	}
-	gate := providertest.NewGate(t)
-	server := httptest.NewUnstartedServer(receiver)
-	_ = server.Listener.Close()
-	server.Listener = gate
-	server.Start()
-	t.Cleanup(func() {
-		receiver.Close()
-		server.Close()
-	})
+	url, gate := providertest.Serve(t, receiver)
+	t.Cleanup(receiver.Close)
 	p, err := webhook.New(webhook.Options{Secret: secret, AllowHosts: []string{"127.0.0.1"}, DropsRepeats: drops})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	return providertest.Harness{
-		Provider: p, Channel: delivery.Webhook, Recipient: server.URL + "/hook", Sandbox: server.URL + "/sandbox", Payload: payload, Secrets: []string{secret},
-		Accepted: func() (list [][]byte) {
-			for _, m := range box.List() {
-				list = append(list, m.Raw)
-			}
-			return list
-		},
+		Provider: p, Channel: delivery.Webhook, Recipient: url + "/hook", Sandbox: url + "/sandbox", Payload: payload, Secrets: []string{secret},
+		Accepted: box.Raw,
 		Recipients: func() (list []string) {
 			for _, m := range box.List() {
-				list = append(list, server.URL+m.To[0])
+				list = append(list, url+m.To[0])
 			}
 			return list
 		},
 		Calls: receiver.Faults.Count,
-		Fail: func(how providertest.Fault, times int) {
-			receiver.Faults.Set(func(n int) catcher.Fault {
-				if n <= times || times < 0 {
-					return faults[how]
-				}
-				return catcher.None
-			})
-		},
+		Fail:  func(how providertest.Fault, times int) { receiver.Faults.First(catcher.Fault(how), times) },
 		Faults: []providertest.Fault{
 			providertest.ForGood, providertest.ForNow, providertest.ForNowAfter, providertest.HangBefore, providertest.HangAccepted,
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
@@ -75,13 +56,6 @@ func harness(t *testing.T, drops time.Duration) providertest.Harness {
 		},
 		Down: gate.Down, Up: gate.Up,
 	}
-}
-
-var faults = map[providertest.Fault]catcher.Fault{
-	providertest.ForGood: catcher.ForGood, providertest.ForNow: catcher.ForNow, providertest.ForNowAfter: catcher.ForNowAfter,
-	providertest.HangBefore: catcher.HangBefore, providertest.HangAccepted: catcher.HangAccepted, providertest.ResetBefore: catcher.ResetBefore,
-	providertest.ResetAccepted: catcher.ResetAccepted, providertest.SlowAccepted: catcher.SlowAccepted, providertest.Redirect: catcher.Redirect,
-	providertest.Garbage: catcher.Garbage, providertest.ServerError: catcher.ServerError,
 }
 
 // The body of an answer means nothing to a webhook: any 2xx is a yes.
