@@ -130,6 +130,15 @@ func (r Reservation) Attempt() int {
 	return r.of.row.attempts
 }
 
+// CalledAt returns when the call in doubt was made, by the database's clock, where
+// it is looked up or repeated; the zero time otherwise.
+func (r Reservation) CalledAt() time.Time {
+	if r.of == nil {
+		return time.Time{}
+	}
+	return r.of.row.calledAt
+}
+
 // Repeat reports whether an earlier call may have succeeded: the provider's
 // key is what makes this one safe.
 func (r Reservation) Repeat() bool { return r.of != nil && r.of.repeat }

@@ -20,6 +20,7 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/provider/resend"
+	"github.com/deedhq/deed/provider/slack"
 	"github.com/deedhq/deed/provider/smtp"
 	"github.com/deedhq/deed/provider/telegram"
 	"github.com/deedhq/deed/provider/webhook"
@@ -143,6 +144,8 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		})
 	case "resend":
 		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account})
+	case "slack":
+		return slack.New(slack.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint, Account: c.Account})
 	case "telegram":
 		return telegram.New(telegram.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint})
 	case "webhook":

@@ -85,7 +85,7 @@ func (s *section) decimal(key string, least, most float64) float64 {
 // Provider is a provider of deliveries, by the name that they give.
 type Provider struct {
 	Name string
-	Type string // smtp, resend, telegram or webhook
+	Type string // smtp, resend, slack, telegram or webhook
 	Line int
 
 	Concurrency int
@@ -113,9 +113,9 @@ type Provider struct {
 	Hello    string
 	TLS      *TLS
 
-	Endpoint string // resend, telegram
+	Endpoint string // resend, slack, telegram
 	APIKey   Secret // resend
-	Token    Secret // telegram
+	Token    Secret // slack, telegram
 
 	Secret         Secret // webhook
 	PreviousSecret Secret
@@ -124,6 +124,9 @@ type Provider struct {
 	Headers        map[string]Secret
 	DropsRepeats   time.Duration
 }
+
+// slackChannel is where a Slack app writes to.
+var slackChannel = regexp.MustCompile(`^[CDGUW][A-Z0-9]{2,30}(/[0-9]{1,12}\.[0-9]{1,8})?$`)
 
 // telegramChat is whom a bot writes to.
 var telegramChat = regexp.MustCompile(`^(-?[1-9][0-9]{0,18}|@[A-Za-z][A-Za-z0-9_]{3,31})(/[1-9][0-9]{0,9})?$`)
@@ -150,6 +153,13 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+	},
+	"slack": func(s *section, p *Provider) {
+		s.want("token")
+		p.Token, p.Endpoint, p.Account = s.secret("token"), s.endpoint("endpoint"), s.text("account")
+		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !slackChannel.MatchString(p.Sandbox) {
+			s.keyf("sandbox", "want the id of a channel or a person such as C024BE91L, with /THREAD_TS behind it or not")
+		}
 	},
 	"telegram": func(s *section, p *Provider) {
 		s.want("token")

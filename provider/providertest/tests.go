@@ -28,6 +28,7 @@ type fixture struct {
 	db     *pgtest.DB
 	ledger *delivery.Ledger
 	keyed  bool
+	finds  bool // what is in doubt can be looked up
 }
 
 func setup(t *testing.T, h Harness) *fixture {
@@ -41,6 +42,7 @@ func setup(t *testing.T, h Harness) *fixture {
 		}
 	}
 	f := &fixture{Harness: h, t: t, db: pgtest.New(t), keyed: h.Provider.Capabilities().Key == delivery.HasKey}
+	_, f.finds = h.Provider.(delivery.Finder)
 	f.serve("")
 	return f
 }
@@ -263,6 +265,10 @@ func (f *fixture) judgeDoubt(e delivery.Entry, guarantee delivery.Guarantee, acc
 	case f.keyed:
 		if e.SentAt == nil || accepted != 1 || calls < 2 {
 			f.t.Errorf("with a key: %s, %d accepted, %d calls; want it repeated and accepted once: %s %s", e.Status, accepted, calls, e.LastError, e.DoubtReason)
+		}
+	case f.finds && acceptedFirst:
+		if e.SentAt == nil || accepted != 1 || calls != 1 {
+			f.t.Errorf("found again: %s, %d accepted, %d calls; want it proved after one call: %s %s", e.Status, accepted, calls, e.LastError, e.DoubtReason)
 		}
 	case guarantee == delivery.AtMostOnce:
 		want := 0

@@ -1,0 +1,222 @@
+package slack_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/provider/providertest"
+	"github.com/deedhq/deed/provider/slack"
+)
+
+func TestMain(m *testing.M) { providertest.Main(m) }
+
+const token = "xoxb-17653672481-19874698323-pdFZKVeTuE8sk7oOcBrzbqgy"
+
+func provider(t *testing.T, opts slack.Options) *slack.Provider {
+	t.Helper()
+	p, err := slack.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func newHarness(t *testing.T) providertest.Harness {
+	h, _, _ := harness(t)
+	return h
+}
+
+func harness(t *testing.T) (h providertest.Harness, fake *catcher.Slack, url string) {
+	box := &catcher.Mailbox{}
+	fake = &catcher.Slack{Mailbox: box, Token: token}
+	url, gate := providertest.Serve(t, fake)
+	t.Cleanup(fake.Close)
+	return providertest.Harness{
+		Provider: provider(t, slack.Options{Token: token, Endpoint: url}), Channel: delivery.Chat, Recipient: "C024BE91L/1503435956.000247", Sandbox: "U024BE7LH",
+		Payload: json.RawMessage(`{"text": "canary-7f3a"}`), Secrets: []string{token},
+		Accepted: box.Raw, Recipients: box.Recipients, Calls: fake.Faults.Count,
+		Fail: func(how providertest.Fault, times int) { fake.Faults.First(catcher.Fault(how), times) },
+		Faults: []providertest.Fault{
+			providertest.ForGood, providertest.ForNow, providertest.ForNowAfter, providertest.HangBefore, providertest.HangAccepted,
+			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
+			providertest.ServerError, providertest.Unauthorized,
+		},
+		Down: gate.Down, Up: gate.Up,
+	}, fake, url
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, newHarness, nil)
+}
+
+// What is in doubt is found among much else that was posted since.
+func TestFind_AmongOthers(t *testing.T) {
+	t.Parallel()
+	h, fake, url := harness(t)
+	h.Fail(providertest.ResetAccepted, 1)
+	others := make(chan error, 1)
+	go func() {
+		pgtest.Wait(30*time.Second, func() bool { return fake.Faults.Count() > 0 })
+		for i := range 5 {
+			body := fmt.Sprintf(`{"channel": "C024BE91L", "thread_ts": "1503435956.000247", "text": "other %d", "metadata": {"event_type": "deed_delivery", "event_payload": {"deed_id": "other"}}}`, i)
+			r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/chat.postMessage", strings.NewReader(body))
+			if err != nil {
+				others <- err
+				return
+			}
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Authorization", "Bearer "+token)
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				others <- err
+				return
+			}
+			_ = answer.Body.Close()
+		}
+		others <- nil
+	}()
+	e := providertest.Deliver(t, h)
+	if err := <-others; err != nil {
+		t.Fatal(err)
+	}
+	if list := h.Accepted(); e.SentAt == nil || e.ProviderMessageID == "" || len(list) != 6 {
+		t.Errorf("%s, %d posted: %s %s", e.Status, len(list), e.LastError, e.DoubtReason)
+	}
+}
+
+// The bytes are those of Slack's documentation; testdata names the source.
+func TestRender_Fixture(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/post_message.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fixture struct {
+		Source string          `json:"source"`
+		Body   json.RawMessage `json:"body"`
+	}
+	if err := json.Unmarshal(text, &fixture); err != nil || fixture.Source == "" {
+		t.Fatal(err)
+	}
+	got, err := provider(t, slack.Options{Token: token}).Render(delivery.Draft{
+		ID: "49a3999c-0ce1-4ea6-ab68-afcd6dc2e794", Recipient: "C024BE91L/1503435956.000247",
+		Payload: json.RawMessage(`{"text": "hello", "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "*hello*"}}], "unfurl_links": false}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, is any
+	if json.Unmarshal(fixture.Body, &want) != nil || json.Unmarshal(got, &is) != nil {
+		t.Fatalf("no JSON: %s", got)
+	}
+	if diff := cmp.Diff(want, is); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What no message can be made of is refused, in words that do not repeat it.
+func TestRender_Bad(t *testing.T) {
+	t.Parallel()
+	p := provider(t, slack.Options{Token: token})
+	for payload, want := range map[string]string{
+		`{}`:                                   "neither text nor blocks",
+		`{"text": " \n"}`:                      "neither text nor blocks",
+		`{"text": 7}`:                          "the payload's text is not what chat.postMessage takes",
+		`{"text": "canary", "channel": "C12"}`: "the payload is no JSON object of text",
+		`{"text": "canary", "metadata": {}}`:   "the payload is no JSON object of text",
+		`["canary"]`:                           "is not what chat.postMessage takes",
+		`{"blocks": {"type": "canary"}}`:       "blocks are no array",
+		`{"blocks": []}`:                       "blocks are no array",
+		`{"blocks": [` + strings.Repeat(`{},`, 50) + `{}]}`: "over 50 blocks",
+	} {
+		_, err := p.Render(delivery.Draft{Recipient: "C024BE91L", Payload: json.RawMessage(payload)})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%.40s: %v", payload, err)
+		}
+	}
+	for _, to := range []string{"", "#general", "general", "C1", "c024be91l", "C024BE91L/", "C024BE91L/x", "C024BE91L/1.2/3", "X024BE91L", "C024BE91L "} {
+		if _, err := p.Render(delivery.Draft{Recipient: to, Payload: json.RawMessage(`{"text": "hello"}`)}); err == nil {
+			t.Errorf("%q is taken for a channel", to)
+		}
+	}
+}
+
+// Slack's errors, each for what it is.
+func TestSend_Answers(t *testing.T) {
+	t.Parallel()
+	for answer, c := range map[string]struct {
+		want delivery.Status
+		says string
+	}{
+		`{"ok":false,"error":"is_archived"}`:                  {delivery.Failed, "is_archived"},
+		`{"ok":false,"error":"msg_too_long"}`:                 {delivery.Failed, "msg_too_long"},
+		`{"ok":false,"error":"Canary in words"}`:              {delivery.Failed, "an error without a name"},
+		`{"ok":true,"channel":"C1","ts":"1503435956.000247"}`: {delivery.Sent, ""},
+	} {
+		h := newHarness(t)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+		t.Cleanup(server.Close)
+		h.Provider = provider(t, slack.Options{Token: token, Endpoint: server.URL})
+		e := providertest.Deliver(t, h)
+		if e.Status != c.want || !strings.Contains(e.LastError, c.says) || strings.Contains(e.LastError, "Canary") {
+			t.Errorf("%s: %s with %q", answer, e.Status, e.LastError)
+		}
+		if c.want == delivery.Sent && e.ProviderMessageID != "1503435956.000247" {
+			t.Errorf("message id %q", e.ProviderMessageID)
+		}
+	}
+}
+
+// An account is known by its token without telling it, and may be named.
+func TestCapabilities_Account(t *testing.T) {
+	t.Parallel()
+	account := func(opts slack.Options) string { return provider(t, opts).Capabilities().Account }
+	one, other := account(slack.Options{Token: token}), account(slack.Options{Token: token + "2"})
+	if one == other || one != account(slack.Options{Token: token}) || strings.Contains(token, one) || account(slack.Options{Token: token, Account: other}) != other {
+		t.Errorf("%q and %q", one, other)
+	}
+}
+
+// Every problem of the options is told at once, without their values.
+func TestNew_Invalid(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "canary", "xoxb canary"} {
+		_, err := slack.New(slack.Options{Token: bad, Endpoint: "ftp://u:canary@x"})
+		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "Token") || !strings.Contains(err.Error(), "Endpoint") || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// A dry run says what it looked at, and what is wrong.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(&catcher.Slack{Mailbox: &catcher.Mailbox{}, Token: token})
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for given, ok := range map[string]bool{token: true, "xoxb-wrong": false} {
+		checks := provider(t, slack.Options{Token: given, Endpoint: server.URL}).Check(ctx)
+		if len(checks) != 2 || !checks[0].OK || checks[1].OK != ok || strings.Contains(checks[1].Info, given) {
+			t.Errorf("%+v", checks)
+		}
+		if ok && checks[1].Info != "it is of dev in Dev" {
+			t.Errorf("%+v", checks[1])
+		}
+	}
+}
