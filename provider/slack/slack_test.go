@@ -2,11 +2,15 @@ package slack_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/internal/catcher"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/provider/providertest"
@@ -94,7 +99,7 @@ func TestFind_AmongOthers(t *testing.T) {
 	if err := <-others; err != nil {
 		t.Fatal(err)
 	}
-	if list := h.Accepted(); e.SentAt == nil || e.ProviderMessageID == "" || len(list) != 6 {
+	if list := fake.Mailbox.List(); e.SentAt == nil || len(list) != 6 || e.ProviderMessageID != list[0].ID {
 		t.Errorf("%s, %d posted: %s %s", e.Status, len(list), e.LastError, e.DoubtReason)
 	}
 }
@@ -126,6 +131,37 @@ func TestRender_Fixture(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, is); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What somebody wrote is answered where they wrote it, by what the source says.
+func TestRender_AnswersWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	const secret = "a secret of 16 letters"
+	source, err := inbound.Slack(inbound.SlackOptions{Secrets: []string{secret}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for event, want := range map[string]string{
+		`"user":"U1234","channel":"C024BE91L"`:                                 `{"channel":"C024BE91L","text":"yes",`,
+		`"user":"U1234","channel":"D024BE91L","thread_ts":"1503435956.000247"`: `{"channel":"D024BE91L","thread_ts":"1503435956.000247","text":"yes",`,
+	} {
+		body := `{"type":"event_callback","team_id":"T1","event_id":"Ev1","event":{"type":"message","text":"hello","ts":"1.2",` + event + `}}`
+		now := time.Now()
+		seconds := strconv.FormatInt(now.Unix(), 10)
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte("v0:" + seconds + ":" + body))
+		r := httptest.NewRequest(http.MethodPost, "/in/team", strings.NewReader(body))
+		r.Header.Set("X-Slack-Request-Timestamp", seconds)
+		r.Header.Set("X-Slack-Signature", "v0="+hex.EncodeToString(mac.Sum(nil)))
+		got, err := source.Read(r, []byte(body), now)
+		if err != nil || len(got.Events) != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		text, err := provider(t, slack.Options{Token: token}).Render(delivery.Draft{Recipient: got.Events[0].ReplyTo, Payload: json.RawMessage(`{"text": "yes"}`)})
+		if err != nil || !strings.HasPrefix(string(text), want) {
+			t.Errorf("%s, %v; want %s", text, err, want)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/internal/catcher"
 	"github.com/deedhq/deed/provider/providertest"
 	"github.com/deedhq/deed/provider/telegram"
@@ -84,6 +85,30 @@ func TestRender_Fixture(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, is); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What somebody wrote is answered where they wrote it, by what the source says.
+func TestRender_AnswersWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	source, err := inbound.Telegram(inbound.TelegramOptions{Secrets: []string{"a-secret-of-16-letters"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for update, want := range map[string]string{
+		`{"update_id":1,"message":{"message_id":5,"from":{"id":42,"is_bot":false},"chat":{"id":42,"type":"private"},"text":"hello"}}`:                                                     `{"chat_id":42,"text":"yes"}`,
+		`{"update_id":2,"message":{"message_id":6,"message_thread_id":7,"is_topic_message":true,"from":{"id":42,"is_bot":false},"chat":{"id":-1001,"type":"supergroup"},"text":"hello"}}`: `{"chat_id":-1001,"message_thread_id":7,"text":"yes"}`,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/in/bot", strings.NewReader(update))
+		r.Header.Set("X-Telegram-Bot-Api-Secret-Token", "a-secret-of-16-letters")
+		got, err := source.Read(r, []byte(update), time.Now())
+		if err != nil || len(got.Events) != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		body, err := provider(t, telegram.Options{Token: token}).Render(delivery.Draft{Recipient: got.Events[0].ReplyTo, Payload: json.RawMessage(`{"text": "yes"}`)})
+		if err != nil || string(body) != want {
+			t.Errorf("%s, %v; want %s", body, err, want)
+		}
 	}
 }
 
