@@ -24,6 +24,7 @@ import (
 	"github.com/deedhq/deed/provider/smtp"
 	"github.com/deedhq/deed/provider/telegram"
 	"github.com/deedhq/deed/provider/webhook"
+	"github.com/deedhq/deed/provider/whatsapp"
 )
 
 // outboxSettings are channels.outbox.* as flags; each is also an environment
@@ -148,6 +149,8 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		return slack.New(slack.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint, Account: c.Account})
 	case "telegram":
 		return telegram.New(telegram.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint})
+	case "whatsapp":
+		return whatsapp.New(whatsapp.Options{Token: c.Token.Reveal(), PhoneNumberID: c.PhoneNumberID, Endpoint: c.Endpoint})
 	case "webhook":
 		headers := make(map[string]string, len(c.Headers))
 		for name, value := range c.Headers {

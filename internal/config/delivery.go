@@ -85,7 +85,7 @@ func (s *section) decimal(key string, least, most float64) float64 {
 // Provider is a provider of deliveries, by the name that they give.
 type Provider struct {
 	Name string
-	Type string // smtp, resend, slack, telegram or webhook
+	Type string // smtp, resend, slack, telegram, whatsapp or webhook
 	Line int
 
 	Concurrency int
@@ -113,9 +113,10 @@ type Provider struct {
 	Hello    string
 	TLS      *TLS
 
-	Endpoint string // resend, slack, telegram
-	APIKey   Secret // resend
-	Token    Secret // slack, telegram
+	Endpoint      string // resend, slack, telegram, whatsapp
+	APIKey        Secret // resend
+	Token         Secret // slack, telegram, whatsapp
+	PhoneNumberID string // whatsapp
 
 	Secret         Secret // webhook
 	PreviousSecret Secret
@@ -127,6 +128,9 @@ type Provider struct {
 
 // slackChannel is where a Slack app writes to.
 var slackChannel = regexp.MustCompile(`^[CDGUW][A-Z0-9]{2,30}(/[0-9]{1,12}\.[0-9]{1,8})?$`)
+
+// whatsAppUser is whom a number writes to.
+var whatsAppUser = regexp.MustCompile(`^(\+?[1-9][0-9]{6,14}|[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128})$`)
 
 // telegramChat is whom a bot writes to.
 var telegramChat = regexp.MustCompile(`^(-?[1-9][0-9]{0,18}|@[A-Za-z][A-Za-z0-9_]{3,31})(/[1-9][0-9]{0,9})?$`)
@@ -166,6 +170,14 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.Token, p.Endpoint = s.secret("token"), s.endpoint("endpoint")
 		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !telegramChat.MatchString(p.Sandbox) {
 			s.keyf("sandbox", "want a chat's number in quotes, or a channel's @name, with /TOPIC behind it or not")
+		}
+	},
+	"whatsapp": func(s *section, p *Provider) {
+		s.want("token")
+		s.want("phone_number_id")
+		p.Token, p.Endpoint, p.PhoneNumberID = s.secret("token"), s.endpoint("endpoint"), s.text("phone_number_id")
+		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !whatsAppUser.MatchString(p.Sandbox) {
+			s.keyf("sandbox", "want a number with its country's code in quotes, or a business-scoped user id")
 		}
 	},
 	"webhook": func(s *section, p *Provider) {

@@ -33,6 +33,7 @@ providers:
     domains: {Gmail.com: 5, example.org: 0.5}
   api: {type: resend, api_key: env:API_KEY, endpoint: "http://127.0.0.1:1", from: a@example.com}
   team: {type: slack, token: env:API_KEY, account: acme, sandbox: U024BE7LH}
+  phone: {type: whatsapp, token: env:API_KEY, phone_number_id: "106540352242922", sandbox: "+16505551234"}
   bot: {type: telegram, token: env:API_KEY, endpoint: "http://127.0.0.1:2", sandbox: "-1001/7", rate: 25}
   hooks: {type: webhook, secret: env:HOOK_SECRET, previous_secret: file:hook.old, allow_hosts: [10.0.0.1], hosts: ["http://10.0.0.1:8080", "*.example.com"], tenants: [6F1C2D3E-0000-4000-8000-000000000001], headers: {x-api-key: env:API_KEY}, drops_repeats: 24h, per_domain: 2, hanging: 0, sandbox: "https://example.com/"}
 `)
@@ -57,6 +58,9 @@ providers:
 	if s := c.Providers["team"]; s.Token.Reveal() != "key-hunter2" || s.Account != "acme" || s.Sandbox != "U024BE7LH" {
 		t.Errorf("%+v", s)
 	}
+	if w := c.Providers["phone"]; w.Token.Reveal() != "key-hunter2" || w.PhoneNumberID != "106540352242922" || w.Sandbox != "+16505551234" {
+		t.Errorf("%+v", w)
+	}
 	if b := c.Providers["bot"]; b.Token.Reveal() != "key-hunter2" || b.Endpoint != "http://127.0.0.1:2" || b.Sandbox != "-1001/7" {
 		t.Errorf("%+v", b)
 	}
@@ -78,6 +82,7 @@ providers:
   mail: {type: smtp, address: nowhere, user: u, from: "no", rate: -1, domains: {x.com: 0}}
   api: {type: resend, api_key: hunter2}
   team: {type: slack, sandbox: "#general"}
+  phone: {type: whatsapp, sandbox: me@example.com}
   bot: {type: telegram, sandbox: me@example.com, from: a@example.com}
   hooks: {type: webhook, drops_repeats: 1s, hosts: [], tenants: [acme]}
   open: {type: webhook, secret: env:HOOK_SECRET, headers: {x-api-key: env:API_KEY}}
@@ -87,7 +92,7 @@ providers:
 	for _, want := range []string{
 		"channels.outbox.enabled", "channels.outbox.claim_batch_size", "channels.outbox.jitter_min", "channels.outbox.polls", "channels.inbox",
 		"providers.mail.address", "user and password go together", "providers.mail.from", "providers.mail.rate", "providers.mail.domains.x.com",
-		"providers.api.api_key: want env:NAME", "providers.team: the provider has no token", "providers.team.sandbox: want the id", "providers.bot: the provider has no token", "providers.bot.sandbox: want a chat's number", "providers.bot.from", "the provider has no secret", "providers.hooks.drops_repeats", "providers.hooks.hosts: the list is empty", "providers.hooks.tenants", "providers.open.headers: whoever reserves", `no provider type is called "pigeon"`, "the provider has no type",
+		"providers.api.api_key: want env:NAME", "providers.team: the provider has no token", "providers.team.sandbox: want the id", "providers.phone: the provider has no token", "providers.phone: the provider has no phone_number_id", "providers.phone.sandbox: want a number", "providers.bot: the provider has no token", "providers.bot.sandbox: want a chat's number", "providers.bot.from", "the provider has no secret", "providers.hooks.drops_repeats", "providers.hooks.hosts: the list is empty", "providers.hooks.tenants", "providers.open.headers: whoever reserves", `no provider type is called "pigeon"`, "the provider has no type",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("lacks %q: %v", want, err)

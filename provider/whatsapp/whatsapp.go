@@ -1,0 +1,321 @@
+// Package whatsapp sends messages through WhatsApp's Cloud API: a provider of package
+// delivery, for the channel chat.
+//
+// WhatsApp knows no repeat and finds nothing again: a call whose outcome is unknown is
+// settled by the delivery's guarantee alone. Each message carries the delivery's id as
+// biz_opaque_callback_data.
+//
+//	200 with a message's id                 accepted
+//	200 without one, or not JSON            unknown
+//	131000, 131016, 1, 2, 408, 5xx          unknown
+//	no complete answer                      unknown
+//	131056: this recipient too often        later, in six seconds
+//	429, 4, 80007, 130429: too many         later
+//	131048: too many were reported as spam  outage
+//	0, 3, 10, 190, 200 to 299, 368, 131005  outage: mend the token, what it may do,
+//	131031, 131042, 401                     or the account
+//	no connection                           outage
+//	3xx and any other error                 refused for good
+//
+// Sources: Meta's documentation of the Cloud API (messages, error codes), of groups and of
+// business-scoped user ids.
+package whatsapp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/header"
+	"github.com/deedhq/deed/internal/httpcall"
+)
+
+// Options configures a Provider.
+type Options struct {
+	// Token is a system user's access token, with whatsapp_business_messaging. Required.
+	Token string
+	// PhoneNumberID is the id of the number that writes, which is not the number.
+	// Required.
+	PhoneNumberID string
+	// Endpoint is the API's base with its version. Default
+	// https://graph.facebook.com/v23.0.
+	Endpoint string
+}
+
+// Payload is what a delivery says: one of Text, Template and Interactive.
+type Payload struct {
+	Text        string          `json:"text,omitempty"`        // up to 4096 characters; within 24 hours of what they wrote last
+	PreviewURL  bool            `json:"preview_url,omitempty"` // of a text
+	Template    json.RawMessage `json:"template,omitempty"`    // as the Cloud API has it: {"name", "language": {"code"}, "components"}
+	Interactive json.RawMessage `json:"interactive,omitempty"` // as the Cloud API has it
+	ReplyTo     string          `json:"reply_to,omitempty"`    // the id of the message that is answered: wamid.…
+}
+
+// Provider is a [delivery.Provider] and a [delivery.Checker].
+type Provider struct {
+	opts      Options
+	base      *url.URL
+	transport *http.Transport
+}
+
+// New checks opts and connects to nothing.
+func New(opts Options) (*Provider, error) {
+	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, "https://graph.facebook.com/v23.0"), "/") + "/")
+	var errs []error
+	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
+		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
+	}
+	if opts.Token == "" || strings.ContainsFunc(opts.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		errs = append(errs, errors.New("option Token is empty or not visible ASCII"))
+	}
+	if opts.PhoneNumberID == "" || len(opts.PhoneNumberID) > 30 || strings.Trim(opts.PhoneNumberID, "0123456789") != "" {
+		errs = append(errs, errors.New("option PhoneNumberID is not the id of a number, which is up to 30 digits"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &deed.Error{Op: "whatsapp", Code: deed.Invalid, Err: err}
+	}
+	return &Provider{opts: opts, base: base, transport: httpcall.NewTransport()}, nil
+}
+
+// Close closes the connections that are not in use.
+func (p *Provider) Close() error {
+	p.transport.CloseIdleConnections()
+	return nil
+}
+
+// Capabilities says: chat, without a key. The account is the number's id.
+func (p *Provider) Capabilities() delivery.Capabilities {
+	return delivery.Capabilities{Kind: "whatsapp", Account: "number-" + p.opts.PhoneNumberID, Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey}
+}
+
+// message is the body of POST /PHONE_NUMBER_ID/messages.
+type message struct {
+	Product     string          `json:"messaging_product"`
+	Whom        string          `json:"recipient_type"`      // individual or group
+	To          string          `json:"to,omitempty"`        // a number, or a group
+	Recipient   string          `json:"recipient,omitempty"` // a business-scoped user id
+	Type        string          `json:"type"`
+	Text        *text           `json:"text,omitempty"`
+	Template    json.RawMessage `json:"template,omitempty"`
+	Interactive json.RawMessage `json:"interactive,omitempty"`
+	Context     *answered       `json:"context,omitempty"`
+	Marker      string          `json:"biz_opaque_callback_data"`
+}
+
+type text struct {
+	PreviewURL bool   `json:"preview_url"`
+	Body       string `json:"body"`
+}
+
+type answered struct {
+	ID string `json:"message_id"`
+}
+
+var (
+	number = regexp.MustCompile(`^\+?([1-9][0-9]{6,14})$`)
+	userID = regexp.MustCompile(`^[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}$`)
+	group  = regexp.MustCompile(`^Y2FwaV9ncm91cDo[A-Za-z0-9+/=_-]{1,200}$`)
+)
+
+// writeTo says who gets a message.
+func (m *message) writeTo(recipient string) error {
+	m.Whom = "individual"
+	switch parts := number.FindStringSubmatch(recipient); {
+	case parts != nil:
+		m.To = parts[1]
+	case userID.MatchString(recipient):
+		m.Recipient = recipient
+	case group.MatchString(recipient):
+		m.Whom, m.To = "group", recipient
+	default:
+		return errors.New("the recipient is neither a number with its country's code, nor a business-scoped user id such as US.13491208655302741918, nor a group's id")
+	}
+	return nil
+}
+
+const mostText = 4096 // characters
+
+// Render makes the body of POST /PHONE_NUMBER_ID/messages. The recipient is a number with
+// its country's code, a business-scoped user id, or a group's id.
+func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
+	m := message{Product: "whatsapp", Marker: d.ID}
+	if err := m.writeTo(d.Recipient); err != nil {
+		return nil, err
+	}
+	var said Payload
+	dec := json.NewDecoder(bytes.NewReader(d.Payload))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&said); err != nil {
+		if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return nil, fmt.Errorf("the payload's %s is of another type", cmp.Or(typed.Field, "value"))
+		}
+		return nil, errors.New("the payload is no JSON object of text, preview_url, template, interactive and reply_to")
+	}
+	if err := m.say(said); err != nil {
+		return nil, err
+	}
+	if said.ReplyTo != "" {
+		m.Context = &answered{said.ReplyTo}
+	}
+	return json.Marshal(m)
+}
+
+// say has the message say one thing.
+func (m *message) say(p Payload) error {
+	body, template, interactive := strings.TrimSpace(p.Text) != "", p.Template != nil, p.Interactive != nil
+	switch {
+	case body && !template && !interactive:
+		if utf8.RuneCountInString(p.Text) > mostText {
+			return fmt.Errorf("the text has over %d characters", mostText)
+		}
+		m.Type, m.Text = "text", &text{p.PreviewURL, p.Text}
+	case template && !body && !interactive:
+		m.Type, m.Template = "template", p.Template
+	case interactive && !body && !template:
+		m.Type, m.Interactive = "interactive", p.Interactive
+	default:
+		return errors.New("the payload has none of text, template and interactive, or more than one")
+	}
+	for name, raw := range map[string]json.RawMessage{"template": p.Template, "interactive": p.Interactive} {
+		if raw != nil && (len(raw) == 0 || raw[0] != '{') {
+			return fmt.Errorf("the payload's %s is no object", name)
+		}
+	}
+	return nil
+}
+
+// Send posts the request.
+func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome {
+	body, err := r.Request()
+	if err != nil {
+		return delivery.Refused(err)
+	}
+	var stored, to message
+	if to.writeTo(r.Recipient()) != nil || json.Unmarshal(body, &stored) != nil || stored.To != to.To || stored.Recipient != to.Recipient {
+		return delivery.Refused(fmt.Errorf("whatsapp: %w", delivery.ErrOtherRecipient))
+	}
+	h := p.headers()
+	h.Set("Content-Type", "application/json")
+	a := httpcall.Post(ctx, p.transport, p.base.JoinPath(p.opts.PhoneNumberID, "messages"), h, body)
+	return judge(a)
+}
+
+func (p *Provider) headers() http.Header {
+	h := http.Header{}
+	h.Set("Authorization", "Bearer "+p.opts.Token)
+	h.Set("User-Agent", "deed")
+	return h
+}
+
+// said is an answer of the Cloud API.
+type said struct {
+	Messages []struct {
+		ID string `json:"id"`
+	} `json:"messages"`
+	Error *struct {
+		Code int `json:"code"`
+	} `json:"error"`
+	Number string `json:"display_phone_number"`
+	Name   string `json:"verified_name"`
+}
+
+// What codes mean, since what WhatsApp says of them may name the recipient.
+var meanings = map[int]string{
+	0: "the token is not valid", 100: "a parameter is not valid", 190: "the token has expired", 368: "the account is blocked for a while", 130472: "the recipient is in an experiment of WhatsApp's",
+	130497: "the account may not write to that country", 131005: "the token may not do that", 131008: "a parameter is missing", 131009: "a parameter's value is not valid",
+	131021: "the recipient is the sender", 131026: "it cannot be delivered to that number", 131030: "the recipient is not on the test number's list", 131031: "the account is locked",
+	131042: "the account's payment is not in order", 131047: "their last message is over 24 hours old: send a template", 131048: "too many messages were blocked or reported as spam",
+	131049: "WhatsApp holds back marketing to that person", 131050: "the recipient wants no marketing", 131051: "messages of that type are not known", 131056: "too many messages to that recipient",
+	131062: "that message needs a number, and not a user id", 132000: "the template has another number of parameters", 132001: "there is no such template in that language",
+	132015: "the template is paused", 132016: "the template is disabled", 133010: "the number is not registered",
+}
+
+func judge(a httpcall.Answer) delivery.Outcome {
+	if a.Err != nil {
+		err := fmt.Errorf("whatsapp: %w", a.Err)
+		if a.Connected {
+			return delivery.Unknown(err)
+		}
+		return delivery.Outage(err, 0)
+	}
+	var s said
+	readable := json.Unmarshal(a.Body, &s) == nil
+	if a.Status >= 200 && a.Status < 300 && s.Error == nil {
+		if !readable || len(s.Messages) != 1 || s.Messages[0].ID == "" {
+			return delivery.Unknown(fmt.Errorf("whatsapp: status %d without a message's id", a.Status)).WithCode(a.Code())
+		}
+		return delivery.Accepted(s.Messages[0].ID).WithCode(a.Code())
+	}
+	err, code := fmt.Errorf("whatsapp: status %d", a.Status), -1
+	if s.Error != nil {
+		code = s.Error.Code
+		err = fmt.Errorf("whatsapp: status %d, code %d", a.Status, code)
+		if meaning := meanings[code]; meaning != "" {
+			err = fmt.Errorf("%w: %s", err, meaning)
+		}
+	}
+	after, _ := header.RetryAfter(a.Header, time.Now())
+	out := judgeCode(a.Status, code, err, after)
+	if code >= 0 {
+		return out.WithCode(fmt.Sprint(code))
+	}
+	return out.WithCode(a.Code())
+}
+
+// judgeCode says what came of a call by the error's code, -1 if there is none, and the
+// status.
+func judgeCode(status, code int, err error, after time.Duration) delivery.Outcome {
+	switch code {
+	case 131056:
+		return delivery.Deferred(err, max(after, 6*time.Second))
+	case 4, 80007, 130429:
+		return delivery.Deferred(err, after)
+	case 131048, 0, 3, 10, 190, 368, 131005, 131031, 131042:
+		return delivery.Outage(err, after)
+	case 1, 2, 131000, 131016:
+		return delivery.Unknown(err)
+	}
+	switch {
+	case code >= 200 && code <= 299, status == http.StatusUnauthorized:
+		return delivery.Outage(err, after)
+	case status == http.StatusTooManyRequests:
+		return delivery.Deferred(err, after)
+	case status == http.StatusRequestTimeout, status >= 500, status < 300:
+		return delivery.Unknown(err)
+	}
+	return delivery.Refused(err)
+}
+
+// Check asks for the number's name.
+func (p *Provider) Check(ctx context.Context) []delivery.Check {
+	target := p.base.JoinPath(p.opts.PhoneNumberID)
+	target.RawQuery = "fields=display_phone_number,verified_name"
+	a := httpcall.Get(ctx, p.transport, target, p.headers())
+	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	if a.Err != nil {
+		connected.Info = a.Err.Error()
+		return []delivery.Check{connected}
+	}
+	var s said
+	token := delivery.Check{What: "token and number", OK: json.Unmarshal(a.Body, &s) == nil && a.Status == http.StatusOK && s.Number != ""}
+	token.Info = httpcall.Line([]byte(s.Number + ", " + s.Name))
+	if !token.OK {
+		token.Info = fmt.Sprintf("status %d", a.Status)
+		if s.Error != nil {
+			token.Info = strings.TrimSuffix(fmt.Sprintf("status %d, code %d: %s", a.Status, s.Error.Code, meanings[s.Error.Code]), ": ")
+		}
+		token.Info += "; make a token of a system user that may use the number"
+	}
+	return []delivery.Check{connected, token}
+}
