@@ -223,8 +223,19 @@ func TestContract_D12_ARemovedTenantsTextsAreGone(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	_, b := ofTwo(t, db)
+	// What others wrote stands in details, too.
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, details)
+		select $1::text::uuid, 'x', d.action, 'message', '1', jsonb_build_object(d.key, $2::text, 'kept', 1)
+		from (values ('discard', 'last_error'), ('consent', 'source'), ('redrive', 'error'), ('settle', 'message_id')) d(action, key)`, b.String(), mark)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.redrives (request, asked, chosen, actor, reason, state, finished_at)
+		values ('b', jsonb_build_object('tenant', $1::text, 'error', $2::text), 1, 'x', $2, 'done', now()), ('a', jsonb_build_object('error', 'another''s'), 1, 'x', 'another''s', 'done', now())`, b.String(), mark)
 	askRemoval(t, db, b)
 	removed(t, db, b)
+	same(t, "what is left of the details", names(t, db, `select distinct details::text from deed.audit_log where tenant_id = '`+b.String()+`' and details ? 'kept'`), []string{`{"kept": 1}`})
+	same(t, "another's redrive", names(t, db, `select reason || (asked ->> 'error') from deed.redrives where request = 'a'`), []string{"another'sanother's"})
+	same(t, "marks", names(t, db, `select subject_id from deed.audit_log where tenant_id = '`+b.String()+`' and subject_type = 'suppression' and subject_id is not null`), []string{})
 	for _, table := range names(t, db, `select relname from pg_class where relnamespace = 'deed'::regnamespace and relkind in ('r', 'p') and not relispartition`) {
 		where := map[string]string{"tenant_removals": "false", "audit_log": "r.action not like 'tenant remov%'"}[table]
 		if where == "" {

@@ -65,6 +65,23 @@ func TestContract_D11_RevokedConsentSuppresses(t *testing.T) {
 	db.Exec(t, pgtest.Admin, `select deed.suppress('sms', array['+49 30 123456'], 'switched off', 'bob', p_purpose => 'news', p_expires_at => now() + interval '1 day')`)
 	say(t, db, ann, "sms", contact.Revoked)
 	same(t, "until", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.suppressions where channel = 'sms' and expires_at is null`), 1)
+	// Taken back, it is as somebody else had said, or has said since.
+	sms := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select coalesce(string_agg(concat_ws(' ', reason, actor, by_consent, round(extract(epoch from expires_at - now()) / 3600)), ', '), '') from deed.suppressions where channel = 'sms'`)
+	}
+	say(t, db, ann, "sms", contact.Granted)
+	same(t, "as it was before", sms(), "switched off bob f 24")
+	say(t, db, ann, "sms", contact.Revoked)
+	same(t, "said since", pgtest.One[int64](t, db.Pool(pgtest.Admin), `select deed.suppress('sms', array['+49 30 123456'], 'asked to', 'eve', p_purpose => 'news', p_expires_at => now() + interval '2 days')`), int64(1))
+	same(t, "ends before", pgtest.One[int64](t, db.Pool(pgtest.Admin), `select deed.suppress('sms', array['+49 30 123456'], 'again', 'eve', p_purpose => 'news', p_expires_at => now() + interval '1 hour')`), int64(0))
+	same(t, "meanwhile", sms(), "consent revoked test t")
+	say(t, db, ann, "sms", contact.Granted)
+	same(t, "as was said since", sms(), "asked to eve f 48")
+	say(t, db, ann, "sms", contact.Revoked)
+	db.Exec(t, pgtest.Owner, `update deed.suppressions set kept_until = now() where channel = 'sms'`)
+	say(t, db, ann, "sms", contact.Granted)
+	same(t, "over by then", sms(), "")
 	same(t, "found by deed.verify", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.verify()`), 0)
 }
 

@@ -51,6 +51,7 @@ type Erasure struct {
 	At         time.Time  `json:"at"`
 	Deliveries int64      `json:"deliveries"`            // that were erased by now
 	FinishedAt *time.Time `json:"finished_at,omitempty"` // nil: some are still to be
+	Suppressed bool       `json:"suppressed,omitempty"`  // with [EraseOptions.Suppress]
 }
 
 // ErasureFilter chooses erasures; zero fields choose all.
@@ -96,9 +97,11 @@ func Erasures(ctx context.Context, db DB, f ErasureFilter) (list page.Of[Erasure
 
 // Export returns the oldest erasures that have not been recorded outside the database,
 // at most limit; they count as recorded if tx commits. Somebody who erased with
-// [EraseOptions.Recorded] has a record. Any number may call it, on a worker's login.
-func Export(ctx context.Context, tx DB, limit int) ([]Erasure, error) {
-	rows, err := tx.Query(ctx, query.ExportErasures, limit)
+// [EraseOptions.Recorded] has a record. Without removed not those of tenants that are
+// being removed, for whom nothing can be published. Any number may call it, on a worker's
+// login.
+func Export(ctx context.Context, tx DB, limit int, removed bool) ([]Erasure, error) {
+	rows, err := tx.Query(ctx, query.ExportErasures, limit, removed)
 	if err != nil {
 		return nil, wrap("export erasures", err)
 	}

@@ -124,7 +124,7 @@ select deed.erase_contact($1::text::uuid, $2::text, $3::text, $4::text::uuid, $5
 
 -- name: erasures
 -- A page of them, newest first.
-select e.n, e.tenant_id::text, e.contact_id::text, e.names::text[], e.reason, e.actor, e.at, e.deliveries, e.finished_at
+select e.n, e.tenant_id::text, e.contact_id::text, e.names::text[], e.reason, e.actor, e.at, e.deliveries, e.finished_at, e.suppressed
 from deed.erasures e
 where ($1::text is null or e.tenant_id = $1::text::uuid)
   and ($2::text is null or $2::text::uuid = any (e.names))
@@ -133,5 +133,5 @@ order by e.n desc
 limit $4::int;
 
 -- name: export_erasures
-select n, tenant_id::text, contact_id::text, names::text[], reason, actor, at, 0::bigint, null::timestamptz
-from deed.export_erasures($1::int);
+select n, tenant_id::text, contact_id::text, names::text[], reason, actor, at, 0::bigint, null::timestamptz, suppressed
+from deed.export_erasures($1::int, $2::boolean);

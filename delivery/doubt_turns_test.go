@@ -216,6 +216,7 @@ func TestMayRepeat(t *testing.T) {
 			`delete from deed.pauses`,
 		},
 		{"the sandbox is on", `update deed.providers set sandbox = true`, `update deed.providers set sandbox = false`},
+		{"its tenant is being removed", `insert into deed.tenant_removals (tenant_id, name, reason, actor, made_by) select tenant_id, 'x', 'x', 'x', pg_current_xact_id() from deed.channel_outbox`, `delete from deed.tenant_removals`},
 		{"another account", `update deed.providers set account = 'other'`, `update deed.providers set account = 'acc'`},
 		{"suppressed", `select deed.suppress('email', '{A@EXAMPLE.com}', 'asked to', 'me', '00000000-0000-0000-0000-000000000000')`, `delete from deed.suppressions`},
 	} {

@@ -2,6 +2,8 @@ package inbound_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -138,6 +140,39 @@ func TestErase_BesideTheEndOfAMessage(t *testing.T) {
 	verified(t, db)
 }
 
+// What somebody wrote while they were taken for another is theirs, and goes with them.
+func TestContract_D12_WrittenWhileMerged(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	url, _ := one(t, db, echo)
+	want(t, "one", post(t, url, "1 canary hello"), 200)
+	want(t, "two", post(t, url, "2 bob hello"), 200)
+	app := db.Pool(pgtest.App)
+	of := func(who string) string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.contact_identities where value = $1`, who)
+	}
+	if _, err := contact.Merge(t.Context(), app, nil, of("canary"), of("bob"), act("one person")); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "merged", post(t, url, "3 canary canary-text"), 200)
+	want(t, "the other's", post(t, url, "4 bob hello"), 200)
+	if _, err := contact.Unmerge(t.Context(), app, nil, of("canary"), act("two persons")); err != nil {
+		t.Fatal(err)
+	}
+	whose := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(concat_ws(' ', m.platform_message_id, m.contact_id = $1::text::uuid, c.contact_id = $1::text::uuid), ', ' order by m.turn)
+		from deed.channel_messages m join deed.channel_outbox c on c.channel_message_id = m.id`, of("canary"))
+	want(t, "whose they are, and the answers", whose, "1 t t, 2 f f, 3 t t, 4 f f")
+	eraseAnn(t, db)
+	if found := traces(t, db, "canary"); len(found) > 0 {
+		t.Errorf("left in %v", found)
+	}
+	if text := pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(text, ' ') from deed.channel_messages`); text != "hello hello" {
+		t.Errorf("the other's messages: %q", text)
+	}
+	verified(t, db)
+}
+
 // Somebody who is not known and is to be denied leaves nothing but a mark.
 func TestContract_D12_WhoIsDeniedLeavesNothing(t *testing.T) {
 	t.Parallel()
@@ -145,9 +180,14 @@ func TestContract_D12_WhoIsDeniedLeavesNothing(t *testing.T) {
 	db.Providers(t, "fake", "hook")
 	s := source(echo)
 	s.Unknown = inbound.DenyUnknown
+	sum := sha256.Sum256([]byte("wamid.canary"))
+	hashed := "sha256:" + hex.EncodeToString(sum[:])
 	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 4), inbound.Options{Sources: map[string]inbound.SourceOptions{"plain": s}})
 	want(t, "unknown", post(t, url, "1 canary canary"), 200)
-	want(t, "messages", state(t, db), "1 denied_unknown_sender x0 r0")
+	for range 2 {
+		want(t, "unknown", post(t, url, "wamid.canary canary canary"), 200)
+	}
+	want(t, "messages", state(t, db), "1 denied_unknown_sender x0 r0, "+hashed+" denied_unknown_sender x0 r0")
 	if found := traces(t, db, "canary"); len(found) > 0 {
 		t.Errorf("left in %v", found)
 	}
@@ -155,7 +195,7 @@ func TestContract_D12_WhoIsDeniedLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "known", post(t, url, "2 canary hello"), 200)
-	want(t, "messages", state(t, db), "1 denied_unknown_sender x0 r0, 2 executed x1 r1")
+	want(t, "messages", state(t, db), "1 denied_unknown_sender x0 r0, "+hashed+" denied_unknown_sender x0 r0, 2 executed x1 r1")
 	verified(t, db)
 }
 

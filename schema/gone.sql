@@ -2,5 +2,6 @@
 -- so that nobody who calls one finds none.
 drop function if exists deed.reserve(text[], text[], text[], jsonb[], bytea[], text[], text[], timestamptz[], text[], uuid[], uuid[], int[], timestamptz[], text[], uuid, text);
 drop function if exists deed.look_at_deliveries(uuid, int, int, text, text, uuid, text, boolean);
+drop function if exists deed.export_erasures(int);
 drop function if exists deed.accept_messages(text, text[], text[], text[], text[], text[], text[], text, text, uuid, text);
 

@@ -2,15 +2,18 @@
 -- what stored rows owe to functions that may have changed.
 create or replace trigger audit_log_append_only before delete or truncate on deed.audit_log
   for each statement execute function deed.refuse_change();
--- An erasure takes a reason away, and puts a mark where an address stood.
+-- An erasure takes a reason away, and puts a mark where an address stood; the removal of a
+-- tenant takes the mark away, and what others wrote into the details.
 create or replace trigger audit_log_rewrite before update on deed.audit_log
   for each row when (
     (new.reason is distinct from old.reason and (old.reason is null or new.reason is distinct from 'erased'))
-    or (new.subject_id is distinct from old.subject_id and (old.subject_type <> 'suppression' or new.subject_id !~ '^[a-z]+:hmac:[0-9a-f]{32}$') is not false)
+    or (new.subject_id is distinct from old.subject_id and (old.subject_type <> 'suppression' or new.subject_id !~ '^[a-z]+:hmac:[0-9a-f]{32}$') is not false
+      and not (new.subject_id is null and old.subject_type = 'suppression' and deed.is_removed(old.tenant_id)))
     or old.n is distinct from new.n or old.at is distinct from new.at or old.tenant_id is distinct from new.tenant_id
     or old.actor is distinct from new.actor or old.login is distinct from new.login or old.action is distinct from new.action
     or old.subject_type is distinct from new.subject_type or old.from_status is distinct from new.from_status
-    or old.to_status is distinct from new.to_status or old.affected is distinct from new.affected or old.details is distinct from new.details
+    or old.to_status is distinct from new.to_status or old.affected is distinct from new.affected or (old.details is distinct from new.details
+      and not (new.details is not distinct from old.details - array['last_error', 'error', 'source', 'message_id'] and deed.is_removed(old.tenant_id)))
   ) execute function deed.refuse_change();
 -- Without the key nobody knows a mark again.
 create or replace trigger secrets_append_only before update or delete or truncate on deed.secrets

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,7 +177,9 @@ func (c *contactsErase) again(cmd *cobra.Command, a *app) error {
 }
 
 // repeat erases once more who was erased by all names, since in an older database they
-// may not have been merged yet; it returns how many were there.
+// may not have been merged yet; it returns how many were there. One that is merged into
+// somebody who was not erased with it, as it was before it was taken apart from them, is
+// taken apart first.
 func (c *contactsErase) repeat(ctx context.Context, a *app, pool *pgxpool.Pool, r erasureRecord) (erased int, err error) {
 	owner, err := tenant.Parse(r.Tenant)
 	if err != nil {
@@ -190,7 +193,10 @@ func (c *contactsErase) repeat(ctx context.Context, a *app, pool *pgxpool.Pool, 
 		if err == nil {
 			err = inTenant(ctx, pool, &owner, func(tx pgx.Tx) error {
 				act := audit.Act{By: c.who.actor(a), Reason: r.Reason}
-				_, err := contact.Erase(ctx, tx, nil, name, act, contact.EraseOptions{Suppress: c.suppress, Recorded: true})
+				if err := apart(ctx, tx, name, r.Names, act); err != nil {
+					return err
+				}
+				_, err := contact.Erase(ctx, tx, nil, name, act, contact.EraseOptions{Suppress: c.suppress || r.Suppress, Recorded: true})
 				return err
 			})
 		}
@@ -200,6 +206,23 @@ func (c *contactsErase) repeat(ctx context.Context, a *app, pool *pgxpool.Pool, 
 		erased++
 	}
 	return erased, nil
+}
+
+// apart takes a contact, with those of names that it was merged into, apart from who is
+// none of them.
+func apart(ctx context.Context, tx pgx.Tx, name string, names []string, act audit.Act) error {
+	for slices.Contains(names, name) {
+		found, err := contact.Get(ctx, tx, name)
+		if err != nil || found.MergedInto == "" {
+			return err
+		}
+		if !slices.Contains(names, found.MergedInto) {
+			_, err := contact.Unmerge(ctx, tx, nil, name, act)
+			return err
+		}
+		name = found.MergedInto
+	}
+	return nil
 }
 
 // readErasures reads a record of erasures; what was being written when a machine

@@ -35,6 +35,8 @@ type erasureRecord struct {
 	Reason  string    `json:"reason"`
 	Actor   string    `json:"actor"`
 	At      time.Time `json:"at"`
+
+	Suppress bool `json:"suppress,omitempty"`
 }
 
 // recordErasures records erasures where the configuration says, until ctx ends; not
@@ -61,7 +63,7 @@ func recordOnce(ctx context.Context, pool *pgxpool.Pool, to config.Erasures) (n 
 	ctx, cancel := context.WithTimeout(ctx, recordDeadline)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		list, err := contact.Export(ctx, tx, recordBatch)
+		list, err := contact.Export(ctx, tx, recordBatch, to.Topic == "")
 		if n = len(list); err != nil || n == 0 {
 			return err
 		}
@@ -125,5 +127,5 @@ func syncFolder(name string) error {
 }
 
 func recordOf(e contact.Erasure) erasureRecord {
-	return erasureRecord{e.N, e.Tenant, e.Contact, e.Names, e.Reason, e.Actor, e.At}
+	return erasureRecord{e.N, e.Tenant, e.Contact, e.Names, e.Reason, e.Actor, e.At, e.Suppressed}
 }

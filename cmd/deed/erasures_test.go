@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/tenant"
 )
 
 func eraseSomebody(t *testing.T, db *pgtest.DB, email string, opts contact.EraseOptions) (id string) {
@@ -112,6 +115,50 @@ func TestErasures_AFailureIsNoLoop(t *testing.T) {
 	r.recordErasures(ctx, db.Pool(pgtest.Worker), func(context.Context) error { tries++; return nil })
 	if tries != 1 {
 		t.Errorf("%d tries at once", tries)
+	}
+}
+
+// A tenant that is being removed, for whom nothing can be published, holds up nobody's
+// record; in a file it is recorded.
+func TestErasures_BesideTheRemovalOfATenant(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := eraseSomebody(t, db, "bob@example.com", contact.EraseOptions{})
+	gone := tenant.ID{0xb}
+	if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), gone, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	var list []contact.Upserted
+	err := inTenant(t.Context(), db.Pool(pgtest.App), &gone, func(tx pgx.Tx) (err error) {
+		list, err = contact.Upsert(t.Context(), tx, "test", contact.Person{Identities: []contact.Identity{{Type: "email", Value: "ann@example.com"}}})
+		if err == nil {
+			_, err = contact.Erase(t.Context(), tx, nil, list[0].ID, audit.Act{By: "ann", Reason: "asked to"}, contact.EraseOptions{Suppress: true})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tenant.Remove(t.Context(), db.Pool(pgtest.Admin), gone, audit.Act{By: "ann", Reason: "left"}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := recordOnce(t.Context(), db.Pool(pgtest.Worker), config.Erasures{Topic: "erased"}); n != 1 || err != nil {
+		t.Fatalf("recorded %d, %v", n, err)
+	}
+	if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(key, ' ') from deed.log`); got != id {
+		t.Errorf("published: %s", got)
+	}
+	name := filepath.Join(t.TempDir(), "erasures.ndjson")
+	if n, err := recordOnce(t.Context(), db.Pool(pgtest.Worker), config.Erasures{File: name}); n != 1 || err != nil {
+		t.Fatalf("recorded %d, %v", n, err)
+	}
+	text, err := os.ReadFile(name)
+	var e erasureRecord
+	if err == nil {
+		err = json.Unmarshal(text, &e)
+	}
+	if err != nil || e.Contact != list[0].ID || !e.Suppress {
+		t.Errorf("recorded: %s, %v", text, err)
 	}
 }
 

@@ -156,7 +156,7 @@ begin
         status := 'denied_unknown_sender';
         perform set_config('plan_cache_mode', 'force_generic_plan', true);
         insert into deed.channel_messages as m (id, tenant_id, source, platform_message_id, kind, sender, status, correlation_id, received_at, finished_at, emptied_at)
-        values (v_id, v_tenant, p_source, p_ids[v_n], p_kinds[v_n],
+        values (v_id, v_tenant, p_source, deed.erased_message_id(p_ids[v_n]), p_kinds[v_n],
           deed.address_mark(v_tenant, p_kinds[v_n], coalesce(v_sender, p_senders[v_n], '')), 'denied_unknown_sender', coalesce(nullif(p_correlation_id, ''), v_id::text), v_now, v_now, v_now)
         on conflict do nothing
         returning m.id into id;

@@ -1,6 +1,7 @@
 -- deed.apply_consents: let the suppressions of contacts be as their consents are: what
 -- they have revoked is suppressed for each of their addresses, and what stands only
--- for a revocation that holds no longer is lifted.
+-- for a revocation that holds no longer is lifted; where a person had suppressed it, or has
+-- since, it is as they said.
 --
 -- p_contacts were merged into no other, and are locked by the caller. A number that two
 -- messengers know is lifted only by hand: whose it is is not certain. One audit row a
@@ -40,19 +41,30 @@ begin
     group by t.channel, t.address, s.purpose
     order by t.channel, t.address, s.purpose
     on conflict on constraint suppressions_pkey do update
-    set expires_at = null, reason = excluded.reason, actor = excluded.actor, by_consent = true
+    set kept_until = deed.suppressions.expires_at, kept_reason = deed.suppressions.reason, kept_actor = deed.suppressions.actor,
+      expires_at = null, reason = excluded.reason, actor = excluded.actor, by_consent = true
     where deed.suppressions.expires_at is not null
     returning xmax = 0 as is_new
   ),
-  lifted as (
-    delete from deed.suppressions x
-    using theirs t
-    where x.by_consent and x.tenant_id = p_tenant and x.channel = t.channel and x.address = t.address
+  over as (
+    select x.ctid as place, x.kept_until > clock_timestamp() as kept
+    from deed.suppressions x
+    join theirs t on t.channel = x.channel and t.address = x.address
+    where x.by_consent and x.tenant_id = p_tenant
       and not exists (
         select from revoked o join theirs u using (contact_id, channel)
         where o.channel = x.channel and u.address = x.address and o.purpose = x.purpose
       )
       and (x.channel <> 'chat' or 2 > (select count(*) from unnest(array['telegram', 'whatsapp']) k(type), deed.known_as(p_tenant, k.type, x.address)))
+    for update of x
+  ),
+  lifted as (
+    delete from deed.suppressions x where x.ctid = any (array(select o.place from over o where o.kept is not true)) returning 1
+  ),
+  restored as ( -- what a person had said before
+    update deed.suppressions x
+    set expires_at = x.kept_until, reason = x.kept_reason, actor = x.kept_actor, by_consent = false, kept_until = null, kept_reason = null, kept_actor = null
+    where x.ctid = any (array(select o.place from over o where o.kept))
     returning 1
   )
   insert into deed.audit_log (tenant_id, actor, action, subject_type, reason, affected)
@@ -61,6 +73,8 @@ begin
     select case when a.is_new then 'suppress' else 'extend' end as action, 'consent revoked' as reason, count(*) as affected from added a group by a.is_new
     union all
     select 'unsuppress', 'consent no longer revoked', count(*) from lifted
+    union all
+    select 'extend', 'consent no longer revoked: as it was before', count(*) from restored
   ) k
   where k.affected > 0;
 end

@@ -99,10 +99,15 @@ begin
   update deed.audit_log a
   set reason = 'erased'
   where a.subject_type = 'contact' and a.subject_id = any (array(select u.id::text from unnest(v_names) u(id))) and a.reason <> 'erased';
+  -- A merge stands in the log under the one that was merged, and names the other.
+  update deed.audit_log a
+  set reason = 'erased'
+  where a.subject_type = 'contact' and a.subject_id = any (array(select m.from_id::text from deed.contact_merges m where m.into_id = any (v_names)))
+    and a.action in ('merge', 'unmerge') and coalesce(a.details ->> 'into', a.details ->> 'from') = any (array(select u.id::text from unnest(v_names) u(id))) and a.reason <> 'erased';
   update deed.identity_conflicts o set settled_at = v_now where o.tenant_id = v_tenant and o.settled_at is null and o.contact_ids && v_names;
 
-  insert into deed.erasures (tenant_id, contact_id, names, reason, actor, at, deliveries, exported_at)
-  values (v_tenant, v_root, v_names, p_reason, v_actor, v_now, v_ended, case when p_exported then v_now end)
+  insert into deed.erasures (tenant_id, contact_id, names, reason, actor, at, deliveries, exported_at, suppressed)
+  values (v_tenant, v_root, v_names, p_reason, v_actor, v_now, v_ended, case when p_exported then v_now end, coalesce(p_suppress, false))
   returning n into v_n;
   insert into deed.erasing (n, xid, channels, addresses) values (v_n, pg_current_xact_id(), v_channels, v_addresses);
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, details)

@@ -73,6 +73,11 @@ begin
   set reason = 'erased'
   where a.subject_type = 'delivery' and a.subject_id = any (array(select u.id::text from unnest(v_queued || v_doubt || v_over) u(id)))
     and a.reason <> 'erased';
+  -- What was done to many at once stands there as one.
+  update deed.audit_log a
+  set reason = 'erased'
+  where a.subject_type = 'delivery' and a.reason <> 'erased' and a.details ? 'ids'
+    and a.details -> 'ids' ?| array(select u.id::text from unnest(v_queued || v_doubt || v_over) u(id));
   return query
   select u.id, 'skipped' from unnest(v_queued) u(id)
   union all

@@ -4,7 +4,7 @@
 --
 -- The claim is still the caller's and the provider's window open; nobody has
 -- suppressed the recipient since, or paused the provider or the destination but
--- for this probe; it has not expired; and the caller serves the provider as
+-- for this probe; it has not expired; its tenant is not being removed; and the caller serves the provider as
 -- deed.providers says (p_kind, p_account, p_sandbox).
 create or replace function deed.may_repeat(
   p_id      uuid,
@@ -33,6 +33,7 @@ begin
       and not exists (
         select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       )
+      and not exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id)
       and not exists (
         select from deed.providers p
         where p.name = c.provider and (p.kind, p.account, p.sandbox) is distinct from (p_kind, p_account, p_sandbox)

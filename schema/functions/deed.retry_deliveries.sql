@@ -31,6 +31,7 @@ begin
     select c.id, c.status from deed.channel_outbox c
     where c.id = any (p_ids) and c.status in ('failed', 'dead') and c.proved_at is null and c.erased_at is null
       and not exists (select from deed.contacts p where p.id = c.contact_id and p.erased_at is not null)
+      and not deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at)
     order by c.id
     for update
   ),

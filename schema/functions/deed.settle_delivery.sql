@@ -49,7 +49,7 @@ begin
   where c.id = p_id;
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, details)
   values (v_row.tenant_id, p_actor, 'settle', 'delivery', p_id::text, 'sending', v_to, p_reason,
-    jsonb_strip_nulls(jsonb_build_object('decision', p_decision, 'message_id', nullif(p_message_id, ''))));
+    jsonb_strip_nulls(jsonb_build_object('decision', p_decision, 'message_id', deed.erased_message_id(nullif(p_message_id, '')))));
   return v_to;
 end
 $$;

@@ -55,19 +55,29 @@ begin
     order by f.address
     on conflict on constraint suppressions_pkey do update
     set expires_at = excluded.expires_at, reason = excluded.reason, actor = excluded.actor, by_consent = false,
-      created_at = case when s.expires_at <= clock_timestamp() then excluded.created_at else s.created_at end
+      created_at = case when s.expires_at <= clock_timestamp() then excluded.created_at else s.created_at end,
+      kept_until = null, kept_reason = null, kept_actor = null
     where coalesce(s.expires_at, 'infinity') < coalesce(excluded.expires_at, 'infinity') or (s.by_consent and excluded.expires_at is null)
     returning address, xmax = 0 as is_new
+  ),
+  kept as (
+    -- A revocation holds for ever, and may be taken back: then this is left.
+    update deed.suppressions s
+    set kept_until = p_expires_at, kept_reason = p_reason, kept_actor = v_actor
+    from (select distinct deed.fold_address(p_channel, a) as address from unnest(p_addresses) a) f
+    where s.tenant_id = v_tenant and s.channel = p_channel and s.address = f.address and s.purpose = p_purpose
+      and s.by_consent and coalesce(s.kept_until, '-infinity') < p_expires_at
+    returning s.address
   ),
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected, details)
     select v_tenant, v_actor, case when a.is_new then 'suppress' else 'extend' end, 'suppression',
       case when count(*) = 1 then p_channel || ':' || deed.address_mark(v_tenant, p_channel, min(a.address)) end, p_reason, count(*),
       case when p_purpose <> '' or p_expires_at is not null then jsonb_strip_nulls(jsonb_build_object('purpose', nullif(p_purpose, ''), 'until', p_expires_at)) end
-    from added a
+    from (select address, is_new from added union all select address, false from kept) a
     group by a.is_new
   )
-  select count(*) into v_count from added;
+  select (select count(*) from added) + (select count(*) from kept) into v_count;
   return v_count;
 end
 $$;

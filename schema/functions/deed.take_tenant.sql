@@ -46,8 +46,11 @@ begin
       at_id := v_part.at_id;
     when 'audit_log' then
       with emptied as (
-        update deed.audit_log a set reason = 'erased'
-        where a.n > v_at and a.n <= v_at + 4 * p_limit and a.tenant_id = p_tenant and a.reason <> 'erased'
+        update deed.audit_log a
+        set reason = case when a.reason is not null then 'erased' end, subject_id = case when a.subject_type <> 'suppression' then a.subject_id end,
+          details = a.details - array['last_error', 'error', 'source', 'message_id']
+        where a.n > v_at and a.n <= v_at + 4 * p_limit and a.tenant_id = p_tenant
+          and (a.reason <> 'erased' or a.details ?| array['last_error', 'error', 'source', 'message_id'] or (a.subject_type = 'suppression' and a.subject_id is not null))
         returning 1
       )
       select jsonb_build_object('audit_log', count(*)) into taken from emptied;
@@ -55,6 +58,9 @@ begin
       did := case when exists (select from deed.audit_log a where a.n > at_id) then 'going' else 'over' end;
       at_id := case did when 'going' then at_id else 0 end;
     when 'tenants' then
+      update deed.redrives o
+      set asked = o.asked - 'error', reason = case when o.reason is not null then 'erased' end
+      where o.asked ->> 'tenant' = p_tenant::text;
       delete from deed.tenants t where t.tenant_id = p_tenant;
       taken := jsonb_build_object('tenants', 1);
       -- Whoever makes a pause keeps the row of its tenant (deed.pause).

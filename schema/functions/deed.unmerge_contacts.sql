@@ -2,7 +2,7 @@
 -- operator's act.
 --
 -- p_from is a contact of its own again, with what it had and consented to; what was
--- merged into it before comes along, and what the other one got since stays there. What
+-- merged into it before comes along, what it wrote meanwhile too, and what the other one got since stays there. What
 -- was revoked since is revoked for both: who of them said so is not known. Returns the
 -- one that it was merged into. Raises DDARG without a reason, DDNFD for a contact that the
 -- tenant does not have, DDCON for one that was not merged, or erased since, DDTEN.
@@ -22,6 +22,8 @@ declare
   v_c      record;
   v_merge  bigint;
   v_root   uuid;
+  v_above  uuid[]; -- those that it was another name of
+  v_wrote  uuid[];
 begin
   if coalesce(length(btrim(p_reason)), 0) not between 1 and 2000 then
     raise exception 'unmerge_contacts: a reason of 1 to 2000 characters is needed' using errcode = 'DDARG';
@@ -62,6 +64,24 @@ begin
   from said s
   where s.state = 'revoked'
   order by s.channel, s.purpose;
+  -- What it wrote meanwhile is its own, and so are the answers.
+  with recursive above as (
+    select v_c.merged_into as id
+    union all
+    select c.merged_into from above a join deed.contacts c on c.id = a.id and c.merged_into is not null
+  )
+  select array_agg(a.id) into v_above from above a;
+  with theirs as (
+    update deed.channel_messages m
+    set contact_id = p_from
+    from (select i.type, i.value from deed.names_of(p_from) n(id) join deed.contact_identities i on i.contact_id = n.id) i
+    where m.contact_id = any (v_above) and m.kind = i.type and case when i.type = 'email' then lower(m.sender) = lower(i.value) else m.sender = i.value end
+    returning m.id
+  )
+  select coalesce(array_agg(t.id), '{}') into v_wrote from theirs t;
+  update deed.channel_outbox c
+  set contact_id = p_from
+  where c.channel_message_id = any (v_wrote) and c.contact_id = any (v_above);
   update deed.contacts c
   set merged_into = case when c.id = p_from then null else c.merged_into end, updated_at = clock_timestamp()
   where c.id in (p_from, v_root);
