@@ -77,7 +77,7 @@ func TestContract_O11_IdlePublisherHoldsUpNothing(t *testing.T) {
 	if err := idle.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+	onPartitions(t, db, `set tried_at = null`)
 	did = nil
 	if err := c.Retain(ctx, func(s admin.RetentionStep) { did = append(did, s.Did) }); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestContract_O11_ManyNodesAtOnce(t *testing.T) {
 		})
 	}
 	nodes.Wait()
-	db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+	onPartitions(t, db, `set tried_at = null`)
 	retain(t, db, pgtest.Worker)
 	same(t, "tables", tables(t, db), []int{3, 4, 5})
 	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.kept`), 9)
@@ -194,7 +194,7 @@ func TestContract_O11_UnderLoad(t *testing.T) {
 		later.ProcessAfter = time.Now().Add(2 * time.Second)
 		publish(t, db, message("effects", 1), later)
 		side += 2
-		db.Exec(t, pgtest.Owner, `update deed.partitions set opened_at = opened_at - interval '25 hours' where opened_at is not null`)
+		onPartitions(t, db, `set opened_at = opened_at - interval '25 hours' where opened_at is not null`)
 		db.Exec(t, pgtest.Owner, `select deed.keep_partitions()`)
 		older(t, db)
 		var nodes sync.WaitGroup
@@ -212,7 +212,7 @@ func TestContract_O11_UnderLoad(t *testing.T) {
 		if found, err := operator(t, db).Verify(ctx); err != nil || len(found) > 0 {
 			t.Errorf("violations: %v, %v", found, err)
 		}
-		db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+		onPartitions(t, db, `set tried_at = null`)
 	}
 	published := stopPublishing() + late
 	drained(t, c)
@@ -228,7 +228,7 @@ func TestContract_O11_UnderLoad(t *testing.T) {
 	}
 	inOrder(t, orders.succeeded())
 	eventually(t, "all closed partitions to go", func() bool {
-		db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+		onPartitions(t, db, `set tried_at = null`)
 		retain(t, db, pgtest.Worker)
 		return len(tables(t, db)) <= 4
 	})
@@ -296,7 +296,7 @@ func TestContract_O11_KilledBetweenDetachAndDrop(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "it to go", func() bool {
-			db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+			onPartitions(t, db, `set tried_at = null`)
 			retain(t, db, pgtest.Worker)
 			return fmt.Sprint(tables(t, db)) == "[1 2 3]"
 		})

@@ -85,7 +85,7 @@ func TestContract_O11_RestoredPartitionsLeave(t *testing.T) {
 				case "0 dropped 0", "1 dropped 0":
 					dropped[did[:1]] = true
 				case "nothing":
-					db.Exec(t, pgtest.Owner, `update deed.partitions set tried_at = null`)
+					onPartitions(t, db, `set tried_at = null`)
 				}
 			}
 			if len(emptied) != 2 || len(dropped) != 2 {
