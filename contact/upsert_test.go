@@ -248,3 +248,32 @@ func TestUpsert_Races(t *testing.T) {
 		t.Error("it shows nothing")
 	}
 }
+
+// A call leaves the settings of the transaction that it is in as they were.
+func TestUpsert_LeavesTheSettings(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	tx, err := db.Pool(pgtest.App).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	settings := func() string {
+		return pgtest.One[string](t, tx, `select string_agg(name || '=' || setting, ' ' order by name) from pg_settings where name ~ '^enable_' or name in ('jit', 'work_mem', 'plan_cache_mode', 'search_path')`)
+	}
+	before := settings()
+	for _, n := range []int{1, 30} {
+		var persons []contact.Person
+		for i := range n {
+			persons = append(persons, known("external_id", fmt.Sprint(n, " ", i)))
+		}
+		list, err := contact.Upsert(t.Context(), tx, "test", persons...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := contact.SetConsents(t.Context(), tx, "test", contact.Word{Contact: list[0].ID, Channel: "email", Purpose: "news", State: contact.Granted, Source: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "settings", settings(), before)
+	}
+}

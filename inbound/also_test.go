@@ -84,6 +84,7 @@ func TestContract_D8_OneContactOfSeveralIdentities(t *testing.T) {
 		"unknown, denied":     {unknown: inbound.DenyUnknown, posts: []string{"1 491111111 US.1"}, want: ""},
 		"known by the other":  {before: []string{"US.1"}, unknown: inbound.DenyUnknown, posts: []string{"1 491111111 US.1", "2 491111111"}, want: "491111111+US.1: 1 2"},
 		"known by the sender": {before: []string{"491111111"}, unknown: inbound.DenyUnknown, posts: []string{"1 491111111 US.1", "2 US.1"}, want: "491111111+US.1: 1 2"},
+		"far too long":        {posts: []string{"1 " + strings.Repeat("\ufdfa", 80)}, want: ""},
 		"no identity":         {posts: []string{"1 491111111 12", "2 491111111"}, want: "491111111: 1 2"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -91,7 +92,9 @@ func readAnswer(host string, a httpcall.Answer) (Result, error) {
 		return Result{}, fmt.Errorf("webhook executor %s: its answer is over %d KiB", host, httpcall.MaxBody>>10)
 	}
 	var answer callAnswer
-	if err := json.Unmarshal(a.Body, &answer); err != nil {
+	dec := json.NewDecoder(bytes.NewReader(a.Body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&answer); err != nil || dec.More() || !bytes.HasPrefix(bytes.TrimSpace(a.Body), []byte("{")) {
 		return Result{}, errors.New("webhook executor " + host + ": its answer is neither empty nor {\"replies\": […]} nor {\"deny\": …}")
 	}
 	return Result{Denied: answer.Deny, Replies: answer.Replies}, nil

@@ -123,6 +123,11 @@ var deniedWord = regexp.MustCompile(`^[a-z0-9_]{1,56}$`)
 
 // status is what the message becomes, and the error if the result is none.
 func (r Result) status() (Status, error) {
+	for i, reply := range r.Replies {
+		if r.Denied == "" && reply.Text == "" && len(reply.Payload) == 0 {
+			return "", fmt.Errorf("the executor's reply %d has neither text nor payload", i+1)
+		}
+	}
 	if r.Denied == "" {
 		return Executed, nil
 	}

@@ -7,8 +7,8 @@ order by n;
 
 -- name: claim
 select id::text, claim, tenant_id::text, platform_message_id, coalesce(contact_id::text, ''), kind, sender, coalesce(reply_to, ''), coalesce(text, ''),
-  coalesce(body, ''), attempts, correlation_id, received_at, held, erased
-from deed.claim_messages($1::text, $2::int, make_interval(secs => $3::float8), $4::int, $5::text);
+  coalesce(body, ''), attempts, correlation_id, received_at, held
+from deed.claim_messages($1::text, $2::int, make_interval(secs => $3::float8), $4::int, $5::text, $6::text::uuid);
 
 -- name: extend
 select array(select e::text from deed.extend_messages($1::text[]::uuid[], $2::bigint[], make_interval(secs => $3::float8)) e);

@@ -66,7 +66,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	}
 	o := s.receiver.opts
 	crash.Point("inbound claiming")
-	rows, err := s.receiver.pool.Query(ctx, query.Claim, s.name, n, o.Lease.Seconds(), o.MaxAttempts, o.Worker)
+	rows, err := s.receiver.pool.Query(ctx, query.Claim, s.name, n, o.Lease.Seconds(), o.MaxAttempts, o.Worker, s.opts.Tenant.String())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -75,9 +75,9 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		it := &item{}
 		m := &it.message
 		var owner string
-		var held, erased bool
+		var held bool
 		if err := rows.Scan(&m.ID, &it.claim, &owner, &m.PlatformID, &m.Contact, &m.Kind, &m.Sender, &m.ReplyTo, &m.Text,
-			(*[]byte)(&m.Body), &m.Attempt, &m.CorrelationID, &m.ReceivedAt, &held, &erased); err != nil {
+			(*[]byte)(&m.Body), &m.Attempt, &m.CorrelationID, &m.ReceivedAt, &held); err != nil {
 			return nil, 0, err
 		}
 		if m.Tenant, err = tenant.Parse(owner); err != nil {
@@ -218,7 +218,8 @@ func (s *source) record(ctx context.Context, list []recorded) error {
 		who[o.it] = r.waiting.listeners(o.it.message.ID)
 	}
 	crash.Point("inbound settling")
-	err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+	// What was stored while this waited must be seen, or it would never have its turn.
+	err := pgx.BeginTxFunc(ctx, r.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		// First what may take long: who writes to us next waits for the rows that are
 		// recorded.
 		alone := false

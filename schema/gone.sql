@@ -3,5 +3,6 @@
 drop function if exists deed.reserve(text[], text[], text[], jsonb[], bytea[], text[], text[], timestamptz[], text[], uuid[], uuid[], int[], timestamptz[], text[], uuid, text);
 drop function if exists deed.look_at_deliveries(uuid, int, int, text, text, uuid, text, boolean);
 drop function if exists deed.export_erasures(int);
+drop function if exists deed.claim_messages(text, int, interval, int, text);
 drop function if exists deed.accept_messages(text, text[], text[], text[], text[], text[], text[], text, text, uuid, text);
 

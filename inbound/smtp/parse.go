@@ -59,6 +59,9 @@ type parsed struct {
 	domain string // of who wrote it
 }
 
+// single are the headers that a mail has once (RFC 5322), of those that are read.
+var single = []string{"Message-Id", "In-Reply-To", "References", "Subject", "Date", "Mime-Version", "Content-Type", "Content-Transfer-Encoding"}
+
 // parse reads a mail. An error means that nobody could be answered.
 func parse(raw []byte, to []string) (parsed, error) {
 	m, err := mail.ReadMessage(bytes.NewReader(raw))
@@ -69,6 +72,13 @@ func parse(raw []byte, to []string) (parsed, error) {
 	from, err := (&mail.AddressParser{WordDecoder: words}).ParseList(m.Header.Get("From"))
 	if err != nil || len(from) != 1 || len(h.Values("From")) != 1 {
 		return parsed{}, errors.New("it has not one author: want one address in From")
+	}
+	// A signature is over the last one of a name: who puts another above it would choose
+	// what is read, and whether it is a repeat.
+	for _, name := range single {
+		if len(h.Values(name)) > 1 {
+			return parsed{}, errors.New("its header " + name + " stands there twice")
+		}
 	}
 	at := strings.LastIndexByte(from[0].Address, '@')
 	p := parsed{header: h, domain: strings.ToLower(from[0].Address[at+1:])}

@@ -136,6 +136,8 @@ func TestServer_WhatIsNobodys(t *testing.T) {
 		"in a comment":              {"ann@example.org", "help@example.com", "Authentication-Results: mx.example.com (; dmarc=pass header.from=example.org); dmarc=none header.from=example.org\r\nFrom: ann@example.org\r\n" + good, "550"},
 		"in quotes":                 {"ann@example.org", "help@example.com", "Authentication-Results: mx.example.com; spf=pass reason=\"; dmarc=pass header.from=example.org\"\r\nFrom: ann@example.org\r\n" + good, "550"},
 		"two authors":               {"ann@example.org", "help@example.com", "Authentication-Results: mx.example.com; dmarc=pass header.from=example.org\r\nFrom: ann@example.org, bob@example.org\r\n" + good, "554"},
+		"two Message-ID":            {"ann@example.org", "help@example.com", "Message-ID: <2@x>\r\nAuthentication-Results: mx.example.com; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\nMessage-ID: <1@x>\r\n" + good, "554"},
+		"two Content-Type":          {"ann@example.org", "help@example.com", "Content-Type: text/html\r\nAuthentication-Results: mx.example.com; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\nContent-Type: text/plain\r\n" + good, "554"},
 		"two From":                  {"ann@example.org", "help@example.com", "Authentication-Results: mx.example.com; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\nFrom: bob@example.org\r\n" + good, "554"},
 		"no mail":                   {"ann@example.org", "help@example.com", "nonsense", "554"},
 		"too big":                   {"ann@example.org", "help@example.com", vouched("ann@example.org", "<3@x>", "Subject: x\r\n\r\n"+strings.Repeat("x\r\n", 40<<10)), "552"},

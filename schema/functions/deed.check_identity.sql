@@ -41,6 +41,10 @@ begin
     problem := 'it has a character that nobody sees, or a space that is none of ASCII';
   else
     folded := normalize(v_text, nfkc);
+    if length(folded) > 500 then
+      folded := null;
+      problem := 'it has over 500 characters, once they are as they are compared';
+    end if;
   end if;
 end
 $$;

@@ -10,10 +10,11 @@ create or replace function deed.claim_messages(
   p_limit  int,
   p_lease  interval,
   p_most   int,
-  p_worker text
+  p_worker text,
+  p_tenant uuid default null
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, source text, platform_message_id text, contact_id uuid, kind text, sender text, reply_to text,
-  text text, body text, attempts int, correlation_id text, received_at timestamptz, held boolean, erased boolean
+  text text, body text, attempts int, correlation_id text, received_at timestamptz, held boolean
 )
 language plpgsql
 security definer
@@ -31,12 +32,15 @@ declare
   v_ids  uuid[];
   v_was  text[];
   v_held uuid[];
+  v_gone uuid[]; -- those whose sender was erased while they were run
 begin
-  select array_agg(d.id), array_agg(d.status) into v_ids, v_was
+  select array_agg(d.id), array_agg(d.status), coalesce(array_agg(d.id) filter (where d.is_emptied), '{}'),
+    coalesce(array_agg(d.id) filter (where d.attempts >= p_most and not d.is_emptied), '{}')
+  into v_ids, v_was, v_gone, v_held
   from (
-    select c.id, c.status
+    select c.id, c.status, c.attempts, c.emptied_at is not null as is_emptied
     from deed.channel_messages c
-    where c.source = p_source and c.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null)) and coalesce(c.lease_until, c.process_after) < 'infinity' and coalesce(c.lease_until, c.process_after) <= v_now
+    where c.source = p_source and (p_tenant is null or c.tenant_id = p_tenant) and c.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null)) and coalesce(c.lease_until, c.process_after) < 'infinity' and coalesce(c.lease_until, c.process_after) <= v_now
     order by coalesce(c.lease_until, c.process_after)
     limit p_limit
     for update skip locked
@@ -44,7 +48,9 @@ begin
   if v_ids is null then
     return;
   end if;
-  v_held := array(select m.id from deed.channel_messages m where m.id = any (v_ids) and m.attempts >= p_most);
+  update deed.channel_messages m
+  set status = 'denied_erased', lease_until = null, process_after = null, finished_at = v_now, claim = m.claim + 1
+  where m.id = any (v_gone);
   return query
   with claimed as (
     update deed.channel_messages m
@@ -55,24 +61,24 @@ begin
       finished_at = case when m.id = any (v_held) then v_now end,
       error = case when m.id = any (v_held) then coalesce(m.error, 'it was begun ' || m.attempts || ' times and never ended: the process died, or was too slow for its lease') else m.error end,
       claim = m.claim + 1, claimed_by = left(p_worker, 200), attempts = m.attempts + (m.id <> all (v_held))::int
-    where m.id = any (v_ids)
+    where m.id = any (v_ids) and m.id <> all (v_gone)
     returning m.*
   )
   select c.id, c.claim, c.tenant_id, c.source, c.platform_message_id, c.contact_id, c.kind, c.sender, c.reply_to, c.text, c.body, c.attempts,
-    c.correlation_id, c.received_at, c.held_at is not null, c.emptied_at is not null
+    c.correlation_id, c.received_at, c.held_at is not null
   from claimed c
   order by c.turn;
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected)
-  select m.tenant_id, coalesce(nullif(left(p_worker, 200), ''), session_user), case when m.held_at is null then 'retry' else 'hold' end, 'channel_message',
+  select m.tenant_id, coalesce(nullif(left(p_worker, 200), ''), session_user), case when m.emptied_at is not null then 'erase' when m.held_at is null then 'retry' else 'hold' end, 'channel_message',
     case when count(*) = 1 then min(m.id::text) end, w.was, m.status, count(*)
   from unnest(v_ids, v_was) w(id, was)
   join deed.channel_messages m on m.id = w.id
   where w.was <> m.status
-  group by m.tenant_id, m.held_at is null, w.was, m.status;
-  if v_held <> '{}' then
+  group by m.tenant_id, m.emptied_at is not null, m.held_at is null, w.was, m.status;
+  if v_held <> '{}' or v_gone <> '{}' then
     perform deed.pass_turns(array_agg(m.tenant_id), array_agg(m.source), array_agg(m.kind), array_agg(m.sender))
     from deed.channel_messages m
-    where m.id = any (v_held);
+    where m.id = any (v_held || v_gone);
   end if;
 end
 $$;

@@ -34,6 +34,10 @@ security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
 set plan_cache_mode = force_custom_plan
+set enable_seqscan = on
+set enable_bitmapscan = on
+set enable_hashjoin = on
+set enable_mergejoin = on
 set work_mem = '64MB'
 as $$
 #variable_conflict use_column

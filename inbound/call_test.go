@@ -1,0 +1,41 @@
+package inbound_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/deedhq/deed/inbound"
+)
+
+// What a webhook executor answers is a result, or a failure: what is misspelt asks for
+// nothing that nobody would miss.
+func TestCall_Answers(t *testing.T) {
+	t.Parallel()
+	for answer, good := range map[string]bool{
+		``:                               true,
+		`{}`:                             true,
+		`{"deny": "spam"}`:               true,
+		`{"replies": [{"text": "yes"}]}`: true,
+		`{"replies": [{"payload": {"n": 1}}]}` + "\n": true,
+		`{"error": "db down"}`:                        false,
+		`{"denied": "spam"}`:                          false,
+		`{"reply": [{"text": "yes"}]}`:                false,
+		`{"replies": [{"body": "yes"}]}`:              false,
+		`{"replies": [{"text": "yes"}]} {}`:           false,
+		`null`:                                        false,
+		`[]`:                                          false,
+		`"ok"`:                                        false,
+		`ok`:                                          false,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+		t.Cleanup(server.Close)
+		do, err := inbound.Call(inbound.CallOptions{URL: server.URL, Secret: "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", AllowHosts: []string{"127.0.0.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := do(t.Context(), inbound.Message{ID: "01a1fe76-14ee-7f1b-b119-532699ab7d4c"}); (err == nil) != good {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
