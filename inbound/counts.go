@@ -11,7 +11,7 @@ type Count struct {
 	Source string
 	// Outcome is what came of a request: unverified, invalid, ignored, failed, busy; or
 	// of a message: new, repeat (of any kind), executed, denied, dispatch_failed, held,
-	// late.
+	// late, unreadable.
 	Outcome string
 	N       int64
 }

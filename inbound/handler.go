@@ -60,34 +60,35 @@ func reply(w http.ResponseWriter, code int, text string) {
 // serve answers one request of a source's platform.
 func (s *source) serve(w http.ResponseWriter, req *http.Request) {
 	r := s.receiver
-	select {
-	case r.room <- struct{}{}:
-		defer func() { <-r.room }()
-	default:
-		r.counts.add(s.name, "busy", 1)
-		reply(w, http.StatusServiceUnavailable, "too many requests at once")
-		return
-	}
 	ctx, cancel := context.WithTimeout(req.Context(), r.opts.Wait)
 	defer cancel()
 	if !r.running.Load() {
 		reply(w, http.StatusServiceUnavailable, "not ready")
 		return
 	}
-	// Who sends a byte now and then keeps no place for long. Some writers have no deadline.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(r.opts.Wait / 2))
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
-	if err == nil {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // or it ends the waiting, too
-	} else {
-		w.Header().Set("Connection", "close")
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			r.counts.add(s.name, "invalid", 1)
-			reply(w, http.StatusRequestEntityTooLarge, "the body is over 1 MiB")
-			return
-		}
-		reply(w, http.StatusBadRequest, "the body was cut")
+	answer, list, ok := s.take(ctx, w, req)
+	if !ok || !s.isWellWith(ctx, w, list) {
 		return
+	}
+	if answer != nil {
+		w.Header().Set("Content-Type", answer.ContentType)
+		w.WriteHeader(answer.Status)
+		_, _ = w.Write(answer.Body)
+		return
+	}
+	reply(w, http.StatusOK, "ok")
+}
+
+// take reads a request and stores its messages; !ok: it has answered.
+func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Request) (answer *Answer, list []accepted, ok bool) {
+	r := s.receiver
+	if !s.enter(w, s.reading) {
+		return nil, nil, false
+	}
+	defer func() { <-s.reading }()
+	body, ok := s.readBody(w, req)
+	if !ok {
+		return nil, nil, false
 	}
 	received, err := s.opts.Source.Read(req, body, r.now())
 	switch {
@@ -97,26 +98,56 @@ func (s *source) serve(w http.ResponseWriter, req *http.Request) {
 			s.log.Warn("a request without the platform's signature was refused", "more_since", more)
 		})
 		reply(w, http.StatusUnauthorized, "the signature is not the platform's")
-		return
+		return nil, nil, false
 	case err != nil:
 		r.counts.add(s.name, "invalid", 1)
 		s.unverified.tell(func(more int) { s.log.Warn("a request that is none of the platform's was refused", "more_since", more) })
 		reply(w, http.StatusBadRequest, "it is no request of the platform's")
-		return
+		return nil, nil, false
 	}
 	for _, n := range received.Ignored {
 		r.counts.add(s.name, "ignored", n)
 	}
-	if !s.receive(ctx, w, req, received.Events) {
-		return
+	if n := received.Unreadable; n > 0 {
+		r.counts.add(s.name, "unreadable", n)
+		s.log.Error("messages that cannot be read were passed over: see whether the platform's format has changed", "messages", n)
 	}
-	if a := received.Answer; a != nil {
-		w.Header().Set("Content-Type", a.ContentType)
-		w.WriteHeader(a.Status)
-		_, _ = w.Write(a.Body)
-		return
+	if len(received.Events) > 0 {
+		list, ok = s.keep(ctx, w, received.Events, correlation(req))
 	}
-	reply(w, http.StatusOK, "ok")
+	return received.Answer, list, ok
+}
+
+// enter takes a place in room; without one it answers that there is none.
+func (s *source) enter(w http.ResponseWriter, room chan struct{}) bool {
+	select {
+	case room <- struct{}{}:
+		return true
+	default:
+		s.receiver.counts.add(s.name, "busy", 1)
+		reply(w, http.StatusServiceUnavailable, "too many requests at once")
+		return false
+	}
+}
+
+// readBody reads a request's body; !ok: it has answered. Who sends a byte now and then
+// keeps no place for long.
+func (s *source) readBody(w http.ResponseWriter, req *http.Request) (body []byte, ok bool) {
+	control := http.NewResponseController(w) // some writers have no deadline
+	_ = control.SetReadDeadline(time.Now().Add(s.receiver.opts.Wait / 2))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	if err == nil {
+		_ = control.SetReadDeadline(time.Time{}) // or it ends the waiting, too
+		return body, true
+	}
+	w.Header().Set("Connection", "close")
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		s.receiver.counts.add(s.name, "invalid", 1)
+		reply(w, http.StatusRequestEntityTooLarge, "the body is over 1 MiB")
+	} else {
+		reply(w, http.StatusBadRequest, "the body was cut")
+	}
+	return nil, false
 }
 
 // Take takes messages of a source that came otherwise than by a request, such as by mail:
@@ -161,29 +192,38 @@ func (r *Receiver) Ignored(source, word string, n int) {
 	}
 }
 
-// receive stores a request's messages and waits for their outcomes, if the source says
-// so; false: it has answered, that not all is well.
-func (s *source) receive(ctx context.Context, w http.ResponseWriter, req *http.Request, events []Event) bool {
-	if len(events) == 0 {
-		return true
-	}
-	r := s.receiver
-	list, err := s.accept(ctx, events, correlation(req))
-	if err != nil {
-		r.counts.add(s.name, "failed", 1)
-		if deed.CodeOf(err) == deed.Invalid {
-			s.log.Error("a message could not be stored", "error", err)
-			reply(w, http.StatusBadRequest, "it cannot be stored")
-			return false
-		}
+// keep stores a request's messages; !ok: it has answered.
+func (s *source) keep(ctx context.Context, w http.ResponseWriter, events []Event, correlation string) (list []accepted, ok bool) {
+	list, err := s.accept(ctx, events, correlation)
+	switch {
+	case err == nil:
+		return list, true
+	case deed.CodeOf(err) == deed.Invalid:
+		s.log.Error("a message could not be stored", "error", err)
+		reply(w, http.StatusBadRequest, "it cannot be stored")
+	default:
 		s.log.Error("messages could not be stored; the platform will repeat them", "error", err)
 		reply(w, http.StatusServiceUnavailable, "try again")
-		return false
+	}
+	s.receiver.counts.add(s.name, "failed", 1)
+	return nil, false
+}
+
+// isWellWith waits for the outcomes of a request's messages, if the source says so;
+// false: it has answered, that not all is well.
+func (s *source) isWellWith(ctx context.Context, w http.ResponseWriter, list []accepted) bool {
+	if len(list) == 0 {
+		return true
 	}
 	if s.opts.At == AfterAccepted {
 		s.wake()
 		return true
 	}
+	if !s.enter(w, s.waiting) {
+		s.wake() // they are stored, and run nevertheless
+		return false
+	}
+	defer func() { <-s.waiting }()
 	switch s.await(ctx, list) {
 	case allEnded:
 		return true

@@ -53,21 +53,11 @@ func items(raw json.RawMessage) []json.RawMessage {
 	return list
 }
 
-// objects returns an array's items, which are objects; there may be no array, but
-// nothing in its place.
-func (o object) objects(name string) ([]object, error) {
-	if !o.has(name) {
-		return nil, nil
-	}
-	list := items(o[name])
-	found := make([]object, len(list))
-	for i, raw := range list {
-		found[i] = fields(raw)
-	}
-	if list == nil || slices.ContainsFunc(found, func(o object) bool { return o == nil }) {
-		return nil, invalid(name + " is not an array of objects")
-	}
-	return found, nil
+// array returns an array's items; there may be none, but ok is false for anything else
+// in its place.
+func (o object) array(name string) (list []json.RawMessage, ok bool) {
+	list = items(o[name])
+	return list, list != nil || !o.has(name)
 }
 
 func (o object) has(name string) bool       { return o[name] != nil && string(o[name]) != "null" }
@@ -104,7 +94,7 @@ func checkJSON(body []byte) error {
 		return invalid("the body is not UTF-8")
 	case !json.Valid(body):
 		return invalid("the body is not one JSON value")
-	case !areWhole(body):
+	case badEscape(body) >= 0:
 		return invalid("the body has an escaped NUL, or half of a surrogate pair")
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -179,28 +169,42 @@ func exponent(number string) int {
 	}
 }
 
-// areWhole reports whether the escapes of a JSON text are characters that a text
-// can have. A backslash stands in strings alone.
-func areWhole(body []byte) bool {
-	for {
-		i := bytes.IndexByte(body, '\\')
+// mended returns a JSON text with U+FFFD in the place of what no text can have: bytes
+// that are not UTF-8, an escaped NUL, half of a surrogate pair. Some platforms pass on
+// whatever their users' programs send; what is no JSON is left as it is.
+func mended(body []byte) []byte {
+	if !json.Valid(body) || utf8.Valid(body) && badEscape(body) < 0 {
+		return body
+	}
+	body = bytes.ToValidUTF8(body, []byte("\uFFFD")) // a copy
+	for rest := body; ; {
+		i := badEscape(rest)
 		if i < 0 {
-			return true
+			return body
 		}
-		if body[i+1] != 'u' {
-			body = body[i+2:]
+		copy(rest[i:], `\ufffd`)
+		rest = rest[i+6:]
+	}
+}
+
+// badEscape returns where in a JSON text an escape stands that is no character which a
+// text can have, or -1. A backslash stands in strings alone.
+func badEscape(body []byte) int {
+	for at := 0; ; {
+		i := bytes.IndexByte(body[at:], '\\')
+		if i < 0 {
+			return -1
+		}
+		if at += i; body[at+1] != 'u' {
+			at += 2
 			continue
 		}
-		r := escaped(body[i:])
-		body = body[i+6:]
-		switch {
-		case r == 0:
-			return false
-		case utf16.IsSurrogate(r):
-			if utf16.DecodeRune(r, escaped(body)) == utf8.RuneError {
-				return false
-			}
-			body = body[6:]
+		r := escaped(body[at:])
+		if r == 0 || utf16.IsSurrogate(r) && utf16.DecodeRune(r, escaped(body[at+6:])) == utf8.RuneError {
+			return at
+		}
+		if at += 6; utf16.IsSurrogate(r) {
+			at += 6
 		}
 	}
 }

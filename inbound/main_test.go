@@ -35,6 +35,10 @@ func (plain) Read(r *http.Request, body []byte, _ time.Time) (got inbound.Receiv
 	}
 	for line := range strings.Lines(string(body)) {
 		words := strings.SplitN(strings.TrimSpace(line), " ", 3)
+		if words[0] == "unreadable" {
+			got.Unreadable++
+			continue
+		}
 		if len(words) < 3 {
 			return got, inbound.ErrInvalid
 		}
@@ -63,6 +67,13 @@ func receive(t testing.TB, db *pgtest.DB, pool *pgxpool.Pool, opts inbound.Optio
 	if err != nil {
 		t.Fatal(err)
 	}
+	url, stop = serveIn(t, r)
+	return url + "/in/plain", stop
+}
+
+// serveIn runs r and returns its URL and what stops it.
+func serveIn(t testing.TB, r *inbound.Receiver) (url string, stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -82,7 +93,7 @@ func receive(t testing.TB, db *pgtest.DB, pool *pgxpool.Pool, opts inbound.Optio
 		code, _ := get(t, server.URL+"/in/plain")
 		return code != http.StatusServiceUnavailable
 	})
-	return server.URL + "/in/plain", stop
+	return server.URL, stop
 }
 
 func one(t testing.TB, db *pgtest.DB, do inbound.Executor) (url string, stop func()) {

@@ -31,16 +31,18 @@ type Receiver struct {
 	sources map[string]*source
 	waiting waiting
 	counts  counts
-	room    chan struct{} // a place for each request that is being read or waits
 
 	why     atomic.Pointer[string] // what it waits for before it takes requests
 	running atomic.Bool            // nothing holds it, and Run has not ended
 	ahead   atomic.Int64           // nanoseconds by which the database's clock is ahead of this machine's
 }
 
-// requests bounds how many requests are read or wait at once: each may have a body of
-// a mebibyte.
-const requests = 256
+// Each source has places of its own: one that anybody fills leaves the others theirs.
+const (
+	mostRead    = 256 // requests being read and stored at once, shared evenly: each may have a body of a mebibyte
+	leastRead   = 16  // of one source
+	mostWaiting = 256 // requests of one source that wait for the outcomes of messages
+)
 
 // New checks opts and the installed schema; it starts nothing. Needs deed_worker.
 // Errors: [deed.Invalid] and those of [schema.Check].
@@ -59,7 +61,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Receiver, erro
 	if err != nil {
 		return nil, deed.WrapError(op, err)
 	}
-	r := &Receiver{pool: pool, opts: opts, sources: map[string]*source{}, room: make(chan struct{}, requests)}
+	r := &Receiver{pool: pool, opts: opts, sources: map[string]*source{}}
 	on := opts.OnNewCluster
 	if len(opts.Sources) == 0 {
 		on = deed.Continue
@@ -71,6 +73,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Receiver, erro
 	for name, s := range opts.Sources {
 		r.sources[name] = &source{
 			receiver: r, name: name, opts: s, log: opts.Logger.With("source", name), woken: make(chan struct{}, 1),
+			reading: make(chan struct{}, max(leastRead, mostRead/len(opts.Sources))), waiting: make(chan struct{}, mostWaiting),
 		}
 	}
 	return r, nil

@@ -72,6 +72,85 @@ func TestContract_D8_OneReply(t *testing.T) {
 	verified(t, db)
 }
 
+// What nothing can be made of is counted, and holds up nothing: 200, or the platform
+// would bring it again before all that comes later.
+func TestReceiver_WhatCannotBeReadHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), inbound.Options{Sources: map[string]inbound.SourceOptions{"plain": source(echo)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, _ := serveIn(t, r)
+	url += "/in/plain"
+	want(t, "one of three", post(t, url, "1 ann hello\nunreadable\n2 bob hello"), 200)
+	want(t, "nothing else", post(t, url, "unreadable\nunreadable"), 200)
+	want(t, "messages", state(t, db), "1 executed x1 r1, 2 executed x1 r1")
+	for _, c := range r.Counts() {
+		if c.Outcome == "unreadable" {
+			want(t, "counted", c.N, 3)
+			return
+		}
+	}
+	t.Error("they are not counted")
+}
+
+// Who fills the places of one source leaves the others theirs: by requests that never
+// end, or by an executor that does not.
+func TestReceiver_PlacesAreASourcesOwn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	stuck := source(func(ctx context.Context, _ inbound.Message) (inbound.Result, error) {
+		<-ctx.Done()
+		return inbound.Result{}, ctx.Err()
+	})
+	stuck.Concurrency = 1
+	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), inbound.Options{
+		Sources: map[string]inbound.SourceOptions{"plain": source(echo), "other": source(echo), "stuck": stuck}, Wait: 20 * time.Second, Grace: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, _ := serveIn(t, r)
+	address := strings.TrimPrefix(url, "http://")
+	for range 300 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		fmt.Fprintf(c, "POST /in/other HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n1")
+	}
+	eventually(t, "the places of one to be taken", func() bool { return post(t, url+"/in/other", "1 ann hello") == 503 })
+	ctx, stop := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer stop()
+	for i := range 300 {
+		waiting.Go(func() {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/in/stuck", strings.NewReader(fmt.Sprintf("%d ann hello", i)))
+			if err != nil {
+				panic(err) // a constant is wrong
+			}
+			req.Header.Set("Signature", "ours")
+			if answer, err := http.DefaultClient.Do(req); err == nil {
+				_ = answer.Body.Close()
+			}
+		})
+	}
+	eventually(t, "the waiting places of another to be taken", func() bool {
+		for _, c := range r.Counts() {
+			if c.Source == "stuck" && c.Outcome == "busy" {
+				return true
+			}
+		}
+		return false
+	})
+	want(t, "the third", post(t, url+"/in/plain", "1 ann hello"), 200)
+}
+
 // What failed is told to the platform, and executed when that repeats it; with nothing
 // of the first attempt left, whatever part of it failed.
 func TestContract_D8_WhatFailsIsRepeated(t *testing.T) {

@@ -26,6 +26,8 @@ type source struct {
 	opts       SourceOptions
 	log        *slog.Logger
 	woken      chan struct{} // holds one
+	reading    chan struct{} // a place for each request that is read and stored,
+	waiting    chan struct{} // and for each that waits for outcomes
 	unverified sometimes
 }
 

@@ -58,7 +58,7 @@ func (s *slack) Read(r *http.Request, body []byte, now time.Time) (Received, err
 	if err := s.verify(r.Header, body, now); err != nil {
 		return Received{}, err
 	}
-	envelope, err := readPost(r, body)
+	envelope, body, err := readPost(r, body)
 	if err != nil {
 		return Received{}, err
 	}
@@ -67,7 +67,7 @@ func (s *slack) Read(r *http.Request, body []byte, now time.Time) (Received, err
 	case "url_verification":
 		got.Answer, err = challenge(envelope.text("challenge"))
 	case "event_callback":
-		err = got.addSlack(envelope, body)
+		got.try(func() error { return got.addSlack(envelope, body) })
 	case "":
 		err = invalid("the body has no type")
 	default:

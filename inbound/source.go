@@ -48,6 +48,11 @@ type Received struct {
 	Events  []Event
 	Ignored map[string]int // what is nobody's message, by our word for it (bot, status, edited, ...), and how many
 	Answer  *Answer        // nil: 200, once the events are stored
+
+	// Unreadable is how many events there are that nothing can be made of. They are
+	// counted, told in the log and passed over, so that they hold up no others: a
+	// platform brings what is refused again, for a day, and before what came later.
+	Unreadable int
 }
 
 // Source verifies and reads what one platform sends. Safe for concurrent use.
@@ -162,12 +167,21 @@ func single(h http.Header, name string) (string, error) {
 	}
 }
 
-// readPost returns the JSON object that a request brings.
-func readPost(r *http.Request, body []byte) (object, error) {
+// readPost returns the JSON object that a request brings, and its text, [mended].
+func readPost(r *http.Request, body []byte) (object, []byte, error) {
 	if r.Method != http.MethodPost {
-		return nil, invalid("its method is not POST")
+		return nil, nil, invalid("its method is not POST")
 	}
-	return readObject(body)
+	body = mended(body)
+	o, err := readObject(body)
+	return o, body, err
+}
+
+// try adds what one event has; one that add can make nothing of is counted.
+func (r *Received) try(add func() error) {
+	if add() != nil {
+		r.Unreadable++
+	}
 }
 
 // fresh checks when a request says that it was signed, in seconds.

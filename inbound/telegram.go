@@ -76,7 +76,7 @@ func (t *telegram) Read(r *http.Request, body []byte, _ time.Time) (Received, er
 	if !isSecret(given, t.secrets) {
 		return Received{}, unverified("the header " + telegramHeader + " has another secret")
 	}
-	update, err := readPost(r, body)
+	update, body, err := readPost(r, body)
 	if err != nil {
 		return Received{}, err
 	}
@@ -87,9 +87,9 @@ func (t *telegram) Read(r *http.Request, body []byte, _ time.Time) (Received, er
 	var got Received
 	switch {
 	case update.has("message"):
-		err = got.addTelegram(update.object("message"), Event{ID: id, Body: body})
+		got.try(func() error { return got.addTelegram(update.object("message"), Event{ID: id, Body: body}) })
 	case update.has("callback_query"):
-		err = got.addPressed(update.object("callback_query"), Event{ID: id, Body: body})
+		got.try(func() error { return got.addPressed(update.object("callback_query"), Event{ID: id, Body: body}) })
 	default:
 		word := ignoredOther
 		for name, w := range telegramIgnored {
@@ -98,9 +98,6 @@ func (t *telegram) Read(r *http.Request, body []byte, _ time.Time) (Received, er
 			}
 		}
 		got.ignore(word, 1)
-	}
-	if err != nil {
-		return Received{}, err
 	}
 	return got, nil
 }

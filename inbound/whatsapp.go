@@ -66,7 +66,7 @@ func (w *whatsApp) Read(r *http.Request, body []byte, _ time.Time) (Received, er
 	if err := w.verify(r.Header, body); err != nil {
 		return Received{}, err
 	}
-	root, err := readPost(r, body)
+	root, _, err := readPost(r, body)
 	if err != nil {
 		return Received{}, err
 	}
@@ -79,14 +79,12 @@ func (w *whatsApp) Read(r *http.Request, body []byte, _ time.Time) (Received, er
 		got.ignore(ignoredOther, 1)
 		return got, nil
 	}
-	entries, err := root.objects("entry")
-	if err != nil {
-		return Received{}, err
+	entries, ok := root.array("entry")
+	if !ok {
+		return Received{}, invalid("the body's entry is no array")
 	}
-	for _, entry := range entries {
-		if err := got.addEntry(entry); err != nil {
-			return Received{}, err
-		}
+	for _, raw := range entries {
+		got.try(func() error { return got.addEntry(fields(raw)) })
 	}
 	return got, nil
 }
@@ -125,34 +123,38 @@ func (w *whatsApp) verify(h http.Header, body []byte) error {
 	return nil
 }
 
-// addEntry adds the messages of an entry's changes, and counts what else they have.
+// addEntry adds the messages of an entry's changes.
 func (r *Received) addEntry(entry object) error {
-	changes, err := entry.objects("changes")
-	if err != nil {
-		return err
+	changes, ok := entry.array("changes")
+	if entry == nil || !ok {
+		return invalid("an entry is no object with an array of changes")
 	}
-	for _, change := range changes {
-		if change.text("field") != "messages" {
-			r.ignore(ignoredOther, 1)
-			continue
-		}
-		value := change.object("value")
-		messages, err := value.objects("messages")
-		if err != nil || value == nil {
-			return invalid("a change has no value with messages that are objects")
-		}
-		r.ignore(ignoredStatus, len(items(value["statuses"])))
-		r.ignore(ignoredOther, len(items(value["errors"])))
-		around := surroundings{entry: entry["id"], metadata: value["metadata"], contacts: map[string]json.RawMessage{}}
-		for _, raw := range items(value["contacts"]) {
-			c := fields(raw)
-			around.contacts[c.text("wa_id")], around.contacts[c.text("user_id")] = raw, raw
-		}
-		for i, raw := range items(value["messages"]) {
-			if err := r.addWhatsApp(around, messages[i], raw); err != nil {
-				return err
-			}
-		}
+	for _, raw := range changes {
+		r.try(func() error { return r.addChange(entry, fields(raw)) })
+	}
+	return nil
+}
+
+// addChange adds a change's messages, and counts what else it has.
+func (r *Received) addChange(entry, change object) error {
+	if change != nil && change.text("field") != "messages" {
+		r.ignore(ignoredOther, 1)
+		return nil
+	}
+	value := change.object("value")
+	messages, ok := value.array("messages")
+	if value == nil || !ok {
+		return invalid("a change is no object with a value with an array of messages")
+	}
+	r.ignore(ignoredStatus, len(items(value["statuses"])))
+	r.ignore(ignoredOther, len(items(value["errors"])))
+	around := surroundings{entry: entry["id"], metadata: value["metadata"], contacts: map[string]json.RawMessage{}}
+	for _, raw := range items(value["contacts"]) {
+		c := fields(raw)
+		around.contacts[c.text("wa_id")], around.contacts[c.text("user_id")] = raw, raw
+	}
+	for _, raw := range messages {
+		r.try(func() error { return r.addWhatsApp(around, fields(raw), raw) })
 	}
 	return nil
 }

@@ -155,21 +155,32 @@ func TestWhatsApp_NumberAndUserID(t *testing.T) {
 		`"contacts":[{"user_id":"US.2"}],"messages":[{"id":"1"}]`, // whose it is nobody says
 		`"messages":[{"id":"1","from":"491","from_user_id":"` + strings.Repeat("x", 256) + `"}]`,
 	} {
-		refused(t, whatsAppSource(t), sent(signWhatsApp(whatsAppBody(bad)), whatsAppBody(bad)), whatsAppBody(bad), signedAt, inbound.ErrInvalid)
+		same(t, bad, taken(t, whatsAppSource(t), signWhatsApp(whatsAppBody(bad)), whatsAppBody(bad)), inbound.Received{Unreadable: 1})
 	}
 }
 
-// Nothing of a request is kept that cannot be read whole.
-func TestWhatsApp_WhatIsNoWebhook(t *testing.T) {
+// What cannot be read is counted, and the rest of its request taken: refused, all of it
+// would be brought again for days.
+func TestWhatsApp_WhatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	const right = `{"from":"491","id":"wamid.1"}`
-	for _, body := range []string{
-		`{"object":"whatsapp_business_account","entry":{}}`, `{"object":"whatsapp_business_account","entry":[1]}`, `{"object":"whatsapp_business_account","entry":[{"changes":"x"}]}`,
-		`{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"messages"}]}]}`, `{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"messages","value":[]}]}]}`,
-		whatsAppBody(`"messages":` + right), whatsAppBody(`"messages":[` + right + `,null]`), whatsAppBody(`"messages":[` + right + `,{"from":"491"}]`),
-		whatsAppBody(`"messages":[` + right + `,{"from":"49x","id":"wamid.2"}]`), whatsAppBody(`"messages":[` + right + `,{"id":"wamid.2"}]`),
-		whatsAppBody(`"messages":[` + right + `,{"from":491,"id":"wamid.2"}]`), whatsAppBody(`"messages":[{"from":"491","id":"` + strings.Repeat("x", 256) + `"}]`),
+	const (
+		right = `{"from":"491","id":"wamid.1"}`
+		entry = `{"changes":[{"field":"messages","value":{"messages":[` + right + `]}}]}`
+	)
+	for _, bad := range []string{
+		`{"object":"whatsapp_business_account","entry":[1,` + entry + `]}`, `{"object":"whatsapp_business_account","entry":[` + entry + `,{"changes":"x"}]}`,
+		`{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"messages"}]},` + entry + `]}`, `{"object":"whatsapp_business_account","entry":[` + entry + `,{"changes":[{"field":"messages","value":[]}]}]}`,
+		`{"object":"whatsapp_business_account","entry":[` + entry + `,{"changes":[7]}]}`, `{"object":"whatsapp_business_account","entry":[` + entry + `,` + strings.Replace(entry, "["+right+"]", right, 1) + `]}`,
+		whatsAppBody(`"messages":[` + right + `,null]`), whatsAppBody(`"messages":[` + right + `,{"from":"491"}]`),
+		whatsAppBody(`"messages":[{"from":"49x","id":"wamid.2"},` + right + `]`), whatsAppBody(`"messages":[` + right + `,{"id":"wamid.2"}]`),
+		whatsAppBody(`"messages":[` + right + `,{"from":491,"id":"wamid.2"}]`), whatsAppBody(`"messages":[{"from":"491","id":"` + strings.Repeat("x", 256) + `"},` + right + `]`),
 	} {
+		got := taken(t, whatsAppSource(t), signWhatsApp(bad), bad)
+		if len(got.Events) != 1 || got.Events[0].ID != "wamid.1" || got.Unreadable != 1 {
+			t.Errorf("%s: %+v", bad, got)
+		}
+	}
+	for _, body := range []string{`{"object":"whatsapp_business_account","entry":{}}`, `{"object":7,"entry":[]}`, `{"entry":[]}`} {
 		refused(t, whatsAppSource(t), sent(signWhatsApp(body), body), body, signedAt, inbound.ErrInvalid)
 	}
 }

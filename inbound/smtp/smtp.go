@@ -94,8 +94,8 @@ const (
 
 // Serve receives mail on l, which it closes, until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	server := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
-		return &session{server: s, ctx: ctx, trusted: s.trusts(c.Conn().RemoteAddr())}, nil
+	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
+		return &session{server: s, ctx: ctx}, nil
 	}))
 	server.Domain, server.TLSConfig = s.opts.Hello, s.opts.TLS
 	server.EnableSMTPUTF8 = true
@@ -110,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 	})
 	defer stop()
-	err := server.Serve(&limited{l, make(chan struct{}, sessions)})
+	err := server.Serve(&relays{l, s.trusts, make(chan struct{}, sessions)})
 	if ctx.Err() != nil || errors.Is(err, smtp.ErrServerClosed) {
 		return nil
 	}
@@ -137,11 +137,10 @@ func (s *Server) takes(to string) bool {
 
 // session is a connection. go-smtp calls it from one goroutine.
 type session struct {
-	server  *Server
-	ctx     context.Context
-	trusted bool
-	from    string
-	to      []string
+	server *Server
+	ctx    context.Context
+	from   string
+	to     []string
 }
 
 func refuse(code int, enhanced smtp.EnhancedCode, text string) error {
@@ -150,9 +149,6 @@ func refuse(code int, enhanced smtp.EnhancedCode, text string) error {
 
 // Mail implements smtp.Session.
 func (s *session) Mail(from string, _ *smtp.MailOptions) error {
-	if !s.trusted {
-		return refuse(550, smtp.EnhancedCode{5, 7, 1}, "This server takes mail of its relays only")
-	}
 	s.from, s.to = from, nil
 	return nil
 }
@@ -208,20 +204,30 @@ func (s *session) Reset() { s.from, s.to = "", nil }
 // Logout implements smtp.Session.
 func (s *session) Logout() error { return nil }
 
-// limited bounds how many connections there are at once; more wait to be accepted.
-type limited struct {
+// relays accepts the connections of trusted relays, and bounds how many there are at
+// once; more wait to be accepted. Others have no place among them.
+type relays struct {
 	net.Listener
-	room chan struct{}
+	trusts func(net.Addr) bool
+	room   chan struct{}
 }
 
-func (l *limited) Accept() (net.Conn, error) {
+func (l *relays) Accept() (net.Conn, error) {
 	l.room <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.room
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			<-l.room
+			return nil, err
+		}
+		if l.trusts(c.RemoteAddr()) {
+			return &counted{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
+		}
+		// The first bytes of a connection find room in its buffer: this waits for nobody.
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = io.WriteString(c, "554 5.7.1 This server takes mail of its relays only\r\n")
+		_ = c.Close()
 	}
-	return &counted{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
 }
 
 type counted struct {

@@ -161,8 +161,28 @@ func TestServer_WhatIsNobodys(t *testing.T) {
 	stranger := serve(t, pgtest.New(t), func(o *smtp.Options, _ *inbound.SourceOptions) {
 		o.Trusted = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	})
-	if err := netsmtp.SendMail(stranger, nil, "ann@example.org", []string{"help@example.com"}, []byte(vouched("ann@example.org", "<9@x>", good))); !strings.HasPrefix(fmt.Sprint(err), "550") {
+	if err := netsmtp.SendMail(stranger, nil, "ann@example.org", []string{"help@example.com"}, []byte(vouched("ann@example.org", "<9@x>", good))); !strings.HasPrefix(fmt.Sprint(err), "554") {
 		t.Errorf("of a relay that is not trusted: %v", err)
+	}
+}
+
+// Others than the relays take none of the places for them, however many come.
+func TestServer_StrangersTakeNoPlaces(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	address := serve(t, db, func(o *smtp.Options, _ *inbound.SourceOptions) {
+		o.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	stranger := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for range 150 {
+		c, err := stranger.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	if err := netsmtp.SendMail(address, nil, "ann@example.org", []string{"help@example.com"}, []byte(vouched("ann@example.org", "<1@x>", "\r\nhello\r\n"))); err != nil {
+		t.Error(err)
 	}
 }
 
