@@ -181,8 +181,15 @@ func TestServer_StrangersTakeNoPlaces(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	if err := netsmtp.SendMail(address, nil, "ann@example.org", []string{"help@example.com"}, []byte(vouched("ann@example.org", "<1@x>", "\r\nhello\r\n"))); err != nil {
-		t.Error(err)
+	relay, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.Close()
+	_ = relay.SetDeadline(time.Now().Add(20 * time.Second)) // who says nothing is sent away after a minute
+	greeting := make([]byte, 3)
+	if _, err := io.ReadFull(relay, greeting); err != nil || string(greeting) != "220" {
+		t.Errorf("the relay is greeted with %q, %v", greeting, err)
 	}
 }
 
