@@ -39,6 +39,10 @@ func (s *source) judge(it *item) {
 		it.kind = "accepted"
 	case kindRefused:
 		it.kind = "refused"
+	case kindBadAddress:
+		it.kind = "bad_address"
+	case kindOptedOut:
+		it.kind = "opted_out"
 	case kindLater:
 		it.kind = "later"
 	case kindDeferred:

@@ -135,6 +135,8 @@ const (
 	kindUnknown outcomeKind = iota
 	kindAccepted
 	kindRefused
+	kindBadAddress
+	kindOptedOut
 	kindLater
 	kindDeferred
 	kindOutage
@@ -154,6 +156,15 @@ func Accepted(messageID string) Outcome { return Outcome{kind: kindAccepted, mes
 
 // Refused: the provider did not take it and never will. No retry cures it.
 func Refused(err error) Outcome { return Outcome{kind: kindRefused, err: orNone(err)} }
+
+// BadAddress: as [Refused], since there is nobody at the recipient's address. It is
+// suppressed for everything, for the delivery's tenant and channel, unless it was the
+// sandbox's.
+func BadAddress(err error) Outcome { return Outcome{kind: kindBadAddress, err: orNone(err)} }
+
+// OptedOut: the provider certainly did not take it, since the recipient has told it to
+// take no such messages for them. The delivery is skipped; nothing is suppressed.
+func OptedOut(err error) Outcome { return Outcome{kind: kindOptedOut, err: orNone(err)} }
 
 // Outage: the provider certainly did not take it, and takes nothing now: it
 // cannot be connected to, refuses who calls, or has had enough of the account.
@@ -213,14 +224,18 @@ func (o Outcome) MessageID() string { return o.messageID }
 // RetryAfter returns how long the provider asks to wait.
 func (o Outcome) RetryAfter() time.Duration { return o.after }
 
-// String names the outcome: accepted, refused, outage, deferred, not now or
-// unknown.
+// String names the outcome: accepted, refused, bad address, opted out, outage,
+// deferred, not now or unknown.
 func (o Outcome) String() string {
 	switch o.kind {
 	case kindAccepted:
 		return "accepted"
 	case kindRefused:
 		return "refused"
+	case kindBadAddress:
+		return "bad address"
+	case kindOptedOut:
+		return "opted out"
 	case kindOutage:
 		return "outage"
 	case kindDeferred:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -142,7 +143,7 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 	if r.judge(it); it.out.kind == kindOutage {
 		it.kind = unrepeated
 	}
-	if it.kind == "refused" && r.finder != nil {
+	if r.finder != nil && slices.Contains([]string{"refused", "bad_address", "opted_out"}, it.kind) {
 		// The repeat was refused, which says nothing about the first call.
 		r.find(ctx, it)
 	}

@@ -17,6 +17,8 @@ func TestSend_AnswerToTheMessage(t *testing.T) {
 	for answer, want := range map[string]string{
 		"250 queued": "accepted", "200 taken": "accepted", "252 taken": "accepted", "250-one\r\n250 two": "accepted",
 		"451 later": "deferred", "421 closing": "deferred", "535 who": "outage", "554 no": "refused",
+		"550 5.1.1 nobody": "bad address", "550 5.1.2": "bad address", "553 5.1.3 x": "bad address", "551 5.1.6 moved": "bad address", "556 5.1.10 null mx": "bad address",
+		"550 5.1.7 your address": "refused", "550 5.1.8 your domain": "refused", "550 5.7.1 policy": "refused", "550 5.1.11 x": "refused", "550 x 5.1.1": "refused", "450 5.1.1 x": "deferred",
 		"354 go on": "unknown", "100 hm": "unknown", "garbage": "unknown", "": "unknown", "2": "unknown", "250-cut": "unknown",
 	} {
 		p, err := New(Options{Address: answering(t, answer), Security: Plain})

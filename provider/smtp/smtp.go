@@ -11,6 +11,7 @@
 //	                                       delivery is said; else as other 4xx
 //	other 4xx to MAIL, RCPT, DATA, after   deferred: greylisting, a full mailbox
 //	a cut before the message               deferred
+//	5.1.1, .2, .3, .6, .10 to RCPT, after  bad address
 //	other 5xx to MAIL, RCPT, DATA, after   refused for good
 //	a cut, no answer or nonsense after it  unknown: the delivery's guarantee decides
 //
@@ -33,6 +34,7 @@ import (
 	"net"
 	"net/mail"
 	"net/textproto"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -311,7 +313,7 @@ func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte
 		do   func() error
 	}{
 		{"MAIL", func() error { return c.client.Mail("<" + e.From + ">") }},
-		{"RCPT", func() error { return c.client.Rcpt("<" + e.To + ">") }},
+		{stepRcpt, func() error { return c.client.Rcpt("<" + e.To + ">") }},
 	} {
 		if err := step.do(); err != nil {
 			return p.refusal(step.name, err)
@@ -331,7 +333,7 @@ func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte
 	case err == nil, code >= 200 && code < 300: // 250 is usual; all of them say that it was taken
 		return delivery.Accepted(id), usable
 	case code >= 400:
-		if out, then = p.refusal("the message", err); then == closed {
+		if out, then = p.refusal(stepMessage, err); then == closed {
 			then = late
 		}
 		return out, then
@@ -350,6 +352,8 @@ func (p *Provider) refusal(what string, err error) (out delivery.Outcome, then a
 		return delivery.Deferred(p.errorf("%s: %w", what, err), 0), closed
 	case aboutAll(code):
 		return delivery.Outage(p.errorf("%s: %w", what, err), 0), broken
+	case code >= 500 && (what == stepRcpt || what == stepMessage) && isNobody(err):
+		return delivery.BadAddress(p.errorf("%s: %w", what, err)), usable
 	case code >= 500:
 		return delivery.Refused(p.errorf("%s: %w", what, err)), usable
 	case code >= 400:
@@ -358,6 +362,22 @@ func (p *Provider) refusal(what string, err error) (out delivery.Outcome, then a
 	// It may be this message's doing: a recipient for whom the server asks
 	// another one, and waits.
 	return delivery.Deferred(p.errorf("%s, before the message: %w", what, err), 0), broken
+}
+
+// At these two a server says of a recipient that there is none.
+const (
+	stepRcpt    = "RCPT"
+	stepMessage = "the message"
+)
+
+// nobody are the enhanced codes of an address that takes no mail, and never will; others of
+// that class (5.1.7, 5.1.8) are about the sender. Source: RFC 3463, section 3.2, with RFC
+// 7505 for 5.1.10.
+var nobody = regexp.MustCompile(`^5\.1\.(1|2|3|6|10)(\s|$)`)
+
+func isNobody(err error) bool {
+	answer, ok := errors.AsType[*textproto.Error](err)
+	return ok && nobody.MatchString(answer.Msg)
 }
 
 // codeOf returns the code of a server's answer; 0 if there was none.

@@ -15,6 +15,7 @@
 //	0, 3, 10, 190, 200 to 299, 368, 131005  outage: mend the token, what it may do,
 //	131031, 131042, 401                     or the account
 //	no connection                           outage
+//	131050: they want no marketing          opted out
 //	3xx and any other error                 refused for good
 //
 // Sources: Meta's documentation of the Cloud API (messages, error codes), of groups and of
@@ -285,6 +286,8 @@ func judgeCode(status, code int, err error, after time.Duration) delivery.Outcom
 		return delivery.Outage(err, after)
 	case 1, 2, 131000, 131016:
 		return delivery.Unknown(err)
+	case 131050:
+		return delivery.OptedOut(err)
 	}
 	switch {
 	case code >= 200 && code <= 299, status == http.StatusUnauthorized:

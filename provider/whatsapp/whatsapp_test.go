@@ -190,6 +190,7 @@ func TestSend_Answers(t *testing.T) {
 		says   string
 	}{
 		`{"error":{"message":"canary","code":131047,"error_data":{"details":"16505551234"}}}`: {400, delivery.Failed, "code 131047: their last message is over 24 hours old"},
+		`{"error":{"message":"canary","code":131050}}`:                                        {400, delivery.Skipped, "code 131050: the recipient wants no marketing"},
 		`{"error":{"message":"canary","code":999999}}`:                                        {400, delivery.Failed, "status 400, code 999999"},
 		`<html>canary</html>`: {404, delivery.Failed, "status 404"},
 		`{"messaging_product":"whatsapp","messages":[{"id":"wamid.HBgL"}]}`: {200, delivery.Sent, ""},

@@ -6,6 +6,9 @@
 --
 --   accepted   the provider took it: sent, called or posted, by its channel
 --   refused    the provider will never take it: failed
+--   bad_address  as refused, and its address is suppressed for everything, unless it
+--              was the sandbox's
+--   opted_out  the provider took it not, since the recipient wants none: skipped
 --   later      certainly not done: queued, p_after seconds or a back-off away,
 --              dead when its attempts are spent; in doubt it stays so (below)
 --   deferred   certainly not done, refused for now: queued, p_after seconds or a
@@ -26,7 +29,7 @@
 --              when its attempts are spent
 --
 -- Of a row in doubt, what a repeated call says about itself proves nothing
--- about the first one: only accepted ends the doubt, later keeps it, refused is
+-- about the first one: only accepted ends the doubt, later keeps it, the refusals are
 -- as undecided. What went to the sandbox was not sent to anybody: accepted is
 -- skipped, and unknown is as later. Of a row that was put back in doubt
 -- (unsettled_since) what a later call says proves nothing about the earlier one
@@ -66,7 +69,7 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  if not (p_kinds <@ array['accepted', 'refused', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'unusable', 'unknown', 'undecided']) then
+  if not (p_kinds <@ array['accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'unusable', 'unknown', 'undecided']) then
     raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
   end if;
   -- What is lost of it would have to be settled by hand.
@@ -80,6 +83,19 @@ begin
   cross join lateral (
     select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
   ) q;
+  -- By those that are refused so, which are few.
+  if 'bad_address' = any (p_kinds) then
+    perform deed.suppress(q.channel, array[q.recipient], format('a bad address, says %s: delivery %s', q.provider, q.id), p_worker, q.tenant_id)
+    from (
+      select c.id, c.tenant_id, c.channel, c.recipient, c.provider
+      from unnest(p_ids, p_claims, p_kinds) u(id, claim, kind)
+      cross join lateral (
+        select o.* from deed.channel_outbox o where o.id = u.id and o.claim = u.claim and o.status = 'sending' and not o.sandbox
+      ) c
+      where u.kind = 'bad_address' and deed.fold_address(c.channel, c.recipient) is not null and not deed.is_removed(c.tenant_id)
+      order by c.tenant_id, c.channel, deed.fold_address(c.channel, c.recipient)
+    ) q;
+  end if;
   return query
   with mine as (
     select q.*
@@ -99,16 +115,17 @@ begin
           -- A claim that was lost before anything was called only lets go.
           when c.status = 'queued' and u.kind not in ('unusable') then 'let go'
           when c.unsettled_since is not null and c.doubt_since is null and not c.sandbox and c.status = 'sending'
-            and (u.kind = 'refused' or (u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts))
+            and (u.kind in ('refused', 'bad_address', 'opted_out') or (u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts))
               or (u.kind in ('deferred', 'unreachable') and d.since + p_give_up <= v_now)) then
             case when c.guarantee = 'at_most_once' then 'hold' else 'dead' end
-          when c.doubt_since is not null and u.kind in ('refused', 'undecided') then
+          when c.doubt_since is not null and u.kind in ('refused', 'bad_address', 'opted_out', 'undecided') then
             case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
           when c.doubt_since is not null and u.kind in ('later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated') then 'unknown'
           when u.kind in ('undecided', 'unrepeated') then 'unknown'
           when u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead'
           when u.kind in ('deferred', 'unreachable') and d.since + p_give_up <= v_now then 'given up'
           when u.kind = 'release' then 'outage'
+          when u.kind = 'bad_address' or (u.kind = 'opted_out' and c.sandbox) then 'refused'
           else u.kind
         end as verdict
       from deed.channel_outbox c
@@ -125,7 +142,7 @@ begin
   ),
   judged as (
     select m.*,
-      m.verdict in ('accepted', 'sandboxed', 'refused', 'dead', 'given up', 'unusable') as ended,
+      m.verdict in ('accepted', 'sandboxed', 'opted_out', 'refused', 'dead', 'given up', 'unusable') as ended,
       case when m.doubted then m.kind in ('deferred', 'unreachable', 'outage', 'unrepeated')
         else m.verdict in ('deferred', 'unreachable', 'outage', 'given up') end as uncounted,
       m.verdict in ('unknown', 'hold') as stays,
@@ -140,6 +157,7 @@ begin
     set status = case j.verdict
         when 'accepted' then case c.channel when 'voice' then 'called' when 'social' then 'posted' else 'sent' end
         when 'sandboxed' then 'skipped'
+        when 'opted_out' then 'skipped'
         when 'refused' then 'failed'
         when 'unusable' then 'failed'
         when 'dead' then 'dead'
@@ -150,8 +168,8 @@ begin
       attempts = c.attempts - case when j.uncounted then 1 else 0 end,
       deferrals = c.deferrals + case when j.verdict in ('deferred', 'unreachable') or (j.verdict = 'outage' and j.kind = 'outage') then 1 else 0 end,
       deferred_since = case when j.verdict in ('deferred', 'unreachable') or c.deferred_since is not null then j.deferred_since end,
-      skipped = j.verdict = 'sandboxed',
-      skip_reason = case when j.verdict = 'sandboxed' then 'sandbox: it went there, and not to its recipient' end,
+      skipped = j.verdict in ('sandboxed', 'opted_out'),
+      skip_reason = case j.verdict when 'sandboxed' then 'sandbox: it went there, and not to its recipient' when 'opted_out' then 'they have opted out, says ' || c.provider end,
       -- The sandbox's own name for it would be taken for a proof.
       provider_message_id = coalesce(case when not c.sandbox then left(j.message_id, 500) end, c.provider_message_id),
       last_error = case when j.verdict in ('accepted', 'sandboxed') then c.last_error
@@ -188,7 +206,7 @@ begin
     delete from deed.pauses p
     using done d
     cross join lateral (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (d.lane, d.tenant_id)) o(destination, tenant_id)
-    where d.kind in ('accepted', 'refused', 'later', 'deferred')
+    where d.kind in ('accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred')
       and p.provider = d.provider and p.destination = o.destination and p.tenant_id = o.tenant_id and p.probe = d.id and p.probe_claim = d.under
     returning d.id
   ),
