@@ -22,6 +22,7 @@ import (
 	"github.com/deedhq/deed/provider/resend"
 	"github.com/deedhq/deed/provider/slack"
 	"github.com/deedhq/deed/provider/smtp"
+	"github.com/deedhq/deed/provider/stub"
 	"github.com/deedhq/deed/provider/telegram"
 	"github.com/deedhq/deed/provider/webhook"
 	"github.com/deedhq/deed/provider/whatsapp"
@@ -147,6 +148,8 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account})
 	case "slack":
 		return slack.New(slack.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint, Account: c.Account})
+	case "stub":
+		return stub.New(stub.Options{Fail: c.Fail})
 	case "telegram":
 		return telegram.New(telegram.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint})
 	case "whatsapp":
@@ -177,6 +180,11 @@ func (a *app) newDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 	}
 	if opts.Providers, err = providers(file); err != nil {
 		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(file.Providers)) {
+		if file.Providers[name].Type == "stub" {
+			log.Warn("this provider is a stub: what it accepts is recorded as sent, and goes to nobody", "provider", name)
+		}
 	}
 	if opts.OnNewCluster, opts.Environment, err = a.newCluster(); err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func (s *section) decimal(key string, least, most float64) float64 {
 // Provider is a provider of deliveries, by the name that they give.
 type Provider struct {
 	Name string
-	Type string // smtp, resend, slack, telegram, whatsapp or webhook
+	Type string // smtp, resend, slack, stub, telegram, whatsapp or webhook
 	Line int
 
 	Concurrency int
@@ -117,6 +117,8 @@ type Provider struct {
 	APIKey        Secret // resend
 	Token         Secret // slack, telegram, whatsapp
 	PhoneNumberID string // whatsapp
+
+	Fail map[string]float64 // stub: which part of the calls, by what is answered
 
 	Secret         Secret // webhook
 	PreviousSecret Secret
@@ -164,6 +166,17 @@ var providerTypes = map[string]func(*section, *Provider){
 		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !slackChannel.MatchString(p.Sandbox) {
 			s.keyf("sandbox", "want the id of a channel or a person such as C024BE91L, with /THREAD_TS behind it or not")
 		}
+	},
+	"stub": func(s *section, p *Provider) {
+		d := s.sub("fail")
+		if d == nil {
+			return
+		}
+		p.Fail = map[string]float64{}
+		for _, e := range d.node.entries {
+			p.Fail[e.key] = d.decimal(e.key, 0, 1)
+		}
+		d.done()
 	},
 	"telegram": func(s *section, p *Provider) {
 		s.want("token")

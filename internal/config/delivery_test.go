@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ providers:
   api: {type: resend, api_key: env:API_KEY, endpoint: "http://127.0.0.1:1", from: a@example.com}
   team: {type: slack, token: env:API_KEY, account: acme, sandbox: U024BE7LH}
   phone: {type: whatsapp, token: env:API_KEY, phone_number_id: "106540352242922", sandbox: "+16505551234"}
+  nobody: {type: stub, fail: {refused: 0.1, unknown: 1e-2}, rate: 100}
   bot: {type: telegram, token: env:API_KEY, endpoint: "http://127.0.0.1:2", sandbox: "-1001/7", rate: 25}
   hooks: {type: webhook, secret: env:HOOK_SECRET, previous_secret: file:hook.old, allow_hosts: [10.0.0.1], hosts: ["http://10.0.0.1:8080", "*.example.com"], tenants: [6F1C2D3E-0000-4000-8000-000000000001], headers: {x-api-key: env:API_KEY}, drops_repeats: 24h, per_domain: 2, hanging: 0, sandbox: "https://example.com/"}
 `)
@@ -54,6 +56,9 @@ providers:
 	}
 	if a := c.Providers["api"]; a.APIKey.Reveal() != "key-hunter2" || a.Endpoint != "http://127.0.0.1:1" {
 		t.Errorf("%+v", a)
+	}
+	if s := c.Providers["nobody"]; !maps.Equal(s.Fail, map[string]float64{"refused": 0.1, "unknown": 0.01}) || s.Rate != 100 {
+		t.Errorf("%+v", s)
 	}
 	if s := c.Providers["team"]; s.Token.Reveal() != "key-hunter2" || s.Account != "acme" || s.Sandbox != "U024BE7LH" {
 		t.Errorf("%+v", s)
@@ -84,6 +89,7 @@ providers:
   team: {type: slack, sandbox: "#general"}
   phone: {type: whatsapp, sandbox: me@example.com}
   bot: {type: telegram, sandbox: me@example.com, from: a@example.com}
+  nobody: {type: stub, fail: {refused: 1.1}, sandbox: me@example.com}
   hooks: {type: webhook, drops_repeats: 1s, hosts: [], tenants: [acme]}
   open: {type: webhook, secret: env:HOOK_SECRET, headers: {x-api-key: env:API_KEY}}
   other: {type: pigeon}
@@ -92,7 +98,7 @@ providers:
 	for _, want := range []string{
 		"channels.outbox.enabled", "channels.outbox.claim_batch_size", "channels.outbox.jitter_min", "channels.outbox.polls", "channels.inbox",
 		"providers.mail.address", "user and password go together", "providers.mail.from", "providers.mail.rate", "providers.mail.domains.x.com",
-		"providers.api.api_key: want env:NAME", "providers.team: the provider has no token", "providers.team.sandbox: want the id", "providers.phone: the provider has no token", "providers.phone: the provider has no phone_number_id", "providers.phone.sandbox: want a number", "providers.bot: the provider has no token", "providers.bot.sandbox: want a chat's number", "providers.bot.from", "the provider has no secret", "providers.hooks.drops_repeats", "providers.hooks.hosts: the list is empty", "providers.hooks.tenants", "providers.open.headers: whoever reserves", `no provider type is called "pigeon"`, "the provider has no type",
+		"providers.api.api_key: want env:NAME", "providers.team: the provider has no token", "providers.team.sandbox: want the id", "providers.phone: the provider has no token", "providers.phone: the provider has no phone_number_id", "providers.phone.sandbox: want a number", "providers.bot: the provider has no token", "providers.bot.sandbox: want a chat's number", "providers.bot.from", "providers.nobody.fail.refused: 1.1 is not from 0 to 1", "providers.nobody.sandbox", "the provider has no secret", "providers.hooks.drops_repeats", "providers.hooks.hosts: the list is empty", "providers.hooks.tenants", "providers.open.headers: whoever reserves", `no provider type is called "pigeon"`, "the provider has no type",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("lacks %q: %v", want, err)
