@@ -43,6 +43,7 @@ var harmlessChanges = []harmless{
 	{"backfills", "window_n reached slot id scanned seen upto late_id finished_at", "", "what one passes over is seen when it has finished; one that has finished and does it again finds nothing late"},
 
 	{"delivery_attempts", "delete *", "", "history: what became of calls, for people; what is owed stands in channel_outbox"},
+	{"delivery_feedback soft_bounces unmatched_events", "delete *", "", "what providers say of what was done, which stands in channel_outbox"},
 	{"channel_outbox", "*", "", "of what is to be sent, or of its history: the row stays, and its status is held against the audit log"},
 	{"channel_messages", "*", "", "of what somebody wrote: the row stays, and its status is held against the audit log"},
 	{"message_transitions", "delete from_status to_status", "", "a change of status that is not listed is refused, aloud"},

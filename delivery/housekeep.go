@@ -93,6 +93,12 @@ func (l *Ledger) endWaiting(ctx context.Context) {
 		err = l.pool.QueryRow(ctx, query.ExpireSuppressions, endBatch, l.opts.Worker).Scan(&n)
 		return n, err
 	})
+	l.chore(ctx, "match status events", endBatch, func(ctx context.Context) (n int, err error) {
+		ctx, cancel := l.deadline(ctx)
+		defer cancel()
+		err = l.pool.QueryRow(ctx, query.MatchEvents, endBatch, l.opts.Worker).Scan(&n)
+		return n, err
+	})
 	for _, s := range l.sources {
 		l.chore(ctx, "give up what cannot be reached", endBatch, func(ctx context.Context) (int, error) {
 			return end(ctx, slog.LevelError, "delivery is dead: its destination was away for too long", Dead, query.GiveUp, s.name, s.opts.GiveUpAfter.Seconds(), endBatch, l.opts.Worker)

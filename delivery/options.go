@@ -95,6 +95,9 @@ type ProviderOptions struct {
 	// Tenants are the only ones whose deliveries it makes; those of others fail.
 	// Default: all.
 	Tenants []tenant.ID
+	// Engagement keeps who has opened a message and clicked in it ([Ledger.Record]).
+	// Default: nobody is watched.
+	Engagement bool
 	// Sandbox, if set, is the address that everything goes to instead of its
 	// recipient, whenever it was reserved. What it takes is skipped: nobody was
 	// written to. Deliveries in doubt wait until it is off. Default: none.

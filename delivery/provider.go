@@ -37,6 +37,10 @@ type Finder interface {
 type Finding struct {
 	Found     bool
 	MessageID string
+	// Alike says that it was found by what it says and to whom, and not by the
+	// delivery's id. It counts unless another delivery to the same recipient has that
+	// message, or may have it, since it is being called or in doubt.
+	Alike bool
 }
 
 // Checker is a Provider that can say whether it is set up, without sending.

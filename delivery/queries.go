@@ -14,7 +14,7 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Reserve, Claim, Attempt, Extend, Note, Attempts, Settle, Pause, ClaimDoubts, MayRepeat, RegisterProvider, NoteIdle,
-	RealCalls, Relane, Prove, SettleDelivery, Retry, Redrive, Expire, ExpireSuppressions, GiveUp, Purge, Suppress, Unsuppress,
+	Reserve, Claim, Attempt, Extend, Note, Attempts, Settle, Pause, ClaimDoubts, MayRepeat, IsOurs, RegisterProvider, NoteIdle,
+	RealCalls, Relane, Prove, RecordEvents, MatchEvents, Feedback, SettleDelivery, Retry, Redrive, Expire, ExpireSuppressions, GiveUp, Purge, Suppress, Unsuppress,
 	LookAtSuppressions, LookAtDeliveries, Deliveries, History, Providers, Resume, Unfinished string
 }

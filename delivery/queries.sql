@@ -56,6 +56,21 @@ from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::fl
 -- name: may_repeat
 select deed.may_repeat($1::text::uuid, $2::bigint, $3::text, $4::text, $5::boolean);
 
+-- name: is_ours
+-- Whether no other delivery of its account has that message, or may have it.
+select not exists (
+    select from deed.channel_outbox o
+    where o.provider_message_id = $2::text and o.channel in ('email', 'sms', 'voice') and o.id <> c.id
+      and o.request_kind = c.request_kind and o.request_account = c.request_account
+  ) and not exists (
+    select from deed.channel_outbox o
+    where o.status = 'sending' and o.id <> c.id and o.channel = c.channel
+      and o.request_kind = c.request_kind and o.request_account = c.request_account
+      and deed.fold_address(o.channel, o.recipient) = deed.fold_address(c.channel, c.recipient)
+  )
+from deed.channel_outbox c
+where c.id = $1::text::uuid;
+
 -- name: register_provider
 -- With what was there before.
 select r.changed, p.kind, p.account, p.sandbox
@@ -80,6 +95,18 @@ select deed.relane_deliveries($1::text, $2::int);
 -- name: prove
 select ended, coalesce(was, ''), coalesce(status, ''), coalesce(tenant_id::text, ''), coalesce(provider, ''), coalesce(channel, ''), coalesce(attempts, 0), coalesce(correlation_id, ''), coalesce(channel_message_id::text, '')
 from deed.prove_delivery($1::text::uuid, $2::text, $3::text);
+
+-- name: record_events
+select matched, waiting, strange, proved::text[]
+from deed.record_events($1::text, $2::text, $3::text, $4::text[]::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text);
+
+-- name: match_events
+select deed.match_events($1::int, $2::text);
+
+-- name: feedback
+select f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at, f.answered_at, coalesce(f.reason, ''), coalesce(f.code, '')
+from deed.delivery_feedback f
+where f.delivery_id = $1::text::uuid;
 
 -- name: settle_delivery
 select deed.settle_delivery($1::text::uuid, $2::text, $3::text, $4::text, $5::text);

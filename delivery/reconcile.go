@@ -176,9 +176,15 @@ func (r *reconciler) find(ctx context.Context, it *item) {
 		}
 	}()
 	found, err := r.finder.Find(ctx, res)
+	ours := true
+	if err == nil && found.Found && found.Alike {
+		err = r.ledger.pool.QueryRow(ctx, query.IsOurs, it.id, found.MessageID).Scan(&ours)
+	}
 	switch {
 	case err != nil:
 		it.out = Unknown(fmt.Errorf("look-up: %w", err))
+	case found.Found && !ours:
+		it.kind, it.out = "undecided", Unknown(errors.New("what the provider shows may be another delivery's"))
 	case found.Found:
 		it.kind, it.out = "accepted", Accepted(found.MessageID)
 	default:

@@ -216,6 +216,7 @@ END
   CREATE INDEX channel_outbox_end_idx ON deed.channel_outbox USING btree (finished_at) WHERE (finished_at IS NOT NULL)
   CREATE INDEX channel_outbox_ended_badly_idx ON deed.channel_outbox USING btree (status, provider, id) WHERE (status = ANY (ARRAY['failed'::text, 'dead'::text]))
   CREATE INDEX channel_outbox_expiring_idx ON deed.channel_outbox USING btree (expires_at) WHERE ((status = 'queued'::text) AND (expires_at IS NOT NULL))
+  CREATE INDEX channel_outbox_message_idx ON deed.channel_outbox USING btree (provider_message_id) WHERE ((provider_message_id IS NOT NULL) AND (channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text])))
   CREATE INDEX channel_outbox_ready_idx ON deed.channel_outbox USING btree (status, provider, tenant_id, COALESCE(run_id, '00000000-0000-0000-0000-000000000000'::uuid), lane, ord) WHERE due
   CREATE INDEX channel_outbox_scheduled_idx ON deed.channel_outbox USING btree (provider, tenant_id, ord) WHERE ((status = 'queued'::text) AND (NOT due))
   CREATE INDEX channel_outbox_sending_idx ON deed.channel_outbox USING btree (provider, ord) WHERE (status = 'sending'::text)
@@ -404,6 +405,29 @@ table deed.delivery_attempts rls=true forced=true
   policy delivery_attempts_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy delivery_attempts_owner for * to owner using true check true
   policy delivery_attempts_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.delivery_feedback rls=true forced=true
+  column delivery_id uuid not null
+  column tenant_id uuid not null
+  column run_id uuid
+  column delivered_at timestamp with time zone
+  column bounced_at timestamp with time zone
+  column complained_at timestamp with time zone
+  column unsubscribed_at timestamp with time zone
+  column opened_at timestamp with time zone
+  column clicked_at timestamp with time zone
+  column answered_at timestamp with time zone
+  column reason text
+  column code text
+  constraint delivery_feedback_pkey PRIMARY KEY (delivery_id)
+  constraint delivery_feedback_texts_are_short CHECK (((length(reason) <= 1000) AND (length(code) <= 100)))
+  CREATE UNIQUE INDEX delivery_feedback_pkey ON deed.delivery_feedback USING btree (delivery_id)
+  policy delivery_feedback_admin for r to deed_admin using true
+  policy delivery_feedback_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy delivery_feedback_owner for * to owner using true check true
+  policy delivery_feedback_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
@@ -986,6 +1010,21 @@ table deed.sink_pauses rls=true forced=true with fillfactor=50
   policy sink_pauses_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.soft_bounces rls=true forced=true
+  column delivery_id uuid not null
+  column tenant_id uuid not null
+  column channel text not null
+  column address text not null
+  column at timestamp with time zone not null
+  constraint soft_bounces_pkey PRIMARY KEY (delivery_id)
+  CREATE INDEX soft_bounces_address_idx ON deed.soft_bounces USING btree (tenant_id, channel, address)
+  CREATE INDEX soft_bounces_at_idx ON deed.soft_bounces USING btree (at)
+  CREATE UNIQUE INDEX soft_bounces_pkey ON deed.soft_bounces USING btree (delivery_id)
+  policy soft_bounces_admin for r to deed_admin using true
+  policy soft_bounces_owner for * to owner using true check true
+  policy soft_bounces_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 sequence deed.subscription_seq
 table deed.subscriptions rls=true forced=true
   column id integer not null
@@ -1152,6 +1191,30 @@ table deed.topics rls=true forced=true
   grant select to deed_admin
   grant select to deed_worker
 sequence deed.turn_seq
+table deed.unmatched_events rls=true forced=true
+  column n bigint not null identity always
+  column provider text not null
+  column kind text not null
+  column account text not null
+  column tenants uuid[]
+  column event text not null
+  column event_id text not null
+  column message_id text not null
+  column at timestamp with time zone not null
+  column code text
+  column received_at timestamp with time zone not null
+  column tried_at timestamp with time zone not null
+  constraint unmatched_events_once UNIQUE (provider, event_id, event)
+  constraint unmatched_events_pkey PRIMARY KEY (n)
+  constraint unmatched_events_texts_are_short CHECK (((length(event_id) <= 255) AND (length(message_id) <= 500) AND (length(code) <= 100)))
+  CREATE INDEX unmatched_events_tried_idx ON deed.unmatched_events USING btree (tried_at)
+  CREATE UNIQUE INDEX unmatched_events_once ON deed.unmatched_events USING btree (provider, event_id, event)
+  CREATE UNIQUE INDEX unmatched_events_pkey ON deed.unmatched_events USING btree (n)
+  policy unmatched_events_admin for r to deed_admin using true
+  policy unmatched_events_owner for * to owner using true check true
+  policy unmatched_events_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.window_lock rls=true forced=true
   column none boolean
   constraint window_lock_stays_empty CHECK (false)
@@ -1181,6 +1244,7 @@ function address_mark(p_tenant uuid, p_channel text, p_address text) returns tex
 function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body 59746cbf262c586e3d78b4596e94aad8
 function adopt_cluster(p_reason text, p_by text DEFAULT NULL::text, p_environment text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body c39af25a099645d3a33d3954b95faa6c grant to deed_admin
 function apply_consents(p_tenant uuid, p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 6ed215f8ee46ddd3f9c65b678f19be80
+function apply_events(p_ids uuid[], p_events text[], p_event_ids text[], p_message_ids text[], p_addresses text[], p_ats timestamp with time zone[], p_reasons text[], p_codes text[], p_actor text) returns uuid[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 1cf66c88f4a8393f5a55cc1cf570324f
 function ask_purge(p_id bigint, p_topic text) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body dba2600daa231e1b47654c38f979ac72 grant to deed_admin, deed_worker
 function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone, why text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 4c71c79b7e40de36d5331d01fc1ae6e9 grant to deed_worker
 function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 843e9d3ed31063cccbc9483d76f32092 grant to deed_worker
@@ -1209,7 +1273,7 @@ function consents_of(p_contacts uuid[]) returns TABLE(contact_id uuid, channel t
 function contact_of(p_tenant uuid, p_id uuid) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function count_pending(p_most integer) returns TABLE(subscription integer, topic text, pending bigint, due bigint, claimed bigint, parked bigint, blocked_keys bigint, dead bigint, oldest timestamp with time zone, at_least boolean, dead_at_least boolean) set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 0c4232f6dcaf1b3bc191651bd678868d grant to deed_admin, deed_worker
 function count_removal(p_topic text, p_name text DEFAULT NULL::text) returns TABLE(subscription text, mode text, door boolean, waiting bigint, claimed bigint, aside bigint, dead bigint, blocked_keys bigint, unread bigint, at_least boolean, workers text[]) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 38bc7652c376fb8780d0d81980b6f9ad grant to deed_admin
-function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body 90e1f2986355d8c1f75be167cab71acd grant to deed_admin
+function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body bca68d5b21c016f23186e76e5a17ddc0 grant to deed_admin
 function count_unread(p_subscriptions integer[], p_most integer, p_each_lane boolean) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone, at_least boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 25c2327f1d5f6db327c4361854e6e6ca grant to deed_admin, deed_worker
 function current_tenant() returns uuid security definer set search_path=pg_catalog, pg_temp body 98c58549eda9a0c2f4fb09a77877ca2d grant to deed_admin, deed_app, deed_worker
 function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
@@ -1225,8 +1289,8 @@ function end_empty(p_subscriptions integer[], p_ids bigint[], p_at timestamp wit
 function end_lanes(p_subscription integer) returns void set search_path=pg_catalog, pg_temp body b5349277a130b987c53f4932625cc744
 function end_queued(p_ids uuid[], p_status text, p_reasons text[], p_action text, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, jit=off body 7f3b31904c1ed4b2b7667af39c3b3d30
 function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body e0eff3f97a7c5491ae704eb3b5a12a09
-function erase_contact(p_id uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_suppress boolean DEFAULT false, p_exported boolean DEFAULT false) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 2551a1ad77e8e725906eeaa3480581d9 grant to deed_admin, deed_app
-function erase_deliveries(p_ids uuid[], p_actor text) returns TABLE(id uuid, did text) set search_path=pg_catalog, pg_temp, jit=off body cd5f655659bb9042badcf0a979402fbf
+function erase_contact(p_id uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_suppress boolean DEFAULT false, p_exported boolean DEFAULT false) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body fe1f9dacee6a835a3416a56f60debc5a grant to deed_admin, deed_app
+function erase_deliveries(p_ids uuid[], p_actor text) returns TABLE(id uuid, did text) set search_path=pg_catalog, pg_temp, jit=off body a48c94be9470ecc4e2a85210f20d1abe
 function erase_messages(p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, jit=off body 8741d8f703f48a8caed6184c62ad190a
 function erase_step(p_limit integer, p_worker text) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body df76070fac73f3613291a60ae7532cff grant to deed_worker
 function erased_message_id(p_message_id text) returns text body inline
@@ -1285,6 +1349,7 @@ function make_lanes(p_subscription integer) returns void security definer set se
 function mark_audit(p_limit integer) returns bigint security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off body 832b7ab05d3fe22f1ab31a85c54a4dc6 grant to deed_worker
 function mark_due() returns trigger set search_path=pg_catalog, pg_temp body d494de743e1e910e20e2430b2c9c7b0e
 function mark_suppressions(p_tenant uuid, p_channels text[], p_addresses text[], p_marks text[], p_actor text) returns void set search_path=pg_catalog, pg_temp, jit=off body 6afbf10328157ee117dd690488a3186e
+function match_events(p_limit integer, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body e25ce9a3b85aa3c3928f8eb183049767 grant to deed_worker
 function may_repeat(p_id uuid, p_claim bigint, p_kind text, p_account text, p_sandbox boolean) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body c8887c97eb232f2af69288e6b90504d2 grant to deed_worker
 function merge_contacts(p_from uuid, p_into uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns boolean security definer set search_path=pg_catalog, pg_temp body fb4823491c1c0cd5c5d8c2a83d868502 grant to deed_admin, deed_app, deed_worker
 function message_id(p_created_at timestamp with time zone, p_id bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
@@ -1316,11 +1381,12 @@ function publish_problems(p_topics text[], p_payloads bytea[], p_keys text[], p_
 function punycode(p_label text) returns text set search_path=pg_catalog, pg_temp body 4c1c42a5b83c87271498beae5a48be42 grant to deed_admin, deed_app, deed_worker
 function punycode_bias(p_delta bigint, p_count integer, p_first boolean) returns integer set search_path=pg_catalog, pg_temp body ac9f15bcba4f9847d762ba262f1e6245 grant to deed_admin, deed_app, deed_worker
 function purge() returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off body df1cb7a68d3f048d34af74fdebcb39b9 grant to deed_admin, deed_worker
-function purge_deliveries(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp body d09a9a234ca0d9571c71bf561720e75e grant to deed_worker
+function purge_deliveries(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp body 4388ad968a445a6db50933ac24667c50 grant to deed_worker
 function purge_history(p_limit integer DEFAULT 5000) returns TABLE(what text, removed integer) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, enable_seqscan=off, jit=off body 389222b88d8469ee6b536fd046c2fbab grant to deed_admin, deed_worker
 function purge_kept(p_slot integer, p_id bigint, p_limit integer DEFAULT 5000, OUT removed integer, OUT next_slot integer, OUT next_id bigint) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 03418d2c629d8dacb282960f33411c85 grant to deed_admin, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
 function purge_messages(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 77738c8eff31a761c3045b973e7a4f92 grant to deed_worker
+function record_events(p_provider text, p_kind text, p_account text, p_tenants uuid[], p_events text[], p_event_ids text[], p_markers text[], p_message_ids text[], p_addresses text[], p_ats timestamp with time zone[], p_reasons text[], p_codes text[], p_actor text, OUT matched bigint, OUT waiting bigint, OUT strange bigint, OUT proved uuid[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 6b2d58979890adb3197c0179ae24c0c1 grant to deed_worker
 function redrive(p_request text, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, enable_incremental_sort=off, jit=off body 6a7a0c354e0c89dc293220bd9ef49b50 grant to deed_admin
 function redrive_deliveries(p_request text, p_statuses text[], p_provider text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_error text DEFAULT NULL::text, p_since interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500, p_dry boolean DEFAULT false) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 8d2b65c934eacb9cae02addd2f307172 grant to deed_admin
 function refold_suppressions() returns bigint set search_path=pg_catalog, pg_temp body 2ccd0bce3604d72bebd9288023f2e15b
@@ -1366,7 +1432,7 @@ function take_probe(p_provider text, p_tenant uuid, p_lane text, p_id uuid, p_cl
 function take_tenant(p_tenant uuid, p_what text, INOUT at_sub integer, INOUT at_id bigint, INOUT left_some boolean, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, jit=off body c39da871973a8699e7e1af797e66c461
 function take_tenant_log(p_tenant uuid, INOUT at_id bigint, p_span bigint, OUT taken bigint, OUT more boolean) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_seqscan=off, enable_indexscan=off, jit=off body fafcace842c899eb630975964b32e1d5
 function take_tenant_pending(p_tenant uuid, INOUT at_sub integer, INOUT at_id bigint, p_limit integer, OUT taken integer, OUT left_some boolean, OUT more boolean) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 54f7dfca58fdeaec33a6687b1e0a8387
-function take_tenant_rows(p_tenant uuid, p_table text, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 7057c07564a6bf7b8b809fd7e541efd7
+function take_tenant_rows(p_tenant uuid, p_table text, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 2662998ba855e5e1c63755a318503bbb
 function take_turn(p_id uuid) returns void set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan body 617c3a90d50e561e9d35385f92131ffa
 function tally(p_most integer DEFAULT 20000) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 58bb336cddb4aeec90169e42275ae5ba grant to deed_worker
 function tenant_of_call(p_call text, p_tenant uuid) returns uuid set search_path=pg_catalog, pg_temp body e951bd369b2fdf4b70534dd482885d46

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -114,8 +115,8 @@ func newDeliveriesShow(a *app) *cobra.Command {
 	var payload, asJSON bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a delivery and what has happened to it", Args: cobra.ExactArgs(1),
-		Long: `Show a delivery, every change of it with who made it and why, and each call that did not simply succeed, with what was
-learnt later. Its contents only with --payload.`,
+		Long: `Show a delivery, every change of it with who made it and why, what its provider has said of it since, and each call that did
+not simply succeed, with what was learnt later. Its contents only with --payload.`,
 		Example: "  deed deliveries show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --payload",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
@@ -127,10 +128,14 @@ learnt later. Its contents only with --payload.`,
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "history": events, "attempts": orEmpty(attempts), "attempts_total": total})
+				feedback, err := l.Feedback(cmd.Context(), args[0])
+				if err != nil {
+					return err
 				}
-				if err := showDelivery(cmd.OutOrStdout(), e, events); err != nil {
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "history": events, "feedback": feedback, "attempts": orEmpty(attempts), "attempts_total": total})
+				}
+				if err := showDelivery(cmd.OutOrStdout(), e, feedback, events); err != nil {
 					return err
 				}
 				return showAttempts(cmd.OutOrStdout(), attempts, total)
@@ -142,7 +147,7 @@ learnt later. Its contents only with --payload.`,
 	return cmd
 }
 
-func showDelivery(w io.Writer, e delivery.Entry, events []delivery.Event) error {
+func showDelivery(w io.Writer, e delivery.Entry, said delivery.Feedback, events []delivery.Event) error {
 	line := func(name, value string) {
 		if value != "" && value != "-" {
 			fmt.Fprintf(w, "%-16s %s\n", name, clip(value, 0))
@@ -170,6 +175,14 @@ func showDelivery(w io.Writer, e delivery.Entry, events []delivery.Event) error 
 	line("message id", e.ProviderMessageID)
 	line("skipped", e.SkipReason)
 	line("last error", e.LastError)
+	line("delivered", instant(said.DeliveredAt))
+	line("bounced", instant(said.BouncedAt))
+	line("complained", instant(said.ComplainedAt))
+	line("unsubscribed", instant(said.UnsubscribedAt))
+	line("opened", instant(said.OpenedAt))
+	line("clicked", instant(said.ClickedAt))
+	line("answered", instant(said.AnsweredAt))
+	line("said of that", strings.TrimSpace(said.Code+" "+said.Reason))
 	line("correlation id", e.CorrelationID)
 	line("tenant", e.Tenant)
 	line("key", e.Key)

@@ -30,29 +30,33 @@ begin
     union all
     select 'delivery_attempts', count(*), 7 from deed.delivery_attempts r where r.tenant_id = p_tenant
     union all
-    select 'channel_messages', count(*), 8 from deed.channel_messages r where r.tenant_id = p_tenant
+    select 'delivery_feedback', count(*), 8 from deed.delivery_feedback r where r.tenant_id = p_tenant
     union all
-    select 'suppressions', count(*), 9 from deed.suppressions r where r.tenant_id = p_tenant
+    select 'soft_bounces', count(*), 9 from deed.soft_bounces r where r.tenant_id = p_tenant
     union all
-    select 'pauses', count(*), 10 from deed.pauses r where r.tenant_id = p_tenant
+    select 'channel_messages', count(*), 10 from deed.channel_messages r where r.tenant_id = p_tenant
     union all
-    select 'contacts', count(*), 11 from deed.contacts r where r.tenant_id = p_tenant
+    select 'suppressions', count(*), 11 from deed.suppressions r where r.tenant_id = p_tenant
     union all
-    select 'contact_identities', count(*), 12 from deed.contact_identities r where r.tenant_id = p_tenant
+    select 'pauses', count(*), 12 from deed.pauses r where r.tenant_id = p_tenant
     union all
-    select 'contact_merges', count(*), 13 from deed.contact_merges r where r.tenant_id = p_tenant
+    select 'contacts', count(*), 13 from deed.contacts r where r.tenant_id = p_tenant
     union all
-    select 'identity_conflicts', count(*), 14 from deed.identity_conflicts r where r.tenant_id = p_tenant
+    select 'contact_identities', count(*), 14 from deed.contact_identities r where r.tenant_id = p_tenant
     union all
-    select 'consents', count(*), 15 from deed.consents r where r.tenant_id = p_tenant
+    select 'contact_merges', count(*), 15 from deed.contact_merges r where r.tenant_id = p_tenant
     union all
-    select 'erasures', count(*), 16 from deed.erasures r where r.tenant_id = p_tenant
+    select 'identity_conflicts', count(*), 16 from deed.identity_conflicts r where r.tenant_id = p_tenant
     union all
-    select 'tenant_logins', count(*), 17 from deed.tenant_logins r where r.tenant_id = p_tenant
+    select 'consents', count(*), 17 from deed.consents r where r.tenant_id = p_tenant
     union all
-    select 'tenants', count(*), 18 from deed.tenants r where r.tenant_id = p_tenant
+    select 'erasures', count(*), 18 from deed.erasures r where r.tenant_id = p_tenant
     union all
-    select 'audit_log', count(*), 19 from deed.audit_log r where r.tenant_id = p_tenant
+    select 'tenant_logins', count(*), 19 from deed.tenant_logins r where r.tenant_id = p_tenant
+    union all
+    select 'tenants', count(*), 20 from deed.tenants r where r.tenant_id = p_tenant
+    union all
+    select 'audit_log', count(*), 21 from deed.audit_log r where r.tenant_id = p_tenant
   ) c
   order by c.n;
 end

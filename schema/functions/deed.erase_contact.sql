@@ -88,6 +88,9 @@ begin
   select count(*) into v_ended from deed.erase_deliveries(coalesce(v_ids, '{}'), v_actor) d where d.did <> 'left';
 
   perform deed.erase_messages(v_names, v_actor);
+  delete from deed.soft_bounces s
+  using unnest(v_channels, v_addresses) a(channel, address)
+  where s.tenant_id = v_tenant and s.channel = a.channel and s.address = a.address;
   delete from deed.contact_identities i where i.contact_id = any (v_names);
   update deed.contacts c
   set data = '{}', zone = null, locale = null, erased_at = v_now, updated_at = v_now

@@ -69,6 +69,10 @@ begin
   set error = case when a.error is not null then 'erased' end,
     provider_message_id = deed.erased_message_id(a.provider_message_id)
   where a.delivery_id = any (v_queued || v_doubt || v_over) and num_nonnulls(a.error, a.provider_message_id) > 0;
+  update deed.delivery_feedback f
+  set reason = 'erased'
+  where f.delivery_id = any (v_queued || v_doubt || v_over) and f.reason <> 'erased';
+  delete from deed.soft_bounces s where s.delivery_id = any (v_queued || v_doubt || v_over);
   update deed.audit_log a
   set reason = 'erased'
   where a.subject_type = 'delivery' and a.subject_id = any (array(select u.id::text from unnest(v_queued || v_doubt || v_over) u(id)))

@@ -1,5 +1,5 @@
 -- deed.purge_deliveries: remove finished deliveries that ended longer than p_age
--- ago, at most p_limit, with their attempts; dead and failed ones never (O11).
+-- ago, at most p_limit, with their attempts and what was said of them; dead and failed ones never (O11).
 --
 -- One audit row for each tenant and status. Returns how many.
 create or replace function deed.purge_deliveries(
@@ -30,6 +30,12 @@ begin
   ),
   attempts as (
     delete from deed.delivery_attempts a using gone g where a.delivery_id = g.id
+  ),
+  feedback as (
+    delete from deed.delivery_feedback f using gone g where f.delivery_id = g.id
+  ),
+  bounces as (
+    delete from deed.soft_bounces s using gone g where s.delivery_id = g.id
   ),
   audited as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, from_status, affected, reason)

@@ -33,9 +33,16 @@ begin
     ),
     attempts as (
       delete from deed.delivery_attempts a using gone g where a.delivery_id = g.id returning 1
+    ),
+    feedback as (
+      delete from deed.delivery_feedback f using gone g where f.delivery_id = g.id returning 1
+    ),
+    bounces as (
+      delete from deed.soft_bounces s using gone g where s.delivery_id = g.id returning 1
     )
-    select (select count(*) from gone), (select count(*) from attempts) into v_n, v_of;
-    taken := jsonb_build_object(p_table, v_n, 'delivery_attempts', v_of);
+    select (select count(*) from gone), jsonb_build_object('delivery_attempts', (select count(*) from attempts), 'delivery_feedback', (select count(*) from feedback), 'soft_bounces', (select count(*) from bounces))
+    into v_n, taken;
+    taken := jsonb_build_object(p_table, v_n) || taken;
   when 'contacts' then
     v_ids := array(
       select c.id from deed.contacts c

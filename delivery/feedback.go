@@ -1,0 +1,186 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/errortext"
+)
+
+// Said is what a provider says of a message that it took.
+type Said string
+
+// What providers say later.
+const (
+	SaidAccepted     Said = "accepted"     // it has taken it, and works on it
+	SaidDelivered    Said = "delivered"    // it has reached the recipient's server or device
+	SaidBounced      Said = "bounced"      // nobody is at that address, and nobody will be
+	SaidSoftBounced  Said = "soft_bounced" // it could not be delivered, and another one may be
+	SaidComplained   Said = "complained"   // the recipient calls it unwanted
+	SaidUnsubscribed Said = "unsubscribed" // the recipient wants no more of these
+	SaidOpened       Said = "opened"
+	SaidClicked      Said = "clicked"
+	SaidAnswered     Said = "answered" // a call has ended; the code says how: human, machine, busy, no-answer
+)
+
+// StatusEvent is one thing that a provider says of a message: verified by the caller.
+type StatusEvent struct {
+	Said Said
+	// ID is the provider's id of the event, up to 255 bytes. Required.
+	ID string
+	// Delivery is the delivery's id, as the request carried it; empty: the event has none.
+	Delivery string
+	// MessageID is the provider's id of the message, as [Accepted] was given it.
+	MessageID string
+	// Address is whom it is about. Default: the delivery's recipient.
+	Address string
+	// At is when it happened. Default: now.
+	At time.Time
+	// Reason is what the provider says of a bounce, and Code what it calls it.
+	Reason, Code string
+}
+
+// Recorded is what became of status events.
+type Recorded struct {
+	Matched  int64 // they are of deliveries of this provider; those that were known changed nothing
+	Waiting  int64 // they name a message that no delivery has yet, and are tried again for seven days
+	Strange  int64 // they are of no delivery that this provider has called; nothing of them is kept
+	Settled  int   // deliveries in doubt that they proved to have been accepted
+	Ignored  int   // opened and clicked, unless [ProviderOptions.Engagement]
+	settleds []string
+}
+
+// mostEvents bounds one statement.
+const mostEvents = 1000
+
+// Record records what a provider says of what it took, beside what the ledger says was
+// done (D13): when each thing was said to have happened first. Repeats change nothing, in
+// whatever order they come. An event of a delivery in doubt settles it. A bounce
+// suppresses its address for everything, a complaint for all that has a purpose, an
+// unsubscription for the delivery's purpose, or for all if it has none; the fifth soft
+// bounce of an address in seven days, without a delivery between, for thirty days.
+//
+// provider is one of the ledger's, by whose account the delivery was called, and of whose
+// tenants it must be: so what another service says changes nothing. Errors:
+// [deed.NotFound] for a provider that the ledger does not have, [deed.Invalid]. Needs
+// deed_worker.
+func (l *Ledger) Record(ctx context.Context, provider string, events ...StatusEvent) (Recorded, error) {
+	const op = "record status events"
+	var s *source
+	for _, known := range l.sources {
+		if known.name == provider {
+			s = known
+		}
+	}
+	if s == nil {
+		return Recorded{}, &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("this ledger has no provider %q", provider)}
+	}
+	var total Recorded
+	kept := make([]StatusEvent, 0, len(events))
+	for i, e := range events {
+		if err := e.check(); err != nil {
+			return Recorded{}, &deed.Error{Op: op, Code: deed.Invalid, Err: fmt.Errorf("event %d: %w", i+1, err)}
+		}
+		if (e.Said == SaidOpened || e.Said == SaidClicked) && !s.opts.Engagement {
+			total.Ignored++
+			continue
+		}
+		kept = append(kept, e)
+	}
+	for len(kept) > 0 {
+		n := min(len(kept), mostEvents)
+		if err := s.record(ctx, kept[:n], &total); err != nil {
+			return total, deed.WrapError(op, err)
+		}
+		kept = kept[n:]
+	}
+	for _, id := range total.settleds {
+		l.opts.Logger.Info("delivered: the provider said so", "provider", provider, "delivery", id)
+	}
+	return total, nil
+}
+
+func (e StatusEvent) check() error {
+	switch e.Said {
+	case SaidAccepted, SaidDelivered, SaidBounced, SaidSoftBounced, SaidComplained, SaidUnsubscribed, SaidOpened, SaidClicked, SaidAnswered:
+	default:
+		return fmt.Errorf("nothing is called %q that a provider says", string(e.Said))
+	}
+	if e.ID == "" || len(e.ID) > 255 {
+		return errors.New("its id is missing, or has over 255 bytes")
+	}
+	if len(e.MessageID) > 500 {
+		return errors.New("its message id has over 500 bytes")
+	}
+	for _, text := range []string{e.ID, e.Delivery, e.MessageID, e.Address} {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return errors.New("what names it is not UTF-8, or has a NUL in it")
+		}
+	}
+	return nil
+}
+
+// record records events in one statement.
+func (s *source) record(ctx context.Context, events []StatusEvent, total *Recorded) error {
+	n := len(events)
+	said, ids, markers, messages, addresses := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	ats, reasons, codes := make([]*time.Time, n), make([]string, n), make([]string, n)
+	for i, e := range events {
+		said[i], ids[i], markers[i], messages[i], addresses[i] = string(e.Said), e.ID, e.Delivery, e.MessageID, e.Address
+		if !e.At.IsZero() {
+			ats[i] = &e.At
+		}
+		reasons[i], codes[i] = errortext.Stored(e.Reason, 1000, ""), clip(e.Code)
+	}
+	var tenants []string // null: all
+	for _, t := range s.opts.Tenants {
+		tenants = append(tenants, t.String())
+	}
+	ctx, cancel := s.ledger.deadline(ctx)
+	defer cancel()
+	var r Recorded
+	err := s.ledger.pool.QueryRow(ctx, query.RecordEvents, s.name, s.caps.Kind, s.caps.Account, tenants, said, ids, markers, messages, addresses, ats, reasons, codes,
+		"events of "+s.name).Scan(&r.Matched, &r.Waiting, &r.Strange, &r.settleds)
+	if err != nil {
+		return err
+	}
+	total.Matched, total.Waiting, total.Strange = total.Matched+r.Matched, total.Waiting+r.Waiting, total.Strange+r.Strange
+	total.Settled, total.settleds = total.Settled+len(r.settleds), append(total.settleds, r.settleds...)
+	return nil
+}
+
+// Feedback is what a provider has said of a delivery, and when each was first.
+type Feedback struct {
+	DeliveredAt    *time.Time `json:"delivered_at,omitempty"`
+	BouncedAt      *time.Time `json:"bounced_at,omitempty"`
+	ComplainedAt   *time.Time `json:"complained_at,omitempty"`
+	UnsubscribedAt *time.Time `json:"unsubscribed_at,omitempty"`
+	OpenedAt       *time.Time `json:"opened_at,omitempty"`
+	ClickedAt      *time.Time `json:"clicked_at,omitempty"`
+	AnsweredAt     *time.Time `json:"answered_at,omitempty"` // when a call ended
+	Reason         string     `json:"reason,omitempty"`      // of the bounce, else of how a call ended
+	Code           string     `json:"code,omitempty"`
+}
+
+// Feedback returns what a delivery's provider has said of it since; zero: nothing. A
+// tenant sees its own.
+func (l *Ledger) Feedback(ctx context.Context, id string) (f Feedback, err error) {
+	if err := checkID("feedback", id); err != nil {
+		return Feedback{}, err
+	}
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
+	err = l.pool.QueryRow(ctx, query.Feedback, id).
+		Scan(&f.DeliveredAt, &f.BouncedAt, &f.ComplainedAt, &f.UnsubscribedAt, &f.OpenedAt, &f.ClickedAt, &f.AnsweredAt, &f.Reason, &f.Code)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Feedback{}, nil
+	}
+	return f, deed.WrapError("feedback", err)
+}

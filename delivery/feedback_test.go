@@ -1,0 +1,330 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// said are options whose provider accepts everything as m-ID, and cuts what goes to
+// cut@example.com.
+func said(f *fake) delivery.Options {
+	f.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if r.Recipient() == "cut@example.com" {
+			return delivery.Unknown(errCut), true
+		}
+		return delivery.Accepted("m-" + r.ID()), true
+	}
+	return fast(f)
+}
+
+// sent reserves deliveries and waits until they are sent.
+func sent(t *testing.T, db *pgtest.DB, ds ...delivery.Delivery) (ids []string) {
+	t.Helper()
+	for _, r := range reserve(t, db, ds...) {
+		until(t, db, r.ID, delivery.Sent)
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func record(t *testing.T, l *delivery.Ledger, events ...delivery.StatusEvent) delivery.Recorded {
+	t.Helper()
+	for i := range events {
+		if events[i].ID == "" {
+			events[i].ID = "ev"
+		}
+	}
+	got, err := l.Record(context.Background(), "fake", events...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func feedback(t *testing.T, l *delivery.Ledger, id string) delivery.Feedback {
+	t.Helper()
+	f, err := l.Feedback(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func counts(r delivery.Recorded) string {
+	return fmt.Sprintf("%d matched, %d waiting, %d strange, %d settled, %d ignored", r.Matched, r.Waiting, r.Strange, r.Settled, r.Ignored)
+}
+
+func at(seconds int) time.Time { return time.Date(2026, 1, 1, 0, 0, seconds, 0, time.UTC) }
+
+// Whatever order events come in, one at a time or together, once or often, the end is the
+// same; and what was done stays as it is.
+func TestContract_D13_FirstTimesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	opts := said(newFake())
+	o := opts.Providers["fake"]
+	o.Engagement = true
+	opts.Providers["fake"] = o
+	l, _ := run(t, db, opts)
+	events := []delivery.StatusEvent{
+		{Said: delivery.SaidDelivered, At: at(5)}, {Said: delivery.SaidDelivered, At: at(3)},
+		{Said: delivery.SaidSoftBounced, At: at(9), Reason: "full", Code: "452"}, {Said: delivery.SaidBounced, At: at(7), Reason: "gone", Code: "550"}, {Said: delivery.SaidBounced, At: at(7), Reason: "away"},
+		{Said: delivery.SaidComplained, At: at(11)}, {Said: delivery.SaidOpened, At: at(4)}, {Said: delivery.SaidOpened, At: at(2)}, {Said: delivery.SaidClicked, At: at(6)},
+		{Said: delivery.SaidUnsubscribed, At: at(8)}, {Said: delivery.SaidAccepted, At: at(1)},
+	}
+	var want delivery.Feedback
+	for i := range 12 {
+		id := sent(t, db, email(fmt.Sprintf("a%d@example.com", i)))[0]
+		rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+		list := append(append([]delivery.StatusEvent{}, events...), events[:rand.N(len(events))]...)
+		for len(list) > 0 {
+			n := 1 + rand.N(len(list))
+			for j := range list[:n] {
+				list[j].Delivery = id
+			}
+			if got := record(t, l, list[:n]...); got.Matched != int64(n) {
+				t.Fatal(counts(got))
+			}
+			list = list[n:]
+		}
+		got := feedback(t, l, id)
+		if want.DeliveredAt == nil {
+			want = got
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("another order, another end: %s", diff)
+		}
+		if e := entry(t, db, id); e.Status != delivery.Sent || e.ProviderMessageID != "m-"+id {
+			t.Errorf("%+v", e)
+		}
+	}
+	for what, c := range map[string]struct {
+		got  *time.Time
+		want int
+	}{
+		"delivered": {want.DeliveredAt, 3}, "bounced": {want.BouncedAt, 7}, "complained": {want.ComplainedAt, 11}, "unsubscribed": {want.UnsubscribedAt, 8}, "opened": {want.OpenedAt, 2}, "clicked": {want.ClickedAt, 6},
+	} {
+		if c.got == nil || !c.got.Equal(at(c.want)) {
+			t.Errorf("%s at %v, want second %d", what, c.got, c.want)
+		}
+	}
+	if want.Reason != "gone" || want.Code != "550" || want.AnsweredAt != nil {
+		t.Errorf("%+v", want)
+	}
+}
+
+// An event of a delivery in doubt settles it, and nobody is called again; one of what was
+// put back, too. What has ended otherwise stays so.
+func TestContract_D13_AnEventSettlesADoubt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	l, _ := run(t, db, said(f))
+	made := reserve(t, db, email("cut@example.com"))
+	eventually(t, "the delivery to be held", func() bool { return entry(t, db, made[0].ID).HeldAt != nil })
+	got := record(t, l, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: made[0].ID, MessageID: "m-1", At: at(1)})
+	e := entry(t, db, made[0].ID)
+	if counts(got) != "1 matched, 0 waiting, 0 strange, 1 settled, 0 ignored" || e.Status != delivery.Sent || e.DoubtSince != nil || e.ProviderMessageID != "m-1" || f.called(e.ID) != 1 {
+		t.Errorf("%s; %+v", counts(got), e)
+	}
+	if again := record(t, l, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: made[0].ID, MessageID: "m-1", At: at(1)}); again.Settled != 0 || again.Matched != 1 {
+		t.Error(counts(again))
+	}
+	if list := rowsOf(t, db.Pool(pgtest.Worker), `select invariant || ': ' || detail from deed.verify()`); len(list) > 0 {
+		t.Errorf("deed.verify: %q", list)
+	}
+}
+
+// What a bounce, a complaint and an unsubscription stop, and no more than that; each
+// names its event.
+func TestContract_D11_WhatEventsSuppress(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	news := func(to string) delivery.Delivery {
+		d := email(to)
+		d.Purpose = "news"
+		return d
+	}
+	ids := sent(t, db, email("Bounced@example.com"), news("complained@example.com"), news("unsubscribed@example.com"), email("left@example.com"), email("delivered@example.com"), email("opened@example.com"))
+	got := record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: ids[0], ID: "ev-1"}, delivery.StatusEvent{Said: delivery.SaidComplained, Delivery: ids[1], ID: "ev-2"},
+		delivery.StatusEvent{Said: delivery.SaidUnsubscribed, Delivery: ids[2], ID: "ev-3"}, delivery.StatusEvent{Said: delivery.SaidUnsubscribed, Delivery: ids[3], ID: "ev-4"},
+		delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: ids[4], ID: "ev-5"}, delivery.StatusEvent{Said: delivery.SaidOpened, Delivery: ids[5], ID: "ev-6"})
+	if counts(got) != "5 matched, 0 waiting, 0 strange, 0 settled, 1 ignored" {
+		t.Error(counts(got))
+	}
+	want := []string{
+		"bounced@example.com  bounced, says fake: event ev-1, delivery " + ids[0], "complained@example.com * complained, says fake: event ev-2, delivery " + ids[1],
+		"left@example.com * unsubscribed, says fake: event ev-4, delivery " + ids[3], "unsubscribed@example.com news unsubscribed, says fake: event ev-3, delivery " + ids[2],
+	}
+	for i := range want {
+		want[i] += " events of fake"
+	}
+	if diff := cmp.Diff(want, suppressed(t, db)); diff != "" {
+		t.Error(diff)
+	}
+	if f := feedback(t, l, ids[5]); f.OpenedAt != nil {
+		t.Errorf("nobody asked to watch who opens: %+v", f)
+	}
+}
+
+// Five soft bounces in a row are as a hard one, for thirty days; a delivery between them
+// begins anew, and so do seven days.
+func TestContract_D11_SoftBouncesInARow(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	bounce := func(to, part string, ago time.Duration) {
+		t.Helper()
+		id := sent(t, db, email(to, part))[0]
+		for range 2 { // a repeat is none more
+			record(t, l, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: id, ID: "ev" + part, At: time.Now().Add(-ago)})
+		}
+	}
+	for i := range 4 {
+		bounce("row@example.com", fmt.Sprint(i), time.Duration(10-i)*time.Minute)
+		bounce("between@example.com", fmt.Sprint(i), time.Duration(10-i)*time.Minute)
+		bounce("old@example.com", fmt.Sprint(i), 169*time.Hour)
+	}
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: sent(t, db, email("between@example.com", "well"))[0], At: time.Now().Add(-time.Minute)})
+	if got := suppressed(t, db); len(got) > 0 {
+		t.Fatalf("after four: %q", got)
+	}
+	for _, to := range []string{"row@example.com", "between@example.com", "old@example.com"} {
+		bounce(to, "fifth", 0)
+	}
+	got := suppressed(t, db)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "row@example.com  five soft bounces in a row, says fake: event evfifth, delivery ") {
+		t.Errorf("suppressed: %q", got)
+	}
+	days := pgtest.One[float64](t, db.Pool(pgtest.Owner), `select extract(epoch from expires_at - now()) / 86400 from deed.suppressions`)
+	if days < 29.9 || days > 30.1 {
+		t.Errorf("for %g days", days)
+	}
+}
+
+// An event that another provider, account or tenant's service sends, or that names what
+// was never called, changes nothing.
+func TestContract_D13_StrangeEventsChangeNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	l, stop := run(t, db, said(f))
+	id := sent(t, db, email("a@example.com"))[0]
+	stop()
+	waits := reserve(t, db, email("b@example.com"))[0].ID // never called
+	bounced := func(marker, message string) delivery.StatusEvent {
+		return delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: marker, MessageID: message}
+	}
+	for _, e := range []delivery.StatusEvent{bounced(waits, ""), bounced("0190a2f0-0000-7000-8000-000000000000", "m-"+id), bounced("no id", "m-"+id), bounced("", "")} {
+		if got := record(t, l, e); counts(got) != "0 matched, 0 waiting, 1 strange, 0 settled, 0 ignored" {
+			t.Errorf("%+v: %s", e, counts(got))
+		}
+	}
+	other := newFake()
+	other.caps.Account = "another"
+	others := said(newFake())
+	p := others.Providers["fake"]
+	p.Tenants = append(p.Tenants, tenants(t, db, 1)[0])
+	others.Providers["fake"] = p
+	named := said(newFake())
+	named.Providers["other"] = named.Providers["fake"]
+	for what, opts := range map[string]delivery.Options{"another account": said(other), "other tenants": others} {
+		if got := record(t, ledger(t, db, opts), bounced(id, "")); got.Strange != 1 {
+			t.Errorf("%s: %s", what, counts(got))
+		}
+	}
+	if got, err := ledger(t, db, named).Record(t.Context(), "other", delivery.StatusEvent{Said: delivery.SaidBounced, ID: "ev", Delivery: id}); err != nil || got.Strange != 1 {
+		t.Errorf("another provider: %s, %v", counts(got), err)
+	}
+	if got := suppressed(t, db); len(got) > 0 || feedback(t, l, id) != (delivery.Feedback{}) {
+		t.Errorf("%q, %+v", got, feedback(t, l, id))
+	}
+	if _, err := l.Record(t.Context(), "nobody", bounced(id, "")); deed.CodeOf(err) != deed.NotFound {
+		t.Error(err)
+	}
+	for _, bad := range []delivery.StatusEvent{{Said: "vanished", ID: "ev"}, {Said: delivery.SaidBounced}, {Said: delivery.SaidBounced, ID: strings.Repeat("x", 256)}, {Said: delivery.SaidBounced, ID: "a\x00"}, {Said: delivery.SaidBounced, ID: "ev", MessageID: strings.Repeat("x", 501)}} {
+		if _, err := l.Record(t.Context(), "fake", bad); deed.CodeOf(err) != deed.Invalid {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// An event that names its message alone is of the delivery that has it, also if that is
+// recorded later; it waits for seven days, and suppresses for that delivery's tenant.
+func TestRecord_EventsThatComeBeforeTheirMessage(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	id := sent(t, db, email("a@example.com"))[0]
+	late := delivery.StatusEvent{Said: delivery.SaidBounced, ID: "ev-1", MessageID: "m-later", Reason: "never kept"}
+	for range 2 {
+		if got := record(t, l, late, delivery.StatusEvent{Said: delivery.SaidDelivered, ID: "ev-2", MessageID: "m-" + id, At: at(1)}); counts(got) != "1 matched, 1 waiting, 0 strange, 0 settled, 0 ignored" {
+			t.Error(counts(got))
+		}
+	}
+	if f := feedback(t, l, id); f.DeliveredAt == nil {
+		t.Errorf("%+v", f)
+	}
+	worker := db.Pool(pgtest.Worker)
+	match := func() int { return pgtest.One[int](t, worker, `select deed.match_events(100, 'w')::int`) }
+	if n := match(); n != 0 {
+		t.Errorf("%d looked at again at once", n)
+	}
+	again := func() {
+		db.Exec(t, pgtest.Owner, `update deed.unmatched_events set tried_at = tried_at - interval '1 minute'`)
+		if n := match(); n != 1 {
+			t.Errorf("%d looked at", n)
+		}
+	}
+	again()
+	db.Exec(t, pgtest.Owner, `select set_config('deed.act', 'person', true)`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set provider_message_id = 'm-later'`)
+	again()
+	if f := feedback(t, l, id); f.BouncedAt == nil || f.Reason != "" {
+		t.Errorf("%+v", f)
+	}
+	if got := suppressed(t, db); len(got) != 1 || !strings.Contains(got[0], "event ev-1") {
+		t.Errorf("%q", got)
+	}
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, ID: "ev-3", MessageID: "m-never"})
+	db.Exec(t, pgtest.Owner, `update deed.unmatched_events set received_at = received_at - interval '8 days'`)
+	again()
+	if n := pgtest.One[int](t, worker, `select count(*)::int from deed.unmatched_events`); n != 0 {
+		t.Errorf("%d wait", n)
+	}
+}
+
+// Nothing that names who was erased is kept, of events before and after.
+func TestContract_D12_EventsOfTheErased(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, stop := run(t, db, said(newFake()))
+	id := sent(t, db, email("canary@example.com"))[0]
+	soft := sent(t, db, email("canary@example.com", "soft"))[0]
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: soft, Reason: "canary@example.com is full", Code: "452"})
+	stop()
+	db.Exec(t, pgtest.Owner, `select deed.erase_deliveries(array(select id from deed.channel_outbox), 'ann')`)
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: id, Reason: "canary@example.com is not here", Address: "canary@example.com"}, delivery.StatusEvent{Said: delivery.SaidBounced, ID: "ev-2", MessageID: "m-9", Reason: "canary@example.com"})
+	if f := feedback(t, l, id); f.BouncedAt == nil || f.Reason != "" {
+		t.Errorf("%+v", f)
+	}
+	if f := feedback(t, l, soft); f.BouncedAt == nil || f.Reason != "erased" || f.Code != "452" {
+		t.Errorf("%+v", f)
+	}
+	for _, table := range []string{"delivery_feedback", "soft_bounces", "unmatched_events", "suppressions"} {
+		if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.`+table+` r where r::text like '%canary%'`); n != 0 {
+			t.Errorf("%s has the address in %d rows", table, n)
+		}
+	}
+}

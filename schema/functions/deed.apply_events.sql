@@ -1,0 +1,129 @@
+-- deed.apply_events: record events of deliveries, whose ids they are; null: nobody's, which is
+-- passed over. What deed.record_events and deed.match_events do. Returns the deliveries that they
+-- settled by proof (deed.prove_delivery).
+--
+-- A hard bounce suppresses its address for everything, a complaint for all that has a
+-- purpose, an unsubscription for the delivery's; the fifth soft bounce in a row within seven
+-- days for everything, for thirty days. Of one who was erased nothing is kept but when.
+create or replace function deed.apply_events(
+  p_ids         uuid[],
+  p_events      text[],
+  p_event_ids   text[],
+  p_message_ids text[],
+  p_addresses   text[],
+  p_ats         timestamptz[],
+  p_reasons     text[],
+  p_codes       text[],
+  p_actor       text
+) returns uuid[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_now    timestamptz := clock_timestamp();
+  v_ids    uuid[];
+  v_proved uuid[] := '{}';
+  v_e      record;
+begin
+  -- Against an erasure, and their removal, which take these rows for themselves.
+  select array_agg(q.id) into v_ids
+  from (select distinct u.id from unnest(p_ids) u(id) where u.id is not null order by u.id) u
+  cross join lateral (
+    select c.id from deed.channel_outbox c where c.id = u.id and not deed.is_removed(c.tenant_id) for key share
+  ) q;
+  insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, delivered_at, bounced_at, complained_at, unsubscribed_at, opened_at, clicked_at, answered_at, reason, code)
+  select c.id, c.tenant_id, c.run_id, e.delivered_at, e.bounced_at, e.complained_at, e.unsubscribed_at, e.opened_at, e.clicked_at, e.answered_at,
+    case when c.erased_at is null then e.reason end, e.code
+  from (
+    select u.id,
+      min(u.at) filter (where u.event = 'delivered') as delivered_at,
+      min(u.at) filter (where u.event in ('bounced', 'soft_bounced')) as bounced_at,
+      min(u.at) filter (where u.event = 'complained') as complained_at,
+      min(u.at) filter (where u.event = 'unsubscribed') as unsubscribed_at,
+      min(u.at) filter (where u.event = 'opened') as opened_at,
+      min(u.at) filter (where u.event = 'clicked') as clicked_at,
+      min(u.at) filter (where u.event = 'answered') as answered_at,
+      (array_agg(u.reason order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'answered')))[1] as reason,
+      (array_agg(u.code order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'answered')))[1] as code
+    from unnest(p_ids, p_events, p_ats, p_reasons, p_codes) v(id, event, at, reason, code)
+    cross join lateral (
+      select v.id, v.event, coalesce(v.at, v_now) as at, left(nullif(v.reason, ''), 1000) as reason, left(nullif(v.code, ''), 100) as code
+    ) u
+    where v.id = any (v_ids) and v.event <> 'accepted'
+    group by u.id
+    order by u.id
+  ) e
+  cross join lateral (select o.id, o.tenant_id, o.run_id, o.erased_at from deed.channel_outbox o where o.id = e.id) c
+  on conflict on constraint delivery_feedback_pkey do update
+  set delivered_at = least(f.delivered_at, excluded.delivered_at), bounced_at = least(f.bounced_at, excluded.bounced_at),
+    complained_at = least(f.complained_at, excluded.complained_at), unsubscribed_at = least(f.unsubscribed_at, excluded.unsubscribed_at),
+    opened_at = least(f.opened_at, excluded.opened_at), clicked_at = least(f.clicked_at, excluded.clicked_at), answered_at = least(f.answered_at, excluded.answered_at),
+    (reason, code) = (
+      -- As if all had come at once: those of the first bounce, else of how the first call ended.
+      select w.reason, w.code
+      from (values (f.bounced_at, f.answered_at, f.reason, f.code), (excluded.bounced_at, excluded.answered_at, excluded.reason, excluded.code)) w(bounced_at, answered_at, reason, code)
+      where w.bounced_at is not null or w.answered_at is not null
+      order by w.bounced_at, case when w.bounced_at is null then w.answered_at end, w.code, w.reason
+      limit 1
+    )
+  where (least(f.delivered_at, excluded.delivered_at), least(f.bounced_at, excluded.bounced_at), least(f.complained_at, excluded.complained_at), least(f.unsubscribed_at, excluded.unsubscribed_at),
+      least(f.opened_at, excluded.opened_at), least(f.clicked_at, excluded.clicked_at), least(f.answered_at, excluded.answered_at))
+    is distinct from (f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at, f.answered_at)
+    or (excluded.bounced_at, excluded.answered_at) is not distinct from (f.bounced_at, f.answered_at) and (excluded.code, excluded.reason) is distinct from (f.code, f.reason);
+
+  -- What it says something of, it has taken.
+  for v_e in
+    select c.id, (select max(u.message_id) from unnest(p_ids, p_message_ids) u(id, message_id) where u.id = c.id) as message_id
+    from unnest(v_ids) i(id)
+    cross join lateral (select o.id, o.status from deed.channel_outbox o where o.id = i.id and o.status not in ('sent', 'called', 'posted') and o.proved_at is null) c
+    order by c.id
+  loop
+    v_proved := v_proved || array(select v_e.id from deed.prove_delivery(v_e.id, v_e.message_id, p_actor) d where d.ended);
+  end loop;
+
+  if p_events && array['bounced', 'complained', 'unsubscribed', 'soft_bounced'] then
+    for v_e in
+      select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, u.event_id, p.purpose, coalesce(u.at, v_now) as at
+      from unnest(p_ids, p_events, p_event_ids, p_addresses, p_ats) u(id, event, event_id, address, at)
+      cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null) c
+      cross join lateral (select deed.fold_address(c.channel, coalesce(nullif(u.address, ''), c.recipient)) as address) a
+      cross join lateral (select case u.event when 'complained' then '*' when 'unsubscribed' then coalesce(nullif(c.purpose, ''), '*') else '' end as purpose) p
+      where u.id = any (v_ids) and u.event in ('bounced', 'complained', 'unsubscribed', 'soft_bounced') and a.address is not null
+      order by c.tenant_id, c.channel, a.address, u.event, p.purpose, u.at, c.id
+    loop
+      if v_e.event <> 'soft_bounced' then
+        perform deed.suppress(v_e.channel, array[v_e.address],
+          format('%s, says %s: event %s, delivery %s', v_e.event, left(v_e.provider, 40), left(v_e.event_id, 70), v_e.id), p_actor, v_e.tenant_id, v_e.purpose);
+      else
+        insert into deed.soft_bounces (delivery_id, tenant_id, channel, address, at)
+        values (v_e.id, v_e.tenant_id, v_e.channel, v_e.address, v_e.at)
+        on conflict do nothing;
+        if (select count(*) from deed.soft_bounces s where s.tenant_id = v_e.tenant_id and s.channel = v_e.channel and s.address = v_e.address and s.at > v_now - interval '7 days') >= 5 then
+          perform deed.suppress(v_e.channel, array[v_e.address],
+            format('five soft bounces in a row, says %s: event %s, delivery %s', left(v_e.provider, 40), left(v_e.event_id, 60), v_e.id), p_actor, v_e.tenant_id, '', v_now + interval '30 days');
+          delete from deed.soft_bounces s where s.tenant_id = v_e.tenant_id and s.channel = v_e.channel and s.address = v_e.address;
+        end if;
+      end if;
+    end loop;
+  end if;
+  -- Who was reached has no bounces in a row any more.
+  if 'delivered' = any (p_events) and exists (select from deed.soft_bounces) then
+    delete from deed.soft_bounces s
+    using (
+      select c.tenant_id, c.channel, deed.fold_address(c.channel, c.recipient) as address, max(coalesce(u.at, v_now)) as at
+      from unnest(p_ids, p_events, p_ats) u(id, event, at)
+      cross join lateral (select o.tenant_id, o.channel, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null) c
+      where u.event = 'delivered' and u.id = any (v_ids)
+      group by c.tenant_id, c.channel, deed.fold_address(c.channel, c.recipient)
+    ) d
+    where s.tenant_id = d.tenant_id and s.channel = d.channel and s.address = d.address and s.at < d.at;
+  end if;
+  return v_proved;
+end
+$$;

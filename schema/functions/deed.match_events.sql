@@ -1,0 +1,62 @@
+-- deed.match_events: try events again whose message no delivery had when they came
+-- (deed.record_events), at most p_limit; and take away those that are seven days old, as
+-- well as soft bounces. Returns how many were looked at.
+create or replace function deed.match_events(
+  p_limit int,
+  p_actor text
+) returns bigint
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_now    timestamptz := clock_timestamp();
+  v_looked bigint;
+  v_ids    uuid[];
+  v_of     deed.unmatched_events[];
+begin
+  delete from deed.soft_bounces s
+  where s.ctid = any (array(select o.ctid from deed.soft_bounces o where o.at < v_now - interval '7 days' order by o.at limit p_limit for update skip locked));
+  with looked as (
+    update deed.unmatched_events e
+    set tried_at = v_now
+    where e.n = any (array(
+      select o.n from deed.unmatched_events o
+      where o.tried_at < v_now - interval '30 seconds'
+      order by o.tried_at
+      limit p_limit
+      for update skip locked
+    ))
+    returning e.*
+  ),
+  found as (
+    select l as event, d.id
+    from looked l
+    left join lateral (
+      select c.id
+      from deed.channel_outbox c
+      where c.channel in ('email', 'sms', 'voice') and c.provider_message_id = l.message_id
+        and c.provider = l.provider and c.request_kind = l.kind and c.request_account = l.account and not c.sandbox
+        and (l.tenants is null or c.tenant_id = any (l.tenants))
+      limit 1
+    ) d on true
+  )
+  select count(*), array_agg(f.id order by (f.event).n) filter (where f.id is not null), array_agg(f.event order by (f.event).n) filter (where f.id is not null)
+  into v_looked, v_ids, v_of
+  from found f;
+  if v_ids is not null then
+    perform deed.apply_events(v_ids, array_agg(u.event order by u.i), array_agg(u.event_id order by u.i), array_agg(u.message_id order by u.i),
+      array_fill(''::text, array[cardinality(v_ids)]), array_agg(u.at order by u.i), array_fill(''::text, array[cardinality(v_ids)]), array_agg(coalesce(u.code, '') order by u.i), p_actor)
+    from (select o.*, row_number() over (order by o.n) as i from unnest(v_of) o) u;
+  end if;
+  delete from deed.unmatched_events e
+  where e.n = any (array(select u.n from unnest(v_of) u)) or (e.received_at < v_now - interval '7 days' and e.tried_at = v_now);
+  return v_looked;
+end
+$$;
