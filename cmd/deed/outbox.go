@@ -20,10 +20,12 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/provider/resend"
+	"github.com/deedhq/deed/provider/ses"
 	"github.com/deedhq/deed/provider/slack"
 	"github.com/deedhq/deed/provider/smtp"
 	"github.com/deedhq/deed/provider/stub"
 	"github.com/deedhq/deed/provider/telegram"
+	"github.com/deedhq/deed/provider/twilio"
 	"github.com/deedhq/deed/provider/webhook"
 	"github.com/deedhq/deed/provider/whatsapp"
 )
@@ -146,12 +148,22 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		})
 	case "resend":
 		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account})
+	case "ses":
+		return ses.New(ses.Options{
+			Region: c.Region, AccessKeyID: c.AccessKeyID.Reveal(), SecretAccessKey: c.SecretAccessKey.Reveal(), SessionToken: c.SessionToken.Reveal(),
+			ConfigurationSet: c.ConfigurationSet, Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account,
+		})
 	case "slack":
 		return slack.New(slack.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint, Account: c.Account})
 	case "stub":
 		return stub.New(stub.Options{Fail: c.Fail})
 	case "telegram":
 		return telegram.New(telegram.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint})
+	case "twilio":
+		return twilio.New(twilio.Options{
+			AccountSID: c.AccountSID, AuthToken: c.AuthToken.Reveal(), APIKeySID: c.APIKeySID, APIKeySecret: c.APIKeySecret.Reveal(), From: c.From,
+			MessagingServiceSID: c.MessagingServiceSID, StatusCallback: c.StatusCallback, LookUpCalls: c.LookUpCalls, Endpoint: c.Endpoint,
+		})
 	case "whatsapp":
 		return whatsapp.New(whatsapp.Options{Token: c.Token.Reveal(), PhoneNumberID: c.PhoneNumberID, Endpoint: c.Endpoint})
 	case "webhook":

@@ -85,7 +85,7 @@ func (s *section) decimal(key string, least, most float64) float64 {
 // Provider is a provider of deliveries, by the name that they give.
 type Provider struct {
 	Name string
-	Type string // smtp, resend, slack, stub, telegram, whatsapp or webhook
+	Type string // resend, ses, slack, smtp, stub, telegram, twilio, webhook or whatsapp
 	Line int
 
 	Concurrency int
@@ -113,12 +113,26 @@ type Provider struct {
 	Hello    string
 	TLS      *TLS
 
-	Endpoint      string // resend, slack, telegram, whatsapp
+	Endpoint      string // resend, ses, slack, telegram, twilio, whatsapp
 	APIKey        Secret // resend
 	Token         Secret // slack, telegram, whatsapp
 	PhoneNumberID string // whatsapp
 
 	Fail map[string]float64 // stub: which part of the calls, by what is answered
+
+	Region           string // ses
+	AccessKeyID      Secret
+	SecretAccessKey  Secret
+	SessionToken     Secret
+	ConfigurationSet string
+
+	AccountSID          string // twilio
+	AuthToken           Secret
+	APIKeySID           string
+	APIKeySecret        Secret
+	MessagingServiceSID string
+	StatusCallback      string
+	LookUpCalls         bool
 
 	Secret         Secret // webhook
 	PreviousSecret Secret
@@ -133,6 +147,9 @@ var slackChannel = regexp.MustCompile(`^[CDGUW][A-Z0-9]{2,30}(/[0-9]{1,12}\.[0-9
 
 // whatsAppUser is whom a number writes to.
 var whatsAppUser = regexp.MustCompile(`^(\+?[1-9][0-9]{6,14}|[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128})$`)
+
+// phoneNumber is whom Twilio writes to and calls.
+var phoneNumber = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`)
 
 // telegramChat is whom a bot writes to.
 var telegramChat = regexp.MustCompile(`^(-?[1-9][0-9]{0,18}|@[A-Za-z][A-Za-z0-9_]{3,31})(/[1-9][0-9]{0,9})?$`)
@@ -160,6 +177,15 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
+	"ses": func(s *section, p *Provider) {
+		s.want("region")
+		s.want("access_key_id")
+		s.want("secret_access_key")
+		p.Region, p.AccessKeyID, p.SecretAccessKey, p.SessionToken = s.text("region"), s.secret("access_key_id"), s.secret("secret_access_key"), s.secret("session_token")
+		p.ConfigurationSet, p.Endpoint = s.text("configuration_set"), s.endpoint("endpoint")
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+	},
 	"slack": func(s *section, p *Provider) {
 		s.want("token")
 		p.Token, p.Endpoint, p.Account = s.secret("token"), s.endpoint("endpoint"), s.text("account")
@@ -183,6 +209,22 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.Token, p.Endpoint = s.secret("token"), s.endpoint("endpoint")
 		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !telegramChat.MatchString(p.Sandbox) {
 			s.keyf("sandbox", "want a chat's number in quotes, or a channel's @name, with /TOPIC behind it or not")
+		}
+	},
+	"twilio": func(s *section, p *Provider) {
+		s.want("account_sid")
+		p.AccountSID, p.AuthToken = s.text("account_sid"), s.secret("auth_token")
+		p.APIKeySID, p.APIKeySecret = s.text("api_key_sid"), s.secret("api_key_secret")
+		p.From, p.MessagingServiceSID, p.Endpoint = s.text("from"), s.text("messaging_service_sid"), s.endpoint("endpoint")
+		p.StatusCallback, p.LookUpCalls = s.endpoint("status_callback"), s.truth("look_up_calls")
+		if s.has("api_key_sid") != s.has("api_key_secret") || s.has("auth_token") == s.has("api_key_sid") {
+			s.problemf(s.line, s.path, "want auth_token, or api_key_sid and api_key_secret")
+		}
+		if !s.has("from") && !s.has("messaging_service_sid") {
+			s.problemf(s.line, s.path, "the provider has neither from nor messaging_service_sid")
+		}
+		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !phoneNumber.MatchString(p.Sandbox) {
+			s.keyf("sandbox", "want a number with + and its country's code, in quotes")
 		}
 	},
 	"whatsapp": func(s *section, p *Provider) {

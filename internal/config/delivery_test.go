@@ -33,6 +33,9 @@ providers:
     burst: 3
     domains: {Gmail.com: 5, example.org: 0.5}
   api: {type: resend, api_key: env:API_KEY, endpoint: "http://127.0.0.1:1", from: a@example.com}
+  bulk: {type: ses, region: eu-central-1, access_key_id: env:API_KEY, secret_access_key: env:API_KEY, session_token: env:API_KEY, configuration_set: events, account: acme, from: a@example.com, from_allowed: ["@example.com"], headers_allowed: ["X-Shop-*"], sandbox: me@example.com, endpoint: "http://127.0.0.1:3"}
+  calls: {type: twilio, account_sid: AC0, auth_token: env:API_KEY, from: "+15017122661", messaging_service_sid: MG0, status_callback: "https://hooks.example.com/x", look_up_calls: true, sandbox: "+15005550006", endpoint: "http://127.0.0.1:4"}
+  texts: {type: twilio, account_sid: AC0, api_key_sid: SK0, api_key_secret: env:API_KEY, messaging_service_sid: MG0}
   team: {type: slack, token: env:API_KEY, account: acme, sandbox: U024BE7LH}
   phone: {type: whatsapp, token: env:API_KEY, phone_number_id: "106540352242922", sandbox: "+16505551234"}
   nobody: {type: stub, fail: {refused: 0.1, unknown: 1e-2}, rate: 100}
@@ -60,6 +63,17 @@ providers:
 	if s := c.Providers["nobody"]; !maps.Equal(s.Fail, map[string]float64{"refused": 0.1, "unknown": 0.01}) || s.Rate != 100 {
 		t.Errorf("%+v", s)
 	}
+	if s := c.Providers["bulk"]; s.Region != "eu-central-1" || s.AccessKeyID.Reveal() != "key-hunter2" || s.SecretAccessKey.Reveal() != "key-hunter2" || s.SessionToken.Reveal() != "key-hunter2" ||
+		s.ConfigurationSet != "events" || s.Account != "acme" || s.From != "a@example.com" || len(s.FromAllowed) != 1 || len(s.HeadersAllowed) != 1 || s.Sandbox != "me@example.com" || s.Endpoint != "http://127.0.0.1:3" {
+		t.Errorf("%+v", s)
+	}
+	if v := c.Providers["calls"]; v.AccountSID != "AC0" || v.AuthToken.Reveal() != "key-hunter2" || v.From != "+15017122661" || v.MessagingServiceSID != "MG0" ||
+		v.StatusCallback != "https://hooks.example.com/x" || !v.LookUpCalls || v.Sandbox != "+15005550006" || v.Endpoint != "http://127.0.0.1:4" {
+		t.Errorf("%+v", v)
+	}
+	if v := c.Providers["texts"]; v.APIKeySID != "SK0" || v.APIKeySecret.Reveal() != "key-hunter2" || v.LookUpCalls {
+		t.Errorf("%+v", v)
+	}
 	if s := c.Providers["team"]; s.Token.Reveal() != "key-hunter2" || s.Account != "acme" || s.Sandbox != "U024BE7LH" {
 		t.Errorf("%+v", s)
 	}
@@ -86,6 +100,8 @@ channels:
 providers:
   mail: {type: smtp, address: nowhere, user: u, from: "no", rate: -1, domains: {x.com: 0}}
   api: {type: resend, api_key: hunter2}
+  bulk: {type: ses, secret_access_key: hunter2, sandbox: Me <me@example.com>}
+  texts: {type: twilio, auth_token: hunter2, api_key_sid: SK0, status_callback: nowhere, look_up_calls: perhaps, sandbox: "15005550006"}
   team: {type: slack, sandbox: "#general"}
   phone: {type: whatsapp, sandbox: me@example.com}
   bot: {type: telegram, sandbox: me@example.com, from: a@example.com}
@@ -98,7 +114,11 @@ providers:
 	for _, want := range []string{
 		"channels.outbox.enabled", "channels.outbox.claim_batch_size", "channels.outbox.jitter_min", "channels.outbox.polls", "channels.inbox",
 		"providers.mail.address", "user and password go together", "providers.mail.from", "providers.mail.rate", "providers.mail.domains.x.com",
-		"providers.api.api_key: want env:NAME", "providers.team: the provider has no token", "providers.team.sandbox: want the id", "providers.phone: the provider has no token", "providers.phone: the provider has no phone_number_id", "providers.phone.sandbox: want a number", "providers.bot: the provider has no token", "providers.bot.sandbox: want a chat's number", "providers.bot.from", "providers.nobody.fail.refused: 1.1 is not from 0 to 1", "providers.nobody.sandbox", "the provider has no secret", "providers.hooks.drops_repeats", "providers.hooks.hosts: the list is empty", "providers.hooks.tenants", "providers.open.headers: whoever reserves", `no provider type is called "pigeon"`, "the provider has no type",
+		"providers.api.api_key: want env:NAME",
+		"providers.bulk: the provider has no region", "providers.bulk: the provider has no access_key_id", "providers.bulk.secret_access_key: want env:NAME", "providers.bulk.sandbox: more than an e-mail address",
+		"providers.texts: the provider has no account_sid", "providers.texts.auth_token: want env:NAME", "providers.texts: want auth_token, or api_key_sid and api_key_secret",
+		"providers.texts: the provider has neither from nor messaging_service_sid", "providers.texts.status_callback", "providers.texts.look_up_calls: want true or false", "providers.texts.sandbox: want a number with +",
+		"providers.team: the provider has no token", "providers.team.sandbox: want the id", "providers.phone: the provider has no token", "providers.phone: the provider has no phone_number_id", "providers.phone.sandbox: want a number", "providers.bot: the provider has no token", "providers.bot.sandbox: want a chat's number", "providers.bot.from", "providers.nobody.fail.refused: 1.1 is not from 0 to 1", "providers.nobody.sandbox", "the provider has no secret", "providers.hooks.drops_repeats", "providers.hooks.hosts: the list is empty", "providers.hooks.tenants", "providers.open.headers: whoever reserves", `no provider type is called "pigeon"`, "the provider has no type",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("lacks %q: %v", want, err)

@@ -1,0 +1,126 @@
+package ses
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"net/mail"
+	"slices"
+	"strings"
+
+	"github.com/deedhq/deed/delivery"
+)
+
+// email is the body of POST /v2/email/outbound-emails.
+type email struct {
+	From             string      `json:"FromEmailAddress"`
+	Destination      destination `json:"Destination"`
+	ReplyTo          []string    `json:"ReplyToAddresses,omitempty"`
+	Content          content     `json:"Content"`
+	Tags             []pair      `json:"EmailTags"`
+	ConfigurationSet string      `json:"ConfigurationSetName,omitempty"`
+}
+
+type destination struct {
+	To []string `json:"ToAddresses"`
+}
+
+type content struct {
+	Simple simple `json:"Simple"`
+}
+
+type simple struct {
+	Subject *part  `json:"Subject"`
+	Body    parts  `json:"Body"`
+	Headers []pair `json:"Headers,omitempty"`
+}
+
+type parts struct {
+	Text *part `json:"Text,omitempty"`
+	HTML *part `json:"Html,omitempty"`
+}
+
+type part struct {
+	Data    string `json:"Data"`
+	Charset string `json:"Charset"`
+}
+
+// utf8 is a part that has a text, nil for none.
+func utf8(text string) *part {
+	if text == "" {
+		return nil
+	}
+	return &part{text, "UTF-8"}
+}
+
+type pair struct {
+	Name  string `json:"Name"`
+	Value string `json:"Value"`
+}
+
+const (
+	sandboxHeader = "X-Deed-Sandbox-For"
+	mostName      = 126 // characters of a header's name
+	mostValue     = 870 // and of its value
+)
+
+// Render makes the body of POST /v2/email/outbound-emails. The tag deed_id is in every
+// later event about the e-mail.
+func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
+	e, err := delivery.ReadEmail(d, p.rules)
+	if err != nil {
+		return nil, err
+	}
+	out := email{
+		Destination: destination{[]string{d.Recipient}}, Tags: []pair{{"deed_id", d.ID}}, ConfigurationSet: p.opts.ConfigurationSet,
+		Content: content{simple{Subject: utf8(e.Subject), Body: parts{utf8(e.Text), utf8(e.HTML)}}},
+	}
+	var errs []error
+	if !isASCII(d.Recipient) {
+		errs = append(errs, errors.New("recipient has more than ASCII, which SES does not take; write the domain as xn--…"))
+	}
+	if out.From, err = mailbox(e.From); err != nil {
+		errs = append(errs, fmt.Errorf("from %w", err))
+	}
+	if e.ReplyTo != "" {
+		reply, err := mailbox(e.ReplyTo)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("reply_to %w", err))
+		}
+		out.ReplyTo = []string{reply}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		value := e.Headers[name]
+		if len(name) > mostName || value == "" || len(value) > mostValue || !isASCII(value) {
+			errs = append(errs, fmt.Errorf("header %.140q is not what SES takes: a name of up to %d characters, and a value of 1 to %d of ASCII", name, mostName, mostValue))
+		}
+		out.Content.Simple.Headers = append(out.Content.Simple.Headers, pair{name, value})
+	}
+	if d.SandboxFor != "" {
+		out.Content.Simple.Headers = append(out.Content.Simple.Headers, pair{sandboxHeader, mime.QEncoding.Encode("UTF-8", d.SandboxFor)})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+// mailbox writes an address, which ReadEmail has read, as SES takes it: in ASCII, its name
+// in encoded words.
+func mailbox(text string) (string, error) {
+	a, err := mail.ParseAddress(text)
+	if err != nil || !isASCII(a.Address) {
+		return "", errors.New("has an address of more than ASCII, which SES does not take; write the domain as xn--…")
+	}
+	if isASCII(text) {
+		return text, nil
+	}
+	return a.String(), nil
+}
+
+// isASCII reports whether a text is of printable ASCII alone.
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+}
