@@ -23,6 +23,7 @@ const (
 	SaidDelivered    Said = "delivered"    // it has reached the recipient's server or device
 	SaidBounced      Said = "bounced"      // nobody is at that address, and nobody will be
 	SaidSoftBounced  Said = "soft_bounced" // it could not be delivered, and another one may be
+	SaidDropped      Said = "dropped"      // it gave it up for a reason that says nothing of the address
 	SaidComplained   Said = "complained"   // the recipient calls it unwanted
 	SaidUnsubscribed Said = "unsubscribed" // the recipient wants no more of these
 	SaidOpened       Said = "opened"
@@ -109,7 +110,7 @@ func (l *Ledger) Record(ctx context.Context, provider string, events ...StatusEv
 
 func (e StatusEvent) check() error {
 	switch e.Said {
-	case SaidAccepted, SaidDelivered, SaidBounced, SaidSoftBounced, SaidComplained, SaidUnsubscribed, SaidOpened, SaidClicked, SaidAnswered:
+	case SaidAccepted, SaidDelivered, SaidBounced, SaidSoftBounced, SaidDropped, SaidComplained, SaidUnsubscribed, SaidOpened, SaidClicked, SaidAnswered:
 	default:
 		return fmt.Errorf("nothing is called %q that a provider says", string(e.Said))
 	}
@@ -159,7 +160,7 @@ func (s *source) record(ctx context.Context, events []StatusEvent, total *Record
 // Feedback is what a provider has said of a delivery, and when each was first.
 type Feedback struct {
 	DeliveredAt    *time.Time `json:"delivered_at,omitempty"`
-	BouncedAt      *time.Time `json:"bounced_at,omitempty"`
+	BouncedAt      *time.Time `json:"bounced_at,omitempty"` // hard, soft, or dropped
 	ComplainedAt   *time.Time `json:"complained_at,omitempty"`
 	UnsubscribedAt *time.Time `json:"unsubscribed_at,omitempty"`
 	OpenedAt       *time.Time `json:"opened_at,omitempty"`

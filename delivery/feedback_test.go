@@ -79,7 +79,7 @@ func TestContract_D13_FirstTimesInAnyOrder(t *testing.T) {
 	events := []delivery.StatusEvent{
 		{Said: delivery.SaidDelivered, At: at(5)}, {Said: delivery.SaidDelivered, At: at(3)},
 		{Said: delivery.SaidSoftBounced, At: at(9), Reason: "full", Code: "452"}, {Said: delivery.SaidBounced, At: at(7), Reason: "gone", Code: "550"}, {Said: delivery.SaidBounced, At: at(7), Reason: "away"},
-		{Said: delivery.SaidComplained, At: at(11)}, {Said: delivery.SaidOpened, At: at(4)}, {Said: delivery.SaidOpened, At: at(2)}, {Said: delivery.SaidClicked, At: at(6)},
+		{Said: delivery.SaidDropped, At: at(8), Reason: "another"}, {Said: delivery.SaidComplained, At: at(11)}, {Said: delivery.SaidOpened, At: at(4)}, {Said: delivery.SaidOpened, At: at(2)}, {Said: delivery.SaidClicked, At: at(6)},
 		{Said: delivery.SaidUnsubscribed, At: at(8)}, {Said: delivery.SaidAccepted, At: at(1)},
 	}
 	var want delivery.Feedback
@@ -156,11 +156,12 @@ func TestContract_D11_WhatEventsSuppress(t *testing.T) {
 		d.Purpose = "news"
 		return d
 	}
-	ids := sent(t, db, email("Bounced@example.com"), news("complained@example.com"), news("unsubscribed@example.com"), email("left@example.com"), email("delivered@example.com"), email("opened@example.com"))
+	ids := sent(t, db, email("Bounced@example.com"), news("complained@example.com"), news("unsubscribed@example.com"), email("left@example.com"), email("delivered@example.com"), email("opened@example.com"), email("dropped@example.com"))
 	got := record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: ids[0], ID: "ev-1"}, delivery.StatusEvent{Said: delivery.SaidComplained, Delivery: ids[1], ID: "ev-2"},
 		delivery.StatusEvent{Said: delivery.SaidUnsubscribed, Delivery: ids[2], ID: "ev-3"}, delivery.StatusEvent{Said: delivery.SaidUnsubscribed, Delivery: ids[3], ID: "ev-4"},
-		delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: ids[4], ID: "ev-5"}, delivery.StatusEvent{Said: delivery.SaidOpened, Delivery: ids[5], ID: "ev-6"})
-	if counts(got) != "5 matched, 0 waiting, 0 strange, 0 settled, 1 ignored" {
+		delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: ids[4], ID: "ev-5"}, delivery.StatusEvent{Said: delivery.SaidOpened, Delivery: ids[5], ID: "ev-6"},
+		delivery.StatusEvent{Said: delivery.SaidDropped, Delivery: ids[6], ID: "ev-7", Reason: "no money"})
+	if counts(got) != "6 matched, 0 waiting, 0 strange, 0 settled, 1 ignored" {
 		t.Error(counts(got))
 	}
 	want := []string{
@@ -172,6 +173,9 @@ func TestContract_D11_WhatEventsSuppress(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, suppressed(t, db)); diff != "" {
 		t.Error(diff)
+	}
+	if f := feedback(t, l, ids[6]); f.BouncedAt == nil || f.Reason != "no money" {
+		t.Errorf("%+v", f)
 	}
 	if f := feedback(t, l, ids[5]); f.OpenedAt != nil {
 		t.Errorf("nobody asked to watch who opens: %+v", f)

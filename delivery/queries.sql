@@ -108,6 +108,9 @@ select f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opene
 from deed.delivery_feedback f
 where f.delivery_id = $1::text::uuid;
 
+-- name: now
+select clock_timestamp();
+
 -- name: settle_delivery
 select deed.settle_delivery($1::text::uuid, $2::text, $3::text, $4::text, $5::text);
 

@@ -114,7 +114,7 @@ func providers(file *config.Config) (map[string]delivery.ProviderOptions, error)
 		}
 		list[name] = delivery.ProviderOptions{
 			Provider: p, Concurrency: c.Concurrency, PerDomain: c.PerDomain, Hanging: c.Hanging, Timeout: c.Timeout, GiveUpAfter: c.GiveUpAfter, Defer: c.Defer,
-			Rate: c.Rate, Burst: c.Burst, Domains: c.Domains, Tenants: c.Tenants, Sandbox: c.Sandbox,
+			Rate: c.Rate, Burst: c.Burst, Domains: c.Domains, Tenants: c.Tenants, Engagement: c.Engagement, Sandbox: c.Sandbox,
 		}
 	}
 	if errs != nil {
@@ -147,7 +147,7 @@ func provider(c config.Provider) (delivery.Provider, error) {
 			Account: c.Account, TLS: secured,
 		})
 	case "resend":
-		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account})
+		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), EventSecret: c.EventSecret.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account})
 	case "ses":
 		return ses.New(ses.Options{
 			Region: c.Region, AccessKeyID: c.AccessKeyID.Reveal(), SecretAccessKey: c.SecretAccessKey.Reveal(), SessionToken: c.SessionToken.Reveal(),
@@ -181,7 +181,8 @@ func provider(c config.Provider) (delivery.Provider, error) {
 
 // dispatcher is what a process needs to attempt deliveries.
 type dispatcher struct {
-	opts delivery.Options // with the providers
+	opts    delivery.Options // with the providers
+	readers map[string]delivery.EventReader
 }
 
 // newDispatcher is nil if deliveries are not to be attempted here.
@@ -202,7 +203,13 @@ func (a *app) newDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 		return nil, err
 	}
 	opts.Logger, opts.Worker = log, setting(a.worker, "DEED_WORKER", file.Worker, "")
-	return &dispatcher{opts: opts}, nil
+	d := &dispatcher{opts: opts, readers: map[string]delivery.EventReader{}}
+	for name, p := range opts.Providers {
+		if reader, ok := p.Provider.(delivery.EventReader); ok {
+			d.readers[name] = reader
+		}
+	}
+	return d, nil
 }
 
 // open makes the ledger on connections of its own.

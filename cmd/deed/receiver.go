@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,22 +31,29 @@ type receiving struct {
 	links    *contact.Links // that people confirm by; nil: none
 	pool     *pgxpool.Pool  // once it is open
 	mails    []mailServer
-	listener net.Listener // of the public address; nil: others take the requests, and this one runs what they accept
+	events   atomic.Pointer[delivery.EventsHandler] // what providers' services say; nil: nothing, or not yet
+	listener net.Listener                           // of the public address; nil: others take the requests, and this one runs what they accept
 }
 
-// newReceiving is nil if the file names no source.
-func (a *app) newReceiving(cmd *cobra.Command, address string, file *config.Config, log *slog.Logger) (*receiving, error) {
+// newReceiving is nil if nothing can come from outside: no source, no link that people
+// confirm by and, of the providers that this process serves, no events.
+func (a *app) newReceiving(cmd *cobra.Command, address string, file *config.Config, serves bool, log *slog.Logger) (*receiving, error) {
 	address = config.Pick(address, cmd.Flags().Changed("public"), os.Getenv("DEED_PUBLIC"), file.Public.Listen, "")
-	if len(file.Sources) == 0 && file.Public.LinkSecret.Reveal() == "" {
+	told := serves && slices.ContainsFunc(slices.Collect(maps.Values(file.Providers)), config.Provider.HasEvents)
+	if len(file.Sources) == 0 && file.Public.LinkSecret.Reveal() == "" && !told {
 		if address != "" {
-			return nil, usagef("there is a public address, and nothing in the configuration that could come there: no sources, and no public.link_secret")
+			return nil, usagef("there is a public address, and nothing in the configuration that could come there: no sources, no provider's events, and no public.link_secret")
 		}
 		return nil, nil
 	}
 	byRequest := func(s config.Source) bool { return s.Type != "smtp" }
-	needed := file.Public.LinkSecret.Reveal() != "" || slices.ContainsFunc(slices.Collect(maps.Values(file.Sources)), byRequest)
+	needed := told || file.Public.LinkSecret.Reveal() != "" || slices.ContainsFunc(slices.Collect(maps.Values(file.Sources)), byRequest)
 	if needed && address == "" && !cmd.Flags().Changed("public") {
-		return nil, usagef("there are sources, and no address that their platforms reach: give public.listen in the configuration, or --public; --public '' where only other relays take requests")
+		what := "sources"
+		if len(file.Sources) == 0 {
+			what = "providers' events"
+		}
+		return nil, usagef("there are %s, and no address that their platforms reach: give public.listen in the configuration, or --public; --public '' where only other relays take requests", what)
 	}
 	r, err := a.receivingOf(file, log)
 	if err == nil {
@@ -263,6 +271,9 @@ func (r *receiving) run(ctx context.Context, receiver *inbound.Receiver) error {
 	r.opts.Logger.Info("listening for platforms", "address", r.listener.Addr().String())
 	mux := http.NewServeMux()
 	mux.Handle("/in/", receiver.Handler())
+	if events := r.events.Load(); events != nil {
+		mux.Handle("/events/", events)
+	}
 	if r.links != nil {
 		mux.Handle("/confirm/{token}", &confirmPage{r.links, r.pool, r.opts.Logger})
 	}

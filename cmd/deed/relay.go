@@ -81,7 +81,7 @@ exit code 3 if something is to be done.`,
 				defer closeProviders(r.dispatcher.opts.Providers)
 				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
 			}
-			if r.receiving, err = a.newReceiving(cmd, public, file, r.log); err != nil {
+			if r.receiving, err = a.newReceiving(cmd, public, file, r.dispatcher != nil, r.log); err != nil {
 				return err
 			}
 			if r.receiving != nil {
@@ -100,7 +100,7 @@ exit code 3 if something is to be done.`,
 		},
 	}
 	cmd.Flags().StringVar(&address, "listen", defaultListen, "the address of /healthz, /readyz and /metrics; '' for none; also DEED_LISTEN")
-	cmd.Flags().StringVar(&public, "public", "", "the address of /in/SOURCE, which platforms reach; '' for none; also DEED_PUBLIC and public.listen")
+	cmd.Flags().StringVar(&public, "public", "", "the address of /in/SOURCE and /events/PROVIDER, which platforms reach; '' for none; also DEED_PUBLIC and public.listen")
 	cmd.Flags().BoolVar(&untilEmpty, "until-empty", false, "end when everything due is finished")
 	outbox.add(cmd)
 	return cmd
@@ -216,6 +216,17 @@ func (r *relay) trace(tracer *otel.Tracer) {
 	}
 }
 
+// eventCounts is what came of what providers' services said.
+func (r *relay) eventCounts() []delivery.EventCount {
+	if r.receiving == nil {
+		return nil
+	}
+	if events := r.receiving.events.Load(); events != nil {
+		return events.Counts()
+	}
+	return nil
+}
+
 // beside runs something that ends with the relay; wait returns when it has.
 func (r *relay) beside(do func()) (wait func()) {
 	var running sync.WaitGroup
@@ -261,7 +272,7 @@ func (r *relay) measure(ctx context.Context, c *deed.Client, pool *pgxpool.Pool,
 		if err != nil {
 			r.log.Warn("deliveries have no metrics", "error", err)
 		}
-		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Receiver: r.receiver, Logger: r.log})
+		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Receiver: r.receiver, Events: r.eventCounts, Logger: r.log})
 		registry.MustRegister(m)
 		running.Go(func() { m.Run(ctx) })
 	}
@@ -355,6 +366,9 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 		}
 		defer release()
 		r.ledger.Store(l)
+		if r.receiving != nil {
+			r.receiving.events.Store(l.EventsHandler(r.dispatcher.readers))
+		}
 		run = func(ctx context.Context) error { return both(ctx, c.Run, l.Run) }
 		drained = func(ctx context.Context) (bool, error) {
 			empty, err := c.Drained(ctx)

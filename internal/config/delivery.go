@@ -100,6 +100,7 @@ type Provider struct {
 	From        string
 	FromAllowed []string // addresses, @domains, or *
 	Sandbox     string   // an address, or a URL
+	Engagement  bool     // who has opened a message, and clicked in it, is kept
 
 	Tenants []tenant.ID // whose deliveries are made; none: all
 
@@ -115,6 +116,7 @@ type Provider struct {
 
 	Endpoint      string // resend, ses, slack, telegram, twilio, whatsapp
 	APIKey        Secret // resend
+	EventSecret   Secret // resend: of the webhook by which it says what became of e-mails
 	Token         Secret // slack, telegram, whatsapp
 	PhoneNumberID string // whatsapp
 
@@ -140,6 +142,11 @@ type Provider struct {
 	AllowHosts     []string
 	Headers        map[string]Secret
 	DropsRepeats   time.Duration
+}
+
+// HasEvents reports whether the provider's service can say what became of messages.
+func (p Provider) HasEvents() bool {
+	return p.EventSecret.Reveal() != ""
 }
 
 // slackChannel is where a Slack app writes to.
@@ -174,6 +181,7 @@ var providerTypes = map[string]func(*section, *Provider){
 	"resend": func(s *section, p *Provider) {
 		s.want("api_key")
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
+		p.EventSecret = s.webhookSecret("event_secret")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
@@ -351,6 +359,7 @@ func (s *section) provider(name string) Provider {
 	p.Timeout = s.duration("timeout", time.Second, time.Hour)
 	p.GiveUpAfter, p.Defer = s.duration("give_up_after", time.Minute, 30*24*time.Hour), s.duration("defer", time.Second, time.Hour)
 	p.Rate, p.Burst = s.decimal("rate", 0.001, 1e6), s.decimal("burst", 1, 1e6)
+	p.Engagement = s.truth("engagement")
 	if d := s.sub("domains"); d != nil {
 		p.Domains = map[string]float64{}
 		for _, e := range d.node.entries {

@@ -38,6 +38,7 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
+	"github.com/deedhq/deed/internal/signing"
 )
 
 // Window is for how long Resend remembers an idempotency key.
@@ -57,12 +58,15 @@ type Options struct {
 	// HeadersAllowed are the headers that payloads may set beside the usual ones;
 	// see [delivery.EmailRules].
 	HeadersAllowed []string
+	// EventSecret is the signing secret of the webhook by which Resend says what became
+	// of e-mails: "whsec_…". Default: none is believed.
+	EventSecret string
 	// Account names the account, see [delivery.Capabilities]. Default: a short
 	// hash of the API key; to replace the key, name the account as before.
 	Account string
 }
 
-// Provider is a [delivery.Provider] and a [delivery.Checker].
+// Provider is a [delivery.Provider], a [delivery.Checker] and a [delivery.EventReader].
 type Provider struct {
 	opts      Options
 	rules     delivery.EmailRules
@@ -80,6 +84,11 @@ func New(opts Options) (*Provider, error) {
 	}
 	if opts.APIKey == "" || strings.ContainsFunc(opts.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		errs = append(errs, errors.New("option APIKey is empty or not visible ASCII"))
+	}
+	if opts.EventSecret != "" {
+		if err := signing.Check(opts.EventSecret); err != nil {
+			errs = append(errs, fmt.Errorf("option EventSecret: %w", err))
+		}
 	}
 	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
 		errs = append(errs, errors.New("option From is not an address"))

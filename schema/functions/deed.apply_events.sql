@@ -43,14 +43,14 @@ begin
   from (
     select u.id,
       min(u.at) filter (where u.event = 'delivered') as delivered_at,
-      min(u.at) filter (where u.event in ('bounced', 'soft_bounced')) as bounced_at,
+      min(u.at) filter (where u.event in ('bounced', 'soft_bounced', 'dropped')) as bounced_at,
       min(u.at) filter (where u.event = 'complained') as complained_at,
       min(u.at) filter (where u.event = 'unsubscribed') as unsubscribed_at,
       min(u.at) filter (where u.event = 'opened') as opened_at,
       min(u.at) filter (where u.event = 'clicked') as clicked_at,
       min(u.at) filter (where u.event = 'answered') as answered_at,
-      (array_agg(u.reason order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'answered')))[1] as reason,
-      (array_agg(u.code order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'answered')))[1] as code
+      (array_agg(u.reason order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'dropped', 'answered')))[1] as reason,
+      (array_agg(u.code order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'dropped', 'answered')))[1] as code
     from unnest(p_ids, p_events, p_ats, p_reasons, p_codes) v(id, event, at, reason, code)
     cross join lateral (
       select v.id, v.event, coalesce(v.at, v_now) as at, left(nullif(v.reason, ''), 1000) as reason, left(nullif(v.code, ''), 100) as code

@@ -45,7 +45,7 @@ declare
 begin
   if not (v_count = all (array[cardinality(p_event_ids), cardinality(p_markers), cardinality(p_message_ids), cardinality(p_addresses), cardinality(p_ats), cardinality(p_reasons), cardinality(p_codes)])) is not false then
     raise exception 'record_events: the arrays do not have one entry an event each (% events)', v_count using errcode = 'DDARG';
-  elsif not (p_events <@ array['accepted', 'delivered', 'bounced', 'soft_bounced', 'complained', 'unsubscribed', 'opened', 'clicked', 'answered']) then
+  elsif not (p_events <@ array['accepted', 'delivered', 'bounced', 'soft_bounced', 'dropped', 'complained', 'unsubscribed', 'opened', 'clicked', 'answered']) then
     raise exception 'record_events: unknown event in %', p_events using errcode = 'DDARG';
   end if;
   -- No provider's clock is ahead of ours.

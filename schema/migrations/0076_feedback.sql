@@ -3,7 +3,7 @@
 -- in its place (D13).
 
 -- When each was said to have happened first, in whatever order the events came. reason and
--- code are those of the bounce; without one, of how a call ended. They go with the delivery.
+-- code are those of the bounce, or of why it was dropped; without one, of how a call ended. They go with the delivery.
 create table deed.delivery_feedback (
   delivery_id     uuid not null,
   tenant_id       uuid not null,

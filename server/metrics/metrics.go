@@ -51,6 +51,9 @@ type Options struct {
 	// Receiver, if given, is asked what came of inbound messages here.
 	Receiver *inbound.Receiver
 
+	// Events, if given, is asked what came of what providers' services said here.
+	Events func() []delivery.EventCount
+
 	// Logger receives what goes wrong. Default: discard.
 	Logger *slog.Logger
 }
@@ -182,6 +185,11 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 	if m.opts.Receiver != nil {
 		for _, c := range m.opts.Receiver.Counts() {
 			out <- prometheus.MustNewConstMetric(inboundCount, prometheus.CounterValue, float64(c.N), c.Source, c.Outcome)
+		}
+	}
+	if m.opts.Events != nil {
+		for _, c := range m.opts.Events() {
+			out <- prometheus.MustNewConstMetric(eventCount, prometheus.CounterValue, float64(c.N), c.Provider, c.Outcome)
 		}
 	}
 	out <- prometheus.MustNewConstMetric(processHeld, prometheus.GaugeValue, holding)

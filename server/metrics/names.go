@@ -33,8 +33,11 @@ var (
 	deliver = prometheus.NewDesc("deed_process_deliver_seconds",
 		"Calls of the sink.", perSubscription, nil)
 	inboundCount = prometheus.NewDesc("deed_process_inbound_total",
-		"What came of platforms' requests (unverified, invalid, ignored, failed, busy) and of their messages (new, repeat, executed, denied, dispatch_failed, held, late).",
+		"What came of platforms' requests (unverified, invalid, ignored, failed, busy) and of their messages (new, repeat, executed, denied, dispatch_failed, held, late, unreadable).",
 		[]string{"source", "outcome"}, nil)
+	eventCount = prometheus.NewDesc("deed_process_events_total",
+		"What came of requests by which providers' services say what became of messages (unverified, invalid, failed, busy), and of their events (matched, waiting, strange, settled, ignored, unreadable).",
+		[]string{"provider", "outcome"}, nil)
 )
 
 // The installation's state, as of deed_refresh_age_seconds ago.
@@ -85,7 +88,7 @@ var (
 func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown, processHeld,
-		exchange, deliver, inboundCount, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
+		exchange, deliver, inboundCount, eventCount, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
 		partitionsAhead, oldestPartition, horizonAge, deliveries, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d

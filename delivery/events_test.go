@@ -1,0 +1,128 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// service is one whose requests are lines "SAID ID DELIVERY", and whose signature is
+// "ours".
+type service struct{ now time.Time }
+
+func (l *service) ReadEvents(r *http.Request, body []byte, now time.Time) (told delivery.Told, err error) {
+	l.now = now
+	switch r.Header.Get("Signature") {
+	case "off":
+		return told, delivery.ErrNoEvents
+	case "ours":
+	default:
+		return told, delivery.ErrUnverified
+	}
+	for line := range strings.Lines(string(body)) {
+		words := strings.Fields(line)
+		switch {
+		case words[0] == "nonsense":
+			return told, errors.New("nonsense")
+		case words[0] == "other":
+			told.Other++
+		case len(words) < 3:
+			told.Unreadable++
+		default:
+			told.Events = append(told.Events, delivery.StatusEvent{Said: delivery.Said(words[0]), ID: words[1], Delivery: words[2]})
+		}
+	}
+	return told, nil
+}
+
+// What a service says is recorded once its request is verified, and what cannot be read of
+// it holds up nothing.
+func TestEventsHandler(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	id := sent(t, db, email("a@example.com"))[0]
+	reader := &service{}
+	h := l.EventsHandler(map[string]delivery.EventReader{"fake": reader})
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	ask := func(method, path, signature, body string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Signature", signature)
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode
+	}
+	for _, c := range []struct {
+		method, path, signature, body string
+		want                          int
+	}{
+		{"POST", "/events/fake", "theirs", "bounced 1 " + id, 401},
+		{"POST", "/events/fake", "off", "bounced 1 " + id, 404},
+		{"POST", "/events/other", "ours", "bounced 1 " + id, 404},
+		{"POST", "/events/", "ours", "bounced 1 " + id, 404},
+		{"POST", "/events/fake/x", "ours", "bounced 1 " + id, 404},
+		{"PUT", "/events/fake", "ours", "bounced 1 " + id, 405},
+		{"POST", "/events/fake", "ours", "nonsense", 400},
+		{"POST", "/events/fake", "ours", strings.Repeat("x", 1<<20+1), 413},
+	} {
+		if code := ask(c.method, c.path, c.signature, c.body); code != c.want {
+			t.Errorf("%s %s: %d, want %d", c.method, c.path, code, c.want)
+		}
+	}
+	if got := feedback(t, l, id); got != (delivery.Feedback{}) || len(suppressed(t, db)) > 0 {
+		t.Errorf("%+v", got)
+	}
+	for range 2 {
+		if code := ask("POST", "/events/fake", "ours", "delivered 1 "+id+"\nunreadable\nother\nvanished 2 "+id+"\nbounced 3 0190a2f0-0000-7000-8000-000000000000\n"); code != 200 {
+			t.Errorf("status %d", code)
+		}
+	}
+	if got := feedback(t, l, id); got.DeliveredAt == nil || got.BouncedAt != nil {
+		t.Errorf("%+v", got)
+	}
+	var counted []string
+	for _, c := range h.Counts() {
+		counted = append(counted, fmt.Sprintf("%s %s %d", c.Provider, c.Outcome, c.N))
+	}
+	if got := strings.Join(counted, ", "); got != "fake ignored 2, fake invalid 2, fake matched 2, fake strange 2, fake unreadable 4, fake unverified 1" {
+		t.Errorf("counted: %s", got)
+	}
+	if since := time.Since(reader.now).Abs(); since > time.Minute {
+		t.Errorf("the time is %s off", since)
+	}
+}
+
+// While the database is away the service is told to come again, and nothing is lost.
+func TestEventsHandler_TheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	pool := db.NewPool(pgtest.Worker, 2)
+	l, err := delivery.New(context.Background(), pool, said(newFake()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.Close()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/events/fake", strings.NewReader("delivered 1 x"))
+	r.Header.Set("Signature", "ours")
+	l.EventsHandler(map[string]delivery.EventReader{"fake": &service{}}).ServeHTTP(w, r)
+	if w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %q", w.Code, w.Header())
+	}
+}
