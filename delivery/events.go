@@ -18,7 +18,8 @@ import (
 type EventReader interface {
 	// ReadEvents verifies a request by its raw body, and reads it. now is the
 	// database's clock. Errors: [ErrUnverified] (answered by 401), [ErrNoEvents] if the
-	// provider has not been told how to verify one (404); any other is answered by 400.
+	// provider has not been told how to verify one (404), [ErrAgain] if that cannot be done
+	// now (503: it is repeated); any other is answered by 400.
 	// Their texts have nothing in them that was sent, nor a secret.
 	ReadEvents(r *http.Request, body []byte, now time.Time) (Told, error)
 }
@@ -33,6 +34,8 @@ type Told struct {
 var (
 	// ErrUnverified says that a request is not known to be the service's.
 	ErrUnverified = errors.New("the request is not verified")
+	// ErrAgain says that a request cannot be read now, and may be later.
+	ErrAgain = errors.New("the request cannot be read now")
 	// ErrNoEvents says that a provider has nothing by which to verify what a service says.
 	ErrNoEvents = errors.New("the provider reads no events")
 )
@@ -164,6 +167,11 @@ func (h *EventsHandler) take(w http.ResponseWriter, r *http.Request, e *eventRea
 	switch {
 	case errors.Is(err, ErrNoEvents):
 		answerEvents(w, http.StatusNotFound, "there is no such provider")
+		return
+	case errors.Is(err, ErrAgain):
+		e.count("failed", 1)
+		log.Warn("a request of the service's cannot be read now; it will repeat it", "error", err)
+		answerEvents(w, http.StatusServiceUnavailable, "try again")
 		return
 	case errors.Is(err, ErrUnverified):
 		e.count("unverified", 1)

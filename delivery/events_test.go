@@ -21,6 +21,8 @@ type service struct{ now time.Time }
 func (l *service) ReadEvents(r *http.Request, body []byte, now time.Time) (told delivery.Told, err error) {
 	l.now = now
 	switch r.Header.Get("Signature") {
+	case "away":
+		return told, delivery.ErrAgain
 	case "off":
 		return told, delivery.ErrNoEvents
 	case "ours":
@@ -74,6 +76,7 @@ func TestEventsHandler(t *testing.T) {
 	}{
 		{"POST", "/events/fake", "theirs", "bounced 1 " + id, 401},
 		{"POST", "/events/fake", "off", "bounced 1 " + id, 404},
+		{"POST", "/events/fake", "away", "bounced 1 " + id, 503},
 		{"POST", "/events/other", "ours", "bounced 1 " + id, 404},
 		{"POST", "/events/", "ours", "bounced 1 " + id, 404},
 		{"POST", "/events/fake/x", "ours", "bounced 1 " + id, 404},
@@ -100,7 +103,7 @@ func TestEventsHandler(t *testing.T) {
 	for _, c := range h.Counts() {
 		counted = append(counted, fmt.Sprintf("%s %s %d", c.Provider, c.Outcome, c.N))
 	}
-	if got := strings.Join(counted, ", "); got != "fake ignored 2, fake invalid 2, fake matched 2, fake strange 2, fake unreadable 4, fake unverified 1" {
+	if got := strings.Join(counted, ", "); got != "fake failed 1, fake ignored 2, fake invalid 2, fake matched 2, fake strange 2, fake unreadable 4, fake unverified 1" {
 		t.Errorf("counted: %s", got)
 	}
 	if since := time.Since(reader.now).Abs(); since > time.Minute {

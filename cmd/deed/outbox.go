@@ -151,7 +151,7 @@ func provider(c config.Provider) (delivery.Provider, error) {
 	case "ses":
 		return ses.New(ses.Options{
 			Region: c.Region, AccessKeyID: c.AccessKeyID.Reveal(), SecretAccessKey: c.SecretAccessKey.Reveal(), SessionToken: c.SessionToken.Reveal(),
-			ConfigurationSet: c.ConfigurationSet, Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account,
+			ConfigurationSet: c.ConfigurationSet, EventTopic: c.EventTopic, Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account,
 		})
 	case "slack":
 		return slack.New(slack.Options{Token: c.Token.Reveal(), Endpoint: c.Endpoint, Account: c.Account})
@@ -162,7 +162,7 @@ func provider(c config.Provider) (delivery.Provider, error) {
 	case "twilio":
 		return twilio.New(twilio.Options{
 			AccountSID: c.AccountSID, AuthToken: c.AuthToken.Reveal(), APIKeySID: c.APIKeySID, APIKeySecret: c.APIKeySecret.Reveal(), From: c.From,
-			MessagingServiceSID: c.MessagingServiceSID, StatusCallback: c.StatusCallback, LookUpCalls: c.LookUpCalls, Endpoint: c.Endpoint,
+			MessagingServiceSID: c.MessagingServiceSID, StatusCallback: c.StatusCallback, EventToken: c.EventToken.Reveal(), LookUpCalls: c.LookUpCalls, Endpoint: c.Endpoint,
 		})
 	case "whatsapp":
 		return whatsapp.New(whatsapp.Options{Token: c.Token.Reveal(), PhoneNumberID: c.PhoneNumberID, Endpoint: c.Endpoint})

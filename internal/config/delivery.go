@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net"
 	"net/mail"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -127,6 +128,7 @@ type Provider struct {
 	SecretAccessKey  Secret
 	SessionToken     Secret
 	ConfigurationSet string
+	EventTopic       string // its ARN
 
 	AccountSID          string // twilio
 	AuthToken           Secret
@@ -134,6 +136,7 @@ type Provider struct {
 	APIKeySecret        Secret
 	MessagingServiceSID string
 	StatusCallback      string
+	EventToken          Secret
 	LookUpCalls         bool
 
 	Secret         Secret // webhook
@@ -146,7 +149,8 @@ type Provider struct {
 
 // HasEvents reports whether the provider's service can say what became of messages.
 func (p Provider) HasEvents() bool {
-	return p.EventSecret.Reveal() != ""
+	callback, err := url.Parse(p.StatusCallback) // which may lead elsewhere
+	return p.EventSecret.Reveal() != "" || p.EventTopic != "" || err == nil && strings.HasSuffix(callback.Path, "/events/"+p.Name)
 }
 
 // slackChannel is where a Slack app writes to.
@@ -190,7 +194,7 @@ var providerTypes = map[string]func(*section, *Provider){
 		s.want("access_key_id")
 		s.want("secret_access_key")
 		p.Region, p.AccessKeyID, p.SecretAccessKey, p.SessionToken = s.text("region"), s.secret("access_key_id"), s.secret("secret_access_key"), s.secret("session_token")
-		p.ConfigurationSet, p.Endpoint = s.text("configuration_set"), s.endpoint("endpoint")
+		p.ConfigurationSet, p.EventTopic, p.Endpoint = s.text("configuration_set"), s.text("event_topic"), s.endpoint("endpoint")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
@@ -224,7 +228,7 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.AccountSID, p.AuthToken = s.text("account_sid"), s.secret("auth_token")
 		p.APIKeySID, p.APIKeySecret = s.text("api_key_sid"), s.secret("api_key_secret")
 		p.From, p.MessagingServiceSID, p.Endpoint = s.text("from"), s.text("messaging_service_sid"), s.endpoint("endpoint")
-		p.StatusCallback, p.LookUpCalls = s.endpoint("status_callback"), s.truth("look_up_calls")
+		p.StatusCallback, p.EventToken, p.LookUpCalls = s.endpoint("status_callback"), s.secret("event_token"), s.truth("look_up_calls")
 		if s.has("api_key_sid") != s.has("api_key_secret") || s.has("auth_token") == s.has("api_key_sid") {
 			s.problemf(s.line, s.path, "want auth_token, or api_key_sid and api_key_secret")
 		}

@@ -63,6 +63,12 @@ type Options struct {
 	// ConfigurationSet is the set that says who is told what becomes of e-mails. Default:
 	// the sender's own, if it has one.
 	ConfigurationSet string
+	// EventTopic is the ARN of the SNS topic that the configuration set publishes to:
+	// "arn:aws:sns:…". Default: nothing that is said is believed.
+	EventTopic string
+	// EventsEndpoint is where SNS is, whose certificates are taken and whose
+	// subscriptions are confirmed there alone: for tests. Default: the hosts of AWS.
+	EventsEndpoint string
 	// Endpoint is the API's base. Default: the region's, https://email.REGION.amazonaws.com.
 	Endpoint string
 	// From is the sender of e-mails that name none. Default: none.
@@ -78,17 +84,19 @@ type Options struct {
 	Account string
 }
 
-// Provider is a [delivery.Provider] and a [delivery.Checker].
+// Provider is a [delivery.Provider], a [delivery.Checker] and a [delivery.EventReader].
 type Provider struct {
 	opts      Options
 	rules     delivery.EmailRules
 	base      *url.URL
 	signer    *v4.Signer
 	transport *http.Transport
+	keys      keys
 }
 
 var (
 	region           = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]{1,20}){1,3}-[0-9]{1,2}$`)
+	eventTopic       = regexp.MustCompile(`^arn:aws(-[a-z]+){0,2}:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}$`)
 	configurationSet = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 )
 
@@ -124,6 +132,9 @@ func New(opts Options) (*Provider, error) {
 	}
 	if opts.ConfigurationSet != "" && !configurationSet.MatchString(opts.ConfigurationSet) {
 		errs = append(errs, errors.New("option ConfigurationSet is not a name of up to 64 letters, digits, - and _"))
+	}
+	if opts.EventTopic != "" && !eventTopic.MatchString(opts.EventTopic) {
+		errs = append(errs, errors.New("option EventTopic is not the ARN of an SNS topic, such as arn:aws:sns:eu-central-1:123456789012:events"))
 	}
 	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
 		errs = append(errs, errors.New("option From is not an address"))

@@ -12,7 +12,8 @@
 //	21611: From's queue is full          later
 //	401, 10001, 20003, 63038             outage: mend the credentials or the account
 //	no connection                        outage
-//	21211, 21614: no number, or no texts bad address
+//	21211, 21614, 21635: no number, or   bad address
+//	one that takes no texts
 //	21610: the recipient has opted out   opted out
 //	3xx and any other error              refused for good
 //
@@ -73,6 +74,9 @@ type Options struct {
 	// StatusCallback is the URL that Twilio tells what became of messages and calls, with
 	// ob=ID of the delivery added to its query. Default: Twilio is not asked to.
 	StatusCallback string
+	// EventToken is the auth token with which Twilio signs what it tells StatusCallback:
+	// the account's primary one. Default: AuthToken; without either nothing is believed.
+	EventToken string
 	// LookUpCalls has calls in doubt looked up by their numbers and time alone, which says
 	// nothing of what was said: the only call from From to the recipient within two
 	// minutes is taken for the delivery's. Only for a From that nothing else calls from,
@@ -82,7 +86,7 @@ type Options struct {
 	Endpoint string
 }
 
-// Provider is a [delivery.Finder] and a [delivery.Checker].
+// Provider is a [delivery.Finder], a [delivery.Checker] and a [delivery.EventReader].
 type Provider struct {
 	opts      Options
 	base      *url.URL // of the account
@@ -126,6 +130,7 @@ func New(opts Options) (*Provider, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "twilio", Code: deed.Invalid, Err: err}
 	}
+	opts.EventToken = cmp.Or(opts.EventToken, opts.AuthToken)
 	return &Provider{opts: opts, base: base.JoinPath("2010-04-01", "Accounts", opts.AccountSID), transport: httpcall.NewTransport()}, nil
 }
 
@@ -205,7 +210,7 @@ var meanings = map[int]string{
 	10001: "the account is not active", 20003: "the credentials are refused", 20429: "too many requests", 20500: "it may have been done all the same",
 	21211: "the recipient is no valid number", 21212: "From is not valid", 21408: "messages to that region are not enabled", 21606: "From cannot write to that recipient",
 	21608: "a trial account writes to verified numbers alone", 21609: "StatusCallback is not valid", 21610: "the recipient has opted out", 21611: "the queue of From is full",
-	21612: "that recipient cannot be reached from that sender", 21614: "the recipient is no number that takes text messages", 63038: "the account's messages of the day are spent",
+	21612: "that recipient cannot be reached from that sender", 21614: "the recipient is no number that takes text messages", 21635: "the recipient is a landline", 63038: "the account's messages of the day are spent",
 }
 
 func judge(a httpcall.Answer) delivery.Outcome {
@@ -254,7 +259,7 @@ func judgeCode(status, code int, err error, after time.Duration) delivery.Outcom
 		return delivery.Outage(err, after)
 	case status == http.StatusTooManyRequests, code == 20429, code == 21611:
 		return delivery.Deferred(err, after)
-	case code == 21211, code == 21614:
+	case code == 21211, code == 21614, code == 21635:
 		return delivery.BadAddress(err)
 	case code == 21610:
 		return delivery.OptedOut(err)
