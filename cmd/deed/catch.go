@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,6 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/catcher"
 	"github.com/deedhq/deed/internal/config"
-	"github.com/deedhq/deed/provider/resend"
-	"github.com/deedhq/deed/provider/smtp"
 )
 
 const (
@@ -33,6 +32,7 @@ const (
 // sent, so that nobody is written to.
 type catchers struct {
 	smtpAddress, httpAddress string
+	fault                    string
 	box                      catcher.Mailbox
 	hooks                    hooks        // what is posted to /hook
 	public                   atomic.Value // where sources are written to: a host:port; nil: nowhere yet
@@ -41,7 +41,8 @@ type catchers struct {
 
 func (c *catchers) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.smtpAddress, "catch-smtp", "", "where the built-in SMTP server listens; also DEED_CATCH_SMTP (default "+defaultCatchSMTP+", or a free port)")
-	cmd.Flags().StringVar(&c.httpAddress, "catch-http", "", "where the fake Resend, the mailbox and the receiver of webhooks listen; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+", or a free port)")
+	cmd.Flags().StringVar(&c.fault, "fault", "", "how the built-in providers fail: 429, 5xx, reset or slow; with /N every Nth call")
+	cmd.Flags().StringVar(&c.httpAddress, "catch-http", "", "where fakes of services, the mailbox and the receiver of webhooks listen; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+", or a free port)")
 }
 
 // hint is what deed dev mailbox needs to be told, if anything, in the folder of that
@@ -56,6 +57,12 @@ func (c *catchers) hint(file config.Dev) string {
 // start listens until the returned function is called. An address that was not
 // asked for and is taken makes way for a free one.
 func (c *catchers) start(ctx context.Context, file config.Dev, log *slog.Logger) (stop func(), err error) {
+	all := newFakes(&c.box)
+	if c.fault != "" {
+		if err := all.fail(c.fault); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	c.smtpAddress = setting(c.smtpAddress, "DEED_CATCH_SMTP", file.CatchSMTP, "")
 	c.httpAddress = setting(c.httpAddress, "DEED_CATCH_HTTP", file.CatchHTTP, "")
@@ -69,12 +76,8 @@ func (c *catchers) start(ctx context.Context, file config.Dev, log *slog.Logger)
 		cancel()
 		return nil, errors.Join(err, mail.Close())
 	}
-	fake := &catcher.Resend{Mailbox: &c.box}
 	mux := http.NewServeMux()
-	mux.Handle("/resend/", http.StripPrefix("/resend", fake))
-	for _, path := range []string{"/emails", "/domains"} { // for an endpoint without /resend
-		mux.Handle(path, fake)
-	}
+	all.handle(mux)
 	mux.HandleFunc("GET /smtp", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = printJSON(w, map[string]string{"address": c.smtpAddress})
@@ -92,18 +95,18 @@ func (c *catchers) start(ctx context.Context, file config.Dev, log *slog.Logger)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := (&catcher.SMTP{Mailbox: &c.box}).Serve(ctx, mail); err != nil {
+		if err := all.smtp.Serve(ctx, mail); err != nil {
 			log.Error("the SMTP catcher has ended", "error", err)
 		}
 	})
 	serving.Go(func() {
 		if err := server.Serve(web); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("the fake Resend has ended", "error", err)
+			log.Error("the fakes of services have ended", "error", err)
 		}
 	})
 	return func() {
 		cancel()
-		fake.Close()
+		all.close()
 		_ = server.Close()
 		_ = mail.Close()
 		serving.Wait()
@@ -150,19 +153,6 @@ func (a *app) devDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 	return d, nil
 }
 
-// builtIn are the providers of a deed dev whose catchers listen there.
-func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, error) {
-	caught, err := smtp.New(smtp.Options{Address: smtpAddress, Security: smtp.Plain, From: "deed <deed@localhost>", FromAllowed: []string{"*"}})
-	if err != nil {
-		return nil, err
-	}
-	api, err := resend.New(resend.Options{APIKey: "re_dev", Endpoint: "http://" + httpAddress + "/resend", From: "deed <deed@localhost>", FromAllowed: []string{"*"}})
-	if err != nil {
-		return nil, err
-	}
-	return map[string]delivery.Provider{"smtp": caught, "resend": api}, nil
-}
-
 // builtInOf are the providers of the deed dev whose mailbox is at address.
 func builtInOf(ctx context.Context, address string) (map[string]delivery.Provider, error) {
 	var said struct {
@@ -175,12 +165,12 @@ func builtInOf(ctx context.Context, address string) (map[string]delivery.Provide
 }
 
 func newMailbox(a *app) *cobra.Command {
-	var address string
+	var address, via string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "mailbox", Short: "List what deed dev has caught", Args: cobra.NoArgs,
 		Long:    "List what the built-in providers of a running deed dev have been sent, oldest first.",
-		Example: "  deed dev mailbox --json",
+		Example: "  deed dev mailbox --via telegram --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at, err := a.catcherAt(address)
 			if err != nil {
@@ -189,6 +179,9 @@ func newMailbox(a *app) *cobra.Command {
 			data, list, err := readMailbox(cmd.Context(), at)
 			if err != nil {
 				return err
+			}
+			if via != "" {
+				list = slices.DeleteFunc(list, func(m catcher.Mail) bool { return m.Via != via })
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), map[string]any{"data": data, "mailbox": list})
@@ -204,6 +197,7 @@ func newMailbox(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&address, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
+	cmd.Flags().StringVar(&via, "via", "", "only what came by this provider, such as smtp or telegram")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -29,8 +29,9 @@ func newDev(a *app) *cobra.Command {
 		Use:   "dev",
 		Short: "A private PostgreSQL, migrated, with a relay and a mailbox",
 		Long: `Run everything on a private PostgreSQL: start it (or make it), migrate, and relay. The topics of deed.yaml go to
-their sinks; what is published to any other topic is printed here. Deliveries through the built-in providers smtp and
-resend are caught: deed dev mailbox lists them, and nobody is written to. The sources of deed.yaml are served, and one
+their sinks; what is published to any other topic is printed here. Deliveries through the built-in providers (smtp,
+resend, ses, slack, telegram, twilio, whatsapp) are caught by fakes that refuse what the services refuse: deed dev mailbox
+lists them, and nobody is written to; --fault has the fakes fail. The sources of deed.yaml are served, and one
 more that deed dev say writes to and that answers by mail. What webhooks post to /hook beside the mailbox
 is checked and printed, as by deed listen. Ctrl-C stops it all; the data stay. Its environment is the one that the data
 have, unless --environment names one.
@@ -39,6 +40,7 @@ A project has a deed dev of its own with a folder for it in its deed.yaml: dev: 
 make way for free ones where they are taken, and are printed; they can be fixed there, too (docs/configuration.md).`,
 		Example: `  deed dev
   deed dev --data ./devdata --payload
+  deed dev --fault reset/3
   deed dev mailbox --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

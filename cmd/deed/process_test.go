@@ -375,13 +375,17 @@ func TestDev(t *testing.T) {
 		deedOK(t, url, "publish", "--topic", "hello", "--payload", `{"n": 1}`)
 		p.prints(&p.out, `(?m)^\S+ \S+  hello  key= type= 8 bytes  \S+  \{"n":1\}$`)
 		mailbox := p.prints(&p.out, `  deed (dev mailbox.*)\n`)
-		for _, provider := range []string{"smtp", "resend"} {
+		for _, provider := range []string{"smtp", "resend", "ses"} {
 			deedOK(t, url, "deliver", "--provider", provider, "--to", "you@example.com", "--subject", "Hello by "+provider, "--text", "It works.", "--wait", "30s")
 			if got := deedOK(t, url, append(strings.Fields(mailbox), "--json")...); !strings.Contains(got, `"via":"`+provider+`"`) || !strings.Contains(got, `"subject":"Hello by `+provider) {
 				t.Errorf("the mailbox has no mail by %s: %s", provider, got)
 			}
 		}
-		for _, provider := range []string{"smtp", "resend"} { // as deed dev built them in
+		deedOK(t, url, "deliver", "--provider", "telegram", "--channel", "chat", "--to", "42", "--payload", `{"text": "Hello by bot"}`, "--wait", "30s")
+		if got := deedOK(t, url, append(strings.Fields(mailbox), "--via", "telegram")...); !strings.Contains(got, "Hello by bot") || strings.Contains(got, "Hello by smtp") {
+			t.Errorf("the mailbox of telegram: %s", got)
+		}
+		for _, provider := range []string{"smtp", "resend", "telegram", "twilio"} { // as deed dev built them in
 			catch := strings.Fields(mailbox)[2:] // --catch-http, unless it is the usual one
 			if got := deedOK(t, "", append([]string{"providers", "test", provider}, catch...)...); !strings.Contains(got, "connect to") || strings.Contains(got, "FAILED") {
 				t.Errorf("providers test %s: %s", provider, got)

@@ -1,5 +1,5 @@
-// Package catcher has providers that catch what they are sent: an SMTP server
-// and a fake Resend. deed dev shows their mailbox, and tests make them fail in
+// Package catcher has services that catch what they are sent: an SMTP server, and fakes of
+// those that providers call over HTTP. deed dev shows their mailbox, and tests make them fail in
 // every way. They refuse what the real ones refuse.
 package catcher
 
@@ -11,7 +11,7 @@ import (
 // Mail is what was accepted.
 type Mail struct {
 	ID      string    `json:"id"`
-	Via     string    `json:"via"` // smtp or resend
+	Via     string    `json:"via"` // the service
 	Key     string    `json:"key,omitempty"`
 	From    string    `json:"from"`
 	To      []string  `json:"to"`

@@ -18,6 +18,9 @@ func (a *answers) stopped() chan struct{} {
 	return a.stop
 }
 
+// SetFaults says how it fails; see [Faults.Set].
+func (a *answers) SetFaults(decide func(n int) Fault) { a.Faults.Set(decide) }
+
 // Close ends answers that hang.
 func (a *answers) Close() { close(a.stopped()) }
 

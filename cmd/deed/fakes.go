@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/provider/resend"
+	"github.com/deedhq/deed/provider/ses"
+	"github.com/deedhq/deed/provider/slack"
+	"github.com/deedhq/deed/provider/smtp"
+	"github.com/deedhq/deed/provider/telegram"
+	"github.com/deedhq/deed/provider/twilio"
+	"github.com/deedhq/deed/provider/whatsapp"
+)
+
+// What the fakes of deed dev are called by; they take any token.
+const (
+	devToken      = "dev"
+	devTwilio     = "AC00000000000000000000000000000000"
+	devNumber     = "+15005550006"
+	devWhatsApp   = "100000000000000"
+	devRegion     = "eu-central-1"
+	devSlackToken = "xoxb-dev"
+	devBot        = "1:dev"
+)
+
+// fakes are the services that deed dev stands in for: those of HTTP by name.
+type fakes struct {
+	smtp   catcher.SMTP
+	byName map[string]fake
+}
+
+type fake interface {
+	http.Handler
+	Close()
+	SetFaults(decide func(n int) catcher.Fault)
+}
+
+func newFakes(box *catcher.Mailbox) *fakes {
+	return &fakes{
+		smtp: catcher.SMTP{Mailbox: box},
+		byName: map[string]fake{
+			"resend": &catcher.Resend{Mailbox: box}, "slack": &catcher.Slack{Mailbox: box}, "telegram": &catcher.Telegram{Mailbox: box}, "whatsapp": &catcher.WhatsApp{Mailbox: box},
+			"twilio": &catcher.Twilio{Mailbox: box}, "ses": &catcher.SES{Mailbox: box, AccessKeyID: devToken, SecretAccessKey: devToken},
+		},
+	}
+}
+
+// handle serves them below their names, and where a service's own paths are its clients'.
+func (f *fakes) handle(mux *http.ServeMux) {
+	for name, one := range f.byName {
+		if name == "ses" { // whose paths are signed
+			mux.Handle("/v2/email/", one)
+			continue
+		}
+		mux.Handle("/"+name+"/", http.StripPrefix("/"+name, one))
+	}
+	for _, path := range []string{"/emails", "/domains"} { // for an endpoint without /resend
+		mux.Handle(path, f.byName["resend"])
+	}
+}
+
+func (f *fakes) close() {
+	for _, one := range f.byName {
+		one.Close()
+	}
+}
+
+// devFaults are how the fakes may be told to fail. What is accepted all the same leaves the
+// delivery in doubt, as it would.
+var devFaults = map[string]catcher.Fault{
+	"429": catcher.ForNowAfter, "5xx": catcher.ServerError, "reset": catcher.ResetAccepted, "slow": catcher.HangAccepted,
+}
+
+// fail has every call fail, or with KIND/N every Nth one.
+func (f *fakes) fail(how string) error {
+	kind, part, given := strings.Cut(how, "/")
+	fault, ok := devFaults[kind]
+	every, err := strconv.Atoi(part)
+	if !given {
+		every, err = 1, nil
+	}
+	if !ok || err != nil || every < 1 {
+		return usagef("--fault %q is none of 429, 5xx, reset and slow, with /N behind it for every Nth call", how)
+	}
+	decide := func(n int) catcher.Fault {
+		if n%every == 0 {
+			return fault
+		}
+		return catcher.None
+	}
+	f.smtp.Faults.Set(decide)
+	for _, one := range f.byName {
+		one.SetFaults(decide)
+	}
+	return nil
+}
+
+// builtIn are the providers of a deed dev whose fakes listen there.
+func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, error) {
+	base, everybody := "http://"+httpAddress, []string{"*"}
+	const sender = "deed <deed@localhost>"
+	list := map[string]delivery.Provider{}
+	for name, open := range map[string]func() (delivery.Provider, error){
+		"smtp": func() (delivery.Provider, error) {
+			return smtp.New(smtp.Options{Address: smtpAddress, Security: smtp.Plain, From: sender, FromAllowed: everybody})
+		},
+		"resend": func() (delivery.Provider, error) {
+			return resend.New(resend.Options{APIKey: "re_dev", Endpoint: base + "/resend", From: sender, FromAllowed: everybody})
+		},
+		"ses": func() (delivery.Provider, error) {
+			return ses.New(ses.Options{Region: devRegion, AccessKeyID: devToken, SecretAccessKey: devToken, Endpoint: base, From: sender, FromAllowed: everybody})
+		},
+		"slack": func() (delivery.Provider, error) {
+			return slack.New(slack.Options{Token: devSlackToken, Endpoint: base + "/slack"})
+		},
+		"telegram": func() (delivery.Provider, error) {
+			return telegram.New(telegram.Options{Token: devBot, Endpoint: base + "/telegram"})
+		},
+		"twilio": func() (delivery.Provider, error) {
+			return twilio.New(twilio.Options{AccountSID: devTwilio, AuthToken: devToken, From: devNumber, Endpoint: base + "/twilio"})
+		},
+		"whatsapp": func() (delivery.Provider, error) {
+			return whatsapp.New(whatsapp.Options{Token: devToken, PhoneNumberID: devWhatsApp, Endpoint: base + "/whatsapp"})
+		},
+	} {
+		p, err := open()
+		if err != nil {
+			return nil, fmt.Errorf("the provider %s of deed dev: %w", name, err)
+		}
+		list[name] = p
+	}
+	return list, nil
+}
