@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"strings"
 	"testing"
 
@@ -66,6 +67,24 @@ func (o own) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome 
 		return delivery.Refused(err)
 	}
 	return delivery.Unknown(err)
+}
+
+// The adapter that docs/providers.md shows is the one that is tested here.
+func TestDocs_AUsersOwn(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("providertest_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := strings.Cut(string(source), "\ntype own struct")
+	code, _, found := strings.Cut(code, "\n// The adapter that docs")
+	if !found || !strings.Contains(string(page), strings.TrimSpace(code)) {
+		t.Error("docs/providers.md shows another adapter than providertest_test.go tests")
+	}
 }
 
 // A user's own adapter passes the suite that ours do.
