@@ -8,6 +8,7 @@ import (
 
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/provider/postmark"
 	"github.com/deedhq/deed/provider/resend"
 	"github.com/deedhq/deed/provider/ses"
 	"github.com/deedhq/deed/provider/slack"
@@ -44,7 +45,7 @@ func newFakes(box *catcher.Mailbox) *fakes {
 	return &fakes{
 		smtp: catcher.SMTP{Mailbox: box},
 		byName: map[string]fake{
-			"resend": &catcher.Resend{Mailbox: box}, "slack": &catcher.Slack{Mailbox: box}, "telegram": &catcher.Telegram{Mailbox: box}, "whatsapp": &catcher.WhatsApp{Mailbox: box},
+			"postmark": &catcher.Postmark{Mailbox: box}, "resend": &catcher.Resend{Mailbox: box}, "slack": &catcher.Slack{Mailbox: box}, "telegram": &catcher.Telegram{Mailbox: box}, "whatsapp": &catcher.WhatsApp{Mailbox: box},
 			"twilio": &catcher.Twilio{Mailbox: box}, "ses": &catcher.SES{Mailbox: box, AccessKeyID: devToken, SecretAccessKey: devToken},
 		},
 	}
@@ -108,6 +109,9 @@ func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, err
 	for name, open := range map[string]func() (delivery.Provider, error){
 		"smtp": func() (delivery.Provider, error) {
 			return smtp.New(smtp.Options{Address: smtpAddress, Security: smtp.Plain, From: sender, FromAllowed: everybody})
+		},
+		"postmark": func() (delivery.Provider, error) {
+			return postmark.New(postmark.Options{ServerToken: devToken, Endpoint: base + "/postmark", From: sender, FromAllowed: everybody})
 		},
 		"resend": func() (delivery.Provider, error) {
 			return resend.New(resend.Options{APIKey: "re_dev", Endpoint: base + "/resend", From: sender, FromAllowed: everybody})

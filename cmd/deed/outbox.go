@@ -19,6 +19,7 @@ import (
 
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/provider/postmark"
 	"github.com/deedhq/deed/provider/resend"
 	"github.com/deedhq/deed/provider/ses"
 	"github.com/deedhq/deed/provider/slack"
@@ -145,6 +146,11 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		return smtp.New(smtp.Options{
 			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Hello: c.Hello,
 			Account: c.Account, TLS: secured,
+		})
+	case "postmark":
+		return postmark.New(postmark.Options{
+			ServerToken: c.Token.Reveal(), MessageStream: c.MessageStream, EventUser: c.EventUser, EventPassword: c.EventPassword.Reveal(), Endpoint: c.Endpoint,
+			From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account,
 		})
 	case "resend":
 		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), EventSecret: c.EventSecret.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account})

@@ -86,7 +86,7 @@ func (s *section) decimal(key string, least, most float64) float64 {
 // Provider is a provider of deliveries, by the name that they give.
 type Provider struct {
 	Name string
-	Type string // resend, ses, slack, smtp, stub, telegram, twilio, webhook or whatsapp
+	Type string // postmark, resend, ses, slack, smtp, stub, telegram, twilio, webhook or whatsapp
 	Line int
 
 	Concurrency int
@@ -123,6 +123,10 @@ type Provider struct {
 
 	Fail map[string]float64 // stub: which part of the calls, by what is answered
 
+	MessageStream string // postmark
+	EventUser     string
+	EventPassword Secret
+
 	Region           string // ses
 	AccessKeyID      Secret
 	SecretAccessKey  Secret
@@ -150,7 +154,7 @@ type Provider struct {
 // HasEvents reports whether the provider's service can say what became of messages.
 func (p Provider) HasEvents() bool {
 	callback, err := url.Parse(p.StatusCallback) // which may lead elsewhere
-	return p.EventSecret.Reveal() != "" || p.EventTopic != "" || err == nil && strings.HasSuffix(callback.Path, "/events/"+p.Name)
+	return p.EventSecret.Reveal() != "" || p.EventUser != "" || p.EventTopic != "" || err == nil && strings.HasSuffix(callback.Path, "/events/"+p.Name)
 }
 
 // slackChannel is where a Slack app writes to.
@@ -179,6 +183,16 @@ var providerTypes = map[string]func(*section, *Provider){
 			s.problemf(s.line, s.path, "user and password go together")
 		}
 		p.TLS = s.tls("tls")
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+	},
+	"postmark": func(s *section, p *Provider) {
+		s.want("server_token")
+		p.Token, p.MessageStream, p.Endpoint = s.secret("server_token"), s.text("message_stream"), s.endpoint("endpoint")
+		p.EventUser, p.EventPassword = s.text("event_user"), s.secret("event_password")
+		if s.has("event_user") != s.has("event_password") {
+			s.problemf(s.line, s.path, "event_user and event_password go together")
+		}
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
