@@ -77,10 +77,18 @@ func TestContract_D13_FirstTimesInAnyOrder(t *testing.T) {
 	opts.Providers["fake"] = o
 	l, _ := run(t, db, opts)
 	events := []delivery.StatusEvent{
-		{Said: delivery.SaidDelivered, At: at(5)}, {Said: delivery.SaidDelivered, At: at(3)},
-		{Said: delivery.SaidSoftBounced, At: at(9), Reason: "full", Code: "452"}, {Said: delivery.SaidBounced, At: at(7), Reason: "gone", Code: "550"}, {Said: delivery.SaidBounced, At: at(7), Reason: "away"},
-		{Said: delivery.SaidDropped, At: at(8), Reason: "another"}, {Said: delivery.SaidComplained, At: at(11)}, {Said: delivery.SaidOpened, At: at(4)}, {Said: delivery.SaidOpened, At: at(2)}, {Said: delivery.SaidClicked, At: at(6)},
-		{Said: delivery.SaidUnsubscribed, At: at(8)}, {Said: delivery.SaidAccepted, At: at(1)},
+		{Said: delivery.SaidDelivered, At: at(5)},
+		{Said: delivery.SaidDelivered, At: at(3)},
+		{Said: delivery.SaidSoftBounced, At: at(9), Reason: "full", Code: "452"},
+		{Said: delivery.SaidBounced, At: at(7), Reason: "gone", Code: "550"},
+		{Said: delivery.SaidBounced, At: at(7), Reason: "away"},
+		{Said: delivery.SaidDropped, At: at(8), Reason: "another"},
+		{Said: delivery.SaidComplained, At: at(11)},
+		{Said: delivery.SaidOpened, At: at(4)},
+		{Said: delivery.SaidOpened, At: at(2)},
+		{Said: delivery.SaidClicked, At: at(6)},
+		{Said: delivery.SaidUnsubscribed, At: at(8)},
+		{Said: delivery.SaidAccepted, At: at(1)},
 	}
 	var want delivery.Feedback
 	for i := range 12 {
