@@ -37,7 +37,7 @@ var floors = []struct {
 	{4.5, `sink/sinktest|provider/providertest`},
 	{4.6, `inbound`},
 	{4.7, `otel`},
-	{5, `inbound/smtp|doctor|provider/(postmark|resend|ses|slack|smtp|stub|telegram|twilio|webhook|whatsapp)|examples/receiver`},
+	{5, `inbound/smtp|doctor|provider/(postmark|resend|sendgrid|ses|slack|smtp|stub|telegram|twilio|webhook|whatsapp)|examples/receiver`},
 	{6, `server|server/metrics`},
 	{7, `cmd/deed|examples/service|internal/crash/(victim|deliverer|receiver)`},
 }

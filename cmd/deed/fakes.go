@@ -10,6 +10,7 @@ import (
 	"github.com/deedhq/deed/internal/catcher"
 	"github.com/deedhq/deed/provider/postmark"
 	"github.com/deedhq/deed/provider/resend"
+	"github.com/deedhq/deed/provider/sendgrid"
 	"github.com/deedhq/deed/provider/ses"
 	"github.com/deedhq/deed/provider/slack"
 	"github.com/deedhq/deed/provider/smtp"
@@ -46,7 +47,7 @@ func newFakes(box *catcher.Mailbox) *fakes {
 		smtp: catcher.SMTP{Mailbox: box},
 		byName: map[string]fake{
 			"postmark": &catcher.Postmark{Mailbox: box}, "resend": &catcher.Resend{Mailbox: box}, "slack": &catcher.Slack{Mailbox: box}, "telegram": &catcher.Telegram{Mailbox: box}, "whatsapp": &catcher.WhatsApp{Mailbox: box},
-			"twilio": &catcher.Twilio{Mailbox: box}, "ses": &catcher.SES{Mailbox: box, AccessKeyID: devToken, SecretAccessKey: devToken},
+			"sendgrid": &catcher.SendGrid{Mailbox: box}, "twilio": &catcher.Twilio{Mailbox: box}, "ses": &catcher.SES{Mailbox: box, AccessKeyID: devToken, SecretAccessKey: devToken},
 		},
 	}
 }
@@ -115,6 +116,9 @@ func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, err
 		},
 		"resend": func() (delivery.Provider, error) {
 			return resend.New(resend.Options{APIKey: "re_dev", Endpoint: base + "/resend", From: sender, FromAllowed: everybody})
+		},
+		"sendgrid": func() (delivery.Provider, error) {
+			return sendgrid.New(sendgrid.Options{APIKey: devToken, Endpoint: base + "/sendgrid", From: sender, FromAllowed: everybody})
 		},
 		"ses": func() (delivery.Provider, error) {
 			return ses.New(ses.Options{Region: devRegion, AccessKeyID: devToken, SecretAccessKey: devToken, Endpoint: base, From: sender, FromAllowed: everybody})

@@ -21,6 +21,7 @@ import (
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/provider/postmark"
 	"github.com/deedhq/deed/provider/resend"
+	"github.com/deedhq/deed/provider/sendgrid"
 	"github.com/deedhq/deed/provider/ses"
 	"github.com/deedhq/deed/provider/slack"
 	"github.com/deedhq/deed/provider/smtp"
@@ -154,6 +155,10 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		})
 	case "resend":
 		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), EventSecret: c.EventSecret.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account})
+	case "sendgrid":
+		return sendgrid.New(sendgrid.Options{
+			APIKey: c.APIKey.Reveal(), EventKey: c.EventKey, Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account,
+		})
 	case "ses":
 		return ses.New(ses.Options{
 			Region: c.Region, AccessKeyID: c.AccessKeyID.Reveal(), SecretAccessKey: c.SecretAccessKey.Reveal(), SessionToken: c.SessionToken.Reveal(),

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/deedhq/deed/internal/uuid"
 )
 
 // Postmark answers as api.postmarkapp.com does, as far as its documentation says.

@@ -86,7 +86,7 @@ func (s *section) decimal(key string, least, most float64) float64 {
 // Provider is a provider of deliveries, by the name that they give.
 type Provider struct {
 	Name string
-	Type string // postmark, resend, ses, slack, smtp, stub, telegram, twilio, webhook or whatsapp
+	Type string // postmark, resend, sendgrid, ses, slack, smtp, stub, telegram, twilio, webhook or whatsapp
 	Line int
 
 	Concurrency int
@@ -116,7 +116,8 @@ type Provider struct {
 	TLS      *TLS
 
 	Endpoint      string // resend, ses, slack, telegram, twilio, whatsapp
-	APIKey        Secret // resend
+	APIKey        Secret // resend, sendgrid
+	EventKey      string // sendgrid: public
 	EventSecret   Secret // resend: of the webhook by which it says what became of e-mails
 	Token         Secret // slack, telegram, whatsapp
 	PhoneNumberID string // whatsapp
@@ -154,7 +155,7 @@ type Provider struct {
 // HasEvents reports whether the provider's service can say what became of messages.
 func (p Provider) HasEvents() bool {
 	callback, err := url.Parse(p.StatusCallback) // which may lead elsewhere
-	return p.EventSecret.Reveal() != "" || p.EventUser != "" || p.EventTopic != "" || err == nil && strings.HasSuffix(callback.Path, "/events/"+p.Name)
+	return p.EventSecret.Reveal() != "" || p.EventUser != "" || p.EventKey != "" || p.EventTopic != "" || err == nil && strings.HasSuffix(callback.Path, "/events/"+p.Name)
 }
 
 // slackChannel is where a Slack app writes to.
@@ -200,6 +201,12 @@ var providerTypes = map[string]func(*section, *Provider){
 		s.want("api_key")
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
 		p.EventSecret = s.webhookSecret("event_secret")
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+	},
+	"sendgrid": func(s *section, p *Provider) {
+		s.want("api_key")
+		p.APIKey, p.EventKey, p.Endpoint = s.secret("api_key"), s.text("event_key"), s.endpoint("endpoint")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},

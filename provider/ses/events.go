@@ -3,6 +3,7 @@ package ses
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/deedhq/deed/delivery"
@@ -46,6 +47,7 @@ type event struct {
 type recipient struct {
 	Address string `json:"emailAddress"`
 	Reason  string `json:"diagnosticCode"`
+	Status  string `json:"status"` // 5.1.1; 5.7.x is about the sender
 }
 
 // read makes events of a notification's message, which is verified.
@@ -95,11 +97,15 @@ func read(n notification) delivery.Told {
 func each(v delivery.StatusEvent, list []recipient) (told delivery.Told) {
 	id := v.ID
 	for i, r := range list {
-		v.Address, v.Reason = r.Address, r.Reason
+		one := v
+		one.Address, one.Reason = r.Address, r.Reason
 		if i > 0 {
-			v.ID = fmt.Sprintf("%s:%d", id, i+1)
+			one.ID = fmt.Sprintf("%s:%d", id, i+1)
 		}
-		told.Events = append(told.Events, v)
+		if v.Said == delivery.SaidBounced && strings.HasPrefix(r.Status, "5.7.") {
+			one.Said = delivery.SaidDropped
+		}
+		told.Events = append(told.Events, one)
 	}
 	if len(list) == 0 {
 		told.Unreadable = 1

@@ -138,6 +138,9 @@ func TestReadEvents_WhatIsSaid(t *testing.T) {
 		`"eventType":"Bounce","bounce":{"bounceType":"Permanent","bounceSubType":"General","timestamp":"2026-02-22T23:41:12.000Z","bouncedRecipients":[{"emailAddress":"a@example.com","diagnosticCode":"550 5.1.1"},{"emailAddress":"b@example.com"}]}`: {
 			Events: []delivery.StatusEvent{event(delivery.SaidBounced, "", "a@example.com", "550 5.1.1", "General", at), event(delivery.SaidBounced, ":2", "b@example.com", "", "General", at)},
 		},
+		`"eventType":"Bounce","bounce":{"bounceType":"Permanent","bounceSubType":"General","bouncedRecipients":[{"emailAddress":"a@example.com","status":"5.7.1"}]}`: {
+			Events: []delivery.StatusEvent{event(delivery.SaidDropped, "", "a@example.com", "", "General", time.Time{})},
+		},
 		`"eventType":"Bounce","bounce":{"bounceType":"Transient","bounceSubType":"MailboxFull","bouncedRecipients":[{"emailAddress":"a@example.com"}]}`: {
 			Events: []delivery.StatusEvent{event(delivery.SaidSoftBounced, "", "a@example.com", "", "MailboxFull", time.Time{})},
 		},

@@ -1,0 +1,291 @@
+// Package sendgrid sends e-mail through Twilio SendGrid's API v3: a provider of package
+// delivery.
+//
+// SendGrid knows no repeat: a call whose outcome is unknown is settled by the delivery's
+// guarantee, or by an event. Each e-mail carries the delivery's id as the custom argument
+// deed_id, which most events have. Its activity can be searched with some plans alone, so
+// nothing is looked up there.
+//
+//	202                                   accepted; X-Message-Id names it
+//	any other 2xx                         unknown
+//	408, 5xx, no complete answer          unknown
+//	429                                   outage: too many calls; X-RateLimit-Reset is obeyed
+//	401, 403                              outage: mend the key, or what it may do
+//	no connection                         outage
+//	413: over 30 MB; 3xx, any other 4xx   refused for good
+//
+// Sources: sendgrid-oai (tsg_mail_v3, tsg_webhooks_v3), and SendGrid's documentation of
+// limits, X-Message-Id and events.
+package sendgrid
+
+import (
+	"cmp"
+	"context"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/mail"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/header"
+	"github.com/deedhq/deed/internal/httpcall"
+)
+
+// Options configures a Provider.
+type Options struct {
+	// APIKey authenticates: "SG.…", with the permission mail.send. Required.
+	APIKey string
+	// EventKey is the public key of the event webhook, as its settings show it: base64.
+	// Default: nothing that is said is believed.
+	EventKey string
+	// Endpoint is the API's base; that of the region EU is https://api.eu.sendgrid.com.
+	// Default https://api.sendgrid.com.
+	Endpoint string
+	// From is the sender of e-mails that name none. Default: none.
+	From string
+	// FromAllowed are the senders that payloads may name: addresses, @domains, or
+	// * for all. Default: those of From's domain; all, if there is no From.
+	FromAllowed []string
+	// HeadersAllowed are the headers that payloads may set beside the usual ones;
+	// see [delivery.EmailRules].
+	HeadersAllowed []string
+	// Account names the account, see [delivery.Capabilities]. Default: a short hash of
+	// APIKey; to replace the key, name the account as before.
+	Account string
+}
+
+// Provider is a [delivery.Provider], a [delivery.Checker] and a [delivery.EventReader].
+type Provider struct {
+	opts      Options
+	rules     delivery.EmailRules
+	eventKey  *ecdsa.PublicKey // nil: none
+	base      *url.URL
+	transport *http.Transport
+}
+
+// New checks opts and connects to nothing.
+func New(opts Options) (*Provider, error) {
+	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, "https://api.sendgrid.com"), "/") + "/")
+	var errs []error
+	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
+		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
+	}
+	if opts.APIKey == "" || strings.ContainsFunc(opts.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		errs = append(errs, errors.New("option APIKey is empty or not visible ASCII"))
+	}
+	p := &Provider{opts: opts, base: base, transport: httpcall.NewTransport()}
+	if opts.EventKey != "" {
+		if p.eventKey, err = publicKey(opts.EventKey); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
+		errs = append(errs, errors.New("option From is not an address"))
+	}
+	p.rules = delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}
+	errs = append(errs, p.rules.Check())
+	if err := errors.Join(errs...); err != nil {
+		return nil, &deed.Error{Op: "sendgrid", Code: deed.Invalid, Err: err}
+	}
+	if p.opts.Account == "" {
+		sum := sha256.Sum256([]byte("deed sendgrid account " + opts.APIKey))
+		p.opts.Account = "key-" + hex.EncodeToString(sum[:6])
+	}
+	return p, nil
+}
+
+// Close closes the connections that are not in use.
+func (p *Provider) Close() error {
+	p.transport.CloseIdleConnections()
+	return nil
+}
+
+// Capabilities says: e-mail, without a key.
+func (p *Provider) Capabilities() delivery.Capabilities {
+	return delivery.Capabilities{Kind: "sendgrid", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+}
+
+// email is the body of POST /v3/mail/send.
+type email struct {
+	To      []personalization `json:"personalizations"`
+	From    address           `json:"from"`
+	ReplyTo *address          `json:"reply_to,omitempty"`
+	Subject string            `json:"subject"`
+	Content []content         `json:"content"` // text before HTML
+	Headers map[string]string `json:"headers,omitempty"`
+	Args    map[string]string `json:"custom_args"`
+}
+
+type personalization struct {
+	To []address `json:"to"`
+}
+
+type address struct {
+	Email string `json:"email"`
+	Name  string `json:"name,omitempty"`
+}
+
+type content struct {
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
+
+const sandboxHeader = "X-Deed-Sandbox-For"
+
+// Render makes the body of POST /v3/mail/send.
+func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
+	e, err := delivery.ReadEmail(d, p.rules)
+	if err != nil {
+		return nil, err
+	}
+	m := email{To: []personalization{{To: []address{{Email: d.Recipient}}}}, Subject: e.Subject, Headers: e.Headers, Args: map[string]string{"deed_id": d.ID}}
+	if m.From, err = parse(e.From, "from"); err != nil {
+		return nil, err
+	}
+	if e.ReplyTo != "" {
+		to, err := parse(e.ReplyTo, "reply_to")
+		if err != nil {
+			return nil, err
+		}
+		m.ReplyTo = &to
+	}
+	if e.Text != "" {
+		m.Content = append(m.Content, content{"text/plain", e.Text})
+	}
+	if e.HTML != "" {
+		m.Content = append(m.Content, content{"text/html", e.HTML})
+	}
+	if d.SandboxFor != "" {
+		m.Headers = maps.Clone(m.Headers)
+		if m.Headers == nil {
+			m.Headers = map[string]string{}
+		}
+		m.Headers[sandboxHeader] = d.SandboxFor
+	}
+	return json.Marshal(m)
+}
+
+// parse divides an address from its name.
+func parse(text, field string) (address, error) {
+	a, err := mail.ParseAddress(text)
+	if err != nil {
+		return address{}, fmt.Errorf("the payload's %s is no address", field)
+	}
+	return address{a.Address, a.Name}, nil
+}
+
+// Send posts the request.
+func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome {
+	body, err := r.Request()
+	if err != nil {
+		return delivery.Refused(err)
+	}
+	var stored email
+	if err := json.Unmarshal(body, &stored); err != nil || len(stored.To) != 1 || len(stored.To[0].To) != 1 || !strings.EqualFold(stored.To[0].To[0].Email, r.Recipient()) {
+		return delivery.Refused(fmt.Errorf("sendgrid: %w", delivery.ErrOtherRecipient))
+	}
+	for name := range stored.Headers {
+		if err := p.rules.CheckHeader(name); err != nil && name != sandboxHeader {
+			return delivery.Refused(fmt.Errorf("sendgrid: the stored request: %w", err)) // an older version, or other rules, let it pass
+		}
+	}
+	h := p.headers()
+	h.Set("Content-Type", "application/json")
+	a := httpcall.Post(ctx, p.transport, p.base.JoinPath("v3/mail/send"), h, body)
+	return judge(a, time.Now()).WithCode(a.Code())
+}
+
+func (p *Provider) headers() http.Header {
+	h := http.Header{}
+	h.Set("Authorization", "Bearer "+p.opts.APIKey)
+	h.Set("Accept", "application/json")
+	h.Set("User-Agent", "deed")
+	return h
+}
+
+// judge says what came of a call. What SendGrid writes of errors may name the recipient:
+// only the field is kept that one is about.
+func judge(a httpcall.Answer, now time.Time) delivery.Outcome {
+	if a.Err != nil {
+		err := fmt.Errorf("sendgrid: %w", a.Err)
+		if a.Connected {
+			return delivery.Unknown(err)
+		}
+		return delivery.Outage(err, 0)
+	}
+	err := fmt.Errorf("sendgrid: status %d%s", a.Status, field(a.Body))
+	switch {
+	case a.Status == http.StatusAccepted:
+		return delivery.Accepted(a.Header.Get("X-Message-Id"))
+	case a.Status < 300, a.Status == http.StatusRequestTimeout, a.Status >= 500:
+		return delivery.Unknown(err)
+	case a.Status == http.StatusTooManyRequests:
+		return delivery.Outage(err, wait(a.Header, now))
+	case a.Status == http.StatusUnauthorized, a.Status == http.StatusForbidden:
+		return delivery.Outage(err, 0)
+	}
+	return delivery.Refused(err)
+}
+
+// field names the field that a refusal is about, if it does.
+func field(body []byte) string {
+	var said struct {
+		Errors []struct {
+			Field string `json:"field"`
+		} `json:"errors"`
+	}
+	if json.Unmarshal(body, &said) != nil || len(said.Errors) == 0 || strings.Trim(said.Errors[0].Field, "abcdefghijklmnopqrstuvwxyz0123456789._") != "" || len(said.Errors[0].Field) > 100 {
+		return ""
+	}
+	if said.Errors[0].Field == "" {
+		return ""
+	}
+	return ", of the field " + said.Errors[0].Field
+}
+
+// wait is until when SendGrid asks to be left alone.
+func wait(h http.Header, now time.Time) time.Duration {
+	if after, ok := header.RetryAfter(h, now); ok {
+		return after
+	}
+	seconds, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(0, time.Unix(seconds, 0).Sub(now))
+}
+
+// Check asks what the key may do.
+func (p *Provider) Check(ctx context.Context) []delivery.Check {
+	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("v3/scopes"), p.headers())
+	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	if a.Err != nil {
+		connected.Info = a.Err.Error()
+		return []delivery.Check{connected}
+	}
+	var said struct {
+		Scopes []string `json:"scopes"`
+	}
+	key := delivery.Check{What: "API key", Info: "it may send"}
+	_ = json.Unmarshal(a.Body, &said)
+	for _, scope := range said.Scopes {
+		key.OK = key.OK || scope == "mail.send"
+	}
+	switch {
+	case a.Status != http.StatusOK:
+		key.OK, key.Info = false, fmt.Sprintf("status %d; make a key in SendGrid's settings, in the region of the endpoint", a.Status)
+	case !key.OK:
+		key.Info = "it may not send; give it the permission Mail Send"
+	}
+	return []delivery.Check{connected, key}
+}
