@@ -35,7 +35,7 @@ const (
 // tableCases has every table and sequence of the schema; partitions are as
 // their parent, without a grant of their own.
 var tableCases = map[string]tableCase{
-	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "delivery_feedback": ownRows, "soft_bounces": nobodies, "unmatched_events": nobodies, "unmatched_events_n_seq": nobodies, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
+	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "delivery_feedback": ownRows, "soft_bounces": ownRows, "unmatched_events": nobodies, "unmatched_events_n_seq": nobodies, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
 	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows, "erasures": ownRows, "erasing": nobodies, "secrets": nobodies, "erasures_n_seq": nobodies, "channel_messages": ownRows, "message_transitions": nobodies, "turn_seq": nobodies,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
@@ -182,6 +182,7 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 		insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, at, worker, error)
 		select c.id, c.tenant_id, 1, 1, 'refused', now(), 'w', c.recipient from deed.channel_outbox c`)
 	db.Exec(t, pgtest.Owner, `insert into deed.delivery_feedback (delivery_id, tenant_id, bounced_at, reason) select c.id, c.tenant_id, now(), c.recipient from deed.channel_outbox c`)
+	db.Exec(t, pgtest.Owner, `insert into deed.soft_bounces (delivery_id, tenant_id, channel, address, at) select c.id, c.tenant_id, c.channel, c.recipient, now() from deed.channel_outbox c`)
 	return a, b
 }
 

@@ -157,6 +157,9 @@ func owing(t *testing.T) *pgtest.DB {
 	if _, err := operator.Redrive(t.Context(), admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "jobs"}}); err != nil {
 		t.Fatal(err)
 	}
+	db.Exec(t, pgtest.Owner, `insert into deed.delivery_feedback (delivery_id, tenant_id, delivered_at) select c.id, c.tenant_id, now() from deed.channel_outbox c`)
+	db.Exec(t, pgtest.Owner, `insert into deed.soft_bounces (delivery_id, tenant_id, channel, address, at) select c.id, c.tenant_id, c.channel, c.recipient, now() from deed.channel_outbox c where c.recipient is not null`)
+	db.Exec(t, pgtest.Owner, `insert into deed.unmatched_events (provider, kind, account, event, event_id, message_id, at, received_at, tried_at) values ('p', 'fake', '', 'bounced', 'e', 'm', now(), now(), now())`)
 	db.Exec(t, pgtest.Owner, `insert into deed.relays (subscription, worker, name, seen_until) values ($1, gen_random_uuid(), 'x', now())`, jobs)
 	return db
 }

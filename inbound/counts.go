@@ -11,7 +11,8 @@ type Count struct {
 	Source string
 	// Outcome is what came of a request: unverified, invalid, ignored, failed, busy; or
 	// of a message: new, repeat (of any kind), executed, denied, dispatch_failed, held,
-	// late, unreadable.
+	// late, unreadable; or
+	// status, of what became of a message of ours.
 	Outcome string
 	N       int64
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/crash"
 	"github.com/deedhq/deed/internal/work"
 )
@@ -108,6 +109,9 @@ func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Requ
 	for _, n := range received.Ignored {
 		r.counts.add(s.name, "ignored", n)
 	}
+	if !s.keepStatuses(ctx, w, received.Statuses) {
+		return nil, nil, false
+	}
 	if n := received.Unreadable; n > 0 {
 		r.counts.add(s.name, "unreadable", n)
 		s.log.Error("messages that cannot be read were passed over: see whether the platform's format has changed", "messages", n)
@@ -116,6 +120,25 @@ func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Requ
 		list, ok = s.keep(ctx, w, received.Events, correlation(req))
 	}
 	return received.Answer, list, ok
+}
+
+// keepStatuses records what became of messages of ours; false: it has answered.
+func (s *source) keepStatuses(ctx context.Context, w http.ResponseWriter, events []delivery.StatusEvent) bool {
+	if len(events) == 0 {
+		return true
+	}
+	outcome := "ignored"
+	if s.opts.Statuses != nil {
+		outcome = "status"
+		if err := s.opts.Statuses(ctx, events); err != nil {
+			s.receiver.counts.add(s.name, "failed", 1)
+			s.log.Error("what became of messages could not be recorded; the platform will repeat it", "error", err)
+			reply(w, http.StatusServiceUnavailable, "try again")
+			return false
+		}
+	}
+	s.receiver.counts.add(s.name, outcome, len(events))
+	return true
 }
 
 // enter takes a place in room; without one it answers that there is none.

@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,6 +64,10 @@ type SourceOptions struct {
 	Unknown Unknown
 	// Reply is by what replies go that do not say it themselves.
 	Reply ReplyBy
+	// Statuses, if given, records what the platform says of messages that went out, as
+	// [delivery.Ledger.Record] does for the provider that they went by: an error has the
+	// platform repeat the request. Default: they are counted as ignored.
+	Statuses func(ctx context.Context, events []delivery.StatusEvent) error
 	// PerHour is how many messages of one sender are executed in an hour: more are denied
 	// as too_many, so that two programs that answer each other end. Default: any number.
 	PerHour int

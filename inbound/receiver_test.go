@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -480,4 +481,52 @@ func TestHandler_SlowBodiesAndSlowExecutors(t *testing.T) {
 	if took := time.Since(started); err != nil || took > 5*time.Second || !strings.HasPrefix(string(answer), "HTTP/1.1 400") {
 		t.Errorf("a body that never comes: after %s %q, %v", took, answer, err)
 	}
+}
+
+// What became of messages of ours is recorded once its request is verified; where that
+// fails, the platform brings all of the request again, and nothing of it is lost or twice.
+func TestReceiver_StatusesAreRecorded(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	var mu sync.Mutex
+	var got []string
+	away := errors.New("the database is away")
+	s := inbound.SourceOptions{Source: whatsAppSource(t), Executor: echo, Reply: inbound.ReplyBy{Provider: "hook", Channel: delivery.Webhook, To: "https://example.com/"}}
+	s.Statuses = func(_ context.Context, events []delivery.StatusEvent) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := away; err != nil {
+			away = nil
+			return err
+		}
+		for _, e := range events {
+			got = append(got, string(e.Said)+" "+e.Delivery)
+		}
+		return nil
+	}
+	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), inbound.Options{Sources: map[string]inbound.SourceOptions{"phone": s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, _ := serveIn(t, r)
+	body := whatsAppBody(`"messages":[{"id":"wamid.1","from":"4930123456","type":"text","text":{"body":"hello"}}],"statuses":[{"id":"wamid.7","status":"delivered","biz_opaque_callback_data":"d-7"}]`)
+	send := func() int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/in/phone", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = signWhatsApp(body)
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode
+	}
+	eventually(t, "the receiver to run, and the database to be away", func() bool { return send() == 503 && r.Ready() == nil })
+	eventually(t, "the repeat to be taken", func() bool { return send() == 200 })
+	want(t, "said", strings.Join(got, ", "), "delivered d-7")
+	want(t, "messages", state(t, db), "wamid.1 executed x1 r1")
 }

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
 )
 
 // Event is one message as its platform sent it: verified, and not stored yet.
@@ -49,6 +50,10 @@ type Received struct {
 	Ignored map[string]int // what is nobody's message, by our word for it (bot, status, edited, ...), and how many
 	Answer  *Answer        // nil: 200, once the events are stored
 
+	// Statuses are what became of messages of ours, where the platform says that at the
+	// same place.
+	Statuses []delivery.StatusEvent
+
 	// Unreadable is how many events there are that nothing can be made of. They are
 	// counted, told in the log and passed over, so that they hold up no others: a
 	// platform brings what is refused again, for a day, and before what came later.
@@ -76,7 +81,6 @@ var (
 // never adds one.
 const (
 	ignoredBot        = "bot"        // a program wrote it: two that answer each other never end
-	ignoredStatus     = "status"     // what became of a message of ours
 	ignoredEdited     = "edited"     // a message that came before was changed
 	ignoredDeleted    = "deleted"    // a message that came before was taken away
 	ignoredReaction   = "reaction"   // a sign put to a message

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/deedhq/deed/delivery"
 )
 
 // WhatsAppOptions configures [WhatsApp].
@@ -42,7 +45,7 @@ type whatsApp struct{ secrets, token [][]byte }
 // (from_user_id), of kind whatsapp_user. Where there are both, their contact is known
 // by both. An answer goes to the sender, or for what
 // was written in a group to the group's id. What was chosen of buttons or a list is
-// text by its title. Ignored are statuses, each counted, reactions, messages edited
+// text by its title. Statuses are [Received].Statuses. Ignored are reactions, messages edited
 // or deleted, the platform's notes, and all other changes and objects.
 func WhatsApp(opts WhatsAppOptions) (Source, error) {
 	keys, err := secretKeys("AppSecrets", opts.AppSecrets)
@@ -146,7 +149,9 @@ func (r *Received) addChange(entry, change object) error {
 	if value == nil || !ok {
 		return invalid("a change is no object with a value with an array of messages")
 	}
-	r.ignore(ignoredStatus, len(items(value["statuses"])))
+	for _, raw := range items(value["statuses"]) {
+		r.try(func() error { return r.addStatus(fields(raw)) })
+	}
 	r.ignore(ignoredOther, len(items(value["errors"])))
 	around := surroundings{entry: entry["id"], metadata: value["metadata"], contacts: map[string]json.RawMessage{}}
 	for _, raw := range items(value["contacts"]) {
@@ -173,6 +178,38 @@ func (r *Received) addWhatsApp(around surroundings, m object, raw json.RawMessag
 	e.ReplyTo = cmp.Or(m.text("group_id"), e.Sender)
 	e.Body = around.alone(e.Sender, raw)
 	return r.add(e)
+}
+
+// What a status says; others say nothing new.
+var whatsAppStatuses = map[string]delivery.Said{
+	"sent": delivery.SaidAccepted, "delivered": delivery.SaidDelivered, "read": delivery.SaidOpened, "failed": delivery.SaidDropped,
+}
+
+// Why a message failed, where it says something of the recipient.
+var whatsAppFailures = map[string]delivery.Said{"131026": delivery.SaidSoftBounced, "131050": delivery.SaidUnsubscribed}
+
+// addStatus adds what became of a message of ours, whose marker it has.
+func (r *Received) addStatus(o object) error {
+	id, status := o.text("id"), o.text("status")
+	if id == "" || status == "" || len(id)+len(status) > longestID {
+		return invalid("a status has no id, or no status")
+	}
+	e := delivery.StatusEvent{Said: whatsAppStatuses[status], ID: id + ":" + status, Delivery: o.text("biz_opaque_callback_data"), MessageID: id}
+	if seconds, err := strconv.ParseInt(o.text("timestamp"), 10, 64); err == nil {
+		e.At = time.Unix(seconds, 0).UTC()
+	}
+	if list := items(o["errors"]); status == "failed" && len(list) > 0 {
+		e.Code = fields(list[0]).integer("code")
+		if said, ok := whatsAppFailures[e.Code]; ok {
+			e.Said = said
+		}
+	}
+	if e.Said == "" {
+		r.ignore(ignoredOther, 1)
+		return nil
+	}
+	r.Statuses = append(r.Statuses, e)
+	return nil
 }
 
 // writtenText returns what somebody wrote, or chose of what they were offered.

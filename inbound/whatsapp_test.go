@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
 )
 
@@ -65,7 +66,7 @@ func TestWhatsApp_ManyMessages(t *testing.T) {
 	body := `{"object":"whatsapp_business_account","entry":[{"id":"1","time":5,"changes":[{"field":"messages","value":{"messaging_product":"whatsapp",` +
 		`"metadata":{"phone_number_id":"100"},"contacts":[{"wa_id":"491","profile":{"name":"Ann <a>"}},{"wa_id":"492","user_id":"DE.2","profile":{"name":"Bob"}}],` +
 		`"messages":[{"from":"491","id":"wamid.1","type":"text","text":{"body":"one"}}, {"from":"492","from_user_id":"DE.2","id":"wamid.2","type":"image","image":{"id":"9","caption":"two"}}],` +
-		`"statuses":[{"id":"wamid.7","status":"read"},{"id":"wamid.8","status":"sent"}]}}]},` +
+		`"statuses":[{"id":"wamid.7","status":"read","timestamp":"1700000000","biz_opaque_callback_data":"d-7"},{"id":"wamid.8","status":"failed","errors":[{"code":131026}]},{"id":"wamid.9","status":"played"},{"id":"","status":"sent"}]}}]},` +
 		`{"id":"2","changes":[{"field":"messages","value":{"messages":[{"from":"493","id":"wamid.3","type":"audio"}],"errors":[{}]}},{"field":"account_update","value":{}}]}]}`
 	alone := func(entry, metadata, contact, message string) []byte {
 		return []byte(`{"object":"whatsapp_business_account","entry":[{"id":"` + entry + `","changes":[{"field":"messages","value":{"messaging_product":"whatsapp","metadata":` +
@@ -84,7 +85,11 @@ func TestWhatsApp_ManyMessages(t *testing.T) {
 			},
 			{ID: "wamid.3", Sender: "493", Kind: "whatsapp", ReplyTo: "493", Body: alone("2", "null", "", `{"from":"493","id":"wamid.3","type":"audio"}`)},
 		},
-		Ignored: map[string]int{"status": 2, "other": 2},
+		Ignored: map[string]int{"other": 3}, Unreadable: 1,
+		Statuses: []delivery.StatusEvent{
+			{Said: delivery.SaidOpened, ID: "wamid.7:read", Delivery: "d-7", MessageID: "wamid.7", At: signedAt.UTC()},
+			{Said: delivery.SaidSoftBounced, ID: "wamid.8:failed", MessageID: "wamid.8", Code: "131026"},
+		},
 	})
 	// The body of each is a webhook of its own.
 	for _, e := range got.Events {
@@ -116,7 +121,7 @@ func TestWhatsApp_WhoAndWhat(t *testing.T) {
 func TestWhatsApp_WhatIsIgnored(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]map[string]int{
-		whatsAppBody(`"statuses":[{},{},{}]`): {"status": 3},
+		whatsAppBody(`"statuses":[{"id":"1","status":"tomorrow"}]`):                                          {"other": 1},
 		whatsAppBody(`"messages":[{"type":"reaction"},{"type":"system"},{"type":"edit"},{"type":"revoke"}]`): {"reaction": 1, "service": 1, "edited": 1, "deleted": 1},
 		whatsAppBody(``): nil,
 		`{"object":"page","entry":[{"changes":[{"field":"messages","value":{"messages":[{}]}}]}]}`:                                {"other": 1},

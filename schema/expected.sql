@@ -1021,9 +1021,11 @@ table deed.soft_bounces rls=true forced=true
   CREATE INDEX soft_bounces_at_idx ON deed.soft_bounces USING btree (at)
   CREATE UNIQUE INDEX soft_bounces_pkey ON deed.soft_bounces USING btree (delivery_id)
   policy soft_bounces_admin for r to deed_admin using true
+  policy soft_bounces_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy soft_bounces_owner for * to owner using true check true
   policy soft_bounces_worker for r to deed_worker using true
   grant select to deed_admin
+  grant select to deed_app
   grant select to deed_worker
 sequence deed.subscription_seq
 table deed.subscriptions rls=true forced=true

@@ -31,6 +31,7 @@ type receiving struct {
 	links    *contact.Links // that people confirm by; nil: none
 	pool     *pgxpool.Pool  // once it is open
 	mails    []mailServer
+	ledger   atomic.Pointer[delivery.Ledger]        // that records what became of messages; nil: none, or not yet
 	events   atomic.Pointer[delivery.EventsHandler] // what providers' services say; nil: nothing, or not yet
 	listener net.Listener                           // of the public address; nil: others take the requests, and this one runs what they accept
 }
@@ -55,7 +56,7 @@ func (a *app) newReceiving(cmd *cobra.Command, address string, file *config.Conf
 		}
 		return nil, usagef("there are %s, and no address that their platforms reach: give public.listen in the configuration, or --public; --public '' where only other relays take requests", what)
 	}
-	r, err := a.receivingOf(file, log)
+	r, err := a.receivingOf(file, serves, log)
 	if err == nil {
 		err = r.listenForMail(cmd.Context(), file)
 	}
@@ -72,7 +73,7 @@ func (a *app) newReceiving(cmd *cobra.Command, address string, file *config.Conf
 }
 
 // receivingOf has the sources of the file, and no address.
-func (a *app) receivingOf(file *config.Config, log *slog.Logger) (*receiving, error) {
+func (a *app) receivingOf(file *config.Config, serves bool, log *slog.Logger) (*receiving, error) {
 	r := &receiving{opts: inbound.Options{
 		Sources: map[string]inbound.SourceOptions{}, Retention: file.InboundRetention, Worker: setting(a.worker, "DEED_WORKER", file.Worker, ""), Logger: log,
 	}}
@@ -81,6 +82,9 @@ func (a *app) receivingOf(file *config.Config, log *slog.Logger) (*receiving, er
 		s, err := newSource(file.Sources[name])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("source %s: %w", name, err))
+		}
+		if by := s.Reply.Provider; serves && file.Sources[name].Type == "whatsapp" && file.Providers[by].Type == "whatsapp" {
+			s.Statuses = func(ctx context.Context, events []delivery.StatusEvent) error { return r.record(ctx, by, events) }
 		}
 		r.opts.Sources[name] = s
 	}
@@ -94,6 +98,19 @@ func (a *app) receivingOf(file *config.Config, log *slog.Logger) (*receiving, er
 	r.links = links
 	r.opts.OnNewCluster, r.opts.Environment, err = a.newCluster()
 	return r, err
+}
+
+// errNoLedger says that this process does not serve providers, or not yet.
+var errNoLedger = errors.New("deliveries are not served here, or not yet")
+
+// record keeps what a platform says of messages that a provider has sent.
+func (r *receiving) record(ctx context.Context, provider string, events []delivery.StatusEvent) error {
+	l := r.ledger.Load()
+	if l == nil {
+		return errNoLedger
+	}
+	_, err := l.Record(ctx, provider, events...)
+	return err
 }
 
 // newSource makes a source of the file. It connects to nothing.
@@ -195,7 +212,7 @@ var devSourceConfig = config.Source{
 // devReceiving has the sources of the file and one more, which answers by mail to the
 // mailbox of deed dev. Nobody gave an address: it listens on this machine.
 func (a *app) devReceiving(ctx context.Context, file *config.Config, log *slog.Logger) (*receiving, error) {
-	r, err := a.receivingOf(file, log)
+	r, err := a.receivingOf(file, true, log)
 	if err != nil {
 		return nil, err
 	}

@@ -368,6 +368,7 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 		r.ledger.Store(l)
 		if r.receiving != nil {
 			r.receiving.events.Store(l.EventsHandler(r.dispatcher.readers))
+			r.receiving.ledger.Store(l)
 		}
 		run = func(ctx context.Context) error { return both(ctx, c.Run, l.Run) }
 		drained = func(ctx context.Context) (bool, error) {

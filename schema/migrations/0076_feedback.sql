@@ -69,4 +69,5 @@ begin
 end
 $$;
 create policy delivery_feedback_app on deed.delivery_feedback for select to deed_app using (tenant_id = (select deed.current_tenant()));
-grant select on deed.delivery_feedback to deed_app;
+create policy soft_bounces_app on deed.soft_bounces for select to deed_app using (tenant_id = (select deed.current_tenant()));
+grant select on deed.delivery_feedback, deed.soft_bounces to deed_app;

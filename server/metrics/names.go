@@ -33,7 +33,7 @@ var (
 	deliver = prometheus.NewDesc("deed_process_deliver_seconds",
 		"Calls of the sink.", perSubscription, nil)
 	inboundCount = prometheus.NewDesc("deed_process_inbound_total",
-		"What came of platforms' requests (unverified, invalid, ignored, failed, busy) and of their messages (new, repeat, executed, denied, dispatch_failed, held, late, unreadable).",
+		"What came of platforms' requests (unverified, invalid, ignored, failed, busy) and of their messages (new, repeat, executed, denied, dispatch_failed, held, late, unreadable; status of what became of messages that went out).",
 		[]string{"source", "outcome"}, nil)
 	eventCount = prometheus.NewDesc("deed_process_events_total",
 		"What came of requests by which providers' services say what became of messages (unverified, invalid, failed, busy), and of their events (matched, waiting, strange, settled, ignored, unreadable).",
