@@ -12,6 +12,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/errortext"
+	"github.com/deedhq/deed/internal/sqlstate"
 )
 
 // Said is what a provider says of a message that it took.
@@ -97,7 +98,11 @@ func (l *Ledger) Record(ctx context.Context, provider string, events ...StatusEv
 	}
 	for len(kept) > 0 {
 		n := min(len(kept), mostEvents)
-		if err := s.record(ctx, kept[:n], &total); err != nil {
+		err := s.record(ctx, kept[:n], &total)
+		for tries := 1; sqlstate.Again(err) && tries < 5; tries++ {
+			err = s.record(ctx, kept[:n], &total)
+		}
+		if err != nil {
 			return total, deed.WrapError(op, err)
 		}
 		kept = kept[n:]

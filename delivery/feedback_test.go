@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
@@ -337,6 +339,104 @@ func TestContract_D12_EventsOfTheErased(t *testing.T) {
 	for _, table := range []string{"delivery_feedback", "soft_bounces", "unmatched_events", "suppressions"} {
 		if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.`+table+` r where r::text like '%canary%'`); n != 0 {
 			t.Errorf("%s has the address in %d rows", table, n)
+		}
+	}
+}
+
+// Events of the same deliveries may come at once, in any order, and settle their doubts:
+// nobody waits for somebody who waits for them.
+func TestRecord_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
+		return delivery.Unknown(errCut), true
+	}
+	_, stop := run(t, db, fast(f))
+	var ds []delivery.Delivery
+	for i := range 30 {
+		ds = append(ds, email(fmt.Sprintf("a%d@example.com", i%10), fmt.Sprint(i)))
+	}
+	made := reserve(t, db, ds...)
+	for _, m := range made {
+		eventually(t, "the delivery to be held", func() bool { return entry(t, db, m.ID).HeldAt != nil })
+	}
+	stop()
+	opts := fast(f)
+	l, err := delivery.New(t.Context(), db.NewPool(pgtest.Worker, 8), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	for worker := range 8 {
+		running.Go(func() {
+			var events []delivery.StatusEvent
+			for _, m := range made {
+				for i, what := range []delivery.Said{delivery.SaidBounced, delivery.SaidSoftBounced, delivery.SaidComplained, delivery.SaidDelivered} {
+					events = append(events, delivery.StatusEvent{Said: what, ID: fmt.Sprintf("%s %d", m.ID, i), Delivery: m.ID, At: at(i)})
+				}
+			}
+			rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+			for len(events) > 0 {
+				n := min(len(events), 1+rand.N(20))
+				if _, err := l.Record(context.Background(), "fake", events[:n]...); err != nil {
+					t.Errorf("worker %d: %v", worker, err)
+				}
+				events = events[n:]
+			}
+		})
+	}
+	running.Wait()
+	for _, m := range made {
+		if e := entry(t, db, m.ID); e.Status != delivery.Sent || feedback(t, l, m.ID).BouncedAt == nil {
+			t.Errorf("%+v", e)
+		}
+	}
+	if list := rowsOf(t, db.Pool(pgtest.Worker), `select invariant || ': ' || detail from deed.verify()`); len(list) > 0 {
+		t.Errorf("deed.verify: %q", list)
+	}
+}
+
+// An event costs the same among many deliveries, whether it names one or its message.
+func TestPlan_AnEventReadsLittle(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, stop := run(t, db, said(newFake()))
+	ids := sent(t, db, email("a@example.com"), email("b@example.com"))
+	stop()
+	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox disable trigger user`) // no new one is sent
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.channel_outbox (id, tenant_id, workspace_id, idempotency_key, status, channel, provider, lane, recipient, payload, guarantee, correlation_id,
+			created_at, updated_at, finished_at, sent_at, first_called_at, called_at, request_kind, request_account, provider_message_id, attempts)
+		select gen_random_uuid(), c.tenant_id, c.workspace_id, sha256(i::text::bytea), 'sent', c.channel, c.provider, c.lane, c.recipient, c.payload, c.guarantee, c.correlation_id,
+			c.created_at, c.updated_at, c.finished_at, c.sent_at, c.first_called_at, c.called_at, c.request_kind, c.request_account, 'x-' || i, 1
+		from deed.channel_outbox c, generate_series(1, 20000) i
+		where c.id = $1::text::uuid`, ids[0])
+	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox enable trigger user`)
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			db.Exec(t, pgtest.Owner, `analyze deed.channel_outbox`)
+		}
+		for what, marker := range map[string]string{"by its id": ids[1], "by its message": ""} {
+			err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.Worker), func(tx pgx.Tx) error {
+				read := pgtest.RowsRead(t, tx)
+				var matched int
+				err := tx.QueryRow(t.Context(), `
+					select matched from deed.record_events('fake', 'fake', '', null, '{bounced}', '{ev}', array[$1::text], array[$2::text], '{""}', '{null}', '{""}', '{""}', 'w')`,
+					marker, "m-"+ids[1]).Scan(&matched)
+				if err != nil || matched != 1 {
+					t.Errorf("%s: %d matched, %v", what, matched, err)
+				}
+				for table, n := range read() {
+					if n > 20 {
+						t.Errorf("%s, analyzed %t: %d rows of %s were read", what, analyzed, n, table)
+					}
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

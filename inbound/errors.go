@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/sqlstate"
 )
@@ -18,10 +16,4 @@ func invalidf(op, format string, args ...any) error {
 // passing reports whether waiting may cure err.
 func passing(err error) bool {
 	return deed.CodeOf(err) == deed.Internal && (sqlstate.Passing(err) || errors.Is(err, context.DeadlineExceeded))
-}
-
-// again reports whether the transaction is to be run once more.
-func again(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "40001" || pg.Code == "40P01")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 )
 
@@ -288,7 +289,7 @@ func (s *source) accept(ctx context.Context, events []Event, correlation string)
 	}
 	crash.Point("inbound accepting")
 	for n := 1; ; n++ {
-		if list, err = s.store(ctx, events, correlation); err == nil || !again(err) || n == 10 {
+		if list, err = s.store(ctx, events, correlation); err == nil || !sqlstate.Again(err) || n == 10 {
 			break
 		}
 		work.Sleep(ctx, work.Backoff(n, 5*time.Millisecond, 200*time.Millisecond))

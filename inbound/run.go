@@ -14,6 +14,7 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/crash"
 	"github.com/deedhq/deed/internal/errortext"
+	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
@@ -185,12 +186,12 @@ func (s *source) settle(ctx context.Context, done []work.Done[*item]) error {
 		return nil
 	}
 	err := s.record(ctx, list)
-	if err == nil || passing(err) || again(err) {
+	if err == nil || passing(err) || sqlstate.Again(err) {
 		return err
 	}
 	for _, one := range list {
 		err := s.record(ctx, []recorded{one})
-		if err != nil && !passing(err) && !again(err) {
+		if err != nil && !passing(err) && !sqlstate.Again(err) {
 			err = s.record(ctx, []recorded{{one.it, DispatchFailed, err}})
 		}
 		if err != nil {

@@ -22,7 +22,7 @@ func newContactsExport(a *app) *cobra.Command {
 		Annotations: map[string]string{takesLong: ""},
 		Long: `Print all that is stored of a contact, as one JSON document: identities, data, contacts that were merged into it, what it
 agreed to and when, what is suppressed for it, each delivery that was made for it or to one of its addresses, with its
-contents, and what it wrote to us. It is what somebody gets who asks what is known of them.`,
+contents and what its provider said of it, and what it wrote to us. It is what somebody gets who asks what is known of them.`,
 		Example: "  deed contacts export email:ann@example.com > ann.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
@@ -144,7 +144,14 @@ func (e *contactExport) deliveries(ctx context.Context, ids, values []string) er
 					return nil
 				}
 				seen[d.ID] = true
-				return put(d)
+				said, err := e.ledger.Feedback(ctx, d.ID)
+				if err != nil {
+					return err
+				}
+				return put(struct {
+					delivery.Entry
+					Feedback delivery.Feedback `json:"feedback"`
+				}{d, said})
 			})
 			if err != nil {
 				return err

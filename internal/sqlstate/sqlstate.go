@@ -25,6 +25,13 @@ func Passing(err error) bool {
 	return false
 }
 
+// Again reports whether the transaction is to be run once more: it was undone for another
+// that ran at the same time.
+func Again(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "40001" || pg.Code == "40P01")
+}
+
 // WithHint says what can be done: about a prepared statement that is missing, or
 // there already, in a session that a pooler has chosen; about a right that the
 // login lacks; or what the server says itself.

@@ -31,11 +31,12 @@ declare
   v_proved uuid[] := '{}';
   v_e      record;
 begin
-  -- Against an erasure, and their removal, which take these rows for themselves.
+  -- Against an erasure, and their removal, which take these rows for themselves; and against
+  -- events of the same ones at once, of which each may settle a doubt.
   select array_agg(q.id) into v_ids
   from (select distinct u.id from unnest(p_ids) u(id) where u.id is not null order by u.id) u
   cross join lateral (
-    select c.id from deed.channel_outbox c where c.id = u.id and not deed.is_removed(c.tenant_id) for key share
+    select c.id from deed.channel_outbox c where c.id = u.id and not deed.is_removed(c.tenant_id) for no key update
   ) q;
   insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, delivered_at, bounced_at, complained_at, unsubscribed_at, opened_at, clicked_at, answered_at, reason, code)
   select c.id, c.tenant_id, c.run_id, e.delivered_at, e.bounced_at, e.complained_at, e.unsubscribed_at, e.opened_at, e.clicked_at, e.answered_at,
