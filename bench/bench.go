@@ -171,6 +171,12 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "events", take: telling, peers: []peer{deedPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Status events over HTTP, recorded: %d by hundreds, of which a twentieth bounces; then %d complaints a second, one a request, for %s", max(eventsBatch, o.messages/eventsShare), eventsRate, o.steady)
+		},
+	},
+	{
 		name: "inbound", take: receiving, peers: []peer{deedPeer{}},
 		title: func(o options) string {
 			return fmt.Sprintf("Inbound messages over HTTP, stored, executed and answered: %d a second for %s, then as many as %d clients send", inboundRate, o.steady, inboundClients)

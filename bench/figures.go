@@ -128,6 +128,9 @@ var goals = []goal{
 	{Measure: "deliveries", Metric: "made, SMTP", AtLeast: 1_000},
 	{Measure: "deliveries", Metric: "made, SMTP, cost of a limit", Below: 20},
 	{Measure: "contacts", Metric: "made in a call", AtLeast: 20_000},
+	{Measure: "events", Metric: "by hundreds", AtLeast: 3_000},
+	{Measure: "events", Metric: "one by one, at a pace of 300", AtLeast: 297},
+	{Measure: "events", Metric: "p99", Below: 50},
 	{Measure: "inbound", Metric: "at a pace of 500", AtLeast: 495},
 	{Measure: "inbound", Metric: "p99", Below: 50},
 }
