@@ -129,7 +129,9 @@ type Draft struct {
 	SandboxFor    string // whom the sandbox stands in for; "" for a real call
 	RecipientID   string
 	CorrelationID string
-	Payload       json.RawMessage
+	// ChannelMessageID is the inbound message that the delivery answers; "" if none.
+	ChannelMessageID string
+	Payload          json.RawMessage
 }
 
 type outcomeKind int

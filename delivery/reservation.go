@@ -180,6 +180,6 @@ func providerKey(prefix string, sum [sha256.Size]byte) string {
 func (w *row) draft() Draft {
 	return Draft{
 		ID: w.id, Key: w.providerKey(), Tenant: w.tenant, Channel: w.channel, Recipient: w.recipient,
-		RecipientID: w.recipientID, CorrelationID: w.correlationID, Payload: w.payload,
+		RecipientID: w.recipientID, CorrelationID: w.correlationID, ChannelMessageID: w.channelMsgID, Payload: w.payload,
 	}
 }

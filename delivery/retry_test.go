@@ -182,6 +182,12 @@ func TestContract_D9_IDsTravel(t *testing.T) {
 	}
 	d := email("person@example.com")
 	d.CorrelationID, d.ChannelMessageID = "corr-17", channelMessage(t, db)
+	f.render = func(draft delivery.Draft) ([]byte, error) {
+		if draft.Recipient == d.Recipient && (draft.CorrelationID != "corr-17" || draft.ChannelMessageID != d.ChannelMessageID) {
+			t.Errorf("the request is made of %+v", draft)
+		}
+		return draft.Payload, nil
+	}
 	made := reserve(t, db, d)
 	other, err := delivery.Reserve(deed.WithTrace(context.Background(), deed.Trace{CorrelationID: "from-context"}), db.Pool(pgtest.App), email("later@example.com"))
 	if err != nil || entry(t, db, other[0].ID).CorrelationID != "from-context" {

@@ -38,7 +38,7 @@ func TestContract_D8_ARelayAnswers(t *testing.T) {
 				_, _ = io.WriteString(w, `{"replies": [{"text": "hello yourself"}]}`)
 			}
 		case "/outbox":
-			answered <- r.Header.Get("Correlation-Id") + " " + string(body)
+			answered <- r.Header.Get("Correlation-Id") + " " + r.Header.Get("Channel-Message-Id") + " " + string(body)
 		}
 	}))
 	t.Cleanup(inner.Close)
@@ -107,11 +107,11 @@ sources:
 			t.Errorf("sent: %d", code)
 		}
 	}
-	if got := <-answered; got != `corr-1 {"text": "hello yourself"}` {
-		t.Errorf("answered: %s", got)
-	}
 	first, second := <-asked, <-asked
 	id := strings.Fields(first)[0]
+	if got := <-answered; got != `corr-1 `+id+` {"text": "hello yourself"}` {
+		t.Errorf("answered: %s", got)
+	}
 	if first[:36] != second[:36] || !strings.Contains(first, `"text":"canary hello"`) || !strings.Contains(first, `"sender":"zoe"`) {
 		t.Errorf("asked:\n%s\n%s", first, second)
 	}

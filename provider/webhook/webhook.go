@@ -172,6 +172,9 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if id := r.CorrelationID(); id != "" {
 		h.Set("Correlation-Id", header.Encode(id, false))
 	}
+	if id := r.ChannelMessageID(); id != "" {
+		h.Set("Channel-Message-Id", id)
+	}
 	if real, err := endpoint(r.SandboxFor()); err == nil {
 		h.Set("Deed-Sandbox-For", real.Host) // the rest of a URL may be a secret
 	}
