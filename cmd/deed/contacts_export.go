@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -17,6 +20,7 @@ import (
 )
 
 func newContactsExport(a *app) *cobra.Command {
+	var owner tenantFlag
 	cmd := &cobra.Command{
 		Use: "export ID|TYPE:VALUE", Short: "Print all that is known of somebody, as JSON", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
@@ -25,8 +29,16 @@ agreed to and when, what is suppressed for it, each delivery that was made for i
 contents and what its provider said of it, and what it wrote to us. It is what somebody gets who asks what is known of them.`,
 		Example: "  deed contacts export email:ann@example.com > ann.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := owner.id()
+			if err != nil {
+				return err
+			}
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
-				found, err := contact.Find(cmd.Context(), pool, nil, args[0])
+				var found contact.Contact
+				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
+					found, err = contact.Find(cmd.Context(), tx, id, args[0])
+					return orWhichTenant(err, id, args[0])
+				})
 				if err != nil {
 					return err
 				}
@@ -35,6 +47,7 @@ contents and what its provider said of it, and what it wrote to us. It is what s
 			})
 		},
 	}
+	owner.add(cmd, "of this tenant, a UUID")
 	return cmd
 }
 
@@ -73,20 +86,16 @@ func (e *contactExport) write(ctx context.Context, c contact.Contact) (err error
 	if err != nil {
 		return err
 	}
-	ids, values := []string{c.ID}, []string{}
-	for _, i := range c.Identities {
-		values = append(values, i.Value)
-	}
+	ids, theirs := []string{c.ID}, addresses{}
+	theirs.add(c.Identities)
 	for _, of := range aliases {
 		ids = append(ids, of.ID)
-		for _, i := range of.Identities {
-			values = append(values, i.Value)
-		}
+		theirs.add(of.Identities)
 	}
-	if err := e.suppressions(ctx, values); err != nil {
+	if err := e.suppressions(ctx, theirs); err != nil {
 		return err
 	}
-	if err := e.deliveries(ctx, ids, values); err != nil {
+	if err := e.deliveries(ctx, ids, theirs); err != nil {
 		return err
 	}
 	if err := e.messages(ctx, ids); err != nil {
@@ -111,13 +120,38 @@ func (e *contactExport) messages(ctx context.Context, ids []string) error {
 	})
 }
 
+// addresses are the channels of each address that somebody is written to by.
+type addresses map[string][]delivery.Channel
+
+// add takes what somebody is known as, as far as it is an address (deed.known_addresses):
+// another person's address may be what this one is called somewhere else.
+func (a addresses) add(list []contact.Identity) {
+	for _, i := range list {
+		switch i.Type {
+		case "email":
+			a[i.Value] = append(a[i.Value], delivery.Email)
+		case "phone":
+			a[i.Value] = append(a[i.Value], delivery.SMS, delivery.Voice)
+		case "telegram", "whatsapp", "whatsapp_user", "slack":
+			a[i.Value] = append(a[i.Value], delivery.Chat)
+		case "mastodon", "bluesky":
+			a[i.Value] = append(a[i.Value], delivery.Social)
+		}
+	}
+}
+
 // suppressions writes what is not sent to these addresses.
-func (e *contactExport) suppressions(ctx context.Context, values []string) error {
+func (e *contactExport) suppressions(ctx context.Context, theirs addresses) error {
 	return e.list(",\"suppressions\":", func(put func(any) error) error {
-		for _, value := range values {
+		for _, value := range slices.Sorted(maps.Keys(theirs)) {
 			err := eachPage(func(cursor string) (page.Of[delivery.Suppression], error) {
 				return delivery.Suppressions(ctx, e.pool, delivery.SuppressionFilter{Tenant: &e.owner, Address: value, Cursor: cursor, Limit: exportPage})
-			}, func(s delivery.Suppression) error { return put(s) })
+			}, func(s delivery.Suppression) error {
+				if !slices.Contains(theirs[value], s.Channel) {
+					return nil
+				}
+				return put(s)
+			})
 			if err != nil {
 				return err
 			}
@@ -127,9 +161,9 @@ func (e *contactExport) suppressions(ctx context.Context, values []string) error
 }
 
 // deliveries writes those for the contacts, and those to the addresses, each once.
-func (e *contactExport) deliveries(ctx context.Context, ids, values []string) error {
+func (e *contactExport) deliveries(ctx context.Context, ids []string, theirs addresses) error {
 	filters := []delivery.Filter{{Contacts: ids}}
-	for _, value := range values {
+	for _, value := range slices.Sorted(maps.Keys(theirs)) {
 		filters = append(filters, delivery.Filter{Recipient: value})
 	}
 	seen := map[string]bool{}
@@ -140,7 +174,7 @@ func (e *contactExport) deliveries(ctx context.Context, ids, values []string) er
 				f.Cursor = cursor
 				return e.ledger.List(ctx, f)
 			}, func(d delivery.Entry) error {
-				if seen[d.ID] {
+				if seen[d.ID] || f.Recipient != "" && !slices.Contains(theirs[f.Recipient], d.Channel) {
 					return nil
 				}
 				seen[d.ID] = true

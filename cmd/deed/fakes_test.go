@@ -67,3 +67,16 @@ func TestFakes_Fail(t *testing.T) {
 		}
 	}
 }
+
+// What a file has for others to reach is no address of deed dev, whose source everybody
+// knows the secret of.
+func TestDev_ListensOnThisMachineAlone(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{
+		"127.0.0.1:8443": true, "localhost:8443": true, "[::1]:0": true, ":8443": false, "0.0.0.0:8443": false, "[::]:8443": false, "10.0.0.5:8443": false, "example.com:8443": false, "": false, "8443": false,
+	} {
+		if isOwn(address) != want {
+			t.Errorf("%q: %t", address, !want)
+		}
+	}
+}

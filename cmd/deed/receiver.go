@@ -231,8 +231,10 @@ func (a *app) devReceiving(ctx context.Context, file *config.Config, log *slog.L
 		return inbound.Result{Replies: []inbound.Reply{{Payload: mail.JSON(), Provider: "smtp", Channel: delivery.Email, To: "you@example.com"}}}, nil
 	}
 	r.opts.Sources[devSource] = s
+	// What the file has for others to reach is no address of this one, whose own source
+	// everybody could write to.
 	address := cmp.Or(os.Getenv("DEED_PUBLIC"), file.Public.Listen)
-	if address == "" {
+	if !isOwn(address) {
 		if r.listener, err = server.Listen(ctx, defaultDevPublic); errors.Is(err, syscall.EADDRINUSE) {
 			r.listener, err = server.Listen(ctx, "127.0.0.1:0")
 		}
@@ -243,6 +245,12 @@ func (a *app) devReceiving(ctx context.Context, file *config.Config, log *slog.L
 }
 
 const defaultDevPublic = "127.0.0.1:8427"
+
+// isOwn reports whether an address is reached from this machine alone.
+func isOwn(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}
 
 func executor(c config.Executor) (inbound.Executor, error) {
 	if c.Topic != "" {
