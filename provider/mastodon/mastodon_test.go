@@ -246,7 +246,7 @@ func TestRender_Length(t *testing.T) {
 		strings.Repeat("é", 501): false,
 		strings.Repeat("x", 476) + " https://example.com/" + strings.Repeat("x", 300): true,
 		strings.Repeat("x", 477) + " https://example.com/" + strings.Repeat("x", 300): false,
-		strings.Repeat("x", 494) + " @bob@a-very-long-name.example.org":               false,
+		strings.Repeat("x", 496) + " @bob@a-very-long-name.example.org":               false,
 		strings.Repeat("x", 495) + " @bob@a-very-long-name.example.org":               true,
 	} {
 		payload, err := json.Marshal(mastodon.Payload{Text: text})
