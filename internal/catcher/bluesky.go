@@ -23,10 +23,11 @@ type Bluesky struct {
 	// Life is how long an access token is good for. Default two hours.
 	Life time.Duration
 
-	mu      sync.Mutex
-	signIns int
-	tokens  map[string]blueskyToken
-	posts   map[string]json.RawMessage // by uri
+	mu        sync.Mutex
+	signIns   int
+	refreshes int
+	tokens    map[string]blueskyToken
+	posts     map[string]json.RawMessage // by uri
 }
 
 type blueskyToken struct {
@@ -116,11 +117,11 @@ func (s *Bluesky) signIn(w http.ResponseWriter, body []byte) {
 	s.open(w, strings.ToLower(who.Identifier), "")
 }
 
-// SignIns is how often somebody has tried to sign in.
-func (s *Bluesky) SignIns() int {
+// Sessions is how often somebody has tried to sign in, and has refreshed a session.
+func (s *Bluesky) Sessions() (signIns, refreshes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.signIns
+	return s.signIns, s.refreshes
 }
 
 // Expire ends all access tokens.
@@ -143,7 +144,9 @@ func (s *Bluesky) open(w http.ResponseWriter, handle, spent string) {
 	if life == 0 {
 		life = 2 * time.Hour
 	}
-	delete(s.tokens, spent)
+	if delete(s.tokens, spent); spent != "" {
+		s.refreshes++
+	}
 	if s.tokens == nil {
 		s.tokens = map[string]blueskyToken{}
 	}

@@ -8,6 +8,7 @@ import (
 	"html"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,6 +140,9 @@ func (s *Mastodon) keep(m mastodonStatus, name, key string, body []byte) mastodo
 	return m
 }
 
+// elsewhere is a mention of somebody at another instance, of whom the name is shown.
+var elsewhere = regexp.MustCompile(`@([A-Za-z0-9_]+)@[A-Za-z0-9.-]*[A-Za-z0-9]`)
+
 // htmlOf is what is shown of a text.
 func htmlOf(text string) string {
 	text = html.EscapeString(strings.TrimSpace(text))
@@ -147,6 +151,7 @@ func htmlOf(text string) string {
 			text = strings.Replace(text, word, `<a href="`+word+`" rel="nofollow"><span class="invisible">https://</span><span class="">`+strings.TrimPrefix(word, "https://")+`</span></a>`, 1)
 		}
 	}
+	text = elsewhere.ReplaceAllString(text, `<span class="h-card"><a href="https://localhost/@$1" class="u-url mention">@<span>$1</span></a></span>`)
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\n\n", "</p><p>"), "\n", "<br />")
 	return "<p>" + text + "</p>"
 }

@@ -146,6 +146,7 @@ func TestFind_None(t *testing.T) {
 		"another spoiler":  {catcher.ResetBefore, `{"text": "canary-7f3a"}`, []string{`{"status": "canary-7f3a", "spoiler_text": "careful"}`}},
 		"another audience": {catcher.ResetBefore, `{"text": "canary-7f3a", "visibility": "public"}`, []string{`{"status": "canary-7f3a", "visibility": "unlisted"}`}},
 		"a reply":          {catcher.ResetBefore, `{"text": "canary-7f3a"}`, []string{`{"status": "canary-7f3a", "in_reply_to_id": "1"}`}},
+		"a mention":        {catcher.ResetAccepted, `{"text": "canary-7f3a for @bob@example.org"}`, nil},
 		"no text":          {catcher.ResetAccepted, `{"spoiler_text": "canary-7f3a", "media_ids": ["1"]}`, nil},
 	} {
 		h, fake, url := harness(t)
