@@ -25,7 +25,7 @@ var floors = []struct {
 	{1, `tenant|schema|internal/(pgembed|crash|breaker)`},
 	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
 	{1.6, `internal/pgtest/cluster|internal/conformance|internal/measure`},
-	{1.7, `internal/(limits|header|signing)`},
+	{1.7, `internal/(limits|header|signing|graphemes)`},
 	{2, `internal/work|internal/sqlfile|internal/(sqlstate|sqlvalue)|internal/config|internal/idempotency|internal/httpcall|internal/errortext|internal/catcher|internal/signedlink`},
 	{2.1, `contact`},
 	{2.5, `internal/(held|upkeep)`},
@@ -37,7 +37,7 @@ var floors = []struct {
 	{4.5, `sink/sinktest|provider/providertest`},
 	{4.6, `inbound`},
 	{4.7, `otel`},
-	{5, `inbound/smtp|doctor|provider/(postmark|resend|sendgrid|ses|slack|smtp|stub|telegram|twilio|webhook|whatsapp)|examples/receiver`},
+	{5, `inbound/smtp|doctor|provider/(bluesky|mastodon|postmark|resend|sendgrid|ses|slack|smtp|stub|telegram|twilio|webhook|whatsapp)|examples/receiver`},
 	{6, `server|server/metrics`},
 	{7, `cmd/deed|examples/service|internal/crash/(victim|deliverer|receiver)`},
 }

@@ -30,11 +30,11 @@ func newDev(a *app) *cobra.Command {
 		Short: "A private PostgreSQL, migrated, with a relay and a mailbox",
 		Long: `Run everything on a private PostgreSQL: start it (or make it), migrate, and relay. The topics of deed.yaml go to
 their sinks; what is published to any other topic is printed here. Deliveries through the built-in providers (smtp,
-postmark, resend, sendgrid, ses, slack, telegram, twilio, whatsapp) are caught by fakes that refuse what the services
-refuse: deed dev mailbox lists them, and nobody is written to; --fault has the fakes fail. The sources of deed.yaml are
-served, and one more that deed dev say writes to and that answers by mail. What webhooks post to /hook beside the mailbox
-is checked and printed, as by deed listen. Ctrl-C stops it all; the data stay. Its environment is the one that the data
-have, unless --environment names one.
+bluesky, mastodon, postmark, resend, sendgrid, ses, slack, telegram, twilio, whatsapp) are caught by fakes that refuse
+what the services refuse: deed dev mailbox lists them, and nobody is written to; --fault has the fakes fail. The
+sources of deed.yaml are served, and one more that deed dev say writes to and that answers by mail. What webhooks post
+to /hook beside the mailbox is checked and printed, as by deed listen. Ctrl-C stops it all; the data stay. Its
+environment is the one that the data have, unless --environment names one.
 
 A project has a deed dev of its own with a folder for it in its deed.yaml: dev: {data: .deed}. Addresses that nobody gave
 make way for free ones where they are taken, and are printed; they can be fixed there, too (docs/configuration.md).`,

@@ -8,6 +8,8 @@ import (
 
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/provider/bluesky"
+	"github.com/deedhq/deed/provider/mastodon"
 	"github.com/deedhq/deed/provider/postmark"
 	"github.com/deedhq/deed/provider/resend"
 	"github.com/deedhq/deed/provider/sendgrid"
@@ -28,6 +30,8 @@ const (
 	devRegion     = "eu-central-1"
 	devSlackToken = "xoxb-dev"
 	devBot        = "1:dev"
+	devMastodon   = "@dev@localhost"
+	devBluesky    = "dev.test"
 )
 
 // fakes are the services that deed dev stands in for: those of HTTP by name.
@@ -47,6 +51,7 @@ func newFakes(box *catcher.Mailbox) *fakes {
 		smtp: catcher.SMTP{Mailbox: box},
 		byName: map[string]fake{
 			"postmark": &catcher.Postmark{Mailbox: box}, "resend": &catcher.Resend{Mailbox: box}, "slack": &catcher.Slack{Mailbox: box}, "telegram": &catcher.Telegram{Mailbox: box}, "whatsapp": &catcher.WhatsApp{Mailbox: box},
+			"bluesky": &catcher.Bluesky{Mailbox: box}, "mastodon": &catcher.Mastodon{Mailbox: box},
 			"sendgrid": &catcher.SendGrid{Mailbox: box}, "twilio": &catcher.Twilio{Mailbox: box}, "ses": &catcher.SES{Mailbox: box, AccessKeyID: devToken, SecretAccessKey: devToken},
 		},
 	}
@@ -110,6 +115,12 @@ func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, err
 	for name, open := range map[string]func() (delivery.Provider, error){
 		"smtp": func() (delivery.Provider, error) {
 			return smtp.New(smtp.Options{Address: smtpAddress, Security: smtp.Plain, From: sender, FromAllowed: everybody})
+		},
+		"bluesky": func() (delivery.Provider, error) {
+			return bluesky.New(bluesky.Options{Account: devBluesky, Password: devToken, Endpoint: base + "/bluesky"})
+		},
+		"mastodon": func() (delivery.Provider, error) {
+			return mastodon.New(mastodon.Options{Endpoint: base + "/mastodon", Account: devMastodon, Token: devToken})
 		},
 		"postmark": func() (delivery.Provider, error) {
 			return postmark.New(postmark.Options{ServerToken: devToken, Endpoint: base + "/postmark", From: sender, FromAllowed: everybody})

@@ -19,6 +19,8 @@ import (
 
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/provider/bluesky"
+	"github.com/deedhq/deed/provider/mastodon"
 	"github.com/deedhq/deed/provider/postmark"
 	"github.com/deedhq/deed/provider/resend"
 	"github.com/deedhq/deed/provider/sendgrid"
@@ -147,6 +149,14 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		return smtp.New(smtp.Options{
 			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Hello: c.Hello,
 			Account: c.Account, TLS: secured,
+		})
+	case "bluesky":
+		return bluesky.New(bluesky.Options{
+			Account: c.Account, Password: c.Password.Reveal(), Sandbox: c.Sandbox, SandboxPassword: c.SandboxPassword.Reveal(), Endpoint: c.Endpoint,
+		})
+	case "mastodon":
+		return mastodon.New(mastodon.Options{
+			Endpoint: c.Endpoint, Account: c.Account, Token: c.Token.Reveal(), Sandbox: c.Sandbox, SandboxToken: c.SandboxToken.Reveal(), MaxCharacters: c.MaxCharacters,
 		})
 	case "postmark":
 		return postmark.New(postmark.Options{

@@ -86,7 +86,7 @@ func (s *section) decimal(key string, least, most float64) float64 {
 // Provider is a provider of deliveries, by the name that they give.
 type Provider struct {
 	Name string
-	Type string // postmark, resend, sendgrid, ses, slack, smtp, stub, telegram, twilio, webhook or whatsapp
+	Type string // bluesky, mastodon, postmark, resend, sendgrid, ses, slack, smtp, stub, telegram, twilio, webhook or whatsapp
 	Line int
 
 	Concurrency int
@@ -115,12 +115,16 @@ type Provider struct {
 	Hello    string
 	TLS      *TLS
 
-	Endpoint      string // resend, ses, slack, telegram, twilio, whatsapp
+	Endpoint      string // bluesky, mastodon, resend, ses, slack, telegram, twilio, whatsapp
 	APIKey        Secret // resend, sendgrid
 	EventKey      string // sendgrid: public
 	EventSecret   Secret // resend: of the webhook by which it says what became of e-mails
-	Token         Secret // slack, telegram, whatsapp
+	Token         Secret // mastodon, slack, telegram, whatsapp
 	PhoneNumberID string // whatsapp
+
+	SandboxToken    Secret // mastodon: of the account that is the sandbox
+	MaxCharacters   int
+	SandboxPassword Secret // bluesky
 
 	Fail map[string]float64 // stub: which part of the calls, by what is answered
 
@@ -161,6 +165,12 @@ func (p Provider) HasEvents() bool {
 // slackChannel is where a Slack app writes to.
 var slackChannel = regexp.MustCompile(`^[CDGUW][A-Z0-9]{2,30}(/[0-9]{1,12}\.[0-9]{1,8})?$`)
 
+// mastodonAccount is who posts at an instance.
+var mastodonAccount = regexp.MustCompile(`^@[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]+)?$`)
+
+// blueskyAccount is a handle or a DID.
+var blueskyAccount = regexp.MustCompile(`^(?:(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?|did:[a-z]+:[A-Za-z0-9._:%-]*[A-Za-z0-9._-])$`)
+
 // whatsAppUser is whom a number writes to.
 var whatsAppUser = regexp.MustCompile(`^(\+?[1-9][0-9]{6,14}|[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128})$`)
 
@@ -186,6 +196,29 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.TLS = s.tls("tls")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+	},
+	"bluesky": func(s *section, p *Provider) {
+		s.want("account")
+		s.want("password")
+		p.Account, p.Password, p.Endpoint = s.matching("account", blueskyAccount, asBluesky), s.secret("password"), s.endpoint("endpoint")
+		p.Sandbox, p.SandboxPassword = s.matching("sandbox", blueskyAccount, asBluesky), s.secret("sandbox_password")
+		if s.has("sandbox") != s.has("sandbox_password") {
+			s.problemf(s.line, s.path, "sandbox and sandbox_password go together")
+		}
+		if p.Sandbox != "" && strings.EqualFold(p.Sandbox, p.Account) {
+			s.keyf("sandbox", "it is the account, whose posts are public")
+		}
+	},
+	"mastodon": func(s *section, p *Provider) {
+		s.want("endpoint")
+		s.want("account")
+		s.want("token")
+		p.Endpoint, p.Token, p.MaxCharacters = s.endpoint("endpoint"), s.secret("token"), s.number("max_characters", 1, 1<<20)
+		p.Account = s.matching("account", mastodonAccount, asMastodon)
+		p.Sandbox, p.SandboxToken = s.matching("sandbox", mastodonAccount, asMastodon), s.secret("sandbox_token")
+		if s.has("sandbox") != s.has("sandbox_token") && !strings.EqualFold(p.Sandbox, p.Account) {
+			s.problemf(s.line, s.path, "sandbox and sandbox_token go together, unless the sandbox is the account")
+		}
 	},
 	"postmark": func(s *section, p *Provider) {
 		s.want("server_token")
@@ -288,6 +321,20 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.PerDomain = s.number("per_domain", 1, 10000)
 		p.Sandbox = s.endpoint("sandbox")
 	},
+}
+
+const (
+	asBluesky  = "want a handle such as shop.example.com, or a DID"
+	asMastodon = "want an account such as @name@mastodon.example, in quotes"
+)
+
+// matching reads a text that has a form.
+func (s *section) matching(key string, form *regexp.Regexp, want string) string {
+	v := s.text(key)
+	if v != "" && !form.MatchString(v) {
+		s.keyf(key, "%s", want)
+	}
+	return v
 }
 
 func (s *section) want(key string) {

@@ -38,6 +38,8 @@ providers:
   bulk: {type: ses, region: eu-central-1, access_key_id: env:API_KEY, secret_access_key: env:API_KEY, session_token: env:API_KEY, configuration_set: events, account: acme, from: a@example.com, from_allowed: ["@example.com"], headers_allowed: ["X-Shop-*"], sandbox: me@example.com, endpoint: "http://127.0.0.1:3"}
   calls: {type: twilio, account_sid: AC0, auth_token: env:API_KEY, from: "+15017122661", messaging_service_sid: MG0, status_callback: "https://hooks.example.com/x", look_up_calls: true, sandbox: "+15005550006", endpoint: "http://127.0.0.1:4"}
   texts: {type: twilio, account_sid: AC0, api_key_sid: SK0, api_key_secret: env:API_KEY, messaging_service_sid: MG0}
+  fedi: {type: mastodon, endpoint: "http://127.0.0.1:7", account: "@shop@mastodon.example", token: env:API_KEY, sandbox: "@test@mastodon.example", sandbox_token: env:API_KEY, max_characters: 5000}
+  sky: {type: bluesky, account: did:plc:z72i7hdynmk6r22z27h6tvur, password: env:API_KEY, sandbox: test.example.com, sandbox_password: env:API_KEY, endpoint: "http://127.0.0.1:8"}
   team: {type: slack, token: env:API_KEY, account: acme, sandbox: U024BE7LH}
   phone: {type: whatsapp, token: env:API_KEY, phone_number_id: "106540352242922", sandbox: "+16505551234"}
   nobody: {type: stub, fail: {refused: 0.1, unknown: 1e-2}, rate: 100}
@@ -71,6 +73,14 @@ providers:
 	}
 	if g := c.Providers["grid"]; g.APIKey.Reveal() != "key-hunter2" || g.EventKey != "MFkw" || g.Account != "acme" || g.From != "a@example.com" || g.Sandbox != "me@example.com" || g.Endpoint != "http://127.0.0.1:6" || !g.HasEvents() {
 		t.Errorf("%+v", g)
+	}
+	if f := c.Providers["fedi"]; f.Endpoint != "http://127.0.0.1:7" || f.Account != "@shop@mastodon.example" || f.Token.Reveal() != "key-hunter2" || f.Sandbox != "@test@mastodon.example" ||
+		f.SandboxToken.Reveal() != "key-hunter2" || f.MaxCharacters != 5000 {
+		t.Errorf("%+v", f)
+	}
+	if b := c.Providers["sky"]; b.Account != "did:plc:z72i7hdynmk6r22z27h6tvur" || b.Password.Reveal() != "key-hunter2" || b.Sandbox != "test.example.com" ||
+		b.SandboxPassword.Reveal() != "key-hunter2" || b.Endpoint != "http://127.0.0.1:8" {
+		t.Errorf("%+v", b)
 	}
 	if s := c.Providers["bulk"]; s.Region != "eu-central-1" || s.AccessKeyID.Reveal() != "key-hunter2" || s.SecretAccessKey.Reveal() != "key-hunter2" || s.SessionToken.Reveal() != "key-hunter2" ||
 		s.ConfigurationSet != "events" || s.Account != "acme" || s.From != "a@example.com" || len(s.FromAllowed) != 1 || len(s.HeadersAllowed) != 1 || s.Sandbox != "me@example.com" || s.Endpoint != "http://127.0.0.1:3" {
@@ -116,6 +126,8 @@ providers:
   bot: {type: telegram, sandbox: me@example.com, from: a@example.com}
   post: {type: postmark, event_user: deed}
   grid: {type: sendgrid}
+  fedi: {type: mastodon, account: shop, sandbox: "@test@mastodon.example"}
+  sky: {type: bluesky, account: shop.example.com, password: hunter2, sandbox: Shop.example.com}
   nobody: {type: stub, fail: {refused: 1.1}, sandbox: me@example.com}
   hooks: {type: webhook, drops_repeats: 1s, hosts: [], tenants: [acme]}
   open: {type: webhook, secret: env:HOOK_SECRET, headers: {x-api-key: env:API_KEY}}
@@ -126,6 +138,8 @@ providers:
 		"channels.outbox.enabled", "channels.outbox.claim_batch_size", "channels.outbox.jitter_min", "channels.outbox.polls", "channels.inbox",
 		"providers.mail.address", "user and password go together", "providers.mail.from", "providers.mail.rate", "providers.mail.domains.x.com",
 		"providers.api.api_key: want env:NAME",
+		"providers.fedi: the provider has no endpoint", "providers.fedi: the provider has no token", "providers.fedi.account: want an account", "providers.fedi: sandbox and sandbox_token go together",
+		"providers.sky.password: want env:NAME", "providers.sky: sandbox and sandbox_password go together", "providers.sky.sandbox: it is the account",
 		"providers.grid: the provider has no api_key", "providers.post: the provider has no server_token", "providers.post: event_user and event_password go together",
 		"providers.bulk: the provider has no region", "providers.bulk: the provider has no access_key_id", "providers.bulk.secret_access_key: want env:NAME", "providers.bulk.sandbox: more than an e-mail address",
 		"providers.texts: the provider has no account_sid", "providers.texts.auth_token: want env:NAME", "providers.texts: want auth_token, or api_key_sid and api_key_secret",
