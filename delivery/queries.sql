@@ -60,7 +60,7 @@ select deed.may_repeat($1::text::uuid, $2::bigint, $3::text, $4::text, $5::boole
 -- Whether no other delivery of its account has that message, or may have it.
 select not exists (
     select from deed.channel_outbox o
-    where o.provider_message_id = $2::text and o.channel in ('email', 'sms', 'voice', 'social') and o.id <> c.id
+    where o.provider_message_id = $2::text and o.channel in ('email', 'sms', 'voice') and o.id <> c.id
       and o.request_kind = c.request_kind and o.request_account = c.request_account
   ) and not exists (
     select from deed.channel_outbox o

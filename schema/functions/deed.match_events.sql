@@ -41,7 +41,7 @@ begin
     left join lateral (
       select c.id
       from deed.channel_outbox c
-      where c.channel in ('email', 'sms', 'voice', 'social') and c.provider_message_id = l.message_id
+      where c.channel in ('email', 'sms', 'voice') and c.provider_message_id = l.message_id
         and c.provider = l.provider and c.request_kind = l.kind and c.request_account = l.account and not c.sandbox
         and (l.tenants is null or c.tenant_id = any (l.tenants))
       limit 1

@@ -61,7 +61,7 @@ begin
     union all
     select c.id
     from deed.channel_outbox c
-    where u.marker = '' and c.channel in ('email', 'sms', 'voice', 'social') and c.provider_message_id = nullif(u.message_id, '')
+    where u.marker = '' and c.channel in ('email', 'sms', 'voice') and c.provider_message_id = nullif(u.message_id, '')
       and c.provider = p_provider and c.request_kind = p_kind and c.request_account = p_account and not c.sandbox
       and (p_tenants is null or c.tenant_id = any (p_tenants))
     limit 1
