@@ -16,7 +16,7 @@ func TestContract_D5_AMessageThatLooksAlike(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	f := &finder{fake: newFake(), n: map[string]int{}}
-	f.caps.Channels = append(f.caps.Channels, delivery.SMS)
+	f.caps.Channels = append(f.caps.Channels, delivery.SMS, delivery.Social)
 	var both sync.WaitGroup
 	both.Add(2)
 	f.fake.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
@@ -43,6 +43,13 @@ func TestContract_D5_AMessageThatLooksAlike(t *testing.T) {
 	run(t, db, fast(f))
 	until(t, db, first[0].ID, delivery.Sent)
 	alike := reserve(t, db, sms("+4930000001", "cut"))
+	// So it is of posts.
+	post := func(text string) delivery.Delivery {
+		return delivery.Delivery{Channel: delivery.Social, Provider: "fake", Recipient: "@us", Payload: []byte(`{"text": "` + text + `"}`), Key: delivery.NewKey("post", text)}
+	}
+	posted := reserve(t, db, post("answered"))
+	until(t, db, posted[0].ID, delivery.Posted)
+	alike = append(alike, reserve(t, db, post("cut"))...)
 	if e := until(t, db, made[2].ID, delivery.Sent); e.ProviderMessageID != "SM-+4930000003" {
 		t.Errorf("%+v", e)
 	}

@@ -57,12 +57,17 @@ from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::fl
 select deed.may_repeat($1::text::uuid, $2::bigint, $3::text, $4::text, $5::boolean);
 
 -- name: is_ours
--- Whether no other delivery of its account has that message, or may have it.
-select not exists (
+-- Whether no other delivery of its account has that message, or may have it. Of some
+-- channels all are looked at: such a look is rare.
+select not case when c.channel in ('email', 'sms', 'voice') then exists (
     select from deed.channel_outbox o
     where o.provider_message_id = $2::text and o.channel in ('email', 'sms', 'voice') and o.id <> c.id
       and o.request_kind = c.request_kind and o.request_account = c.request_account
-  ) and not exists (
+  ) else exists (
+    select from deed.channel_outbox o
+    where o.provider_message_id = $2::text and o.channel = c.channel and o.id <> c.id
+      and o.request_kind = c.request_kind and o.request_account = c.request_account
+  ) end and not exists (
     select from deed.channel_outbox o
     where o.status = 'sending' and o.id <> c.id and o.channel = c.channel
       and o.request_kind = c.request_kind and o.request_account = c.request_account
