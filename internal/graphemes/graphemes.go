@@ -13,8 +13,14 @@ const (
 var prepended = &unicode.RangeTable{
 	R16: []unicode.Range16{{Lo: 0x0d4e, Hi: 0x0d4e, Stride: 1}},
 	R32: []unicode.Range32{
-		{Lo: 0x111c2, Hi: 0x111c3, Stride: 1}, {Lo: 0x113d1, Hi: 0x113d1, Stride: 1}, {Lo: 0x1193f, Hi: 0x1193f, Stride: 1}, {Lo: 0x11941, Hi: 0x11941, Stride: 1},
-		{Lo: 0x11a3a, Hi: 0x11a3a, Stride: 1}, {Lo: 0x11a84, Hi: 0x11a89, Stride: 1}, {Lo: 0x11d46, Hi: 0x11d46, Stride: 1}, {Lo: 0x11f02, Hi: 0x11f02, Stride: 1},
+		{Lo: 0x111c2, Hi: 0x111c3, Stride: 1},
+		{Lo: 0x113d1, Hi: 0x113d1, Stride: 1},
+		{Lo: 0x1193f, Hi: 0x1193f, Stride: 1},
+		{Lo: 0x11941, Hi: 0x11941, Stride: 1},
+		{Lo: 0x11a3a, Hi: 0x11a3a, Stride: 1},
+		{Lo: 0x11a84, Hi: 0x11a89, Stride: 1},
+		{Lo: 0x11d46, Hi: 0x11d46, Stride: 1},
+		{Lo: 0x11f02, Hi: 0x11f02, Stride: 1},
 	},
 }
 
