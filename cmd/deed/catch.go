@@ -32,16 +32,18 @@ const (
 // sent, so that nobody is written to.
 type catchers struct {
 	smtpAddress, httpAddress string
-	fault                    string
+	fault, events            string
 	box                      catcher.Mailbox
+	fakes                    *fakes
 	hooks                    hooks        // what is posted to /hook
-	public                   atomic.Value // where sources are written to: a host:port; nil: nowhere yet
+	public                   atomic.Value // where sources are written to, and events go: a host:port; nil: nowhere yet
 	data                     string       // the folder of the deed dev that this is part of
 }
 
 func (c *catchers) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.smtpAddress, "catch-smtp", "", "where the built-in SMTP server listens; also DEED_CATCH_SMTP (default "+defaultCatchSMTP+", or a free port)")
 	cmd.Flags().StringVar(&c.fault, "fault", "", "how the built-in providers fail: 429, 5xx, reset or slow; with /N every Nth call")
+	cmd.Flags().StringVar(&c.events, "events", string(catcher.Late), "when the built-in providers' services say what became of what they took: early (before their answer), late, twice, reverse or off")
 	cmd.Flags().StringVar(&c.httpAddress, "catch-http", "", "where fakes of services, the mailbox and the receiver of webhooks listen; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+", or a free port)")
 }
 
@@ -54,10 +56,30 @@ func (c *catchers) hint(file config.Dev) string {
 	return " --catch-http " + c.httpAddress
 }
 
+// teller is nil if the fakes are to say nothing later.
+func (c *catchers) teller(log *slog.Logger) (*catcher.Teller, error) {
+	switch when := catcher.When(c.events); when {
+	case "off":
+		return nil, nil
+	case catcher.Late, catcher.Early, catcher.Twice, catcher.Reverse:
+		base := func() string {
+			address, _ := c.public.Load().(string)
+			return "http://" + address
+		}
+		return &catcher.Teller{Base: base, When: when, Logger: log}, nil
+	}
+	return nil, usagef("--events %q is none of early, late, twice, reverse and off", c.events)
+}
+
 // start listens until the returned function is called. An address that was not
 // asked for and is taken makes way for a free one.
 func (c *catchers) start(ctx context.Context, file config.Dev, log *slog.Logger) (stop func(), err error) {
-	all := newFakes(&c.box)
+	teller, err := c.teller(log)
+	if err != nil {
+		return nil, err
+	}
+	all := newFakes(&c.box, teller)
+	c.fakes = all
 	if c.fault != "" {
 		if err := all.fail(c.fault); err != nil {
 			return nil, err
@@ -130,8 +152,8 @@ func listenOr(ctx context.Context, address *string, usual string) (net.Listener,
 }
 
 // devDispatcher is enabled unless it is told not to be, and has the catchers as
-// providers beside the file's own.
-func (a *app) devDispatcher(cmd *cobra.Command, settings *outboxSettings, file *config.Config, c *catchers, log *slog.Logger) (*dispatcher, error) {
+// providers beside the file's own. public is where they say what became of what they took.
+func (a *app) devDispatcher(cmd *cobra.Command, settings *outboxSettings, file *config.Config, c *catchers, public string, log *slog.Logger) (*dispatcher, error) {
 	if file.Outbox.Enabled == "" {
 		withDefault := *file
 		withDefault.Outbox.Enabled = "true"
@@ -141,13 +163,17 @@ func (a *app) devDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 	if err != nil || d == nil {
 		return nil, err
 	}
-	built, err := builtIn(c.smtpAddress, c.httpAddress)
+	built, err := builtIn(c.smtpAddress, c.httpAddress, c.fakes.events(public))
 	if err != nil {
 		return nil, err
 	}
 	for name, p := range built {
-		if _, taken := d.opts.Providers[name]; !taken {
-			d.opts.Providers[name] = delivery.ProviderOptions{Provider: p}
+		if _, taken := d.opts.Providers[name]; taken {
+			continue
+		}
+		d.opts.Providers[name] = delivery.ProviderOptions{Provider: p}
+		if reader, ok := p.(delivery.EventReader); ok {
+			d.readers[name] = reader
 		}
 	}
 	return d, nil
@@ -161,7 +187,7 @@ func builtInOf(ctx context.Context, address string) (map[string]delivery.Provide
 	if err := askCatcher(ctx, address, "/smtp", &said); err != nil {
 		return nil, err
 	}
-	return builtIn(said.Address, address)
+	return builtIn(said.Address, address, devEvents{})
 }
 
 func newMailbox(a *app) *cobra.Command {

@@ -31,16 +31,19 @@ func newDev(a *app) *cobra.Command {
 		Long: `Run everything on a private PostgreSQL: start it (or make it), migrate, and relay. The topics of deed.yaml go to
 their sinks; what is published to any other topic is printed here. Deliveries through the built-in providers (smtp,
 bluesky, mastodon, postmark, resend, sendgrid, ses, slack, telegram, twilio, whatsapp) are caught by fakes that refuse
-what the services refuse: deed dev mailbox lists them, and nobody is written to; --fault has the fakes fail. The
-sources of deed.yaml are served, and one more that deed dev say writes to and that answers by mail. What webhooks post
-to /hook beside the mailbox is checked and printed, as by deed listen. Ctrl-C stops it all; the data stay. Its
-environment is the one that the data have, unless --environment names one.
+what the services refuse: deed dev mailbox lists them, and nobody is written to; --fault has the fakes fail. They say
+later what became of it, as deed deliveries show tells: it was delivered, or what bounce@…, soft@…, complaint@…,
+unsubscribe@… and silent@… say (of numbers, 0101 to 0105 at their ends). The sources of deed.yaml are served, and two
+more that deed dev say writes to: dev answers by mail, whatsapp there. What webhooks post to /hook beside the mailbox
+is checked and printed, as by deed listen. Ctrl-C stops it all; the data stay. Its environment is the one that the data
+have, unless --environment names one.
 
 A project has a deed dev of its own with a folder for it in its deed.yaml: dev: {data: .deed}. Addresses that nobody gave
 make way for free ones where they are taken, and are printed; they can be fixed there, too (docs/configuration.md).`,
 		Example: `  deed dev
   deed dev --data ./devdata --payload
   deed dev --fault reset/3
+  deed dev --events reverse
   deed dev mailbox --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -91,7 +94,13 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 				return err
 			}
 			r := &relay{app: a, file: file, log: log, out: out, url: url, listener: listener, catchAll: &printer{out: out, payload: payload}}
-			if r.dispatcher, err = a.devDispatcher(cmd, &outbox, file, &catch, log); err != nil {
+			public, err := devPublic(ctx, file)
+			if err != nil {
+				return err
+			}
+			defer public.Close()
+			catch.public.Store(public.Addr().String())
+			if r.dispatcher, err = a.devDispatcher(cmd, &outbox, file, &catch, public.Addr().String(), log); err != nil {
 				return err
 			}
 			if r.dispatcher != nil {
@@ -99,12 +108,9 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 				if err := r.dispatcher.register(ctx, url); err != nil {
 					return err
 				}
-			}
-			if r.dispatcher != nil {
-				if r.receiving, err = a.devReceiving(ctx, file, log); err != nil {
+				if r.receiving, err = a.devReceiving(ctx, file, public, log); err != nil {
 					return err
 				}
-				catch.public.Store(r.receiving.listener.Addr().String())
 			}
 			fmt.Fprintf(out, `ready. In another terminal:
 

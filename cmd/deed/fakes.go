@@ -32,12 +32,22 @@ const (
 	devBot        = "1:dev"
 	devMastodon   = "@dev@localhost"
 	devBluesky    = "dev.test"
+
+	// By which the providers know what the fakes say later. It is no secret: who may say it
+	// is on this machine.
+	devEventSecret = "whsec_ZGVlZCBkZXYgaGFzIG5vIHNlY3JldHMgYXQgYWxs"
+	devEventUser   = "deed"
+	devAppSecret   = "the app of deed dev"
+	devSESTopic    = "arn:aws:sns:eu-central-1:000000000000:deed-dev"
+	devSESSet      = "deed-dev"
 )
 
 // fakes are the services that deed dev stands in for: those of HTTP by name.
 type fakes struct {
-	smtp   catcher.SMTP
-	byName map[string]fake
+	smtp        catcher.SMTP
+	byName      map[string]fake
+	teller      *catcher.Teller // nil: they say nothing later
+	sendGridKey func() string   // that verifies what SendGrid says
 }
 
 type fake interface {
@@ -46,15 +56,41 @@ type fake interface {
 	SetFaults(decide func(n int) catcher.Fault)
 }
 
-func newFakes(box *catcher.Mailbox) *fakes {
+// newFakes has those of teller's services say what becomes of what they take; nil: none.
+func newFakes(box *catcher.Mailbox, teller *catcher.Teller) *fakes {
+	sendgrid, twilio := &catcher.SendGrid{Mailbox: box}, &catcher.Twilio{Mailbox: box, EventToken: devToken}
+	resend := &catcher.Resend{Mailbox: box, EventSecret: devEventSecret}
+	postmark := &catcher.Postmark{Mailbox: box, EventUser: devEventUser, EventPassword: devEventSecret}
+	ses := &catcher.SES{Mailbox: box, AccessKeyID: devToken, SecretAccessKey: devToken, Topic: devSESTopic}
+	whatsapp := &catcher.WhatsApp{Mailbox: box, AppSecret: devAppSecret}
+	for name, events := range map[string]*catcher.Events{
+		"postmark": &postmark.Events, "resend": &resend.Events, "sendgrid": &sendgrid.Events, "ses": &ses.Events, "twilio": &twilio.Events, "whatsapp": &whatsapp.Events,
+	} {
+		*events = catcher.Events{Teller: teller, Path: "/events/" + name}
+	}
+	whatsapp.Events.Path = "/in/whatsapp" // where its messages come, too
 	return &fakes{
-		smtp: catcher.SMTP{Mailbox: box},
+		smtp: catcher.SMTP{Mailbox: box}, teller: teller, sendGridKey: sendgrid.EventKey,
 		byName: map[string]fake{
-			"postmark": &catcher.Postmark{Mailbox: box}, "resend": &catcher.Resend{Mailbox: box}, "slack": &catcher.Slack{Mailbox: box}, "telegram": &catcher.Telegram{Mailbox: box}, "whatsapp": &catcher.WhatsApp{Mailbox: box},
-			"bluesky": &catcher.Bluesky{Mailbox: box}, "mastodon": &catcher.Mastodon{Mailbox: box},
-			"sendgrid": &catcher.SendGrid{Mailbox: box}, "twilio": &catcher.Twilio{Mailbox: box}, "ses": &catcher.SES{Mailbox: box, AccessKeyID: devToken, SecretAccessKey: devToken},
+			"bluesky": &catcher.Bluesky{Mailbox: box}, "mastodon": &catcher.Mastodon{Mailbox: box}, "slack": &catcher.Slack{Mailbox: box}, "telegram": &catcher.Telegram{Mailbox: box},
+			"postmark": postmark, "resend": resend, "sendgrid": sendgrid, "ses": ses, "twilio": twilio, "whatsapp": whatsapp,
 		},
 	}
+}
+
+// devEvents is how the providers of deed dev are told what became of what they sent; zero:
+// they are not.
+type devEvents struct {
+	public      string // where: the public address
+	sendGridKey string
+}
+
+// events are those that the fakes say at a public address.
+func (f *fakes) events(public string) devEvents {
+	if f.teller == nil {
+		return devEvents{}
+	}
+	return devEvents{public, f.sendGridKey()}
 }
 
 // handle serves them below their names, and where a service's own paths are its clients'.
@@ -62,6 +98,7 @@ func (f *fakes) handle(mux *http.ServeMux) {
 	for name, one := range f.byName {
 		if name == "ses" { // whose paths are signed
 			mux.Handle("/v2/email/", one)
+			mux.Handle("/sns/", one)
 			continue
 		}
 		mux.Handle("/"+name+"/", http.StripPrefix("/"+name, one))
@@ -72,6 +109,9 @@ func (f *fakes) handle(mux *http.ServeMux) {
 }
 
 func (f *fakes) close() {
+	if f.teller != nil {
+		f.teller.Close()
+	}
 	for _, one := range f.byName {
 		one.Close()
 	}
@@ -108,8 +148,12 @@ func (f *fakes) fail(how string) error {
 }
 
 // builtIn are the providers of a deed dev whose fakes listen there.
-func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, error) {
+func builtIn(smtpAddress, httpAddress string, events devEvents) (map[string]delivery.Provider, error) {
 	base, everybody := "http://"+httpAddress, []string{"*"}
+	var secret, user, callback, topic, set string
+	if events.public != "" {
+		secret, user, callback, topic, set = devEventSecret, devEventUser, "http://"+events.public+"/events/twilio", devSESTopic, devSESSet
+	}
 	const sender = "deed <deed@localhost>"
 	list := map[string]delivery.Provider{}
 	for name, open := range map[string]func() (delivery.Provider, error){
@@ -123,16 +167,18 @@ func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, err
 			return mastodon.New(mastodon.Options{Endpoint: base + "/mastodon", Account: devMastodon, Token: devToken})
 		},
 		"postmark": func() (delivery.Provider, error) {
-			return postmark.New(postmark.Options{ServerToken: devToken, Endpoint: base + "/postmark", From: sender, FromAllowed: everybody})
+			return postmark.New(postmark.Options{ServerToken: devToken, EventUser: user, EventPassword: secret, Endpoint: base + "/postmark", From: sender, FromAllowed: everybody})
 		},
 		"resend": func() (delivery.Provider, error) {
-			return resend.New(resend.Options{APIKey: "re_dev", Endpoint: base + "/resend", From: sender, FromAllowed: everybody})
+			return resend.New(resend.Options{APIKey: "re_dev", EventSecret: secret, Endpoint: base + "/resend", From: sender, FromAllowed: everybody})
 		},
 		"sendgrid": func() (delivery.Provider, error) {
-			return sendgrid.New(sendgrid.Options{APIKey: devToken, Endpoint: base + "/sendgrid", From: sender, FromAllowed: everybody})
+			return sendgrid.New(sendgrid.Options{APIKey: devToken, EventKey: events.sendGridKey, Endpoint: base + "/sendgrid", From: sender, FromAllowed: everybody})
 		},
 		"ses": func() (delivery.Provider, error) {
-			return ses.New(ses.Options{Region: devRegion, AccessKeyID: devToken, SecretAccessKey: devToken, Endpoint: base, From: sender, FromAllowed: everybody})
+			return ses.New(ses.Options{
+				Region: devRegion, AccessKeyID: devToken, SecretAccessKey: devToken, ConfigurationSet: set, EventTopic: topic, EventsEndpoint: base, Endpoint: base, From: sender, FromAllowed: everybody,
+			})
 		},
 		"slack": func() (delivery.Provider, error) {
 			return slack.New(slack.Options{Token: devSlackToken, Endpoint: base + "/slack"})
@@ -141,7 +187,7 @@ func builtIn(smtpAddress, httpAddress string) (map[string]delivery.Provider, err
 			return telegram.New(telegram.Options{Token: devBot, Endpoint: base + "/telegram"})
 		},
 		"twilio": func() (delivery.Provider, error) {
-			return twilio.New(twilio.Options{AccountSID: devTwilio, AuthToken: devToken, From: devNumber, Endpoint: base + "/twilio"})
+			return twilio.New(twilio.Options{AccountSID: devTwilio, AuthToken: devToken, From: devNumber, StatusCallback: callback, Endpoint: base + "/twilio"})
 		},
 		"whatsapp": func() (delivery.Provider, error) {
 			return whatsapp.New(whatsapp.Options{Token: devToken, PhoneNumberID: devWhatsApp, Endpoint: base + "/whatsapp"})

@@ -14,7 +14,7 @@ import (
 // Each provider of deed dev finds its service, and nothing of theirs is anybody else's.
 func TestFakes_AreFoundByTheirProviders(t *testing.T) {
 	t.Parallel()
-	all := newFakes(&catcher.Mailbox{})
+	all := newFakes(&catcher.Mailbox{}, nil)
 	mux := http.NewServeMux()
 	all.handle(mux)
 	server := httptest.NewServer(mux)
@@ -30,7 +30,7 @@ func TestFakes_AreFoundByTheirProviders(t *testing.T) {
 		_ = mail.Close()
 		<-done
 	})
-	built, err := builtIn(mail.Addr().String(), strings.TrimPrefix(server.URL, "http://"))
+	built, err := builtIn(mail.Addr().String(), strings.TrimPrefix(server.URL, "http://"), devEvents{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestFakes_AreFoundByTheirProviders(t *testing.T) {
 
 func TestFakes_Fail(t *testing.T) {
 	t.Parallel()
-	all := newFakes(&catcher.Mailbox{})
+	all := newFakes(&catcher.Mailbox{}, nil)
 	for _, good := range []string{"429", "5xx", "reset/3", "slow/1"} {
 		if err := all.fail(good); err != nil {
 			t.Errorf("%s: %v", good, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,7 @@ import (
 	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/inbound/smtp"
 	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/provider/whatsapp"
 	"github.com/deedhq/deed/server"
 )
 
@@ -209,9 +211,15 @@ var devSourceConfig = config.Source{
 	Fields: config.Fields{Sender: "$.from", Text: "$.text"}, Executor: config.Executor{Topic: "dev"},
 }
 
-// devReceiving has the sources of the file and one more, which answers by mail to the
-// mailbox of deed dev. Nobody gave an address: it listens on this machine.
-func (a *app) devReceiving(ctx context.Context, file *config.Config, log *slog.Logger) (*receiving, error) {
+// devWhatsAppSource is that of the number by which the provider whatsapp of deed dev writes.
+var devWhatsAppSource = config.Source{
+	Name: "whatsapp", Type: "whatsapp", Secret: config.Known(devAppSecret), VerifyToken: config.Known(devToken), Executor: config.Executor{Topic: "dev"},
+	Reply: config.ReplyBy{Provider: "whatsapp", Channel: string(delivery.Chat)},
+}
+
+// devReceiving has the sources of the file, one more, which answers by mail to the
+// mailbox of deed dev, and WhatsApp's, to which its fake says what becomes of messages.
+func (a *app) devReceiving(ctx context.Context, file *config.Config, public net.Listener, log *slog.Logger) (*receiving, error) {
 	r, err := a.receivingOf(file, true, log)
 	if err != nil {
 		return nil, err
@@ -231,17 +239,35 @@ func (a *app) devReceiving(ctx context.Context, file *config.Config, log *slog.L
 		return inbound.Result{Replies: []inbound.Reply{{Payload: mail.JSON(), Provider: "smtp", Channel: delivery.Email, To: "you@example.com"}}}, nil
 	}
 	r.opts.Sources[devSource] = s
-	// What the file has for others to reach is no address of this one, whose own source
-	// everybody could write to.
-	address := cmp.Or(os.Getenv("DEED_PUBLIC"), file.Public.Listen)
-	if !isOwn(address) {
-		if r.listener, err = server.Listen(ctx, defaultDevPublic); errors.Is(err, syscall.EADDRINUSE) {
-			r.listener, err = server.Listen(ctx, "127.0.0.1:0")
+	if _, taken := file.Sources[devWhatsAppSource.Name]; !taken {
+		if s, err = newSource(devWhatsAppSource); err != nil {
+			return nil, err
 		}
-		return r, err
+		s.Executor = func(_ context.Context, m inbound.Message) (inbound.Result, error) {
+			said, err := json.Marshal(whatsapp.Payload{Text: "You wrote: " + m.Text})
+			return inbound.Result{Replies: []inbound.Reply{{Payload: said}}}, err
+		}
+		s.Statuses = func(ctx context.Context, events []delivery.StatusEvent) error {
+			return r.record(ctx, s.Reply.Provider, events)
+		}
+		r.opts.Sources[devWhatsAppSource.Name] = s
 	}
-	r.listener, err = server.Listen(ctx, address)
-	return r, err
+	r.listener = public
+	return r, nil
+}
+
+// devPublic listens where others write to deed dev, and its fakes say what became of what they
+// took. What the file has for others to reach is no address of this one, whose own source
+// everybody could write to.
+func devPublic(ctx context.Context, file *config.Config) (net.Listener, error) {
+	if address := cmp.Or(os.Getenv("DEED_PUBLIC"), file.Public.Listen); isOwn(address) {
+		return server.Listen(ctx, address)
+	}
+	l, err := server.Listen(ctx, defaultDevPublic)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		l, err = server.Listen(ctx, "127.0.0.1:0")
+	}
+	return l, err
 }
 
 const defaultDevPublic = "127.0.0.1:8427"

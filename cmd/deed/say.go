@@ -31,20 +31,20 @@ func newSay(a *app) *cobra.Command {
 	var source, from, id, address, catch string
 	cmd := &cobra.Command{
 		Use: "say TEXT", Short: "Write to a source as its platform would", Args: cobra.ExactArgs(1),
-		Long: `Send a message to a source of deed.yaml, signed as its platform would, or to the source "dev" that deed dev has itself and
-that answers by mail: deed dev mailbox shows it. Prints what the relay answered. The same --id again is a repeat.`,
+		Long: `Send a message to a source of deed.yaml, signed as its platform would, or to those that deed dev has itself: "dev", which
+answers by mail, and "whatsapp", which answers there. deed dev mailbox shows it. Prints what the relay answered. The same --id again is a repeat.`,
 		Example: "  deed dev say 'where is my order?'\n  deed dev say --source support --from 42 hello",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := a.config()
 			if err != nil {
 				return err
 			}
-			s, ok := file.Sources[source]
-			if source == devSource {
-				s, ok = devSourceConfig, true
-			}
+			sources := map[string]config.Source{devWhatsAppSource.Name: devWhatsAppSource}
+			maps.Copy(sources, file.Sources)
+			sources[devSource] = devSourceConfig
+			s, ok := sources[source]
 			if !ok {
-				return usagef("--source %q is not in deed.yaml; there are %s", source, strings.Join(append(slices.Sorted(maps.Keys(file.Sources)), devSource), ", "))
+				return usagef("--source %q is not in deed.yaml; there are %s", source, strings.Join(slices.Sorted(maps.Keys(sources)), ", "))
 			}
 			if address == "" {
 				at := setting(catch, "DEED_CATCH_HTTP", file.Dev.CatchHTTP, defaultCatchHTTP)

@@ -1,12 +1,16 @@
 package catcher_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/internal/pgtest"
 )
 
 // The fake Resend refuses what the documentation says is refused, and takes
@@ -58,5 +62,75 @@ func TestResend_IsStrict(t *testing.T) {
 	}
 	if status, body := post("/emails", "re_x", "application/json", "k", strings.Replace(good, `"t"`, `"other"`, 1)); status != 409 || !strings.Contains(body, "invalid_idempotent_request") {
 		t.Errorf("another request under the key: %d %s", status, body)
+	}
+}
+
+// What becomes of a message is what its recipient's name says.
+func TestEndOf(t *testing.T) {
+	t.Parallel()
+	for to, want := range map[string]catcher.End{
+		"ann@example.com": catcher.Delivered, "bounce@example.com": catcher.Bounced, "Zoe <Bounce+7@example.com>": catcher.Bounced, "bounced@example.com": catcher.Delivered,
+		"soft@example.com": catcher.SoftBounced, "complaint@x": catcher.Complained, "unsubscribe@x": catcher.Unsubscribed, "silent@x": catcher.Silent, "delivered@x": catcher.Delivered,
+		"+15005550101": catcher.Bounced, "15005550102": catcher.SoftBounced, "+15005550103": catcher.Complained, "+15005550104": catcher.Unsubscribed, "+15005550105": catcher.Silent, "+15005550100": catcher.Delivered,
+	} {
+		if got := catcher.EndOf(to); got != want {
+			t.Errorf("%s: %s, want %s", to, got, want)
+		}
+	}
+}
+
+// Things are said in their order or the other way round, once or twice, before the answer
+// or after it; what the other side cannot take now is said again, and nothing after Close.
+func TestTeller_Orders(t *testing.T) {
+	t.Parallel()
+	for when, want := range map[catcher.When]string{
+		"": "answer, email.sent, email.delivered", catcher.Early: "email.sent, email.delivered, answer",
+		catcher.Twice: "answer, email.sent, email.delivered, email.sent, email.delivered", catcher.Reverse: "answer, email.delivered, email.sent",
+	} {
+		var mu sync.Mutex
+		var heard []string
+		ill := true
+		ids := map[string]bool{}
+		answered := make(chan struct{})
+		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if when != catcher.Early {
+				<-answered
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if ill {
+				ill = false
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			var e struct{ Type string }
+			if err := json.NewDecoder(r.Body).Decode(&e); err != nil || r.URL.Path != "/events/resend" {
+				t.Errorf("%s %v", r.URL.Path, err)
+			}
+			ids[r.Header.Get("Svix-Id")] = true
+			heard = append(heard, e.Type)
+		}))
+		teller := &catcher.Teller{Base: func() string { return receiver.URL }, When: when, Delay: 5 * time.Millisecond}
+		fake := &catcher.Resend{Mailbox: &catcher.Mailbox{}, EventSecret: "whsec_AAAA"}
+		fake.Events = catcher.Events{Teller: teller, Path: "/events/resend"}
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/emails", strings.NewReader(`{"from":"a@example.com","to":["b@example.org"],"subject":"s","text":"t"}`))
+		r.Header.Set("Authorization", "Bearer x")
+		r.Header.Set("Content-Type", "application/json")
+		fake.ServeHTTP(w, r)
+		mu.Lock()
+		heard = append(heard, "answer")
+		mu.Unlock()
+		close(answered)
+		got := func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			return strings.Join(heard, ", ")
+		}
+		if !pgtest.Wait(10*time.Second, func() bool { return got() == want }) || len(ids) != 2 {
+			t.Errorf("%q: %s, want %s; %d ids", when, got(), want, len(ids))
+		}
+		teller.Close()
+		receiver.Close()
 	}
 }

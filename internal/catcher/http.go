@@ -8,6 +8,7 @@ import (
 // answers gives the faulty answers that every HTTP server shares.
 type answers struct {
 	Faults Faults
+	Events Events
 
 	once sync.Once
 	stop chan struct{} // closed by Close: hanging answers end

@@ -17,6 +17,8 @@ type Postmark struct {
 	answers
 	Mailbox *Mailbox
 	Token   string // "": any
+
+	EventUser, EventPassword string // of who is told what becomes of e-mails
 }
 
 type postmarkEmail struct {
@@ -80,6 +82,7 @@ func (s *Postmark) send(w http.ResponseWriter, r *http.Request) {
 	}
 	id := uuid.New().String()
 	s.Mailbox.Add(Mail{ID: id, Via: "postmark", From: e.From, To: []string{e.To}, Subject: e.Subject, Text: e.TextBody, At: time.Now(), Raw: body})
+	s.Events.tell(func() []said { return s.says(e, id) })
 	if !s.after(w, r, fault) {
 		answer(w, http.StatusOK, map[string]any{"To": e.To, "SubmittedAt": time.Now(), "MessageID": id, "ErrorCode": 0, "Message": "OK"})
 	}

@@ -19,6 +19,8 @@ type Resend struct {
 	answers
 	Mailbox *Mailbox
 	APIKey  string // "": any
+	// EventSecret signs what it says of e-mails: whsec_ and base64.
+	EventSecret string
 	// Window is for how long a key is remembered. Default 24h.
 	Window time.Duration
 
@@ -101,10 +103,13 @@ func (s *Resend) send(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnprocessableEntity, "validation_error", problem)
 		return
 	}
-	id, status, name := s.accept(r.Header.Get("Idempotency-Key"), body, e)
+	id, repeat, status, name := s.accept(r.Header.Get("Idempotency-Key"), body, e)
 	if name != "" {
 		refuse(w, status, name, "See the idempotency key documentation.")
 		return
+	}
+	if !repeat {
+		s.Events.tell(func() []said { return s.says(e, id) })
 	}
 	if !s.after(w, r, fault) {
 		answer(w, http.StatusOK, map[string]string{"id": id})
@@ -112,11 +117,11 @@ func (s *Resend) send(w http.ResponseWriter, r *http.Request) {
 }
 
 // accept takes an e-mail, or finds it under its key.
-func (s *Resend) accept(key string, body []byte, e *resendEmail) (id string, status int, name string) {
+func (s *Resend) accept(key string, body []byte, e *resendEmail) (id string, repeat bool, status int, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(key) > 256 {
-		return "", http.StatusBadRequest, "invalid_idempotency_key"
+		return "", false, http.StatusBadRequest, "invalid_idempotency_key"
 	}
 	window := s.Window
 	if window == 0 {
@@ -124,9 +129,9 @@ func (s *Resend) accept(key string, body []byte, e *resendEmail) (id string, sta
 	}
 	if known, ok := s.keys[key]; ok && key != "" && time.Since(known.at) < window {
 		if !bytes.Equal(known.body, body) {
-			return "", http.StatusConflict, "invalid_idempotent_request"
+			return "", false, http.StatusConflict, "invalid_idempotent_request"
 		}
-		return known.id, 0, ""
+		return known.id, true, 0, ""
 	}
 	id = uuid.New().String()
 	if key != "" {
@@ -138,7 +143,7 @@ func (s *Resend) accept(key string, body []byte, e *resendEmail) (id string, sta
 	s.Mailbox.Add(Mail{
 		ID: id, Via: "resend", Key: key, From: e.From, To: addresses(e.To), Subject: e.Subject, Text: e.Text, At: time.Now(), Raw: body,
 	})
-	return id, 0, ""
+	return id, false, 0, ""
 }
 
 // checkResend finds what the documentation says is refused.

@@ -20,6 +20,8 @@ type SendGrid struct {
 	Mailbox *Mailbox
 	APIKey  string // "": any
 	Scopes  []string
+
+	events sendGridKey
 }
 
 type sendGridAddress struct {
@@ -101,6 +103,7 @@ func (s *SendGrid) send(w http.ResponseWriter, r *http.Request) {
 		m.Text = e.Content[0].Value
 	}
 	s.Mailbox.Add(m)
+	s.Events.tell(func() []said { return s.says(e, id) })
 	if !s.after(w, r, fault) {
 		w.Header().Set("X-Message-Id", id)
 		w.WriteHeader(http.StatusAccepted)

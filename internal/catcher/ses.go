@@ -31,6 +31,11 @@ type SES struct {
 
 	MayOnlySend bool // the user may not look at the account
 	Paused      bool // the account's sending is
+
+	Topic            string // the ARN of that which the configuration sets publish to
+	SignatureVersion string // of what it publishes: 1 or 2. Default 1
+
+	sns sns
 }
 
 type sesEmail struct {
@@ -63,10 +68,15 @@ type sesPair struct {
 	Value string `json:"Value"`
 }
 
-// ServeHTTP takes POST /v2/email/outbound-emails and answers GET /v2/email/account.
+// ServeHTTP takes POST /v2/email/outbound-emails and answers GET /v2/email/account. Below
+// /sns/ is the topic.
 func (s *SES) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 40<<20))
 	if err != nil {
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, "/sns/") {
+		s.sns.ServeHTTP(w, r)
 		return
 	}
 	if name := s.unsigned(r, body); name != "" {
@@ -159,6 +169,7 @@ func (s *SES) send(w http.ResponseWriter, r *http.Request, body []byte) {
 		m.Text = text.Data
 	}
 	s.Mailbox.Add(m)
+	s.Events.tell(func() []said { return s.says("http://"+r.Host, e, m) })
 	if !s.after(w, r, fault) {
 		answer(w, http.StatusOK, map[string]string{"MessageId": m.ID})
 	}

@@ -21,6 +21,7 @@ type Twilio struct {
 	AccountSID string // "": any
 	User       string // of the basic authentication: an account's or a key's SID; "": any
 	Secret     string // "": any
+	EventToken string // signs what it says of messages and calls: the account's auth token
 
 	mu   sync.Mutex
 	list []twilioMade // oldest first
@@ -99,8 +100,9 @@ func (s *Twilio) create(w http.ResponseWriter, r *http.Request, account, what st
 		return
 	}
 	m := s.keep(account, what, form)
-	said := form.Get("Body") + form.Get("Twiml") + form.Get("Url")
-	s.Mailbox.Add(Mail{ID: m.SID, Via: "twilio", From: form.Get("From") + form.Get("MessagingServiceSid"), To: []string{m.To}, Text: said, At: m.at, Raw: body})
+	text := form.Get("Body") + form.Get("Twiml") + form.Get("Url")
+	s.Mailbox.Add(Mail{ID: m.SID, Via: "twilio", From: form.Get("From") + form.Get("MessagingServiceSid"), To: []string{m.To}, Text: text, At: m.at, Raw: body})
+	s.Events.tell(func() []said { return s.says(m, form) })
 	if fault == ServerError {
 		twilioRefuses(w, http.StatusInternalServerError, 20500) // which may have done it
 		return

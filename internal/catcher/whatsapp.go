@@ -17,6 +17,8 @@ type WhatsApp struct {
 	answers
 	Mailbox *Mailbox
 	Token   string // "": any
+	// AppSecret signs what it says of messages.
+	AppSecret string
 
 	sent atomic.Int64
 }
@@ -90,6 +92,7 @@ func (s *WhatsApp) send(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(m.Text, &text)
 	id := fmt.Sprintf("wamid.%d", s.sent.Add(1))
 	s.Mailbox.Add(Mail{ID: id, Via: "whatsapp", Key: m.Marker, To: []string{to}, Text: text.Body, At: time.Now(), Raw: body})
+	s.Events.tell(func() []said { return s.says(m, to, id) })
 	if fault == ServerError {
 		whatsAppRefuses(w, http.StatusInternalServerError, 131000)
 		return
