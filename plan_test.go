@@ -20,15 +20,18 @@ import (
 func fill(t testing.TB, db *pgtest.DB, subscription, n int, due, dead string) {
 	t.Helper()
 	db.ExecSteps(t, pgtest.Owner, n, `
-		with made as (
+		with based as (
+		  select t.slot_base as base from deed.topics t where t.topic = 'orders'
+		),
+		made as (
 		  select nextval('deed.log_seq') as id, (random() * 63)::int as slot from generate_series($1::int, $2::int)
 		),
 		logged as (
 		  insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, payload)
-		  select id, pg_current_xact_id(), 64 + slot, 1000000, '00000000-0000-0000-0000-000000000000', now(), 'orders', '{}' from made
+		  select id, pg_current_xact_id(), base + slot, 1000000, '00000000-0000-0000-0000-000000000000', now(), 'orders', '{}' from made, based
 		)
 		insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after, dead_at, last_error)
-		select `+itoa(subscription)+`, 64 + slot, id, '00000000-0000-0000-0000-000000000000', now(), `+due+`, `+dead+`, 'x' from made`)
+		select `+itoa(subscription)+`, base + slot, id, '00000000-0000-0000-0000-000000000000', now(), `+due+`, `+dead+`, 'x' from made, based`)
 }
 
 // buffers runs a statement and says how many buffers it touched, and how many

@@ -235,7 +235,7 @@ func TestRemove_WhateverStateItIsIn(t *testing.T) {
 	remove(t, db, "past", "")
 	clearAway(t, db)
 	same(t, "what is left", pgtest.One[[]int](t, admin, `
-		select array[(select count(*) from deed.pending where subscription <> 0), (select count(*) from deed.topics), (select count(*) from deed.lanes),
+		select array[(select count(*) from deed.pending where subscription <> 0), (select count(*) from deed.topics where not own), (select count(*) from deed.lanes),
 			(select count(*) from deed.relanings), (select count(*) from deed.backfills)]`), []int{0, 0, 0, 0, 0})
 	verified(t, db)
 	retain(t, db, pgtest.Worker)

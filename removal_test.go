@@ -297,7 +297,7 @@ func TestRemove_StepsAreBounded(t *testing.T) {
 	id := subscribe(t, db, "orders", "s")
 	db.Exec(t, pgtest.Owner, `
 		insert into deed.pending (subscription, slot, id, tenant_id, ord_at)
-		select $1, 64, i, '00000000-0000-0000-0000-000000000000', now() from generate_series(1, 30000) i`, id)
+		select $1, (select t.slot_base from deed.topics t where t.topic = 'orders'), i, '00000000-0000-0000-0000-000000000000', now() from generate_series(1, 30000) i`, id)
 	old, err := worker.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)

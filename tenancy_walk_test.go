@@ -111,7 +111,7 @@ const someID, otherID = "00000000-0000-4000-8000-000000000001", "00000000-0000-4
 func init() {
 	for _, name := range []string{
 		"add_tenant", "attempt", "end_queued", "expire_deliveries", "expire_suppressions", "suppressed", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_asking", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
-		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "record_events", "apply_events", "match_events", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
+		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "record_events", "apply_events", "match_events", "tell_feedback", "without_addresses", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
 		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",

@@ -107,7 +107,8 @@ var harmlessChanges = []harmless{
 	{"subscriptions", "since_lane", "", "which of its lanes are of the stream that it is now: they say it themselves"},
 	{"subscriptions", "since", "r.since = 0", "no message was published under that version of the list"},
 	{"topics", "list_version", "", "a later one, as the next change of its subscriptions makes"},
-	{"topics", "lanes ordered retention created_at", "", setting},
+	{"topics", "lanes ordered retention created_at own", "", setting},
+	{"topics", "delete topic slot_base mode subscriptions", "r.own and r.subscriptions = '{}'", "nothing is published to it while nobody subscribes"},
 	{"windows", "opened_at", "", "when: retention takes it sooner or later, unless something stands there"},
 	{"windows", "delete base h cur upper restored_id restored_h system_identifier", `not exists (
 		select from deed.lanes l

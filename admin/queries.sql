@@ -227,7 +227,7 @@ from deed.look_at_audit($1::bigint, $2::int, $3::text, $4::boolean);
 -- name: topics
 select topic, mode, lanes, case when mode = 'stream' and ordered then 'key' else 'none' end, extract(epoch from retention)::float8, created_at
 from deed.topics
-where topic > $1::text and ($2::text is null or topic = $2::text)
+where topic > $1::text and case when $2::text is null then not own or subscriptions <> '{}' else topic = $2::text end
 order by topic
 limit $3::int;
 

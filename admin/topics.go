@@ -39,7 +39,8 @@ type DeclaredSubscription struct {
 }
 
 // Topics lists declared topics with their subscriptions, by name, at most limit, from
-// cursor on: [page.Of.Next] of the page before, or "".
+// cursor on: [page.Of.Next] of the page before, or "". One of deed's own is listed while it
+// has a subscription.
 func (c *Client) Topics(ctx context.Context, cursor string, limit int) (list page.Of[DeclaredTopic], err error) {
 	if err := checkCount("topics", "limit", limit, 1); err != nil {
 		return list, err

@@ -175,6 +175,24 @@ type Feedback struct {
 	Code           string     `json:"code,omitempty"`
 }
 
+// FeedbackTopic is a stream to which deed publishes a [FeedbackMessage] for each time of a
+// [Feedback], in the transaction that records it, while somebody subscribes to it. The key is
+// the delivery's id, and the type the event.
+const FeedbackTopic = "deed.feedback"
+
+// FeedbackMessage is what a message of [FeedbackTopic] says.
+type FeedbackMessage struct {
+	Delivery         string    `json:"delivery_id"`
+	Tenant           string    `json:"tenant_id"`
+	CorrelationID    string    `json:"correlation_id,omitempty"`
+	ChannelMessageID string    `json:"channel_message_id,omitempty"` // of the inbound message that it answers
+	Provider         string    `json:"provider"`
+	Event            Said      `json:"event"`
+	At               time.Time `json:"at"`
+	Reason           string    `json:"reason,omitempty"` // without addresses
+	Code             string    `json:"code,omitempty"`
+}
+
 // Feedback returns what a delivery's provider has said of it since; zero: nothing. A
 // tenant sees its own.
 func (l *Ledger) Feedback(ctx context.Context, id string) (f Feedback, err error) {

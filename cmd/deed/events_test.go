@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -30,8 +31,16 @@ func TestContract_D13_ARelayRecordsWhatAServiceSays(t *testing.T) {
 	service := httptest.NewServer(fake)
 	t.Cleanup(service.Close)
 	t.Cleanup(fake.Close)
+	heard := make(chan string, 10)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		heard <- string(text)
+	}))
+	t.Cleanup(hook.Close)
 	file := filepath.Join(t.TempDir(), "deed.yaml")
 	text := `
+sinks: {heard: {type: webhook, url: "` + hook.URL + `", secret: "env:EVENT_SECRET", allow_hosts: [127.0.0.1]}}
+topics: {deed.feedback: {sink: heard}}
 public: {listen: "127.0.0.1:0"}
 channels: {outbox: {enabled: true}}
 providers:
@@ -109,6 +118,14 @@ providers:
 	}
 	if shown := deedOK(t, db.URL(pgtest.Admin), "deliveries", "show", id); !strings.Contains(shown, "bounced          2026-02-22") || !strings.Contains(shown, "said of that     General no such user") {
 		t.Errorf("shown:\n%s", shown)
+	}
+	select { // the application is told once
+	case text := <-heard:
+		if !strings.Contains(text, `"event": "bounced"`) || !strings.Contains(text, id) || strings.Contains(text, "zoe") || len(heard) > 0 {
+			t.Error(text)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the sink of deed.feedback was called by nobody")
 	}
 	if list := deedOK(t, db.URL(pgtest.Admin), "suppressions", "list"); !strings.Contains(list, "zoe@example.org") || !strings.Contains(list, "bounced, says api: event msg_1") {
 		t.Errorf("suppressed:\n%s", list)

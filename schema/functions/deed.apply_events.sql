@@ -38,6 +38,7 @@ begin
   cross join lateral (
     select c.id from deed.channel_outbox c where c.id = u.id and not deed.is_removed(c.tenant_id) for no key update
   ) q;
+  perform deed.tell_feedback(v_ids, p_ids, p_events, p_ats, p_reasons, p_codes);
   insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, delivered_at, bounced_at, complained_at, unsubscribed_at, opened_at, clicked_at, answered_at, reason, code)
   select c.id, c.tenant_id, c.run_id, e.delivered_at, e.bounced_at, e.complained_at, e.unsubscribed_at, e.opened_at, e.clicked_at, e.answered_at,
     case when c.erased_at is null then e.reason end, e.code

@@ -3,6 +3,8 @@
 -- p_mode: 'queue' (each message has a row of its own, is claimed one by one and
 -- may be slow) or 'stream' (read from the log in order, by lanes). Null leaves
 -- a setting at its default: queue, 4 lanes, ordered by key, kept for 7 days.
+-- Names from deed. on are of deed's own topics, which have been declared; deed.feedback
+-- is made again if somebody had one of theirs and has removed it.
 -- Returns the stored settings, which may differ from the call's. Raises DDARG, and
 -- 55P03 while another transaction that has not ended declares it.
 create or replace function deed.declare_topic(
@@ -24,10 +26,14 @@ begin
   if found then
     return;
   end if;
+  if starts_with(p_topic, 'deed.') and p_topic <> 'deed.feedback' then
+    raise exception 'declare_topic: topic % cannot be declared: names from deed. on are of what deed itself publishes; take another', quote_literal(p_topic)
+      using errcode = 'DDARG';
+  end if;
   begin
-    insert into deed.topics (topic, slot_base, mode, lanes, ordered, retention, list_version)
-    select p_topic, 64 * nextval('deed.topic_seq')::int, coalesce(p_mode, 'queue'), coalesce(p_lanes, 4), coalesce(p_ordered, true),
-      coalesce(p_retention, interval '7 days'), s.list_version
+    insert into deed.topics (topic, slot_base, mode, lanes, ordered, retention, list_version, own)
+    select p_topic, 64 * nextval('deed.topic_seq')::int, case when p_topic = 'deed.feedback' then 'stream' else coalesce(p_mode, 'queue') end, coalesce(p_lanes, 4),
+      p_topic = 'deed.feedback' or coalesce(p_ordered, true), coalesce(p_retention, interval '7 days'), s.list_version, p_topic = 'deed.feedback'
     from deed.settings s
     on conflict (topic) do nothing;
     made := found;

@@ -84,7 +84,7 @@ as $$
       union
       select f.topic from finished f where f.subscription = 0
       union
-      select t.topic from deed.topics t where t.subscriptions = '{}'
+      select t.topic from deed.topics t where t.subscriptions = '{}' and not t.own
     ) d
     left join (select distinct s.topic from deed.subscriptions s where s.id <> 0) o on o.topic = d.topic
   ),

@@ -39,7 +39,7 @@ declare
   v_sub     int;
 begin
   select s.single_tenant, s.bound_logins, s.removed_tenants, s.list_version as settled, coalesce(t.list_version, s.list_version) as list_version,
-    s.max_payload, s.strict_topics, t.slot_base, t.mode, t.subscriptions into v_s
+    s.max_payload, s.strict_topics, t.slot_base, t.mode, t.subscriptions, t.own into v_s
   from deed.settings s
   left join deed.topics t on t.topic = p_topic;
 
@@ -49,7 +49,7 @@ begin
   end if;
   -- A declared topic's name has been checked.
   v_plain := octet_length(p_payload) <= v_s.max_payload
-    and (v_s.slot_base is not null or (not v_s.strict_topics and p_topic ~ '^[A-Za-z0-9._:/-]{1,200}$'))
+    and (not v_s.own or (v_s.own is null and not v_s.strict_topics and p_topic ~ '^(?!deed[.])[A-Za-z0-9._:/-]{1,200}$'))
     and v_tenant is not null and (v_text <> '' or v_s.single_tenant) and (p_tenant is null or p_tenant = v_tenant)
     and (not v_s.bound_logins or deed.current_tenant() = v_tenant)
     and (not v_s.removed_tenants or not deed.is_removed(v_tenant))

@@ -19,23 +19,26 @@ declare
   v_max      int;
   v_strict   boolean;
   v_declared text[];
+  v_own      text[];
   v_invalid  boolean := false;
   v_excess   text;
   v_row      record;
 begin
-  select s.max_payload, s.strict_topics, array(select t.topic from deed.topics t where t.topic = any (p_topics))
-  into v_max, v_strict, v_declared
+  select s.max_payload, s.strict_topics, array(select t.topic from deed.topics t where t.topic = any (p_topics)),
+    array(select t.topic from deed.topics t where t.topic = any (p_topics) and t.own)
+  into v_max, v_strict, v_declared, v_own
   from deed.settings s;
 
   return query
   select f.ordinal, f.code, f.problem
   from (
     select u.ordinal,
-      case when u.undeclared and v_strict then 'DDNFD' else 'DDARG' end as code,
+      case when u.undeclared and v_strict and not u.own then 'DDNFD' else 'DDARG' end as code,
       case
         when u.topic is null or u.topic = '' then 'topic is empty'
         when u.undeclared and u.topic !~ '^[A-Za-z0-9._:/-]{1,200}$' -- costly, and a declared name has been checked
           then format('topic %s must be 1 to 200 characters of A-Z a-z 0-9 . _ : / -', quote_literal(left(u.topic, 60)))
+        when u.own then format('topic %s is not for you to publish to: names from deed. on are of what deed itself publishes; take another', quote_literal(left(u.topic, 60)))
         when u.undeclared and v_strict then format('topic %s is not declared, and this installation takes declared topics only; declare it in deed.yaml', quote_literal(u.topic))
         when u.payload is null then 'payload is null'
         when octet_length(u.payload) > v_max
@@ -66,7 +69,8 @@ begin
       -- By number: unnest would write each of the arrays down first.
       select n as ordinal, p_topics[n] as topic, p_payloads[n] as payload, p_keys[n] as key, p_types[n] as type,
         p_content_types[n] as content_type, p_headers[n] as headers, p_idempotency_keys[n] as idempotency_key,
-        p_topics[n] <> all (v_declared) as undeclared
+        p_topics[n] <> all (v_declared) as undeclared,
+        p_topics[n] = any (v_own) or (starts_with(p_topics[n], 'deed.') and p_topics[n] <> all (v_declared)) as own
       from generate_series(1, cardinality(p_topics)) n
     ) u
   ) f

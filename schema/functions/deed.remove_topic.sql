@@ -36,6 +36,10 @@ begin
       end if;
       return v_ns;
     end if;
+    if v_topic.own then
+      raise exception 'remove_topic: topic % is deed''s own and cannot be removed', quote_literal(p_topic)
+        using errcode = 'DDARG', hint = 'Remove its subscriptions: nothing is published to it while it has none.';
+    end if;
     v_ns := array(
       select deed.remove_subscription(s.topic, s.name, p_reason, p_by)
       from (select o.topic, o.name from deed.subscriptions o where o.topic = p_topic order by o.id) s

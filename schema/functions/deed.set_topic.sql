@@ -7,7 +7,7 @@
 -- its pending rows, what comes after is read from the log. From stream to queue:
 -- takes effect as a change of lanes does; order is no longer kept. Until the
 -- caller's transaction ends only other changes of the same topic are put off.
--- Raises DDNFD for an unknown topic, DDARG for bad settings, DDCON while an
+-- Raises DDNFD for an unknown topic, DDARG for bad settings, and for another mode or ordering of deed's own, DDCON while an
 -- earlier change of mode is under way, 55P03 while another transaction that has
 -- not ended is changing the topic.
 create or replace function deed.set_topic(
@@ -41,6 +41,10 @@ begin
   end;
   if v_topic.topic is null then
     raise exception 'set_topic: topic % is not declared', quote_literal(p_topic) using errcode = 'DDNFD';
+  end if;
+  if v_topic.own and (p_mode <> v_topic.mode or p_ordered <> v_topic.ordered) then
+    raise exception 'set_topic: topic % is deed''s own: its lanes and retention can be changed, its mode and ordering cannot', quote_literal(p_topic)
+      using errcode = 'DDARG';
   end if;
   if exists (
     select from deed.relanings r
