@@ -25,7 +25,7 @@ var floors = []struct {
 	{1, `tenant|schema|internal/(pgembed|crash|breaker)`},
 	{1.5, `internal/pgtest|internal/crash/harness|internal/pgembed/find`},
 	{1.6, `internal/pgtest/cluster|internal/conformance|internal/measure`},
-	{1.7, `internal/(limits|header|signing|graphemes)`},
+	{1.7, `internal/(limits|header|signing|graphemes|plaintext)`},
 	{2, `internal/work|internal/sqlfile|internal/(sqlstate|sqlvalue)|internal/config|internal/idempotency|internal/httpcall|internal/errortext|internal/catcher|internal/signedlink`},
 	{2.1, `contact`},
 	{2.5, `internal/(held|upkeep)`},

@@ -12,14 +12,21 @@ import (
 )
 
 // EmailPayload is the payload of a delivery over [Email], for every provider
-// of e-mail. The recipient is the delivery's.
+// of e-mail. The recipient is the delivery's. There are no blind copies: who gets one
+// could not be told from the e-mail, neither by its readers nor in what is kept of it.
+// Each is a delivery of its own.
 type EmailPayload struct {
-	From    string            `json:"from,omitempty"` // default: the provider's
-	ReplyTo string            `json:"reply_to,omitempty"`
+	From    string `json:"from,omitempty"`     // default: the provider's
+	ReplyTo string `json:"reply_to,omitempty"` // an address, or up to ten with commas between them
+	// CC are addresses, up to 20, who get a copy and are seen by all: none of them may be
+	// suppressed, or nobody is written to.
+	CC      []string          `json:"cc,omitempty"`
 	Subject string            `json:"subject"`
-	Text    string            `json:"text,omitempty"` // at least one of Text and HTML
+	Text    string            `json:"text,omitempty"` // at least one of Text and HTML; made of HTML if there is none
 	HTML    string            `json:"html,omitempty"`
-	Headers map[string]string `json:"headers,omitempty"` // such as List-Unsubscribe; see [EmailRules]
+	Headers map[string]string `json:"headers,omitempty"` // such as References; see [EmailRules]
+	// Attachments are up to 20 files, of 7 MiB together.
+	Attachments []Attachment `json:"attachments,omitempty"`
 }
 
 // Check says what of it is not UTF-8: JSON has no room for such texts, and would
@@ -38,6 +45,12 @@ func (e EmailPayload) Check() error {
 	check("html", e.HTML)
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		check(fmt.Sprintf("header %q", name), name+e.Headers[name])
+	}
+	for i, to := range e.CC {
+		check(fmt.Sprintf("cc %d", i+1), to)
+	}
+	for i, a := range e.Attachments {
+		check(fmt.Sprintf("attachment %d", i+1), a.Name+a.Type+a.SHA256+a.ContentID)
 	}
 	return errors.Join(errs...)
 }
@@ -95,13 +108,14 @@ func (r EmailRules) CheckHeader(name string) error {
 }
 
 // ReadEmail reads a delivery's payload and says what is wrong with it, the
-// recipient included.
+// recipient included. What it returns is what is to be sent: of attachments in the store the
+// content, and no copies for the sandbox.
 func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 	var e EmailPayload
 	dec := json.NewDecoder(strings.NewReader(string(d.Payload)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&e); err != nil {
-		return e, fmt.Errorf("payload of an e-mail: %w", err)
+		return e, payloadError(err)
 	}
 	own := e.From == ""
 	if own {
@@ -129,8 +143,15 @@ func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 		}
 	}
 	if e.ReplyTo != "" {
-		address("reply_to", e.ReplyTo)
+		if list, err := mail.ParseAddressList(e.ReplyTo); err != nil || len(list) > mostReplyTo || strings.ContainsAny(e.ReplyTo, "\r\n") {
+			errs = append(errs, fmt.Errorf("reply_to is not an address, or up to %d with commas between them", mostReplyTo))
+		}
 	}
+	errs = append(errs, e.copies(d.Recipient)...)
+	if d.SandboxFor != "" {
+		e.CC = nil // it goes to the sandbox alone
+	}
+	errs = append(errs, e.attachments(d.contents())...)
 	if e.Subject == "" || strings.ContainsAny(e.Subject, "\r\n") {
 		errs = append(errs, errors.New("subject is empty or has a line break"))
 	}

@@ -132,6 +132,17 @@ type Draft struct {
 	// ChannelMessageID is the inbound message that the delivery answers; "" if none.
 	ChannelMessageID string
 	Payload          json.RawMessage
+	// Contents are those of the tenant's store that the payload names, by their SHA-256 in
+	// hexadecimal; [ReadEmail] puts them into the attachments.
+	Contents map[string][]byte
+}
+
+// contents is never nil.
+func (d Draft) contents() map[string][]byte {
+	if d.Contents == nil {
+		return map[string][]byte{}
+	}
+	return d.Contents
 }
 
 type outcomeKind int

@@ -118,6 +118,9 @@ func reserve(ctx context.Context, db deed.DB, owner any, ds []Delivery) ([]Reser
 		if d := &ds[i]; d.Contact != "" && checkID("reserve", d.Contact) != nil {
 			return nil, invalidf("reserve", "delivery %d: a contact's id must be a UUID", i+1) // what was given may be an address
 		}
+		if err := checkContent(&ds[i]); err != nil {
+			return nil, invalidf("reserve", "delivery %d: %w", i+1, err)
+		}
 		if err := limits.Attempts.CheckSet("max_attempts", ds[i].MaxAttempts); err != nil {
 			return nil, invalidf("reserve", "delivery %d: %w", i+1, err)
 		}

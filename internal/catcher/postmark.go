@@ -24,6 +24,7 @@ type Postmark struct {
 type postmarkEmail struct {
 	From          string            `json:"From"`
 	To            string            `json:"To"`
+	CC            string            `json:"Cc"`
 	Subject       string            `json:"Subject"`
 	ReplyTo       string            `json:"ReplyTo"`
 	TextBody      string            `json:"TextBody"`
@@ -34,6 +35,12 @@ type postmarkEmail struct {
 		Name  string `json:"Name"`
 		Value string `json:"Value"`
 	} `json:"Headers"`
+	Attachments []struct {
+		Name        string `json:"Name"`
+		Content     []byte `json:"Content"`
+		ContentType string `json:"ContentType"`
+		ContentID   string `json:"ContentID"`
+	} `json:"Attachments"`
 }
 
 // ServeHTTP takes POST /email and answers GET /server.
@@ -81,7 +88,11 @@ func (s *Postmark) send(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := uuid.New().String()
-	s.Mailbox.Add(Mail{ID: id, Via: "postmark", From: e.From, To: []string{e.To}, Subject: e.Subject, Text: e.TextBody, At: time.Now(), Raw: body})
+	to := []string{e.To}
+	if e.CC != "" {
+		to = append(to, strings.Split(e.CC, ",")...)
+	}
+	s.Mailbox.Add(Mail{ID: id, Via: "postmark", From: e.From, To: to, Subject: e.Subject, Text: e.TextBody, At: time.Now(), Raw: body})
 	s.Events.tell(func() []said { return s.says(e, id) })
 	if !s.after(w, r, fault) {
 		answer(w, http.StatusOK, map[string]any{"To": e.To, "SubmittedAt": time.Now(), "MessageID": id, "ErrorCode": 0, "Message": "OK"})
@@ -101,6 +112,16 @@ func checkPostmark(r *http.Request, body []byte) (e postmarkEmail, code int, pro
 	for _, address := range []string{e.From, e.To} {
 		if _, err := mail.ParseAddress(address); err != nil {
 			return e, 300, "Invalid 'From' or 'To' address."
+		}
+	}
+	for _, list := range []string{e.CC, e.ReplyTo} {
+		if _, err := mail.ParseAddressList(list); list != "" && err != nil {
+			return e, 300, "Invalid 'Cc' or 'ReplyTo' address."
+		}
+	}
+	for _, a := range e.Attachments {
+		if a.Name == "" || len(a.Content) == 0 || a.ContentType == "" || a.ContentID != "" && !strings.HasPrefix(a.ContentID, "cid:") {
+			return e, 300, "Invalid attachment."
 		}
 	}
 	switch {

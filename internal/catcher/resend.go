@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/mail"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,7 +50,12 @@ type resendEmail struct {
 	CC          json.RawMessage `json:"cc"`
 	BCC         json.RawMessage `json:"bcc"`
 	ScheduledAt string          `json:"scheduled_at"`
-	Attachments json.RawMessage `json:"attachments"`
+	Attachments []struct {
+		Filename    string `json:"filename"`
+		Content     []byte `json:"content"`
+		ContentType string `json:"content_type"`
+		ContentID   string `json:"content_id"`
+	} `json:"attachments"`
 }
 
 // ServeHTTP takes POST /emails and answers GET /domains.
@@ -141,7 +147,7 @@ func (s *Resend) accept(key string, body []byte, e *resendEmail) (id string, rep
 		s.keys[key] = remembered{body, id, time.Now()}
 	}
 	s.Mailbox.Add(Mail{
-		ID: id, Via: "resend", Key: key, From: e.From, To: addresses(e.To), Subject: e.Subject, Text: e.Text, At: time.Now(), Raw: body,
+		ID: id, Via: "resend", Key: key, From: e.From, To: append(addresses(e.To), addresses(e.CC)...), Subject: e.Subject, Text: e.Text, At: time.Now(), Raw: body,
 	})
 	return id, false, 0, ""
 }
@@ -161,14 +167,19 @@ func checkResend(r *http.Request, body []byte) (*resendEmail, string) {
 	switch {
 	case e.From == "" || e.Subject == "" || len(to) == 0:
 		return nil, "Missing a required field: from, to or subject."
-	case len(to) > 50:
+	case len(to) > 50 || len(addresses(e.CC)) > 50:
 		return nil, "The `to` field must have at most 50 addresses."
 	case e.Text == "" && e.HTML == "":
 		return nil, "Missing `html` or `text` field."
 	}
-	for _, a := range append(to, e.From) {
+	for _, a := range slices.Concat(to, addresses(e.CC), addresses(e.ReplyTo), []string{e.From}) {
 		if _, err := mail.ParseAddress(a); err != nil {
-			return nil, "Invalid address in `from` or `to`."
+			return nil, "Invalid address in `from`, `to`, `cc` or `reply_to`."
+		}
+	}
+	for _, a := range e.Attachments {
+		if a.Filename == "" || len(a.Content) == 0 || len(a.ContentID) >= 128 {
+			return nil, "Invalid attachment."
 		}
 	}
 	for _, t := range e.Tags {

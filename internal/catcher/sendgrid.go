@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/mail"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,14 +33,23 @@ type sendGridAddress struct {
 type sendGridEmail struct {
 	Personalizations []struct {
 		To []sendGridAddress `json:"to"`
+		CC []sendGridAddress `json:"cc"`
 	} `json:"personalizations"`
-	From    sendGridAddress  `json:"from"`
-	ReplyTo *sendGridAddress `json:"reply_to"`
-	Subject string           `json:"subject"`
+	From    sendGridAddress   `json:"from"`
+	ReplyTo *sendGridAddress  `json:"reply_to"`
+	Replies []sendGridAddress `json:"reply_to_list"`
+	Subject string            `json:"subject"`
 	Content []struct {
 		Type  string `json:"type"`
 		Value string `json:"value"`
 	} `json:"content"`
+	Attachments []struct {
+		Content     []byte `json:"content"`
+		Type        string `json:"type"`
+		Filename    string `json:"filename"`
+		Disposition string `json:"disposition"`
+		ContentID   string `json:"content_id"`
+	} `json:"attachments"`
 	Headers    map[string]string `json:"headers"`
 	CustomArgs map[string]string `json:"custom_args"`
 }
@@ -95,7 +105,7 @@ func (s *SendGrid) send(w http.ResponseWriter, r *http.Request) {
 	id := strings.ReplaceAll(uuid.New().String(), "-", "")[:22]
 	m := Mail{ID: id, Via: "sendgrid", From: e.From.Email, Subject: e.Subject, At: time.Now(), Raw: body}
 	for _, p := range e.Personalizations {
-		for _, to := range p.To {
+		for _, to := range append(p.To, p.CC...) {
 			m.To = append(m.To, to.Email)
 		}
 	}
@@ -132,7 +142,15 @@ func checkSendGrid(r *http.Request, body []byte) (e sendGridEmail, field string)
 			return e, "content.value"
 		}
 	}
-	addresses := append([]sendGridAddress{e.From}, e.Personalizations[0].To...)
+	for _, a := range e.Attachments {
+		if a.Filename == "" || len(a.Content) == 0 || a.Disposition == "inline" && a.ContentID == "" || a.Disposition != "inline" && a.Disposition != "attachment" {
+			return e, "attachments"
+		}
+	}
+	if e.ReplyTo != nil && e.Replies != nil {
+		return e, "reply_to_list"
+	}
+	addresses := slices.Concat([]sendGridAddress{e.From}, e.Personalizations[0].To, e.Personalizations[0].CC, e.Replies)
 	if e.ReplyTo != nil {
 		addresses = append(addresses, *e.ReplyTo)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/mail"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,7 @@ type sesEmail struct {
 	From        string `json:"FromEmailAddress"`
 	Destination struct {
 		To []string `json:"ToAddresses"`
+		CC []string `json:"CcAddresses"`
 	} `json:"Destination"`
 	ReplyTo []string `json:"ReplyToAddresses"`
 	Content struct {
@@ -51,7 +53,15 @@ type sesEmail struct {
 				Text *sesPart `json:"Text"`
 				HTML *sesPart `json:"Html"`
 			} `json:"Body"`
-			Headers []sesPair `json:"Headers"`
+			Headers     []sesPair `json:"Headers"`
+			Attachments []struct {
+				FileName                string `json:"FileName"`
+				RawContent              []byte `json:"RawContent"`
+				ContentType             string `json:"ContentType"`
+				ContentDisposition      string `json:"ContentDisposition"`
+				ContentID               string `json:"ContentId"`
+				ContentTransferEncoding string `json:"ContentTransferEncoding"`
+			} `json:"Attachments"`
 		} `json:"Simple"`
 	} `json:"Content"`
 	Tags             []sesPair `json:"EmailTags"`
@@ -164,7 +174,7 @@ func (s *SES) send(w http.ResponseWriter, r *http.Request, body []byte) {
 		sesRefuses(w, http.StatusBadRequest, "BadRequestException", problem)
 		return
 	}
-	m := Mail{ID: uuid.New().String(), Via: "ses", From: e.From, To: e.Destination.To, Subject: e.Content.Simple.Subject.Data, At: time.Now(), Raw: body}
+	m := Mail{ID: uuid.New().String(), Via: "ses", From: e.From, To: append(e.Destination.To, e.Destination.CC...), Subject: e.Content.Simple.Subject.Data, At: time.Now(), Raw: body}
 	if text := e.Content.Simple.Body.Text; text != nil {
 		m.Text = text.Data
 	}
@@ -191,16 +201,23 @@ func checkSES(r *http.Request, body []byte) (*sesEmail, string) {
 	}
 	m := e.Content.Simple
 	switch {
-	case len(e.Destination.To) == 0 || len(e.Destination.To) > 50:
+	case len(e.Destination.To) == 0 || len(e.Destination.To)+len(e.Destination.CC) > 50:
 		return nil, "There are no recipients, or over 50."
 	case m == nil || m.Subject == nil || m.Subject.Data == "":
 		return nil, "There is no subject."
 	case m.Body.Text == nil && m.Body.HTML == nil:
 		return nil, "There is no body."
 	}
-	for _, a := range append(append([]string{e.From}, e.Destination.To...), e.ReplyTo...) {
+	for _, a := range slices.Concat([]string{e.From}, e.Destination.To, e.Destination.CC, e.ReplyTo) {
 		if _, err := mail.ParseAddress(a); err != nil || !sesAddress.MatchString(a) {
 			return nil, "An address is not valid."
+		}
+	}
+	for _, a := range m.Attachments {
+		inline := a.ContentDisposition == "INLINE"
+		if len(a.FileName) < 1 || len(a.FileName) > 255 || len(a.RawContent) == 0 || len(a.ContentID) > 78 || inline == (a.ContentID == "") ||
+			!inline && a.ContentDisposition != "ATTACHMENT" || a.ContentTransferEncoding != "BASE64" {
+			return nil, "An attachment is not valid."
 		}
 	}
 	for _, t := range e.Tags {

@@ -40,6 +40,7 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
+	"github.com/deedhq/deed/internal/plaintext"
 )
 
 // Options configures a Provider.
@@ -126,11 +127,13 @@ func (p *Provider) Capabilities() delivery.Capabilities {
 type email struct {
 	From     string            `json:"From"`
 	To       string            `json:"To"`
+	CC       string            `json:"Cc,omitempty"` // addresses with commas between them, as ReplyTo
 	Subject  string            `json:"Subject"`
 	ReplyTo  string            `json:"ReplyTo,omitempty"`
 	Text     string            `json:"TextBody,omitempty"`
 	HTML     string            `json:"HtmlBody,omitempty"`
 	Headers  []pair            `json:"Headers,omitempty"`
+	Files    []file            `json:"Attachments,omitempty"`
 	Metadata map[string]string `json:"Metadata"`
 	Stream   string            `json:"MessageStream,omitempty"`
 }
@@ -138,6 +141,13 @@ type email struct {
 type pair struct {
 	Name  string `json:"Name"`
 	Value string `json:"Value"`
+}
+
+type file struct {
+	Name      string `json:"Name"`
+	Content   []byte `json:"Content"`
+	Type      string `json:"ContentType"`
+	ContentID string `json:"ContentID,omitempty"` // cid: and the id, of what is shown inline
 }
 
 const sandboxHeader = "X-Deed-Sandbox-For"
@@ -149,11 +159,18 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		return nil, err
 	}
 	m := email{
-		From: e.From, To: d.Recipient, Subject: e.Subject, ReplyTo: e.ReplyTo, Text: e.Text, HTML: e.HTML,
+		From: e.From, To: d.Recipient, CC: strings.Join(e.CC, ","), Subject: e.Subject, ReplyTo: e.ReplyTo, Text: cmp.Or(e.Text, plaintext.Of(e.HTML)), HTML: e.HTML,
 		Metadata: map[string]string{"deed_id": d.ID}, Stream: p.opts.MessageStream,
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		m.Headers = append(m.Headers, pair{name, e.Headers[name]})
+	}
+	for _, a := range e.Attachments {
+		f := file{Name: a.Name, Content: a.Content, Type: a.Type}
+		if a.Inline {
+			f.ContentID = "cid:" + a.ContentID
+		}
+		m.Files = append(m.Files, f)
 	}
 	if d.SandboxFor != "" {
 		m.Headers = append(m.Headers, pair{sandboxHeader, d.SandboxFor})

@@ -24,7 +24,8 @@ type Harness struct {
 	Provider delivery.Provider
 
 	// Channel, Recipient and Payload are of a delivery that the server accepts.
-	// The payload has the text "canary-7f3a" in it, which no error may repeat.
+	// The payload has the text "canary-7f3a" in it, which no error may repeat; over
+	// [delivery.Email] it is a [delivery.EmailPayload].
 	Channel   delivery.Channel
 	Recipient string
 	Payload   json.RawMessage
@@ -117,6 +118,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness, tell map[Fault]Mea
 	run("OutageCutsNothingShort", outage)
 	run("PayloadThatIsNone", payloadThatIsNone)
 	run("NoRetryOfTheLibrary", noRetryOfTheLibrary)
+	run("Email/Content", emailContent)
 	run("Sandbox/WhateverWasReserved", sandbox)
 	run("Sandbox/OffAgain", sandboxOff)
 	run("Sandbox/StoredByAnOlderVersion", sandboxStored)

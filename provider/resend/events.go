@@ -24,7 +24,6 @@ type event struct {
 	At   string `json:"created_at"`
 	Data struct {
 		ID     string          `json:"email_id"`
-		To     []string        `json:"to"`
 		Tags   json.RawMessage `json:"tags"` // by their names
 		Bounce struct {
 			Type    string `json:"type"` // Permanent, Transient, Undetermined
@@ -66,6 +65,7 @@ func (p *Provider) ReadEvents(r *http.Request, body []byte, now time.Time) (deli
 	var tags map[string]string
 	_ = json.Unmarshal(e.Data.Tags, &tags)
 	at, _ := time.Parse(time.RFC3339, e.At)
+	// Whom it is about is not said: data.to is the e-mail's, whoever gets a copy.
 	v := delivery.StatusEvent{
 		Said: said, ID: renamed.Get("Webhook-Id"), Delivery: tags["deed_id"], MessageID: e.Data.ID, At: at,
 		Reason: e.Data.Bounce.Message + e.Data.Failed.Reason + e.Data.Suppressed.Reason, Code: e.Data.Bounce.SubType,
@@ -75,9 +75,6 @@ func (p *Provider) ReadEvents(r *http.Request, body []byte, now time.Time) (deli
 		v.Said = delivery.SaidSoftBounced
 	case e.Data.Suppressed.Reason == "previous_complaint":
 		v.Said = delivery.SaidComplained
-	}
-	if len(e.Data.To) == 1 {
-		v.Address = e.Data.To[0]
 	}
 	return delivery.Told{Events: []delivery.StatusEvent{v}}, nil
 }

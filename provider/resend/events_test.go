@@ -52,7 +52,7 @@ func TestReadEvents_WhatIsSaid(t *testing.T) {
 		return `{"type":"` + kind + `","created_at":"2026-02-22T23:41:12.126Z","data":{"email_id":"56761188","from":"a@example.com","to":["delivered@resend.dev"],"subject":"x","tags":{"deed_id":"d-1"}` + more + `}}`
 	}
 	event := func(said delivery.Said, reason, code string) []delivery.StatusEvent {
-		return []delivery.StatusEvent{{Said: said, ID: "msg_1", Delivery: "d-1", MessageID: "56761188", Address: "delivered@resend.dev", At: at, Reason: reason, Code: code}}
+		return []delivery.StatusEvent{{Said: said, ID: "msg_1", Delivery: "d-1", MessageID: "56761188", At: at, Reason: reason, Code: code}}
 	}
 	for text, want := range map[string]delivery.Told{
 		body("email.sent", ""):       {Events: event(delivery.SaidAccepted, "", "")},

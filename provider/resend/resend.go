@@ -38,6 +38,7 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
+	"github.com/deedhq/deed/internal/plaintext"
 	"github.com/deedhq/deed/internal/signing"
 )
 
@@ -120,12 +121,21 @@ func (p *Provider) Capabilities() delivery.Capabilities {
 type email struct {
 	From    string            `json:"from"`
 	To      []string          `json:"to"`
+	CC      []string          `json:"cc,omitempty"`
 	Subject string            `json:"subject"`
-	ReplyTo string            `json:"reply_to,omitempty"`
+	ReplyTo any               `json:"reply_to,omitempty"` // a text, or several
 	Text    string            `json:"text,omitempty"`
 	HTML    string            `json:"html,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
+	Files   []file            `json:"attachments,omitempty"`
 	Tags    []tag             `json:"tags"`
+}
+
+type file struct {
+	Name      string `json:"filename"`
+	Type      string `json:"content_type"`
+	Content   []byte `json:"content"`
+	ContentID string `json:"content_id,omitempty"` // of what is shown inline
 }
 
 type tag struct {
@@ -149,10 +159,23 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		}
 		e.Headers[sandboxHeader] = d.SandboxFor
 	}
-	return json.Marshal(email{
-		From: e.From, To: []string{d.Recipient}, Subject: e.Subject, ReplyTo: e.ReplyTo,
-		Text: e.Text, HTML: e.HTML, Headers: e.Headers, Tags: []tag{{"deed_id", d.ID}},
-	})
+	m := email{
+		From: e.From, To: []string{d.Recipient}, CC: e.CC, Subject: e.Subject,
+		Text: cmp.Or(e.Text, plaintext.Of(e.HTML)), HTML: e.HTML, Headers: e.Headers, Tags: []tag{{"deed_id", d.ID}},
+	}
+	if list := e.ReplyToList(); len(list) > 1 {
+		var all []string
+		for _, a := range list {
+			all = append(all, a.String())
+		}
+		m.ReplyTo = all
+	} else if len(list) == 1 {
+		m.ReplyTo = e.ReplyTo
+	}
+	for _, a := range e.Attachments {
+		m.Files = append(m.Files, file{a.Name, a.Type, a.Content, a.ContentID})
+	}
+	return json.Marshal(m)
 }
 
 // Send posts the request under the delivery's key.

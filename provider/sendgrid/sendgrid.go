@@ -39,6 +39,7 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
+	"github.com/deedhq/deed/internal/plaintext"
 )
 
 // Options configures a Provider.
@@ -120,14 +121,17 @@ type email struct {
 	To      []personalization `json:"personalizations"`
 	From    address           `json:"from"`
 	ReplyTo *address          `json:"reply_to,omitempty"`
+	Replies []address         `json:"reply_to_list,omitempty"` // in its place, of several
 	Subject string            `json:"subject"`
 	Content []content         `json:"content"` // text before HTML
+	Files   []file            `json:"attachments,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Args    map[string]string `json:"custom_args"`
 }
 
 type personalization struct {
 	To []address `json:"to"`
+	CC []address `json:"cc,omitempty"`
 }
 
 type address struct {
@@ -138,6 +142,14 @@ type address struct {
 type content struct {
 	Type  string `json:"type"`
 	Value string `json:"value"`
+}
+
+type file struct {
+	Content     []byte `json:"content"`
+	Type        string `json:"type"`
+	Name        string `json:"filename"`
+	Disposition string `json:"disposition"`
+	ContentID   string `json:"content_id,omitempty"`
 }
 
 const sandboxHeader = "X-Deed-Sandbox-For"
@@ -152,18 +164,27 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if m.From, err = parse(e.From, "from"); err != nil {
 		return nil, err
 	}
-	if e.ReplyTo != "" {
-		to, err := parse(e.ReplyTo, "reply_to")
-		if err != nil {
-			return nil, err
-		}
-		m.ReplyTo = &to
+	for _, to := range e.CC {
+		m.To[0].CC = append(m.To[0].CC, address{Email: to})
 	}
-	if e.Text != "" {
-		m.Content = append(m.Content, content{"text/plain", e.Text})
+	for _, a := range e.ReplyToList() {
+		m.Replies = append(m.Replies, address{a.Address, a.Name})
+	}
+	if len(m.Replies) == 1 {
+		m.ReplyTo, m.Replies = &m.Replies[0], nil
+	}
+	if text := cmp.Or(e.Text, plaintext.Of(e.HTML)); text != "" {
+		m.Content = append(m.Content, content{"text/plain", text})
 	}
 	if e.HTML != "" {
 		m.Content = append(m.Content, content{"text/html", e.HTML})
+	}
+	for _, a := range e.Attachments {
+		f := file{Content: a.Content, Type: a.Type, Name: a.Name, Disposition: "attachment", ContentID: a.ContentID}
+		if a.Inline {
+			f.Disposition = "inline"
+		}
+		m.Files = append(m.Files, f)
 	}
 	if d.SandboxFor != "" {
 		m.Headers = maps.Clone(m.Headers)

@@ -1,6 +1,7 @@
 package ses
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/plaintext"
 )
 
 // email is the body of POST /v2/email/outbound-emails.
@@ -25,6 +27,7 @@ type email struct {
 
 type destination struct {
 	To []string `json:"ToAddresses"`
+	CC []string `json:"CcAddresses,omitempty"`
 }
 
 type content struct {
@@ -35,6 +38,16 @@ type simple struct {
 	Subject *part  `json:"Subject"`
 	Body    parts  `json:"Body"`
 	Headers []pair `json:"Headers,omitempty"`
+	Files   []file `json:"Attachments,omitempty"`
+}
+
+type file struct {
+	Name        string `json:"FileName"`
+	Content     []byte `json:"RawContent"`
+	Type        string `json:"ContentType"`
+	Disposition string `json:"ContentDisposition"`
+	ContentID   string `json:"ContentId,omitempty"`
+	Encoding    string `json:"ContentTransferEncoding"`
 }
 
 type parts struct {
@@ -74,8 +87,8 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		return nil, err
 	}
 	out := email{
-		Destination: destination{[]string{d.Recipient}}, Tags: []pair{{"deed_id", d.ID}}, ConfigurationSet: p.opts.ConfigurationSet,
-		Content: content{simple{Subject: utf8(e.Subject), Body: parts{utf8(e.Text), utf8(e.HTML)}}},
+		Destination: destination{[]string{d.Recipient}, e.CC}, Tags: []pair{{"deed_id", d.ID}}, ConfigurationSet: p.opts.ConfigurationSet,
+		Content: content{simple{Subject: utf8(e.Subject), Body: parts{utf8(cmp.Or(e.Text, plaintext.Of(e.HTML))), utf8(e.HTML)}}},
 	}
 	var errs []error
 	if !isASCII(d.Recipient) {
@@ -84,12 +97,26 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if out.From, err = mailbox(e.From); err != nil {
 		errs = append(errs, fmt.Errorf("from %w", err))
 	}
-	if e.ReplyTo != "" {
-		reply, err := mailbox(e.ReplyTo)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("reply_to %w", err))
+	for i, to := range e.CC {
+		if !isASCII(to) {
+			errs = append(errs, fmt.Errorf("cc %d has more than ASCII, which SES does not take; write the domain as xn--…", i+1))
 		}
-		out.ReplyTo = []string{reply}
+	}
+	if e.ReplyTo != "" {
+		for _, text := range replies(e) {
+			reply, err := mailbox(text)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("reply_to %w", err))
+			}
+			out.ReplyTo = append(out.ReplyTo, reply)
+		}
+	}
+	for _, a := range e.Attachments {
+		f := file{Name: a.Name, Content: a.Content, Type: a.Type, Disposition: "ATTACHMENT", ContentID: a.ContentID, Encoding: "BASE64"}
+		if a.Inline {
+			f.Disposition = "INLINE"
+		}
+		out.Content.Simple.Files = append(out.Content.Simple.Files, f)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		value := e.Headers[name]
@@ -105,6 +132,18 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(out)
+}
+
+// replies are the addresses of reply_to; a single one as it was written.
+func replies(e delivery.EmailPayload) (list []string) {
+	all := e.ReplyToList()
+	if len(all) == 1 {
+		return []string{e.ReplyTo}
+	}
+	for _, a := range all {
+		list = append(list, a.String())
+	}
+	return list
 }
 
 // mailbox writes an address, which ReadEmail has read, as SES takes it: in ASCII, its name

@@ -26,7 +26,7 @@ func TestSend_AnswerToTheMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		out := p.converse(ctx, envelope{"a@example.com", "b@example.com"}, []byte("Subject: x\r\n\r\ny\r\n"), "id")
+		out := p.converse(ctx, envelope{From: "a@example.com", To: "b@example.com"}, []byte("Subject: x\r\n\r\ny\r\n"), "id")
 		if out.String() != want {
 			t.Errorf("%q is %s (%v), not %s", answer, out, out.Err(), want)
 		}
@@ -61,7 +61,7 @@ func TestSend_ClosedForOneIsNoOutage(t *testing.T) {
 			if i == 3 {
 				to = "yes@example.com"
 			}
-			if out := p.converse(ctx, envelope{c.from, to}, []byte("Subject: x\r\n\r\ny\r\n"), "id"); out.String() != want {
+			if out := p.converse(ctx, envelope{From: c.from, To: to}, []byte("Subject: x\r\n\r\ny\r\n"), "id"); out.String() != want {
 				t.Errorf("%s: message %d is %s (%v), not %s", name, i+1, out, out.Err(), want)
 			}
 		}

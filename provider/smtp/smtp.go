@@ -15,7 +15,8 @@
 //	other 5xx to MAIL, RCPT, DATA, after   refused for good
 //	a cut, no answer or nonsense after it  unknown: the delivery's guarantee decides
 //
-// One recipient a message, since one that is refused would reset the others'.
+// One recipient a message, and those who get a copy: one of them who is refused ends it for
+// all, before anything is sent.
 // Connections are used again, after a RSET that shows that they still live. A 421
 // over one that was used may be for what others said over it, such as recipients
 // that were refused: before the message the delivery goes over a new one at once.
@@ -39,8 +40,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	gomail "github.com/wneessen/go-mail"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
@@ -139,73 +138,9 @@ func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{Kind: "smtp", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
 }
 
-// envelope is the first line of a request; the message follows.
-type envelope struct {
-	From string `json:"mail_from"`
-	To   string `json:"rcpt_to"`
-}
-
-// Render makes the envelope and the message. Its Message-ID is of the
-// delivery's key, so that a bounce that quotes it tells which one it was.
-func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
-	e, err := delivery.ReadEmail(d, p.rules)
-	if err != nil {
-		return nil, err
-	}
-	from, err := mail.ParseAddress(e.From)
-	if err != nil {
-		return nil, fmt.Errorf("from: %w", err)
-	}
-	to, err := mail.ParseAddress(d.Recipient)
-	if err != nil {
-		return nil, fmt.Errorf("recipient: %w", err)
-	}
-	first, err := json.Marshal(envelope{from.Address, to.Address})
-	if err != nil {
-		return nil, fmt.Errorf("envelope: %w", err)
-	}
-	request := bytes.NewBuffer(append(first, '\n'))
-	m := gomail.NewMsg(gomail.WithNoDefaultUserAgent(), gomail.WithBoundary(d.Key))
-	m.SetAddrHeaderFromMailAddress(gomail.HeaderFrom, from)
-	m.SetAddrHeaderFromMailAddress(gomail.HeaderTo, to)
-	if e.ReplyTo != "" {
-		if err := m.SetAddrHeader(gomail.HeaderReplyTo, e.ReplyTo); err != nil {
-			return nil, fmt.Errorf("reply_to: %w", err)
-		}
-	}
-	m.SetGenHeader(gomail.HeaderSubject, e.Subject)
-	m.SetMessageIDWithValue(messageID(d.Key, from.Address))
-	m.SetDateWithValue(p.now())
-	m.SetGenHeader("X-Deed-ID", d.ID)
-	if d.SandboxFor != "" {
-		m.SetGenHeader("X-Deed-Sandbox-For", d.SandboxFor)
-	}
-	for name, value := range e.Headers {
-		m.SetGenHeader(gomail.Header(name), value)
-	}
-	switch {
-	case e.HTML == "":
-		m.SetBodyString(gomail.TypeTextPlain, e.Text)
-	case e.Text == "":
-		m.SetBodyString(gomail.TypeTextHTML, e.HTML)
-	default:
-		m.SetBodyString(gomail.TypeTextPlain, e.Text)
-		m.AddAlternativeString(gomail.TypeTextHTML, e.HTML)
-	}
-	if _, err := m.WriteTo(request); err != nil {
-		return nil, fmt.Errorf("make message: %w", err)
-	}
-	if !bytes.HasSuffix(request.Bytes(), []byte("\r\n")) {
-		request.WriteString("\r\n") // which the end of a message in SMTP would add
-	}
-	return request.Bytes(), nil
-}
-
-func messageID(key, from string) string { return key + "@" + from[strings.LastIndex(from, "@")+1:] }
-
 // ownHeaders are those that Render makes.
 var ownHeaders = []string{
-	"From", "To", "Reply-To", "Subject", "Message-Id", "Date", "X-Deed-Id", "X-Deed-Sandbox-For", "Mime-Version", "Content-Type", "Content-Transfer-Encoding",
+	"From", "To", "Cc", "Reply-To", "Subject", "Message-Id", "Date", "X-Deed-Id", "X-Deed-Sandbox-For", "Mime-Version", "Content-Type", "Content-Transfer-Encoding",
 }
 
 // checkHeaders looks for what an older version, or other rules, let a payload
@@ -308,15 +243,15 @@ func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte
 	release := c.bound(ctx)
 	defer release()
 	c.messages++
-	for _, step := range []struct {
-		name string
-		do   func() error
-	}{
-		{"MAIL", func() error { return c.client.Mail("<" + e.From + ">") }},
-		{stepRcpt, func() error { return c.client.Rcpt("<" + e.To + ">") }},
-	} {
-		if err := step.do(); err != nil {
-			return p.refusal(step.name, err)
+	if err := c.client.Mail("<" + e.From + ">"); err != nil {
+		return p.refusal(stepMail, err)
+	}
+	if err := c.client.Rcpt("<" + e.To + ">"); err != nil {
+		return p.refusal(stepRcpt, err)
+	}
+	for _, to := range e.CC {
+		if err := c.client.Rcpt("<" + to + ">"); err != nil {
+			return p.refusal(stepCopy, e.withoutCopies(err))
 		}
 	}
 	w, err := c.client.Data()
@@ -333,7 +268,11 @@ func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte
 	case err == nil, code >= 200 && code < 300: // 250 is usual; all of them say that it was taken
 		return delivery.Accepted(id), usable
 	case code >= 400:
-		if out, then = p.refusal(stepMessage, err); then == closed {
+		step := stepMessage
+		if len(e.CC) > 0 {
+			step = stepMessages
+		}
+		if out, then = p.refusal(step, e.withoutCopies(err)); then == closed {
 			then = late
 		}
 		return out, then
@@ -364,10 +303,14 @@ func (p *Provider) refusal(what string, err error) (out delivery.Outcome, then a
 	return delivery.Deferred(p.errorf("%s, before the message: %w", what, err), 0), broken
 }
 
-// At these two a server says of a recipient that there is none.
+// At stepRcpt and stepMessage a server says of the recipient that there is none; at the others
+// it may say so of somebody who gets a copy.
 const (
-	stepRcpt    = "RCPT"
-	stepMessage = "the message"
+	stepMail     = "MAIL"
+	stepRcpt     = "RCPT"
+	stepCopy     = "RCPT of a copy"
+	stepMessage  = "the message"
+	stepMessages = "the message and its copies"
 )
 
 // nobody are the enhanced codes of an address that takes no mail, and never will; others of

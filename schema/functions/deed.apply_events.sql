@@ -4,7 +4,8 @@
 --
 -- A hard bounce suppresses its address for everything, a complaint for all that has a
 -- purpose, an unsubscription for the delivery's; the fifth soft bounce in a row within seven
--- days for everything, for thirty days. Of one who was erased nothing is kept but when.
+-- days for everything, for thirty days. Of an e-mail with copies an event that names no
+-- address suppresses nobody: it may be about any of them. Of one who was erased nothing is kept but when.
 create or replace function deed.apply_events(
   p_ids         uuid[],
   p_events      text[],
@@ -53,11 +54,13 @@ begin
       min(u.at) filter (where u.event = 'answered') as answered_at,
       (array_agg(u.reason order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'dropped', 'answered')))[1] as reason,
       (array_agg(u.code order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'dropped', 'answered')))[1] as code
-    from unnest(p_ids, p_events, p_ats, p_reasons, p_codes) v(id, event, at, reason, code)
+    from unnest(p_ids, p_events, p_ats, p_reasons, p_codes, p_addresses) v(id, event, at, reason, code, address)
     cross join lateral (
       select v.id, v.event, coalesce(v.at, v_now) as at, left(nullif(v.reason, ''), 1000) as reason, left(nullif(v.code, ''), 100) as code
     ) u
     where v.id = any (v_ids) and v.event <> 'accepted'
+      -- What is said of who got a copy is nothing about the recipient.
+      and not exists (select from deed.channel_outbox o where o.id = v.id and o.cc is not null and deed.fold_address(o.channel, v.address) = any (o.cc))
     group by u.id
     order by u.id
   ) e
@@ -93,7 +96,7 @@ begin
     for v_e in
       select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, u.event_id, p.purpose, coalesce(u.at, v_now) as at
       from unnest(p_ids, p_events, p_event_ids, p_addresses, p_ats) u(id, event, event_id, address, at)
-      cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null) c
+      cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null and (o.cc is null or u.address <> '')) c
       cross join lateral (select deed.fold_address(c.channel, coalesce(nullif(u.address, ''), c.recipient)) as address) a
       cross join lateral (select case u.event when 'complained' then '*' when 'unsubscribed' then coalesce(nullif(c.purpose, ''), '*') else '' end as purpose) p
       where u.id = any (v_ids) and u.event in ('bounced', 'complained', 'unsubscribed', 'soft_bounced') and a.address is not null

@@ -2,7 +2,7 @@
 --
 -- queued becomes sending, with the request that will be sent unchanged from
 -- now on; it must have committed before anyone calls. Suppressions are looked
--- at once more, at the provider's door: who is suppressed is skipped, who has been erased
+-- at once more, at the provider's door: who is suppressed is skipped, or if one who gets a copy is, who has been erased
 -- since (deed.is_being_erased), what is
 -- not an address too, since nobody can tell whether it is suppressed, and what
 -- has expired; the reason says so where an earlier call may have been accepted.
@@ -69,9 +69,12 @@ begin
     select q.place, q.request, q.tenant_id, q.skip, case when q.why <> 'paused' or q.skip is null then q.why end as why
     from (select u.* from unnest(p_ids, p_claims, p_requests) u(id, claim, request) order by u.id) u
     cross join lateral (
-      select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' when v_erasing and deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) then 'erased' else (
+      select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' when v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)) then 'erased' else (
           select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end)
           from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now) s
+          union all
+          select 'suppressed, of those who get a copy: ' || left(s.reason, case when c.unsettled_since is null then 150 else 110 end)
+          from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now) s
           union all
           select 'not an address' where deed.fold_address(c.channel, c.recipient) is null
           limit 1

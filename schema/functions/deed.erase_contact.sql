@@ -83,7 +83,7 @@ begin
     and (c.contact_id = any (v_names)
       or exists (
         select from unnest(v_channels, v_addresses) a(channel, address)
-        where a.channel = c.channel and a.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(btrim(c.recipient)))
+        where a.channel = c.channel and (a.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(btrim(c.recipient))) or a.address = any (c.cc))
       ));
   select count(*) into v_ended from deed.erase_deliveries(coalesce(v_ids, '{}'), v_actor) d where d.did <> 'left';
 

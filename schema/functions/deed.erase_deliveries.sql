@@ -1,5 +1,5 @@
 -- deed.erase_deliveries: take away to whom these deliveries went and what was in them
--- (D12): recipient, payload, request, and texts that a provider may have put an
+-- (D12): recipient, copies, payload, request, and texts that a provider may have put an
 -- address into, in their attempts and in the audit log, too.
 --
 -- What is queued is skipped, and what is in doubt has failed, both as erased; what is
@@ -59,7 +59,7 @@ begin
   perform set_config('deed.act', coalesce(v_act, ''), true);
 
   update deed.channel_outbox c
-  set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, request = null, request_sha256 = sha256(c.request),
+  set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, cc = null, request = null, request_sha256 = sha256(c.request),
     erased_at = v_now, updated_at = v_now,
     last_error = case when c.last_error is not null then 'erased' end,
     skip_reason = case when c.skip_reason is not null then 'erased' end,

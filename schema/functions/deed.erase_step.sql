@@ -44,7 +44,7 @@ begin
         c.contact_id = any (v_e.names)
         or c.created_at <= v_e.at and exists (
           select from unnest(v_o.channels, v_o.addresses) a(channel, address)
-          where a.channel = c.channel and a.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(btrim(c.recipient)))
+          where a.channel = c.channel and (a.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(btrim(c.recipient))) or a.address = any (c.cc))
         )
       ) as wanted
     from deed.channel_outbox c

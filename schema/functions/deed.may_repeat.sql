@@ -33,6 +33,7 @@ begin
       and not exists (
         select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       )
+      and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
       and not exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id)
       and not exists (
         select from deed.providers p

@@ -12,7 +12,8 @@
 -- (deed.register_provider): nobody might ever serve it. p_contacts says for whom it is,
 -- one of the tenant's contacts (deed.upsert_contacts) who has not been erased, and
 -- p_channel_message_ids to what of deed.channel_messages it is an answer. A payload is bounded by a setting (max_delivery). A
--- process_after that lies more than an hour back counts as now.
+-- process_after that lies more than an hour back counts as now. Over e-mail a payload's cc are addresses of
+-- people who get a copy (deed.payload_copies): where one of them is suppressed it is skipped, too.
 -- Returns one row a delivery, n counting from 1. One audit row for the call.
 -- Raises DDARG, DDTEN, DDNFD for an unknown tenant, provider, contact or channel message, DDCON for a
 -- contact who was erased, and 40001 where a
@@ -109,6 +110,8 @@ begin
         then format('payload has numbers with so many digits that it is over the limit of %s bytes', v_max)
       when u.folded is null and btrim(u.recipient, e' \t\r\n') <> ''
         then format('recipient is not an address of the channel %s: %s', u.channel, (deed.check_address(u.channel, u.recipient)).problem)
+      when u.channel = 'email' and u.payload ? 'cc' and (array_position(deed.payload_copies(u.payload), null) > 0 or jsonb_array_length(u.payload -> 'cc') > 20)
+        then 'cc in the payload must be a list of up to 20 addresses, without names'
       when u.guarantee not in ('at_most_once', 'at_least_once') then 'guarantee must be at_most_once or at_least_once'
       when u.max_attempts not between 1 and 1000 then 'max_attempts must be from 1 to 1000'
       when not isfinite(u.process_after) or u.process_after >= '10000-01-01Z' then 'process_after is infinite or after the year 9999'
@@ -134,6 +137,7 @@ begin
     or (pg_column_size(u.payload) > 8000 and deed.is_deep(convert_to(u.payload::text, 'UTF8')))
     or (jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max)
     or (u.folded is null and btrim(u.recipient, e' \t\r\n') <> '')
+    or (u.channel = 'email' and u.payload ? 'cc' and (array_position(deed.payload_copies(u.payload), null) > 0 or jsonb_array_length(u.payload -> 'cc') > 20))
     or u.guarantee not in ('at_most_once', 'at_least_once')
     or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after) or u.process_after >= '10000-01-01Z'
     or not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' or u.expires_at <= u.process_after
@@ -164,25 +168,32 @@ begin
     insert into deed.channel_outbox (
       id, tenant_id, workspace_id, idempotency_key, status, skipped, skip_reason, finished_at, channel, provider, lane,
       recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id,
-      expires_at, purpose, contact_id, due, payload_bytes, created_at, updated_at
+      expires_at, purpose, contact_id, due, payload_bytes, cc, created_at, updated_at
     )
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
       p_channels[u.n], p_providers[u.n], coalesce(deed.address_domain(p_channels[u.n], v_folded[u.n]), ''),
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n],
-      p_expires_at[u.n], coalesce(p_purposes[u.n], ''), p_contacts[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), v_now, v_now
+      p_expires_at[u.n], coalesce(p_purposes[u.n], ''), p_contacts[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), u.cc, v_now, v_now
     from (
-      select o.n, a.recipient, case
+      select o.n, a.recipient, a.cc, case
           when coalesce(a.recipient, '') = '' then 'no address'
           when p_expires_at[o.n] <= v_now then 'expired'
           when v_listed then (
             select 'suppressed: ' || left(s.reason, 180)
             from deed.suppressed(v_tenant, p_channels[o.n], v_folded[o.n], coalesce(p_purposes[o.n], ''), greatest(v_now, p_process_after[o.n])) s
+            union all
+            select 'suppressed, of those who get a copy: ' || left(s.reason, 150)
+            from deed.suppressed_copy(v_tenant, a.cc, coalesce(p_purposes[o.n], ''), greatest(v_now, p_process_after[o.n])) s
+            limit 1
           )
         end as skip
       from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o
-      cross join lateral (select btrim(p_recipients[o.n], e' \t\r\n') as recipient offset 0) a
+      cross join lateral (
+        select btrim(p_recipients[o.n], e' \t\r\n') as recipient, case when p_channels[o.n] = 'email' and p_payloads[o.n] ? 'cc' then deed.payload_copies(p_payloads[o.n]) end as cc
+        offset 0
+      ) a
     ) u
     on conflict on constraint channel_outbox_idempotency_key_key do nothing
     returning id, status
