@@ -16,6 +16,9 @@ type Slack struct {
 	answers
 	Mailbox *Mailbox
 	Token   string // "": any
+	// Page is how many messages a page of the history has at most. Default two: so that who
+	// asks has to turn it.
+	Page int
 
 	mu   sync.Mutex
 	last time.Time
@@ -142,13 +145,16 @@ func checkSlack(r *http.Request, body []byte) (m slackMessage, problem string) {
 	return m, ""
 }
 
-// history shows a channel's messages, or a thread's, the newest first, two to a page: so
-// that who asks has to turn it.
+// history shows a channel's messages, or a thread's, the newest first, Page to a page.
 func (s *Slack) history(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var page []slackMessage
+	size := s.Page
+	if size == 0 {
+		size = 2
+	}
 	next := ""
 	for i := len(s.list) - 1; i >= 0; i-- {
 		m := s.list[i]
@@ -157,8 +163,8 @@ func (s *Slack) history(w http.ResponseWriter, r *http.Request) {
 		if m.Channel != q.Get("channel") || m.Thread != q.Get("ts") || !before || !within {
 			continue
 		}
-		if len(page) == 2 {
-			next = page[1].TS
+		if len(page) == size {
+			next = page[size-1].TS
 			break
 		}
 		if q.Get("include_all_metadata") != "true" {

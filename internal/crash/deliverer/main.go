@@ -4,12 +4,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,9 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/delivery"
-	"github.com/deedhq/deed/provider/resend"
-	"github.com/deedhq/deed/provider/smtp"
-	"github.com/deedhq/deed/provider/webhook"
 )
 
 func main() {
@@ -62,9 +59,13 @@ func run() error {
 	for i := 0; i < n; i += 5 {
 		var list []delivery.Delivery
 		for k := i; k < min(i+5, n); k++ {
+			to := recipient
+			if strings.Contains(to, "%") { // what is found by its looks is another's to the same one
+				to = fmt.Sprintf(recipient, k)
+			}
 			list = append(list, delivery.Delivery{
-				Channel: channel, Provider: "p", Recipient: recipient, Guarantee: delivery.Guarantee(os.Getenv("VICTIM_GUARANTEE")),
-				Payload: delivery.EmailPayload{From: "a@example.com", Subject: "n", Text: fmt.Sprint(k)}.JSON(), Key: delivery.NewKey("crash", fmt.Sprint(k)),
+				Channel: channel, Provider: "p", Recipient: to, Guarantee: delivery.Guarantee(os.Getenv("VICTIM_GUARANTEE")),
+				Payload: payload(channel, k), Key: delivery.NewKey("crash", fmt.Sprint(k)),
 			})
 		}
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -77,19 +78,4 @@ func run() error {
 	}
 	fmt.Println("victim: runs") // what harness.Victim.Stop waits for
 	return l.Run(ctx)
-}
-
-func provider(kind, address string) (delivery.Provider, delivery.Channel, string, error) {
-	switch kind {
-	case "smtp":
-		p, err := smtp.New(smtp.Options{Address: address, Security: smtp.Plain})
-		return p, delivery.Email, "bob@example.org", err
-	case "resend":
-		p, err := resend.New(resend.Options{APIKey: "re_x", Endpoint: "http://" + address})
-		return p, delivery.Email, "bob@example.org", err
-	case "webhook":
-		p, err := webhook.New(webhook.Options{Secret: "a secret of the tests", AllowHosts: []string{"127.0.0.1"}})
-		return p, delivery.Webhook, "http://" + address + "/hook", err
-	}
-	return nil, "", "", errors.New("VICTIM_PROVIDER is none of smtp, resend and webhook")
 }
