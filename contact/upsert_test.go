@@ -277,3 +277,49 @@ func TestUpsert_LeavesTheSettings(t *testing.T) {
 		same(t, "settings", settings(), before)
 	}
 }
+
+// A contact has 100 identities at the most, however they come: in many calls, in one whose
+// persons turn out to be one, one by one, by merging, or by what a messenger says. What is
+// too much changes nothing.
+func TestUpsert_AtMostAHundredIdentities(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	pool := db.Pool(pgtest.App)
+	some := func(from, to int) (pairs []string) {
+		for i := from; i < to; i++ {
+			pairs = append(pairs, "telegram", fmt.Sprint(i))
+		}
+		return pairs
+	}
+	count := func() int {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.contact_identities`)
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, contact.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "over 100 identities") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	ann := known("external_id", "ann")
+	id := upsert(t, db, known(append(some(0, 98), "external_id", "ann")...))[0].ID
+	same(t, "the hundredth", upsert(t, db, known(append(some(98, 99), "external_id", "ann")...))[0].Outcome, contact.Updated)
+	_, err := contact.Upsert(t.Context(), pool, "test", known("external_id", "bob"), known(append(some(99, 100), "external_id", "ann")...))
+	refused("one more", err)
+	same(t, "of a call that was refused", count(), 100)
+	same(t, "what it has", upsert(t, db, ann)[0].Outcome, contact.Unchanged)
+	_, err = pool.Exec(t.Context(), `select deed.add_identity($1::text::uuid, 'telegram', '1000')`, id)
+	if err == nil || !strings.Contains(err.Error(), "over 100 identities") {
+		t.Errorf("one by one: %v", err)
+	}
+	other := upsert(t, db, known("email", "other@example.com"))[0].ID
+	_, err = contact.Merge(t.Context(), pool, nil, other, id, why)
+	refused("merged", err)
+	_, err = contact.Upsert(t.Context(), pool, "test", known(append(some(200, 260), "email", "x@example.com")...), known(append(some(300, 360), "email", "x@example.com")...))
+	refused("two that turn out to be one", err)
+	// Who was merged counts with whom they are.
+	half := upsert(t, db, known(some(400, 460)...))[0].ID
+	same(t, "merged", merge(t, db, other, half), true)
+	_, err = contact.Upsert(t.Context(), pool, "test", known(append(some(500, 540), "email", "other@example.com")...))
+	refused("with what was merged into it", err)
+	same(t, "in the end", count(), 161)
+}

@@ -61,8 +61,8 @@ var checks = []check{
 		true, checkDeliveries,
 	},
 	{
-		[]string{"inbound-held", "inbound-unattended"},
-		[]string{"no inbound message waits for a person", "some relay works on inbound messages that have been due for long"},
+		[]string{"inbound-held", "inbound-failed", "inbound-unattended"},
+		[]string{"no inbound message waits for a person", "what failed of inbound messages has been repeated within the hour", "some relay works on inbound messages that have been due for long"},
 		true, checkInbound,
 	},
 	{[]string{"relay-idle"}, []string{"every relay serves its providers as they are registered"}, true, checkIdle},

@@ -23,6 +23,21 @@ func checkInbound(ctx context.Context, e *exam) error {
 	if err != nil {
 		return err
 	}
+	err = e.query(ctx, query.FailedMessages, []any{12 * e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+		var source string
+		var n int64
+		var seconds float64
+		if err := row.Scan(&source, &n, &seconds); err != nil {
+			return err
+		}
+		e.addf(Warn, "inbound-failed", source,
+			"deed inbound list --status dispatch_failed --source "+source+" says why; deed inbound retry runs them again, if the platform does not repeat them any more",
+			"has %d messages that have failed and that their platform has not repeated since, the oldest %s ago", n, ago(seconds))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	return e.query(ctx, query.WaitingMessages, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var source string
 		var n int64

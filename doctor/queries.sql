@@ -532,6 +532,16 @@ group by m.source
 order by pg_catalog.count(*) desc, m.source
 limit 20;
 
+-- name: failed_messages
+-- Inbound messages that have failed and that nobody but their platform repeats.
+select m.source, pg_catalog.count(*), extract(epoch from pg_catalog.clock_timestamp() - pg_catalog.min(m.finished_at))::float8
+from deed.channel_messages m
+where m.status = 'dispatch_failed' and m.held_at is null and m.process_after is null
+  and m.finished_at < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+group by m.source
+order by pg_catalog.count(*) desc, m.source
+limit 20;
+
 -- name: waiting_messages
 -- Inbound messages that are due and whom nobody takes.
 select m.source, pg_catalog.count(*), extract(epoch from pg_catalog.clock_timestamp() - pg_catalog.min(coalesce(m.lease_until, m.process_after)))::float8

@@ -44,6 +44,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"deliveries-dead":         deliveryTroubles,
 	"inbound-held":            inboundTroubles,
 	"inbound-unattended":      inboundTroubles,
+	"inbound-failed":          inboundTroubles,
 	"relay-idle":              deliveryTroubles,
 	"deliveries-elsewhere":    deliveryTroubles,
 	"server-version":          serverTooNew,

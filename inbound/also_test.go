@@ -122,6 +122,22 @@ func TestContract_D8_SeveralIdentitiesAtOnce(t *testing.T) {
 	verified(t, db)
 }
 
+// Who has as many identities as anybody may have writes to us all the same.
+func TestContract_D8_OneIdentityTooMany(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Worker, `
+		select from deed.upsert_contacts(array_fill(1, array[100]), array_fill('whatsapp'::text, array[100]), array(select '4911111' || i from generate_series(100, 199) i), array['{}'::jsonb])`)
+	url := knownBy(t, db, inbound.Link)
+	for _, line := range []string{"1 4911111100 US.1", "2 US.2 4911111101", "3 4911111100"} {
+		want(t, line, post(t, url, line), 200)
+	}
+	whose := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(m.status || ' ' || (select count(*) from deed.contact_identities i where i.contact_id = m.contact_id), ', ' order by m.turn) from deed.channel_messages m`)
+	want(t, "messages, and what their contacts have", whose, "executed 100, executed 1, executed 100")
+	verified(t, db)
+}
+
 // What somebody revoked holds for what they turn out to be known by, too.
 func TestContract_D8_ARevocationHoldsForTheOtherIdentity(t *testing.T) {
 	t.Parallel()

@@ -93,3 +93,78 @@ func TestContract_D8_StricterDefaultIsolation(t *testing.T) {
 	eventually(t, "both", func() bool { return strings.Count(state(t, db), "executed") == 2 })
 	verified(t, db)
 }
+
+// Who has a message, and who had it before, can be told of each, also of those that came
+// and ended together; and that costs no row more than what became of them (D9).
+func TestContract_D9_WhoHadIt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	rows := func() int {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where subject_type = 'channel_message'`)
+	}
+	db.Exec(t, pgtest.Worker, `select deed.accept_messages('plain', array['1', '2', '3'], array['telegram', 'telegram', 'telegram'], array['1', '2', '3'], array['', '', ''], array['', '', ''],
+		array['{}', '{}', '{}'], '', 'link', '00000000-0000-0000-0000-000000000000', 'gate')`)
+	ids := pgtest.One[[]string](t, db.Pool(pgtest.Owner), `select array_agg(id::text order by turn) from deed.channel_messages`)
+	claim := func(n int, by string) {
+		t.Helper()
+		db.Exec(t, pgtest.Worker, `select deed.claim_messages('plain', $1, '1 minute', 10, $2)`, n, by)
+	}
+	told := func(id string) (list []string) {
+		t.Helper()
+		_, changes, _, err := inbound.Show(t.Context(), worker, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			list = append(list, c.Actor+" "+c.Action+strings.Join(strings.Split(c.Reason, ",")[:1], ""))
+		}
+		return list
+	}
+	has := func(id string) string {
+		t.Helper()
+		e, err := inbound.Load(t.Context(), worker, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (e.ClaimedBy == "") != (e.ClaimedAt == nil) {
+			t.Errorf("%q since %v", e.ClaimedBy, e.ClaimedAt)
+		}
+		return e.ClaimedBy
+	}
+	want(t, "before", has(ids[0]), "")
+	claim(3, "one")
+	want(t, "claimed", has(ids[0]), "one")
+	want(t, "rows of three that came and were claimed", rows(), 1)
+	// One is given back, and the process dies with the others.
+	db.Exec(t, pgtest.Worker, `select from deed.channel_messages m, deed.finish_messages(array[m.id], array[m.claim], array['accepted'], array[null], array[null]::float8[], 10, 'one')
+		where m.id = $1::text::uuid`, ids[2])
+	want(t, "given back", has(ids[2]), "")
+	db.Exec(t, pgtest.Owner, `update deed.channel_messages set lease_until = now() - interval '1 second'`)
+	claim(3, "two")
+	want(t, "taken", has(ids[1]), "two")
+	want(t, "rows with a taking-over", rows(), 2)
+	db.Exec(t, pgtest.Worker, `
+		select from (select array_agg(id) as ids, array_agg(claim) as claims from deed.channel_messages) m,
+			deed.finish_messages(m.ids, m.claims, array_fill('executed'::text, array[3]), array_fill(null::text, array[3]), array_fill(null::float8, array[3]), 10, 'two')`)
+	want(t, "rows in the end", rows(), 3)
+	for _, id := range ids[:2] {
+		want(t, "history", told(id), []string{"gate receive", "two takethe lease of one", "two run"})
+	}
+	want(t, "of the one that was given back", told(ids[2]), []string{"gate receive", "two run"})
+	want(t, "who had it last", has(ids[0]), "two")
+	verified(t, db)
+}
+
+// A sender that is no identity of the source's kind is another thing than one who is not known.
+func TestContract_D8_WhatIsNoIdentity(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for i, unknown := range []string{"link", "deny"} {
+		status := pgtest.One[string](t, db.Pool(pgtest.Worker), `
+			select string_agg(status, ' ' order by n) from deed.accept_messages('plain', array['a' || $1, 'b' || $1], array['phone', 'phone'], array['canary', '+49301234567' || $1], array['', ''], array['', ''], array['{}', '{}'],
+				'', $2, '00000000-0000-0000-0000-000000000000', 'w')`, string(rune('0'+i)), unknown)
+		want(t, unknown, status, map[string]string{"link": "denied_invalid_sender accepted", "deny": "denied_invalid_sender denied_unknown_sender"}[unknown])
+	}
+	verified(t, db)
+}

@@ -25,6 +25,8 @@ type Entry struct {
 	ProcessAfter *time.Time `json:"process_after,omitempty"` // when it is run again by itself
 	HeldAt       *time.Time `json:"held_at,omitempty"`       // since when it waits for a person
 	EmptiedAt    *time.Time `json:"emptied_at,omitempty"`    // since when its contents are gone
+	ClaimedBy    string     `json:"claimed_by,omitempty"`    // the worker that has it, or had it last
+	ClaimedAt    *time.Time `json:"claimed_at,omitempty"`    // since when
 }
 
 // Filter chooses messages; zero fields choose all.
@@ -84,7 +86,8 @@ func entries(ctx context.Context, db deed.DB, sql string, args ...any) ([]Entry,
 		var e Entry
 		var owner string
 		if err := rows.Scan(&e.ID, &owner, &e.Source, &e.PlatformID, &e.Contact, &e.Kind, &e.Sender, &e.ReplyTo, &e.Text, (*[]byte)(&e.Body), &e.Status,
-			&e.Attempt, &e.Error, &e.CorrelationID, &e.ReceivedAt, &e.FinishedAt, &e.ProcessAfter, &e.HeldAt, &e.EmptiedAt); err != nil {
+			&e.Attempt, &e.Error, &e.CorrelationID, &e.ReceivedAt, &e.FinishedAt, &e.ProcessAfter, &e.HeldAt, &e.EmptiedAt,
+			&e.ClaimedBy, &e.ClaimedAt); err != nil {
 			return nil, err
 		}
 		if e.Tenant, err = tenant.Parse(owner); err != nil {
@@ -120,6 +123,9 @@ type Answered struct {
 	Provider          string `json:"provider"`
 	ProviderMessageID string `json:"provider_message_id,omitempty"`
 	LastError         string `json:"last_error,omitempty"`
+
+	ReservedAt time.Time  `json:"reserved_at"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
 }
 
 // Change is a change of a message, from the audit log.

@@ -42,7 +42,8 @@ from (
 
 -- name: list
 select id::text, tenant_id::text, source, platform_message_id, coalesce(contact_id::text, ''), kind, case when emptied_at is null then sender else '' end,
-  coalesce(reply_to, ''), coalesce(text, ''), case when $8::boolean then coalesce(body, '') else '' end, status, attempts, coalesce(error, ''), correlation_id, received_at, finished_at, process_after, held_at, emptied_at
+  coalesce(reply_to, ''), coalesce(text, ''), case when $8::boolean then coalesce(body, '') else '' end, status, attempts, coalesce(error, ''), correlation_id, received_at, finished_at, process_after, held_at, emptied_at,
+  coalesce(claimed_by, ''), claimed_at
 from deed.channel_messages
 where ($1::text is null or id < $1::text::uuid)
   and ($2::text is null or tenant_id = $2::text::uuid)
@@ -55,12 +56,13 @@ limit $7::int;
 
 -- name: message
 select id::text, tenant_id::text, source, platform_message_id, coalesce(contact_id::text, ''), kind, case when emptied_at is null then sender else '' end,
-  coalesce(reply_to, ''), coalesce(text, ''), coalesce(body, ''), status, attempts, coalesce(error, ''), correlation_id, received_at, finished_at, process_after, held_at, emptied_at
+  coalesce(reply_to, ''), coalesce(text, ''), coalesce(body, ''), status, attempts, coalesce(error, ''), correlation_id, received_at, finished_at, process_after, held_at, emptied_at,
+  coalesce(claimed_by, ''), claimed_at
 from deed.channel_messages
 where id = $1::text::uuid;
 
 -- name: replies
-select id::text, status, channel, provider, coalesce(provider_message_id, ''), coalesce(last_error, '')
+select id::text, status, channel, provider, coalesce(provider_message_id, ''), coalesce(last_error, ''), created_at, finished_at
 from deed.channel_outbox
 where channel_message_id = $1::text::uuid
 order by id;

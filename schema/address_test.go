@@ -81,7 +81,14 @@ var sameAddress = map[string][][]string{
 		{"http://127.0.0.1:9000/hook"},
 		{"http://my_service:9000/hook"},
 	},
-	"chat":   {{"@bob", "@BOB", " @Bob "}, {"#general room"}},
+	"chat": {
+		{"@bob", "@BOB", " @Bob "},
+		{"#general room"},
+		{"491701234567", "+491701234567", "+49 170 1234567", "+49 (170) 123-4567", "＋４９１７０１２３４５６７", "+ 49 170 1234567"},
+		{"-1001234567890"},
+		{"t1:u1", "T1:U1"},
+		{"+bob"},
+	},
 	"social": {{"1234567890"}, {"стена", "СТЕНА"}},
 }
 
@@ -101,7 +108,7 @@ var noAddress = map[string][]string{
 	},
 	"sms":     {"", "bob", "+", "1", "+49170x", "bob@example.com", "++49170", "49+170", strings.Repeat("1", 21), "+49\u00a0170123", "+49 (0)170 1234567", "+49( 0 )170"},
 	"webhook": {"", "example.com", "ftp://example.com/", "https://", "https:///x", "https://exa mple.com/", "https://example.com/a b", "https://example.com:x/", "https://exam\u200bple.com/", "https://-example.com/", "javascript:alert(1)"},
-	"chat":    {"", " ", "@b\u200bob", "@bob\u202e", "a\nb"},
+	"chat":    {"", " ", "@b\u200bob", "@bob\u202e", "a\nb", "+49", "+0491701234567", "+49170x", "+49 (0)170 1234567", "+4917012345678901"},
 }
 
 // An address is the same one however it is written, and what is none is refused,

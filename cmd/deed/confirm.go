@@ -36,7 +36,8 @@ func linksOf(file *config.Config) (*contact.Links, error) {
 }
 
 func newConsentsConfirm(a *app) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "confirm LINK", Short: "Note that somebody has confirmed what they were asked", Args: cobra.ExactArgs(1),
 		Long: `Note that somebody has confirmed what they were asked (deed consents set --state pending), by the link that they were
 sent, as their own click on it does: public.link_secret in deed.yaml signs links. Says whether that was news.`,
@@ -63,6 +64,9 @@ sent, as their own click on it does: public.link_secret in deed.yaml signs links
 				if err != nil {
 					return err
 				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"contact": asked.Contact, "channel": asked.Channel, "purpose": asked.Purpose, "confirmed": true, "new": isNew})
+				}
 				said := "had been confirmed before"
 				if isNew {
 					said = "confirmed"
@@ -72,6 +76,8 @@ sent, as their own click on it does: public.link_secret in deed.yaml signs links
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }
 
 func confirm(ctx context.Context, pool *pgxpool.Pool, by string, asked contact.Asked) (bool, error) {

@@ -80,6 +80,9 @@ func TestConfirm_ThePage(t *testing.T) {
 	if said := deedOK(t, db.URL(pgtest.App), "consents", "confirm", link, "--config", file); !strings.Contains(said, "had been confirmed before") {
 		t.Errorf("by hand: %s", said)
 	}
+	if said := deedOK(t, db.URL(pgtest.App), "consents", "confirm", link, "--config", file, "--json"); !strings.Contains(said, `"confirmed":true`) || !strings.Contains(said, `"new":false`) {
+		t.Errorf("as JSON: %s", said)
+	}
 	for _, bad := range [][]string{{"consents", "confirm", late, "--config", file}, {"consents", "confirm", "x", "--config", file}, {"consents", "confirm", link}} {
 		p := start(t, db.URL(pgtest.App), bad...)
 		if code := p.wait(); code != 2 {

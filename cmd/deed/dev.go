@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -107,6 +109,9 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 				defer closeProviders(r.dispatcher.opts.Providers)
 				if err := r.dispatcher.register(ctx, url); err != nil {
 					return err
+				}
+				if err := file.CheckReplies(slices.Collect(maps.Keys(r.dispatcher.opts.Providers))...); err != nil {
+					return &exitError{exitUsage, err}
 				}
 				if r.receiving, err = a.devReceiving(ctx, file, public, log); err != nil {
 					return err

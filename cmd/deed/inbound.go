@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/inbound"
+	"github.com/deedhq/deed/tenant"
 )
 
 func newInbound(a *app) *cobra.Command {
@@ -74,7 +77,25 @@ func statusOf(e inbound.Entry) string {
 	return string(e.Status)
 }
 
+// theirs refuses messages that are not of owner; nil: whosever they are.
+func theirs(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, ids ...string) error {
+	if owner == nil {
+		return nil
+	}
+	for _, id := range ids {
+		e, err := inbound.Load(ctx, pool, id)
+		if err == nil && e.Tenant != *owner {
+			err = &deed.Error{Op: "inbound messages", Code: deed.NotFound, Err: fmt.Errorf("there is no inbound message %s of tenant %s", id, owner)}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func newInboundShow(a *app) *cobra.Command {
+	var owner tenantFlag
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show an inbound message, what happened to it, and its replies", Args: cobra.ExactArgs(1),
@@ -82,7 +103,14 @@ func newInboundShow(a *app) *cobra.Command {
 ids: the whole way from the platform's request to the reply.`,
 		Example: "  deed inbound show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			of, err := owner.id()
+			if err != nil {
+				return err
+			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				if err := theirs(cmd.Context(), pool, of, args[0]); err != nil {
+					return err
+				}
 				e, changes, replies, err := inbound.Show(cmd.Context(), pool, args[0])
 				if err != nil {
 					return err
@@ -95,6 +123,7 @@ ids: the whole way from the platform's request to the reply.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd, "only if it is this tenant's, a UUID")
 	return cmd
 }
 
@@ -113,6 +142,7 @@ func showInbound(w io.Writer, e inbound.Entry, changes []inbound.Change, replies
 		{"received", when(e.ReceivedAt)},
 		{"ended", instant(e.FinishedAt)},
 		{"attempts", fmt.Sprint(e.Attempt)},
+		{"begun last", strings.TrimSpace(instant(e.ClaimedAt) + " " + e.ClaimedBy)},
 		{"last error", e.Error},
 		{"correlation id", e.CorrelationID},
 		{"tenant", e.Tenant.String()},
@@ -132,13 +162,14 @@ func showInbound(w io.Writer, e inbound.Entry, changes []inbound.Change, replies
 	}
 	rows = make([][]string, len(replies))
 	for i, r := range replies {
-		rows[i] = []string{r.ID, r.Status, r.Channel, r.Provider, cmp.Or(r.ProviderMessageID, "-"), r.LastError}
+		rows[i] = []string{r.ID, r.Status, r.Channel, r.Provider, cmp.Or(r.ProviderMessageID, "-"), instant(r.FinishedAt), r.LastError}
 	}
-	return table(w, []string{"REPLY", "STATUS", "CHANNEL", "PROVIDER", "MESSAGE ID", "ERROR"}, rows)
+	return table(w, []string{"REPLY", "STATUS", "CHANNEL", "PROVIDER", "MESSAGE ID", "ENDED", "ERROR"}, rows)
 }
 
 func newInboundRetry(a *app) *cobra.Command {
 	var who operator
+	var owner tenantFlag
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "retry ID… --reason TEXT", Short: "Run failed inbound messages again", Args: cobra.MinimumNArgs(1),
@@ -149,7 +180,14 @@ does. Others are left as they are.`,
 			if who.reason == "" {
 				return usagef("why? Give --reason")
 			}
+			of, err := owner.id()
+			if err != nil {
+				return err
+			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				if err := theirs(cmd.Context(), pool, of, args...); err != nil {
+					return err
+				}
 				n, err := inbound.Retry(cmd.Context(), pool, args, who.act(a))
 				if err != nil {
 					return err
@@ -167,5 +205,6 @@ does. Others are left as they are.`,
 	}
 	who.add(cmd, "why (required)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd, "only if all are this tenant's, a UUID")
 	return cmd
 }

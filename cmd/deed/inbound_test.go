@@ -127,7 +127,18 @@ sources:
 	if err := smtp.SendMail(mailAt, nil, "zoe@example.org", []string{"help@example.com"}, []byte(mail)); err != nil {
 		t.Errorf("by mail: %v", err)
 	}
-	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log where topic = 'mail.in'`); n != 1 {
+	dev := func(want string, args ...string) {
+		t.Helper()
+		said := startWith(t, []string{"SHOP_SECRET=a secret of sixteen"}, db.URL(pgtest.Worker), append([]string{"dev", "say", "--config", file, "--source", "mail"}, args...)...)
+		said.wait()
+		if got := said.out.String() + said.errOut.String(); !strings.Contains(got, want) {
+			t.Errorf("deed dev say %q: %s", args, got)
+		}
+	}
+	dev("250 taken for help@example.com", "--to", mailAt, "canary")
+	dev("is no address of e-mail", "--to", mailAt, "--from", "42", "x")
+	dev("Give --to", "x")
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log where topic = 'mail.in'`); n != 2 {
 		t.Errorf("%d messages of the mail", n)
 	}
 	if code := send("mail", secret, "{}"); code != 404 {

@@ -58,6 +58,11 @@ func (a *app) newReceiving(cmd *cobra.Command, address string, file *config.Conf
 		}
 		return nil, usagef("there are %s, and no address that their platforms reach: give public.listen in the configuration, or --public; --public '' where only other relays take requests", what)
 	}
+	if serves {
+		if err := file.CheckReplies(); err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+	}
 	r, err := a.receivingOf(file, serves, log)
 	if err == nil {
 		err = r.listenForMail(cmd.Context(), file)

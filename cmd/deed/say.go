@@ -32,8 +32,11 @@ func newSay(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "say TEXT", Short: "Write to a source as its platform would", Args: cobra.ExactArgs(1),
 		Long: `Send a message to a source of deed.yaml, signed as its platform would, or to those that deed dev has itself: "dev", which
-answers by mail, and "whatsapp", which answers there. deed dev mailbox shows it. Prints what the relay answered. The same --id again is a repeat.`,
-		Example: "  deed dev say 'where is my order?'\n  deed dev say --source support --from 42 hello",
+answers by mail, and "whatsapp", which answers there. deed dev mailbox shows it. To a source of mail it goes by SMTP, as from a
+relay that the source trusts: this machine's address must be among those. Prints what the relay answered. The same --id again is
+a repeat.`,
+		Example: "  deed dev say 'where is my order?'\n  deed dev say --source support --from 42 hello\n" +
+			"  deed dev say --source help --from ann@example.org 'where is my order?'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := a.config()
 			if err != nil {
@@ -46,6 +49,15 @@ answers by mail, and "whatsapp", which answers there. deed dev mailbox shows it.
 			if !ok {
 				return usagef("--source %q is not in deed.yaml; there are %s", source, strings.Join(slices.Sorted(maps.Keys(sources)), ", "))
 			}
+			if id == "" {
+				id = uuid.New().String()
+			}
+			if s.Type == "smtp" {
+				if !cmd.Flags().Changed("from") {
+					from = "you@example.com"
+				}
+				return sayByMail(cmd.Context(), cmd.OutOrStdout(), s, address, id, from, args[0])
+			}
 			if address == "" {
 				at := setting(catch, "DEED_CATCH_HTTP", file.Dev.CatchHTTP, defaultCatchHTTP)
 				var said struct {
@@ -56,9 +68,6 @@ answers by mail, and "whatsapp", which answers there. deed dev mailbox shows it.
 				}
 				address = said.Address
 			}
-			if id == "" {
-				id = uuid.New().String()
-			}
 			h, body, err := spoken(s, id, from, args[0], time.Now())
 			if err != nil {
 				return err
@@ -67,9 +76,9 @@ answers by mail, and "whatsapp", which answers there. deed dev mailbox shows it.
 		},
 	}
 	cmd.Flags().StringVar(&source, "source", devSource, "the source's name")
-	cmd.Flags().StringVar(&from, "from", "42", "who writes: a user's id, or a number")
+	cmd.Flags().StringVar(&from, "from", "42", "who writes: a user's id, a number, or an address (by mail you@example.com)")
 	cmd.Flags().StringVar(&id, "id", "", "the platform's id of the message (default a new one)")
-	cmd.Flags().StringVar(&address, "to", "", "the public address, host:port (default the running deed dev's)")
+	cmd.Flags().StringVar(&address, "to", "", "the public address, host:port (default the running deed dev's; of a source of mail its listen)")
 	cmd.Flags().StringVar(&catch, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
 	return cmd
 }

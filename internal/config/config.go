@@ -101,6 +101,8 @@ import (
 
 // Config is what a deed.yaml says. A zero value means that it says nothing.
 type Config struct {
+	File string // its name
+
 	// DatabaseURL may hold a password.
 	DatabaseURL string
 
@@ -163,7 +165,7 @@ func Parse(name string, data []byte, env func(string) (string, bool), readFile f
 
 func (r *reader) config(root *node) *Config {
 	s := &section{reader: r, line: 1, node: root}
-	c := &Config{Sinks: map[string]Sink{}}
+	c := &Config{File: r.file, Sinks: map[string]Sink{}}
 	c.DatabaseURL = s.databaseURL("database_url")
 	c.Listen = s.listen("listen")
 	c.Worker = s.text("worker")

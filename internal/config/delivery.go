@@ -163,7 +163,7 @@ func (p Provider) HasEvents() bool {
 }
 
 // slackChannel is where a Slack app writes to.
-var slackChannel = regexp.MustCompile(`^[CDGUW][A-Z0-9]{2,30}(/[0-9]{1,12}\.[0-9]{1,8})?$`)
+var slackChannel = regexp.MustCompile(`^([CDG][A-Z0-9]{2,30}(/[0-9]{1,12}\.[0-9]{1,8})?|[TE][A-Z0-9]{2,30}:[UW][A-Z0-9]{2,30})$`)
 
 // mastodonAccount is who posts at an instance.
 var mastodonAccount = regexp.MustCompile(`^@[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]+)?$`)
@@ -256,7 +256,7 @@ var providerTypes = map[string]func(*section, *Provider){
 		s.want("token")
 		p.Token, p.Endpoint, p.Account = s.secret("token"), s.endpoint("endpoint"), s.text("account")
 		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !slackChannel.MatchString(p.Sandbox) {
-			s.keyf("sandbox", "want the id of a channel or a person such as C024BE91L, with /THREAD_TS behind it or not")
+			s.keyf("sandbox", "want the id of a channel such as C024BE91L, with /THREAD_TS behind it or not, or TEAM:USER, a person")
 		}
 	},
 	"stub": func(s *section, p *Provider) {

@@ -40,7 +40,7 @@ providers:
   texts: {type: twilio, account_sid: AC0, api_key_sid: SK0, api_key_secret: env:API_KEY, messaging_service_sid: MG0}
   fedi: {type: mastodon, endpoint: "http://127.0.0.1:7", account: "@shop@mastodon.example", token: env:API_KEY, sandbox: "@test@mastodon.example", sandbox_token: env:API_KEY, max_characters: 5000}
   sky: {type: bluesky, account: did:plc:z72i7hdynmk6r22z27h6tvur, password: env:API_KEY, sandbox: test.example.com, sandbox_password: env:API_KEY, endpoint: "http://127.0.0.1:8"}
-  team: {type: slack, token: env:API_KEY, account: acme, sandbox: U024BE7LH}
+  team: {type: slack, token: env:API_KEY, account: acme, sandbox: "T024BE91L:U024BE7LH"}
   phone: {type: whatsapp, token: env:API_KEY, phone_number_id: "106540352242922", sandbox: "+16505551234"}
   nobody: {type: stub, fail: {refused: 0.1, unknown: 1e-2}, rate: 100}
   bot: {type: telegram, token: env:API_KEY, endpoint: "http://127.0.0.1:2", sandbox: "-1001/7", rate: 25}
@@ -93,7 +93,7 @@ providers:
 	if v := c.Providers["texts"]; v.APIKeySID != "SK0" || v.APIKeySecret.Reveal() != "key-hunter2" || v.LookUpCalls {
 		t.Errorf("%+v", v)
 	}
-	if s := c.Providers["team"]; s.Token.Reveal() != "key-hunter2" || s.Account != "acme" || s.Sandbox != "U024BE7LH" {
+	if s := c.Providers["team"]; s.Token.Reveal() != "key-hunter2" || s.Account != "acme" || s.Sandbox != "T024BE91L:U024BE7LH" {
 		t.Errorf("%+v", s)
 	}
 	if w := c.Providers["phone"]; w.Token.Reveal() != "key-hunter2" || w.PhoneNumberID != "106540352242922" || w.Sandbox != "+16505551234" {

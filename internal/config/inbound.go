@@ -64,7 +64,35 @@ type Mail struct {
 }
 
 // ReplyBy is by what replies go.
-type ReplyBy struct{ Provider, Channel, To string }
+type ReplyBy struct {
+	Provider, Channel, To string
+
+	Line int // of the provider
+}
+
+// CheckReplies reports each provider of replies that is neither in the file nor one of
+// also. It is for who serves the file's providers: others may do so for who does not.
+func (c *Config) CheckReplies(also ...string) error {
+	names := slices.Sorted(maps.Keys(c.Providers))
+	for _, a := range also {
+		if !slices.Contains(names, a) {
+			names = append(names, a)
+		}
+	}
+	slices.Sort(names)
+	r := &reader{file: c.File}
+	for _, s := range c.Sources {
+		by := s.Reply.Provider
+		switch {
+		case by == "" || slices.Contains(names, by):
+		case len(names) == 0:
+			r.problemf(s.Reply.Line, "sources."+s.Name+".reply.provider", "no provider is named %q: there are none; providers has those that this process serves", by)
+		default:
+			r.problemf(s.Reply.Line, "sources."+s.Name+".reply.provider", "no provider is named %q%s; there are %s", by, didYouMean(by, names), strings.Join(names, ", "))
+		}
+	}
+	return r.err()
+}
 
 // Signature is how a webhook source's requests are signed.
 type Signature struct {
@@ -185,7 +213,7 @@ func (s *section) source(name string) Source {
 	}
 	if r := s.sub("reply"); r != nil {
 		r.lacks("provider", "through which replies go")
-		v.Reply = ReplyBy{Provider: r.text("provider"), Channel: r.choice("channel", "email", "sms", "voice", "social", "chat", "webhook"), To: r.text("to")}
+		v.Reply = ReplyBy{Provider: r.text("provider"), Channel: r.choice("channel", "email", "sms", "voice", "social", "chat", "webhook"), To: r.text("to"), Line: r.lineOf("provider")}
 		r.done()
 	}
 	read(s, &v)

@@ -120,21 +120,33 @@ type metadata struct {
 	} `json:"event_payload"`
 }
 
-// recipient is a channel's, a group's or a person's id, and after a stroke the ts of a
-// thread in it. A channel's name may pass to another one.
-var recipient = regexp.MustCompile(`^([CDGUW][A-Z0-9]{2,30})(?:/([0-9]{1,12}\.[0-9]{1,8}))?$`)
+var (
+	// channel is a channel's or a group's id, and after a stroke the ts of a thread in it. A
+	// channel's name may pass to another one.
+	channel = regexp.MustCompile(`^([CDG][A-Z0-9]{2,30})(?:/([0-9]{1,12}\.[0-9]{1,8}))?$`)
+	// person is a user of a team: as contacts are known, so that what they have revoked, and
+	// their erasure, finds what is sent to them. Users of two teams may have one id.
+	person = regexp.MustCompile(`^[TE][A-Z0-9]{2,30}:([UW][A-Z0-9]{2,30})$`)
+	user   = regexp.MustCompile(`^[UW][A-Z0-9]{2,30}(/.*)?$`)
+)
 
 func channelOf(text string) (m message, err error) {
-	parts := recipient.FindStringSubmatch(text)
-	if parts == nil {
-		return m, errors.New("the recipient is no id of a channel or a person such as C024BE91L, with /THREAD_TS behind it or not")
+	if parts := channel.FindStringSubmatch(text); parts != nil {
+		m.Channel, m.Thread = parts[1], parts[2]
+		return m, nil
 	}
-	m.Channel, m.Thread = parts[1], parts[2]
-	return m, nil
+	if parts := person.FindStringSubmatch(text); parts != nil {
+		m.Channel = parts[1]
+		return m, nil
+	}
+	if user.MatchString(text) {
+		return m, errors.New("the recipient is a user without a team: write TEAM:USER such as T0123ABCD:U024BE7LH, as the person is known by in Slack")
+	}
+	return m, errors.New("the recipient is no id of a channel such as C024BE91L, with /THREAD_TS behind it or not, and no person such as T0123ABCD:U024BE7LH")
 }
 
-// Render makes the body of chat.postMessage. The recipient is the id of a channel or a
-// person; /THREAD_TS behind it is a thread.
+// Render makes the body of chat.postMessage. The recipient is the id of a channel, with
+// /THREAD_TS behind it a thread, or TEAM:USER, a person.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	m, err := channelOf(d.Recipient)
 	if err != nil {

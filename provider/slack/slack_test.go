@@ -51,7 +51,7 @@ func harness(t *testing.T) (h providertest.Harness, fake *catcher.Slack, url str
 	url, gate := providertest.Serve(t, fake)
 	t.Cleanup(fake.Close)
 	return providertest.Harness{
-		Provider: provider(t, slack.Options{Token: token, Endpoint: url}), Channel: delivery.Chat, Recipient: "C024BE91L/1503435956.000247", Sandbox: "U024BE7LH",
+		Provider: provider(t, slack.Options{Token: token, Endpoint: url}), Channel: delivery.Chat, Recipient: "C024BE91L/1503435956.000247", Sandbox: "C024SANDBOX",
 		Payload: json.RawMessage(`{"text": "canary-7f3a"}`), Secrets: []string{token},
 		Accepted: box.Raw, Recipients: box.Recipients, Calls: fake.Faults.Count,
 		Fail: func(how providertest.Fault, times int) { fake.Faults.First(catcher.Fault(how), times) },
@@ -185,9 +185,25 @@ func TestRender_Bad(t *testing.T) {
 			t.Errorf("%.40s: %v", payload, err)
 		}
 	}
-	for _, to := range []string{"", "#general", "general", "C1", "c024be91l", "C024BE91L/", "C024BE91L/x", "C024BE91L/1.2/3", "X024BE91L", "C024BE91L "} {
+	for _, to := range []string{"", "#general", "general", "C1", "c024be91l", "C024BE91L/", "C024BE91L/x", "C024BE91L/1.2/3", "X024BE91L", "C024BE91L ", "T1:U024BE7LH", "T024BE91L:C024BE91L", "T024BE91L:U024BE7LH/1.2", "t024be91l:u024be7lh"} {
 		if _, err := p.Render(delivery.Draft{Recipient: to, Payload: json.RawMessage(`{"text": "hello"}`)}); err == nil {
 			t.Errorf("%q is taken for a channel", to)
+		}
+	}
+}
+
+// A person is written to as they are known, by team and user: a user alone may be another
+// team's.
+func TestRender_APersonHasATeam(t *testing.T) {
+	t.Parallel()
+	p := provider(t, slack.Options{Token: token})
+	text := json.RawMessage(`{"text": "hello"}`)
+	if got, err := p.Render(delivery.Draft{Recipient: "T024BE91L:U024BE7LH", Payload: text}); err != nil || !strings.HasPrefix(string(got), `{"channel":"U024BE7LH","text"`) {
+		t.Errorf("%s, %v", got, err)
+	}
+	for _, to := range []string{"U024BE7LH", "W024BE7LH", "U024BE7LH/1503435956.000247"} {
+		if _, err := p.Render(delivery.Draft{Recipient: to, Payload: text}); err == nil || !strings.Contains(err.Error(), "TEAM:USER") {
+			t.Errorf("%s: %v", to, err)
 		}
 	}
 }

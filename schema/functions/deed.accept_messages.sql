@@ -3,10 +3,11 @@
 --
 -- p_tenant is whose the source is. Each sender is linked to the contact who is known by
 -- that identity (p_kinds, p_senders), which is made if there is none; with p_unknown
--- deny, and where the sender is no such identity, the message is denied instead, and of
+-- deny (denied_unknown_sender), and where the sender is no such identity
+-- (denied_invalid_sender), the message is denied instead, and of
 -- its contents nothing is kept. p_also_of, p_also_kinds and p_also_values are what else
 -- the platform says that senders are known by, an entry for each, of the message
--- p_also_of, counted from 1: the contact gets those that it lacks. Where they are
+-- p_also_of, counted from 1: the contact gets those that it lacks, unless it would have too many. Where they are
 -- somebody else's, that is a conflict (deed.identity_conflicts), and the message is of
 -- whom the sender is. A platform's id that came before makes no second row. A
 -- message without a correlation id has its own id as that.
@@ -58,11 +59,9 @@ declare
   v_known   int;    -- how many of the others are known,
   v_missing int;    -- and how many are not the contact's
   v_id      uuid;
-  v_new     uuid; -- the last one that is new, and the last one that is accepted again
-  v_old     uuid;
-  v_made    bigint := 0;
+  v_new     uuid[] := '{}'; -- those that are new, and those that are accepted again
+  v_old     uuid[] := '{}';
   v_denied  bigint := 0;
-  v_again   bigint := 0;
 begin
   if not (v_count = all (array[cardinality(p_kinds), cardinality(p_senders), cardinality(p_reply_tos), cardinality(p_texts), cardinality(p_bodies)])) is not false then
     raise exception 'accept_messages: the arrays do not have one entry a message each (% ids)', v_count using errcode = 'DDARG';
@@ -93,8 +92,7 @@ begin
         if did = 'again' then
           perform deed.take_turn(id);
           status := 'accepted';
-          v_again := v_again + 1;
-          v_old := id;
+          v_old := v_old || id;
         end if;
         exit;
       end if;
@@ -122,8 +120,12 @@ begin
           where a.value is not null;
         end if;
         if v_contact is null and (p_unknown = 'link' or v_known > 0) or v_contact is not null and v_missing > 0 then
-          select coalesce(u.id, v_contact) into v_contact
-          from deed.upsert_contacts(array_fill(1, array[cardinality(v_kinds)]), v_kinds, v_values, array['{}'::jsonb], p_tenant => v_tenant, p_actor => v_actor) u;
+          begin
+            select coalesce(u.id, v_contact) into v_contact
+            from deed.upsert_contacts(array_fill(1, array[cardinality(v_kinds)]), v_kinds, v_values, array['{}'::jsonb], p_tenant => v_tenant, p_actor => v_actor) u;
+          exception when sqlstate 'DDARG' then -- who has too many identities gets no more, and writes all the same
+            null;
+          end;
           if v_contact is null and p_unknown = 'link' then
             -- The others are of several: none of them is this one.
             select u.id into v_contact
@@ -153,19 +155,18 @@ begin
         on conflict do nothing
         returning m.id into id;
       else
-        status := 'denied_unknown_sender';
+        status := case when v_sender is null then 'denied_invalid_sender' else 'denied_unknown_sender' end;
         perform set_config('plan_cache_mode', 'force_generic_plan', true);
         insert into deed.channel_messages as m (id, tenant_id, source, platform_message_id, kind, sender, status, correlation_id, received_at, finished_at, emptied_at)
         values (v_id, v_tenant, p_source, deed.erased_message_id(p_ids[v_n]), p_kinds[v_n],
-          deed.address_mark(v_tenant, p_kinds[v_n], coalesce(v_sender, p_senders[v_n], '')), 'denied_unknown_sender', coalesce(nullif(p_correlation_id, ''), v_id::text), v_now, v_now, v_now)
+          deed.address_mark(v_tenant, p_kinds[v_n], coalesce(v_sender, p_senders[v_n], '')), status, coalesce(nullif(p_correlation_id, ''), v_id::text), v_now, v_now, v_now)
         on conflict do nothing
         returning m.id into id;
       end if;
       if id is not null then
         did := 'new';
-        v_new := id;
+        v_new := v_new || id;
         correlation_id := coalesce(nullif(p_correlation_id, ''), id::text);
-        v_made := v_made + 1;
         v_denied := v_denied + (v_contact is null)::int;
         exit;
       end if;
@@ -176,13 +177,15 @@ begin
     end if;
     return next;
   end loop;
-  if v_made > 0 then
+  if v_new <> '{}' then
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, affected, details)
-    values (v_tenant, v_actor, 'receive', 'channel_message', case when v_made = 1 then v_new::text end, v_made, case when v_denied > 0 then jsonb_build_object('denied', v_denied) end);
+    values (v_tenant, v_actor, 'receive', 'channel_message', case when cardinality(v_new) = 1 then v_new[1]::text end, cardinality(v_new),
+      nullif(jsonb_strip_nulls(jsonb_build_object('denied', nullif(v_denied, 0), 'ids', case when cardinality(v_new) > 1 then to_jsonb(v_new) end)), '{}'));
   end if;
-  if v_again > 0 then
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected)
-    values (v_tenant, v_actor, 'repeat', 'channel_message', case when v_again = 1 then v_old::text end, 'dispatch_failed', 'accepted', v_again);
+  if v_old <> '{}' then
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details)
+    values (v_tenant, v_actor, 'repeat', 'channel_message', case when cardinality(v_old) = 1 then v_old[1]::text end, 'dispatch_failed', 'accepted', cardinality(v_old),
+      case when cardinality(v_old) > 1 then jsonb_build_object('ids', v_old) end);
   end if;
 end
 $$;

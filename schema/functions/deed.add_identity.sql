@@ -55,6 +55,9 @@ begin
       using errcode = '23505', constraint = v_index, schema = 'deed', table = 'contact_identities',
         detail = format('Somebody is known by this %s already.', p_type);
   end;
+  if 100 < (select count(*) from deed.names_of(v_root) m(id) join deed.contact_identities i on i.contact_id = m.id) then
+    raise exception 'add_identity: with it contact % would have over 100 identities', p_contact using errcode = 'DDARG';
+  end if;
   update deed.contacts c set updated_at = v_now where c.id = v_root;
   perform deed.apply_consents(v_tenant, array[v_root], v_actor);
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, affected, details)

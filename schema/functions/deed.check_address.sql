@@ -6,7 +6,9 @@
 -- more; a local part in quotes has another form without them, and is refused.
 -- sms, voice, whatsapp: digits, after a + or not, without what people put
 -- between them; the (0) of a national form is refused, since it is not dialled
--- after a country's code. webhook: an http or https URL, without its user and the port
+-- after a country's code. chat: what begins with + and a digit is such a number, in
+-- E.164, without the +, as WhatsApp has it; a name or an id of another messenger begins
+-- otherwise. webhook: an http or https URL, without its user and the port
 -- that its scheme means. Any other kind: what is left. No address may have a
 -- character that nobody sees.
 create or replace function deed.check_address(
@@ -51,6 +53,12 @@ begin
       folded := v_parts[1] || '@' || deed.domain_ascii(v_parts[2]);
       problem := case when folded is null then 'its domain is none' end;
     end if;
+  elsif p_channel = 'chat' and v_text ~ e'^\\+[ (]*[0-9]' then
+    select a.folded, a.problem into folded, problem from deed.check_address('whatsapp', v_text) a;
+    if folded !~ e'^\\+[1-9][0-9]{7,14}$' then
+      problem := 'it is not a number in E.164: a + with the country''s code, and 8 to 15 digits';
+    end if;
+    folded := case when problem is null then ltrim(folded, '+') end;
   elsif p_channel in ('sms', 'voice', 'whatsapp') and v_text ~ e'^\\+.*\\(\\s*0\\s*\\)' then
     problem := 'it has the (0) of the national form after a country''s code: leave it out';
   elsif p_channel in ('sms', 'voice', 'whatsapp') then

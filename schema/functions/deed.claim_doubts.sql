@@ -173,7 +173,8 @@ begin
       and (c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10
         or not (coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
           select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
-        ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now)))
+        ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
+          and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true)
         and not (p_look_up and v_now < c.doubt_since + p_patience))
     order by c.ord
     limit 1000
@@ -237,6 +238,7 @@ begin
       select coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
         select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
+        and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true
     ) r(repeats)
     where (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))

@@ -5,6 +5,8 @@
 -- Returns them, with the number of this claim, under which alone their outcome is taken
 -- (deed.finish_messages) until the lease ends. One that has been begun p_most times
 -- without an outcome is not begun again: it is held, for a person, and returned as such.
+-- Who has it, and since when, stands in its row; the audit log says who has taken it from
+-- whom.
 create or replace function deed.claim_messages(
   p_source text,
   p_limit  int,
@@ -31,14 +33,16 @@ declare
   v_now  timestamptz := clock_timestamp();
   v_ids  uuid[];
   v_was  text[];
+  v_had  text[]; -- who has lost it, since when they had it
   v_held uuid[];
   v_gone uuid[]; -- those whose sender was erased while they were run
 begin
-  select array_agg(d.id), array_agg(d.status), coalesce(array_agg(d.id) filter (where d.is_emptied), '{}'),
+  select array_agg(d.id), array_agg(d.status), array_agg(d.had), coalesce(array_agg(d.id) filter (where d.is_emptied), '{}'),
     coalesce(array_agg(d.id) filter (where d.attempts >= p_most and not d.is_emptied), '{}')
-  into v_ids, v_was, v_gone, v_held
+  into v_ids, v_was, v_had, v_gone, v_held
   from (
-    select c.id, c.status, c.attempts, c.emptied_at is not null as is_emptied
+    select c.id, c.status, c.attempts, c.emptied_at is not null as is_emptied,
+      case when c.status = 'accepted' then c.claimed_by || ', which had it since ' || to_char(c.claimed_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z,"') end as had
     from deed.channel_messages c
     where c.source = p_source and (p_tenant is null or c.tenant_id = p_tenant) and c.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null)) and coalesce(c.lease_until, c.process_after) < 'infinity' and coalesce(c.lease_until, c.process_after) <= v_now
     order by coalesce(c.lease_until, c.process_after)
@@ -60,7 +64,7 @@ begin
       held_at = case when m.id = any (v_held) then v_now end,
       finished_at = case when m.id = any (v_held) then v_now end,
       error = case when m.id = any (v_held) then coalesce(m.error, 'it was begun ' || m.attempts || ' times and never ended: the process died, or was too slow for its lease') else m.error end,
-      claim = m.claim + 1, claimed_by = left(p_worker, 200), attempts = m.attempts + (m.id <> all (v_held))::int
+      claim = m.claim + 1, claimed_by = left(p_worker, 200), claimed_at = v_now, attempts = m.attempts + (m.id <> all (v_held))::int
     where m.id = any (v_ids) and m.id <> all (v_gone)
     returning m.*
   )
@@ -68,13 +72,14 @@ begin
     c.correlation_id, c.received_at, c.held_at is not null
   from claimed c
   order by c.turn;
-  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected)
-  select m.tenant_id, coalesce(nullif(left(p_worker, 200), ''), session_user), case when m.emptied_at is not null then 'erase' when m.held_at is null then 'retry' else 'hold' end, 'channel_message',
-    case when count(*) = 1 then min(m.id::text) end, w.was, m.status, count(*)
-  from unnest(v_ids, v_was) w(id, was)
+  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
+  select m.tenant_id, coalesce(nullif(left(p_worker, 200), ''), session_user),
+    case when m.emptied_at is not null then 'erase' when m.held_at is not null then 'hold' when w.was = 'accepted' then 'take' else 'retry' end, 'channel_message',
+    case when count(*) = 1 then min(m.id::text) end, w.was, m.status, 'the lease of ' || w.had || ' ran out', count(*), case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(m.id)) end
+  from unnest(v_ids, v_was, v_had) w(id, was, had)
   join deed.channel_messages m on m.id = w.id
-  where w.was <> m.status
-  group by m.tenant_id, m.emptied_at is not null, m.held_at is null, w.was, m.status;
+  where w.was <> m.status or w.had is not null
+  group by m.tenant_id, m.emptied_at is not null, m.held_at is not null, w.was, m.status, w.had;
   if v_held <> '{}' or v_gone <> '{}' then
     perform deed.pass_turns(array_agg(m.tenant_id), array_agg(m.source), array_agg(m.kind), array_agg(m.sender))
     from deed.channel_messages m

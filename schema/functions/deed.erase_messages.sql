@@ -26,10 +26,11 @@ begin
     from deed.channel_messages o
     where m.contact_id = any (p_contacts) and o.id = m.id
       and (m.status = 'dispatch_failed' or (m.status = 'accepted' and (m.lease_until <= v_now or m.lease_until = 'infinity')))
-    returning m.tenant_id, o.status as was
+    returning m.id, m.tenant_id, o.status as was
   )
-  insert into deed.audit_log (tenant_id, actor, action, subject_type, from_status, to_status, reason, affected)
-  select e.tenant_id, p_actor, 'erase', 'channel_message', e.was, 'denied_erased', 'erased', count(*)
+  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
+  select e.tenant_id, p_actor, 'erase', 'channel_message', case when count(*) = 1 then min(e.id::text) end, e.was, 'denied_erased', 'erased', count(*),
+    case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(e.id)) end
   from ended e
   group by e.tenant_id, e.was;
   update deed.channel_messages m

@@ -58,6 +58,7 @@ begin
       held_at = case when w.status = 'dispatch_failed' and m.attempts >= p_most then v_now end,
       finished_at = case when w.status <> 'accepted' then v_now end,
       attempts = m.attempts - (w.status = 'accepted')::int,
+      claimed_by = case when w.status <> 'accepted' then m.claimed_by end, claimed_at = case when w.status <> 'accepted' then m.claimed_at end,
       error = case when m.emptied_at is null then left(w.error, 4000) when w.error is not null then 'erased' end
     from (
       -- What was erased while it was run is run no more.

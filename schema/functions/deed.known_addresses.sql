@@ -1,5 +1,6 @@
 -- deed.known_addresses: by which addresses of which channels contacts are written to, as
--- addresses are compared (deed.fold_address); their own, not those of other names.
+-- addresses are compared (deed.fold_address); their own, not those of other names. A user
+-- of Slack without a team is nobody's: another team may have one of the same id.
 create or replace function deed.known_addresses(p_contacts uuid[]) returns table (contact_id uuid, channel text, address text)
 language sql
 stable
@@ -10,5 +11,5 @@ begin atomic
     ('email', 'email'), ('phone', 'sms'), ('phone', 'voice'), ('telegram', 'chat'), ('whatsapp', 'chat'), ('whatsapp_user', 'chat'), ('slack', 'chat'),
     ('mastodon', 'social'), ('bluesky', 'social')
   ) c(type, channel) on c.type = i.type
-  where i.contact_id = any (p_contacts);
+  where i.contact_id = any (p_contacts) and (i.type <> 'slack' or i.value like '%_:_%');
 end;

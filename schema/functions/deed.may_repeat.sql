@@ -3,7 +3,7 @@
 -- door, since a claim may have waited for its turn.
 --
 -- The claim is still the caller's and the provider's window open; nobody has
--- suppressed the recipient since, or paused the provider or the destination but
+-- suppressed the recipient since, nor its contact revoked it, or paused the provider or the destination but
 -- for this probe; it has not expired; its tenant is not being removed; and the caller serves the provider as
 -- deed.providers says (p_kind, p_account, p_sandbox).
 create or replace function deed.may_repeat(
@@ -34,6 +34,7 @@ begin
         select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       )
       and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
+      and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true
       and not exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id)
       and not exists (
         select from deed.providers p

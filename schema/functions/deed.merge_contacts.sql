@@ -4,7 +4,8 @@
 -- deed.unmerge_contacts takes them apart as they were. What has been merged into
 -- either comes along. Where they consent to different things, a revocation wins until a
 -- later grant (deed.consents_of), and is suppressed for the addresses of both. A
--- conflict about the two is settled. Returns false if they were one already. Raises DDARG without a reason, DDNFD for a contact that the tenant does
+-- conflict about the two is settled. Returns false if they were one already. Raises DDARG without a reason, and where
+-- together they would have over 100 identities, DDNFD for a contact that the tenant does
 -- not have, DDCON for one that was erased, DDTEN.
 create or replace function deed.merge_contacts(
   p_from   uuid,
@@ -47,6 +48,9 @@ begin
   select c.id into v_erased from deed.contacts c where c.id in (v_from, v_into) and c.erased_at is not null limit 1;
   if found then
     raise exception 'merge_contacts: contact % has been erased', v_erased using errcode = 'DDCON';
+  end if;
+  if 100 < (select count(*) from (select deed.names_of(v_from) union all select deed.names_of(v_into)) m(id) join deed.contact_identities i on i.contact_id = m.id) then
+    raise exception 'merge_contacts: together they would have over 100 identities' using errcode = 'DDARG';
   end if;
   update deed.contacts c
   set merged_into = case when c.id = v_from then v_into end, updated_at = clock_timestamp()

@@ -6,7 +6,8 @@
 -- array, stands for the default. A key that the tenant's workspace has used
 -- makes no second row: duplicate is true, with the first one's id (D2, D3).
 -- White space around a recipient is taken away. One that is suppressed for what the
--- delivery is for (p_purposes, deed.suppressed) when it is due, or none, is reserved as skipped, and so is what has expired: from p_expires_at on nobody
+-- delivery is for (p_purposes, deed.suppressed) when it is due, or none, is reserved as skipped, and so is what its contact has revoked
+-- (deed.has_revoked), and what has expired: from p_expires_at on nobody
 -- is called any more. What is not an address of its channel is refused
 -- (deed.check_address), and so is a provider that no dispatcher has registered
 -- (deed.register_provider): nobody might ever serve it. p_contacts says for whom it is,
@@ -177,7 +178,7 @@ begin
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n],
       p_expires_at[u.n], coalesce(p_purposes[u.n], ''), p_contacts[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), u.cc, v_now, v_now
     from (
-      select o.n, a.recipient, a.cc, case
+      select o.n, a.recipient, a.cc, coalesce(case
           when coalesce(a.recipient, '') = '' then 'no address'
           when p_expires_at[o.n] <= v_now then 'expired'
           when v_listed then (
@@ -188,7 +189,7 @@ begin
             from deed.suppressed_copy(v_tenant, a.cc, coalesce(p_purposes[o.n], ''), greatest(v_now, p_process_after[o.n])) s
             limit 1
           )
-        end as skip
+        end, case when deed.has_revoked(v_tenant, p_contacts[o.n], p_channels[o.n], nullif(p_purposes[o.n], '')) then 'suppressed: consent revoked' end) as skip
       from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o
       cross join lateral (
         select btrim(p_recipients[o.n], e' \t\r\n') as recipient, case when p_channels[o.n] = 'email' and p_payloads[o.n] ? 'cc' then deed.payload_copies(p_payloads[o.n]) end as cc

@@ -16,7 +16,8 @@ begin
     for no key update of o;
     begin
       update deed.channel_messages m
-      set status = 'accepted', claim = m.claim + 1, lease_until = case when found then 'infinity' else clock_timestamp() end, process_after = null, held_at = null, finished_at = null
+      set status = 'accepted', claim = m.claim + 1, lease_until = case when found then 'infinity' else clock_timestamp() end, claimed_by = null, claimed_at = null,
+        process_after = null, held_at = null, finished_at = null
       where m.id = p_id;
       return;
     exception when unique_violation then -- another one of the sender has begun meanwhile

@@ -3,7 +3,8 @@
 --
 -- p_data, p_zones and p_locales have one entry a contact; a null one changes nothing.
 -- p_of, p_types, p_values and p_verified have one entry an identity: of which contact
--- it is, counted from 1, and by what that is known. Each contact has one at the least.
+-- it is, counted from 1, and by what that is known. Each contact has one at the least,
+-- and, with those of the contacts that were merged into it, 100 at the most.
 -- Who is known by one of them is changed: what is new of its identities is added, its
 -- data get the keys that are given. Who is known by none is made. Identities that two
 -- contacts have are a conflict (deed.identity_conflicts): nothing of that contact is
@@ -314,6 +315,14 @@ begin
   select array_agg(h.id), max(h.size) into v_changed, v_given from changed h;
   if v_given > 65536 then
     raise exception 'upsert_contacts: with what it has by now the data of a contact are over the limit of 65536 bytes' using errcode = 'DDARG';
+  end if;
+  select a into v_i
+  from unnest(v_added) a
+  where v_known[a] > 0 and 100 < (select count(*) from deed.names_of(v_ids[a]) m(id) join deed.contact_identities e on e.contact_id = m.id)
+  order by a
+  limit 1;
+  if found then
+    raise exception 'upsert_contacts: contact %: with those that it has it would have over 100 identities', v_i using errcode = 'DDARG';
   end if;
   -- What a contact has revoked holds for the addresses that it has now got, too.
   perform deed.apply_consents(v_tenant, array(select distinct v_ids[a] from unnest(v_added) a where v_known[a] > 0), v_actor);
