@@ -90,7 +90,7 @@ dev: {data: .deed, port: 5433, catch_smtp: '127.0.0.1:25', catch_http: '127.0.0.
 func TestParse_Full(t *testing.T) {
 	t.Parallel()
 	want := &config.Config{
-		File: "etc/deed.yaml",
+		File:        "etc/deed.yaml",
 		DatabaseURL: "postgres://deed:hunter2@db/deed",
 		Listen:      "127.0.0.1:8420",
 		Worker:      "relay-1",
