@@ -39,10 +39,10 @@ test-pooler: ## the core's tests through PgBouncer in transaction mode
 	$(GO) run ./internal/pgtest/cluster -pooler -- \
 		$(GO) test -timeout 10m $(TESTFLAGS) -skip '^(TestPlan_|TestFault_BlackHoled|TestCrash_|TestWindows_|TestRelay_S|TestDev|TestREADME|TestContract_O18_OverlappingReg|TestContract_D7_NobodyWritesForARemovedTenant)' . ./cmd/deed
 
-test-brokers: setup ## the tests of the Kafka sink on Apache Kafka's own server, which Maven brings: one, and three that fail
+test-brokers: setup ## the Kafka sink on Apache Kafka's own server, which Maven brings: one, and three that fail; SES and SNS with moto, which pip brings
 	@.ci/setup java mvn kcat
-	export DEED_KAFKA=$$(.ci/kafka) && cd e2e && \
-	$(GO) run ./broker/run -- $(GO) test -timeout 20m -tags brokers $(TESTFLAGS) ./kafka
+	export DEED_KAFKA=$$(.ci/kafka) DEED_MOTO=$$(.ci/moto) && cd e2e && \
+	$(GO) run ./broker/run -- $(GO) test -timeout 20m -tags brokers $(TESTFLAGS) ./kafka ./aws
 
 test-upgrade: setup ## pg_upgrade, and pg_dump and pg_restore, from PostgreSQL 15 to 18 in the middle of work
 	export DEED_PG_OLD=$$(.ci/postgres-full 15) DEED_PG_NEW=$$(.ci/postgres-full 18) && cd e2e && \
