@@ -39,7 +39,7 @@ var tableCases = map[string]tableCase{
 	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows, "erasures": ownRows, "erasing": nobodies, "secrets": nobodies, "erasures_n_seq": nobodies, "channel_messages": ownRows, "message_transitions": nobodies, "turn_seq": nobodies,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
-	"attended": nobodies, "backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies,
+	"attended": nobodies, "backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies, "lane_tokens": nobodies,
 	"receipts": nobodies, "delivered": nobodies, "tallied": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "running_calls": nobodies, "sink_pauses": nobodies, "tenant_logins": nobodies,
 	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies, "removals": nobodies, "removals_n_seq": nobodies,
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies, "identity_conflicts_n_seq": nobodies, "contact_seq": nobodies,
@@ -61,7 +61,7 @@ var refusedToApp = functionCase{refused: true}
 // functionCases has every function of the schema.
 var functionCases = map[string]functionCase{
 	"idempotency_key": {pure: true}, "is_bad_header": {pure: true}, "is_json": {pure: true}, "message_id": {pure: true}, "message_seq": {pure: true},
-	"fold_address": {pure: true}, "check_address": {pure: true}, "address_domain": {pure: true}, "fold_case": {pure: true}, "has_invisible": {pure: true},
+	"fold_address": {pure: true}, "check_address": {pure: true}, "address_domain": {pure: true}, "lane_of": {pure: true}, "fold_case": {pure: true}, "has_invisible": {pure: true},
 	"has_vast_numbers": {pure: true}, "is_deep": {pure: true}, "json_excess": {pure: true}, "order_at": {pure: true}, "json_digits": refusedToApp, "domain_ascii": {pure: true}, "punycode": {pure: true}, "punycode_bias": {pure: true}, "unpunycode": {pure: true},
 	"current_tenant": {call: `select deed.current_tenant() where $1::text <> ''`}, // one's own
 	"slot":           {call: `select deed.slot(0, $1::text, 1)`},
@@ -112,7 +112,7 @@ func init() {
 	for _, name := range []string{
 		"add_tenant", "attempt", "end_queued", "expire_deliveries", "expire_suppressions", "suppressed", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_asking", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
 		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "record_events", "apply_events", "match_events", "tell_feedback", "without_addresses", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
-		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
+		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "forget_lanes", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",
 		"key_hash", "lock_keys", "passed_by_stream", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",

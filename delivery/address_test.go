@@ -160,7 +160,7 @@ func TestAddress_LanesAreOfTheDomain(t *testing.T) {
 	f := newFake()
 	opts := fast(f)
 	p := opts.Providers["fake"]
-	p.Domains = map[string]float64{"MÜNCHEN.example": 1000}
+	p.Lanes = map[string]float64{"MÜNCHEN.example": 1000}
 	opts.Providers["fake"] = p
 	early := reserve(t, db, email("early@münchen.example"))
 	_, stop := run(t, db, opts)

@@ -55,7 +55,7 @@ func TestContract_D5_WhatIsSkippedSaysThatItIsInDoubt(t *testing.T) {
 	ctx := context.Background()
 	db := pgtest.New(t)
 	f := newFake()
-	f.caps.PerDomain = true
+	f.caps.Lanes = delivery.LanePerHost
 	f.send = cutOnce
 	made := reserve(t, db, email("suppressed@a.example"), email("expired@a.example"), email("away@b.example"))
 	_, stop := run(t, db, fast(f))
@@ -196,13 +196,13 @@ func TestClaim_SaysThatThereIsMore(t *testing.T) {
 // another one finds out whether it is over. Of a provider, and of one host.
 func TestContract_D6_EachProbeIsAnother(t *testing.T) {
 	t.Parallel()
-	for _, perDomain := range []bool{false, true} {
-		t.Run(fmt.Sprintf("perDomain=%t", perDomain), func(t *testing.T) {
+	for _, lanes := range []delivery.LaneKind{delivery.LanePerDomain, delivery.LanePerHost} {
+		t.Run(string(lanes), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			owner := db.Pool(pgtest.Owner)
 			f := newFake()
-			f.caps.PerDomain = perDomain
+			f.caps.Lanes = lanes
 			f.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
 				if r.Recipient() == "0@example.com" {
 					return delivery.Outage(errors.New("421 not from you"), 0), false
@@ -234,7 +234,7 @@ func TestRegister_AnotherAccountIsNotPaused(t *testing.T) {
 	worker := db.Pool(pgtest.Worker)
 	register := func(account string, sandbox bool) {
 		t.Helper()
-		pgtest.One[bool](t, worker, `select deed.register_provider('mail', 'k', false, null, false, '{}', '{}', '{}', 'w', $1, $2)`, account, sandbox)
+		pgtest.One[bool](t, worker, `select deed.register_provider('mail', 'k', 'domain', null, false, '{}', '{}', '{}', 'w', $1, $2)`, account, sandbox)
 	}
 	pauses := func() int {
 		return pgtest.One[int](t, worker, `select count(*) from deed.pauses where provider = 'mail'`)

@@ -75,7 +75,7 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 // that "sending" is committed until an outcome is, a crash leaves a doubt.
 func (s *source) attempt(ctx context.Context, it *item) {
 	it.kind = "release"
-	if s.watch.holds(s.dest(&it.row)) {
+	if s.holds(&it.row) {
 		return
 	}
 	// The request is made once, and stored with "sending": a later attempt, by

@@ -115,7 +115,7 @@ func TestNew_NumbersAreNumbers(t *testing.T) {
 			"JitterMax": {JitterMin: 0.5, JitterMax: bad},
 			"Rate":      of(delivery.ProviderOptions{Rate: bad}),
 			"Burst":     of(delivery.ProviderOptions{Rate: 1, Burst: bad}),
-			"Domains":   of(delivery.ProviderOptions{Domains: map[string]float64{"example.com": bad}}),
+			"Lanes":     of(delivery.ProviderOptions{Lanes: map[string]float64{"example.com": bad}}),
 		} {
 			if _, err := delivery.New(context.Background(), db.Pool(pgtest.Worker), opts); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), option) {
 				t.Errorf("%s %g: %v", option, bad, err)

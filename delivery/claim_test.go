@@ -157,7 +157,7 @@ func TestClaim_SaysWhenToLookAgain(t *testing.T) {
 		t.Errorf("with all leased: %v %v", lanes, walk)
 	}
 	manyTenants(t, db, 3, `null`)
-	db.Exec(t, pgtest.Owner, `insert into deed.rate_limits (provider, domain, rate, burst, tokens, at) values ('fake', 'example.com', 0.01, 1, 0.5, clock_timestamp())`)
+	db.Exec(t, pgtest.Owner, `insert into deed.rate_limits (provider, lane, rate, burst, tokens, at) values ('fake', 'example.com', 0.01, 1, 0.5, clock_timestamp())`)
 	if lanes, walk := claimed(t, db, 10, ""); len(lanes) != 0 || walk["wait"] == nil || walk["wait"].(float64) < 40 {
 		t.Errorf("with a lane over its limit: %v %v", lanes, walk)
 	}
@@ -363,12 +363,12 @@ func TestContract_O17_ADeliveryInDoubtIsHeld(t *testing.T) {
 // its domains.
 func TestDispatch_TwentyThatHangHoldUpNoOther(t *testing.T) {
 	t.Parallel()
-	for _, perDomain := range []bool{false, true} {
-		t.Run(fmt.Sprintf("perDomain=%v", perDomain), func(t *testing.T) {
+	for _, lanes := range []delivery.LaneKind{delivery.LanePerDomain, delivery.LanePerHost} {
+		t.Run(string(lanes), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			f := newFake()
-			f.caps.PerDomain = perDomain
+			f.caps.Lanes = lanes
 			hold := make(chan struct{})
 			defer close(hold)
 			f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {

@@ -80,11 +80,11 @@ func TestClaimDoubts_TakesTokens(t *testing.T) {
 	repeats := func() int {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim_doubts('fake', 'w', 8, interval '1 minute', true, false)`)
 	}
-	db.Exec(t, pgtest.Owner, `insert into deed.rate_limits (provider, domain, rate, burst, tokens, at) values ('fake', '', 0.001, 3, 3, now()), ('fake', 'a.example', 0.001, 2, 2, now())`)
+	db.Exec(t, pgtest.Owner, `insert into deed.rate_limits (provider, lane, rate, burst, tokens, at) values ('fake', '', 0.001, 3, 3, now()), ('fake', 'a.example', 0.001, 2, 2, now())`)
 	if n := repeats(); n != 2 {
 		t.Errorf("%d repeats under a limit of two", n)
 	}
-	db.Exec(t, pgtest.Owner, `delete from deed.rate_limits where domain <> ''`)
+	db.Exec(t, pgtest.Owner, `delete from deed.rate_limits where lane <> ''`)
 	if n := repeats(); n != 1 {
 		t.Errorf("%d repeats with one token left", n)
 	}

@@ -84,11 +84,11 @@ func TestDispatch_EverybodysTurn(t *testing.T) {
 	db := pgtest.New(t)
 	ids := tenants(t, db, 30)
 	f := newFake()
-	f.caps.PerDomain = true
+	f.caps.Lanes = delivery.LanePerHost
 	opts := fast(f)
 	opts.ClaimBatch = 7
 	p := opts.Providers["fake"]
-	p.Concurrency, p.PerDomain = 8, 4
+	p.Concurrency, p.PerLane = 8, 4
 	opts.Providers["fake"] = p
 	_, stop := run(t, db, opts) // registers the lanes
 	eventually(t, "the registration", func() bool {
@@ -119,7 +119,7 @@ func TestDispatch_RateLimits(t *testing.T) {
 	f := newFake()
 	opts := fast(f)
 	opts.PollInterval = 100 * time.Millisecond
-	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Rate: 40, Burst: 4, Domains: map[string]float64{"slow.example": 5}}
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Rate: 40, Burst: 4, Lanes: map[string]float64{"slow.example": 5}}
 	id := tenant.Default
 	for range 4 {
 		run(t, db, opts)
@@ -165,7 +165,7 @@ func TestDispatch_OneBadDestination(t *testing.T) {
 	ctx := context.Background()
 	db := pgtest.New(t)
 	f := newFake()
-	f.caps.PerDomain = true
+	f.caps.Lanes = delivery.LanePerHost
 	release := make(chan struct{})
 	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
 		if r.Recipient()[:3] == "bad" {

@@ -19,20 +19,24 @@ const (
 	endBatch       = 1000
 )
 
-// keepHouse moves deliveries into the lanes that the limits ask for, ends what
+// keepHouse moves deliveries into the lanes that the provider has now, ends what
 // has expired or is to be given up while nobody may be called for it, and
 // removes what is over, if that was asked for.
 func (l *Ledger) keepHouse(ctx context.Context) {
 	for first := true; ; first = false {
 		for _, s := range l.sources {
-			if first {
-				l.chore(ctx, "move deliveries into their lanes", relaneBatch, func(ctx context.Context) (n int, err error) {
-					ctx, cancel := context.WithTimeout(ctx, relaneDeadline)
-					defer cancel()
-					err = l.pool.QueryRow(ctx, query.Relane, s.name, relaneBatch).Scan(&n)
-					return n, err
-				})
-			}
+			l.chore(ctx, "move deliveries into their lanes", relaneBatch, func(ctx context.Context) (n int, err error) {
+				ctx, cancel := context.WithTimeout(ctx, relaneDeadline)
+				defer cancel()
+				err = l.pool.QueryRow(ctx, query.Relane, s.name, relaneBatch).Scan(&n)
+				return n, err
+			})
+			l.chore(ctx, "forget lanes", endBatch, func(ctx context.Context) (n int, err error) {
+				ctx, cancel := l.deadline(ctx)
+				defer cancel()
+				err = l.pool.QueryRow(ctx, query.ForgetLanes, s.name, endBatch).Scan(&n)
+				return n, err
+			})
 			s.look(ctx)
 		}
 		l.endWaiting(ctx)

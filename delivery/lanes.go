@@ -13,12 +13,14 @@ const (
 // lanes is what a process knows of the destinations of one provider: which of
 // them answer. A lane is known to answer while its last call was answered in
 // time; any other has one call at a time, so that destinations that hang hold a
-// place each and no more; one more, if it answered before. Deliveries without a
-// domain are all of one lane, which has no name and of which nothing is known: it is
-// the provider. It looks at the process's monotonic clock, which decides only how
+// place each and no more; one more, if it answered before. Deliveries without one
+// are all of one lane, which has no name and of which nothing is known: it is
+// the provider. Of lanes that are recipients nothing is remembered either, once
+// nothing of them is in hand: there are too many, and each has little. It looks at the process's monotonic clock, which decides only how
 // many calls are made here. A stream's lanes are something else.
 type lanes struct {
-	perDomain int // most calls of a lane; 0: no bound
+	most      int  // calls of a lane; 0: no bound
+	remembers bool // of lanes without anything in hand
 
 	mu    sync.Mutex
 	lane  map[string]*lane // guarded by mu
@@ -40,8 +42,8 @@ func (d *lane) most() int {
 	return 1
 }
 
-func newLanes(perDomain int) *lanes {
-	return &lanes{perDomain: perDomain, lane: map[string]*lane{}}
+func newLanes(most int, remembers bool) *lanes {
+	return &lanes{most: most, remembers: remembers, lane: map[string]*lane{}}
 }
 
 // claimed counts a delivery into a lane, and settled out of it.
@@ -74,7 +76,7 @@ func (l *lanes) forget(name string, d *lane) {
 	if d.inHand > 0 || d.calls > 0 {
 		return
 	}
-	if !d.answers || len(l.lane) > mostLanes {
+	if !d.answers || !l.remembers || len(l.lane) > mostLanes {
 		delete(l.lane, name)
 	}
 }
@@ -90,8 +92,8 @@ func (l *lanes) rooms() (names []string, rooms []*int) {
 		case !d.answers:
 			room := max(d.most()-d.inHand, 0)
 			names, rooms = append(names, name), append(rooms, &room)
-		case l.perDomain > 0:
-			room := max(l.perDomain-d.inHand, 0)
+		case l.most > 0:
+			room := max(l.most-d.inHand, 0)
 			names, rooms = append(names, name), append(rooms, &room)
 		default:
 			names, rooms = append(names, name), append(rooms, nil)
@@ -107,7 +109,7 @@ func (l *lanes) admit(name string) bool {
 	d := l.of(name)
 	switch {
 	case name == "":
-	case !d.answers && d.calls >= d.most(), d.answers && l.perDomain > 0 && d.calls >= l.perDomain:
+	case !d.answers && d.calls >= d.most(), d.answers && l.most > 0 && d.calls >= l.most:
 		return false
 	}
 	d.calls++

@@ -226,7 +226,7 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 	expired := s.stage("expired", answers(ok), func(d *delivery.Delivery, _ *delivery.ProviderOptions) { d.ExpiresAt = time.Now().Add(time.Hour) })
 	paused := s.stage("expired-while-paused", answers(ok), func(d *delivery.Delivery, _ *delivery.ProviderOptions) { d.ExpiresAt = time.Now().Add(time.Hour) })
 	f = answers(ok)
-	f.caps.PerDomain = true
+	f.caps.Lanes = delivery.LanePerHost
 	away := s.stage("given-up", f, nil)
 	spent := s.stage("spent", answers(ok), nil)
 	lost := s.stage("lost", answers(ok), nil)

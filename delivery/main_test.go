@@ -42,7 +42,7 @@ type call struct {
 
 func newFake() *fake {
 	return &fake{
-		caps:  delivery.Capabilities{Kind: "fake", Channels: []delivery.Channel{delivery.Email, delivery.Voice, delivery.Social, delivery.Webhook}, Key: delivery.NoKey},
+		caps:  delivery.Capabilities{Kind: "fake", Channels: []delivery.Channel{delivery.Email, delivery.Voice, delivery.Social, delivery.Webhook, delivery.Chat, delivery.SMS}, Key: delivery.NoKey},
 		calls: map[string]int{}, accepted: map[string]int{}, requests: map[string][]string{},
 	}
 }

@@ -68,30 +68,36 @@ type ProviderOptions struct {
 	Provider Provider
 	// Concurrency is how many calls this process makes at once. Default 16.
 	Concurrency int
-	// PerDomain is how many of them go to one recipient's domain, for a provider
-	// whose domains are destinations of their own. Default: a quarter.
-	PerDomain int
-	// Hanging is how many calls of one tenant to recipients' domains may be under
-	// way beside those, because they take far longer than usual: so that domains
+	// PerLane is how many of them go to one lane. Default: a quarter where lanes are
+	// destinations of their own ([LanePerHost]), else all.
+	PerLane int
+	// Hanging is how many calls of one tenant to lanes may be under
+	// way beside those, because they take far longer than usual: so that lanes
 	// that hang hold up no other. A tenant that has so many, or as many as are
 	// left, begins none; of all tenants there are twice as many, so one is left for
-	// others. A domain that is not known to answer has one call at a time,
+	// others. A lane that is not known to answer has one call at a time,
 	// whatever the provider. Default: twice Concurrency; negative: none.
 	Hanging int
 	// Timeout bounds a call. Default 30s.
 	Timeout time.Duration
 	// GiveUpAfter is for how long a delivery that is refused for now ([Deferred])
 	// is tried, and one whose own destination cannot be reached: then it is dead.
-	// An outage of the whole provider ends no delivery. Default 24h.
+	// An outage of the whole provider ends no delivery. Default: the adapter's
+	// ([Capabilities]), or 24h.
 	GiveUpAfter time.Duration
 	// Defer is how long a delivery that is refused for now waits the first time;
-	// it doubles each time, up to half an hour. Default 1m.
+	// it doubles each time, up to half an hour. Default: the adapter's, or 1m.
 	Defer time.Duration
 	// Rate limits the calls a second, of all processes together; Burst how many
-	// may come at once. Default: no limit; half a second's worth, at least 1.
+	// may come at once. Default: the adapter's limit ([Capabilities]), or none; half a
+	// second's worth, at least 1.
 	Rate, Burst float64
-	// Domains limit the calls a second to recipients' domains. Default: none.
-	Domains map[string]float64
+	// Lanes limit the calls a second to lanes, by name: a domain, +44, or with
+	// [LanePerRecipient] the recipient; "*" is for each lane that has no other, "-*" for
+	// each such one of a group or channel, whose address begins with - or @. 0 is no
+	// limit. They come beside the adapter's, and before those for the same name.
+	// Default: the adapter's.
+	Lanes map[string]float64
 	// Tenants are the only ones whose deliveries it makes; those of others fail.
 	// Default: all.
 	Tenants []tenant.ID
@@ -163,14 +169,17 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	if p.Provider == nil {
 		return p, errors.New("there is no Provider")
 	}
-	errs := []error{p.Provider.Capabilities().check()}
+	caps := p.Provider.Capabilities()
+	errs := []error{caps.check()}
 	p.Concurrency = cmp.Or(p.Concurrency, 16)
-	p.PerDomain = cmp.Or(p.PerDomain, max(1, p.Concurrency/4))
+	if caps.Lanes == LanePerHost {
+		p.PerLane = cmp.Or(p.PerLane, max(1, p.Concurrency/4))
+	}
 	p.Timeout = cmp.Or(p.Timeout, 30*time.Second)
-	p.GiveUpAfter = cmp.Or(p.GiveUpAfter, 24*time.Hour)
-	p.Defer = cmp.Or(p.Defer, time.Minute)
-	if p.Concurrency < 1 || p.Concurrency > 10000 || p.PerDomain < 1 {
-		errs = append(errs, fmt.Errorf("option Concurrency %d and PerDomain %d are not from 1 to 10000", p.Concurrency, p.PerDomain))
+	p.GiveUpAfter = cmp.Or(p.GiveUpAfter, caps.GiveUpAfter, 24*time.Hour)
+	p.Defer = cmp.Or(p.Defer, caps.Defer, time.Minute)
+	if p.Concurrency < 1 || p.Concurrency > 10000 || p.PerLane < 0 {
+		errs = append(errs, fmt.Errorf("option Concurrency %d and PerLane %d are not from 1 to 10000", p.Concurrency, p.PerLane))
 	}
 	if p.Hanging == 0 {
 		p.Hanging = 2 * p.Concurrency
@@ -187,9 +196,9 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	if !finite(p.Rate) || !finite(p.Burst) || p.Rate < 0 || p.Burst < 0 || (p.Burst > 0 && p.Burst < 1) {
 		errs = append(errs, fmt.Errorf("option Rate %g is negative or no number, or Burst %g below 1 or no number", p.Rate, p.Burst))
 	}
-	for domain, rate := range p.Domains {
-		if domain == "" || !finite(rate) || rate <= 0 {
-			errs = append(errs, fmt.Errorf("option Domains: %q has no rate above 0", domain))
+	for _, lane := range slices.Sorted(maps.Keys(p.Lanes)) {
+		if rate := p.Lanes[lane]; lane == "" || !finite(rate) || rate < 0 {
+			errs = append(errs, fmt.Errorf("option Lanes: %q has no rate of 0 or more", lane))
 		}
 	}
 	return p, errors.Join(errs...)
@@ -204,6 +213,21 @@ func (p ProviderOptions) serves(owner string) bool {
 
 // spare is how many calls of a tenant that hang may be under way beside the others.
 func (p ProviderOptions) spare() int { return max(p.Hanging, 0) }
+
+// limits are the calls a second, by lane: the adapter's, and before them those that
+// were asked for.
+func (p ProviderOptions) limits(caps Capabilities) map[string]float64 {
+	all := maps.Clone(caps.Limits)
+	if all == nil {
+		all = map[string]float64{}
+	}
+	maps.Copy(all, p.Lanes)
+	if p.Rate > 0 {
+		all[""] = p.Rate
+	}
+	maps.DeleteFunc(all, func(_ string, rate float64) bool { return rate == 0 })
+	return all
+}
 
 // burstOf is how many calls may come at once under a rate.
 func burstOf(rate, burst float64) float64 {

@@ -17,17 +17,38 @@ const mostHold = 250 * time.Millisecond
 
 // dest is the destination that a call to the row goes to.
 func (s *source) dest(w *row) destination {
-	if s.caps.PerDomain && w.lane != "" {
-		return destination{w.lane, w.tenant}
+	if s.caps.Lanes == LanePerHost {
+		return laneOf(w)
 	}
 	return destination{}
+}
+
+// laneOf is a row's lane as a destination; the provider, if it has none.
+func laneOf(w *row) destination {
+	if w.lane == "" {
+		return destination{}
+	}
+	return destination{w.lane, w.tenant}
+}
+
+// failing is the destination that an outcome says something of.
+func (s *source) failing(it *item) destination {
+	if it.out.ofLane {
+		return laneOf(&it.row)
+	}
+	return s.dest(&it.row)
+}
+
+// holds reports whether the row's provider or its lane has failed just now.
+func (s *source) holds(w *row) bool {
+	return s.watch.holds(destination{}) || s.watch.holds(laneOf(w))
 }
 
 // judge says of a call what its outcome means for its destination, and for the
 // delivery in deed.settle's words.
 func (s *source) judge(it *item) {
-	dest := s.dest(&it.row)
-	unknown := s.watch.count(dest, it.out.kind == kindUnknown)
+	unknown := s.watch.count(s.dest(&it.row), it.out.kind == kindUnknown)
+	dest := s.failing(it)
 	it.failed = it.out.kind == kindOutage || it.out.kind == kindUnknown
 	it.pauses = it.out.kind == kindOutage || unknown >= mostUnknown
 	if it.pauses {
@@ -64,6 +85,7 @@ func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
 	var dests []destination
 	var claims []int64
 	var after []*float64
+	var quotas []*string
 	var opens []bool
 	for _, it := range items {
 		if !it.failed {
@@ -74,15 +96,19 @@ func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
 			v := it.out.after.Seconds()
 			asked = &v
 		}
-		dest := s.dest(&it.row)
+		var renewed *string
+		if it.out.renewed.text != "" {
+			renewed = &it.out.renewed.text
+		}
+		dest := s.failing(it)
 		ids, claims, names, dests = append(ids, it.id), append(claims, it.claim), append(names, dest.name), append(dests, dest)
-		errs, after, opens = append(errs, clip(it.withoutRecipient(it.out.Err().Error()))), append(after, asked), append(opens, it.pauses)
+		errs, after, opens, quotas = append(errs, clip(it.withoutRecipient(it.out.Err().Error()))), append(after, asked), append(opens, it.pauses), append(quotas, renewed)
 	}
 	if len(ids) == 0 {
 		return
 	}
 	o := s.ledger.opts
-	batch.Queue(query.Pause, s.name, ids, claims, names, errs, after, opens, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}).Query(func(rows pgx.Rows) error {
+	batch.Queue(query.Pause, s.name, ids, claims, names, errs, after, opens, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, quotas).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var dest destination
 			var since, until time.Time
@@ -94,7 +120,7 @@ func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
 			if failures == 1 {
 				dest.about(s.log).Warn("paused: deed providers list shows it until it is over", "until", until, "error", why)
 			} else {
-				dest.about(s.log).Info("still paused: a probe failed", "since", since, "until", until, "probes", failures-1, "error", why)
+				dest.about(s.log).Info("still paused", "since", since, "until", until, "probes", failures-1, "error", why)
 			}
 		}
 		return rows.Err()

@@ -113,7 +113,7 @@ func TestContract_D6_ProbesTakeTurnsBetweenTenants(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			f := badPath(0)
-			f.caps.PerDomain = false
+			f.caps.Lanes = delivery.LanePerDomain
 			ids := tenants(t, db, 2)
 			db.Providers(t, "fake", "fake")
 			opts := fast(f)

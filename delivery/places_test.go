@@ -37,7 +37,7 @@ func TestPlaces_ATenantsShare(t *testing.T) {
 func TestPlaces_SlowCallsLeaveTheUsualOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{lanes: newLanes(0)}
+		s := &source{lanes: newLanes(0, true)}
 		for range 100 {
 			s.lanes.ended("slow.example", true, false, 14*time.Second)
 		}

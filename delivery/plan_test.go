@@ -66,7 +66,7 @@ func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 	}
 	manyLanes(t, db, lanes, `now() + interval '1 day'`)
 	db.Exec(t, pgtest.Owner, `
-		insert into deed.rate_limits (provider, domain, rate, burst, tokens, at)
+		insert into deed.rate_limits (provider, lane, rate, burst, tokens, at)
 		select 'fake', n || '.limited.example', 1, 1, 1, now() from generate_series(1, 500) n`)
 	check("all of it scheduled", 0, 100, true)
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where lane = '27777.example' or lane = '777.example'`)
@@ -78,8 +78,20 @@ func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 	db.Exec(t, pgtest.Owner, `
 		update deed.channel_outbox set claimed_at = now(), claimed_by = 'x', claim = 1, lease_until = now() + interval '1 hour' where process_after is null`)
 	check("ten thousand lanes leased: a thousand are looked at", 0, 25_000, true)
+	// Each lane has a limit that none names.
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set claimed_at = null, claimed_by = null, claim = null, lease_until = null where process_after is null`)
+	db.Exec(t, pgtest.Owner, `insert into deed.rate_limits (provider, lane, rate, burst, tokens, at) values ('fake', '*', 1, 1, 1, clock_timestamp())`)
+	check("ten thousand lanes due, each with a limit", 100, 6000, false)
+	db.ExecSteps(t, pgtest.Owner, lanes, `
+		insert into deed.lane_tokens (provider, lane, tokens, at)
+		select 'fake', n || '.example', 0, clock_timestamp() + interval '1 hour' from generate_series($1::int, $2::int) n
+		on conflict on constraint lane_tokens_pkey do update set tokens = 0, at = excluded.at`)
+	check("ten thousand lanes over their limits: a thousand are looked at", 0, 25_000, true)
+	db.Exec(t, pgtest.Owner, `delete from deed.lane_tokens`)
+	db.Exec(t, pgtest.Owner, `delete from deed.rate_limits where lane = '*'`)
+
 	db.Exec(t, pgtest.Owner, `
-		insert into deed.rate_limits (provider, domain, rate, burst, tokens, at) values ('fake', '', 1, 1, 0, clock_timestamp() + interval '1 hour')`)
+		insert into deed.rate_limits (provider, lane, rate, burst, tokens, at) values ('fake', '', 1, 1, 0, clock_timestamp() + interval '1 hour')`)
 	check("over the limit", 0, 150, true)
 	looksAmongMany(t, db)
 }

@@ -4,6 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 	"unicode/utf8"
 )
@@ -76,11 +80,38 @@ type Capabilities struct {
 	// SettleDelay is how long after a call its outcome can be looked up.
 	// Default 0.
 	SettleDelay time.Duration
-	// PerDomain says that every recipient's domain is a destination of its own,
-	// with its own connections and failures, and for each tenant its own pauses;
-	// else they all go to one.
-	PerDomain bool
+	// Lanes are what deliveries are taken apart by, so that one that hangs, is
+	// paused or has a limit holds up no other. Default [LanePerDomain].
+	Lanes LaneKind
+	// Limits are the calls a second that the service takes of an account, by lane: ""
+	// is for all of it, "*" for each lane, "-*" for each that begins with -, which
+	// those of groups and channels do with [LanePerRecipient]. They hold for all
+	// processes together, and for repeats; [ProviderOptions.Rate] and its Lanes come
+	// before them. Default: no limit.
+	Limits map[string]float64
+	// Defer and GiveUpAfter are the service's own schedule for what is refused for
+	// now, used where [ProviderOptions] has none. Default: as it says.
+	Defer, GiveUpAfter time.Duration
 }
+
+// LaneKind is what a lane of a provider's is.
+type LaneKind string
+
+const (
+	// LanePerDomain: the domain of an e-mail address, or the host of a webhook; other
+	// addresses are all of one lane.
+	LanePerDomain LaneKind = "domain"
+	// LanePerHost is as LanePerDomain, and each is a destination of its own, with its
+	// own connections and failures, and for each tenant its own pauses: an [Outage] is
+	// the lane's.
+	LanePerHost LaneKind = "host"
+	// LanePerCountry: the country's code of a number, such as +44.
+	LanePerCountry LaneKind = "country"
+	// LanePerRecipient: each recipient, such as a chat.
+	LanePerRecipient LaneKind = "recipient"
+	// OneLane: all of one.
+	OneLane LaneKind = "none"
+)
 
 // KeySupport says whether a provider has an idempotency key.
 type KeySupport string
@@ -114,6 +145,14 @@ func (c Capabilities) check() error {
 		}
 	default:
 		errs = append(errs, errors.New("its capabilities do not say whether it has an idempotency key: HasKey or NoKey"))
+	}
+	if !slices.Contains([]LaneKind{"", LanePerDomain, LanePerHost, LanePerCountry, LanePerRecipient, OneLane}, c.Lanes) {
+		errs = append(errs, fmt.Errorf("its capabilities have lanes of no known kind: %q", c.Lanes))
+	}
+	for _, lane := range slices.Sorted(maps.Keys(c.Limits)) {
+		if !finite(c.Limits[lane]) || c.Limits[lane] <= 0 {
+			errs = append(errs, fmt.Errorf("its capabilities have a limit that is none: %g for %q", c.Limits[lane], lane))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -166,6 +205,8 @@ type Outcome struct {
 	err       error
 	after     time.Duration
 	code      string
+	ofLane    bool // what is out is the delivery's lane alone
+	renewed   Renewal
 }
 
 // Accepted: the provider took it. messageID is how it calls it, or "".
@@ -186,11 +227,41 @@ func OptedOut(err error) Outcome { return Outcome{kind: kindOptedOut, err: orNon
 // Outage: the provider certainly did not take it, and takes nothing now: it
 // cannot be connected to, refuses who calls, or has had enough of the account.
 // It costs the delivery no attempt. The provider, or with
-// [Capabilities.PerDomain] for the delivery's tenant the destination, is paused,
+// [LanePerHost] for the delivery's tenant the lane, is paused,
 // for after at least, which is how long it asks for, 0 if it does not; then one
 // delivery at a time finds out whether it is back.
 func Outage(err error, after time.Duration) Outcome {
 	return Outcome{kind: kindOutage, err: orNone(err), after: max(after, 0)}
+}
+
+// LaneOutage is as [Outage], of the delivery's lane alone: a chat that takes no more
+// for a while. The others go on. [ProviderOptions.GiveUpAfter] ends it. Where the
+// delivery has no lane, it is the provider's.
+func LaneOutage(err error, after time.Duration) Outcome {
+	return Outcome{kind: kindOutage, err: orNone(err), after: max(after, 0), ofLane: true}
+}
+
+// Quota: the provider certainly did not take it, since the account has used up what
+// it may send, and takes nothing before it is renewed. It rests until then, by the
+// database's clock, and nobody finds out before; nothing is counted. An operator may
+// end that ([Ledger.Resume]).
+func Quota(err error, renewed Renewal) Outcome {
+	return Outcome{kind: kindOutage, err: orNone(err), renewed: renewed}
+}
+
+// Renewal is when a quota is there again; see [NextDay], [NextMonth] and [RenewedIn].
+// The zero value is not known: [Quota] is as [Outage] then.
+type Renewal struct{ text string } // in deed.pause's words
+
+// NextDay is the next midnight of UTC.
+func NextDay() Renewal { return Renewal{"day"} }
+
+// NextMonth is midnight of UTC of the next month's first day.
+func NextMonth() Renewal { return Renewal{"month"} }
+
+// RenewedIn is so long after the answer. Up to 32 days are obeyed.
+func RenewedIn(d time.Duration) Renewal {
+	return Renewal{strconv.FormatFloat(max(d, time.Second).Seconds(), 'f', 3, 64)}
 }
 
 // Deferred: the provider certainly did not take this delivery and says to try
@@ -240,6 +311,12 @@ func (o Outcome) MessageID() string { return o.messageID }
 
 // RetryAfter returns how long the provider asks to wait.
 func (o Outcome) RetryAfter() time.Duration { return o.after }
+
+// OfLane reports whether an outage is the lane's alone ([LaneOutage]).
+func (o Outcome) OfLane() bool { return o.ofLane }
+
+// Renewal returns when the quota is renewed that is used up ([Quota]).
+func (o Outcome) Renewal() Renewal { return o.renewed }
 
 // String names the outcome: accepted, refused, bad address, opted out, outage,
 // deferred, not now or unknown.

@@ -43,7 +43,8 @@ from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::t
 
 -- name: pause
 select destination, case when destination <> '' then tenant_id::text else '' end, since, until, failures
-from deed.pause($1::text, $2::text[]::uuid[], $3::bigint[], $4::text[], $5::text[], $6::float8[], $7::boolean[], make_interval(secs => $8::float8), $9::float8[]);
+from deed.pause($1::text, $2::text[]::uuid[], $3::bigint[], $4::text[], $5::text[], $6::float8[], $7::boolean[], make_interval(secs => $8::float8), $9::float8[],
+  p_until => $10::text[]);
 
 -- name: claim_doubts
 select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(workspace_id::text, ''), idempotency_key, coalesce(channel, ''), coalesce(lane, ''),
@@ -79,7 +80,7 @@ where c.id = $1::text::uuid;
 -- name: register_provider
 -- With what was there before.
 select r.changed, p.kind, p.account, p.sandbox
-from (select deed.register_provider($1::text, $2::text, $3::boolean, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text,
+from (select deed.register_provider($1::text, $2::text, $3::text, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text,
   $10::text, $11::boolean) as changed) r
 left join deed.providers p on p.name = $1::text;
 
@@ -96,6 +97,9 @@ from (
 
 -- name: relane
 select deed.relane_deliveries($1::text, $2::int);
+
+-- name: forget_lanes
+select deed.forget_lanes($1::text, $2::int);
 
 -- name: prove
 select ended, coalesce(was, ''), coalesce(status, ''), coalesce(tenant_id::text, ''), coalesce(provider, ''), coalesce(channel, ''), coalesce(attempts, 0), coalesce(correlation_id, ''), coalesce(channel_message_id::text, '')

@@ -130,7 +130,7 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 		r.find(ctx, it)
 		return
 	}
-	if r.watch.holds(r.dest(&it.row)) {
+	if r.holds(&it.row) {
 		return
 	}
 	begun := time.Now()

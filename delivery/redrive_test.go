@@ -140,7 +140,7 @@ func TestContract_D6_EndsInAPause(t *testing.T) {
 		('fake', 'down.example', clock_timestamp() - interval '25 hours', clock_timestamp() + interval '1 hour', 'connection refused'),
 		('fake', 'forgotten.example', clock_timestamp() - interval '25 hours', clock_timestamp() - interval '2 hours', 'connection refused')`)
 	f := newFake()
-	f.caps.PerDomain = true
+	f.caps.Lanes = delivery.LanePerHost
 	run(t, db, patient(f))
 	if e := until(t, db, made[0].ID, delivery.Skipped); e.SkipReason != "expired" {
 		t.Errorf("%+v", e)

@@ -1,9 +1,12 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,13 +77,15 @@ func (l *Ledger) registerPatiently(ctx context.Context) error {
 // waits. Needs deed_worker.
 func (l *Ledger) Register(ctx context.Context) error {
 	for _, s := range l.sources {
-		var domains []string
+		var lanes []string
 		var rates, bursts []float64
-		if s.opts.Rate > 0 {
-			domains, rates, bursts = append(domains, ""), append(rates, s.opts.Rate), append(bursts, burstOf(s.opts.Rate, s.opts.Burst))
-		}
-		for domain, rate := range s.opts.Domains {
-			domains, rates, bursts = append(domains, domain), append(rates, rate), append(bursts, burstOf(rate, 0))
+		limits := s.opts.limits(s.caps)
+		for _, lane := range slices.Sorted(maps.Keys(limits)) {
+			burst := 0.0
+			if lane == "" {
+				burst = s.opts.Burst
+			}
+			lanes, rates, bursts = append(lanes, lane), append(rates, limits[lane]), append(bursts, burstOf(limits[lane], burst))
 		}
 		var window *float64
 		if s.caps.Key == HasKey {
@@ -91,8 +96,8 @@ func (l *Ledger) Register(ctx context.Context) error {
 		var changed bool
 		var kind, account *string // as it was
 		var sandbox *bool
-		err := l.pool.QueryRow(bounded, query.RegisterProvider, s.name, s.caps.Kind, s.caps.PerDomain, window, s.finder != nil,
-			nonNil(domains), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "").Scan(&changed, &kind, &account, &sandbox)
+		err := l.pool.QueryRow(bounded, query.RegisterProvider, s.name, s.caps.Kind, string(cmp.Or(s.caps.Lanes, LanePerDomain)), window, s.finder != nil,
+			nonNil(lanes), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "").Scan(&changed, &kind, &account, &sandbox)
 		cancel()
 		if err != nil {
 			return deed.WrapError("register provider "+s.name, err)
@@ -105,7 +110,7 @@ func (l *Ledger) Register(ctx context.Context) error {
 			if s.opts.Sandbox != "" {
 				l.tellRealCalls(ctx, s)
 			}
-			s.log.Info("provider registered", "kind", s.caps.Kind, "account", s.caps.Account, "sandbox", s.opts.Sandbox != "", "rate", s.opts.Rate, "domains", len(s.opts.Domains))
+			s.log.Info("provider registered", "kind", s.caps.Kind, "account", s.caps.Account, "sandbox", s.opts.Sandbox != "", "lanes", cmp.Or(s.caps.Lanes, LanePerDomain), "rate", limits[""], "limits", len(limits))
 		}
 	}
 	return nil

@@ -45,11 +45,7 @@ func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 		ledger: l, name: name, opts: opts, provider: opts.Provider, caps: opts.Provider.Capabilities(),
 		log: l.opts.Logger.With("provider", name), woken: make(chan struct{}, 1), doubted: make(chan struct{}, 1), writing: make(chan *writing, opts.Concurrency),
 	}
-	perDomain := 0
-	if s.caps.PerDomain {
-		perDomain = opts.PerDomain
-	}
-	s.lanes = newLanes(perDomain)
+	s.lanes = newLanes(opts.PerLane, s.caps.Lanes != LanePerRecipient)
 	s.hand = newHand(&l.inHand, s.lanes, opts.Concurrency, opts.spare())
 	s.finder, _ = opts.Provider.(Finder)
 	return s

@@ -574,6 +574,18 @@ table deed.kept rls=true forced=true
 table deed.lane_lock rls=true forced=true
   column none boolean
   constraint lane_lock_stays_empty CHECK (false)
+table deed.lane_tokens rls=true forced=true with fillfactor=50
+  column provider text not null
+  column lane text not null
+  column tokens double precision not null
+  column at timestamp with time zone not null
+  constraint lane_tokens_pkey PRIMARY KEY (provider, lane)
+  CREATE UNIQUE INDEX lane_tokens_pkey ON deed.lane_tokens USING btree (provider, lane)
+  policy lane_tokens_admin for r to deed_admin using true
+  policy lane_tokens_owner for * to owner using true check true
+  policy lane_tokens_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.lanes rls=true forced=true with fillfactor=50
   column subscription integer not null
   column lane integer not null
@@ -739,7 +751,6 @@ table deed.provider_lock rls=true forced=true
 table deed.providers rls=true forced=true
   column name text not null
   column kind text not null
-  column lane_per_domain boolean not null default false
   column key_window interval
   column can_look_up boolean not null default false
   column registered_at timestamp with time zone not null
@@ -750,8 +761,11 @@ table deed.providers rls=true forced=true
   column idle_account text
   column idle_sandbox boolean
   column idle_until timestamp with time zone
+  column lanes text not null default 'domain'::text
+  column relane boolean not null default true
   constraint providers_account_is_short CHECK ((length(account) <= 300))
   constraint providers_kind_is_short CHECK (((length(kind) >= 1) AND (length(kind) <= 100)))
+  constraint providers_lanes_are_known CHECK ((lanes = ANY (ARRAY['domain'::text, 'host'::text, 'country'::text, 'recipient'::text, 'none'::text])))
   constraint providers_name_is_valid CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text))
   constraint providers_pkey PRIMARY KEY (name)
   CREATE UNIQUE INDEX providers_pkey ON deed.providers USING btree (name)
@@ -791,14 +805,14 @@ table deed.purges rls=true forced=true
   grant select to deed_worker
 table deed.rate_limits rls=true forced=true with fillfactor=20
   column provider text not null
-  column domain text not null default ''::text
+  column lane text not null default ''::text
   column rate double precision not null
   column burst double precision not null
   column tokens double precision not null
   column at timestamp with time zone not null
   constraint rate_limits_are_sane CHECK (((rate > (0)::double precision) AND (burst >= (1)::double precision)))
-  constraint rate_limits_pkey PRIMARY KEY (provider, domain)
-  CREATE UNIQUE INDEX rate_limits_pkey ON deed.rate_limits USING btree (provider, domain)
+  constraint rate_limits_pkey PRIMARY KEY (provider, lane)
+  CREATE UNIQUE INDEX rate_limits_pkey ON deed.rate_limits USING btree (provider, lane)
   policy rate_limits_admin for r to deed_admin using true
   policy rate_limits_owner for * to owner using true check true
   policy rate_limits_worker for r to deed_worker using true
@@ -1313,6 +1327,7 @@ function finish_messages(p_ids uuid[], p_claims bigint[], p_statuses text[], p_e
 function finish_page(p_subscription integer, p_lane integer, p_fence bigint, p_n bigint, p_was text, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_messages integer, p_min bigint, p_max bigint, p_worker text, p_ids bigint[] DEFAULT NULL::bigint[], p_slots integer[] DEFAULT NULL::integer[], p_hashes bigint[] DEFAULT NULL::bigint[], p_errors text[] DEFAULT NULL::text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[], OUT n bigint, OUT dead boolean[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2862adc26ddd68c81c7c41a9cfc75c56 grant to deed_worker
 function fold_address(p_channel text, p_address text) returns text body inline grant to deed_admin, deed_app, deed_worker
 function fold_case(p_text text) returns text set search_path=pg_catalog, pg_temp body 0e4debfd43e21c16d53d81114ba6eb41 grant to deed_admin, deed_app, deed_worker
+function forget_lanes(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 834112813e7b17cce1174ae478c90ad9 grant to deed_worker
 function give_up_deliveries(p_provider text, p_give_up interval, p_limit integer, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 6bc2643614a3690d939ffe348326b1a6 grant to deed_worker
 function has_invisible(p_text text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function has_revoked(p_tenant uuid, p_contact uuid, p_channel text, p_purpose text) returns boolean set search_path=pg_catalog, pg_temp body aed6325beede64d341434e33bf0ba05c
@@ -1337,6 +1352,7 @@ function key_hash(p_tenant uuid, p_key text) returns bigint set search_path=pg_c
 function known_addresses(p_contacts uuid[]) returns TABLE(contact_id uuid, channel text, address text) body inline
 function known_as(p_tenant uuid, p_type text, p_value text) returns TABLE(contact_id uuid, means uuid) body inline grant to deed_admin, deed_app, deed_worker
 function lag(p_subscriptions integer[], p_most integer DEFAULT 10000) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone) set search_path=pg_catalog, pg_temp body 4e68e525e46c7221fae130c2d37b6cd5 grant to deed_admin, deed_worker
+function lane_of(p_kind text, p_channel text, p_folded text) returns text body inline grant to deed_admin, deed_app, deed_worker
 function late_xids(p_cur pg_snapshot, p_h xid8, p_seen pg_snapshot) returns xid8[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 2b8a1a8431fdb990eb510b5d2d484eec grant to deed_admin, deed_worker
 function leave_relays(p_worker uuid, p_release boolean DEFAULT false) returns void security definer set search_path=pg_catalog, pg_temp body 71c684cba8aae4c8f928293285645689 grant to deed_worker
 function level_list() returns void security definer set search_path=pg_catalog, pg_temp body 4ba546168c5757acf45f025cb62b87b6
@@ -1348,7 +1364,7 @@ function look_at_blocked(p_from bigint, p_from_subscription integer, p_each inte
 function look_at_dead(p_upto bigint, p_upto_subscription integer, p_each integer, p_each_undeclared integer, p_limit integer, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval) returns TABLE(looked bigint, next_id bigint, next_subscription integer, oldest timestamp with time zone, id bigint, subscription integer, message_id uuid, topic text, name text, key text, type text, tenant_id uuid, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body f0bd606f1d3baeee679eea4d0c68ec0a grant to deed_admin, deed_worker
 function look_at_deliveries(p_before uuid, p_each integer, p_limit integer, p_status text DEFAULT NULL::text, p_provider text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_recipient text DEFAULT NULL::text, p_doubt boolean DEFAULT false, p_contacts uuid[] DEFAULT NULL::uuid[]) returns TABLE(looked bigint, next uuid, oldest timestamp with time zone, id uuid) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body d58f3bba542f8abc7c3f8323d67eca18 grant to deed_admin, deed_worker
 function look_at_kept(p_upto bigint, p_each integer, p_limit integer, p_topic text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_payload boolean DEFAULT false) returns TABLE(looked bigint, above bigint, oldest timestamp with time zone, id bigint, slot integer, message_id uuid, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, size integer, payload bytea, created_at timestamp with time zone, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body ab5ca5277625d0286856a9570ef65ca7 grant to deed_admin, deed_app, deed_worker
-function look_at_providers(p_most integer) returns TABLE(name text, kind text, account text, sandbox boolean, registered boolean, key_window_seconds double precision, can_look_up boolean, queued bigint, due bigint, sending bigint, in_doubt bigint, held bigint, dead bigint, paused bigint, pauses text, limits text, idle text) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body a395266234d0f294898202450cbce58d grant to deed_admin, deed_worker
+function look_at_providers(p_most integer) returns TABLE(name text, kind text, account text, sandbox boolean, registered boolean, key_window_seconds double precision, can_look_up boolean, queued bigint, due bigint, sending bigint, in_doubt bigint, held bigint, dead bigint, paused bigint, pauses text, limits text, idle text) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 843db962927c19e8b474ed0b4137c680 grant to deed_admin, deed_worker
 function look_at_suppressions(p_at timestamp with time zone, p_at_tenant uuid, p_at_channel text, p_at_address text, p_at_purpose text, p_each integer, p_limit integer, p_tenant uuid DEFAULT NULL::uuid, p_channel text DEFAULT NULL::text, p_address text DEFAULT NULL::text, p_purpose text DEFAULT NULL::text) returns TABLE(looked bigint, next_at timestamp with time zone, next_tenant uuid, next_channel text, next_address text, next_purpose text, tenant_id uuid, channel text, address text, purpose text, reason text, actor text, created_at timestamp with time zone, expires_at timestamp with time zone) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body eacf6078f43c219ee31d73a2cd73dadb grant to deed_admin, deed_app, deed_worker
 function look_at_topics(p_most integer DEFAULT 100) returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision, parked bigint, blocked_keys bigint, lag bigint, at_least boolean, dead_at_least boolean, delivered_at_least boolean, lanes bigint, lanes_held bigint) set search_path=pg_catalog, pg_temp, enable_nestloop=off, enable_mergejoin=off, jit=off body e6ba45f9eaada53df70820ff3c90c7f3 grant to deed_admin, deed_worker
 function look_by_number(p_from bigint, p_upto bigint, p_limit integer, p_topic text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_payload boolean DEFAULT false) returns TABLE(looked bigint, above bigint, oldest timestamp with time zone, id bigint, slot integer, message_id uuid, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, size integer, payload bytea, created_at timestamp with time zone, process_after timestamp with time zone) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_indexscan=off, jit=off body dd47f7fe62b25abc0efefb1e87122352 grant to deed_admin, deed_app, deed_worker
@@ -1376,7 +1392,7 @@ function order_at(p_created_at timestamp with time zone, p_now timestamp with ti
 function page(p_subscription integer, p_slot_from integer, p_slot_upto integer, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_limit integer, p_low bigint DEFAULT NULL::bigint, p_late xid8[] DEFAULT NULL::xid8[]) returns TABLE(place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body f8daf0a9b084886593b0e9ced780f00f grant to deed_worker
 function pass_turns(p_tenants uuid[], p_sources text[], p_kinds text[], p_senders text[]) returns void set search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=off, enable_bitmapscan=off body 7a82f63b408073c4924d42e328dfd349
 function passed_by_stream(p_topic text, p_slot integer, p_list_version bigint) returns boolean set search_path=pg_catalog, pg_temp body 819967dc6e4aa28cd620a51cb107d612
-function pause(p_provider text, p_ids uuid[], p_claims bigint[], p_destinations text[], p_errors text[], p_after double precision[], p_opens boolean[], p_base interval DEFAULT '00:00:05'::interval, p_jitter double precision[] DEFAULT '{0.5,1}'::double precision[], p_most interval DEFAULT '00:05:00'::interval) returns TABLE(destination text, tenant_id uuid, since timestamp with time zone, until timestamp with time zone, failures integer) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body d56c5229da1334d19352eb15c7754d45 grant to deed_worker
+function pause(p_provider text, p_ids uuid[], p_claims bigint[], p_destinations text[], p_errors text[], p_after double precision[], p_opens boolean[], p_base interval DEFAULT '00:00:05'::interval, p_jitter double precision[] DEFAULT '{0.5,1}'::double precision[], p_most interval DEFAULT '00:05:00'::interval, p_until text[] DEFAULT NULL::text[]) returns TABLE(destination text, tenant_id uuid, since timestamp with time zone, until timestamp with time zone, failures integer) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 34ae425e1988e43580878a18c3d97bdf grant to deed_worker
 function pause_allows(p_provider text, p_destination text, p_tenant uuid) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body e3711c31a99c03e916f111f6231fa576
 function pause_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body b08d385ecf7e733bbca9e3603dc220c8 grant to deed_worker
 function payload_copies(p_payload jsonb) returns text[] body inline
@@ -1401,8 +1417,8 @@ function redrive_deliveries(p_request text, p_statuses text[], p_provider text D
 function refold_suppressions() returns bigint set search_path=pg_catalog, pg_temp body 2ccd0bce3604d72bebd9288023f2e15b
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body 476db46351943413014ac2480ef09b67
 function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body d78dc71c24395d2c97289a66733f2308
-function register_provider(p_name text, p_kind text, p_lane_per_domain boolean, p_key_window interval, p_can_look_up boolean, p_domains text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body a8aceabd18b941aef5ae1a68f23ce498 grant to deed_worker
-function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, jit=off body d5689dbf8397a82f5eaac33b4c546a43 grant to deed_worker
+function register_provider(p_name text, p_kind text, p_lanes text, p_key_window interval, p_can_look_up boolean, p_limited text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body c0faf7bf920d0e3105036ad073de08b5 grant to deed_worker
+function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, jit=off body 293e620255050f6894708153b44a1a7d grant to deed_worker
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 43dcf62fbe908f9fb5b60bc43546f70d grant to deed_worker
 function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker
 function remove_step(p_n bigint, p_limit integer DEFAULT 5000) returns TABLE(state text, taken integer, total bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off, lock_timeout=1s body 934e93d74657b7da57ea94686cd59f41 grant to deed_admin, deed_worker
@@ -1436,7 +1452,7 @@ function suppress(p_channel text, p_addresses text[], p_reason text, p_actor tex
 function suppressed(p_tenant uuid, p_channel text, p_address text, p_purpose text, p_at timestamp with time zone) returns TABLE(reason text) body inline
 function suppressed_copy(p_tenant uuid, p_cc text[], p_purpose text, p_at timestamp with time zone) returns TABLE(reason text) body inline
 function tail_window(p_from bigint, p_upto bigint, p_seen pg_snapshot, p_now pg_snapshot, p_topic text DEFAULT NULL::text, p_numbers integer DEFAULT 100000) returns TABLE(upto bigint, slots integer[], ids bigint[]) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_indexscan=off, jit=off body 2db8f8feea38a5ab9ecd5fb223b4c886 grant to deed_admin, deed_app, deed_worker
-function take_due(p_provider text, p_status text, p_limit integer, p_lanes text[], p_rooms integer[], p_room integer, p_bytes bigint, p_cost integer, p_pauses boolean, p_kind text, p_account text, p_places jsonb, OUT taken tid[], OUT walk jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 8165c1918022511f72c8add7d1e9ac13
+function take_due(p_provider text, p_status text, p_limit integer, p_lanes text[], p_rooms integer[], p_room integer, p_bytes bigint, p_cost integer, p_pauses boolean, p_kind text, p_account text, p_places jsonb, OUT taken tid[], OUT walk jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 1d2f28e9f8b04d53362da88d15de4c7e
 function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true, p_protocol integer DEFAULT 1) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body 66d3a91e043e1ccbe5ceb724c4cffe04 grant to deed_worker
 function take_probe(p_provider text, p_tenant uuid, p_lane text, p_id uuid, p_claim bigint) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 9285687a3ab24beb0c486ce3405f57d0
 function take_tenant(p_tenant uuid, p_what text, INOUT at_sub integer, INOUT at_id bigint, INOUT left_some boolean, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, jit=off body c39da871973a8699e7e1af797e66c461

@@ -47,12 +47,12 @@ grant execute on function deed.erase_contact to deed_app, deed_admin;
 -- What somebody asked for is taken back by that tenant, or by an operator.
 grant execute on function deed.unsuppress to deed_app, deed_admin;
 grant execute on function
-  deed.fold_address, deed.check_address, deed.address_domain, deed.fold_case, deed.has_invisible, deed.domain_ascii,
+  deed.fold_address, deed.check_address, deed.address_domain, deed.lane_of, deed.fold_case, deed.has_invisible, deed.domain_ascii,
   deed.punycode, deed.punycode_bias, deed.unpunycode
 to deed_app, deed_worker, deed_admin;
 grant execute on function
   deed.claim_deliveries, deed.attempt, deed.extend_deliveries, deed.note_attempts, deed.settle, deed.pause, deed.expire_deliveries, deed.expire_suppressions, deed.give_up_deliveries, deed.claim_doubts, deed.may_repeat,
-  deed.prove_delivery, deed.record_events, deed.match_events, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.purge_deliveries, deed.erase_step, deed.mark_audit, deed.export_erasures,
+  deed.prove_delivery, deed.record_events, deed.match_events, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.forget_lanes, deed.purge_deliveries, deed.erase_step, deed.mark_audit, deed.export_erasures,
   deed.remove_tenant_step
 to deed_worker;
 grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.redrive_deliveries, deed.resume_provider to deed_admin;

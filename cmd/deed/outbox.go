@@ -117,8 +117,8 @@ func providers(file *config.Config) (map[string]delivery.ProviderOptions, error)
 			continue
 		}
 		list[name] = delivery.ProviderOptions{
-			Provider: p, Concurrency: c.Concurrency, PerDomain: c.PerDomain, Hanging: c.Hanging, Timeout: c.Timeout, GiveUpAfter: c.GiveUpAfter, Defer: c.Defer,
-			Rate: c.Rate, Burst: c.Burst, Domains: c.Domains, Tenants: c.Tenants, Engagement: c.Engagement, Sandbox: c.Sandbox,
+			Provider: p, Concurrency: c.Concurrency, PerLane: c.PerLane, Hanging: c.Hanging, Timeout: c.Timeout, GiveUpAfter: c.GiveUpAfter, Defer: c.Defer,
+			Rate: c.Rate, Burst: c.Burst, Lanes: c.Lanes, Tenants: c.Tenants, Engagement: c.Engagement, Sandbox: c.Sandbox,
 		}
 	}
 	if errs != nil {

@@ -65,7 +65,7 @@
 //	    password: env:SMTP_PASSWORD
 //	    from: Shop <shop@example.com>
 //	    rate: 20                          # a second, all processes together
-//	    domains: {gmail.com: 5}
+//	    lanes: {gmail.com: 5}
 //	  api: {type: resend, api_key: env:RESEND_API_KEY, sandbox: me@example.com}
 //	  hooks: {type: webhook, secret: env:HOOK_SECRET, drops_repeats: 24h}
 //	public: {listen: ":8443", url: "https://hooks.example.com"}   # for sources: docs/inbound.md

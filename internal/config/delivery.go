@@ -90,14 +90,14 @@ type Provider struct {
 	Line int
 
 	Concurrency int
-	PerDomain   int
+	PerLane     int
 	Hanging     int // negative: none
 	Timeout     time.Duration
 	GiveUpAfter time.Duration
 	Defer       time.Duration
 	Rate        float64 // calls a second, of all processes together
 	Burst       float64
-	Domains     map[string]float64 // calls a second, by recipient's domain
+	Lanes       map[string]float64 // calls a second, by lane
 	From        string
 	FromAllowed []string // addresses, @domains, or *
 	Sandbox     string   // an address, or a URL
@@ -318,7 +318,6 @@ var providerTypes = map[string]func(*section, *Provider){
 			}
 		}
 		p.DropsRepeats = s.duration("drops_repeats", time.Minute, 30*24*time.Hour)
-		p.PerDomain = s.number("per_domain", 1, 10000)
 		p.Sandbox = s.endpoint("sandbox")
 	},
 }
@@ -414,7 +413,7 @@ func (s *section) provider(name string) Provider {
 		}
 		return p // which keys it may have is not known
 	}
-	p.Concurrency = s.number("concurrency", 1, 10000)
+	p.Concurrency, p.PerLane = s.number("concurrency", 1, 10000), s.number("per_lane", 1, 10000)
 	if s.has("hanging") {
 		if p.Hanging = s.number("hanging", 0, 20000); p.Hanging == 0 {
 			p.Hanging = -1
@@ -432,12 +431,10 @@ func (s *section) provider(name string) Provider {
 	p.GiveUpAfter, p.Defer = s.duration("give_up_after", time.Minute, 30*24*time.Hour), s.duration("defer", time.Second, time.Hour)
 	p.Rate, p.Burst = s.decimal("rate", 0.001, 1e6), s.decimal("burst", 1, 1e6)
 	p.Engagement = s.truth("engagement")
-	if d := s.sub("domains"); d != nil {
-		p.Domains = map[string]float64{}
+	if d := s.sub("lanes"); d != nil {
+		p.Lanes = map[string]float64{}
 		for _, e := range d.node.entries {
-			if rate := d.decimal(e.key, 0.001, 1e6); rate > 0 {
-				p.Domains[strings.ToLower(e.key)] = rate
-			}
+			p.Lanes[strings.ToLower(e.key)] = d.decimal(e.key, 0, 1e6)
 		}
 		d.done()
 	}

@@ -31,7 +31,7 @@ providers:
     timeout: 20s
     rate: 12.5
     burst: 3
-    domains: {Gmail.com: 5, example.org: 0.5}
+    lanes: {Gmail.com: 5, example.org: 0.5}
   api: {type: resend, api_key: env:API_KEY, endpoint: "http://127.0.0.1:1", from: a@example.com}
   post: {type: postmark, server_token: env:API_KEY, message_stream: broadcast, event_user: deed, event_password: env:API_KEY, account: acme, from: a@example.com, sandbox: me@example.com, endpoint: "http://127.0.0.1:5"}
   grid: {type: sendgrid, api_key: env:API_KEY, event_key: MFkw, account: acme, from: a@example.com, sandbox: me@example.com, endpoint: "http://127.0.0.1:6"}
@@ -44,7 +44,7 @@ providers:
   phone: {type: whatsapp, token: env:API_KEY, phone_number_id: "106540352242922", sandbox: "+16505551234"}
   nobody: {type: stub, fail: {refused: 0.1, unknown: 1e-2}, rate: 100}
   bot: {type: telegram, token: env:API_KEY, endpoint: "http://127.0.0.1:2", sandbox: "-1001/7", rate: 25}
-  hooks: {type: webhook, secret: env:HOOK_SECRET, previous_secret: file:hook.old, allow_hosts: [10.0.0.1], hosts: ["http://10.0.0.1:8080", "*.example.com"], tenants: [6F1C2D3E-0000-4000-8000-000000000001], headers: {x-api-key: env:API_KEY}, drops_repeats: 24h, per_domain: 2, hanging: 0, sandbox: "https://example.com/"}
+  hooks: {type: webhook, secret: env:HOOK_SECRET, previous_secret: file:hook.old, allow_hosts: [10.0.0.1], hosts: ["http://10.0.0.1:8080", "*.example.com"], tenants: [6F1C2D3E-0000-4000-8000-000000000001], headers: {x-api-key: env:API_KEY}, drops_repeats: 24h, per_lane: 2, hanging: 0, sandbox: "https://example.com/"}
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ providers:
 	}
 	m := c.Providers["mail"]
 	if m.Address != "smtp.example.com:587" || m.Password.Reveal() != "key-hunter2" || m.Rate != 12.5 || m.Burst != 3 || m.Timeout != 20*time.Second ||
-		m.Domains["gmail.com"] != 5 || m.Domains["example.org"] != 0.5 || m.Security != "tls" || m.Sandbox != "me@example.com" || m.Concurrency != 8 {
+		m.Lanes["gmail.com"] != 5 || m.Lanes["example.org"] != 0.5 || m.Security != "tls" || m.Sandbox != "me@example.com" || m.Concurrency != 8 {
 		t.Errorf("%+v", m)
 	}
 	if a := c.Providers["api"]; a.APIKey.Reveal() != "key-hunter2" || a.Endpoint != "http://127.0.0.1:1" {
@@ -103,7 +103,7 @@ providers:
 		t.Errorf("%+v", b)
 	}
 	h := c.Providers["hooks"]
-	if h.Secret.Reveal() != standardSecret || h.DropsRepeats != 24*time.Hour || h.PerDomain != 2 || h.Hanging != -1 || h.Headers["x-api-key"].Reveal() == "" || len(h.AllowHosts) != 1 ||
+	if h.Secret.Reveal() != standardSecret || h.DropsRepeats != 24*time.Hour || h.PerLane != 2 || h.Hanging != -1 || h.Headers["x-api-key"].Reveal() == "" || len(h.AllowHosts) != 1 ||
 		len(h.Hosts) != 2 || len(h.Tenants) != 1 || h.Tenants[0].String() != "6f1c2d3e-0000-4000-8000-000000000001" {
 		t.Errorf("%+v", h)
 	}
@@ -117,7 +117,7 @@ channels:
   outbox: {enabled: perhaps, claim_batch_size: 0, jitter_min: x, polls: 1}
   inbox: {}
 providers:
-  mail: {type: smtp, address: nowhere, user: u, from: "no", rate: -1, domains: {x.com: 0}}
+  mail: {type: smtp, address: nowhere, user: u, from: "no", rate: -1, lanes: {x.com: -1}}
   api: {type: resend, api_key: hunter2}
   bulk: {type: ses, secret_access_key: hunter2, sandbox: Me <me@example.com>}
   texts: {type: twilio, auth_token: hunter2, api_key_sid: SK0, status_callback: nowhere, look_up_calls: perhaps, sandbox: "15005550006"}
@@ -136,7 +136,7 @@ providers:
 `)
 	for _, want := range []string{
 		"channels.outbox.enabled", "channels.outbox.claim_batch_size", "channels.outbox.jitter_min", "channels.outbox.polls", "channels.inbox",
-		"providers.mail.address", "user and password go together", "providers.mail.from", "providers.mail.rate", "providers.mail.domains.x.com",
+		"providers.mail.address", "user and password go together", "providers.mail.from", "providers.mail.rate", "providers.mail.lanes.x.com",
 		"providers.api.api_key: want env:NAME",
 		"providers.fedi: the provider has no endpoint", "providers.fedi: the provider has no token", "providers.fedi.account: want an account", "providers.fedi: sandbox and sandbox_token go together",
 		"providers.sky.password: want env:NAME", "providers.sky: sandbox and sandbox_password go together", "providers.sky.sandbox: it is the account",

@@ -7,7 +7,8 @@
 //	2xx with the record's uri               accepted
 //	2xx without it, or not JSON             unknown: repeated under the same rkey
 //	408, 5xx, no complete answer            unknown: repeated under the same rkey
-//	429, to sign in or to post              outage; RateLimit-Reset is obeyed
+//	429, to sign in                         outage; RateLimit-Reset is obeyed
+//	429, to post: points are used up        rests until RateLimit-Reset
 //	no session: the password is refused,    outage: nothing was posted
 //	or the server does not answer
 //	401, 403, ExpiredToken and what else    outage: a new session, or mend the account
@@ -149,6 +150,7 @@ func (p *Provider) Close() error {
 func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{
 		Kind: "bluesky", Account: strings.ToLower(p.opts.Account), Channels: []delivery.Channel{delivery.Social}, Key: delivery.HasKey, KeyWindow: Window,
+		Lanes: delivery.OneLane,
 	}
 }
 
@@ -300,7 +302,10 @@ func judge(a httpcall.Answer, key string) delivery.Outcome {
 	case a.Status == http.StatusRequestTimeout, a.Status >= 500, a.Status < 200:
 		return delivery.Unknown(err)
 	case a.Status == http.StatusTooManyRequests:
-		return delivery.Outage(err, reset(a.Header, time.Now()))
+		if wait := reset(a.Header, time.Now()); wait > 0 {
+			return delivery.Quota(err, delivery.RenewedIn(wait))
+		}
+		return delivery.Outage(err, 0)
 	case isAboutToken(a), a.Status == http.StatusForbidden, name == "AccountTakedown":
 		return delivery.Outage(err, 0)
 	case name == "ConcurrentWrites":

@@ -8,7 +8,7 @@
 //	200 with an id                          accepted
 //	2xx without one, or not JSON            unknown: repeated under the key
 //	408, 5xx, no complete answer            unknown: repeated under the key
-//	429: too many calls of the account      outage; X-RateLimit-Reset is obeyed
+//	429: too many calls of the account      rests until X-RateLimit-Reset
 //	401, 403                                outage: mend the token, or the account
 //	no connection                           outage
 //	3xx and any other 4xx, such as 422      refused for good
@@ -141,11 +141,11 @@ func (p *Provider) Close() error {
 }
 
 // Capabilities says: social, with a key for [Window], which is repeated after a minute. The
-// account is Account, whatever its token.
+// account is Account, whatever its token; it has 300 calls in five minutes, one a second.
 func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{
 		Kind: "mastodon", Account: strings.ToLower(p.opts.Account), Channels: []delivery.Channel{delivery.Social},
-		Key: delivery.HasKey, KeyWindow: Window, SettleDelay: time.Minute,
+		Key: delivery.HasKey, KeyWindow: Window, SettleDelay: time.Minute, Lanes: delivery.OneLane, Limits: map[string]float64{"": 1},
 	}
 }
 
@@ -274,7 +274,10 @@ func judge(a httpcall.Answer) delivery.Outcome {
 	err := problem(a.Status) // what an instance says may repeat the request, in any language
 	switch {
 	case a.Status == http.StatusTooManyRequests:
-		return delivery.Outage(err, reset(a.Header, time.Now()))
+		if wait := reset(a.Header, time.Now()); wait > 0 {
+			return delivery.Quota(err, delivery.RenewedIn(wait))
+		}
+		return delivery.Outage(err, 0)
 	case a.Status == http.StatusUnauthorized, a.Status == http.StatusForbidden:
 		return delivery.Outage(err, 0)
 	case a.Status == http.StatusRequestTimeout, a.Status >= 500, a.Status < 200:

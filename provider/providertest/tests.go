@@ -52,7 +52,10 @@ func (f *fixture) serve(sandbox string) {
 	f.t.Helper()
 	var err error
 	f.ledger, err = delivery.New(context.Background(), f.db.Pool(pgtest.Worker), delivery.Options{
-		Providers:    map[string]delivery.ProviderOptions{"p": {Provider: f.Provider, Timeout: timeout, Concurrency: 4, Defer: 20 * time.Millisecond, Sandbox: sandbox}},
+		Providers: map[string]delivery.ProviderOptions{"p": {
+			Provider: f.Provider, Timeout: timeout, Concurrency: 4, Defer: 20 * time.Millisecond, Sandbox: sandbox,
+			Rate: 1000, Lanes: map[string]float64{"*": 0, "-*": 0},
+		}},
 		PollInterval: 20 * time.Millisecond, BaseRetry: 20 * time.Millisecond,
 	})
 	if err != nil {

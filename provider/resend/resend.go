@@ -8,7 +8,8 @@
 //	200 with an id                          accepted
 //	200 without one, or not JSON            unknown: repeated under the key
 //	408, 5xx, no complete answer            unknown: repeated under the key
-//	429: too many calls, or over the quota  outage; Retry-After is obeyed
+//	429: too many calls                     outage; Retry-After is obeyed
+//	429 daily_, monthly_quota_exceeded      rests until the next day, or month
 //	401, 403 about the API key              outage: mend the key
 //	no connection                           outage
 //	409 concurrent_idempotent_requests      not now
@@ -236,6 +237,10 @@ func (p *Provider) judge(a httpcall.Answer) delivery.Outcome {
 	err := fmt.Errorf("resend: status %d %s", a.Status, httpcall.Line([]byte(said.Name)))
 	after, _ := header.RetryAfter(a.Header, time.Now())
 	switch {
+	case said.Name == "daily_quota_exceeded":
+		return delivery.Quota(err, delivery.NextDay())
+	case said.Name == "monthly_quota_exceeded":
+		return delivery.Quota(err, delivery.NextMonth())
 	case a.Status == http.StatusTooManyRequests:
 		return delivery.Outage(err, after)
 	case a.Status == http.StatusConflict && said.Name == "concurrent_idempotent_requests":

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/httpcall"
 )
 
@@ -28,9 +29,9 @@ func TestJudge(t *testing.T) {
 		{400, "", `{"__type":"com.amazonaws.ses#BadRequestException","message":"canary"}`, "refused", "status 400 BadRequestException", "", "BadRequestException"},
 		{404, "", `{"code":"NotFoundException"}`, "refused", "status 404 NotFoundException", "", "NotFoundException"},
 		{400, "", `{"__type":"canary in words"}`, "refused", "status 400 without a name", "", "400"},
-		{429, "TooManyRequestsException", `{"message":"Maximum sending rate exceeded."}`, "deferred", "TooManyRequestsException", "", "TooManyRequestsException"},
-		{400, "", `{"__type":"ThrottlingException"}`, "deferred", "ThrottlingException", "", "ThrottlingException"},
-		{429, "", `canary`, "deferred", "status 429 without a name", "", "429"},
+		{429, "TooManyRequestsException", `{"message":"Maximum sending rate exceeded."}`, "outage", "TooManyRequestsException", "", "TooManyRequestsException"},
+		{400, "", `{"__type":"ThrottlingException"}`, "outage", "ThrottlingException", "", "ThrottlingException"},
+		{429, "", `canary`, "outage", "status 429 without a name", "", "429"},
 		{429, "TooManyRequestsException", `{"message":"Daily message quota exceeded."}`, "outage", "the account's quota is spent", "", "TooManyRequestsException"},
 		{400, "LimitExceededException", `{}`, "outage", "LimitExceededException", "", "LimitExceededException"},
 		{400, "AccountSuspendedException", `{}`, "outage", "AccountSuspendedException", "", "AccountSuspendedException"},
@@ -57,8 +58,9 @@ func TestJudge(t *testing.T) {
 		if text := out.Err().Error(); !strings.Contains(text, c.says) || strings.Contains(text, "canary") {
 			t.Errorf("%d %s %s: %q", c.status, c.header, c.body, text)
 		}
-		if waits := c.want == "deferred" || c.want == "outage"; waits != (out.RetryAfter() == 7*time.Second) {
-			t.Errorf("%d %s: after %s", c.status, c.header, out.RetryAfter())
+		spent := strings.Contains(c.says, "quota is spent")
+		if spent != (out.Renewal() == delivery.RenewedIn(time.Hour)) || (c.want == "outage" && !spent) != (out.RetryAfter() == 7*time.Second) {
+			t.Errorf("%d %s: after %s, %v", c.status, c.header, out.RetryAfter(), out.Renewal())
 		}
 	}
 }

@@ -8,8 +8,8 @@
 //	200 with a MessageId                    accepted
 //	200 without one, or not JSON            unknown
 //	408, 5xx, no complete answer            unknown
-//	TooManyRequests, Throttling, 429        later: more at once than SES takes
-//	the same at the end of the day's quota  outage
+//	TooManyRequests, Throttling, 429        outage: more at once than SES takes
+//	the same at the end of the day's quota  rests for an hour: it is of the last 24
 //	LimitExceeded                           outage
 //	AccountSuspended, SendingPaused         outage: mend the account
 //	401, 403, what else is said of the      outage: mend the credentials, what they may
@@ -244,9 +244,9 @@ func judgeName(status int, name string, quota bool, err error, after time.Durati
 		return delivery.Unknown(err)
 	case slices.Contains(throttled, name), status == http.StatusTooManyRequests:
 		if quota {
-			return delivery.Outage(fmt.Errorf("%w: the account's quota is spent", err), after)
+			return delivery.Quota(fmt.Errorf("%w: the account's quota is spent", err), delivery.RenewedIn(max(after, time.Hour)))
 		}
-		return delivery.Deferred(err, after)
+		return delivery.Outage(err, after)
 	case slices.Contains(paused, name), slices.Contains(aboutUser, name), status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return delivery.Outage(err, after)
 	}

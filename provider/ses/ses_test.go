@@ -70,16 +70,6 @@ func TestConformance(t *testing.T) {
 	providertest.Run(t, newHarness, nil)
 }
 
-// The end of the day's quota is the account's, and no attempt of the e-mail's.
-func TestSend_OverQuota(t *testing.T) {
-	t.Parallel()
-	h := newHarness(t)
-	h.Fail(providertest.Fault(catcher.OverQuota), 1)
-	if e := providertest.Deliver(t, h); e.SentAt == nil || e.Attempts != 1 || !strings.HasSuffix(e.LastError, "the account's quota is spent") {
-		t.Errorf("%s after %d attempts: %s", e.Status, e.Attempts, e.LastError)
-	}
-}
-
 // The bytes are those of Amazon's documentation; testdata names the source.
 func TestRender_Fixture(t *testing.T) {
 	t.Parallel()

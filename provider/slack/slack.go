@@ -10,7 +10,7 @@
 //	ok without one, or not JSON             unknown: looked up
 //	fatal_error, internal_error, 408, 5xx   unknown: looked up
 //	no complete answer                      unknown: looked up
-//	429, ratelimited                        later, after Retry-After
+//	429, ratelimited                        the channel is paused, for Retry-After
 //	invalid_auth and what else is said of   outage: mend the token, or what it may do
 //	the token
 //	no connection                           outage
@@ -98,9 +98,12 @@ func (p *Provider) Close() error {
 }
 
 // Capabilities says: chat, without a key; what is in doubt can be looked up after two
-// seconds.
+// seconds. Each channel is a lane, with a call a second.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "slack", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey, SettleDelay: 2 * time.Second}
+	return delivery.Capabilities{
+		Kind: "slack", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey, SettleDelay: 2 * time.Second,
+		Lanes: delivery.LanePerRecipient, Limits: map[string]float64{"*": 1}, Defer: 15 * time.Second, GiveUpAfter: 4 * time.Hour,
+	}
 }
 
 // message is the body of chat.postMessage.
@@ -254,7 +257,7 @@ func judge(a httpcall.Answer) delivery.Outcome {
 	case a.Status == http.StatusTooManyRequests, slices.Contains(limited, s.Error):
 		// Of this channel or of the workspace: Slack does not say. The others find out by
 		// themselves.
-		return delivery.Deferred(err, after)
+		return delivery.LaneOutage(err, after)
 	case slices.Contains(aboutUser, s.Error), a.Status == http.StatusUnauthorized:
 		return delivery.Outage(err, after)
 	case slices.Contains(unclear, s.Error), a.Status == http.StatusRequestTimeout, a.Status >= 500, a.Status < 200:

@@ -7,7 +7,7 @@
 //	ok, with a message_id                   accepted
 //	ok without one, or not JSON             unknown
 //	408, 5xx, no complete answer            unknown
-//	429: too many, of this chat or at all   later, after the retry_after that it has
+//	429: too many, of this chat or at all   the chat is paused, for the retry_after that it has
 //	401, 404: the token is wrong            outage: mend the token
 //	no connection                           outage
 //	3xx and any other 4xx                   refused for good
@@ -88,10 +88,14 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// Capabilities says: chat, without a key. The account is the bot's id, which a new
+// Capabilities says: chat, without a key, and each chat a lane: 30 calls a second of the
+// bot, one of a chat, 20 a minute of a group. The account is the bot's id, which a new
 // token does not change.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "telegram", Account: "bot-" + p.bot, Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey}
+	return delivery.Capabilities{
+		Kind: "telegram", Account: "bot-" + p.bot, Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey,
+		Lanes: delivery.LanePerRecipient, Limits: map[string]float64{"": 30, "*": 1, "-*": 20.0 / 60}, Defer: 15 * time.Second, GiveUpAfter: 4 * time.Hour,
+	}
 }
 
 // message is the body of sendMessage.
@@ -226,7 +230,7 @@ func judge(a httpcall.Answer) delivery.Outcome {
 	switch {
 	case a.Status == http.StatusTooManyRequests:
 		// Of this chat or of all: Telegram does not say. The others find out by themselves.
-		return delivery.Deferred(err, time.Duration(max(min(s.Parameters.RetryAfter, 24*3600), 0))*time.Second)
+		return delivery.LaneOutage(err, time.Duration(max(min(s.Parameters.RetryAfter, 24*3600), 0))*time.Second)
 	case a.Status == http.StatusUnauthorized, a.Status == http.StatusNotFound:
 		// It is about the token and not about this message.
 		return delivery.Outage(err, 0)

@@ -27,9 +27,9 @@ func TestJudge(t *testing.T) {
 		{400, `{"code":21610,"message":"canary +15558675310","status":400}`, "opted out", "status 400, code 21610: the recipient has opted out"},
 		{400, `{"code":99999,"message":"canary"}`, "refused", "status 400, code 99999"},
 		{404, `<html>canary</html>`, "refused", "status 404"},
-		{400, `{"code":21611,"message":"canary"}`, "deferred", "code 21611: the queue of From is full"},
-		{429, `{"code":20429,"message":"canary"}`, "deferred", "code 20429: too many requests"},
-		{429, `canary`, "deferred", "status 429"},
+		{400, `{"code":21611,"message":"canary"}`, "outage", "code 21611: the queue of From is full"},
+		{429, `{"code":20429,"message":"canary"}`, "outage", "code 20429: too many requests"},
+		{429, `canary`, "outage", "status 429"},
 		{401, `canary`, "outage", "status 401"},
 		{403, `{"code":20003,"message":"canary"}`, "outage", "code 20003: the credentials are refused"},
 		{400, `{"code":10001,"message":"canary"}`, "outage", "code 10001: the account is not active"},
@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 		if text := out.Err().Error(); !strings.Contains(text, c.says) || strings.Contains(text, "canary") || strings.Contains(text, "15558675310") {
 			t.Errorf("%d %s: %q", c.status, c.body, text)
 		}
-		if waits := c.want == "deferred" || c.want == "outage"; waits != (out.RetryAfter() == 7*time.Second) {
+		if waits := c.want == "outage"; waits != (out.RetryAfter() == 7*time.Second) {
 			t.Errorf("%d %s: after %s", c.status, c.body, out.RetryAfter())
 		}
 	}

@@ -8,8 +8,8 @@
 //	2xx without one, or not JSON         unknown: looked up
 //	408, 5xx (20500 may have been done)  unknown: looked up
 //	no complete answer                   unknown: looked up
-//	429, which is never processed        later, after Retry-After
-//	21611: From's queue is full          later
+//	429, which is never processed        outage; Retry-After is obeyed
+//	21611: From's queue is full          outage
 //	401, 10001, 20003, 63038             outage: mend the credentials or the account
 //	no connection                        outage
 //	21211, 21614, 21635: no number, or   bad address
@@ -169,7 +169,10 @@ func (p *Provider) Capabilities() delivery.Capabilities {
 	if number.MatchString(p.opts.From) {
 		channels = append(channels, delivery.Voice)
 	}
-	return delivery.Capabilities{Kind: "twilio", Account: p.opts.AccountSID, Channels: channels, Key: delivery.NoKey, SettleDelay: time.Minute}
+	return delivery.Capabilities{
+		Kind: "twilio", Account: p.opts.AccountSID, Channels: channels, Key: delivery.NoKey, SettleDelay: time.Minute,
+		Lanes: delivery.LanePerCountry, Defer: 30 * time.Second, GiveUpAfter: 4 * time.Hour,
+	}
 }
 
 // Send posts the request.
@@ -255,10 +258,8 @@ func judgeCode(status, code int, err error, after time.Duration) delivery.Outcom
 	switch {
 	case status == http.StatusRequestTimeout, status >= 500, status < 200:
 		return delivery.Unknown(err)
-	case status == http.StatusUnauthorized, code == 10001, code == 20003, code == 63038:
+	case status == http.StatusUnauthorized, code == 10001, code == 20003, code == 63038, status == http.StatusTooManyRequests, code == 20429, code == 21611:
 		return delivery.Outage(err, after)
-	case status == http.StatusTooManyRequests, code == 20429, code == 21611:
-		return delivery.Deferred(err, after)
 	case code == 21211, code == 21614, code == 21635:
 		return delivery.BadAddress(err)
 	case code == 21610:

@@ -17,5 +17,5 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = delivery.Options{Providers: map[string]delivery.ProviderOptions{"hooks": {Provider: hooks, PerDomain: 2}}}
+	_ = delivery.Options{Providers: map[string]delivery.ProviderOptions{"hooks": {Provider: hooks, PerLane: 2}}}
 }

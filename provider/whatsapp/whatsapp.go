@@ -9,8 +9,8 @@
 //	200 without one, or not JSON            unknown
 //	131000, 131016, 1, 2, 408, 5xx          unknown
 //	no complete answer                      unknown
-//	131056: this recipient too often        later, in six seconds
-//	429, 4, 80007, 130429: too many         later
+//	131056: this recipient too often        the recipient is paused, for six seconds
+//	429, 4, 80007, 130429: too many         outage; Retry-After is obeyed
 //	131048: too many were reported as spam  outage
 //	0, 3, 10, 190, 200 to 299, 368, 131005  outage: mend the token, what it may do,
 //	131031, 131042, 401                     or the account
@@ -95,9 +95,14 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// Capabilities says: chat, without a key. The account is the number's id.
+// Capabilities says: chat, without a key, and each recipient a lane: 80 calls a second of
+// the number, which is what one has at first, and one in six seconds of a recipient. The
+// account is the number's id.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "whatsapp", Account: "number-" + p.opts.PhoneNumberID, Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey}
+	return delivery.Capabilities{
+		Kind: "whatsapp", Account: "number-" + p.opts.PhoneNumberID, Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey,
+		Lanes: delivery.LanePerRecipient, Limits: map[string]float64{"": 80, "*": 1.0 / 6}, Defer: 15 * time.Second, GiveUpAfter: 4 * time.Hour,
+	}
 }
 
 // message is the body of POST /PHONE_NUMBER_ID/messages.
@@ -193,6 +198,17 @@ func (m *message) say(p Payload) error {
 			return fmt.Errorf("the payload's %s is no object", name)
 		}
 	}
+	if template {
+		var t struct {
+			Name     string `json:"name"`
+			Language struct {
+				Code string `json:"code"`
+			} `json:"language"`
+		}
+		if json.Unmarshal(p.Template, &t) != nil || t.Name == "" || t.Language.Code == "" {
+			return errors.New("the payload's template has no name, or no language with a code")
+		}
+	}
 	return nil
 }
 
@@ -279,10 +295,8 @@ func judge(a httpcall.Answer) delivery.Outcome {
 func judgeCode(status, code int, err error, after time.Duration) delivery.Outcome {
 	switch code {
 	case 131056:
-		return delivery.Deferred(err, max(after, 6*time.Second))
-	case 4, 80007, 130429:
-		return delivery.Deferred(err, after)
-	case 131048, 0, 3, 10, 190, 368, 131005, 131031, 131042:
+		return delivery.LaneOutage(err, max(after, 6*time.Second))
+	case 4, 80007, 130429, 131048, 0, 3, 10, 190, 368, 131005, 131031, 131042:
 		return delivery.Outage(err, after)
 	case 1, 2, 131000, 131016:
 		return delivery.Unknown(err)
@@ -293,7 +307,7 @@ func judgeCode(status, code int, err error, after time.Duration) delivery.Outcom
 	case code >= 200 && code <= 299, status == http.StatusUnauthorized:
 		return delivery.Outage(err, after)
 	case status == http.StatusTooManyRequests:
-		return delivery.Deferred(err, after)
+		return delivery.Outage(err, after)
 	case status == http.StatusRequestTimeout, status >= 500, status < 300:
 		return delivery.Unknown(err)
 	}

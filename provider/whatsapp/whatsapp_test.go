@@ -133,6 +133,7 @@ func TestRender_Bad(t *testing.T) {
 		`{"text": " \n"}`: "none of text, template and interactive",
 		`{"text": "canary", "template": {"name": "x"}}`: "or more than one",
 		`{"template": "canary"}`:                        "template is no object",
+		`{"template": {"name": "canary"}}`:              "template has no name, or no language",
 		`{"interactive": []}`:                           "interactive is no object",
 		`{"text": 7}`:                                   "the payload's text is of another type",
 		`{"text": "canary", "to": "16505551234"}`:       "the payload is no JSON object of text",

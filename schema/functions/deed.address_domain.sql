@@ -1,5 +1,5 @@
 -- deed.address_domain: the domain or host of an address that is folded; null
--- where a channel's addresses have none. A delivery's lane is one of these.
+-- where a channel's addresses have none. A lane may be one of these (deed.lane_of).
 create or replace function deed.address_domain(
   p_channel text,
   p_folded  text

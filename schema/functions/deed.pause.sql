@@ -8,8 +8,14 @@
 -- of which an hour is obeyed, else p_base; after each probe that failed twice as
 -- long, at most p_most and at least what was asked for; times a random factor
 -- between p_jitter's two. Only a failed probe counts: other calls were under way
--- when the pause began. Returns the pauses that are new or were prolonged by a
--- probe.
+-- when the pause began.
+--
+-- p_until says that a quota is used up, and until when the destination rests: for so many
+-- seconds, or until 'day', the next midnight of UTC, or 'month', that of the next month's first,
+-- both with some minutes to spare, since the provider's clock is not the database's. At
+-- most 32 days are obeyed, p_after is not then, and nobody finds out before. Where the
+-- day or month has just begun it rests for an hour: it may be the last one's quota. Returns
+-- the pauses that are new or were prolonged by a probe or a quota.
 create or replace function deed.pause(
   p_provider     text,
   p_ids          uuid[],
@@ -20,7 +26,8 @@ create or replace function deed.pause(
   p_opens        boolean[],
   p_base         interval default interval '5 seconds',
   p_jitter       float8[] default '{0.5,1}',
-  p_most         interval default interval '5 minutes'
+  p_most         interval default interval '5 minutes',
+  p_until        text[] default null
 ) returns table (destination text, tenant_id uuid, since timestamptz, until timestamptz, failures int)
 language plpgsql
 security definer
@@ -37,15 +44,24 @@ declare
   v_call  record;
   v_row   deed.pauses;
   v_until timestamptz;
+  v_begun timestamptz; -- the day or the month
 begin
   -- In one order: two relays' calls fail at the same time.
   for v_call in
     select u.*, case when u.destination = '' then '00000000-0000-0000-0000-000000000000' else c.tenant_id end as tenant
-    from unnest(p_ids, p_claims, p_destinations, p_errors, p_after, p_opens) u(id, claim, destination, error, after, opens)
+    from unnest(p_ids, p_claims, p_destinations, p_errors, p_after, p_opens, p_until) u(id, claim, destination, error, after, opens, quota)
     join deed.channel_outbox c on c.id = u.id
     order by u.destination, tenant
   loop
-    v_until := case when v_call.after is not null then v_now + make_interval(secs => least(v_call.after, 3600)) end;
+    if v_call.quota in ('day', 'month') then
+      v_begun := date_trunc(v_call.quota, v_now, 'UTC');
+      v_until := case when v_now < v_begun + interval '1 hour' then v_now + interval '1 hour'
+        else (v_begun at time zone 'UTC' + ('1 ' || v_call.quota)::interval) at time zone 'UTC' + interval '1 minute' * (1 + 4 * random()) end;
+    elsif v_call.quota is not null then
+      v_until := v_now + make_interval(secs => greatest(1, least(v_call.quota::float8, 32 * 86400)) + random());
+    else
+      v_until := case when v_call.after is not null then v_now + make_interval(secs => least(v_call.after, 3600)) end;
+    end if;
     select p.* into v_row from deed.pauses p
     where p.provider = p_provider and p.destination = v_call.destination and p.tenant_id = v_call.tenant
     for update;
@@ -65,6 +81,12 @@ begin
         + least(p_base * 2 ^ least(v_row.failures, 20), p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));
       update deed.pauses p
       set failures = p.failures + 1, until = v_until, why = left(coalesce(nullif(v_call.error, ''), p.why), 4000), probe = null, probe_claim = null
+      where p.provider = p_provider and p.destination = v_call.destination and p.tenant_id = v_call.tenant
+      returning p.* into v_row;
+    elsif v_call.quota is not null and v_row.until < v_until then
+      -- What it was paused for is over before that.
+      update deed.pauses p
+      set until = v_until, why = left(coalesce(nullif(v_call.error, ''), p.why), 4000)
       where p.provider = p_provider and p.destination = v_call.destination and p.tenant_id = v_call.tenant
       returning p.* into v_row;
     else

@@ -1,8 +1,11 @@
 -- deed.register_provider: what a dispatcher that starts says of a provider.
 --
--- The last one to start wins. p_domains and p_rates are the limits of
--- recipients' domains; '' is the provider's own. A limit that is not named is
--- removed. deed.relane_deliveries moves what is queued then. Returns whether
+-- The last one to start wins. p_lanes is what its lanes are (deed.lane_of);
+-- deed.relane_deliveries moves what is queued when that changes. p_limited and p_rates
+-- are limits: '' is the provider's own, '*' that of each lane which no other
+-- names, '-*' of each such lane that begins with -; others name a lane, or of lanes that
+-- are recipients' the recipient. A limit that is not named is
+-- removed. Returns whether
 -- anything changed. Raises DDARG; and DDCON when the name is to stand for
 -- another kind while deliveries that the first one was called for are open:
 -- their requests are in its words, and its key protects them.
@@ -17,10 +20,10 @@
 create or replace function deed.register_provider(
   p_name            text,
   p_kind            text,
-  p_lane_per_domain boolean,
+  p_lanes           text,
   p_key_window      interval,
   p_can_look_up     boolean,
-  p_domains         text[],
+  p_limited         text[],
   p_rates           float8[],
   p_bursts          float8[],
   p_actor           text,
@@ -38,6 +41,9 @@ declare
 begin
   if exists (select from unnest(p_rates, p_bursts) u(rate, burst) where not coalesce(u.rate > 0 and u.burst >= 1, false)) then
     raise exception 'register_provider: a rate must be above 0 and a burst at least 1' using errcode = 'DDARG';
+  end if;
+  if p_lanes is null or p_lanes not in ('domain', 'host', 'country', 'recipient', 'none') then
+    raise exception 'register_provider: lanes are domain, host, country, recipient or none, got %', p_lanes using errcode = 'DDARG';
   end if;
   -- One after the other: they would lock the same buckets.
   lock table deed.provider_lock in share update exclusive mode;
@@ -64,29 +70,38 @@ begin
       and exists (select from deed.providers o where o.name = p_name and (o.kind, o.account) is distinct from (p_kind, p_account))
     for update skip locked
   ));
-  insert into deed.providers as p (name, kind, account, sandbox, lane_per_domain, key_window, can_look_up, registered_at)
-  values (p_name, p_kind, p_account, p_sandbox, p_lane_per_domain, p_key_window, p_can_look_up, v_now)
+  insert into deed.providers as p (name, kind, account, sandbox, lanes, relane, key_window, can_look_up, registered_at)
+  values (p_name, p_kind, p_account, p_sandbox, p_lanes, false, p_key_window, p_can_look_up, v_now)
   on conflict (name) do update
-    set kind = excluded.kind, account = excluded.account, sandbox = excluded.sandbox, lane_per_domain = excluded.lane_per_domain, key_window = excluded.key_window,
+    set kind = excluded.kind, account = excluded.account, sandbox = excluded.sandbox,
+      lanes = excluded.lanes, relane = p.relane or p.lanes <> excluded.lanes, key_window = excluded.key_window,
       can_look_up = excluded.can_look_up, registered_at = v_now,
       idle_worker = null, idle_kind = null, idle_account = null, idle_sandbox = null, idle_until = null
-    where (p.kind, p.account, p.sandbox, p.lane_per_domain, p.key_window, p.can_look_up)
-      is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lane_per_domain, excluded.key_window, excluded.can_look_up);
+    where (p.kind, p.account, p.sandbox, p.lanes, p.key_window, p.can_look_up)
+      is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lanes, excluded.key_window, excluded.can_look_up);
   v_changed := found;
 
+  -- Claims lock them in this order, and wait for no other.
+  perform from deed.rate_limits r where r.provider = p_name and r.lane = '' for update;
+  perform from deed.rate_limits r where r.provider = p_name and r.lane in ('*', '-*') order by r.lane for update;
+
   with wanted as (
-    select coalesce(deed.domain_ascii(deed.fold_case(u.domain)), lower(u.domain)) as domain, u.rate, u.burst
-    from unnest(p_domains, p_rates, p_bursts) u(domain, rate, burst)
+    select case
+        when u.lane in ('', '*', '-*') or p_lanes = 'country' then u.lane
+        when p_lanes = 'recipient' then coalesce(deed.lane_of(p_lanes, 'chat', deed.fold_address('chat', u.lane)), '')
+        else coalesce(deed.domain_ascii(deed.fold_case(u.lane)), lower(u.lane))
+      end as lane, u.rate, u.burst
+    from unnest(p_limited, p_rates, p_bursts) u(lane, rate, burst)
   ),
   gone as (
     delete from deed.rate_limits r
-    where r.provider = p_name and not exists (select from wanted w where w.domain = r.domain)
+    where r.provider = p_name and not exists (select from wanted w where w.lane = r.lane)
     returning 1
   ),
   put as (
-    insert into deed.rate_limits as r (provider, domain, rate, burst, tokens, at)
-    select p_name, w.domain, w.rate, w.burst, w.burst, v_now from wanted w
-    on conflict (provider, domain) do update
+    insert into deed.rate_limits as r (provider, lane, rate, burst, tokens, at)
+    select p_name, w.lane, w.rate, w.burst, w.burst, v_now from wanted w
+    on conflict (provider, lane) do update
       set rate = excluded.rate, burst = excluded.burst, tokens = least(r.tokens, excluded.burst)
       where (r.rate, r.burst) is distinct from (excluded.rate, excluded.burst)
     returning 1
@@ -98,7 +113,7 @@ begin
 
   insert into deed.audit_log (actor, action, subject_type, subject_id, details)
   values (coalesce(nullif(left(p_actor, 200), ''), session_user), 'register', 'provider', p_name,
-    jsonb_build_object('kind', p_kind, 'account', p_account, 'sandbox', p_sandbox, 'limits', (select jsonb_object_agg(u.domain, u.rate) from unnest(p_domains, p_rates) u(domain, rate))));
+    jsonb_build_object('kind', p_kind, 'account', p_account, 'sandbox', p_sandbox, 'lanes', p_lanes, 'limits', (select jsonb_object_agg(w.lane, w.rate) from deed.rate_limits w where w.provider = p_name)));
   return true;
 end
 $$;

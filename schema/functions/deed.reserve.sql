@@ -62,6 +62,7 @@ declare
   v_named  text[] := array(select distinct unnest(p_providers));
   v_names  text[] := array(select p from unnest(v_named) p where p !~ '^[A-Za-z0-9._-]{1,100}$');
   v_vague  text[] := array(select distinct p from unnest(p_purposes) p where p !~ '^([A-Za-z0-9._-]{1,100})?$');
+  v_kinds  text[]; -- of their lanes
   v_none   text;
   v_max    int := (select s.max_delivery from deed.settings s);
   v_listed boolean := exists (select from deed.suppressions s where s.tenant_id = v_tenant);
@@ -155,6 +156,8 @@ begin
       using errcode = 'DDNFD', hint = 'Register a new provider first, then deploy what reserves for it.';
   end if;
 
+  v_kinds := array(select r.lanes from unnest(v_named) with ordinality u(name, n) join deed.providers r on r.name = u.name order by u.n);
+
   if cardinality(array_remove(p_contacts, null)) > 0 then
     perform deed.lock_contacts('reserve', v_tenant, p_contacts);
   end if;
@@ -173,7 +176,7 @@ begin
     )
     select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
-      p_channels[u.n], p_providers[u.n], coalesce(deed.address_domain(p_channels[u.n], v_folded[u.n]), ''),
+      p_channels[u.n], p_providers[u.n], coalesce(deed.lane_of(v_kinds[array_position(v_named, p_providers[u.n])], p_channels[u.n], v_folded[u.n]), ''),
       u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
       p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n],
       p_expires_at[u.n], coalesce(p_purposes[u.n], ''), p_contacts[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), u.cc, v_now, v_now

@@ -15,7 +15,10 @@
 -- p_cost of them where a delivery may take several calls. While something in
 -- doubt is due, claims of what is queued leave it half of the provider's tokens.
 -- Only the limits of what is taken are locked, the provider's first; other claims
--- hold a lane's for a moment only, and it is left out then. With nothing to take
+-- hold a lane's for a moment only, and it is left out then. A lane that no limit
+-- names has that of its class, '-*' for those that begin with - and '*', and a bucket in
+-- deed.lane_tokens while that is not full; who writes there holds the limits of the
+-- classes, so that claims for such a provider come one after the other. With nothing to take
 -- nothing is written. With p_pauses what is paused is left out; where a pause is
 -- over one is taken, of which the caller says that it is the probe: of a lane that
 -- several runs of its tenant have, the one that has waited longest. With p_kind
@@ -67,7 +70,12 @@ declare
   v_rate    float8;
   v_purse   float8; -- in the lane's
   v_refill  float8;
-  v_limited boolean := exists (select from deed.rate_limits b where b.provider = p_provider and b.domain > '');
+  v_limited boolean := exists (select from deed.rate_limits b where b.provider = p_provider and b.lane > '');
+  v_names   boolean := exists (select from deed.rate_limits b where b.provider = p_provider and b.lane > '' and b.lane not in ('*', '-*'));
+  v_each    deed.rate_limits; -- of each lane that no limit names; null: none
+  v_group   deed.rate_limits; -- of those that begin with -
+  v_class   deed.rate_limits; -- the lane's, if it is one of these
+  v_classes boolean := false; -- they are locked
   v_locked  boolean := false;
   v_tenants uuid[];
   v_gone    uuid[] := array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null);
@@ -117,12 +125,19 @@ begin
   end if;
   select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from v_now - b.at))), b.rate into v_tokens, v_rate
   from deed.rate_limits b
-  where b.provider = p_provider and b.domain = '';
+  where b.provider = p_provider and b.lane = '';
   if v_tokens < 1 then
     walk := jsonb_build_object('ripened', v_ripened, 'wait', (1 - v_tokens) / v_rate);
     return;
   end if;
   v_left := least(v_left, greatest(floor(v_tokens / p_cost)::int, case when v_tokens >= 1 then 1 end));
+  if v_limited then
+    select b.* into v_each from deed.rate_limits b where b.provider = p_provider and b.lane = '*';
+    select b.* into v_group from deed.rate_limits b where b.provider = p_provider and b.lane = '-*';
+    if not found then
+      v_group := v_each;
+    end if;
+  end if;
   if v_tokens is not null and p_status = 'queued' and exists (
     select from deed.channel_outbox c where c.due and c.status = 'sending' and c.provider = p_provider and c.lease_until is null
   ) then
@@ -184,14 +199,28 @@ begin
             v_k := v_k - 1;
             continue when v_take < 1;
             if v_limited and v_lane <> '' and v_probe is null then
-              select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from v_now - b.at))), b.rate into v_purse, v_refill
-              from deed.rate_limits b
-              where b.provider = p_provider and b.domain = v_lane;
+              v_purse := null;
+              v_class := null;
+              if v_names then
+                select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from v_now - b.at))), b.rate into v_purse, v_refill
+                from deed.rate_limits b
+                where b.provider = p_provider and b.lane = v_lane;
+              end if;
+              if v_purse is null then
+                v_class := case when v_lane like '-%' then v_group else v_each end;
+                if v_class.rate is not null then
+                  select least(v_class.burst, b.tokens + v_class.rate * greatest(0, extract(epoch from v_now - b.at))) into v_purse
+                  from deed.lane_tokens b
+                  where b.provider = p_provider and b.lane = v_lane;
+                  v_purse := coalesce(v_purse, v_class.burst);
+                  v_refill := v_class.rate;
+                end if;
+              end if;
               if v_purse < 1 then
                 v_wait := least(v_wait, (1 - v_purse) / v_refill);
                 continue;
               end if;
-              v_take := least(v_take, greatest(floor(v_purse / p_cost)::int, 1));
+              v_take := least(v_take, case when v_purse is not null then greatest(floor(v_purse / p_cost)::int, 1) end);
             end if;
 
             v_allowed := null;
@@ -237,7 +266,7 @@ begin
               v_locked := true;
               select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from clock_timestamp() - b.at))), b.rate into v_tokens, v_rate
               from deed.rate_limits b
-              where b.provider = p_provider and b.domain = ''
+              where b.provider = p_provider and b.lane = ''
               for update;
               v_left := least(v_left, case when v_tokens < 1 then 0 else greatest(floor(v_tokens / p_cost)::int, 1) end);
               if v_tokens < 1 then
@@ -246,10 +275,24 @@ begin
               end if;
             end if;
             v_take := least(cardinality(v_got), v_left);
-            if v_limited and v_lane <> '' and v_purse is not null and v_take > 0 then
+            if v_limited and v_lane <> '' and v_class.rate is not null and v_take > 0 then
+              if not v_classes then
+                -- As with the provider's: who holds them waits for nothing.
+                v_classes := true;
+                perform from deed.rate_limits b where b.provider = p_provider and b.lane in ('*', '-*') order by b.lane for update;
+              end if;
+              select least(v_class.burst, b.tokens + v_class.rate * greatest(0, extract(epoch from clock_timestamp() - b.at))) into v_purse
+              from deed.lane_tokens b
+              where b.provider = p_provider and b.lane = v_lane;
+              v_purse := coalesce(v_purse, v_class.burst);
+              if v_purse < 1 then
+                v_wait := least(v_wait, (1 - v_purse) / v_class.rate);
+              end if;
+              v_take := least(v_take, case when v_purse < 1 then 0 else greatest(floor(v_purse / p_cost)::int, 1) end);
+            elsif v_limited and v_lane <> '' and v_purse is not null and v_take > 0 then
               select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from clock_timestamp() - b.at))) into v_purse
               from deed.rate_limits b
-              where b.provider = p_provider and b.domain = v_lane
+              where b.provider = p_provider and b.lane = v_lane
               for update skip locked;
               if not found then
                 v_wait := coalesce(least(v_wait, 0.01), 0.01);
@@ -277,9 +320,13 @@ begin
               end if;
               taken := taken || v_got[i];
             end loop;
-            if v_limited and v_lane <> '' and v_purse is not null then
+            if v_take > 0 and v_limited and v_lane <> '' and v_class.rate is not null then
+              insert into deed.lane_tokens as b (provider, lane, tokens, at)
+              values (p_provider, v_lane, v_purse - v_take * p_cost, clock_timestamp())
+              on conflict on constraint lane_tokens_pkey do update set tokens = excluded.tokens, at = excluded.at;
+            elsif v_take > 0 and v_limited and v_lane <> '' and v_purse is not null then
               update deed.rate_limits b set tokens = v_purse - v_take * p_cost, at = clock_timestamp()
-              where v_take > 0 and b.provider = p_provider and b.domain = v_lane;
+              where b.provider = p_provider and b.lane = v_lane;
             end if;
             if v_take > 0 then
               v_took := v_lane;
@@ -333,7 +380,7 @@ begin
 
   if v_locked and cardinality(taken) > 0 then
     update deed.rate_limits b set tokens = v_tokens - cardinality(taken) * p_cost, at = clock_timestamp()
-    where b.provider = p_provider and b.domain = '';
+    where b.provider = p_provider and b.lane = '';
   end if;
   if cardinality(taken) = 0 and (v_cut or v_visits < 1) then
     v_wait := 0;
