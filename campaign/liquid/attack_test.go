@@ -148,3 +148,27 @@ func try(t *testing.T, kind liquid.Kind, source string) error {
 	}
 	return err
 }
+
+// Each limit is one, and says which it is: the work alone would end most attacks, only
+// later.
+func TestLimits_SayWhichTheyAre(t *testing.T) {
+	t.Parallel()
+	compared := strings.Repeat(` and words == words`, 19)
+	for _, c := range []struct {
+		kind         liquid.Kind
+		source, want string
+	}{
+		{liquid.Text, attack(`{{ big | append: "x" }}`), "a text of more than 64 KiB"},
+		{liquid.Text, attack(`{% assign x = big | replace: "0", "<" %}{{ x | escape }}`), "a text of more than 64 KiB"},
+		{liquid.Text, attack(`{{ words | concat: words }}`), "an array of more than 1000"},
+		{liquid.Text, attack(`{{ big | split: "0" }}`), "an array of more than 1000"},
+		{liquid.Text, attack(`{% for a in items %}{{ big }}{% endfor %}`), "what the template writes is over 1024 KiB"},
+		{liquid.Text, attack(`{% capture x %}{{ big }}{{ big }}{% endcapture %}`), "what is captured is over 64 KiB"},
+		{liquid.Subject, attack(`{{ big }}`), "the subject is over 2 KiB"},
+		{liquid.Text, attack(`{% for a in items %}{% if words == words` + compared + ` %}{% endif %}{% endfor %}`), "more than 1000000 steps of work"},
+	} {
+		if got := failing(t, c.kind, c.source).Error(); !strings.Contains(got, c.want) {
+			t.Errorf("%.80s: got %s, want %s", c.source[len(c.source)-80:], got, c.want)
+		}
+	}
+}
