@@ -19,7 +19,9 @@ type EraseOptions struct {
 	// brings them back. Default: only what was suppressed stays so.
 	Suppress bool
 	// Recorded says that it comes from a record of erasures and is not to be recorded
-	// again (docs/gdpr.md).
+	// again (docs/gdpr.md). It may be one of many: what is queued for their addresses and
+	// does not name them is skipped by a relay, in one walk for all, and nobody is called for
+	// it before that.
 	Recorded bool
 }
 

@@ -8,7 +8,9 @@
 -- What they wrote to us is emptied (deed.erase_messages). Their
 -- suppressions go on under marks (deed.address_mark); with p_suppress nothing at all
 -- is sent to their addresses any more, whoever brings them back. p_exported says that
--- the caller has it from a record of erasures, which needs it no second time.
+-- the caller has it from a record of erasures, which needs it no second time, and that it
+-- may be one of many: what is queued for their addresses, and does not name them, is skipped
+-- by deed.erase_step.
 --
 -- Returns the erasure's number, the first one's if it was erased before. Raises DDARG
 -- without a reason, DDNFD, DDTEN, and 40001 if it has been merged meanwhile.
@@ -77,15 +79,10 @@ begin
     select v_tenant, v_actor, 'suppress', 'suppression', 'erased', count(*) from added a where a.is_new having count(*) > 0;
   end if;
 
-  select array_agg(c.id) into v_ids
-  from deed.channel_outbox c
-  where c.tenant_id = v_tenant and c.status in ('queued', 'sending')
-    and (c.contact_id = any (v_names)
-      or exists (
-        select from unnest(v_channels, v_addresses) a(channel, address)
-        where a.channel = c.channel and (a.address = coalesce(deed.fold_address(c.channel, c.recipient), lower(btrim(c.recipient))) or a.address = any (c.cc))
-      ));
-  select count(*) into v_ended from deed.erase_deliveries(coalesce(v_ids, '{}'), v_actor) d where d.did <> 'left';
+  -- Of many that are repeated, deed.erase_step looks for the addresses of all at once; until
+  -- then nobody is called for them (deed.is_being_erased).
+  v_ids := deed.open_deliveries(v_tenant, v_names, v_channels, case when p_exported then '{}' else v_addresses end);
+  select count(*) into v_ended from deed.erase_deliveries(v_ids, v_actor) d where d.did <> 'left';
 
   perform deed.erase_messages(v_names, v_actor);
   delete from deed.soft_bounces s

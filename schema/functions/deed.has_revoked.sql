@@ -15,13 +15,18 @@ create or replace function deed.has_revoked(
 language plpgsql
 stable strict
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 begin
-  perform from deed.contacts c
-  where c.id = p_contact and (c.merged_into is not null
-    or exists (select from deed.contacts o where o.merged_into = c.id)
-    or exists (select from deed.consents e where e.contact_id = c.id and e.channel = p_channel and e.purpose = p_purpose and e.state = 'revoked'));
-  return found and exists (
+  -- Apart from what follows, which is much to begin with.
+  if not exists (select from deed.consents e where e.contact_id = p_contact and e.channel = p_channel and e.purpose = p_purpose and e.state = 'revoked')
+    and not exists (select from deed.contacts c where c.id = p_contact and c.merged_into is not null)
+    and not exists (select from deed.contacts o where o.merged_into = p_contact)
+  then
+    return false;
+  end if;
+  return exists (
     select from deed.consents_of(array[deed.contact_of(p_tenant, p_contact)]) s
     where s.channel = p_channel and s.purpose = p_purpose and s.state = 'revoked'
   );
