@@ -38,7 +38,7 @@ func (p *noop) Send(_ context.Context, r delivery.Reservation) delivery.Outcome 
 // deliveries measures a reservation of all in one call, and how fast a ledger
 // makes them with the pre-call write: through a provider that does nothing, and
 // through SMTP to a server on this machine, without and with a limit that is
-// never reached.
+// never reached, and to fakes of services.
 func deliveries(ctx context.Context, e *env) error {
 	pool, err := e.pool(ctx, workerConns)
 	if err != nil {
@@ -59,7 +59,10 @@ func deliveries(ctx context.Context, e *env) error {
 	}
 	e.record("made, no-op provider", "deliveries/s", float64(n)/took.Seconds())
 	e.expect("calls of the no-op provider", int(p.calls.Load()), n)
-	return e.bySMTP(ctx, pool, smtpShare(n))
+	if err := e.bySMTP(ctx, pool, smtpShare(n)); err != nil {
+		return err
+	}
+	return e.byServices(ctx, pool, smtpShare(n))
 }
 
 func (e *env) bySMTP(ctx context.Context, pool *pgxpool.Pool, n int) error {

@@ -127,6 +127,8 @@ var goals = []goal{
 	{Measure: "deliveries", Metric: "made, no-op provider", AtLeast: 5_000},
 	{Measure: "deliveries", Metric: "made, SMTP", AtLeast: 1_000},
 	{Measure: "deliveries", Metric: "made, SMTP, cost of a limit", Below: 20},
+	{Measure: "deliveries", Metric: "made, resend, by 100", AtLeast: 3_000},
+	{Measure: "deliveries", Metric: "made, ses", AtLeast: 3_000},
 	{Measure: "contacts", Metric: "made in a call", AtLeast: 20_000},
 	{Measure: "events", Metric: "by hundreds", AtLeast: 3_000},
 	{Measure: "events", Metric: "one by one, at a pace of 300", AtLeast: 297},

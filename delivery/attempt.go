@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,12 +61,16 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	return nil, s.hand.look(c, s.ledger.opts.PollInterval), nil
 }
 
-// Do attempts one delivery. What came of it is in the item, never in the
+// Do attempts one delivery, or several that one call makes. What came of it is in the item, never in the
 // error: also a call that was cut short has an outcome.
 func (s *source) Do(ctx context.Context, items []*item) []error {
-	for _, it := range items {
-		s.hand.inTurn(ctx, it, s.attempt)
-	}
+	s.hand.inTurn(ctx, items, func(ctx context.Context, items []*item) {
+		if len(items) == 1 {
+			s.attempt(ctx, items[0])
+			return
+		}
+		s.attemptTogether(ctx, items)
+	})
 	return nil
 }
 
@@ -78,47 +83,63 @@ func (s *source) attempt(ctx context.Context, it *item) {
 	if s.holds(&it.row) {
 		return
 	}
-	// The request is made once, and stored with "sending": a later attempt, by
-	// whatever version of the program, sends the same bytes.
-	if it.request == nil {
-		request, err := s.render(it.channel, it.draft())
-		if err != nil {
-			it.kind, it.out = "unusable", Refused(err)
-			return
-		}
-		it.request = request
+	if !s.prepare(it) {
+		return
 	}
 	if s.opts.Sandbox != "" {
 		it.box = s.forSandbox(&it.row)
 	}
 	begun := time.Now()
-	verdict := s.writeAttempt(ctx, it)
-	switch {
-	case verdict.err != nil:
-		return // it may have been written; then release takes it back
-	case verdict.status == "sending" && since(begun) >= s.ledger.opts.Lease:
-		return // its lease is over: somebody may have settled it as in doubt
-	case verdict.status == "skipped":
-		it.kind = settled
-		s.logOf(&it.row).Info("delivery skipped", "from", Queued, "to", Skipped, "attempts", verdict.attempts, "reason", verdict.why)
-		return
-	case verdict.why == "paused":
-		it.kind = settled // since it was claimed, and it has been let go
-		return
-	case verdict.why != "":
-		it.kind = settled // it has been let go
-		s.notOurs(ctx, it, verdict.why)
-		return
-	case verdict.status != "sending":
-		it.kind = settled
+	verdicts, err := s.writeAttempt(ctx, "", it)
+	v := verdicts[it.id]
+	v.err = err
+	if !s.mayCall(ctx, it, v, begun) {
 		return
 	}
-	it.attempts = verdict.attempts
 	s.idle.Store(false) // the name is this ledger's
 	crash.Point("calling")
 	s.call(ctx, it, false)
 	crash.Point("called")
 	s.judge(it)
+}
+
+// prepare makes the request, once: it is stored with "sending", and a later
+// attempt, by whatever version of the program, sends the same bytes. It reports
+// whether there is one.
+func (s *source) prepare(it *item) bool {
+	if it.request != nil {
+		return true
+	}
+	request, err := s.render(it.channel, it.draft())
+	if err != nil {
+		it.kind, it.out = "unusable", Refused(err)
+		return false
+	}
+	it.request = request
+	return true
+}
+
+// mayCall reports whether an attempt that began to be written at begun may call,
+// and says of one that may not what became of it.
+func (s *source) mayCall(ctx context.Context, it *item, v verdict, begun time.Time) bool {
+	switch {
+	case v.err != nil:
+		// It may have been written; then release takes it back.
+	case v.status == "sending" && since(begun) >= s.ledger.opts.Lease:
+		// Its lease is over: somebody may have settled it as in doubt.
+	case v.status == "sending":
+		it.attempts = v.attempts
+		return true
+	case v.status == "skipped":
+		it.kind = settled
+		s.logOf(&it.row).Info("delivery skipped", "from", Queued, "to", Skipped, "attempts", v.attempts, "reason", v.why)
+	case v.why == "paused", v.why == "":
+		it.kind = settled // since it was claimed, and it has been let go
+	default:
+		it.kind = settled // it has been let go
+		s.notOurs(ctx, it, v.why)
+	}
+	return false
 }
 
 // call makes the one call of an attempt. A call that panics or is cut off has
@@ -160,18 +181,25 @@ func (s *source) call(ctx context.Context, it *item, repeat bool) {
 	it.out = s.provider.Send(ctx, r)
 }
 
-// timed is told that the call to a delivery's provider begins; what it returns
-// is told what came of it.
-func (s *source) timed(it *item) (ended func(Outcome)) {
-	if it.lane == "" || it.place == nil {
+// timed is told that the call to the provider of these deliveries begins; what it
+// returns is told what came of it.
+func (s *source) timed(items ...*item) (ended func(Outcome)) {
+	names := slices.DeleteFunc(lanesOf(items), func(name string) bool { return name == "" })
+	if len(names) == 0 || items[0].place == nil {
 		return func(Outcome) {}
 	}
 	begun, patience := time.Now(), s.lanes.patience()
-	hangs := time.AfterFunc(patience, func() { s.lanes.hangs(it.lane) })
-	moves := time.AfterFunc(min(patience, longestUsual), it.place.move)
+	hangs := time.AfterFunc(patience, func() {
+		for _, name := range names {
+			s.lanes.hangs(name)
+		}
+	})
+	moves := time.AfterFunc(min(patience, longestUsual), items[0].place.move)
 	return func(o Outcome) {
 		moves.Stop()
 		inTime := hangs.Stop()
-		s.lanes.ended(it.lane, o.kind != kindUnknown, inTime, time.Since(begun))
+		for _, name := range names {
+			s.lanes.ended(name, o.kind != kindUnknown, inTime, time.Since(begun))
+		}
 	}
 }

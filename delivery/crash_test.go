@@ -120,10 +120,15 @@ func newFar(t *testing.T, kind string, db *pgtest.DB) *far {
 	}
 	f.address = l.Addr().String()
 	box := &catcher.Mailbox{Accepted: f.accepted}
-	inTheCall := func(int) catcher.Fault {
+	inTheCall := func(n int) catcher.Fault {
 		f.begun()
 		<-time.After(20 * time.Millisecond) // calls take their time, so that two workers share them
 		f.kill("in the call")
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if n == 1 && repeatSteps[f.step] != "" {
+			return catcher.ResetAccepted
+		}
 		return catcher.None
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -169,7 +174,7 @@ func fakeOf(t *testing.T, kind string, box *catcher.Mailbox, db *pgtest.DB, addr
 		return catcher.Events{Teller: teller, Path: "/events/p"}
 	}
 	switch kind {
-	case "resend":
+	case "resend", "resend-batch":
 		return &catcher.Resend{Mailbox: box}
 	case "webhook":
 		return &catcher.Receiver{Mailbox: box}
@@ -203,6 +208,9 @@ func fakeOf(t *testing.T, kind string, box *catcher.Mailbox, db *pgtest.DB, addr
 	return nil
 }
 
+// repeatSteps are those of a call in doubt, whose answer the provider loses.
+var repeatSteps = map[string]string{"before the repeat": "repeating:1", "after the repeat": "repeated:1"}
+
 // figures are what the suite has seen, for docs/guarantees.md.
 type figures struct {
 	mu   sync.Mutex
@@ -228,7 +236,7 @@ var crashKinds = map[string]struct {
 	always     bool
 }{
 	"smtp": {byGuarantee, true}, "webhook": {byGuarantee, true}, "telegram": {byGuarantee, false}, "whatsapp": {byGuarantee, false}, // whose events come by a source
-	"resend": {byKey, true}, "mastodon": {byKey, true}, "bluesky": {byKey, true},
+	"resend": {byKey, true}, "resend-batch": {byKey, true}, "mastodon": {byKey, true}, "bluesky": {byKey, true},
 	"slack": {byLook, true}, "twilio": {byLook, true}, // by looks
 	"ses": {byEvent, true}, "sendgrid": {byEvent, false}, "postmark": {byEvent, false},
 }
@@ -236,7 +244,7 @@ var crashKinds = map[string]struct {
 // everyStep are the providers of which every step is tried in every run. At the others'
 // nothing else happens before their calls and after their outcomes.
 var (
-	everyStep  = []string{"smtp", "resend", "webhook"}
+	everyStep  = []string{"smtp", "resend", "resend-batch", "webhook"}
 	aboutCalls = []string{"before the call", "in the call", "after acceptance", "before settle"}
 )
 
@@ -256,7 +264,11 @@ func TestContract_D5_KilledAtEveryStep(t *testing.T) {
 	all := os.Getenv("DEED_TORTURE") != ""
 	for kind, how := range crashKinds {
 		for _, guarantee := range []delivery.Guarantee{delivery.AtMostOnce, delivery.AtLeastOnce} {
-			for step, point := range crashSteps {
+			steps := maps.Clone(crashSteps)
+			if kind == "resend-batch" {
+				maps.Copy(steps, repeatSteps)
+			}
+			for step, point := range steps {
 				if !all && (!how.always || !slices.Contains(everyStep, kind) && !slices.Contains(aboutCalls, step)) {
 					continue
 				}
@@ -281,11 +293,11 @@ func crashOnce(t *testing.T, program harness.Program, seen *figures, kind string
 	victim := program.Start(t, point, env...)
 	f.victim = victim
 	f.mu.Unlock()
-	// The other one comes when the first is at work, or dead.
+	// The other one comes when the first is at work, or dead; it would repeat, too.
 	eventually(t, "the victim's first call, or its end", func() bool {
 		select {
 		case <-f.calls:
-			return true
+			return repeatSteps[step] == "" || !victim.Running()
 		default:
 			return !victim.Running()
 		}

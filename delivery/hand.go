@@ -193,19 +193,44 @@ func (h *hand) look(c *claiming, poll time.Duration) time.Duration {
 	return min(wait+time.Millisecond, poll)
 }
 
-// inTurn makes do when there is a place for it and its tenant and its lane may
-// have another call; else the delivery goes back.
-func (h *hand) inTurn(ctx context.Context, it *item, do func(context.Context, *item)) {
-	it.kind = "release"
-	place := h.places.take(ctx, h.stopping, it.tenant)
+// inTurn makes do for items, which are of one tenant and one call, when there is a
+// place for it and the tenant and their lanes may have another call. Those whose
+// lane may not go back.
+func (h *hand) inTurn(ctx context.Context, items []*item, do func(context.Context, []*item)) {
+	for _, it := range items {
+		it.kind = "release"
+	}
+	place := h.places.take(ctx, h.stopping, items[0].tenant)
 	if place == nil {
 		return
 	}
 	defer place.leave()
-	if !h.places.begins(it.tenant) || !h.lanes.admit(it.lane) {
+	if !h.places.begins(items[0].tenant) {
 		return
 	}
-	defer h.lanes.left(it.lane)
-	it.place = place
-	do(ctx, it)
+	var refused []string
+	for _, name := range lanesOf(items) {
+		if !h.lanes.admit(name) {
+			refused = append(refused, name)
+			continue
+		}
+		defer h.lanes.left(name)
+	}
+	items = slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return slices.Contains(refused, it.lane) })
+	for _, it := range items {
+		it.place = place
+	}
+	if len(items) > 0 {
+		do(ctx, items)
+	}
+}
+
+// lanesOf are the lanes of items, each once.
+func lanesOf(items []*item) []string {
+	names := make([]string, 0, len(items))
+	for _, it := range items {
+		names = append(names, it.lane)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

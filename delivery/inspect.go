@@ -39,6 +39,7 @@ type Entry struct {
 	SentAt            *time.Time      `json:"sent_at,omitempty"`
 	FinishedAt        *time.Time      `json:"finished_at,omitempty"`
 	RepeatSafeUntil   *time.Time      `json:"repeat_safe_until,omitempty"`
+	Batch             *InBatch        `json:"batch,omitempty"` // the last call was for several
 	DoubtSince        *time.Time      `json:"doubt_since,omitempty"`
 	DoubtReason       string          `json:"doubt_reason,omitempty"`
 	HeldAt            *time.Time      `json:"held_at,omitempty"` // since when it waits for a person
@@ -59,6 +60,14 @@ type Entry struct {
 	Request           []byte          `json:"request,omitempty"` // only if asked for
 	RequestSize       int             `json:"request_bytes"`
 	RequestSHA256     string          `json:"request_sha256,omitempty"` // in hexadecimal; it stays when the request is erased
+}
+
+// InBatch is a delivery's place in a call that was made for several.
+type InBatch struct {
+	ID    string     `json:"id"` // deed-batch- and this is the call's idempotency key
+	Place int        `json:"place"`
+	Size  int        `json:"size"`
+	Until *time.Time `json:"until,omitempty"` // it may be repeated until then, whole; nil: never again
 }
 
 // Filter chooses deliveries; zero fields choose all.
@@ -167,10 +176,14 @@ func (l *Ledger) fetch(ctx context.Context, ids []string, alone, payload bool) (
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
 		var e Entry
+		var b InBatch
 		err := row.Scan(&e.ID, &e.Tenant, &e.Workspace, &e.Key, &e.Status, &e.Channel, &e.Provider, &e.Recipient, &e.RecipientID,
 			&e.Guarantee, &e.Attempts, &e.Sandbox, &e.MaxAttempts, &e.CreatedAt, &e.ProcessAfter, &e.FirstCalledAt, &e.CalledAt, &e.SentAt, &e.FinishedAt,
-			&e.RepeatSafeUntil, &e.DoubtSince, &e.DoubtReason, &e.HeldAt, &e.ProviderMessageID, &e.ProvedAt, &e.UnsettledSince, &e.SkipReason, &e.LastError, &e.CorrelationID,
+			&e.RepeatSafeUntil, &b.ID, &b.Place, &b.Size, &b.Until, &e.DoubtSince, &e.DoubtReason, &e.HeldAt, &e.ProviderMessageID, &e.ProvedAt, &e.UnsettledSince, &e.SkipReason, &e.LastError, &e.CorrelationID,
 			&e.ChannelMessageID, &e.RunID, &e.JobID, &e.ClaimedBy, &e.Purpose, &e.Contact, &e.ErasedAt, &e.RequestSHA256, (*[]byte)(&e.Payload), &e.Request, &e.RequestSize)
+		if b.ID != "" {
+			e.Batch = &b
+		}
 		return e, err
 	})
 }

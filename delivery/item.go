@@ -32,11 +32,18 @@ type made struct {
 	box  bool   // it went to the sandbox
 }
 
-// writing is a claimed delivery that is about to be called, and waits for that
-// to be written.
+// writing is a claimed delivery that is about to be called, or several that one
+// call makes, and waits for that to be written.
 type writing struct {
-	it     *item
-	answer chan verdict // has room for one
+	items  []*item
+	batch  string       // its id; "": each is called alone
+	answer chan written // has room for one
+}
+
+// written is what became of those that were written together.
+type written struct {
+	verdicts map[string]verdict // by delivery
+	err      error
 }
 
 // verdict is what the database says of an attempt; only "sending" may be

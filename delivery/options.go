@@ -171,6 +171,9 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	}
 	caps := p.Provider.Capabilities()
 	errs := []error{caps.check()}
+	if _, ok := p.Provider.(Batcher); !ok && caps.Batch > 1 {
+		errs = append(errs, errors.New("its capabilities have a batch, and it is no Batcher"))
+	}
 	p.Concurrency = cmp.Or(p.Concurrency, 16)
 	if caps.Lanes == LanePerHost {
 		p.PerLane = cmp.Or(p.PerLane, max(1, p.Concurrency/4))

@@ -47,35 +47,45 @@ func (s *source) holds(w *row) bool {
 // judge says of a call what its outcome means for its destination, and for the
 // delivery in deed.settle's words.
 func (s *source) judge(it *item) {
-	unknown := s.watch.count(s.dest(&it.row), it.out.kind == kindUnknown)
-	dest := s.failing(it)
-	it.failed = it.out.kind == kindOutage || it.out.kind == kindUnknown
-	it.pauses = it.out.kind == kindOutage || unknown >= mostUnknown
+	unknown := it.out.kind == kindUnknown
+	s.judgeCall(it, unknown || it.out.kind == kindOutage, unknown)
+	it.kind = it.out.settles(s.failing(it))
+}
+
+// judgeCall says of a call, which is told of with one delivery, what it means for
+// its destination.
+func (s *source) judgeCall(it *item, failed, unknown bool) {
+	inARow := s.watch.count(s.dest(&it.row), unknown)
+	it.failed = failed
+	it.pauses = failed && !unknown || inARow >= mostUnknown
 	if it.pauses {
 		o := s.ledger.opts
-		s.watch.hold(dest, min(mostHold, time.Duration(float64(o.BaseRetry)*o.JitterMin)))
+		s.watch.hold(s.failing(it), min(mostHold, time.Duration(float64(o.BaseRetry)*o.JitterMin)))
 	}
-	switch it.out.kind {
+}
+
+// settles is an outcome at a destination in deed.settle's words.
+func (o Outcome) settles(dest destination) string {
+	switch o.kind {
 	case kindAccepted:
-		it.kind = "accepted"
+		return "accepted"
 	case kindRefused:
-		it.kind = "refused"
+		return "refused"
 	case kindBadAddress:
-		it.kind = "bad_address"
+		return "bad_address"
 	case kindOptedOut:
-		it.kind = "opted_out"
+		return "opted_out"
 	case kindLater:
-		it.kind = "later"
+		return "later"
 	case kindDeferred:
-		it.kind = "deferred"
+		return "deferred"
 	case kindOutage:
-		it.kind = "outage"
 		if dest.name != "" {
-			it.kind = "unreachable"
+			return "unreachable"
 		}
-	default:
-		it.kind = "unknown"
+		return "outage"
 	}
+	return "unknown"
 }
 
 // queuePauses pauses what failed, before the outcomes are settled: a probe that

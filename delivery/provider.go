@@ -77,6 +77,9 @@ type Capabilities struct {
 	Key KeySupport
 	// KeyWindow is for how long the provider remembers a key; for [HasKey] only.
 	KeyWindow time.Duration
+	// Batch is how many deliveries one call of a [Batcher] may take, at most 1000; it
+	// has a key. Default: every call is of one delivery.
+	Batch int
 	// SettleDelay is how long after a call its outcome can be looked up.
 	// Default 0.
 	SettleDelay time.Duration
@@ -143,6 +146,9 @@ func (c Capabilities) check() error {
 		if c.KeyWindow != 0 {
 			errs = append(errs, errors.New("its capabilities have a window without a key"))
 		}
+		if c.Batch > 1 {
+			errs = append(errs, errors.New("its capabilities have a batch without a key: one lost answer would leave all of it in doubt for good"))
+		}
 	default:
 		errs = append(errs, errors.New("its capabilities do not say whether it has an idempotency key: HasKey or NoKey"))
 	}
@@ -153,6 +159,9 @@ func (c Capabilities) check() error {
 		if !finite(c.Limits[lane]) || c.Limits[lane] <= 0 {
 			errs = append(errs, fmt.Errorf("its capabilities have a limit that is none: %g for %q", c.Limits[lane], lane))
 		}
+	}
+	if c.Batch < 0 || c.Batch > 1000 || (c.Batch > 1 && c.Lanes == LanePerHost) {
+		errs = append(errs, errors.New("its capabilities have a batch that is not from 0 to 1000, or one of several destinations"))
 	}
 	return errors.Join(errs...)
 }

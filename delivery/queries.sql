@@ -9,13 +9,13 @@ from deed.reserve($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::b
 -- name: claim
 select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(workspace_id::text, ''), idempotency_key, coalesce(channel, ''), coalesce(lane, ''),
   coalesce(recipient, ''), coalesce(recipient_id, ''), payload::text, request, coalesce(guarantee, ''), coalesce(attempts, 0), coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''),
-  coalesce(lost_claims, 0), coalesce(taken_over, false), walk::text
-from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::text[], $6::int[], 1, $7::bigint, $8::text::jsonb, $9::int);
+  coalesce(lost_claims, 0), coalesce(taken_over, false), walk::text, coalesce(call, 0)
+from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::text[], $6::int[], 1, $7::bigint, $8::text::jsonb, $9::int, $10::int);
 
 -- name: attempt
 select id::text, status, attempts, coalesce(why, '')
 from deed.attempt($1::text[]::uuid[], $2::bigint[], $3::bytea[], make_interval(secs => $4::float8), make_interval(secs => $5::float8), $6::text,
-  $7::text, $8::text, $9::boolean);
+  $7::text, $8::text, $9::boolean, $10::text[]::uuid[]);
 
 -- name: extend
 select deed.extend_deliveries($1::text[]::uuid[], $2::bigint[], make_interval(secs => $3::float8))::text[];
@@ -49,10 +49,10 @@ from deed.pause($1::text, $2::text[]::uuid[], $3::bigint[], $4::text[], $5::text
 -- name: claim_doubts
 select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(workspace_id::text, ''), idempotency_key, coalesce(channel, ''), coalesce(lane, ''),
   coalesce(recipient, ''), coalesce(recipient_id, ''), payload::text, request, coalesce(guarantee, ''), coalesce(attempts, 0), coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''),
-  coalesce(action, ''), coalesce(called_at, to_timestamp(0)), walk::text
+  coalesce(action, ''), coalesce(called_at, to_timestamp(0)), walk::text, coalesce(batch_id::text, ''), coalesce(batch_place, 0), coalesce(batch_size, 0)
 from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::boolean, $6::boolean, make_interval(secs => $7::float8),
   p_max_attempts => $8::int, p_kind => $9::text, p_account => $10::text, p_sandbox => $11::boolean,
-  p_lanes => $12::text[], p_rooms => $13::int[], p_room => 1, p_bytes => $14::bigint, p_places => $15::text::jsonb);
+  p_lanes => $12::text[], p_rooms => $13::int[], p_room => 1, p_bytes => $14::bigint, p_places => $15::text::jsonb, p_batches => $16::boolean);
 
 -- name: may_repeat
 select deed.may_repeat($1::text::uuid, $2::bigint, $3::text, $4::text, $5::boolean);
@@ -163,7 +163,7 @@ from deed.look_at_deliveries($1::text::uuid, $2::int, $3::int, $4::text, $5::tex
 -- By their ids; the errors of those that were sent in the end only where they are shown alone.
 select id::text, tenant_id::text, workspace_id::text, encode(idempotency_key, 'hex'), status, channel, provider, coalesce(recipient, ''),
   coalesce(recipient_id, ''), guarantee, attempts, sandbox, coalesce(max_attempts, 0), created_at, process_after, first_called_at, called_at, sent_at, finished_at,
-  repeat_safe_until, case when status = 'sending' and lease_until <= clock_timestamp() then coalesce(doubt_since, lease_until) else doubt_since end,
+  repeat_safe_until, coalesce(batch_id::text, ''), coalesce(batch_place, 0), coalesce(batch_size, 0), batch_until, case when status = 'sending' and lease_until <= clock_timestamp() then coalesce(doubt_since, lease_until) else doubt_since end,
   coalesce(doubt_reason, case when status = 'sending' and lease_until <= clock_timestamp() then 'the lease of ' || claimed_by || ' ran out during the call' end, ''),
   held_at, coalesce(provider_message_id, ''), proved_at, unsettled_since, coalesce(skip_reason, ''),
   case when not $2::boolean and sent_at is not null then '' else coalesce(last_error, '') end, coalesce(correlation_id, ''),

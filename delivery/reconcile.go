@@ -30,6 +30,9 @@ func (s *source) reconcile(ctx context.Context) error {
 	r.hand.stopping = ctx.Done()
 	opts := s.workOptions(r.hand.places)
 	opts.Wake = r.wake
+	if s.batcher != nil {
+		opts.Group = max(opts.Group, 2) // what was sent together is repeated together, whatever a call may take now
+	}
 	if err := work.Run(ctx, r, opts); err != nil {
 		return fmt.Errorf("deed: doubts of %s: %w", s.name, err)
 	}
@@ -77,13 +80,13 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 		o := r.ledger.opts
 		names, rooms, bytes, places := r.hand.ask()
 		batch.Queue(query.ClaimDoubts, r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts,
-			r.caps.Kind, r.caps.Account, r.opts.Sandbox != "", names, rooms, bytes, places).Query(func(rows pgx.Rows) error {
+			r.caps.Kind, r.caps.Account, r.opts.Sandbox != "", names, rooms, bytes, places, r.batcher != nil).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				it := &item{}
 				w := &it.row
 				var id, found *string
 				if err := rows.Scan(&id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
-					(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.action, &w.calledAt, &found); err != nil {
+					(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.action, &w.calledAt, &found, &w.batch, &w.batchPlace, &w.batchSize); err != nil {
 					return err
 				}
 				if id != nil && w.action == "told" {
@@ -116,11 +119,15 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 	return c.items, r.hand.look(c, r.ledger.opts.PollInterval), nil
 }
 
-// Do asks the provider about one delivery in doubt.
+// Do asks the provider about one delivery in doubt, or the members of a batch.
 func (r *reconciler) Do(ctx context.Context, items []*item) []error {
-	for _, it := range items {
-		r.hand.inTurn(ctx, it, r.ask)
-	}
+	r.hand.inTurn(ctx, items, func(ctx context.Context, items []*item) {
+		if items[0].batch == "" {
+			r.ask(ctx, items[0])
+			return
+		}
+		r.askTogether(ctx, items)
+	})
 	return nil
 }
 
@@ -134,13 +141,22 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 		return
 	}
 	begun := time.Now()
-	if !r.mayRepeat(ctx, it) || since(begun) >= min(r.ledger.opts.Lease, r.caps.KeyWindow/20) {
-		return // later than that its lease is over, or half of what the stored deadline has to spare
+	if !r.mayRepeat(ctx, it) || since(begun) >= r.repeatable() {
+		return
 	}
 	crash.Point("repeating")
 	r.call(ctx, it, true)
 	crash.Point("repeated")
-	if r.judge(it); it.out.kind == kindOutage {
+	r.judge(it)
+	r.afterRepeat(ctx, it)
+}
+
+// repeatable is how long after it was asked for a repeat may begin: later its lease
+// is over, or half of what the stored deadline has to spare.
+func (r *reconciler) repeatable() time.Duration { return min(r.ledger.opts.Lease, r.caps.KeyWindow/20) }
+
+func (r *reconciler) afterRepeat(ctx context.Context, it *item) {
+	if it.out.kind == kindOutage {
 		it.kind = unrepeated
 	}
 	if r.finder != nil && slices.Contains([]string{"refused", "bad_address", "opted_out"}, it.kind) {

@@ -156,11 +156,14 @@ type row struct {
 	attempts                    int
 	correlationID, channelMsgID string
 
-	claim     int64
-	takenOver bool
-	lost      int       // claims, of which the last one was taken over
-	action    string    // of one in doubt: repeat or look_up
-	calledAt  time.Time // of one in doubt
+	claim                 int64
+	takenOver             bool
+	lost                  int    // claims, of which the last one was taken over
+	action                string // of one in doubt: repeat or look_up
+	call                  int    // of one that is due: in which of the claim's calls it may be
+	batch                 string // of one in doubt that is repeated: with whom; "": alone
+	batchPlace, batchSize int
+	calledAt              time.Time // of one in doubt
 }
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

@@ -23,6 +23,8 @@ type source struct {
 	opts     ProviderOptions
 	provider Provider
 	finder   Finder       // nil: it cannot look up
+	batcher  Batcher      // nil: every call is of one delivery
+	batch    int          // most deliveries of a call
 	caps     Capabilities // what the adapter said once, when the ledger was made
 	log      *slog.Logger
 	woken    chan struct{} // holds one: however often it is woken meanwhile, the loop looks once more
@@ -48,6 +50,11 @@ func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 	s.lanes = newLanes(opts.PerLane, s.caps.Lanes != LanePerRecipient)
 	s.hand = newHand(&l.inHand, s.lanes, opts.Concurrency, opts.spare())
 	s.finder, _ = opts.Provider.(Finder)
+	s.batcher, _ = opts.Provider.(Batcher)
+	s.batch = 1
+	if opts.Sandbox == "" && s.batcher != nil {
+		s.batch = max(1, s.caps.Batch)
+	}
 	return s
 }
 
@@ -57,7 +64,7 @@ func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 func (s *source) workOptions(p *places) work.Options {
 	concurrency := cap(p.usual) + cap(p.spare)
 	return work.Options{
-		Concurrency: concurrency, Batch: max(s.ledger.opts.ClaimBatch, concurrency), Lease: s.ledger.opts.Lease, Deadline: s.ledger.opts.Deadline,
+		Concurrency: concurrency, Batch: max(s.ledger.opts.ClaimBatch, concurrency), Group: s.batch, Lease: s.ledger.opts.Lease, Deadline: s.ledger.opts.Deadline,
 		Grace: s.ledger.opts.Grace, Wake: s.woken, Logger: s.log,
 	}
 }

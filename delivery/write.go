@@ -6,18 +6,24 @@ import (
 	"github.com/deedhq/deed/internal/crash"
 )
 
-// writeAttempt returns once the attempt is committed, or will not be.
-func (s *source) writeAttempt(ctx context.Context, it *item) verdict {
-	w := &writing{it: it, answer: make(chan verdict, 1)}
+// writeAttempt returns once the attempt of items is committed, or will not be; with
+// a batch's id they are called together.
+func (s *source) writeAttempt(ctx context.Context, batch string, items ...*item) (map[string]verdict, error) {
+	w := &writing{items: items, batch: batch, answer: make(chan written, 1)}
 	select {
 	case s.writing <- w:
 	case <-ctx.Done():
-		return verdict{err: ctx.Err()}
+		return nil, ctx.Err()
 	}
-	// Not cut short by ctx: the row may be written by now. Statements have a
+	// Not cut short by ctx: the rows may be written by now. Statements have a
 	// deadline.
-	return <-w.answer
+	a := <-w.answer
+	return a.verdicts, a.err
 }
+
+// mostWritten is how many rows' attempts gather for one statement; a batch is never
+// divided.
+const mostWritten = 1000
 
 // write writes attempts until ctx ends, all that wait at a time in one
 // statement: the next ones gather while it is under way.
@@ -30,30 +36,36 @@ func (s *source) write(ctx context.Context) {
 		case w := <-s.writing:
 			list = append(list, w)
 		}
-		for more := true; more && len(list) < s.opts.Concurrency; {
+		n := len(list[0].items)
+		for more := true; more && len(list) < s.opts.Concurrency && n < mostWritten; {
 			select {
 			case w := <-s.writing:
 				list = append(list, w)
+				n += len(w.items)
 			default:
 				more = false
 			}
 		}
 		verdicts, err := s.writeAll(ctx, list)
 		if err != nil {
-			s.log.Warn("attempts not written; nobody was called", "error", err, "deliveries", len(list))
+			s.log.Warn("attempts not written; nobody was called", "error", err, "deliveries", n)
 		}
 		for _, w := range list {
-			v := verdicts[w.it.id]
-			v.err = err
-			w.answer <- v
+			w.answer <- written{verdicts, err}
 		}
 	}
 }
 
 func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verdict, error) {
-	ids, claims, requests := make([]string, len(list)), make([]int64, len(list)), make([][]byte, len(list))
-	for i, w := range list {
-		ids[i], claims[i], requests[i] = w.it.id, w.it.claim, w.it.request
+	ids, claims, requests := make([]string, 0, len(list)), make([]int64, 0, len(list)), make([][]byte, 0, len(list))
+	var batches []*string // nil: there is none
+	for _, w := range list {
+		for _, it := range w.items {
+			ids, claims, requests = append(ids, it.id), append(claims, it.claim), append(requests, it.request)
+			if s.batch > 1 {
+				batches = append(batches, orNil(w.batch))
+			}
+		}
 	}
 	var window *float64
 	if s.caps.Key == HasKey {
@@ -64,12 +76,12 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 	defer cancel()
 	crash.Point("writing")
 	rows, err := s.ledger.pool.Query(ctx, query.Attempt, ids, claims, requests, window, s.ledger.opts.Lease.Seconds(), s.ledger.opts.Worker,
-		s.caps.Kind, s.caps.Account, s.opts.Sandbox != "")
+		s.caps.Kind, s.caps.Account, s.opts.Sandbox != "", batches)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	verdicts, begun := make(map[string]verdict, len(list)), make([]string, 0, len(list))
+	verdicts, begun := make(map[string]verdict, len(ids)), make([]string, 0, len(ids))
 	for rows.Next() {
 		var id string
 		var v verdict

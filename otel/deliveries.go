@@ -44,11 +44,25 @@ func (t *Tracer) Executor(source string, next inbound.Executor) inbound.Executor
 
 // Provider wraps a provider of deliveries: each call is a span "send NAME", with the ids of
 // the delivery and of the inbound message that it answers, and never the recipient or
-// the contents. A [delivery.Finder] stays one.
+// the contents. A [delivery.Finder] stays one, and so does a [delivery.Batcher]: a call for
+// several is one span, with how many they are.
 func (t *Tracer) Provider(name string, next delivery.Provider) delivery.Provider {
 	p := &provider{next, t, name}
-	if f, ok := next.(delivery.Finder); ok {
+	f, finds := next.(delivery.Finder)
+	b, batches := next.(delivery.Batcher)
+	switch {
+	case finds && batches:
+		return &struct {
+			*finder
+			batcher
+		}{&finder{p, f}, batcher{p, b}}
+	case finds:
 		return &finder{p, f}
+	case batches:
+		return &struct {
+			*provider
+			batcher
+		}{p, batcher{p, b}}
 	}
 	return p
 }
@@ -62,6 +76,12 @@ type provider struct {
 type finder struct {
 	*provider
 	next delivery.Finder
+}
+
+// batcher has the methods of a [delivery.Batcher] that others have not.
+type batcher struct {
+	of   *provider
+	next delivery.Batcher
 }
 
 // Close closes the wrapped provider, if it can be closed.
@@ -94,6 +114,40 @@ func (f *finder) Find(ctx context.Context, r delivery.Reservation) (delivery.Fin
 	found, err := f.next.Find(ctx, r)
 	endAs(span, fmt.Sprintf("found: %t", found.Found), err == nil)
 	return found, err
+}
+
+// Batchable implements [delivery.Batcher].
+func (b batcher) Batchable(request []byte) bool { return b.next.Batchable(request) }
+
+// SendBatch implements [delivery.Batcher].
+func (b batcher) SendBatch(ctx context.Context, batch delivery.Batch) (outs []delivery.Outcome) {
+	ctx, span := b.of.tracer.tracer.Start(ctx, "send "+b.of.name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		semconv.MessagingSystemKey.String("deed"), semconv.MessagingDestinationName(b.of.name), semconv.MessagingBatchMessageCount(len(batch.Members())),
+		attribute.String("deed.batch.key", batch.Key()),
+	))
+	finished := false
+	defer func() {
+		outcome := "panic"
+		if finished {
+			outcome = together(outs)
+		}
+		endAs(span, outcome, outcome == "accepted")
+	}()
+	outs = b.next.SendBatch(ctx, batch)
+	finished = true
+	return outs
+}
+
+// together is what came of a call for several: the same for all, or mixed.
+func together(outs []delivery.Outcome) string {
+	all := ""
+	for _, o := range outs {
+		if all != "" && all != o.String() {
+			return "mixed"
+		}
+		all = o.String()
+	}
+	return all
 }
 
 func (p *provider) start(ctx context.Context, what string, r delivery.Reservation) (context.Context, trace.Span) {

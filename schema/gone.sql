@@ -5,4 +5,7 @@ drop function if exists deed.look_at_deliveries(uuid, int, int, text, text, uuid
 drop function if exists deed.export_erasures(int);
 drop function if exists deed.claim_messages(text, int, interval, int, text);
 drop function if exists deed.accept_messages(text, text[], text[], text[], text[], text[], text[], text, text, uuid, text);
-
+drop function if exists deed.take_due(text, text, int, text[], int[], int, bigint, int, boolean, text, text, jsonb);
+drop function if exists deed.claim_deliveries(text, text, int, interval, text[], int[], int, bigint, jsonb, int);
+drop function if exists deed.claim_doubts(text, text, int, interval, boolean, boolean, interval, interval, int, text, text, boolean, text[], int[], int, bigint, jsonb);
+drop function if exists deed.attempt(uuid[], bigint[], bytea[], interval, interval, text, text, text, boolean);

@@ -97,7 +97,7 @@ func (a *app) listDeliveries(cmd *cobra.Command, f delivery.Filter, asJSON bool)
 		return printPage(cmd, asJSON, "deliveries", page, header, func(e delivery.Entry) []string {
 			row := []string{e.ID, string(e.Status), string(e.Channel), e.Provider, e.Recipient, fmt.Sprint(e.Attempts), when(e.CreatedAt)}
 			if f.InDoubt {
-				return append(row, instant(e.CalledAt), instant(e.HeldAt), instant(e.RepeatSafeUntil), e.DoubtReason)
+				return append(row, instant(e.CalledAt), instant(e.HeldAt), instant(repeatedUntil(e)), e.DoubtReason)
 			}
 			return append(row, e.ProviderMessageID, e.SkipReason+e.LastError)
 		})
@@ -147,6 +147,14 @@ not simply succeed, with what was learnt later. Its contents only with --payload
 	return cmd
 }
 
+// repeatedUntil is until when its last call may be repeated under that call's key.
+func repeatedUntil(e delivery.Entry) *time.Time {
+	if e.Batch != nil {
+		return e.Batch.Until
+	}
+	return e.RepeatSafeUntil
+}
+
 func showDelivery(w io.Writer, e delivery.Entry, said delivery.Feedback, events []delivery.Event) error {
 	line := func(name, value string) {
 		if value != "" && value != "-" {
@@ -162,7 +170,10 @@ func showDelivery(w io.Writer, e delivery.Entry, said delivery.Feedback, events 
 	line("in doubt since", instant(e.DoubtSince))
 	line("doubt", e.DoubtReason)
 	line("held since", instant(e.HeldAt))
-	line("repeated until", instant(e.RepeatSafeUntil))
+	line("repeated until", instant(repeatedUntil(e)))
+	if b := e.Batch; b != nil {
+		line("batch", fmt.Sprintf("%d of %d in %s", b.Place, b.Size, b.ID))
+	}
 	line("channel", string(e.Channel))
 	line("provider", e.Provider)
 	line("to", e.Recipient)

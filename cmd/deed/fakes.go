@@ -103,7 +103,7 @@ func (f *fakes) handle(mux *http.ServeMux) {
 		}
 		mux.Handle("/"+name+"/", http.StripPrefix("/"+name, one))
 	}
-	for _, path := range []string{"/emails", "/domains"} { // for an endpoint without /resend
+	for _, path := range []string{"/emails", "/emails/batch", "/domains"} { // for an endpoint without /resend
 		mux.Handle(path, f.byName["resend"])
 	}
 }

@@ -86,6 +86,7 @@ const (
 	Redirect      Fault = "Redirect"      // a redirect
 	Garbage       Fault = "Garbage"       // an answer that cannot be read, accepted
 	ServerError   Fault = "ServerError"   // an error of the server, accepted
+	ShortAccepted Fault = "ShortAccepted" // an answer that lacks something, accepted; of Resend
 	CutAfterOK    Fault = "CutAfterOK"    // connection cut after the answer, accepted
 	Unauthorized  Fault = "Unauthorized"  // the credentials are refused
 	OverQuota     Fault = "OverQuota"     // the account's quota is exceeded

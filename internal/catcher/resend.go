@@ -3,6 +3,7 @@ package catcher
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/mail"
@@ -22,11 +23,13 @@ type Resend struct {
 	APIKey  string // "": any
 	// EventSecret signs what it says of e-mails: whsec_ and base64.
 	EventSecret string
+	// Refuses is a recipient to whom no e-mail may go.
+	Refuses string
 	// Window is for how long a key is remembered. Default 24h.
 	Window time.Duration
 
 	mu   sync.Mutex
-	keys map[string]remembered
+	keys map[string]resendCall
 }
 
 type remembered struct {
@@ -34,6 +37,16 @@ type remembered struct {
 	id   string
 	at   time.Time
 }
+
+// resendCall is what was answered to a call under a key.
+type resendCall struct {
+	body   []byte
+	answer any
+	at     time.Time
+}
+
+// resendBatch is the most that POST /emails/batch takes.
+const resendBatch = 100
 
 type resendEmail struct {
 	From    string            `json:"from"`
@@ -58,7 +71,7 @@ type resendEmail struct {
 	} `json:"attachments"`
 }
 
-// ServeHTTP takes POST /emails and answers GET /domains.
+// ServeHTTP takes POST /emails and POST /emails/batch and answers GET /domains.
 func (s *Resend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	switch {
@@ -68,7 +81,7 @@ func (s *Resend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "invalid_api_key", "API key is invalid")
 	case r.URL.Path == "/domains" && r.Method == http.MethodGet:
 		answer(w, http.StatusOK, map[string]any{"object": "list", "data": []any{}})
-	case r.URL.Path != "/emails":
+	case r.URL.Path != "/emails" && r.URL.Path != "/emails/batch":
 		refuse(w, http.StatusNotFound, "not_found", "The requested endpoint does not exist.")
 	case r.Method != http.MethodPost:
 		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "Method is not allowed for the requested path.")
@@ -104,30 +117,109 @@ func (s *Resend) send(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "invalid_api_key", "API key is invalid")
 		return
 	}
-	e, problem := checkResend(r, body)
+	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != "application/json" {
+		refuse(w, http.StatusUnprocessableEntity, "validation_error", "The Content-Type must be application/json.")
+		return
+	}
+	read := readOne
+	if r.URL.Path == "/emails/batch" {
+		permissive := r.Header.Get("X-Batch-Validation") == "permissive"
+		read = func(body []byte) ([]parsed, string) { return readBatch(body, permissive) }
+	}
+	list, problem := read(body)
+	for i, p := range list {
+		if p.problem == "" && s.Refuses != "" && slices.Contains(addresses(p.email.To), s.Refuses) {
+			list[i].problem = "The recipient " + s.Refuses + " is refused."
+		}
+	}
+	if len(list) == 1 && r.URL.Path == "/emails" && problem == "" {
+		problem = list[0].problem
+	}
 	if problem != "" {
 		refuse(w, http.StatusUnprocessableEntity, "validation_error", problem)
 		return
 	}
-	id, repeat, status, name := s.accept(r.Header.Get("Idempotency-Key"), body, e)
+	said, told, status, name := s.accept(r, body, list)
 	if name != "" {
 		refuse(w, status, name, "See the idempotency key documentation.")
 		return
 	}
-	if !repeat {
-		s.Events.tell(func() []said { return s.says(e, id) })
+	for _, of := range told {
+		s.Events.tell(of)
+	}
+	if fault == ShortAccepted {
+		said = short(said)
 	}
 	if !s.after(w, r, fault) {
-		answer(w, http.StatusOK, map[string]string{"id": id})
+		answer(w, http.StatusOK, said)
 	}
 }
 
-// accept takes an e-mail, or finds it under its key.
-func (s *Resend) accept(key string, body []byte, e *resendEmail) (id string, repeat bool, status int, name string) {
+// short is an answer without the last id.
+func short(said any) any {
+	batch, ok := said.(resendBatchAnswer)
+	if !ok {
+		return struct{}{}
+	}
+	batch.Data = batch.Data[:len(batch.Data)-1]
+	return batch
+}
+
+// resendTaken is an e-mail that was taken.
+type resendTaken struct {
+	ID string `json:"id"`
+}
+
+type resendBatchAnswer struct {
+	Data   []resendTaken   `json:"data"`
+	Errors []resendProblem `json:"errors,omitempty"`
+}
+
+type resendProblem struct {
+	Index   int    `json:"index"`
+	Message string `json:"message"`
+}
+
+// parsed is an e-mail of a request, or what is wrong with it.
+type parsed struct {
+	email   *resendEmail
+	raw     []byte
+	problem string
+}
+
+func readOne(body []byte) ([]parsed, string) {
+	e, problem := checkResend(body)
+	return []parsed{{email: e, raw: body}}, problem
+}
+
+// readBatch reads a list. Strictly, one that is wrong is all of it.
+func readBatch(body []byte, permissive bool) ([]parsed, string) {
+	var raws []json.RawMessage
+	if err := json.Unmarshal(body, &raws); err != nil || len(raws) == 0 || len(raws) > resendBatch {
+		return nil, fmt.Sprintf("The request body must be an array of 1 to %d emails.", resendBatch)
+	}
+	list := make([]parsed, len(raws))
+	for i, raw := range raws {
+		e, problem := checkResend(raw)
+		if problem == "" && (e.Attachments != nil || e.ScheduledAt != "") {
+			problem = "The `attachments` and `scheduled_at` fields are not supported in a batch."
+		}
+		if problem != "" && !permissive {
+			return nil, problem
+		}
+		list[i] = parsed{e, raw, problem}
+	}
+	return list, ""
+}
+
+// accept takes the e-mails of a request, or finds it under its key; what it says of
+// them later it says once.
+func (s *Resend) accept(r *http.Request, body []byte, list []parsed) (answer any, later []func() []said, status int, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	key := r.Header.Get("Idempotency-Key")
 	if len(key) > 256 {
-		return "", false, http.StatusBadRequest, "invalid_idempotency_key"
+		return nil, nil, http.StatusBadRequest, "invalid_idempotency_key"
 	}
 	window := s.Window
 	if window == 0 {
@@ -135,28 +227,37 @@ func (s *Resend) accept(key string, body []byte, e *resendEmail) (id string, rep
 	}
 	if known, ok := s.keys[key]; ok && key != "" && time.Since(known.at) < window {
 		if !bytes.Equal(known.body, body) {
-			return "", false, http.StatusConflict, "invalid_idempotent_request"
+			return nil, nil, http.StatusConflict, "invalid_idempotent_request"
 		}
-		return known.id, true, 0, ""
+		return known.answer, nil, 0, ""
 	}
-	id = uuid.New().String()
+	batch := resendBatchAnswer{Data: []resendTaken{}}
+	for i, p := range list {
+		if p.problem != "" {
+			batch.Errors = append(batch.Errors, resendProblem{i, p.problem})
+			continue
+		}
+		id := uuid.New().String()
+		batch.Data = append(batch.Data, resendTaken{id})
+		s.Mailbox.Add(Mail{
+			ID: id, Via: "resend", Key: key, From: p.email.From, To: append(addresses(p.email.To), addresses(p.email.CC)...), Subject: p.email.Subject, Text: p.email.Text, At: time.Now(), Raw: p.raw,
+		})
+		later = append(later, func() []said { return s.says(p.email, id) })
+	}
+	if answer = batch; r.URL.Path == "/emails" {
+		answer = batch.Data[0]
+	}
 	if key != "" {
 		if s.keys == nil {
-			s.keys = map[string]remembered{}
+			s.keys = map[string]resendCall{}
 		}
-		s.keys[key] = remembered{body, id, time.Now()}
+		s.keys[key] = resendCall{body, answer, time.Now()}
 	}
-	s.Mailbox.Add(Mail{
-		ID: id, Via: "resend", Key: key, From: e.From, To: append(addresses(e.To), addresses(e.CC)...), Subject: e.Subject, Text: e.Text, At: time.Now(), Raw: body,
-	})
-	return id, false, 0, ""
+	return answer, later, 0, ""
 }
 
 // checkResend finds what the documentation says is refused.
-func checkResend(r *http.Request, body []byte) (*resendEmail, string) {
-	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != "application/json" {
-		return nil, "The Content-Type must be application/json."
-	}
+func checkResend(body []byte) (*resendEmail, string) {
 	var e resendEmail
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()

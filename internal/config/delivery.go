@@ -118,6 +118,7 @@ type Provider struct {
 	Endpoint      string // bluesky, mastodon, resend, ses, slack, telegram, twilio, whatsapp
 	APIKey        Secret // resend, sendgrid
 	EventKey      string // sendgrid: public
+	Batch         int    // resend: the most e-mails of a call
 	EventSecret   Secret // resend: of the webhook by which it says what became of e-mails
 	Token         Secret // mastodon, slack, telegram, whatsapp
 	PhoneNumberID string // whatsapp
@@ -233,7 +234,7 @@ var providerTypes = map[string]func(*section, *Provider){
 	"resend": func(s *section, p *Provider) {
 		s.want("api_key")
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
-		p.EventSecret = s.webhookSecret("event_secret")
+		p.EventSecret, p.Batch = s.webhookSecret("event_secret"), s.number("batch", 1, 100)
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},

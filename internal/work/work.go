@@ -58,6 +58,12 @@ type Source[T comparable] interface {
 	Limit(n int) (int, time.Duration)
 }
 
+// Grouper is a Source that says which of the items of a claim one call to Do takes;
+// with others it is [Options.Group] of them, in their order.
+type Grouper[T comparable] interface {
+	Groups(claimed []T) [][]T
+}
+
 // Done is an item that is out of the loop's hands once it is recorded.
 type Done[T comparable] struct {
 	Item T
@@ -409,10 +415,9 @@ func (l *loop[T]) take(claimed []T, at time.Time) {
 	if len(claimed) > 0 {
 		crash.Point("claimed")
 	}
-	for len(claimed) > 0 {
-		k := min(l.opts.Group, len(claimed))
-		group := make([]*unit[T], k)
-		for i, item := range claimed[:k] {
+	for _, items := range l.groups(claimed) {
+		group := make([]*unit[T], len(items))
+		for i, item := range items {
 			group[i] = &unit[T]{item: item, renewed: at}
 			l.held[group[i]] = struct{}{}
 		}
@@ -421,9 +426,15 @@ func (l *loop[T]) take(claimed []T, at time.Time) {
 			l.leased[u] = struct{}{}
 		}
 		l.mu.Unlock()
-		claimed = claimed[k:]
 		l.queue <- group
 	}
+}
+
+func (l *loop[T]) groups(claimed []T) [][]T {
+	if g, ok := l.src.(Grouper[T]); ok && l.opts.Group > 1 {
+		return g.Groups(claimed)
+	}
+	return slices.Collect(slices.Chunk(claimed, l.opts.Group))
 }
 
 func (l *loop[T]) collect(units []*unit[T]) {

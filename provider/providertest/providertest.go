@@ -35,6 +35,9 @@ type Harness struct {
 	Sandbox    string
 	Recipients func() []string
 
+	// RefusedRecipient is one whom the server refuses for good, for [RunBatches].
+	RefusedRecipient string
+
 	// Accepted returns the request that the server accepted each time, oldest
 	// first, as far as it can be compared with the stored one: a prefix, a
 	// suffix or all of it. A repeat that the server recognised is not in it.
@@ -76,6 +79,7 @@ const (
 	Redirect      Fault = "Redirect"      // 307 to another place
 	Garbage       Fault = "Garbage"       // 200 with something that is no answer
 	ServerError   Fault = "ServerError"   // 500
+	ShortAccepted Fault = "ShortAccepted" // 200, and not all that the answer should say
 	CutAfterOK    Fault = "CutAfterOK"    // yes, and then the connection breaks
 	Unauthorized  Fault = "Unauthorized"  // the credentials are refused
 )
@@ -94,7 +98,7 @@ var expected = map[Fault]expectation{
 	ForGood: fails, Redirect: fails,
 	ForNow: retried, ForNowAfter: retried, Unauthorized: retried,
 	HangBefore: doubtful, HangAccepted: doubtful, ResetBefore: doubtful, ResetAccepted: doubtful,
-	SlowAccepted: doubtful, ServerError: doubtful, Garbage: doubtful,
+	SlowAccepted: doubtful, ServerError: doubtful, Garbage: doubtful, ShortAccepted: doubtful,
 	CutAfterOK: delivered,
 }
 

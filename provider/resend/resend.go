@@ -15,6 +15,14 @@
 //	409 concurrent_idempotent_requests      not now
 //	3xx and any other 4xx                   refused for good
 //
+// With Options.Batch one call takes several e-mails, under a key of its own, in
+// Resend's permissive mode: what is refused is then called alone, which says why.
+//
+//	200 with an id or an error for each     accepted, or refused
+//	200 with fewer or more                  unknown, all of them
+//	409 invalid_idempotent_request          unknown, all of them
+//	anything else                           as above, for all of them
+//
 // Sources: resend-openapi 1.5.0; the documentation of idempotency keys, errors
 // and rate limits.
 package resend
@@ -63,6 +71,9 @@ type Options struct {
 	// EventSecret is the signing secret of the webhook by which Resend says what became
 	// of e-mails: "whsec_…". Default: none is believed.
 	EventSecret string
+	// Batch is how many e-mails one call may take, at most 100; see
+	// [delivery.Batcher]. Default 1.
+	Batch int
 	// Account names the account, see [delivery.Capabilities]. Default: a short
 	// hash of the API key; to replace the key, name the account as before.
 	Account string
@@ -95,6 +106,9 @@ func New(opts Options) (*Provider, error) {
 	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
 		errs = append(errs, errors.New("option From is not an address"))
 	}
+	if opts.Batch < 0 || opts.Batch > MostBatch {
+		errs = append(errs, fmt.Errorf("option Batch %d is not from 1 to %d", opts.Batch, MostBatch))
+	}
 	rules := delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}
 	errs = append(errs, rules.Check())
 	if err := errors.Join(errs...); err != nil {
@@ -115,7 +129,9 @@ func (p *Provider) Close() error {
 
 // Capabilities says: e-mail, with a key for 24 hours.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "resend", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.HasKey, KeyWindow: Window}
+	return delivery.Capabilities{
+		Kind: "resend", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.HasKey, KeyWindow: Window, Batch: p.opts.Batch,
+	}
 }
 
 // email is the body of POST /emails.
@@ -181,24 +197,33 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 
 // Send posts the request under the delivery's key.
 func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Outcome {
-	body, err := r.Request()
+	body, err := p.request(r)
 	if err != nil {
 		return delivery.Refused(err)
-	}
-	var stored email
-	if err := json.Unmarshal(body, &stored); err != nil || len(stored.To) != 1 || !strings.EqualFold(stored.To[0], r.Recipient()) {
-		return delivery.Refused(fmt.Errorf("resend: %w", delivery.ErrOtherRecipient))
-	}
-	for _, name := range slices.Sorted(maps.Keys(stored.Headers)) {
-		if err := p.rules.CheckHeader(name); err != nil && name != sandboxHeader {
-			return delivery.Refused(fmt.Errorf("resend: the stored request: %w", err)) // an older version, or other rules, let it pass
-		}
 	}
 	h := p.headers()
 	h.Set("Content-Type", "application/json")
 	h.Set("Idempotency-Key", r.Key())
 	a := httpcall.Post(ctx, p.transport, p.base.JoinPath("emails"), h, body)
 	return p.judge(a).WithCode(a.Code())
+}
+
+// request is the stored one, if it may be sent.
+func (p *Provider) request(r delivery.Reservation) ([]byte, error) {
+	body, err := r.Request()
+	if err != nil {
+		return nil, err
+	}
+	var stored email
+	if err := json.Unmarshal(body, &stored); err != nil || len(stored.To) != 1 || !strings.EqualFold(stored.To[0], r.Recipient()) {
+		return nil, fmt.Errorf("resend: %w", delivery.ErrOtherRecipient)
+	}
+	for _, name := range slices.Sorted(maps.Keys(stored.Headers)) {
+		if err := p.rules.CheckHeader(name); err != nil && name != sandboxHeader {
+			return nil, fmt.Errorf("resend: the stored request: %w", err) // an older version, or other rules, let it pass
+		}
+	}
+	return body, nil
 }
 
 func (p *Provider) headers() http.Header {
@@ -215,14 +240,7 @@ type problem struct {
 }
 
 func (p *Provider) judge(a httpcall.Answer) delivery.Outcome {
-	if a.Err != nil {
-		err := fmt.Errorf("resend: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
-	}
-	if a.Status >= 200 && a.Status < 300 {
+	if a.Err == nil && a.Status >= 200 && a.Status < 300 {
 		var accepted struct {
 			ID string `json:"id"`
 		}
@@ -230,6 +248,18 @@ func (p *Provider) judge(a httpcall.Answer) delivery.Outcome {
 			return delivery.Unknown(fmt.Errorf("resend: status %d without an id", a.Status))
 		}
 		return delivery.Accepted(accepted.ID)
+	}
+	return p.judgeProblem(a)
+}
+
+// judgeProblem says what an answer means that is no 2xx, or none.
+func (p *Provider) judgeProblem(a httpcall.Answer) delivery.Outcome {
+	if a.Err != nil {
+		err := fmt.Errorf("resend: %w", a.Err)
+		if a.Connected {
+			return delivery.Unknown(err)
+		}
+		return delivery.Outage(err, 0)
 	}
 	// The name is from a fixed list; a message may repeat the request.
 	var said problem

@@ -24,12 +24,15 @@ const apiKey = "re_test_6fZ1secret"
 
 var payload = delivery.EmailPayload{From: "Ann <ann@example.com>", Subject: "hello", Text: "canary-7f3a"}.JSON()
 
-func newHarness(t *testing.T) providertest.Harness {
+func newHarness(t *testing.T) providertest.Harness { return harness(t, 1) }
+
+func harness(t *testing.T, batch int) providertest.Harness {
+	const refused = "nobody@example.net"
 	box := &catcher.Mailbox{}
-	fake := &catcher.Resend{Mailbox: box, APIKey: apiKey}
+	fake := &catcher.Resend{Mailbox: box, APIKey: apiKey, Refuses: refused}
 	url, gate := providertest.Serve(t, fake)
 	t.Cleanup(fake.Close)
-	p, err := resend.New(resend.Options{APIKey: apiKey, Endpoint: url})
+	p, err := resend.New(resend.Options{APIKey: apiKey, Endpoint: url, Batch: batch})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,15 +46,20 @@ func newHarness(t *testing.T) providertest.Harness {
 		Faults: []providertest.Fault{
 			providertest.ForGood, providertest.ForNow, providertest.ForNowAfter, providertest.HangBefore, providertest.HangAccepted,
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
-			providertest.ServerError, providertest.Unauthorized,
+			providertest.ServerError, providertest.Unauthorized, providertest.ShortAccepted,
 		},
-		Down: gate.Down, Up: gate.Up,
+		Down: gate.Down, Up: gate.Up, RefusedRecipient: refused,
 	}
 }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	providertest.Run(t, newHarness, nil)
+}
+
+func TestConformance_Batches(t *testing.T) {
+	t.Parallel()
+	providertest.RunBatches(t, func(t *testing.T) providertest.Harness { return harness(t, resend.MostBatch) })
 }
 
 // The bytes are those of Resend's documentation; testdata names the source.

@@ -25,6 +25,11 @@
 -- to spare, and begins anew only when the provider has certainly forgotten every
 -- call: which of them began its window nobody can tell. A call to the
 -- sandbox is under another key and does not begin it.
+--
+-- p_batches says which of them one call makes together (null: none), in the order
+-- in which they are given. Those that may be called are the members; their places
+-- and how many they are is kept with each. The key is the batch's and begins anew
+-- with it (batch_until); a member's own key and its window have no part in it.
 create or replace function deed.attempt(
   p_ids      uuid[],
   p_claims   bigint[],
@@ -34,7 +39,8 @@ create or replace function deed.attempt(
   p_worker   text,
   p_kind     text default null,
   p_account  text default '',
-  p_sandbox  boolean default false
+  p_sandbox  boolean default false,
+  p_batches  uuid[] default null
 ) returns table (id uuid, status text, attempts int, repeat_safe_until timestamptz, why text)
 language plpgsql
 security definer
@@ -67,8 +73,8 @@ begin
   ) q;
   return query
   with mine as (
-    select q.place, q.request, q.tenant_id, q.skip, case when q.why <> 'paused' or q.skip is null then q.why end as why
-    from (select u.* from unnest(p_ids, p_claims, p_requests) u(id, claim, request) order by u.id) u
+    select q.place, q.request, q.tenant_id, q.skip, u.batch, u.n, case when q.why <> 'paused' or q.skip is null then q.why end as why
+    from (select u.* from unnest(p_ids, p_claims, p_requests, p_batches) with ordinality u(id, claim, request, batch, n) order by u.id) u
     cross join lateral (
       select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' when v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)) then 'erased' else (
           select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end)
@@ -113,6 +119,12 @@ begin
     where c.ctid = m.place and m.why is not null
     returning c.id, c.status, c.attempts, c.repeat_safe_until, m.why
   ),
+  numbered as (
+    select m.*, row_number() over w as batch_place, count(*) over (partition by m.batch, m.skip is null) as batch_size
+    from mine m
+    where m.why is null
+    window w as (partition by m.batch, m.skip is null order by m.n)
+  ),
   done as (
     update deed.channel_outbox c
     set status = case when m.skip is null then 'sending' else 'skipped' end,
@@ -123,9 +135,13 @@ begin
       first_called_at = coalesce(c.first_called_at, case when m.skip is null then v_now end),
       called_at = case when m.skip is null then v_now else c.called_at end,
       repeat_safe_until = case
-        when m.skip is not null or p_window is null or p_sandbox then c.repeat_safe_until
+        when m.skip is not null or p_window is null or p_sandbox or m.batch is not null then c.repeat_safe_until
         when c.repeat_safe_until is null or v_now > c.called_at + p_window * 1.1 then v_now + p_window * 0.9
         else c.repeat_safe_until end,
+      batch_id = case when m.skip is null then m.batch else c.batch_id end,
+      batch_place = case when m.skip is not null then c.batch_place when m.batch is not null then m.batch_place end,
+      batch_size = case when m.skip is not null then c.batch_size when m.batch is not null then m.batch_size end,
+      batch_until = case when m.skip is null and m.batch is not null then v_now + p_window * 0.9 end,
       sandbox = case when m.skip is null then p_sandbox else c.sandbox end,
       request_kind = coalesce(c.request_kind, case when m.skip is null then p_kind end),
       request_account = coalesce(c.request_account, case when m.skip is null and p_kind is not null then p_account end),
@@ -135,8 +151,8 @@ begin
       lease_until = case when m.skip is null then v_now + p_lease end,
       due = false, -- deed.mark_due would find the same, a row at a time
       updated_at = v_now
-    from mine m
-    where c.ctid = m.place and m.why is null
+    from numbered m
+    where c.ctid = m.place
     returning c.id, c.tenant_id, c.status, c.attempts, c.repeat_safe_until, c.skip_reason
   ),
   audited as (

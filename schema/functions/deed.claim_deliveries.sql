@@ -13,6 +13,9 @@
 -- alone, every other time that its turn comes, and after max_attempts + 10 it is
 -- dead; p_max_attempts is for rows that have none of their own.
 --
+-- p_batch is how many one call may take; call says of each with which others it
+-- may be called together, and why some never are deed.take_due says.
+--
 -- With p_places a last row, whose id is null, has walk: what deed.take_due says,
 -- and in ended those that have died so, with their ids, for the log.
 create or replace function deed.claim_deliveries(
@@ -25,11 +28,12 @@ create or replace function deed.claim_deliveries(
   p_room         int default null,
   p_bytes        bigint default null,
   p_places       jsonb default null,
-  p_max_attempts int default 5
+  p_max_attempts int default 5,
+  p_batch        int default 1
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
   recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
-  correlation_id text, channel_message_id uuid, lost_claims int, taken_over boolean, walk jsonb
+  correlation_id text, channel_message_id uuid, lost_claims int, taken_over boolean, walk jsonb, call int
 )
 language plpgsql
 security definer
@@ -46,6 +50,8 @@ as $$
 declare
   v_now    timestamptz := clock_timestamp();
   v_places tid[];
+  v_all    tid[];
+  v_calls  int[];
   v_walk   jsonb;
   v_lost   int[];
   v_ended  jsonb;
@@ -58,6 +64,9 @@ begin
   if coalesce(p_worker, '') = '' or length(p_worker) > 200 then
     raise exception 'claim_deliveries: worker must have 1 to 200 characters' using errcode = 'DDARG';
   end if;
+  if p_batch is null or p_batch not between 1 and 1000 then
+    raise exception 'claim_deliveries: a batch must be from 1 to 1000, got %', p_batch using errcode = 'DDARG';
+  end if;
   if p_lease is null or p_lease not between interval '1 second' and interval '24 hours' then
     raise exception 'claim_deliveries: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
   end if;
@@ -65,8 +74,8 @@ begin
     raise exception 'claim_deliveries: the lanes and their rooms do not belong together' using errcode = 'DDARG';
   end if;
 
-  select t.taken, t.walk into v_places, v_walk
-  from deed.take_due(p_provider, 'queued', p_limit, p_lanes, p_rooms, p_room, p_bytes, 1, true, null, null, p_places) t;
+  select t.taken, t.walk, t.taken, t.calls into v_places, v_walk, v_all, v_calls
+  from deed.take_due(p_provider, 'queued', p_limit, p_lanes, p_rooms, p_room, p_bytes, 1, true, null, null, p_places, p_batch) t;
 
   v_lost := array(
     select case when c.claim is null then c.lost_claims else c.lost_claims + 1 end
@@ -121,7 +130,8 @@ begin
     where c.ctid = f.place -- locked above: they stay where they are
     returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane,
       c.recipient, c.recipient_id, c.payload, c.request, c.guarantee, c.attempts,
-      c.correlation_id, c.channel_message_id, c.lost_claims, f.taken_over, null::jsonb;
+      c.correlation_id, c.channel_message_id, c.lost_claims, f.taken_over, null::jsonb,
+      case when p_batch > 1 then v_calls[array_position(v_all, f.place)] end;
   end if;
   if p_places is not null then
     walk := v_walk;

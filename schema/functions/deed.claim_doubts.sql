@@ -22,6 +22,12 @@
 -- repeat whose refusal is looked into. A lease that ran out is counted: after
 -- max_attempts + 10 of them the delivery is held for a person, as its worker dies
 -- with it (O17); from the second on it is claimed alone, every other time.
+-- p_batches says whether the provider takes batches; null, the caller knows of
+-- none, and leaves them. A batch is claimed whole, under one claim, when its first
+-- member's turn comes, if every member may be repeated (deed.batch_stands); its
+-- call costs what one delivery's does. One that may not be is broken up
+-- (deed.break_batches), and its members are settled without a key.
+--
 -- With p_places a last row, whose id is null, has walk for the next claim, and a
 -- row whose action is told, and whose claim is null, has in walk what was decided
 -- of a delivery here, for the log.
@@ -42,11 +48,12 @@ create or replace function deed.claim_doubts(
   p_rooms        int[] default '{}',
   p_room         int default null,
   p_bytes        bigint default null,
-  p_places       jsonb default null
+  p_places       jsonb default null,
+  p_batches      boolean default null
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
   recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
-  correlation_id text, channel_message_id uuid, action text, called_at timestamptz, walk jsonb
+  correlation_id text, channel_message_id uuid, action text, called_at timestamptz, walk jsonb, batch_id uuid, batch_place int, batch_size int
 )
 language plpgsql
 security definer
@@ -62,6 +69,8 @@ declare
   v_places tid[];
   v_walk   jsonb;
   v_alone  tid;
+  v_mates  tid[] := '{}'; -- of the first members
+  v_whole  uuid[] := '{}';
   v_claim  bigint;
   v_paused boolean := exists (select from deed.pauses p where p.provider = p_provider);
   v_shut   boolean := v_paused and coalesce(deed.pause_allows(p_provider, '', null) = 0, false);
@@ -111,7 +120,7 @@ begin
     group by d.tenant_id, d.status
   )
   select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
-    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason)
+    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
   from freed d
   where p_places is not null;
 
@@ -135,7 +144,9 @@ begin
     update deed.channel_outbox c
     set doubt_since = coalesce(c.doubt_since, v_now),
       doubt_reason = coalesce(c.doubt_reason, format('the lease of %s ran out during the call', c.claimed_by)),
-      process_after = case when c.doubt_since is null then v_now + p_delay else c.process_after end,
+      -- The first member of a batch is due in the others' stead.
+      process_after = case when c.doubt_since is not null then c.process_after when c.batch_place > 1 and c.batch_until > v_now then c.batch_until
+        else v_now + p_delay end,
       lost_claims = c.lost_claims + 1, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
     from lost l
     where c.ctid = l.place
@@ -149,7 +160,7 @@ begin
     group by d.tenant_id
   )
   select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
-    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason)
+    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
   from doubted d
   where p_places is not null;
 
@@ -161,6 +172,9 @@ begin
     return;
   end if;
 
+  if p_batches is not null then
+    perform deed.break_batches(p_provider, not p_batches);
+  end if;
   -- Those about which nothing can be learnt.
   return query
   with open as (
@@ -171,10 +185,11 @@ begin
       and c.lease_until is null and c.ord <= v_now
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
       and (c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10
-        or not (coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
+        or not (coalesce(c.batch_id is null and p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
           select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
         ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
           and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true)
+        and not coalesce(v_now < c.batch_until, false)
         and not (p_look_up and v_now < c.doubt_since + p_patience))
     order by c.ord
     limit 1000
@@ -190,6 +205,7 @@ begin
         || c.doubt_reason, 4000) end,
       last_error = coalesce(c.doubt_reason, c.last_error),
       process_after = case o.becomes when 'queued' then null else c.process_after end,
+      batch_until = null,
       claim = case o.becomes when 'queued' then null else c.claim end,
       finished_at = case o.becomes when 'dead' then v_now end,
       updated_at = v_now
@@ -206,7 +222,7 @@ begin
     group by d.tenant_id, d.status
   )
   select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, d.recipient, null::text, null::jsonb, null::bytea, null::text, d.attempts,
-    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason)
+    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
   from decided d
   where p_places is not null;
 
@@ -224,10 +240,31 @@ begin
   elsif v_alone is not null then
     v_places := array(select c.ctid from deed.channel_outbox c where c.ctid = any (v_places) and c.lost_claims < 2);
   end if;
+  if p_batches then
+    v_mates := array(
+      select m.place
+      from unnest(v_places) u(place)
+      cross join lateral (select d.batch_id from deed.channel_outbox d where d.ctid = u.place and d.batch_place = 1 and d.batch_until is not null offset 0) h
+      cross join lateral (
+        select d.ctid as place from deed.channel_outbox d
+        where d.provider = p_provider and d.status = 'sending' and d.batch_id = h.batch_id and d.batch_until is not null and d.batch_place > 1
+          and d.doubt_since is not null and d.held_at is null and d.lease_until is null
+        for update skip locked
+      ) m
+    );
+    -- In a statement of its own, which sees them as they were locked.
+    v_whole := array(
+      select o.batch_id
+      from unnest(v_places || v_mates) u(place)
+      cross join lateral (select d.batch_id, d.batch_size from deed.channel_outbox d where d.ctid = u.place and d.batch_until is not null offset 0) o
+      group by o.batch_id
+      having count(*) = max(o.batch_size) and deed.batch_stands(p_provider, o.batch_id)
+    );
+  end if;
   v_claim := deed.claim_number();
   return query
   with open as (
-    select c.place, r.repeats
+    select c.place, r.repeats, c.batch_id
     -- Of those that were taken for a look any tenant's may be the probe, and of it any.
     from (
       select o.* from unnest(v_places) u(place)
@@ -235,24 +272,35 @@ begin
       order by hashtextextended(o.tenant_id::text, v_claim), random()
     ) c
     cross join lateral (
-      select coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
-        select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
-      ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
-        and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true
+      select case when c.batch_id is not null then c.batch_id = any (v_whole)
+        else coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
+          select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
+        ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
+          and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true end
     ) r(repeats)
-    where (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
+    where (r.repeats or not coalesce(v_now < c.batch_until, false))
+      and (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
       and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
       and (not r.repeats or not v_paused or (not v_shut and deed.take_probe(p_provider, c.tenant_id, c.lane, c.id, v_claim)))
+  ),
+  chosen as (
+    select o.place, o.repeats from open o
+    union all
+    select u.place, true
+    from unnest(v_mates) u(place)
+    cross join lateral (select d.batch_id from deed.channel_outbox d where d.ctid = u.place offset 0) m
+    where m.batch_id in (select o.batch_id from open o where o.repeats)
   )
   update deed.channel_outbox c
   set claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, claim = v_claim,
     attempts = c.attempts + case when o.repeats then 1 else 0 end, called_at = case when o.repeats then v_now else c.called_at end,
     updated_at = v_now
-  from open o
-  where c.ctid = o.place -- locked by take_due: they stay where they are
+  from chosen o
+  where c.ctid = o.place -- locked above: they stay where they are
   returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane, c.recipient, c.recipient_id,
     c.payload, c.request, c.guarantee, c.attempts, c.correlation_id, c.channel_message_id,
-    case when o.repeats then 'repeat' else 'look_up' end, c.called_at, null::jsonb;
+    case when o.repeats then 'repeat' else 'look_up' end, c.called_at, null::jsonb,
+    case when o.repeats then c.batch_id end, c.batch_place::int, c.batch_size::int;
   if p_places is not null then
     walk := v_walk;
     return next;

@@ -2,6 +2,9 @@
 -- under the claim that deed.claim_doubts gave for it: asked at the provider's
 -- door, since a claim may have waited for its turn.
 --
+-- Of a batch its first member is asked about, and every member must be under that
+-- claim: they are repeated together or not at all.
+--
 -- The claim is still the caller's and the provider's window open; nobody has
 -- suppressed the recipient since, nor its contact revoked it, or paused the provider or the destination but
 -- for this probe; it has not expired; its tenant is not being removed; and the caller serves the provider as
@@ -24,12 +27,21 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_now timestamptz := clock_timestamp();
+  v_now   timestamptz := clock_timestamp();
+  v_first deed.channel_outbox;
+  v_ids   uuid[] := array[p_id];
 begin
-  return exists (
-    select from deed.channel_outbox c
-    where c.id = p_id and c.claim = p_claim and c.status = 'sending' and c.doubt_since is not null and c.held_at is null and c.lease_until is not null
-      and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity')
+  select c.* into v_first from deed.channel_outbox c where c.id = p_id;
+  if v_first.batch_id is not null then
+    v_ids := array(
+      select c.id from deed.channel_outbox c
+      where c.provider = v_first.provider and c.status = 'sending' and c.batch_id = v_first.batch_id and c.batch_until is not null
+    );
+  end if;
+  return coalesce(v_first.batch_size, 1) = (
+    select count(*) from deed.channel_outbox c
+    where c.id = any (v_ids) and c.claim = p_claim and c.status = 'sending' and c.doubt_since is not null and c.held_at is null and c.lease_until is not null
+      and v_now < case when v_first.batch_id is null then c.repeat_safe_until else c.batch_until end and v_now < coalesce(c.expires_at, 'infinity')
       and not exists (
         select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       )
@@ -43,7 +55,7 @@ begin
       and not exists (
         select from (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (c.lane, c.tenant_id)) d(destination, tenant_id)
         join deed.pauses p using (destination, tenant_id)
-        where p.provider = c.provider and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
+        where p.provider = c.provider and (p.probe, p.probe_claim) is distinct from (p_id, p_claim)
       )
   );
 end

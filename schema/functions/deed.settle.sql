@@ -22,6 +22,8 @@
 --   release    not attempted: queued, no attempt counted
 --   unrepeated in doubt, claimed to be repeated, and nothing reached the
 --              provider: still in doubt, the repeat is not counted
+--   apart      refused as a member of a batch, or with all of it: queued, no attempt
+--              counted, and called alone from now on
 --   unusable   no request could be made of it: failed
 --   unknown    may be done: in doubt (D5)
 --   undecided  in doubt, and nothing the provider offers tells: at_most_once is
@@ -69,7 +71,7 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  if not (p_kinds <@ array['accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'unusable', 'unknown', 'undecided']) then
+  if not (p_kinds <@ array['accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'apart', 'unusable', 'unknown', 'undecided']) then
     raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
   end if;
   -- What is lost of it would have to be settled by hand.
@@ -118,13 +120,13 @@ begin
             and (u.kind in ('refused', 'bad_address', 'opted_out') or (u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts))
               or (u.kind in ('deferred', 'unreachable') and d.since + p_give_up <= v_now)) then
             case when c.guarantee = 'at_most_once' then 'hold' else 'dead' end
-          when c.doubt_since is not null and u.kind in ('refused', 'bad_address', 'opted_out', 'undecided') then
+          when c.doubt_since is not null and u.kind in ('refused', 'bad_address', 'opted_out', 'undecided', 'apart') then
             case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
           when c.doubt_since is not null and u.kind in ('later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated') then 'unknown'
           when u.kind in ('undecided', 'unrepeated') then 'unknown'
           when u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead'
           when u.kind in ('deferred', 'unreachable') and d.since + p_give_up <= v_now then 'given up'
-          when u.kind = 'release' then 'outage'
+          when u.kind in ('release', 'apart') then 'outage'
           when u.kind = 'bad_address' or (u.kind = 'opted_out' and c.sandbox) then 'refused'
           else u.kind
         end as verdict
@@ -146,6 +148,7 @@ begin
       case when m.doubted then m.kind in ('deferred', 'unreachable', 'outage', 'unrepeated')
         else m.verdict in ('deferred', 'unreachable', 'outage', 'given up') end as uncounted,
       m.verdict in ('unknown', 'hold') as stays,
+      m.verdict in ('later', 'deferred', 'unreachable', 'outage') and m.kind <> 'apart' as parts,
       -- Behind the others, so that the next probe is another; often so, and it may be
       -- this one's doing.
       case when m.deferrals < 3 then interval '0' else
@@ -180,7 +183,8 @@ begin
           least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1]))))
         when 'deferred' then least(c.expires_at, j.give_up_at, v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
           least(p_defer * 2 ^ least(c.deferrals, 20), interval '30 minutes') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1]))))
-        when 'unknown' then v_now + greatest(make_interval(secs => coalesce(j.after, 0)),
+        -- The first member of a batch is due in the others' stead.
+        when 'unknown' then case when c.batch_place > 1 and c.batch_until > v_now then c.batch_until else v_now end + greatest(make_interval(secs => coalesce(j.after, 0)),
           case when j.doubted then least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])) else interval '0' end)
         when 'again' then null
         when 'unreachable' then least(c.expires_at, v_now + j.aside)
@@ -188,6 +192,11 @@ begin
         else c.process_after end,
       doubt_since = case when j.stays then coalesce(c.doubt_since, v_now) end,
       doubt_reason = case when j.stays then coalesce(j.error, c.doubt_reason, 'the outcome of the call is unknown') end,
+      -- What was certainly not done may be in another batch, unless it was refused in one.
+      batch_id = case when j.parts then null else c.batch_id end,
+      batch_place = case when j.parts then null else c.batch_place end,
+      batch_size = case when j.parts then null else c.batch_size end,
+      batch_until = case when j.verdict = 'unknown' then c.batch_until end,
       held_at = case when j.verdict = 'hold' then v_now when j.verdict = 'unknown' then c.held_at end,
       sent_at = case when j.verdict = 'accepted' then v_now end,
       finished_at = case when j.ended then v_now end,

@@ -24,6 +24,12 @@
 -- several runs of its tenant have, the one that has waited longest. With p_kind
 -- what was called through another account is left out.
 --
+-- With p_batch above 1 one call takes up to so many deliveries of one tenant, with
+-- contents of 1 MiB together, and the provider's limit pays for calls: calls says
+-- of each in which one it is. What has attachments goes alone, and so does what
+-- was called before and may have been accepted, or was refused as a member of a
+-- batch. A lane's limit pays for deliveries.
+--
 -- walk is for the next claim: places; ripened, for deed.ripen; and wait, in how many seconds it may find
 -- something that this one did not, null if only time or another's act can tell.
 create or replace function deed.take_due(
@@ -39,8 +45,10 @@ create or replace function deed.take_due(
   in p_kind     text,
   in p_account  text,
   in p_places   jsonb,
+  in p_batch    int default 1,
   out taken     tid[],
-  out walk      jsonb
+  out walk      jsonb,
+  out calls     int[]
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -107,6 +115,12 @@ declare
   v_take    int;
   v_got     tid[];
   v_sizes   bigint[];
+  v_alone   boolean[];
+  v_paid    int; -- calls that the provider's limit allows; null: any number
+  v_call    int := 0; -- the last one
+  v_of      uuid; -- the tenant that it is for; null: it takes no more
+  v_members int;
+  v_weight  bigint;
   v_ord     timestamptz; -- of the first of these
   v_allowed int; -- by the lane's pause
   v_probe   int; -- another run's, of the same lane
@@ -115,6 +129,7 @@ declare
   v_ords    timestamptz[] := '{}';
 begin
   taken := '{}';
+  calls := '{}';
   select r.seconds, r.after into v_wait, v_ripened from deed.ripen(p_provider, p_status, (p_places ->> 'ripened')::uuid) r;
   if v_paused and v_left = 0 and p_limit > 0 then
     walk := jsonb_build_object('ripened', v_ripened, 'wait', (
@@ -130,7 +145,8 @@ begin
     walk := jsonb_build_object('ripened', v_ripened, 'wait', (1 - v_tokens) / v_rate);
     return;
   end if;
-  v_left := least(v_left, greatest(floor(v_tokens / p_cost)::int, case when v_tokens >= 1 then 1 end));
+  v_paid := greatest(floor(v_tokens / p_cost)::int, case when v_tokens >= 1 then 1 end);
+  v_left := least(v_left, least(v_paid, 100000) * p_batch);
   if v_limited then
     select b.* into v_each from deed.rate_limits b where b.provider = p_provider and b.lane = '*';
     select b.* into v_group from deed.rate_limits b where b.provider = p_provider and b.lane = '-*';
@@ -141,7 +157,8 @@ begin
   if v_tokens is not null and p_status = 'queued' and exists (
     select from deed.channel_outbox c where c.due and c.status = 'sending' and c.provider = p_provider and c.lease_until is null
   ) then
-    v_left := least(v_left, floor(v_tokens / 2 + random())::int);
+    v_paid := least(v_paid, floor(v_tokens / 2 + random())::int);
+    v_left := least(v_left, least(v_paid, 100000) * p_batch);
     v_wait := coalesce(least(v_wait, 1 / v_rate), 1 / v_rate);
   end if;
 
@@ -154,7 +171,7 @@ begin
     foreach v_tenant in array v_tenants loop
       exit around when v_left < 1 or v_visits < 1;
       v_last := v_tenant;
-      v_share := least(ceil(v_left::float8 / v_n)::int, (p_places -> 'rooms' ->> v_tenant::text)::int);
+      v_share := least(greatest(ceil(v_left::float8 / v_n)::int, case when v_paid is not null then p_batch end), (p_places -> 'rooms' ->> v_tenant::text)::int);
       v_looks := ceil(v_visits::float8 / v_n);
       v_n := v_n - 1;
       v_own := (p_places -> 'bytes' ->> v_tenant::text)::bigint;
@@ -235,9 +252,10 @@ begin
                 continue;
               end if;
             end if;
-            select array_agg(q.place), array_agg(q.size), min(q.ord) into v_got, v_sizes, v_ord
+            select array_agg(q.place), array_agg(q.size), min(q.ord), array_agg(q.alone) into v_got, v_sizes, v_ord, v_alone
             from (
               select c.ctid as place, c.ord,
+                p_batch > 1 and (c.unsettled_since is not null or c.batch_id is not null or c.payload ? 'attachments') as alone,
                 coalesce(c.payload_bytes, octet_length(c.payload::text))::bigint + coalesce(octet_length(c.request), 0) as size
               from deed.channel_outbox c
               where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id = v_tenant
@@ -268,7 +286,8 @@ begin
               from deed.rate_limits b
               where b.provider = p_provider and b.lane = ''
               for update;
-              v_left := least(v_left, case when v_tokens < 1 then 0 else greatest(floor(v_tokens / p_cost)::int, 1) end);
+              v_paid := least(v_paid, case when v_tokens < 1 then 0 else greatest(floor(v_tokens / p_cost)::int, 1) end);
+              v_left := least(v_left, least(v_paid, 100000) * p_batch);
               if v_tokens < 1 then
                 v_wait := (1 - v_tokens) / v_rate;
                 exit around;
@@ -301,6 +320,16 @@ begin
               v_take := least(v_take, case when v_purse < 1 then 0 else greatest(floor(v_purse / p_cost)::int, 1) end);
             end if;
             for i in 1..v_take loop
+              if p_batch > 1 and (v_of is distinct from v_tenant or v_members = p_batch or v_weight + v_sizes[i] > 1048576 or v_alone[i]) then
+                v_of := null;
+                if v_call >= v_paid then
+                  v_take := i - 1;
+                  v_visits := 0; -- no other call is paid for
+                  v_looks := 0;
+                  v_most := 0;
+                  exit;
+                end if;
+              end if;
               if v_sizes[i] > v_own then
                 v_take := i - 1;
                 v_looks := 0; -- that is all for this tenant
@@ -317,6 +346,17 @@ begin
                   exit;
                 end if;
                 v_bytes := v_bytes - v_sizes[i];
+              end if;
+              if p_batch > 1 then
+                if v_of is null then
+                  v_call := v_call + 1;
+                  v_of := case when not v_alone[i] then v_tenant end;
+                  v_members := 0;
+                  v_weight := 0;
+                end if;
+                v_members := v_members + 1;
+                v_weight := v_weight + v_sizes[i];
+                calls := calls || v_call;
               end if;
               taken := taken || v_got[i];
             end loop;
@@ -379,7 +419,7 @@ begin
   end loop;
 
   if v_locked and cardinality(taken) > 0 then
-    update deed.rate_limits b set tokens = v_tokens - cardinality(taken) * p_cost, at = clock_timestamp()
+    update deed.rate_limits b set tokens = v_tokens - case when p_batch > 1 then v_call else cardinality(taken) end * p_cost, at = clock_timestamp()
     where b.provider = p_provider and b.lane = '';
   end if;
   if cardinality(taken) = 0 and (v_cut or v_visits < 1) then

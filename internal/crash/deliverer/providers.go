@@ -52,6 +52,9 @@ func provider(kind, address string) (p delivery.Provider, channel delivery.Chann
 	case "resend":
 		p, err = resend.New(resend.Options{APIKey: "re_x", Endpoint: endpoint})
 		return p, delivery.Email, "bob@example.org", err
+	case "resend-batch":
+		p, err = resend.New(resend.Options{APIKey: "re_x", Endpoint: endpoint, Batch: 4})
+		return p, delivery.Email, "bob@d%d.example", err // each is a lane of its own
 	case "ses":
 		p, err = ses.New(ses.Options{Region: "eu-central-1", AccessKeyID: "AKIA", SecretAccessKey: "secret", ConfigurationSet: "events", Endpoint: endpoint})
 		return p, delivery.Email, "bob@example.org", err

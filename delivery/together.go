@@ -1,0 +1,170 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/uuid"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// Groups says which of the claimed deliveries one call makes: those that the claim
+// has paid one call for.
+func (s *source) Groups(claimed []*item) [][]*item {
+	return groups(claimed, func(it *item) any { return it.call })
+}
+
+// Groups says which deliveries in doubt are repeated together.
+func (r *reconciler) Groups(claimed []*item) [][]*item {
+	return groups(claimed, func(it *item) any {
+		if it.batch == "" {
+			return it
+		}
+		return it.batch
+	})
+}
+
+func groups(items []*item, of func(*item) any) [][]*item {
+	var list [][]*item
+	at := map[any]int{}
+	for _, it := range items {
+		key := of(it)
+		n, ok := at[key]
+		if !ok {
+			n = len(list)
+			at[key] = n
+			list = append(list, nil)
+		}
+		list[n] = append(list[n], it)
+	}
+	return list
+}
+
+// attemptTogether writes that a call is about to be made for all of items that may
+// be called, and makes it for them. What cannot be in a batch follows alone.
+func (s *source) attemptTogether(ctx context.Context, items []*item) {
+	items = slices.DeleteFunc(items, func(it *item) bool { return s.holds(&it.row) })
+	var members, alone []*item
+	size := 0
+	for _, it := range items {
+		if !s.prepare(it) {
+			continue
+		}
+		if size += len(it.request); size > mostBatchBytes || !s.batcher.Batchable(it.request) || !s.opts.serves(it.tenant) {
+			size -= len(it.request)
+			alone = append(alone, it)
+			continue
+		}
+		members = append(members, it)
+	}
+	if len(members) == 1 {
+		members, alone = nil, append(alone, members[0])
+	}
+	if len(members) > 0 {
+		s.attemptBatch(ctx, members)
+	}
+	for _, it := range alone {
+		s.attempt(ctx, it)
+	}
+}
+
+func (s *source) attemptBatch(ctx context.Context, items []*item) {
+	id := uuid.New().String()
+	begun := time.Now()
+	verdicts, err := s.writeAttempt(ctx, id, items...)
+	members := slices.DeleteFunc(items, func(it *item) bool {
+		v := verdicts[it.id]
+		v.err = err
+		return !s.mayCall(ctx, it, v, begun)
+	})
+	if len(members) == 0 {
+		return
+	}
+	s.idle.Store(false) // the name is this ledger's
+	crash.Point("calling")
+	s.callTogether(ctx, id, members, false)
+	crash.Point("called")
+	s.judgeTogether(members)
+	for _, it := range members {
+		// Whatever was wrong with it, or with the batch, a call of its own says.
+		if it.kind == "refused" {
+			it.kind = "apart"
+		}
+	}
+}
+
+// callTogether makes the one call of a batch. As in call, one that panics or is cut
+// off has an unknown outcome.
+func (s *source) callTogether(ctx context.Context, id string, items []*item, repeat bool) {
+	// The other place where the right to call is made.
+	b := Batch{newBatch(id, items, repeat)}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	defer b.of.end()
+	begun := time.Now()
+	ended := s.timed(items...)
+	outs := s.sendBatch(ctx, b, items[0])
+	if len(outs) != len(items) {
+		outs = b.All(Unknown(fmt.Errorf("the provider said of %d deliveries what became of them, and not of %d", len(outs), len(items))))
+	}
+	ended(outs[0])
+	took := max(0, since(begun))
+	for i, it := range items {
+		it.out, it.made = outs[i], &made{out: outs[i], took: took, key: b.Key()}
+	}
+}
+
+func (s *source) sendBatch(ctx context.Context, b Batch, first *item) (outs []Outcome) {
+	defer func() {
+		if v := recover(); v != nil {
+			p := &work.Panic{Value: v, Stack: debug.Stack()}
+			outs, first.stack = b.All(Unknown(p)), string(p.Stack)
+		}
+	}()
+	return s.batcher.SendBatch(ctx, b)
+}
+
+// judgeTogether is judge of a batch: to its destination it is one call.
+func (s *source) judgeTogether(items []*item) {
+	// Told of with the first delivery; of lanes alone with one of each.
+	told := map[destination]bool{}
+	unknown := !slices.ContainsFunc(items, func(it *item) bool { return it.out.kind != kindUnknown })
+	if unknown {
+		s.judgeCall(items[0], true, true)
+	}
+	for _, it := range items {
+		dest := s.failing(it)
+		if it.out.kind == kindOutage && !told[dest] {
+			told[dest] = true
+			s.judgeCall(it, true, false)
+		}
+		it.kind = it.out.settles(dest)
+	}
+	if !unknown {
+		s.watch.count(s.dest(&items[0].row), false)
+	}
+}
+
+// askTogether repeats a batch in doubt, whole.
+func (r *reconciler) askTogether(ctx context.Context, items []*item) {
+	slices.SortFunc(items, func(a, b *item) int { return a.batchPlace - b.batchPlace })
+	first := items[0]
+	if r.batcher == nil || len(items) != first.batchSize || first.batchPlace != 1 || slices.ContainsFunc(items, func(it *item) bool { return r.holds(&it.row) }) || !r.opts.serves(first.tenant) {
+		return
+	}
+	begun := time.Now()
+	if !r.mayRepeat(ctx, first) || since(begun) >= r.repeatable() {
+		return
+	}
+	crash.Point("repeating")
+	r.callTogether(ctx, first.batch, items, true)
+	crash.Point("repeated")
+	r.judgeTogether(items)
+	for _, it := range items {
+		r.afterRepeat(ctx, it)
+	}
+}
