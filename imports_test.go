@@ -33,7 +33,7 @@ var floors = []struct {
 	{2.7, `internal/stream`},
 	{3, ``},
 	{3.5, `internal/order`},
-	{4, `admin|delivery|sink/(webhook|nats|kafka)|importer|deedsql|inbox`},
+	{4, `admin|delivery|run|sink/(webhook|nats|kafka)|importer|deedsql|inbox`},
 	{4.5, `sink/sinktest|provider/providertest`},
 	{4.6, `inbound`},
 	{4.7, `otel`},
@@ -97,7 +97,7 @@ func TestImports_PointDown(t *testing.T) {
 func TestImports_LibraryLinksPgxOnly(t *testing.T) {
 	t.Parallel()
 	outside := map[string]bool{}
-	for _, p := range listPackages(t, "-deps", module, module+"/schema", module+"/tenant", module+"/deedsql", module+"/inbox", module+"/delivery", module+"/sink/webhook") {
+	for _, p := range listPackages(t, "-deps", module, module+"/schema", module+"/tenant", module+"/deedsql", module+"/inbox", module+"/delivery", module+"/run", module+"/sink/webhook") {
 		first, _, _ := strings.Cut(p.ImportPath, "/")
 		if p.Standard || !strings.Contains(first, ".") || strings.HasPrefix(p.ImportPath, module) {
 			continue

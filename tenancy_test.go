@@ -30,8 +30,9 @@ func TestContract_D7_EveryTableIsForced(t *testing.T) {
 	keyed := pgtest.One[string](t, owner, `
 		select coalesce(string_agg(c.table_name, ', '), '')
 		from information_schema.columns c
-		where c.table_schema = 'deed' and c.column_name = 'tenant_id' and c.table_name !~ '^log_p'
+		where c.table_schema = 'deed' and c.column_name = 'tenant_id' and c.table_name !~ '^(log_p|run_log_w)'
 		  and c.table_name not in ('tenant_logins', 'pauses', 'tenant_removals') -- not the application's to read
+		  and c.table_name <> 'run_events' -- a view, which its reader's policies hold for: TestContract_D7_EveryTableEachVerb
 		  and c.table_name <> 'finished' -- a view, which has the condition itself: TestContract_D7_FacesShowOnesOwnTenant
 		  and not exists (
 		    select from pg_policies p

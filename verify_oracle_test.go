@@ -107,6 +107,9 @@ var harmlessChanges = []harmless{
 	{"subscriptions", "since_lane", "", "which of its lanes are of the stream that it is now: they say it themselves"},
 	{"subscriptions", "since", "r.since = 0", "no message was published under that version of the list"},
 	{"topics", "list_version", "", "a later one, as the next change of its subscriptions makes"},
+	{"run_partitions run_transitions", "delete *", "", "a run or an event that finds none is refused, aloud"},
+	{"run_snapshots run_stale", "delete *", "", "computed from the log, and again when it is looked at: deed verify holds them against it"},
+	{"runs", "started_at differing engine engine_run_ref redacted_at", "", "of a run's history, and by whom it is executed: what it is its events say"},
 	{"topics", "lanes ordered retention created_at own", "", setting},
 	{"topics", "delete topic slot_base mode subscriptions", "r.own and r.subscriptions = '{}'", "nothing is published to it while nobody subscribes"},
 	{"windows", "opened_at", "", "when: retention takes it sooner or later, unless something stands there"},
@@ -152,6 +155,7 @@ func owing(t *testing.T) *pgtest.DB {
 	owingStream(t, db, operator)
 	owingDeliveries(t, db)
 	owingAnswers(t, db)
+	owingRuns(t, db)
 	// One that was removed, of which not all is taken away.
 	publish(t, db, message("past", 1), message("past", 2))
 	db.Exec(t, pgtest.Admin, `select deed.remove_subscription('past', 's', 'x')`)
@@ -266,6 +270,17 @@ func owingStream(t *testing.T, db *pgtest.DB, operator *admin.Client) {
 	if err := operator.SetTopic(t.Context(), "orders", admin.TopicChange{Lanes: 3}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// owingRuns leaves a run that goes on, with a snapshot.
+func owingRuns(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	r := pgtest.One[string](t, db.Pool(pgtest.Worker), `select run_id::text from deed.create_run('p', '1', 'a', '{"x": 1}', p_tenant => $1::text::uuid)`, tenant.ID{}.String())
+	db.Exec(t, pgtest.Owner, `
+		select deed.write_events(array[$1, $1, $1]::text[]::uuid[], '{RunApproved,RunStarted,StepCompleted}', '{null,null,load}', '{1,1,1}',
+		  p_data => array['{}', '{}', '{"started_at": "2026-01-02T03:04:05Z"}']::jsonb[])`, r)
+	db.Exec(t, pgtest.Owner, `insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot) select r.run_id, r.tenant_id, 1, now(), '{}' from deed.runs r`)
+	db.Exec(t, pgtest.Owner, `insert into deed.run_stale (run_id, tenant_id, since, expected_seq, got_seq) select r.run_id, r.tenant_id, now(), 2, 3 from deed.runs r`)
 }
 
 // provider judges by the recipient.

@@ -945,6 +945,82 @@ table deed.removals rls=true forced=true
 table deed.retention_lock rls=true forced=true
   column none boolean
   constraint retention_lock_stays_empty CHECK (false)
+view deed.run_events with security_invoker=true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.run_partitions rls=true forced=true
+  column n integer not null
+  column from_id uuid not null
+  column upto_id uuid not null
+  column made_at timestamp with time zone not null default clock_timestamp()
+  column dropped_at timestamp with time zone
+  constraint run_partitions_is_range CHECK ((from_id < upto_id))
+  constraint run_partitions_pkey PRIMARY KEY (n)
+  CREATE UNIQUE INDEX run_partitions_pkey ON deed.run_partitions USING btree (n)
+  policy run_partitions_admin for r to deed_admin using true
+  policy run_partitions_owner for * to owner using true check true
+  policy run_partitions_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+table deed.run_requests rls=true forced=true
+  column request_key bytea not null
+  column run_id uuid not null
+  column tenant_id uuid not null
+  constraint run_requests_key_is_sha256 CHECK ((octet_length(request_key) = 32))
+  constraint run_requests_pkey PRIMARY KEY (request_key)
+  constraint run_requests_run_key UNIQUE (run_id)
+  CREATE UNIQUE INDEX run_requests_pkey ON deed.run_requests USING btree (request_key)
+  CREATE UNIQUE INDEX run_requests_run_key ON deed.run_requests USING btree (run_id)
+  policy run_requests_admin for r to deed_admin using true
+  policy run_requests_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy run_requests_owner for * to owner using true check true
+  policy run_requests_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.run_snapshots rls=true forced=true
+  column run_id uuid not null
+  column tenant_id uuid not null
+  column last_event_seq bigint not null
+  column projected_at timestamp with time zone not null
+  column snapshot jsonb not null
+  constraint run_snapshots_pkey PRIMARY KEY (run_id, last_event_seq)
+  CREATE UNIQUE INDEX run_snapshots_pkey ON deed.run_snapshots USING btree (run_id, last_event_seq)
+  policy run_snapshots_admin for r to deed_admin using true
+  policy run_snapshots_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy run_snapshots_owner for * to owner using true check true
+  policy run_snapshots_worker for r to deed_worker using true
+  CREATE TRIGGER run_snapshots_rewrite BEFORE UPDATE ON deed.run_snapshots FOR EACH ROW EXECUTE FUNCTION deed.refuse_change()
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.run_stale rls=true forced=true
+  column run_id uuid not null
+  column tenant_id uuid not null
+  column since timestamp with time zone not null
+  column expected_seq bigint not null
+  column got_seq bigint
+  constraint run_stale_pkey PRIMARY KEY (run_id)
+  CREATE UNIQUE INDEX run_stale_pkey ON deed.run_stale USING btree (run_id)
+  policy run_stale_admin for r to deed_admin using true
+  policy run_stale_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy run_stale_owner for * to owner using true check true
+  policy run_stale_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.run_transitions rls=true forced=true
+  column event_type text not null
+  column from_status text not null
+  column to_status text not null
+  constraint run_transitions_pkey PRIMARY KEY (event_type, from_status)
+  CREATE UNIQUE INDEX run_transitions_pkey ON deed.run_transitions USING btree (event_type, from_status)
+  policy run_transitions_admin for r to deed_admin using true
+  policy run_transitions_owner for * to owner using true check true
+  policy run_transitions_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.running_calls rls=true forced=true with fillfactor=50
   column subscription integer not null
   column worker uuid not null
@@ -960,6 +1036,50 @@ table deed.running_calls rls=true forced=true with fillfactor=50
   policy running_calls_owner for * to owner using true check true
   policy running_calls_worker for r to deed_worker using true
   grant select to deed_admin
+  grant select to deed_worker
+table deed.runs rls=true forced=true with fillfactor=80
+  column run_id uuid not null
+  column tenant_id uuid not null
+  column plan_sha256 bytea
+  column input_sha256 bytea not null
+  column created_at timestamp with time zone not null
+  column started_at timestamp with time zone
+  column finished_at timestamp with time zone
+  column redacted_at timestamp with time zone
+  column original_run_id uuid
+  column parent_run_id uuid
+  column differing integer not null default 0
+  column project text not null
+  column environment text not null
+  column plan_id text not null
+  column plan_version text not null
+  column engine text not null
+  column status text not null
+  column parent_step_id text
+  column engine_run_ref jsonb
+  column input jsonb
+  constraint runs_emptied_when_redacted CHECK (((input IS NULL) = (redacted_at IS NOT NULL)))
+  constraint runs_final_has_a_time CHECK (((status = ANY (ARRAY['COMPLETED'::text, 'FAILED'::text, 'CANCELLED'::text])) = (finished_at IS NOT NULL)))
+  constraint runs_hashes_are_sha256 CHECK (((octet_length(plan_sha256) = 32) AND (octet_length(input_sha256) = 32)))
+  constraint runs_input_is_bounded CHECK (((jsonb_typeof(input) = 'object'::text) AND (octet_length((input)::text) <= 65536)))
+  constraint runs_names_are_short CHECK ((((length(project) >= 1) AND (length(project) <= 200)) AND ((length(environment) >= 1) AND (length(environment) <= 200)) AND ((length(plan_id) >= 1) AND (length(plan_id) <= 200)) AND ((length(plan_version) >= 1) AND (length(plan_version) <= 200)) AND (engine ~ '^[a-z][a-z0-9_-]{0,62}$'::text) AND ((length(parent_step_id) >= 1) AND (length(parent_step_id) <= 200))))
+  constraint runs_parent_is_whole CHECK (((parent_run_id IS NULL) = (parent_step_id IS NULL)))
+  constraint runs_pkey PRIMARY KEY (run_id)
+  constraint runs_status_is_known CHECK ((status = ANY (ARRAY['PENDING'::text, 'APPROVED'::text, 'RUNNING'::text, 'PAUSED'::text, 'COMPLETED'::text, 'FAILED'::text, 'CANCELLED'::text])))
+  constraint runs_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  CREATE INDEX runs_failed_idx ON deed.runs USING btree (run_id) WHERE (status = ANY (ARRAY['FAILED'::text, 'CANCELLED'::text]))
+  CREATE INDEX runs_living_idx ON deed.runs USING btree (run_id) WHERE (status = ANY (ARRAY['PENDING'::text, 'APPROVED'::text, 'RUNNING'::text, 'PAUSED'::text]))
+  CREATE INDEX runs_tenant_idx ON deed.runs USING btree (tenant_id, run_id)
+  CREATE UNIQUE INDEX runs_pkey ON deed.runs USING btree (run_id)
+  policy runs_admin for r to deed_admin using true
+  policy runs_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy runs_owner for * to owner using true check true
+  policy runs_worker for r to deed_worker using true
+  CREATE TRIGGER runs_delete BEFORE DELETE ON deed.runs FOR EACH ROW EXECUTE FUNCTION deed.refuse_run_change()
+  CREATE TRIGGER runs_rewrite BEFORE UPDATE ON deed.runs FOR EACH ROW WHEN (((old.run_id IS DISTINCT FROM new.run_id) OR (old.tenant_id IS DISTINCT FROM new.tenant_id) OR (old.project IS DISTINCT FROM new.project) OR (old.environment IS DISTINCT FROM new.environment) OR (old.plan_id IS DISTINCT FROM new.plan_id) OR (old.plan_version IS DISTINCT FROM new.plan_version) OR (old.plan_sha256 IS DISTINCT FROM new.plan_sha256) OR (old.input_sha256 IS DISTINCT FROM new.input_sha256) OR (old.input IS DISTINCT FROM new.input) OR (old.created_at IS DISTINCT FROM new.created_at) OR (old.original_run_id IS DISTINCT FROM new.original_run_id) OR (old.parent_run_id IS DISTINCT FROM new.parent_run_id) OR (old.parent_step_id IS DISTINCT FROM new.parent_step_id) OR ((old.finished_at IS NOT NULL) AND ((old.status IS DISTINCT FROM new.status) OR (old.finished_at IS DISTINCT FROM new.finished_at))))) EXECUTE FUNCTION deed.refuse_run_change()
+  CREATE TRIGGER runs_truncate BEFORE TRUNCATE ON deed.runs FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_run_change()
+  grant select to deed_admin
+  grant select to deed_app
   grant select to deed_worker
 table deed.secrets rls=true forced=true
   column name text not null
@@ -1269,6 +1389,7 @@ function address_domain(p_channel text, p_folded text) returns text body inline 
 function address_mark(p_tenant uuid, p_channel text, p_address text) returns text security definer set search_path=pg_catalog, pg_temp body 41b4e861f34794c360d10add71cb0fc0 grant to deed_admin, deed_app, deed_worker
 function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set search_path=pg_catalog, pg_temp body 59746cbf262c586e3d78b4596e94aad8
 function adopt_cluster(p_reason text, p_by text DEFAULT NULL::text, p_environment text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body c39af25a099645d3a33d3954b95faa6c grant to deed_admin
+function append_events(p_runs uuid[], p_types text[], p_steps text[], p_attempts integer[], p_engine_attempts integer[] DEFAULT NULL::integer[], p_emitted_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_data jsonb[] DEFAULT NULL::jsonb[], p_signals uuid[] DEFAULT NULL::uuid[], p_parents uuid[] DEFAULT NULL::uuid[], p_adapter text DEFAULT NULL::text) returns TABLE(ordinal integer, run_seq bigint, event_id uuid, repeated boolean) security definer set search_path=pg_catalog, pg_temp body 45060ae004757985eab8d0eee61d382f grant to deed_worker
 function apply_consents(p_tenant uuid, p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 6ed215f8ee46ddd3f9c65b678f19be80
 function apply_events(p_ids uuid[], p_events text[], p_event_ids text[], p_message_ids text[], p_addresses text[], p_ats timestamp with time zone[], p_reasons text[], p_codes text[], p_actor text) returns uuid[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body d73450c5961fb4f4a4674d7bccb6e406
 function ask_purge(p_id bigint, p_topic text) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body dba2600daa231e1b47654c38f979ac72 grant to deed_admin, deed_worker
@@ -1301,8 +1422,9 @@ function consents_of(p_contacts uuid[]) returns TABLE(contact_id uuid, channel t
 function contact_of(p_tenant uuid, p_id uuid) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function count_pending(p_most integer) returns TABLE(subscription integer, topic text, pending bigint, due bigint, claimed bigint, parked bigint, blocked_keys bigint, dead bigint, oldest timestamp with time zone, at_least boolean, dead_at_least boolean) set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 0c4232f6dcaf1b3bc191651bd678868d grant to deed_admin, deed_worker
 function count_removal(p_topic text, p_name text DEFAULT NULL::text) returns TABLE(subscription text, mode text, door boolean, waiting bigint, claimed bigint, aside bigint, dead bigint, blocked_keys bigint, unread bigint, at_least boolean, workers text[]) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 38bc7652c376fb8780d0d81980b6f9ad grant to deed_admin
-function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body bca68d5b21c016f23186e76e5a17ddc0 grant to deed_admin
+function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body d4e39d6aa906c4171d9a4a0f793c4850 grant to deed_admin
 function count_unread(p_subscriptions integer[], p_most integer, p_each_lane boolean) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone, at_least boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 25c2327f1d5f6db327c4361854e6e6ca grant to deed_admin, deed_worker
+function create_run(p_plan_id text, p_plan_version text, p_request_id text, p_input jsonb DEFAULT '{}'::jsonb, p_project text DEFAULT 'default'::text, p_environment text DEFAULT 'default'::text, p_plan_sha256 bytea DEFAULT NULL::bytea, p_engine text DEFAULT 'local'::text, p_original_run_id uuid DEFAULT NULL::uuid, p_parent_run_id uuid DEFAULT NULL::uuid, p_parent_step_id text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, OUT run_id uuid, OUT created boolean) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off body d74aa7aca1df13745d6b4e59ca99d754 grant to deed_admin, deed_app, deed_worker
 function current_tenant() returns uuid security definer set search_path=pg_catalog, pg_temp body 98c58549eda9a0c2f4fb09a77877ca2d grant to deed_admin, deed_app, deed_worker
 function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
 function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body e6a99c43ff85ce748fc55518b6495e58 grant to deed_admin, deed_worker
@@ -1322,6 +1444,7 @@ function erase_deliveries(p_ids uuid[], p_actor text) returns TABLE(id uuid, did
 function erase_messages(p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, jit=off body 0f68031ece9af98f2014d69b9d309869
 function erase_step(p_limit integer, p_worker text) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body cfcbd6bd561a5d127307eb1394d927cf grant to deed_worker
 function erased_message_id(p_message_id text) returns text body inline
+function event_key(p_run uuid, p_subject text, p_attempt integer, p_type text, p_version text) returns bytea body inline grant to deed_admin, deed_app, deed_worker
 function expire_deliveries(p_limit integer, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body b1c0f1358b88dec0db20721017c7747f grant to deed_worker
 function expire_suppressions(p_limit integer, p_worker text) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 7b46162a8e8bc4ce32d0f071259f5374 grant to deed_worker
 function export_erasures(p_limit integer, p_removed boolean DEFAULT true) returns TABLE(n bigint, tenant_id uuid, contact_id uuid, names uuid[], reason text, actor text, at timestamp with time zone, suppressed boolean) security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off body 9d5e27e6f31ce8c567a0c17847502de4 grant to deed_worker
@@ -1354,7 +1477,8 @@ function is_zone(p_zone text) returns boolean set search_path=pg_catalog, pg_tem
 function join_list(p_subscription integer) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms body 82c52325e07f3d8195caff963f4e1c1d
 function json_digits(p_json jsonb) returns bigint set search_path=pg_catalog, pg_temp body 9677546d44aa6bab801514d102ca1a46
 function json_excess(p_payload bytea) returns text body inline grant to deed_admin, deed_app, deed_worker
-function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body 71845876c15125263d3ac78f5bf189c8 grant to deed_worker
+function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body df6f29e376cbee0d70eccca5fce9fe5e grant to deed_worker
+function keep_run_partitions(p_ahead integer DEFAULT 2) returns integer set search_path=pg_catalog, pg_temp body 64579bfecdeaaf27ea59496bfe3d5897
 function keepers(p_n integer) returns TABLE(what text, subscription integer, lane integer, until timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body fceb72c5add98708d958df8a774ebdcf
 function key_hash(p_tenant uuid, p_key text) returns bigint set search_path=pg_catalog, pg_temp body 75ed462de4ec7797d5518f092ce3cb70
 function known_addresses(p_contacts uuid[]) returns TABLE(contact_id uuid, channel text, address text) body inline
@@ -1426,6 +1550,7 @@ function redrive_deliveries(p_request text, p_statuses text[], p_provider text D
 function refold_suppressions() returns bigint set search_path=pg_catalog, pg_temp body 2ccd0bce3604d72bebd9288023f2e15b
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body 476db46351943413014ac2480ef09b67
 function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body d78dc71c24395d2c97289a66733f2308
+function refuse_run_change() returns trigger set search_path=pg_catalog, pg_temp body 5853d2a4d8a0cd397d5135b52b5285f9
 function register_provider(p_name text, p_kind text, p_lanes text, p_key_window interval, p_can_look_up boolean, p_limited text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body c0faf7bf920d0e3105036ad073de08b5 grant to deed_worker
 function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, jit=off body 293e620255050f6894708153b44a1a7d grant to deed_worker
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 43dcf62fbe908f9fb5b60bc43546f70d grant to deed_worker
@@ -1433,7 +1558,7 @@ function release_lane(p_subscription integer, p_lane integer, p_fence bigint) re
 function remove_step(p_n bigint, p_limit integer DEFAULT 5000) returns TABLE(state text, taken integer, total bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off, lock_timeout=1s body 934e93d74657b7da57ea94686cd59f41 grant to deed_admin, deed_worker
 function remove_subscription(p_topic text, p_name text, p_reason text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body ff12ca7862aa73f0d4b2017abef1b8dd grant to deed_admin
 function remove_tenant(p_tenant uuid, p_reason text, p_by text DEFAULT NULL::text) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body 17941f576307a6a8bfe5e5a7c3103d95 grant to deed_admin
-function remove_tenant_step(p_tenant uuid, p_limit integer DEFAULT 5000) returns TABLE(state text, taken jsonb) security definer set search_path=pg_catalog, pg_temp, jit=off, lock_timeout=1s body 6d69e509fb6491bcbb9ac697080bae48 grant to deed_worker
+function remove_tenant_step(p_tenant uuid, p_limit integer DEFAULT 5000) returns TABLE(state text, taken jsonb) security definer set search_path=pg_catalog, pg_temp, jit=off, lock_timeout=1s body 659262555b29a681ef96bbf249a0f70b grant to deed_worker
 function remove_topic(p_topic text, p_reason text, p_by text DEFAULT NULL::text) returns bigint[] security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body e6c177c54d6efffe0527fdc844c317d2 grant to deed_admin
 function report_calls(p_worker uuid, p_name text, p_subscriptions integer[], p_ids bigint[], p_message_ids uuid[], p_messages integer[], p_ages interval[]) returns void security definer set search_path=pg_catalog, pg_temp body 4c979ce07f927ac9dcd358dd94f7017a grant to deed_worker
 function report_pauses(p_worker uuid, p_name text, p_subscriptions integer[], p_whys text[], p_ages interval[]) returns void security definer set search_path=pg_catalog, pg_temp body 3ffbe6d4f8c2186de0239f880a5faaf4 grant to deed_worker
@@ -1445,6 +1570,7 @@ function retention_step(p_limit integer DEFAULT 1000) returns TABLE(n integer, d
 function retry_deliveries(p_ids uuid[], p_reason text, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp body 0c41717f85f6a134daf578f9c00ff223 grant to deed_admin
 function retry_messages(p_ids uuid[], p_reason text, p_actor text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 8319115b67d854691ff82833d9165089 grant to deed_admin
 function ripen(p_provider text, p_status text, p_after uuid, OUT seconds double precision, OUT after uuid) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 8ab4a0bc45bf2655807f55ef9f7c55cb
+function run_event_id(p_run uuid, p_seq bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function set_consents(p_contacts uuid[], p_channels text[], p_purposes text[], p_states text[], p_sources text[], p_evidence jsonb[] DEFAULT NULL::jsonb[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, contact_id uuid, state text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body fd8b272dfdb6912545bff1aa70706350 grant to deed_admin, deed_app, deed_worker
 function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 91e56d943595019235e7e4fc9fdeb682 grant to deed_admin
@@ -1467,7 +1593,7 @@ function take_probe(p_provider text, p_tenant uuid, p_lane text, p_id uuid, p_cl
 function take_tenant(p_tenant uuid, p_what text, INOUT at_sub integer, INOUT at_id bigint, INOUT left_some boolean, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, jit=off body c39da871973a8699e7e1af797e66c461
 function take_tenant_log(p_tenant uuid, INOUT at_id bigint, p_span bigint, OUT taken bigint, OUT more boolean) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_seqscan=off, enable_indexscan=off, jit=off body fafcace842c899eb630975964b32e1d5
 function take_tenant_pending(p_tenant uuid, INOUT at_sub integer, INOUT at_id bigint, p_limit integer, OUT taken integer, OUT left_some boolean, OUT more boolean) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 54f7dfca58fdeaec33a6687b1e0a8387
-function take_tenant_rows(p_tenant uuid, p_table text, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 2662998ba855e5e1c63755a318503bbb
+function take_tenant_rows(p_tenant uuid, p_table text, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 2f19e41dc490f586ccda111e90dda764
 function take_turn(p_id uuid) returns void set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan body 568ac0afc9124e8e6ef93da2d0e2e802
 function tally(p_most integer DEFAULT 20000) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 58bb336cddb4aeec90169e42275ae5ba grant to deed_worker
 function tell_feedback(p_held uuid[], p_ids uuid[], p_events text[], p_ats timestamp with time zone[], p_reasons text[], p_codes text[]) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 665ef76b1c01d9487bb991e1afee67bb
@@ -1482,12 +1608,14 @@ function unpunycode(p_ascii text) returns text set search_path=pg_catalog, pg_te
 function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto integer, p_since bigint, p_cur pg_snapshot, p_restored_id bigint DEFAULT 0, p_restored_h xid8 DEFAULT '0'::xid8) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body b5e687669df10973695fcfe157e9a8b6
 function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_purpose text DEFAULT ''::text) returns bigint security definer set search_path=pg_catalog, pg_temp body e4b55caf5c5b5265fec9fdb114205ef7 grant to deed_admin, deed_app
 function upsert_contacts(p_of integer[], p_types text[], p_values text[], p_data jsonb[], p_zones text[] DEFAULT NULL::text[], p_locales text[] DEFAULT NULL::text[], p_verified boolean[] DEFAULT NULL::boolean[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, id uuid, outcome text, others uuid[]) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan, enable_seqscan=on, enable_bitmapscan=on, enable_hashjoin=on, enable_mergejoin=on, work_mem=64MB body 4dec5ecd90bf5e575cc72183f4e1803e grant to deed_admin, deed_app, deed_worker
-function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body bea469ab986bd82a88dfa0879a2125c8 grant to deed_admin, deed_worker
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 9bcc24a0781e8def2155ea93dd5611d6 grant to deed_admin, deed_worker
 function verify_deliveries() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 2e3c22c249e224155716b63d4ffd909b grant to deed_admin, deed_worker
 function verify_messages() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 0fa099269673c5b81fca7833535fb110 grant to deed_admin, deed_worker
 function verify_references() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 1fc09c302cc7ac0cf96f85467a452d20 grant to deed_admin, deed_worker
+function verify_runs() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body db36d45e2c27f911d7ac0c90ca40afd7 grant to deed_admin, deed_worker
 function verify_streams() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 187fbc42e92f74b493101670de1a73d0 grant to deed_admin, deed_worker
 function was_read(p_subscription integer, p_lane integer, p_n bigint, p_slot integer, p_id bigint, p_xid xid8) returns TABLE(n bigint, passed boolean) set search_path=pg_catalog, pg_temp body 8d760313b6300db26a4b19ed839807d4 grant to deed_admin, deed_worker
 function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[], p_window bigint DEFAULT NULL::bigint, p_window_h xid8 DEFAULT NULL::xid8, p_slot_from integer[] DEFAULT NULL::integer[], p_slot_upto integer[] DEFAULT NULL::integer[]) returns TABLE(seq bigint, ready integer[], streams integer[], window_n bigint, window_h xid8, slots integer[], low bigint, late xid8[], whole boolean, subscription integer, place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 2e956134a8a0eae1c96c88a395217caa grant to deed_worker
 function window_late(p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, OUT xids xid8[], OUT low bigint) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body e1e3da22e9f59610eb3f49830a341be5 grant to deed_admin, deed_worker
 function without_addresses(p_text text, p_recipient text) returns text set search_path=pg_catalog, pg_temp body 894bf7529951e5a392013e023827fe35
+function write_events(p_runs uuid[], p_types text[], p_steps text[], p_attempts integer[], p_engine_attempts integer[] DEFAULT NULL::integer[], p_emitted_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_data jsonb[] DEFAULT NULL::jsonb[], p_signals uuid[] DEFAULT NULL::uuid[], p_parents uuid[] DEFAULT NULL::uuid[], p_adapter text DEFAULT NULL::text) returns TABLE(ordinal integer, run_seq bigint, event_id uuid, repeated boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, TimeZone=UTC, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body caf1536c62ffa794934d921aa9034df8

@@ -70,6 +70,23 @@ create or replace trigger channel_messages_truncate before truncate on deed.chan
 create or replace trigger channel_outbox_truncate before truncate on deed.channel_outbox
   for each statement execute function deed.refuse_change();
 
+-- A run stays the one that was asked for, and what has ended stays as it ended.
+create or replace trigger runs_rewrite before update on deed.runs
+  for each row when (
+    old.run_id is distinct from new.run_id or old.tenant_id is distinct from new.tenant_id or old.project is distinct from new.project
+    or old.environment is distinct from new.environment or old.plan_id is distinct from new.plan_id or old.plan_version is distinct from new.plan_version
+    or old.plan_sha256 is distinct from new.plan_sha256 or old.input_sha256 is distinct from new.input_sha256 or old.input is distinct from new.input
+    or old.created_at is distinct from new.created_at or old.original_run_id is distinct from new.original_run_id
+    or old.parent_run_id is distinct from new.parent_run_id or old.parent_step_id is distinct from new.parent_step_id
+    or (old.finished_at is not null and (old.status is distinct from new.status or old.finished_at is distinct from new.finished_at))
+  ) execute function deed.refuse_run_change();
+create or replace trigger runs_delete before delete on deed.runs for each row execute function deed.refuse_run_change();
+create or replace trigger runs_truncate before truncate on deed.runs for each statement execute function deed.refuse_run_change();
+create or replace trigger run_log_rewrite before update on deed.run_log for each row execute function deed.refuse_run_change();
+create or replace trigger run_log_delete before delete on deed.run_log for each row execute function deed.refuse_run_change();
+create or replace trigger run_log_truncate before truncate on deed.run_log for each statement execute function deed.refuse_run_change();
+create or replace trigger run_snapshots_rewrite before update on deed.run_snapshots for each row execute function deed.refuse_change();
+
 select deed.refold_suppressions();
 -- A subscription that an older deed.subscribe has made meanwhile is noted, too.
 insert into deed.attended (subscription, asked_at)

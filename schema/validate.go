@@ -25,7 +25,7 @@ with relations as (
     case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end as kind
   from pg_catalog.pg_class c
   where c.relnamespace = 'deed'::regnamespace and c.relkind in ('r', 'p', 'S', 'v')
-    and not c.relispartition and c.relname !~ '^log_p[0-9]+$'
+    and not c.relispartition and c.relname !~ '^(log_p|run_log_w)[0-9]+$'
     and c.oid not in (select d.objid from pg_catalog.pg_depend d where d.deptype = 'i' and d.classid = 'pg_class'::regclass)
 ),
 lines as (

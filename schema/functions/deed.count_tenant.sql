@@ -36,27 +36,37 @@ begin
     union all
     select 'channel_messages', count(*), 10 from deed.channel_messages r where r.tenant_id = p_tenant
     union all
-    select 'suppressions', count(*), 11 from deed.suppressions r where r.tenant_id = p_tenant
+    select 'runs', count(*), 11 from deed.runs r where r.tenant_id = p_tenant
     union all
-    select 'pauses', count(*), 12 from deed.pauses r where r.tenant_id = p_tenant
+    select 'run_log', count(*), 12 from deed.run_log r where r.tenant_id = p_tenant
     union all
-    select 'contacts', count(*), 13 from deed.contacts r where r.tenant_id = p_tenant
+    select 'run_snapshots', count(*), 13 from deed.run_snapshots r where r.tenant_id = p_tenant
     union all
-    select 'contact_identities', count(*), 14 from deed.contact_identities r where r.tenant_id = p_tenant
+    select 'run_stale', count(*), 14 from deed.run_stale r where r.tenant_id = p_tenant
     union all
-    select 'contact_merges', count(*), 15 from deed.contact_merges r where r.tenant_id = p_tenant
+    select 'run_requests', count(*), 15 from deed.run_requests r where r.tenant_id = p_tenant
     union all
-    select 'identity_conflicts', count(*), 16 from deed.identity_conflicts r where r.tenant_id = p_tenant
+    select 'suppressions', count(*), 16 from deed.suppressions r where r.tenant_id = p_tenant
     union all
-    select 'consents', count(*), 17 from deed.consents r where r.tenant_id = p_tenant
+    select 'pauses', count(*), 17 from deed.pauses r where r.tenant_id = p_tenant
     union all
-    select 'erasures', count(*), 18 from deed.erasures r where r.tenant_id = p_tenant
+    select 'contacts', count(*), 18 from deed.contacts r where r.tenant_id = p_tenant
     union all
-    select 'tenant_logins', count(*), 19 from deed.tenant_logins r where r.tenant_id = p_tenant
+    select 'contact_identities', count(*), 19 from deed.contact_identities r where r.tenant_id = p_tenant
     union all
-    select 'tenants', count(*), 20 from deed.tenants r where r.tenant_id = p_tenant
+    select 'contact_merges', count(*), 20 from deed.contact_merges r where r.tenant_id = p_tenant
     union all
-    select 'audit_log', count(*), 21 from deed.audit_log r where r.tenant_id = p_tenant
+    select 'identity_conflicts', count(*), 21 from deed.identity_conflicts r where r.tenant_id = p_tenant
+    union all
+    select 'consents', count(*), 22 from deed.consents r where r.tenant_id = p_tenant
+    union all
+    select 'erasures', count(*), 23 from deed.erasures r where r.tenant_id = p_tenant
+    union all
+    select 'tenant_logins', count(*), 24 from deed.tenant_logins r where r.tenant_id = p_tenant
+    union all
+    select 'tenants', count(*), 25 from deed.tenants r where r.tenant_id = p_tenant
+    union all
+    select 'audit_log', count(*), 26 from deed.audit_log r where r.tenant_id = p_tenant
   ) c
   order by c.n;
 end

@@ -1,5 +1,6 @@
--- deed.keep_partitions: have partitions of the log made ahead of need, and open
--- the next one once a day, so that retention can drop whole days.
+-- deed.keep_partitions: have partitions of the log, and of the logs of runs
+-- (deed.keep_run_partitions), made ahead of need, and open the log's
+-- next one once a day, so that retention can drop whole days.
 --
 -- Publishers never wait for it: a partition is made as a plain table and then
 -- attached, which takes no lock that an insert would stand behind. Safe on any
@@ -70,6 +71,7 @@ begin
     v_made := v_made + 1;
   end loop;
   update deed.partitions p set opened_at = clock_timestamp() where p.n = v_current and p.opened_at is null;
+  v_made := v_made + deed.keep_run_partitions(p_ahead);
   perform deed.level_list(); -- last, as its lock is held until the end
   return v_made;
 end

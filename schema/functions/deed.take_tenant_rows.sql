@@ -23,6 +23,7 @@ declare
   v_n   bigint;
   v_of  bigint;
   v_ids uuid[];
+  v_run uuid;
 begin
   case p_table
   when 'channel_outbox' then
@@ -43,6 +44,26 @@ begin
     select (select count(*) from gone), jsonb_build_object('delivery_attempts', (select count(*) from attempts), 'delivery_feedback', (select count(*) from feedback), 'soft_bounces', (select count(*) from bounces))
     into v_n, taken;
     taken := jsonb_build_object(p_table, v_n) || taken;
+  when 'runs' then
+    -- The newest event first: what is left has no gap.
+    select r.run_id into v_run from deed.runs r where r.tenant_id = p_tenant limit 1 for update skip locked;
+    delete from deed.run_log l
+    where l.run_id = v_run and l.run_seq > (select o.run_seq from deed.run_log o where o.run_id = v_run order by o.run_seq desc limit 1) - p_limit;
+    get diagnostics v_of = row_count;
+    taken := jsonb_build_object('run_log', v_of);
+    if v_of < p_limit then
+      delete from deed.run_snapshots s where s.run_id = v_run;
+      get diagnostics v_of = row_count;
+      taken := taken || jsonb_build_object('run_snapshots', v_of);
+      delete from deed.run_stale s where s.run_id = v_run;
+      get diagnostics v_of = row_count;
+      delete from deed.run_requests q where q.run_id = v_run;
+      delete from deed.runs r where r.run_id = v_run;
+      get diagnostics v_n = row_count;
+      taken := taken || jsonb_build_object('run_stale', v_of, 'run_requests', v_n, p_table, v_n);
+    else
+      v_n := v_of;
+    end if;
   when 'contacts' then
     v_ids := array(
       select c.id from deed.contacts c

@@ -1,0 +1,57 @@
+-- deed.append_events: append what steps did to the logs of their runs, in the order given,
+-- in the caller's transaction (R1 to R4). For workers, who may name runs of any tenant while none
+-- is set.
+--
+-- The arrays are parallel; those from p_engine_attempts on may be null, and so may be what
+-- stands in them: an event without a time is emitted now, one without data has {}.
+-- StepCompleted and StepFailed carry started_at in their data, in RFC 3339: where their
+-- StepStarted is missing, it is appended before them. Returns one row an event: its number in the run's log, its id, and
+-- whether it is a repeat of one that is there (deed.event_key), whose number it has then;
+-- of a repeat nothing is stored. Each event reaches the topic deed.run_events in the same transaction (R13).
+--
+-- Numbers have no gap and are in the order of commits: a run's row is locked until the
+-- transaction ends. All or nothing: raises DDARG for what is wrong in itself, and for events
+-- that only those functions append that decide them; DDNFD for an unknown run, DDTEN for
+-- another tenant's; DDCON for what deed.run_transitions does not allow, for a step's
+-- attempt that has ended or that the one before has not, and for a removed tenant. Under
+-- REPEATABLE READ an append to the same run since the snapshot raises 40001: run the transaction again.
+create or replace function deed.append_events(
+  p_runs            uuid[],
+  p_types           text[],
+  p_steps           text[],
+  p_attempts        int[],
+  p_engine_attempts int[] default null,
+  p_emitted_at      timestamptz[] default null,
+  p_data            jsonb[] default null,
+  p_signals         uuid[] default null,
+  p_parents         uuid[] default null,
+  p_adapter         text default null
+) returns table (ordinal int, run_seq bigint, event_id uuid, repeated boolean)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_type text;
+begin
+  foreach v_type in array coalesce(p_types, '{}') loop
+    if v_type like 'Run%' or v_type like 'Signal%' then
+      raise exception 'append_events: % is appended by the function that decides it, and by nobody else', left(v_type, 60) using errcode = 'DDARG';
+    end if;
+  end loop;
+  if current_setting('transaction_isolation') = 'read committed' then
+    return query
+    select w.ordinal, w.run_seq, w.event_id, w.repeated
+    from deed.write_events(p_runs, p_types, p_steps, p_attempts, p_engine_attempts, p_emitted_at, p_data, p_signals, p_parents, p_adapter) w;
+    return;
+  end if;
+  -- A lock on a run does not tell what was appended since the snapshot; the keys do.
+  begin
+    return query
+    select w.ordinal, w.run_seq, w.event_id, w.repeated
+    from deed.write_events(p_runs, p_types, p_steps, p_attempts, p_engine_attempts, p_emitted_at, p_data, p_signals, p_parents, p_adapter) w;
+  exception when unique_violation then
+    raise exception 'append_events: events were appended to a run since the transaction''s snapshot' using errcode = '40001';
+  end;
+end
+$$;
