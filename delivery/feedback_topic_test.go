@@ -113,6 +113,9 @@ func TestContract_D13_FeedbackReachesTheApplication(t *testing.T) {
 	}
 	got := listen(t, db)
 	soft := delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: ids[0], At: at(2), Code: "452", Reason: `<bob@EXAMPLE.com>: bob@example.com (alias of "r b"@other.example, bob%40third.example) is full`}
+	copied := email("copied@example.com")
+	copied.Payload = json.RawMessage(`{"subject":"hello","cc":["boss@example.com"]}`)
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: sent(t, db, copied)[0], Address: "Boss@example.com"}) // nothing about the recipient
 	for range 2 {
 		record(t, l, soft, before, delivery.StatusEvent{Said: delivery.SaidAccepted, Delivery: ids[0], At: at(1)}, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: "0190a2f0-0000-7000-8000-000000000000"})
 		record(t, l, delivery.StatusEvent{Said: delivery.SaidComplained, Delivery: ids[0], At: at(3)}, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: ids[0], At: at(2)})

@@ -117,6 +117,11 @@ select f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opene
 from deed.delivery_feedback f
 where f.delivery_id = $1::text::uuid;
 
+-- name: is_addressee
+select coalesce(bool_or(deed.fold_address(c.channel, $2::text) = any (c.cc || deed.fold_address(c.channel, c.recipient))), false)
+from deed.channel_outbox c
+where c.id = $1::text::uuid;
+
 -- name: now
 select clock_timestamp();
 

@@ -148,7 +148,7 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		}
 		return smtp.New(smtp.Options{
 			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Hello: c.Hello,
-			Account: c.Account, TLS: secured,
+			Account: c.Account, TLS: secured, ReturnPath: c.ReturnPath, EventSecret: c.EventSecret.Reveal(),
 		})
 	case "bluesky":
 		return bluesky.New(bluesky.Options{
@@ -204,6 +204,7 @@ func provider(c config.Provider) (delivery.Provider, error) {
 type dispatcher struct {
 	opts    delivery.Options // with the providers
 	readers map[string]delivery.EventReader
+	mails   map[string]delivery.MailReader
 }
 
 // newDispatcher is nil if deliveries are not to be attempted here.
@@ -224,13 +225,24 @@ func (a *app) newDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 		return nil, err
 	}
 	opts.Logger, opts.Worker = log, setting(a.worker, "DEED_WORKER", file.Worker, "")
-	d := &dispatcher{opts: opts, readers: map[string]delivery.EventReader{}}
+	d := &dispatcher{opts: opts, readers: map[string]delivery.EventReader{}, mails: mailReaders(file, opts.Providers)}
 	for name, p := range opts.Providers {
 		if reader, ok := p.Provider.(delivery.EventReader); ok {
 			d.readers[name] = reader
 		}
 	}
 	return d, nil
+}
+
+// mailReaders are the providers whose mail comes back to addresses of their own.
+func mailReaders(file *config.Config, list map[string]delivery.ProviderOptions) map[string]delivery.MailReader {
+	readers := map[string]delivery.MailReader{}
+	for name, p := range list {
+		if reader, ok := p.Provider.(delivery.MailReader); ok && file.Providers[name].ReturnPath != "" {
+			readers[name] = reader
+		}
+	}
+	return readers
 }
 
 // open makes the ledger on connections of its own.

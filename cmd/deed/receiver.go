@@ -35,6 +35,8 @@ type receiving struct {
 	mails    []mailServer
 	ledger   atomic.Pointer[delivery.Ledger]        // that records what became of messages; nil: none, or not yet
 	events   atomic.Pointer[delivery.EventsHandler] // what providers' services say; nil: nothing, or not yet
+	bounces  atomic.Pointer[delivery.Bounces]       // mail that comes back; nil: none, or not yet
+	returns  func(to string) bool                   // whether mail to an address comes back to a provider
 	listener net.Listener                           // of the public address; nil: others take the requests, and this one runs what they accept
 }
 
@@ -81,7 +83,7 @@ func (a *app) newReceiving(cmd *cobra.Command, address string, file *config.Conf
 
 // receivingOf has the sources of the file, and no address.
 func (a *app) receivingOf(file *config.Config, serves bool, log *slog.Logger) (*receiving, error) {
-	r := &receiving{opts: inbound.Options{
+	r := &receiving{returns: returnsOf(file, serves), opts: inbound.Options{
 		Sources: map[string]inbound.SourceOptions{}, Retention: file.InboundRetention, Worker: setting(a.worker, "DEED_WORKER", file.Worker, ""), Logger: log,
 	}}
 	var errs []error
@@ -191,7 +193,7 @@ func (r *receiving) listenForMail(ctx context.Context, file *config.Config) erro
 // serveMail receives a source's mail until ctx ends.
 func (r *receiving) serveMail(ctx context.Context, receiver *inbound.Receiver, m mailServer) error {
 	c := m.source.Mail
-	opts := smtp.Options{Source: m.source.Name, Addresses: c.Addresses, Trusted: c.Trusted, Names: c.Names, Hello: c.Hello, Logger: r.opts.Logger}
+	opts := smtp.Options{Source: m.source.Name, Addresses: c.Addresses, Trusted: c.Trusted, Names: c.Names, Hello: c.Hello, Bounces: returned{r}, Logger: r.opts.Logger}
 	if c.TLS != nil {
 		var err error
 		if opts.TLS, err = c.TLS.Client(); err != nil { // its certificate serves, too
@@ -204,6 +206,37 @@ func (r *receiving) serveMail(ctx context.Context, receiver *inbound.Receiver, m
 	}
 	r.opts.Logger.Info("listening for mail", "source", m.source.Name, "address", m.listener.Addr().String())
 	return s.Serve(ctx, m.listener)
+}
+
+// returnsOf says which addresses are of mail that comes back to providers of the file; nil:
+// they are not served here.
+func returnsOf(file *config.Config, serves bool) func(to string) bool {
+	if !serves {
+		return nil
+	}
+	list, err := providers(file)
+	if err != nil {
+		return nil // which the dispatcher has said
+	}
+	readers := slices.Collect(maps.Values(mailReaders(file, list)))
+	return func(to string) bool {
+		return slices.ContainsFunc(readers, func(r delivery.MailReader) bool { return r.TakesMail(to) })
+	}
+}
+
+// returned takes mail that comes back.
+type returned struct{ of *receiving }
+
+// Takes implements [smtp.Bounces].
+func (r returned) Takes(to string) bool { return r.of.returns != nil && r.of.returns(to) }
+
+// Take implements [smtp.Bounces].
+func (r returned) Take(ctx context.Context, to string, raw []byte) (delivery.Recorded, error) {
+	b := r.of.bounces.Load()
+	if b == nil {
+		return delivery.Recorded{}, errNoLedger
+	}
+	return b.Take(ctx, to, raw)
 }
 
 // devSource is the source that deed dev has itself.

@@ -216,15 +216,20 @@ func (r *relay) trace(tracer *otel.Tracer) {
 	}
 }
 
-// eventCounts is what came of what providers' services said.
+// eventCounts is what came of what providers' services said, and mail that came back. No
+// provider has both.
 func (r *relay) eventCounts() []delivery.EventCount {
 	if r.receiving == nil {
 		return nil
 	}
+	var list []delivery.EventCount
 	if events := r.receiving.events.Load(); events != nil {
-		return events.Counts()
+		list = events.Counts()
 	}
-	return nil
+	if bounces := r.receiving.bounces.Load(); bounces != nil {
+		list = append(list, bounces.Counts()...)
+	}
+	return list
 }
 
 // beside runs something that ends with the relay; wait returns when it has.
@@ -368,6 +373,7 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 		r.ledger.Store(l)
 		if r.receiving != nil {
 			r.receiving.events.Store(l.EventsHandler(r.dispatcher.readers))
+			r.receiving.bounces.Store(l.Bounces(r.dispatcher.mails))
 			r.receiving.ledger.Store(l)
 		}
 		run = func(ctx context.Context) error { return both(ctx, c.Run, l.Run) }

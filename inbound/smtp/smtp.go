@@ -23,6 +23,7 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
 )
 
@@ -43,8 +44,19 @@ type Options struct {
 	TLS *tls.Config
 	// MaxBytes bounds a mail. Default 10 MiB.
 	MaxBytes int64
+	// Bounces takes mail that comes back of what was sent, whatever Addresses has. Default:
+	// none.
+	Bounces Bounces
 	// Logger receives what is refused, and why, never from whom. Default: discard.
 	Logger *slog.Logger
+}
+
+// Bounces takes what servers say of mail that we sent: a [delivery.Bounces].
+type Bounces interface {
+	// Takes reports whether mail to an address is one of these.
+	Takes(to string) bool
+	// Take records what a mail says that came to an address.
+	Take(ctx context.Context, to string, raw []byte) (delivery.Recorded, error)
 }
 
 // Server receives mail for a [inbound.Receiver].
@@ -141,6 +153,7 @@ type session struct {
 	ctx    context.Context
 	from   string
 	to     []string
+	back   []string // of to, those that mail comes back to
 }
 
 func refuse(code int, enhanced smtp.EnhancedCode, text string) error {
@@ -149,12 +162,16 @@ func refuse(code int, enhanced smtp.EnhancedCode, text string) error {
 
 // Mail implements smtp.Session.
 func (s *session) Mail(from string, _ *smtp.MailOptions) error {
-	s.from, s.to = from, nil
+	s.from, s.to, s.back = from, nil, nil
 	return nil
 }
 
 // Rcpt implements smtp.Session.
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	if b := s.server.opts.Bounces; b != nil && b.Takes(to) {
+		s.back = append(s.back, to)
+		return nil
+	}
 	if !s.server.takes(to) {
 		return refuse(550, smtp.EnhancedCode{5, 1, 1}, "No such address here")
 	}
@@ -169,6 +186,14 @@ func (s *session) Data(r io.Reader) error {
 		return err
 	}
 	o := s.server.opts
+	for _, to := range s.back {
+		if err := s.takeBack(to, raw); err != nil {
+			return err
+		}
+	}
+	if len(s.to) == 0 {
+		return nil
+	}
 	if s.from == "" { // a bounce: an answer would come back to nobody
 		s.server.receiver.Ignored(o.Source, "null", 1)
 		return nil
@@ -198,8 +223,23 @@ func (s *session) Data(r io.Reader) error {
 	return nil
 }
 
+// takeBack has what a mail says of one of ours recorded. What is forged, or no mail, is taken
+// and passed over: to refuse it would make another bounce.
+func (s *session) takeBack(to string, raw []byte) error {
+	_, err := s.server.opts.Bounces.Take(s.ctx, to, raw)
+	switch {
+	case err == nil:
+	case errors.Is(err, delivery.ErrUnverified), errors.Is(err, delivery.ErrNoMail), deed.CodeOf(err) == deed.Invalid:
+		s.server.opts.Logger.Warn("a mail that came back was passed over", "source", s.server.opts.Source, "error", err)
+	default:
+		s.server.opts.Logger.Warn("a mail that came back could not be recorded; the relay will bring it again", "source", s.server.opts.Source, "error", err)
+		return refuse(451, smtp.EnhancedCode{4, 3, 0}, "Not now; try again")
+	}
+	return nil
+}
+
 // Reset implements smtp.Session.
-func (s *session) Reset() { s.from, s.to = "", nil }
+func (s *session) Reset() { s.from, s.to, s.back = "", nil, nil }
 
 // Logout implements smtp.Session.
 func (s *session) Logout() error { return nil }

@@ -115,11 +115,13 @@ type Provider struct {
 	Hello    string
 	TLS      *TLS
 
+	ReturnPath string // smtp: with {id} in it
+
 	Endpoint      string // bluesky, mastodon, resend, ses, slack, telegram, twilio, whatsapp
 	APIKey        Secret // resend, sendgrid
 	EventKey      string // sendgrid: public
 	Batch         int    // resend: the most e-mails of a call
-	EventSecret   Secret // resend: of the webhook by which it says what became of e-mails
+	EventSecret   Secret // resend: of the webhook by which it says what became of e-mails; smtp: of the return path
 	Token         Secret // mastodon, slack, telegram, whatsapp
 	PhoneNumberID string // whatsapp
 
@@ -160,7 +162,7 @@ type Provider struct {
 // HasEvents reports whether the provider's service can say what became of messages.
 func (p Provider) HasEvents() bool {
 	callback, err := url.Parse(p.StatusCallback) // which may lead elsewhere
-	return p.EventSecret.Reveal() != "" || p.EventUser != "" || p.EventKey != "" || p.EventTopic != "" || err == nil && strings.HasSuffix(callback.Path, "/events/"+p.Name)
+	return p.EventSecret.Reveal() != "" && p.Type != "smtp" || p.EventUser != "" || p.EventKey != "" || p.EventTopic != "" || err == nil && strings.HasSuffix(callback.Path, "/events/"+p.Name)
 }
 
 // slackChannel is where a Slack app writes to.
@@ -195,6 +197,10 @@ var providerTypes = map[string]func(*section, *Provider){
 			s.problemf(s.line, s.path, "user and password go together")
 		}
 		p.TLS = s.tls("tls")
+		p.ReturnPath, p.EventSecret = s.text("return_path"), s.webhookSecret("event_secret")
+		if s.has("return_path") != s.has("event_secret") {
+			s.problemf(s.line, s.path, "return_path and event_secret go together")
+		}
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},

@@ -21,9 +21,10 @@ import (
 
 // envelope is the first line of a request; the message follows.
 type envelope struct {
-	From string   `json:"mail_from"`
-	To   string   `json:"rcpt_to"`
-	CC   []string `json:"cc,omitempty"`
+	From      string   `json:"mail_from"`
+	To        string   `json:"rcpt_to"`
+	CC        []string `json:"cc,omitempty"`
+	MessageID string   `json:"message_id,omitempty"` // if From is not the header's
 }
 
 // Render makes the envelope and the message. Its Message-ID is of the
@@ -41,7 +42,11 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("recipient: %w", err)
 	}
-	first, err := json.Marshal(envelope{from.Address, to.Address, e.CC})
+	sent := envelope{From: from.Address, To: to.Address, CC: e.CC}
+	if p.back != nil {
+		sent.From, sent.MessageID = p.back.address(d.ID), messageID(d.Key, from.Address)
+	}
+	first, err := json.Marshal(sent)
 	if err != nil {
 		return nil, fmt.Errorf("envelope: %w", err)
 	}

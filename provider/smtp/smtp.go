@@ -80,16 +80,21 @@ type Options struct {
 	Account string
 	// TLS verifies the server. Default: the system's authorities, its own name.
 	TLS *tls.Config
+	// ReturnPath is where bounces come back to, such as bounce+{id}@example.com: {id}
+	// becomes the delivery's, with a MAC under EventSecret. What comes there is for
+	// [Provider.ReadMail]. Default: From's address, and nobody reads what comes there.
+	ReturnPath, EventSecret string
 	// Idle is how long an unused connection is kept. Default 30s.
 	Idle time.Duration
 	// PerConnection is how many messages go over one connection. Default 100.
 	PerConnection int
 }
 
-// Provider is a [delivery.Provider] and a [delivery.Checker].
+// Provider is a [delivery.Provider], a [delivery.Checker] and a [delivery.MailReader].
 type Provider struct {
 	opts  Options
 	rules delivery.EmailRules
+	back  *returnPath // nil: there is none
 	host  string
 	idle  idle
 	now   func() time.Time // the process's clock, for the header Date
@@ -119,12 +124,17 @@ func New(opts Options) (*Provider, error) {
 	if opts.Idle < 0 || opts.PerConnection < 1 {
 		errs = append(errs, fmt.Errorf("option Idle %s is negative, or PerConnection %d below 1", opts.Idle, opts.PerConnection))
 	}
+	var back *returnPath
+	if opts.ReturnPath != "" {
+		back, err = newReturnPath(opts.ReturnPath, opts.EventSecret)
+		errs = append(errs, err)
+	}
 	rules := delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}
 	errs = append(errs, rules.Check())
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "smtp", Code: deed.Invalid, Err: err}
 	}
-	return &Provider{opts: opts, rules: rules, host: host, now: time.Now}, nil
+	return &Provider{opts: opts, rules: rules, back: back, host: host, now: time.Now}, nil
 }
 
 // Close closes the connections that are not in use.
@@ -177,7 +187,7 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err := p.checkHeaders(message); err != nil {
 		return delivery.Refused(p.errorf("the stored request: %w", err))
 	}
-	return p.converse(ctx, e, message, messageID(r.Key(), e.From))
+	return p.converse(ctx, e, message, cmp.Or(e.MessageID, messageID(r.Key(), e.From)))
 }
 
 // after is what may be done with a connection after a message.

@@ -29,6 +29,7 @@ as $$
 declare
   v_now    timestamptz := clock_timestamp();
   v_ids    uuid[];
+  v_about  uuid[]; -- p_ids, without those of events about copies
   v_proved uuid[] := '{}';
   v_e      record;
 begin
@@ -39,7 +40,11 @@ begin
   cross join lateral (
     select c.id from deed.channel_outbox c where c.id = u.id and not deed.is_removed(c.tenant_id) for no key update
   ) q;
-  perform deed.tell_feedback(v_ids, p_ids, p_events, p_ats, p_reasons, p_codes);
+  -- What is said of who got a copy is nothing about the recipient.
+  select array_agg(case when not exists (select from deed.channel_outbox o where o.id = u.id and o.cc is not null and deed.fold_address(o.channel, u.address) = any (o.cc)) then u.id end order by u.n)
+  into v_about
+  from unnest(p_ids, p_addresses) with ordinality u(id, address, n);
+  perform deed.tell_feedback(v_ids, v_about, p_events, p_ats, p_reasons, p_codes);
   insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, delivered_at, bounced_at, complained_at, unsubscribed_at, opened_at, clicked_at, answered_at, reason, code)
   select c.id, c.tenant_id, c.run_id, e.delivered_at, e.bounced_at, e.complained_at, e.unsubscribed_at, e.opened_at, e.clicked_at, e.answered_at,
     case when c.erased_at is null then e.reason end, e.code
@@ -54,13 +59,11 @@ begin
       min(u.at) filter (where u.event = 'answered') as answered_at,
       (array_agg(u.reason order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'dropped', 'answered')))[1] as reason,
       (array_agg(u.code order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'dropped', 'answered')))[1] as code
-    from unnest(p_ids, p_events, p_ats, p_reasons, p_codes, p_addresses) v(id, event, at, reason, code, address)
+    from unnest(v_about, p_events, p_ats, p_reasons, p_codes) v(id, event, at, reason, code)
     cross join lateral (
       select v.id, v.event, coalesce(v.at, v_now) as at, left(nullif(v.reason, ''), 1000) as reason, left(nullif(v.code, ''), 100) as code
     ) u
     where v.id = any (v_ids) and v.event <> 'accepted'
-      -- What is said of who got a copy is nothing about the recipient.
-      and not exists (select from deed.channel_outbox o where o.id = v.id and o.cc is not null and deed.fold_address(o.channel, v.address) = any (o.cc))
     group by u.id
     order by u.id
   ) e
