@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/deedhq/deed/internal/graphemes"
 )
 
 // Bluesky answers as an account's server (PDS) of the AT Protocol does, as far as its lexicons
@@ -246,7 +248,7 @@ func checkBluesky(r *http.Request, body []byte) (c blueskyCreate, text string, o
 	}
 	_, err := time.Parse(time.RFC3339Nano, post.CreatedAt)
 	ok = err == nil && c.Collection == "app.bsky.feed.post" && post.Type == c.Collection && tid.MatchString(c.RKey) &&
-		len(post.Text) <= 3000 && len(post.Langs) <= 3 && (post.Embed == nil || post.Embed.Type == "app.bsky.embed.external" && post.Embed.External.URI != "")
+		len(post.Text) <= 3000 && graphemes.Least(post.Text) <= 300 && len(post.Langs) <= 3 && (post.Embed == nil || post.Embed.Type == "app.bsky.embed.external" && post.Embed.External.URI != "")
 	for _, f := range post.Facets {
 		ok = ok && f.Index.Start >= 0 && f.Index.Start < f.Index.End && f.Index.End <= len(post.Text) && len(f.Features) > 0
 	}

@@ -97,6 +97,10 @@ func (s *SendGrid) send(w http.ResponseWriter, r *http.Request) {
 		sendGridRefuses(w, http.StatusUnauthorized, "", "The provided authorization grant is invalid, expired, or revoked")
 		return
 	}
+	if len(body) > 30<<20 {
+		sendGridRefuses(w, http.StatusRequestEntityTooLarge, "", "The request is over 30 MB.")
+		return
+	}
 	e, field := checkSendGrid(r, body)
 	if field != "" {
 		sendGridRefuses(w, http.StatusBadRequest, field, "It is not valid.")

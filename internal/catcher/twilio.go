@@ -46,6 +46,7 @@ type twilioMade struct {
 var (
 	twilioPath   = regexp.MustCompile(`^/2010-04-01/Accounts/(AC[0-9a-fA-F]{32})/(Messages|Calls)\.json$`)
 	twilioNumber = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`)
+	twilioSender = regexp.MustCompile(`^(\+[1-9][0-9]{6,14}|[0-9]{3,8}|[A-Za-z0-9 +_&-]{1,11})$`)
 	twilioFields = map[string][]string{
 		"Messages": {"To", "From", "MessagingServiceSid", "Body", "StatusCallback"},
 		"Calls":    {"To", "From", "Url", "Twiml", "StatusCallback", "Timeout", "MachineDetection"},
@@ -154,14 +155,18 @@ func checkTwilio(r *http.Request, what string, body []byte) (form url.Values, co
 		return nil, 21211
 	case what == "Messages" && form.Get("From") == "" && form.Get("MessagingServiceSid") == "":
 		return nil, 21603
+	case what == "Messages" && form.Has("From") && !twilioSender.MatchString(form.Get("From")):
+		return nil, 21212
 	case what == "Messages" && form.Get("Body") == "":
 		return nil, 21602
 	case len([]rune(form.Get("Body"))) > 1600:
 		return nil, 21617
 	case what == "Calls" && !twilioNumber.MatchString(form.Get("From")):
 		return nil, 21212
-	case what == "Calls" && form.Get("Url") == "" && form.Get("Twiml") == "":
+	case what == "Calls" && (form.Get("Url") == "") == (form.Get("Twiml") == ""):
 		return nil, 21205
+	case form.Has("MachineDetection") && form.Get("MachineDetection") != "Enable" && form.Get("MachineDetection") != "DetectMessageEnd":
+		return nil, 20001
 	case len([]rune(form.Get("Twiml"))) > 4000, form.Has("Timeout") && (err != nil || timeout < 1 || timeout > 600):
 		return nil, 20001
 	}

@@ -120,13 +120,21 @@ func checkWhatsApp(r *http.Request, body []byte) (m whatsAppMessage, to string, 
 		Body       string `json:"body"`
 		PreviewURL bool   `json:"preview_url"`
 	}
+	var template struct {
+		Name     string `json:"name"`
+		Language struct {
+			Code string `json:"code"`
+		} `json:"language"`
+	}
 	switch {
-	case m.Product != "whatsapp" || to == "" || said == nil:
+	case m.Product != "whatsapp" || to == "" || said == nil || m.To != "" && m.Recipient != "":
 		return m, to, 131008
 	case m.Whom != "individual" && m.Whom != "group":
 		return m, to, 131009
 	case m.Type == "text" && (json.Unmarshal(said, &text) != nil || text.Body == "" || len([]rune(text.Body)) > 4096):
 		return m, to, 131009
+	case m.Type == "template" && (json.Unmarshal(said, &template) != nil || template.Name == "" || template.Language.Code == ""):
+		return m, to, 131008
 	case len(m.Marker) > 512:
 		return m, to, 131009
 	}
