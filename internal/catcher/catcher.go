@@ -90,6 +90,8 @@ const (
 	CutAfterOK    Fault = "CutAfterOK"    // connection cut after the answer, accepted
 	Unauthorized  Fault = "Unauthorized"  // the credentials are refused
 	OverQuota     Fault = "OverQuota"     // the account's quota is exceeded
+	BadAddress    Fault = "BadAddress"    // refused, since nobody is there
+	OptedOut      Fault = "OptedOut"      // refused, since they want nothing from this sender
 )
 
 // Faults decides, for the n-th time that a server is about to take something,

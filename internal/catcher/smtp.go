@@ -117,6 +117,8 @@ func (s *session) Data(r io.Reader) error {
 	fault := s.server.Faults.next()
 	switch fault {
 	case ForGood:
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "The content is refused"}
+	case BadAddress:
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "No such user here"}
 	case ForNow, ForNowAfter:
 		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "Try again later"}

@@ -82,7 +82,13 @@ func (s *Twilio) create(w http.ResponseWriter, r *http.Request, account, what st
 	}
 	switch fault {
 	case ForGood:
+		twilioRefuses(w, http.StatusBadRequest, 21606)
+		return
+	case BadAddress:
 		twilioRefuses(w, http.StatusBadRequest, 21211)
+		return
+	case OptedOut:
+		twilioRefuses(w, http.StatusBadRequest, 21610)
 		return
 	case ForNow:
 		twilioRefuses(w, http.StatusTooManyRequests, 20429)

@@ -70,6 +70,9 @@ func (s *WhatsApp) send(w http.ResponseWriter, r *http.Request) {
 	case ForGood:
 		whatsAppRefuses(w, http.StatusBadRequest, 131026)
 		return
+	case OptedOut:
+		whatsAppRefuses(w, http.StatusBadRequest, 131050)
+		return
 	case ForNow:
 		whatsAppRefuses(w, http.StatusBadRequest, 130429)
 		return

@@ -82,6 +82,8 @@ const (
 	ShortAccepted Fault = "ShortAccepted" // 200, and not all that the answer should say
 	CutAfterOK    Fault = "CutAfterOK"    // yes, and then the connection breaks
 	Unauthorized  Fault = "Unauthorized"  // the credentials are refused
+	BadAddress    Fault = "BadAddress"    // no, since nobody is there
+	OptedOut      Fault = "OptedOut"      // no, since they want nothing from this sender
 )
 
 // expectation is what must come of a delivery to a server that fails once.
@@ -92,6 +94,8 @@ const (
 	retried                      // tried again, accepted once
 	doubtful                     // in doubt; accepted at most once
 	delivered                    // as if nothing had happened
+	stopped                      // failed, and its address is suppressed for everything
+	skipped                      // skipped, nothing accepted
 )
 
 var expected = map[Fault]expectation{
@@ -99,7 +103,7 @@ var expected = map[Fault]expectation{
 	ForNow: retried, ForNowAfter: retried, Unauthorized: retried,
 	HangBefore: doubtful, HangAccepted: doubtful, ResetBefore: doubtful, ResetAccepted: doubtful,
 	SlowAccepted: doubtful, ServerError: doubtful, Garbage: doubtful, ShortAccepted: doubtful,
-	CutAfterOK: delivered,
+	CutAfterOK: delivered, BadAddress: stopped, OptedOut: skipped,
 }
 
 // Main runs a package's tests with a database server for [Run]. Call it from

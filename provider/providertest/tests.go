@@ -242,6 +242,14 @@ func once(t *testing.T, f *fixture, fault Fault, want expectation, guarantee del
 		if e.Status != delivery.Failed || accepted != 0 || calls != 1 {
 			t.Errorf("%s, %d accepted, %d calls; want failed, none and one: %s", e.Status, accepted, calls, e.LastError)
 		}
+	case stopped:
+		if e.Status != delivery.Failed || accepted != 0 || calls != 1 || !f.suppressed() {
+			t.Errorf("%s, %d accepted, %d calls, suppressed %t; want failed, none and one, and that it is: %s", e.Status, accepted, calls, f.suppressed(), e.LastError)
+		}
+	case skipped:
+		if e.Status != delivery.Skipped || e.SkipReason == "" || accepted != 0 || calls != 1 {
+			t.Errorf("%s for %q, %d accepted, %d calls; want skipped, none and one: %s", e.Status, e.SkipReason, accepted, calls, e.LastError)
+		}
 	case delivered:
 		if e.SentAt == nil || accepted != 1 || calls != 1 {
 			t.Errorf("%s, %d accepted, %d calls; want it sent once: %s", e.Status, accepted, calls, e.LastError)
@@ -259,6 +267,12 @@ func once(t *testing.T, f *fixture, fault Fault, want expectation, guarantee del
 	if accepted > 0 {
 		f.sentAsStored(e)
 	}
+}
+
+// suppressed reports whether the recipient is, for everything.
+func (f *fixture) suppressed() bool {
+	f.t.Helper()
+	return pgtest.One[bool](f.t, f.db.Pool(pgtest.Owner), `select exists (select from deed.suppressions where purpose = '' and expires_at is null)`)
 }
 
 // judgeDoubt is the table of docs/guarantees.md.

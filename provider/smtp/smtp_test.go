@@ -104,7 +104,7 @@ func newHarness(t *testing.T) providertest.Harness {
 		Fail:  func(how providertest.Fault, times int) { s.Faults.First(catcher.Fault(how), times) },
 		Faults: []providertest.Fault{
 			providertest.ForGood, providertest.ForNow, providertest.HangBefore, providertest.HangAccepted, providertest.ResetBefore,
-			providertest.ResetAccepted, providertest.CutAfterOK,
+			providertest.ResetAccepted, providertest.CutAfterOK, providertest.BadAddress,
 		},
 		Down: gate.Down, Up: gate.Up,
 	}

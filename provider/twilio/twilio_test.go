@@ -73,7 +73,7 @@ func harness(t *testing.T, opts twilio.Options) providertest.Harness {
 		Faults: []providertest.Fault{
 			providertest.ForGood, providertest.ForNow, providertest.ForNowAfter, providertest.HangBefore, providertest.HangAccepted,
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
-			providertest.ServerError, providertest.Unauthorized,
+			providertest.ServerError, providertest.Unauthorized, providertest.BadAddress, providertest.OptedOut,
 		},
 		Down: gate.Down, Up: gate.Up,
 	}

@@ -2,12 +2,19 @@ package webhook_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
@@ -102,6 +109,64 @@ func TestRequest(t *testing.T) {
 	if e.Status != delivery.Sent || got.Get("Webhook-Id") != e.ID || got.Get("Content-Type") != "application/json" || got.Get("Idempotency-Key") != "" ||
 		got.Get("Correlation-Id") != e.CorrelationID {
 		t.Errorf("%+v\n%v", e, got)
+	}
+}
+
+// What is posted is what Standard Webhooks has; testdata names the source.
+func TestRequest_Fixture(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/request.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fixture struct {
+		Source  string            `json:"source"`
+		Headers map[string]string `json:"headers"`
+		Body    json.RawMessage   `json:"body"`
+	}
+	if err := json.Unmarshal(text, &fixture); err != nil || fixture.Source == "" {
+		t.Fatal(err)
+	}
+	var got http.Header
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = r.Header.Clone()
+		body, _ = io.ReadAll(r.Body) // what is cut is not the fixture's
+	}))
+	defer server.Close()
+	h := harness(t, 0)
+	h.Recipient, h.Payload = server.URL, json.RawMessage(strings.Replace(string(fixture.Body), `"data":{`, `"data":{"canary-7f3a":1,`, 1))
+	e := providertest.Deliver(t, h)
+	if e.Status != delivery.Sent {
+		t.Fatalf("%s: %s", e.Status, e.LastError)
+	}
+	var is, want any
+	if json.Unmarshal(body, &is) != nil || json.Unmarshal(h.Payload, &want) != nil {
+		t.Fatalf("the body is no JSON: %s", body)
+	}
+	if diff := cmp.Diff(want, is); diff != "" {
+		t.Error(diff)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(e.ID + "." + got.Get("Webhook-Timestamp") + "." + string(body)))
+	values := strings.NewReplacer(
+		"{signature of {id}.{time}.{body}}", base64.StdEncoding.EncodeToString(mac.Sum(nil)), "{id}", e.ID, "{time}", got.Get("Webhook-Timestamp"),
+	)
+	for name, value := range fixture.Headers {
+		if got.Get(name) != values.Replace(value) {
+			t.Errorf("%s: %q, want %q", name, got.Get(name), values.Replace(value))
+		}
+		got.Del(name)
+	}
+	for _, name := range []string{"Accept-Encoding", "Connection", "Content-Length"} { // HTTP's own
+		got.Del(name)
+	}
+	if len(got) > 0 {
+		t.Errorf("there are headers that the fixture lacks: %v", got)
 	}
 }
 

@@ -58,7 +58,7 @@ func newHarness(t *testing.T) providertest.Harness {
 		Faults: []providertest.Fault{
 			providertest.ForGood, providertest.ForNow, providertest.ForNowAfter, providertest.HangBefore, providertest.HangAccepted,
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
-			providertest.ServerError, providertest.Unauthorized,
+			providertest.ServerError, providertest.Unauthorized, providertest.OptedOut,
 		},
 		Down: gate.Down, Up: gate.Up,
 	}
