@@ -59,11 +59,11 @@ func list(bodies [][]byte) []byte {
 
 func (p *Provider) judgeBatch(b delivery.Batch, a httpcall.Answer) []delivery.Outcome {
 	if a.Err == nil && a.Status == http.StatusConflict {
+		// Something has been sent under the key, which nobody else has: this very call, which
+		// somebody on the way has repeated, and another batch would have another key.
 		var said problem
-		if _ = json.Unmarshal(a.Body, &said); said.Name != "concurrent_idempotent_requests" {
-			// Something was sent under the key, and it was not this.
-			return b.All(delivery.Unknown(fmt.Errorf("resend: status %d %s", a.Status, httpcall.Line([]byte(said.Name)))))
-		}
+		_ = json.Unmarshal(a.Body, &said)
+		return b.All(delivery.Unknown(fmt.Errorf("resend: status %d %s", a.Status, httpcall.Line([]byte(said.Name)))))
 	}
 	if a.Err != nil || a.Status < 200 || a.Status >= 300 {
 		return b.All(p.judgeProblem(a))

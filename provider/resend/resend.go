@@ -20,7 +20,7 @@
 //
 //	200 with an id or an error for each     accepted, or refused
 //	200 with fewer or more                  unknown, all of them
-//	409 invalid_idempotent_request          unknown, all of them
+//	409: the key is in use                  unknown, all of them
 //	anything else                           as above, for all of them
 //
 // Sources: resend-openapi 1.5.0; the documentation of idempotency keys, errors

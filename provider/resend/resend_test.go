@@ -3,9 +3,12 @@ package resend_test
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +63,40 @@ func TestConformance(t *testing.T) {
 func TestConformance_Batches(t *testing.T) {
 	t.Parallel()
 	providertest.RunBatches(t, func(t *testing.T) providertest.Harness { return harness(t, resend.MostBatch) })
+}
+
+// A batch whose key is in use may have been taken: somebody on the way has sent the
+// request twice. It is repeated under that key, and never made anew.
+func TestSendBatch_TheKeyIsInUse(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"concurrent_idempotent_requests", "invalid_idempotent_request"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			box := &catcher.Mailbox{}
+			fake := &catcher.Resend{Mailbox: box, APIKey: apiKey}
+			var batches atomic.Int64
+			url, _ := providertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/emails/batch" || batches.Add(1) > 1 {
+					fake.ServeHTTP(w, r)
+					return
+				}
+				fake.ServeHTTP(httptest.NewRecorder(), r)
+				w.WriteHeader(http.StatusConflict)
+				_, _ = io.WriteString(w, `{"statusCode": 409, "name": "`+name+`"}`)
+			}))
+			h := harness(t, resend.MostBatch)
+			p, err := resend.New(resend.Options{APIKey: apiKey, Endpoint: url, Batch: resend.MostBatch})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = p.Close() })
+			h.Provider = p
+			providertest.DeliverMany(t, h, 8)
+			if n := len(box.Raw()); n != 8 || batches.Load() < 2 {
+				t.Errorf("%d e-mails were sent in %d batches, want 8 and a repeat", n, batches.Load())
+			}
+		})
+	}
 }
 
 // The bytes are those of Resend's documentation; testdata names the source.
