@@ -146,6 +146,16 @@ func TestAddress_StoredSuppressionsAreFolded(t *testing.T) {
 	if until != "one ever, three 9001, two ever" {
 		t.Errorf("they hold until %s", until)
 	}
+	// What a person had said stays behind a revocation.
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.suppressions (tenant_id, channel, address, purpose, reason, actor, created_at, by_consent, kept_until, kept_reason, kept_actor)
+		select '00000000-0000-0000-0000-000000000000', 'email', a, 'news', 'consent revoked', 'test', now(), true, e::timestamptz, 'said ' || e, 'ann'
+		from (values ('ｆｏｕｒ@example.com', '9001-01-01'), ('five@example.com', '9001-01-01'), ('ｆｉｖｅ@example.com', '9002-01-01'), ('fｉve@example.com', '9000-01-01')) v(a, e)`)
+	pgtest.One[int](t, db.Pool(pgtest.Owner), `select deed.refold_suppressions()`)
+	if kept := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(concat_ws(' ', split_part(address, '@', 1), extract(year from kept_until), kept_reason, kept_actor), ', ' order by address) from deed.suppressions where by_consent`); kept != "five 9002 said 9002-01-01 ann, four 9001 said 9001-01-01 ann" {
+		t.Errorf("kept are %s", kept)
+	}
 	n, err := delivery.Unsuppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{"Bob <bob@example.com>", "notanaddress"}, audit.Act{By: "test", Reason: "mended"})
 	if n != 2 || err != nil {
 		t.Errorf("what no address can be made of cannot be removed: %d, %v", n, err)

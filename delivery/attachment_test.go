@@ -97,6 +97,7 @@ func TestReserve_BadContent(t *testing.T) {
 		"base64":      `{"subject": "x", "text": "x", "attachments": [{"name": "a", "content": "%%%"}]}`,
 		"cc":          `{"subject": "x", "text": "x", "cc": "ann@example.com"}`,
 		"attachments": `{"subject": "x", "text": "x", "attachments": {"name": "a"}}`,
+		"cc in":       `{"subject": "x", "text": "x", "CC": ["ann@example.com"]}`,
 	} {
 		d := email("bob@example.com", field)
 		d.Payload = json.RawMessage(payload)
@@ -111,6 +112,25 @@ func TestReserve_BadContent(t *testing.T) {
 		_, err := db.Pool(pgtest.App).Exec(context.Background(), `select deed.reserve('{email}', '{fake}', '{x@example.com}', array[$1::jsonb], array[sha256($1::text::bytea)])`, fmt.Sprintf(`{"cc": %s}`, cc))
 		if sqlState(err) != "DDARG" || !strings.Contains(err.Error(), "cc in the payload") {
 			t.Errorf("cc %s in SQL: %v", cc, err)
+		}
+	}
+	for payload, good := range map[string]bool{
+		`{"cc": null}`: true, `{"cc": []}`: true, `{"CC": ["ann@example.com"]}`: false, `{"cC": null}`: false, `{"cc": ["eve@example.com"], "Cc": ["ann@example.com"]}`: false,
+	} {
+		_, err := db.Pool(pgtest.App).Exec(context.Background(), `select deed.reserve('{email}', '{fake}', '{x@example.com}', array[$1::jsonb], array[sha256($1::text::bytea)])`, payload)
+		if good && err != nil || !good && sqlState(err) != "DDARG" {
+			t.Errorf("%s in SQL: %v", payload, err)
+		}
+	}
+}
+
+// Go reads CC as cc, and the database looks at cc alone: nobody is written to by another name.
+func TestReadEmail_FieldsAreNamedExactly(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{`"CC": ["ann@example.com"]`, `"Cc": null`, `"Text": "y"`} {
+		_, err := delivery.ReadEmail(delivery.Draft{Recipient: "bob@example.com", Payload: json.RawMessage(`{"subject": "x", "text": "x", ` + field + `}`)}, shop)
+		if err == nil || !strings.Contains(err.Error(), "unknown field") {
+			t.Errorf("%s: %v", field, err)
 		}
 	}
 }
@@ -222,5 +242,26 @@ func TestContract_D13_EventsOfCopies(t *testing.T) {
 	record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: id, Address: "other@example.com", ID: "4"}, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: id, Address: "eve@example.com", ID: "5"})
 	if got := feedback(t, l, id); got.BouncedAt != nil || got.DeliveredAt == nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The application is told nothing of who got a copy, however often a service repeats it; and
+// that one's mail does not end the recipient's row of soft bounces.
+func TestContract_D13_EventsOfCopiesAreNotPublished(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	id := sent(t, db, withCopies("bob@example.com", "news", "copy@example.com"))[0]
+	listen(t, db)
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: id, Address: "bob@example.com", ID: "1"})
+	for range 2 {
+		record(t, l, delivery.StatusEvent{Said: delivery.SaidComplained, Delivery: id, Address: "Copy@example.com", ID: "2"},
+			delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: id, Address: "copy@example.com", ID: "3"})
+	}
+	if got := rowsOf(t, db.Pool(pgtest.Owner), `select type from deed.log where topic = 'deed.feedback'`); !slices.Equal(got, []string{"soft_bounced"}) {
+		t.Errorf("published: %q", got)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.soft_bounces`); n != 1 {
+		t.Errorf("%d soft bounces", n)
 	}
 }

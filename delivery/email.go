@@ -117,6 +117,9 @@ func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 	if err := dec.Decode(&e); err != nil {
 		return e, payloadError(err)
 	}
+	if err := checkNames(d.Payload); err != nil {
+		return e, payloadError(err)
+	}
 	own := e.From == ""
 	if own {
 		e.From = rules.From
@@ -172,6 +175,22 @@ func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return e, errors.Join(errs...)
+}
+
+// checkNames refuses fields whose names have capitals, which encoding/json takes for those
+// without: what looks at the payload in the database, such as for copies to people who are
+// suppressed, knows the exact names alone.
+func checkNames(payload json.RawMessage) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &fields); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != strings.ToLower(name) {
+			return fmt.Errorf("unknown field %q: names are in small letters", name)
+		}
+	}
+	return nil
 }
 
 // maxHeaders bounds the headers of a payload, all together, in bytes.

@@ -125,7 +125,7 @@ begin
     delete from deed.soft_bounces s
     using (
       select c.tenant_id, c.channel, deed.fold_address(c.channel, c.recipient) as address, max(coalesce(u.at, v_now)) as at
-      from unnest(p_ids, p_events, p_ats) u(id, event, at)
+      from unnest(v_about, p_events, p_ats) u(id, event, at)
       cross join lateral (select o.tenant_id, o.channel, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null) c
       where u.event = 'delivered' and u.id = any (v_ids)
       group by c.tenant_id, c.channel, deed.fold_address(c.channel, c.recipient)

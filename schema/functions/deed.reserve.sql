@@ -112,7 +112,7 @@ begin
         then format('payload has numbers with so many digits that it is over the limit of %s bytes', v_max)
       when u.folded is null and btrim(u.recipient, e' \t\r\n') <> ''
         then format('recipient is not an address of the channel %s: %s', u.channel, (deed.check_address(u.channel, u.recipient)).problem)
-      when u.channel = 'email' and u.payload ? 'cc' and (array_position(deed.payload_copies(u.payload), null) > 0 or jsonb_array_length(u.payload -> 'cc') > 20)
+      when u.channel = 'email' and u.payload ?| '{cc,CC,Cc,cC}' and (array_position(deed.payload_copies(u.payload), null) > 0 or jsonb_array_length(nullif(u.payload -> 'cc', 'null')) > 20)
         then 'cc in the payload must be a list of up to 20 addresses, without names'
       when u.guarantee not in ('at_most_once', 'at_least_once') then 'guarantee must be at_most_once or at_least_once'
       when u.max_attempts not between 1 and 1000 then 'max_attempts must be from 1 to 1000'
@@ -139,7 +139,7 @@ begin
     or (pg_column_size(u.payload) > 8000 and deed.is_deep(convert_to(u.payload::text, 'UTF8')))
     or (jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max)
     or (u.folded is null and btrim(u.recipient, e' \t\r\n') <> '')
-    or (u.channel = 'email' and u.payload ? 'cc' and (array_position(deed.payload_copies(u.payload), null) > 0 or jsonb_array_length(u.payload -> 'cc') > 20))
+    or (u.channel = 'email' and u.payload ?| '{cc,CC,Cc,cC}' and (array_position(deed.payload_copies(u.payload), null) > 0 or jsonb_array_length(nullif(u.payload -> 'cc', 'null')) > 20))
     or u.guarantee not in ('at_most_once', 'at_least_once')
     or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after) or u.process_after >= '10000-01-01Z'
     or not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' or u.expires_at <= u.process_after
