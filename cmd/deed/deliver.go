@@ -29,7 +29,9 @@ func newDeliver(a *app) *cobra.Command {
 		Short: "Reserve one delivery",
 		Long: `Reserve one delivery (an e-mail, a webhook or another call of a provider) and print its id; a relay with
 channels.outbox.enabled makes it. Reserving under the same --key again makes no second one. An e-mail is made of --from,
---subject, --text and --html; other channels take a --payload, a JSON object.`,
+--subject, --text and --html; other channels take a --payload, a JSON object. What the provider's service would refuse of
+itself, such as a text that is too long, is told at once if the provider is in deed.yaml, and nothing is reserved; else the
+delivery fails when it is attempted.`,
 		Example: `  deed deliver --channel email --provider smtp --to you@example.com --subject Hello --text 'It works.' --wait 10s
   deed deliver --channel webhook --provider hooks --to https://example.com/hook --payload '{"n": 1}'`,
 		Args: cobra.NoArgs,
@@ -78,10 +80,10 @@ channels.outbox.enabled makes it. Reserving under the same --key again makes no 
 			if err != nil {
 				return err
 			}
-			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
+			return a.withLedgerOf(cmd.Context(), d.Provider, func(l *delivery.Ledger, pool *pgxpool.Pool) error {
 				var made []delivery.Reserved
 				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
-					made, err = delivery.Reserve(cmd.Context(), tx, d)
+					made, err = l.Reserve(cmd.Context(), tx, d)
 					return err
 				})
 				if err != nil {

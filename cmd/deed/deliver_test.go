@@ -3,8 +3,12 @@ package main
 import (
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/deedhq/deed/internal/pgtest"
 )
 
 // What is not UTF-8 is refused before anything is asked, by the flag's name: it
@@ -24,5 +28,31 @@ func TestDeliver_NotUTF8IsRefused(t *testing.T) {
 		if !ok || exit.code != exitUsage || !strings.Contains(err.Error(), "--"+name+" is not UTF-8") {
 			t.Errorf("--%s: %v", name, err)
 		}
+	}
+}
+
+// What the service of a provider of deed.yaml would refuse is told at once, with the
+// field, and nothing is reserved.
+func TestDeliver_WhatTheProviderRefusesIsTold(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "deed.yaml")
+	for name, text := range map[string]string{file: "providers: {bot: {type: telegram, token: 'file:token'}}\n", filepath.Join(dir, "token"): "1:token"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deedOK(t, db.URL(pgtest.Worker), "providers", "register", "--config", file)
+	for text, fits := range map[string]bool{strings.Repeat("x", 4096): true, strings.Repeat("x", 4097): false} {
+		p := start(t, db.URL(pgtest.App), "deliver", "--config", file, "--provider", "bot", "--channel", "chat", "--to", "42", "--payload", `{"text": "`+text+`"}`)
+		if code := p.wait(); (code == 0) != fits {
+			t.Errorf("exit status %d for %d characters: %s", code, len(text), &p.errOut)
+		} else if said := p.errOut.String(); !fits && !strings.Contains(said, "provider bot: the text has over 4096 characters") {
+			t.Errorf("said %q", said)
+		}
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox`); n != 1 {
+		t.Errorf("%d were reserved, want the one that fits", n)
 	}
 }

@@ -279,12 +279,31 @@ func (d *dispatcher) register(ctx context.Context, url string) error {
 
 // withLedger runs fn with a ledger that attempts nothing.
 func (a *app) withLedger(ctx context.Context, fn func(*delivery.Ledger, *pgxpool.Pool) error) error {
+	return a.withLedgerOf(ctx, "", fn)
+}
+
+// withLedgerOf runs fn with a ledger that attempts nothing, and knows what the
+// provider of that name refuses, if deed.yaml has it.
+func (a *app) withLedgerOf(ctx context.Context, name string, fn func(*delivery.Ledger, *pgxpool.Pool) error) error {
+	file, err := a.config()
+	if err != nil {
+		return err
+	}
+	list := map[string]delivery.ProviderOptions{}
+	defer func() { closeProviders(list) }()
+	if c, ok := file.Providers[name]; ok {
+		p, err := provider(c)
+		if err != nil {
+			return &exitError{exitUsage, fmt.Errorf("provider %s: %w", name, err)}
+		}
+		list[name] = delivery.ProviderOptions{Provider: p}
+	}
 	pool, err := a.pool(ctx)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	l, err := delivery.New(ctx, pool, delivery.Options{})
+	l, err := delivery.New(ctx, pool, delivery.Options{Providers: list})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,141 @@
+package delivery_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/provider/resend"
+	"github.com/deedhq/deed/provider/telegram"
+)
+
+// chats is a bot's service, of which one chat's answers are lost every other time and
+// another chat hangs.
+type chats struct {
+	fake *catcher.Telegram
+	hold chan struct{}
+
+	mu    sync.Mutex
+	calls []call
+	lost  int
+}
+
+func (c *chats) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var said struct {
+		To json.Number `json:"chat_id"`
+	}
+	_ = json.Unmarshal(body, &said)
+	c.mu.Lock()
+	c.calls = append(c.calls, call{recipient: said.To.String(), at: time.Now()})
+	loses := said.To == "1" && len(c.calls)%2 == 0
+	if loses {
+		c.lost++
+	}
+	c.mu.Unlock()
+	switch {
+	case said.To == "2":
+		<-c.hold
+	case loses:
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	c.fake.ServeHTTP(w, r)
+}
+
+func (c *chats) all() ([]call, int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]call(nil), c.calls...), c.lost
+}
+
+// A chat at its limit whose answers are lost half the time, a chat that hangs and an
+// account whose quota ends slow no other, over two processes and the services' own
+// adapters; and the limit holds for what is called again.
+func TestNeighbours_ALimitAHangAndAQuotaSlowNoOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	service := &chats{fake: &catcher.Telegram{Mailbox: &catcher.Mailbox{}}, hold: make(chan struct{})}
+	server := httptest.NewServer(service)
+	t.Cleanup(server.Close)
+	mails := &catcher.Resend{Mailbox: &catcher.Mailbox{}}
+	mails.Faults.Set(func(n int) catcher.Fault {
+		if n > 10 {
+			return catcher.OverQuota
+		}
+		return catcher.None
+	})
+	post := httptest.NewServer(mails)
+	t.Cleanup(post.Close)
+	for range 2 {
+		bot, err := telegram.New(telegram.Options{Token: "1:token", Endpoint: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mail, err := resend.New(resend.Options{APIKey: "re_x", Endpoint: post.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := patient(mail)
+		opts.Providers = map[string]delivery.ProviderOptions{
+			"bot": {Provider: bot, Rate: 500, Timeout: 20 * time.Second}, "mail": {Provider: mail, Concurrency: 4},
+		}
+		registered(t, db, opts)
+		run(t, db, opts)
+	}
+	t.Cleanup(func() { close(service.hold) }) // before those stop
+	var list []delivery.Delivery
+	say := func(to string, n int) {
+		list = append(list, delivery.Delivery{
+			Channel: delivery.Chat, Provider: "bot", Recipient: to, Payload: json.RawMessage(`{"text": "hello"}`),
+			Guarantee: delivery.AtLeastOnce, Key: delivery.NewKey(to, fmt.Sprint(n)),
+		})
+	}
+	for i := range 40 {
+		say("1", i)
+		say("2", i)
+		list = append(list, delivery.Delivery{
+			Channel: delivery.Email, Provider: "mail", Recipient: "a@example.org", Payload: delivery.EmailPayload{From: "a@example.com", Subject: "x", Text: "x"}.JSON(),
+			Key: delivery.NewKey("mail", fmt.Sprint(i)),
+		})
+	}
+	for i := range 100 {
+		say(fmt.Sprint(1000+i), 0)
+	}
+	begun := time.Now()
+	reserve(t, db, list...)
+	owner := db.Pool(pgtest.Owner)
+	eventually(t, "the others", func() bool {
+		return pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where provider = 'bot' and length(recipient) = 4 and status = 'sent'`) == 100
+	})
+	took := time.Since(begun)
+	t.Logf("the others took %s", took)
+	if took > 10*time.Second {
+		t.Errorf("the others took %s", took)
+	}
+	eventually(t, "eight seconds of calls", func() bool { return time.Since(begun) > 8*time.Second })
+	calls, lost := service.all()
+	one := func(c call) bool { return c.recipient == "1" }
+	if most := mostWithin(calls, 4*time.Second, one); most > 4+1 || mostWithin(calls, time.Minute, one) < 4 || lost == 0 {
+		t.Errorf("%d calls of a chat within four seconds, where one a second is allowed; %d answers were lost", most, lost)
+	}
+	if n := mostWithin(calls, time.Minute, func(c call) bool { return c.recipient == "2" }); n > 2 {
+		t.Errorf("%d calls of the chat that hangs at once", n)
+	}
+	if n := mails.Faults.Count(); n < 11 || n > 10+8 {
+		t.Errorf("%d calls of an account whose quota is 10", n)
+	}
+	if n := pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where provider = 'mail' and status = 'queued' and attempts = 0`); n != 30 {
+		t.Errorf("%d e-mails wait without an attempt, want 30", n)
+	}
+}
