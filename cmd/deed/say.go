@@ -32,9 +32,9 @@ func newSay(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "say TEXT", Short: "Write to a source as its platform would", Args: cobra.ExactArgs(1),
 		Long: `Send a message to a source of deed.yaml, signed as its platform would, or to those that deed dev has itself: "dev", which
-answers by mail, and "whatsapp", which answers there. deed dev mailbox shows it. To a source of mail it goes by SMTP, as from a
-relay that the source trusts: this machine's address must be among those. Prints what the relay answered. The same --id again is
-a repeat.`,
+answers by mail, and "whatsapp", which answers there. deed dev mailbox shows it. To a source of mail it goes by SMTP, as
+from a relay that the source trusts: this machine's address must be among those. Prints what the relay answered. The same
+--id again is a repeat.`,
 		Example: "  deed dev say 'where is my order?'\n  deed dev say --source support --from 42 hello\n" +
 			"  deed dev say --source help --from ann@example.org 'where is my order?'",
 		RunE: func(cmd *cobra.Command, args []string) error {
