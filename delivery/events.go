@@ -2,9 +2,11 @@ package delivery
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -63,6 +65,9 @@ type EventsHandler struct {
 	ledger  *Ledger
 	readers map[string]*eventReader
 	mux     *http.ServeMux
+
+	mu        sync.Mutex
+	elsewhere map[string]*eventReader // guarded by mu: for what is told elsewhere, by provider
 }
 
 type eventReader struct {
@@ -95,7 +100,10 @@ func (l *Ledger) EventsHandler(readers map[string]EventReader) *EventsHandler {
 
 // Counts returns what has come of what services said.
 func (h *EventsHandler) Counts() (list []EventCount) {
-	for _, e := range h.readers {
+	h.mu.Lock()
+	all := slices.AppendSeq(slices.Collect(maps.Values(h.readers)), maps.Values(h.elsewhere))
+	h.mu.Unlock()
+	for _, e := range all {
 		e.mu.Lock()
 		for outcome, n := range e.counts {
 			list = append(list, EventCount{e.name, outcome, n})
@@ -205,12 +213,40 @@ func (h *EventsHandler) take(w http.ResponseWriter, r *http.Request, e *eventRea
 		answerEvents(w, http.StatusServiceUnavailable, "try again")
 		return
 	}
+	e.add(done)
+	answerEvents(w, http.StatusOK, "ok")
+}
+
+// Record records what a service said of a provider's messages elsewhere than at
+// /events/PROVIDER, to somebody who has verified it, and counts it as if it had come there:
+// WhatsApp's statuses come with its messages. Errors: those of [Ledger.Record].
+func (h *EventsHandler) Record(ctx context.Context, provider string, events ...StatusEvent) error {
+	h.mu.Lock()
+	e := h.elsewhere[provider]
+	if e == nil {
+		e = &eventReader{name: provider, counts: map[string]int64{}}
+		if h.elsewhere == nil {
+			h.elsewhere = map[string]*eventReader{}
+		}
+		h.elsewhere[provider] = e
+	}
+	h.mu.Unlock()
+	done, err := h.ledger.Record(ctx, provider, events...)
+	if err != nil {
+		e.count("failed", 1)
+		return err
+	}
+	e.add(done)
+	return nil
+}
+
+// add counts what has become of events.
+func (e *eventReader) add(done Recorded) {
 	for outcome, n := range map[string]int64{
 		"matched": done.Matched, "waiting": done.Waiting, "strange": done.Strange, "settled": int64(done.Settled), "ignored": int64(done.Ignored),
 	} {
 		e.count(outcome, n)
 	}
-	answerEvents(w, http.StatusOK, "ok")
 }
 
 // mayTell reports whether a refusal may be told: once a second.

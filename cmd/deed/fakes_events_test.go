@@ -133,7 +133,6 @@ func newRelayed(t *testing.T, when catcher.When) *relayed {
 		t.Fatal(err)
 	}
 	r.receiving.events.Store(r.ledger.EventsHandler(r.readers))
-	r.receiving.ledger.Store(r.ledger)
 	receiver, done, err := r.receiving.open(t.Context(), r.db.URL(pgtest.Worker))
 	if err != nil {
 		t.Fatal(err)
@@ -303,6 +302,9 @@ func TestContract_D13_FakesTellTheWholeLife(t *testing.T) {
 				if e, _ := r.life(id); e.SentAt == nil || e.Attempts != 1 || e.DoubtSince != nil {
 					t.Errorf("%s after %d attempts", e.Status, e.Attempts)
 				}
+			}
+			if counted := r.receiving.events.Load().Counts(); !slices.ContainsFunc(counted, func(c delivery.EventCount) bool { return c.Provider == "whatsapp" && c.Outcome == "matched" && c.N > 0 }) {
+				t.Errorf("what WhatsApp says is not counted: %v", counted)
 			}
 			suppressed := pgtest.One[[]string](t, r.db.Pool(pgtest.Owner), `select array_agg(address || ' ' || purpose || case when expires_at is not null then ' for now' else '' end order by address collate "C") from deed.suppressions`)
 			wanted := []string{

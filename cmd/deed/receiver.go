@@ -33,7 +33,6 @@ type receiving struct {
 	links    *contact.Links // that people confirm by; nil: none
 	pool     *pgxpool.Pool  // once it is open
 	mails    []mailServer
-	ledger   atomic.Pointer[delivery.Ledger]        // that records what became of messages; nil: none, or not yet
 	events   atomic.Pointer[delivery.EventsHandler] // what providers' services say; nil: nothing, or not yet
 	bounces  atomic.Pointer[delivery.Bounces]       // mail that comes back; nil: none, or not yet
 	returns  func(to string) bool                   // whether mail to an address comes back to a provider
@@ -114,12 +113,11 @@ var errNoLedger = errors.New("deliveries are not served here, or not yet")
 
 // record keeps what a platform says of messages that a provider has sent.
 func (r *receiving) record(ctx context.Context, provider string, events []delivery.StatusEvent) error {
-	l := r.ledger.Load()
-	if l == nil {
+	h := r.events.Load()
+	if h == nil {
 		return errNoLedger
 	}
-	_, err := l.Record(ctx, provider, events...)
-	return err
+	return h.Record(ctx, provider, events...)
 }
 
 // newSource makes a source of the file. It connects to nothing.

@@ -374,7 +374,6 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 		if r.receiving != nil {
 			r.receiving.events.Store(l.EventsHandler(r.dispatcher.readers))
 			r.receiving.bounces.Store(l.Bounces(r.dispatcher.mails))
-			r.receiving.ledger.Store(l)
 		}
 		run = func(ctx context.Context) error { return both(ctx, c.Run, l.Run) }
 		drained = func(ctx context.Context) (bool, error) {
