@@ -65,6 +65,11 @@ var checks = []check{
 		[]string{"no inbound message waits for a person", "what failed of inbound messages has been repeated within the hour", "some relay works on inbound messages that have been due for long"},
 		true, checkInbound,
 	},
+	{
+		[]string{"projector-gap", "projector-lag"},
+		[]string{"no run misses an event", "snapshots of runs are at most five seconds behind"},
+		true, checkRuns,
+	},
 	{[]string{"relay-idle"}, []string{"every relay serves its providers as they are registered"}, true, checkIdle},
 	{[]string{"server-version"}, []string{"the server's version is one that deed is tested with"}, false, checkServer},
 	{[]string{"recovery"}, []string{"the server takes writes"}, false, checkRecovery},

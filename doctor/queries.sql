@@ -551,3 +551,15 @@ where coalesce(m.lease_until, m.process_after) < pg_catalog.clock_timestamp() - 
 group by m.source
 order by pg_catalog.count(*) desc, m.source
 limit 20;
+
+-- name: stale_runs
+select t.run_id::text, t.expected_seq, t.got_seq, extract(epoch from pg_catalog.clock_timestamp() - t.since)::float8
+from deed.run_stale t
+order by t.since, t.run_id
+limit 20;
+
+-- name: projector_lag
+select u.behind, extract(epoch from pg_catalog.clock_timestamp() - u.oldest)::float8
+from deed.subscriptions s
+cross join lateral deed.count_unread(array[s.id], 10000, true) u
+where s.topic = 'deed.run_events' and s.name = 'projector' and u.oldest < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8);

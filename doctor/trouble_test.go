@@ -45,6 +45,8 @@ var troubles = map[string]func(*testing.T, *scene){
 	"inbound-held":            inboundTroubles,
 	"inbound-unattended":      inboundTroubles,
 	"inbound-failed":          inboundTroubles,
+	"projector-gap":           runTroubles,
+	"projector-lag":           runTroubles,
 	"relay-idle":              deliveryTroubles,
 	"deliveries-elsewhere":    deliveryTroubles,
 	"server-version":          serverTooNew,

@@ -18,7 +18,7 @@ select r.run_id::text, r.tenant_id::text, r.project, r.environment, r.plan_id, r
 from deed.runs r
 where ($1::text is null or r.run_id < $1::text::uuid) and ($2::text is null or r.tenant_id = $2::text::uuid) and ($3::text is null or r.status = $3::text)
   and ($4::text is null or r.plan_id = $4::text) and ($5::text is null or r.project = $5::text) and ($6::text is null or r.environment = $6::text)
-  and (not $7::bool or r.run_id in (select s.run_id from deed.run_stale s)) and ($8::timestamptz is null or r.created_at >= $8::timestamptz)
+  and (not $7::bool or r.run_id in (select s.run_id from deed.run_stale s)) and ($8::float8 is null or r.created_at >= clock_timestamp() - make_interval(secs => $8::float8))
 order by r.run_id desc
 limit $9::int;
 
@@ -44,3 +44,53 @@ from deed.run_log l
 where l.run_id = $1::text::uuid and l.run_seq > $2::bigint
 order by l.run_seq
 limit $3::int;
+
+-- name: snapshots
+-- The newest snapshots of runs, the newest numbers in their logs, and of those that miss an
+-- event which one.
+select convert_to(s.snapshot::text, 'UTF8'), coalesce(l.run_seq, 0), coalesce(t.expected_seq, 0), clock_timestamp()
+from unnest($1::text[]::uuid[]) with ordinality u(run_id, n)
+left join lateral (
+  select o.snapshot from deed.run_snapshots o where o.run_id = u.run_id order by o.last_event_seq desc limit 1
+) s on true
+left join lateral (
+  select o.run_seq from deed.run_log o where o.run_id = u.run_id order by o.run_seq desc limit 1
+) l on true
+left join deed.run_stale t on t.run_id = u.run_id
+order by u.n;
+
+-- name: tails
+select l.run_id, l.run_seq, deed.run_event_id(l.run_id, l.run_seq)::text, l.event_type, coalesce(l.step_id, ''), l.logical_attempt, coalesce(l.engine_attempt, 0),
+  convert_to(l.event_data::text, 'UTF8'), encode(l.idempotency_key, 'hex'), l.emitted_at, l.persisted_at, coalesce(l.adapter_version, ''), convert_to(l.engine_run_ref::text, 'UTF8'),
+  coalesce(l.caused_by_signal_id::text, ''), coalesce(l.parent_event_id::text, '')
+from unnest($1::text[]::uuid[], $2::bigint[]) u(run_id, after)
+cross join lateral (
+  select o.* from deed.run_log o where o.run_id = u.run_id and o.run_seq > u.after order by o.run_seq limit $3::int
+) l
+order by l.run_id, l.run_seq;
+
+-- name: store
+select s::text
+from deed.store_snapshots($1::text[]::uuid[], $2::bigint[], $3::text[]::jsonb[], $4::text[]::uuid[], $5::bigint[], $6::bigint[]) s;
+
+-- name: stale
+select t.run_id::text, greatest(t.expected_seq, t.got_seq) from deed.run_stale t;
+
+-- name: stored
+-- All snapshots of a run, oldest first.
+select s.last_event_seq, convert_to(s.snapshot::text, 'UTF8')
+from deed.run_snapshots s
+where s.run_id = $1::text::uuid
+order by s.last_event_seq;
+
+-- name: replace
+select deed.replace_snapshots($1::text::uuid, $2::bigint, $3::text::jsonb);
+
+-- name: ids
+select r.run_id::text from deed.runs r where $1::text is null or r.run_id > $1::text::uuid order by r.run_id limit $2::int;
+
+-- name: redact
+select deed.redact_run($1::text::uuid, $2::text, $3::text);
+
+-- name: retain
+select did, week, runs from deed.retain_runs(make_interval(secs => $1::float8));

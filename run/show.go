@@ -47,10 +47,10 @@ type Filter struct {
 	Status               Status
 	Plan                 string
 	Project, Environment string
-	Stale                bool      // only those that miss an event
-	Since                time.Time // only those that were asked for from then on
-	Cursor               string    // [page.Of.Next] of the page before
-	Limit                int       // default 100
+	Stale                bool          // only those that miss an event
+	Since                time.Duration // only those that were asked for at most so long ago
+	Cursor               string        // [page.Of.Next] of the page before
+	Limit                int           // default 100
 }
 
 // List returns the runs that db may see, newest first. Errors: [deed.Invalid].
@@ -73,7 +73,7 @@ func List(ctx context.Context, db deed.DB, f Filter) (list page.Of[Run], err err
 		owner = f.Tenant.String()
 	}
 	list.Items, err = runs(ctx, db, query.List, sqlvalue.NullIfZero(f.Cursor), owner, sqlvalue.NullIfZero(string(f.Status)), sqlvalue.NullIfZero(f.Plan),
-		sqlvalue.NullIfZero(f.Project), sqlvalue.NullIfZero(f.Environment), f.Stale, sqlvalue.NullIfZero(f.Since), f.Limit)
+		sqlvalue.NullIfZero(f.Project), sqlvalue.NullIfZero(f.Environment), f.Stale, sqlvalue.NullIfZero(f.Since.Seconds()), f.Limit)
 	if err != nil {
 		return page.Of[Run]{}, wrap(op, err)
 	}
@@ -98,6 +98,23 @@ func runs(ctx context.Context, db deed.DB, sql string, args ...any) ([]Run, erro
 	})
 }
 
+// Find returns a run as it was asked for, and its status. Errors: [deed.NotFound], also for
+// another tenant's; [deed.Invalid].
+func Find(ctx context.Context, db deed.DB, id string) (Run, error) {
+	const op = "find run"
+	if err := checkID("run", id); err != nil {
+		return Run{}, invalidf(op, "%w", err)
+	}
+	list, err := runs(ctx, db, query.Run, id)
+	if err != nil {
+		return Run{}, wrap(op, err)
+	}
+	if len(list) == 0 {
+		return Run{}, &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no run %s", id)}
+	}
+	return list[0], nil
+}
+
 // Shown is a run and what it is by its events.
 type Shown struct {
 	Run
@@ -110,17 +127,9 @@ type Shown struct {
 // have; [deed.Invalid]; a [*GapError] where an event is missing.
 func Show(ctx context.Context, db deed.DB, id string, seq int64) (s Shown, err error) {
 	const op = "show run"
-	if err := checkID("run", id); err != nil {
-		return s, invalidf(op, "%w", err)
+	if s.Run, err = Find(ctx, db, id); err != nil {
+		return s, err
 	}
-	list, err := runs(ctx, db, query.Run, id)
-	if err != nil {
-		return s, wrap(op, err)
-	}
-	if len(list) == 0 {
-		return s, &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no run %s", id)}
-	}
-	s.Run = list[0]
 	if s.Snapshot, err = newest(ctx, db, id, seq); err != nil {
 		return s, wrap(op, err)
 	}

@@ -120,7 +120,7 @@ func TestList(t *testing.T) {
 		"of a project":      {run.Filter{Project: "x"}, 0},
 		"of an environment": {run.Filter{Environment: "prod"}, 4},
 		"stale":             {run.Filter{Stale: true}, 1},
-		"since":             {run.Filter{Since: time.Now().Add(time.Hour)}, 0},
+		"since":             {run.Filter{Since: time.Hour}, 7},
 		"of a tenant":       {run.Filter{Tenant: &b}, 1},
 	} {
 		list, err := run.List(t.Context(), worker, c.f)

@@ -58,4 +58,7 @@ to deed_worker;
 grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.redrive_deliveries, deed.resume_provider to deed_admin;
 -- Runs: the application asks for them and reads, workers append.
 grant execute on function deed.create_run, deed.event_key, deed.run_event_id to deed_app, deed_worker, deed_admin;
-grant execute on function deed.append_events to deed_worker;
+grant execute on function deed.append_events, deed.store_snapshots to deed_worker;
+grant execute on function deed.retain_runs to deed_worker, deed_admin;
+grant execute on function deed.redact_run to deed_admin;
+grant execute on function deed.replace_snapshots to deed_worker, deed_admin;

@@ -319,15 +319,18 @@ func newVerify(a *app) *cobra.Command {
 		Use:   "verify",
 		Short: "Check every invariant of the message store",
 		Long: `Check every invariant: no unfinished message without a due time or a live claim, no finished message still pending,
-no two live claims on one, no message lost between content and state, counts that add up. Prints one row per
-violation and exits 1 if there is any. It may run beside publishers and relays; its cost grows with the log.`,
+no two live claims on one, no message lost between content and state, counts that add up; no event of a run missing,
+runs and their snapshots as their events say. Prints one row per violation and exits 1 if there is any. It may run beside publishers and relays; its cost grows with the log.`,
 		Example: "  deed verify --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
+			return a.withOperator(cmd.Context(), func(c *admin.Client, pool *pgxpool.Pool) error {
 				started := time.Now()
 				violations, err := c.Verify(cmd.Context())
 				if err != nil {
+					return err
+				}
+				if violations, err = verifySnapshots(cmd.Context(), pool, violations); err != nil {
 					return err
 				}
 				if asJSON {

@@ -19,9 +19,9 @@ import (
 	"github.com/deedhq/deed/contact"
 )
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(program()) }
 
-func run() int {
+func program() int {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	signals := make(chan os.Signal, 2)
@@ -98,7 +98,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	f.StringVar(&a.onNewCluster, "on-new-cluster", "", "hold or continue in a copy; also DEED_ON_NEW_CLUSTER (default hold with deliveries or webhooks)")
 	root.AddCommand(newDev(a), newRelay(a), newListen(a), newPublish(a), newTail(a), newMigrate(a), newUninstall(a), newVersion(a))
 	for _, add := range []func(*app) *cobra.Command{
-		newStatus, newMessages, newShow, newDead, newReschedule, newAudit, newDeliver, newDeliveries, newInbound, newContacts, newConsents, newSuppressions, newProviders, newEvents,
+		newStatus, newMessages, newShow, newDead, newReschedule, newAudit, newDeliver, newDeliveries, newInbound, newContacts, newConsents, newSuppressions, newProviders, newEvents, newRun,
 		newTenant, newTopic, newSubscription, newKeys, newSettings, newVerify, newAdopt, newRetention, newInbox, newDoctor,
 	} {
 		root.AddCommand(a.bounded(add(a)))

@@ -17,7 +17,7 @@ import (
 // The test binary is the command too, under the command's name.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "deed" {
-		os.Exit(run())
+		os.Exit(program())
 	}
 	pgtest.Main(m)
 }

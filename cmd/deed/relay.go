@@ -32,6 +32,7 @@ import (
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/otel"
+	"github.com/deedhq/deed/run"
 	"github.com/deedhq/deed/schema"
 	"github.com/deedhq/deed/server"
 	"github.com/deedhq/deed/server/metrics"
@@ -48,7 +49,8 @@ func newRelay(a *app) *cobra.Command {
 		Short: "Drain the topics of deed.yaml into their sinks, and make deliveries",
 		Long: `Deliver the messages of the topics that deed.yaml names to their sinks. Any number of relays may run; they share the
 work. With channels.outbox.enabled the relay also makes deliveries (e-mails, webhooks) through the providers that
-deed.yaml names. With sources it takes what people write to us, at --public, and has it executed and answered.
+deed.yaml names. With sources it takes what people write to us, at --public, and has it executed and answered. With runs
+it keeps the snapshots of runs.
 
 SIGTERM or Ctrl-C stops it: it claims no more, lets running deliveries finish, and gives the rest back. A second signal
 ends it at once.
@@ -87,8 +89,8 @@ exit code 3 if something is to be done.`,
 			if r.receiving != nil {
 				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
 			}
-			if len(file.Topics) == 0 && r.dispatcher == nil && r.receiving == nil {
-				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml), and channels.outbox is not enabled")
+			if len(file.Topics) == 0 && r.dispatcher == nil && r.receiving == nil && !file.Runs.Project {
+				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml), channels.outbox is not enabled, and there are no runs")
 			}
 			if r.url, err = a.database(); err != nil {
 				return err
@@ -125,6 +127,7 @@ type relay struct {
 	operator     *admin.Client                   // once the client is connected
 	installation string                          // the database's; known then
 	ledger       atomic.Pointer[delivery.Ledger] // nil: no provider is served, or not yet
+	projector    *run.Projector                  // nil: snapshots of runs are left alone
 	receiver     *inbound.Receiver               // nil: inbound messages are left alone
 }
 
@@ -153,6 +156,10 @@ func (r *relay) run(ctx context.Context) error {
 		return err
 	}
 	defer pool.Close()
+	if r.file.Runs.Project {
+		r.projector = run.NewProjector(pool, run.ProjectorOptions{Logger: r.log, Retention: r.file.Runs.Retention})
+		subs = append(subs, deed.Subscription{Topic: run.Topic, Name: run.Subscription, Sink: r.projector, From: deed.FromBeginning})
+	}
 
 	asked := context.AfterFunc(ctx, func() {
 		r.log.Info("stopping; a second signal ends it at once")
@@ -190,10 +197,15 @@ func (r *relay) run(ctx context.Context) error {
 		if r.file.Erasures != (config.Erasures{}) {
 			recorded = r.beside(func() { r.recordErasures(ctx, pool, c.Ready) })
 		}
+		halted := func() {}
+		if r.projector != nil {
+			halted = r.beside(func() { _ = r.projector.Run(ctx) })
+		}
 		err = r.drain(ctx, c)
 		r.log.Info("relay has stopped")
 		cancel()
 		recorded()
+		halted()
 		measured()
 	}
 	cancel()
@@ -277,7 +289,7 @@ func (r *relay) measure(ctx context.Context, c *deed.Client, pool *pgxpool.Pool,
 		if err != nil {
 			r.log.Warn("deliveries have no metrics", "error", err)
 		}
-		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Receiver: r.receiver, Events: r.eventCounts, Logger: r.log})
+		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Receiver: r.receiver, Events: r.eventCounts, Projector: r.projector, Logger: r.log})
 		registry.MustRegister(m)
 		running.Go(func() { m.Run(ctx) })
 	}

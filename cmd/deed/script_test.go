@@ -78,6 +78,7 @@ func TestScripts(t *testing.T) {
 			"until":    cmdUntil,
 			"who":      cmdWho,
 			"message":  cmdMessage,
+			"runid":    cmdRunID,
 			"expand":   cmdExpand,
 			"held":     cmdHeld,
 			"ndjson":   cmdNDJSON,
@@ -234,6 +235,12 @@ func cmdMessage(ts *testscript.TestScript, _ bool, args []string) {
 	need(ts, len(args) == 2, "message PLATFORM_ID NAME")
 	b := benchOf(ts)
 	ts.Setenv(args[1], pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select id::text from deed.channel_messages where platform_message_id = $1`, args[0]))
+}
+
+func cmdRunID(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 1, "runid NAME")
+	b := benchOf(ts)
+	ts.Setenv(args[0], pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select run_id::text from deed.runs`))
 }
 
 func cmdExpand(ts *testscript.TestScript, _ bool, args []string) {

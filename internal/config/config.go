@@ -45,6 +45,7 @@
 //	    batch: 100
 //	  printer: {type: print}
 //	erasures: {file: erasures.ndjson}       # or topic: NAME; see docs/gdpr.md
+//	runs: {retention: 90d}                  # keep the snapshots of runs, and runs for so long: docs/runs.md
 //	channels:
 //	  outbox:                             # deliveries: docs/deliveries.md
 //	    enabled: true
@@ -119,6 +120,9 @@ type Config struct {
 	// Erasures is where they are recorded.
 	Erasures Erasures
 
+	// Runs says whether relays keep the snapshots of runs.
+	Runs Runs
+
 	// Topics are in the order of the file.
 	Topics []Topic
 
@@ -184,6 +188,10 @@ func (r *reader) config(root *node) *Config {
 	if e := s.sub("erasures"); e != nil {
 		c.Erasures = e.erasures()
 	}
+	if r := s.sub("runs"); r != nil {
+		c.Runs = Runs{Project: true, Retention: r.duration("retention", 24*time.Hour, 100*365*24*time.Hour)}
+		r.done()
+	}
 	var uses []use
 	s.sections("topics", func(name string, sub *section) {
 		t, u := sub.topic(name)
@@ -248,6 +256,12 @@ func (s *section) dev() Dev {
 	}
 	s.done()
 	return d
+}
+
+// Runs is what relays do for runs of workflow plans.
+type Runs struct {
+	Project   bool          // the section is there: they keep the snapshots
+	Retention time.Duration // how long runs are kept that have ended; 0: for ever
 }
 
 // Erasures is where relays record who was erased: in one of these, or nowhere.

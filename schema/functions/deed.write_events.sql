@@ -62,8 +62,8 @@ declare
   v_started  int[]; -- of each run: its RunStarted
   v_differs  int[] := '{}';
   v_e        record;
-  v_ended    int;
   v_edge     int;
+  v_rest     text; -- of messages: what all have
 begin
   if v_count = 0 then
     return;
@@ -170,7 +170,7 @@ begin
   for v_e in
     -- Each look is in the order of the index that it is meant for: by costs alone a table
     -- that nobody has analysed has its rows found by the run, all of them.
-    select e.n, e.i, e.key, e.first_n, e.start_n, e.is_end, k.run_seq as old_seq, k.differs, e.start_key, s.run_seq as start_seq,
+    select e.n, e.i, e.type, e.step, e.attempt, e.key, e.first_n, e.start_n, e.is_end, k.run_seq as old_seq, k.differs, e.start_key, s.run_seq as start_seq,
       case when e.step is not null then greatest(e.ended, (
         select l.logical_attempt
         from deed.run_log l
@@ -219,25 +219,25 @@ begin
       if coalesce(v_e.differs, p_data[v_e.n] is distinct from p_data[v_e.first_n]) then
         v_differs := v_differs || v_e.i;
       end if;
-      v_starts[v_e.n] := case when p_types[v_e.n] = 'StepStarted' then v_seqs[v_e.n] else v_e.start_seq end;
+      v_starts[v_e.n] := case when v_e.type = 'StepStarted' then v_seqs[v_e.n] else v_e.start_seq end;
       continue;
-    elsif p_types[v_e.n] = 'StepStarted' and v_e.start_n < v_e.n then
+    elsif v_e.type = 'StepStarted' and v_e.start_n < v_e.n then
       v_seqs[v_e.n] := v_starts[v_e.start_n]; -- which its end has brought
       v_repeats[v_e.n] := true;
       continue;
     end if;
 
-    v_edge := array_position(v_edges, p_types[v_e.n] || ' ' || v_statuses[v_e.i]);
+    v_edge := array_position(v_edges, v_e.type || ' ' || v_statuses[v_e.i]);
     if v_edge is null then
-      raise exception 'append_events: event %: run % is %, and takes no %', v_e.n, p_runs[v_e.n], v_statuses[v_e.i], p_types[v_e.n]
+      raise exception 'append_events: event %: run % is %, and takes no %', v_e.n, p_runs[v_e.n], v_statuses[v_e.i], v_e.type
         using errcode = 'DDCON', hint = 'deed.run_transitions lists what is allowed.';
-    elsif p_steps[v_e.n] is not null and coalesce(v_e.ended, 0) <> p_attempts[v_e.n] - 1 then
-      raise exception 'append_events: event %: attempt % of step % of run % %', v_e.n, p_attempts[v_e.n], quote_literal(p_steps[v_e.n]), p_runs[v_e.n],
-        case when v_e.ended >= p_attempts[v_e.n] then 'has ended' else 'comes before the one before it has ended' end using errcode = 'DDCON';
+    elsif v_e.step is not null and coalesce(v_e.ended, 0) <> v_e.attempt - 1 then
+      raise exception 'append_events: event %: attempt % of step % of run % %', v_e.n, v_e.attempt, quote_literal(v_e.step), p_runs[v_e.n],
+        case when v_e.ended >= v_e.attempt then 'has ended' else 'comes before the one before it has ended' end using errcode = 'DDCON';
     elsif v_leads[v_edge] <> v_statuses[v_e.i] then
       v_statuses[v_e.i] := v_leads[v_edge];
       v_changed := true;
-      if p_types[v_e.n] = 'RunStarted' then
+      if v_e.type = 'RunStarted' then
         v_started[v_e.i] := v_e.n;
       end if;
     end if;
@@ -254,7 +254,7 @@ begin
     end if;
     v_last[v_e.i] := v_last[v_e.i] + 1;
     v_seqs[v_e.n] := v_last[v_e.i];
-    if p_types[v_e.n] = 'StepStarted' then
+    if v_e.type = 'StepStarted' then
       v_starts[v_e.n] := v_last[v_e.i];
     end if;
     o_n := o_n || v_e.n;
@@ -263,6 +263,7 @@ begin
     o_key := o_key || v_e.key;
   end loop;
 
+  v_rest := ',"persistedAt":' || to_json(v_now)::text || coalesce(',"adapterVersion":' || to_json(p_adapter)::text, '');
   with appended as materialized (
     select p_runs[a.n] as run_id, v_tenants[a.i] as tenant_id, a.seq, a.type, p_steps[a.n] as step, p_attempts[a.n] as attempt, p_engine_attempts[a.n] as engine_attempt,
       a.key, case when a.brought then v_begun[a.n] else coalesce(p_emitted_at[a.n], v_now) end as emitted_at,
@@ -283,15 +284,14 @@ begin
   )
   insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, key, type, content_type, payload)
   select m.id, v_xid, deed.slot(v_topic.slot_base, m.key, m.id), v_topic.list_version, m.tenant_id, v_now, 'deed.run_events', m.key, m.type, 'application/json',
-    convert_to(rtrim(json_strip_nulls(json_build_object(
-      'runId', m.key, 'runSeq', m.seq, 'eventId', deed.run_event_id(m.run_id, m.seq), 'stepId', m.step, 'engineAttemptId', m.engine_attempt::text,
-      'logicalAttemptId', m.attempt::text, 'eventType', m.type, 'idempotencyKey', encode(m.idempotency_key, 'hex'),
-      'emittedAt', m.emitted_at, 'persistedAt', v_now, 'adapterVersion', p_adapter, 'causedBySignalId', m.signal, 'parentEventId', m.parent
-    ))::text, '}') || m.rest, 'UTF8')
+    convert_to('{"runId":"' || m.key || '","runSeq":' || m.seq || ',"eventId":"' || deed.run_event_id(m.run_id, m.seq) || '","eventType":"' || m.type || '"'
+      || coalesce(',"stepId":' || to_json(m.step)::text, '') || ',"logicalAttemptId":"' || m.attempt || '"' || coalesce(',"engineAttemptId":"' || m.engine_attempt || '"', '')
+      || ',"idempotencyKey":"' || encode(m.idempotency_key, 'hex') || '","emittedAt":' || to_json(m.emitted_at)::text || v_rest
+      || coalesce(',"causedBySignalId":"' || m.signal || '"', '') || coalesce(',"parentEventId":"' || m.parent || '"', '')
+      || coalesce(',"engineRunRef":' || m.engine_run_ref::text, '') || ',"eventData":' || m.data::text || '}', 'UTF8')
   from (
     select nextval('deed.log_seq') as id, a.run_id::text as key, a.run_id, a.tenant_id, a.seq, a.step, a.engine_attempt, a.attempt, a.type,
-      a.key as idempotency_key, a.emitted_at, a.signal, a.parent,
-      coalesce(',"engineRunRef":' || a.engine_run_ref::text, '') || ',"eventData":' || a.data::text || '}' as rest
+      a.key as idempotency_key, a.emitted_at, a.signal, a.parent, a.engine_run_ref, a.data
     from appended a
   ) m;
 

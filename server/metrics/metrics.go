@@ -24,6 +24,7 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/doctor"
 	"github.com/deedhq/deed/inbound"
+	"github.com/deedhq/deed/run"
 )
 
 // Options tune a Collector. The zero value works.
@@ -53,6 +54,9 @@ type Options struct {
 
 	// Events, if given, is asked what came of what providers' services said here.
 	Events func() []delivery.EventCount
+
+	// Projector, if given, is asked what it has projected of runs here.
+	Projector *run.Projector
 
 	// Logger receives what goes wrong. Default: discard.
 	Logger *slog.Logger
@@ -191,6 +195,12 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 		for _, c := range m.opts.Events() {
 			out <- prometheus.MustNewConstMetric(eventCount, prometheus.CounterValue, float64(c.N), c.Provider, c.Outcome)
 		}
+	}
+	if m.opts.Projector != nil {
+		s := m.opts.Projector.Stats()
+		out <- prometheus.MustNewConstMetric(runEvents, prometheus.CounterValue, float64(s.Events))
+		out <- prometheus.MustNewConstMetric(runSnapshots, prometheus.CounterValue, float64(s.Snapshots))
+		out <- prometheus.MustNewConstMetric(runGaps, prometheus.CounterValue, float64(s.Gaps))
 	}
 	out <- prometheus.MustNewConstMetric(processHeld, prometheus.GaugeValue, holding)
 	m.mu.Lock()

@@ -32,6 +32,12 @@ var (
 		"Round trips to the database that claimed, recorded outcomes, or did both.", append(perSubscription, "op"), nil)
 	deliver = prometheus.NewDesc("deed_process_deliver_seconds",
 		"Calls of the sink.", perSubscription, nil)
+	runEvents = prometheus.NewDesc("deed_process_run_events_projected_total",
+		"Events of runs that were projected here.", nil, nil)
+	runSnapshots = prometheus.NewDesc("deed_process_run_snapshots_total",
+		"Snapshots of runs that were stored from here.", nil, nil)
+	runGaps = prometheus.NewDesc("deed_process_run_gaps_total",
+		"PROJECTOR_GAP_DETECTED: runs of which an event was found missing here.", nil, nil)
 	inboundCount = prometheus.NewDesc("deed_process_inbound_total",
 		"What came of platforms' requests (unverified, invalid, ignored, failed, busy) and of their messages (new, repeat, executed, denied, dispatch_failed, held, late, unreadable; status of what became of messages that went out).",
 		[]string{"source", "outcome"}, nil)
@@ -88,7 +94,7 @@ var (
 func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown, processHeld,
-		exchange, deliver, inboundCount, eventCount, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
+		exchange, deliver, runEvents, runSnapshots, runGaps, inboundCount, eventCount, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
 		partitionsAhead, oldestPartition, horizonAge, deliveries, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures,
 	} {
 		out <- d

@@ -1,0 +1,77 @@
+// Command runner is a process that tests kill. It appends events to the runs of VICTIM_RUNS, in turn, each step from
+// VICTIM_FROM on, and projects all runs.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/run"
+)
+
+func main() {
+	if err := work(); err != nil {
+		fmt.Fprintln(os.Stderr, "runner:", err)
+		os.Exit(1)
+	}
+}
+
+func work() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	pool, err := pgxpool.New(ctx, os.Getenv("VICTIM_DATABASE_URL"))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	p := run.NewProjector(pool, run.ProjectorOptions{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	c, err := deed.New(ctx, pool, deed.Options{
+		Subscriptions: []deed.Subscription{{Topic: run.Topic, Name: run.Subscription, Sink: p, From: deed.FromBeginning, Lease: 2 * time.Second}}, OnNewCluster: deed.Continue,
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println("victim: runs") // what harness.Victim.Stop waits for
+	var beside sync.WaitGroup
+	var appended error
+	beside.Go(func() { appended = write(ctx, pool) })
+	beside.Go(func() { _ = p.Run(ctx) })
+	err = c.Run(ctx)
+	beside.Wait()
+	return errors.Join(err, appended)
+}
+
+// write appends fifty steps to each run.
+func write(ctx context.Context, pool *pgxpool.Pool) error {
+	for n := range 50 {
+		for i, id := range strings.Split(os.Getenv("VICTIM_RUNS"), ",") {
+			err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				_, err := run.Append(ctx, tx, "runner/1", run.New{
+					Run: id, Type: run.StepCompleted, Step: "s" + strconv.Itoa(n), Attempt: 1, EngineAttempt: i + 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z"}`),
+				})
+				crash.Point("appended")
+				return err
+			})
+			crash.Point("committed")
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

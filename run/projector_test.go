@@ -1,0 +1,312 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/run"
+	"github.com/deedhq/deed/tenant"
+)
+
+// lines is a log that tests read.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// projecting runs a relay's projector until stop.
+func projecting(t testing.TB, db *pgtest.DB, log *lines) (p *run.Projector, stop func()) {
+	t.Helper()
+	pool := db.NewPool(pgtest.Worker, 8)
+	return projectingWith(t, db, run.NewProjector(pool, run.ProjectorOptions{Logger: slog.New(slog.NewTextHandler(log, nil))}))
+}
+
+func projectingWith(t testing.TB, db *pgtest.DB, p *run.Projector) (_ *run.Projector, stop func()) {
+	t.Helper()
+	pool := db.NewPool(pgtest.Worker, 8)
+	c, err := deed.New(t.Context(), pool, deed.Options{Subscriptions: []deed.Subscription{{Topic: run.Topic, Name: run.Subscription, Sink: p, From: deed.FromBeginning}}, OnNewCluster: deed.Continue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := c.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	wg.Go(func() { _ = p.Run(ctx) })
+	var once sync.Once
+	stop = func() { once.Do(func() { cancel(); wg.Wait() }) }
+	t.Cleanup(stop)
+	return p, stop
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	if !pgtest.Wait(30*time.Second, is) {
+		t.Fatalf("timed out waiting for %s", what)
+	}
+}
+
+func lastOf(t testing.TB, db *pgtest.DB, id string) int64 {
+	t.Helper()
+	return pgtest.One[int64](t, db.Pool(pgtest.Owner), `select coalesce(max(last_event_seq), 0) from deed.run_snapshots where run_id = $1::text::uuid`, id)
+}
+
+// The projector brings every run's snapshot level with its log; each is a new row, and of a
+// run's a few are kept.
+func TestContract_R6_SnapshotsAreNewRowsAndFew(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, stop := projecting(t, db, &lines{})
+	runs := []string{running(t, db, "a"), running(t, db, "b")}
+	for n := range 40 {
+		for _, r := range runs {
+			appendAs(t, db, run.New{Run: r, Type: run.StepCompleted, Step: fmt.Sprint("s", n), Attempt: 1, Data: begun})
+		}
+		if n%5 == 0 {
+			eventually(t, "the snapshot", func() bool { return lastOf(t, db, runs[0]) == int64(2*n+4) })
+		}
+	}
+	decide(t, db, runs[1], run.RunFailed)
+	eventually(t, "the last snapshots", func() bool { return lastOf(t, db, runs[0]) == 82 && lastOf(t, db, runs[1]) == 83 })
+	stop()
+	for _, r := range runs {
+		if found, err := run.Rebuild(t.Context(), db.Pool(pgtest.Worker), r, true); err != nil || len(found) > 0 {
+			t.Errorf("snapshots are not what the events say: %+v, %v", found, err)
+		}
+		if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_snapshots where run_id = $1::text::uuid`, r); n < 2 || n > 9 {
+			t.Errorf("%d snapshots are kept of 82 events", n)
+		}
+	}
+	if _, err := db.Pool(pgtest.Owner).Exec(t.Context(), `update deed.run_snapshots set snapshot = '{}'`); sqlState(err) != "DDCON" {
+		t.Errorf("a snapshot is changed in its place: %v", err)
+	}
+}
+
+// A row that is deleted behind its back halts the run, and it alone; it is told with its
+// code, and goes on by itself when the row is there again.
+func TestContract_R7_AGapHaltsThatRunAlone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	r, other := running(t, db, "a"), running(t, db, "b")
+	for n := range 3 {
+		appendAs(t, db, run.New{Run: r, Type: run.StepCompleted, Step: fmt.Sprint("s", n), Attempt: 1, Data: begun})
+	}
+	steal(t, db, `create table public.stolen as select * from deed.run_log where run_id = $1::text::uuid and run_seq = 5; delete from deed.run_log where run_id = $1::text::uuid and run_seq = 5`, r)
+	var log lines
+	p, _ := projecting(t, db, &log)
+	eventually(t, "the run to be stale", func() bool {
+		return pgtest.One[string](t, db.Pool(pgtest.App), `select coalesce((select concat_ws(' ', expected_seq, got_seq) from deed.run_stale where run_id = $1::text::uuid), '')`, r) == "5 6"
+	})
+	want(t, "it is halted before the gap", lastOf(t, db, r), 4)
+	eventually(t, "the other", func() bool { return lastOf(t, db, other) == 2 })
+	appendAs(t, db, run.New{Run: other, Type: run.StepStarted, Step: "s", Attempt: 1}, run.New{Run: r, Type: run.StepStarted, Step: "late", Attempt: 1})
+	eventually(t, "the other to go on", func() bool { return lastOf(t, db, other) == 3 })
+	if text := log.String(); !strings.Contains(text, run.GapDetected) || !strings.Contains(text, r) || strings.Contains(text, other) {
+		t.Errorf("the log says %q", text)
+	}
+	want(t, "gaps", p.Stats().Gaps, 1)
+	list, err := run.List(t.Context(), db.Pool(pgtest.App), run.Filter{Stale: true})
+	if err != nil || len(list.Items) != 1 || list.Items[0].StaleSince == nil {
+		t.Errorf("stale runs: %+v, %v", list, err)
+	}
+	found, err := run.Rebuild(t.Context(), db.Pool(pgtest.Worker), r, false)
+	if err != nil || len(found) != 1 || found[0].Missing != 5 {
+		t.Errorf("a rebuild: %+v, %v", found, err)
+	}
+	want(t, "it is halted still", lastOf(t, db, r), 4)
+	steal(t, db, `insert into deed.run_log select * from public.stolen where run_id = $1::text::uuid`, r)
+	eventually(t, "it to go on by itself", func() bool { return lastOf(t, db, r) == 9 })
+	want(t, "stale runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_stale`), 0)
+}
+
+// steal changes the log as nobody may.
+func steal(t testing.TB, db *pgtest.DB, sql, id string) {
+	t.Helper()
+	if err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.Owner), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `set local deed.act = 'run retention'`); err != nil {
+			return err
+		}
+		for part := range strings.SplitSeq(sql, "; ") {
+			if _, err := tx.Exec(t.Context(), part, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The newest events are gone, and their numbers are given again: what was projected is not
+// taken for what is there. A rebuild makes it good.
+func TestContract_R7_ASnapshotAheadOfTheLog(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	r := running(t, db, "a")
+	appendAs(t, db, run.New{Run: r, Type: run.StepCompleted, Step: "s", Attempt: 1, Data: begun})
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{})
+	deliver := func() {
+		t.Helper()
+		rows, err := db.Pool(pgtest.Owner).Query(t.Context(), `select payload, created_at from deed.log where topic = $1 order by id`, run.Topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m deed.Message, err error) {
+			return m, row.Scan(&m.Payload, &m.CreatedAt)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range p.Deliver(t.Context(), ms) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stale := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(string_agg(concat_ws(' ', expected_seq, got_seq), ','), '') from deed.run_stale`)
+	}
+	deliver()
+	deliver() // again, which changes nothing
+	want(t, "snapshots", lastOf(t, db, r), 4)
+	steal(t, db, `delete from deed.run_log where run_id = $1::text::uuid and run_seq > 2`, r)
+	deliver()
+	want(t, "stale", stale(), "3")
+	appendAs(t, db, run.New{Run: r, Type: run.StepStarted, Step: "x", Attempt: 1}, run.New{Run: r, Type: run.StepSkipped, Step: "y", Attempt: 1}, run.New{Run: r, Type: run.StepSkipped, Step: "z", Attempt: 1})
+	deliver()
+	want(t, "stale", stale(), "3")
+	want(t, "snapshots", lastOf(t, db, r), 4)
+	found, err := run.Rebuild(t.Context(), db.Pool(pgtest.Worker), r, true)
+	if err != nil || len(found) != 1 || found[0].Seq != 4 {
+		t.Errorf("what differs: %+v, %v", found, err)
+	}
+	want(t, "a look changes nothing", stale(), "3")
+	if found, err = run.Rebuild(t.Context(), db.Pool(pgtest.Worker), r, false); err != nil || len(found) != 1 {
+		t.Errorf("what differs: %+v, %v", found, err)
+	}
+	want(t, "stale", stale(), "")
+	want(t, "snapshots", lastOf(t, db, r), 5)
+	if found, err = run.Rebuild(t.Context(), db.Pool(pgtest.Worker), r, true); err != nil || len(found) != 0 {
+		t.Errorf("after it: %+v, %v", found, err)
+	}
+}
+
+// What somebody else might put on the bus, and types that this program does not know, change
+// nothing.
+func TestContract_R7_StrangeMessages(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{})
+	r := running(t, db, "a")
+	var ms []deed.Message
+	for _, payload := range []string{
+		``, `{`, `[]`, `{"runId": "x"}`, `{"runId": "00000000-0000-7000-8000-000000000000", "runSeq": 3}`, `{"runId": "` + strings.ToUpper(r) + `", "runSeq": 1}`,
+	} {
+		ms = append(ms, deed.Message{Payload: []byte(payload), CreatedAt: time.Now()})
+	}
+	for i, err := range p.Deliver(t.Context(), ms) {
+		if err != nil {
+			t.Errorf("%s: %v", ms[i].Payload, err)
+		}
+	}
+	want(t, "the run", lastOf(t, db, r), 2)
+	want(t, "stale runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_stale`), 0)
+}
+
+// Lag over five seconds is told with its code, once a minute.
+func TestContract_R7_LagIsTold(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var log lines
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	payload := fmt.Appendf(nil, `{"runId": %q, "runSeq": 2}`, running(t, db, "a"))
+	for _, age := range []time.Duration{time.Second, 6 * time.Second, 7 * time.Second} {
+		p.Deliver(t.Context(), []deed.Message{{Payload: payload, CreatedAt: time.Now().Add(-age)}})
+	}
+	if n := strings.Count(log.String(), run.LagHigh); n != 1 {
+		t.Errorf("it is told %d times: %s", n, log.String())
+	}
+}
+
+// A database that does not answer costs no message an attempt.
+func TestContract_R8_OutagesCostNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	r := running(t, db, "a")
+	pool := db.NewPool(pgtest.Worker, 1)
+	p := run.NewProjector(pool, run.ProjectorOptions{})
+	pool.Close()
+	ms := []deed.Message{{Payload: fmt.Appendf(nil, `{"runId": %q, "runSeq": 2}`, r)}, {Payload: []byte(`{}`)}}
+	outcomes := p.Deliver(t.Context(), ms)
+	if len(outcomes) != 2 || outcomes[0] == nil || outcomes[1] == nil {
+		t.Errorf("outcomes %v", outcomes)
+	}
+	want(t, "the run", lastOf(t, db, r), 0)
+}
+
+// Another tenant sees neither a snapshot nor that a run is stale; nobody but the projector
+// writes them.
+func TestContract_D7_SnapshotsOfTenants(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), tenant.ID{0xb}, "b"); err != nil {
+		t.Fatal(err)
+	}
+	made, err := run.CreateFor(t.Context(), db.Pool(pgtest.Worker), tenant.ID{0xb}, run.Request{Plan: "p", Version: "1", ID: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide(t, db, made.ID, run.RunApproved)
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{})
+	payload, err := json.Marshal(map[string]any{"runId": made.ID, "runSeq": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Deliver(t.Context(), []deed.Message{{Payload: payload}}); got != nil {
+		t.Fatal(got)
+	}
+	for id, n := range map[tenant.ID]int{{}: 0, {0xb}: 1} {
+		if err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.App), func(tx pgx.Tx) error {
+			if err := tenant.Set(t.Context(), tx, id); err != nil {
+				return err
+			}
+			want(t, "snapshots", pgtest.One[int](t, tx, `select count(*) from deed.run_snapshots`), n)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, role := range []pgtest.Role{pgtest.App, pgtest.Admin} {
+		if _, err := db.Pool(role).Exec(t.Context(), `select deed.store_snapshots('{}', '{}', '{}')`); sqlState(err) != "42501" {
+			t.Errorf("%s stores snapshots: %v", role, err)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package run_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/run"
+)
+
+// Of a run that was redacted nothing is left of what people put into it; what it was by its
+// events is, and so are the proofs.
+func TestContract_D12_ARedactedRunKeepsItsProofs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const canary = "canary-7"
+	made, err := run.Create(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "p", Version: "1", ID: "1", Input: json.RawMessage(`{"who": "` + canary + `"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{})
+	act := audit.Act{By: "ann", Reason: "asked for"}
+	decide(t, db, made.ID, run.RunApproved, run.RunStarted)
+	step := run.New{Run: made.ID, Type: run.StepFailed, Step: "s", Attempt: 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z", "error": {"code": "E", "message": "` + canary + `", "retryable": true}, "output": "` + canary + `"}`)}
+	appendAs(t, db, step)
+	if _, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), made.ID, act); deed.CodeOf(err) != deed.Conflict {
+		t.Errorf("a run that goes on: %v", err)
+	}
+	decide(t, db, made.ID, run.RunFailed)
+	p.Deliver(t.Context(), []deed.Message{{Payload: fmt.Appendf(nil, `{"runId": %q, "runSeq": 5}`, made.ID)}})
+	if _, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), made.ID, audit.Act{}); deed.CodeOf(err) != deed.Invalid {
+		t.Errorf("without a reason: %v", err)
+	}
+	if _, err := run.Redact(t.Context(), db.Pool(pgtest.Worker), made.ID, act); sqlState(err) != "42501" {
+		t.Errorf("a worker redacts: %v", err)
+	}
+	n, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), made.ID, act)
+	if err != nil || n != 5 {
+		t.Fatal(n, err)
+	}
+	for _, table := range []string{"runs", "run_log", "run_snapshots", "run_events", "audit_log"} {
+		if text := pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(string_agg(r::text, ' '), '') from deed.`+table+` r`); strings.Contains(text, canary) {
+			t.Errorf("%s has it still: %s", table, text)
+		}
+	}
+	shown, err := run.Show(t.Context(), db.Pool(pgtest.App), made.ID, 0)
+	if err != nil || shown.Snapshot.Status != run.Failed || shown.Snapshot.RootCause.Error.Code != "E" || shown.RedactedAt == nil {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	want(t, "snapshots", lastOf(t, db, made.ID), 5)
+	want(t, "a repeat that says the same", appendAs(t, db, step)[0].Repeated, true)
+	want(t, "repeats that say something else", pgtest.One[int](t, db.Pool(pgtest.Owner), `select differing from deed.runs`), 0)
+	if again, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), made.ID, act); err != nil || again != 0 {
+		t.Errorf("again: %d, %v", again, err)
+	}
+	want(t, "what is recorded", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(concat_ws(' ', actor, action, subject_id, reason, affected), ', ') from deed.audit_log where subject_type = 'run'`),
+		"ann redact "+made.ID+" asked for 5")
+}
+
+// old makes a week long ago, with so many runs that have ended then, and one that has not.
+func old(t *testing.T, db *pgtest.DB, ended int, living bool) {
+	t.Helper()
+	for _, sql := range []string{
+		`create table deed.run_log_w2800 (like deed.run_log including all)`,
+		`create trigger run_log_truncate before truncate on deed.run_log_w2800 for each statement execute function deed.refuse_run_change()`,
+		`do $$
+		declare v_from text := lpad(to_hex(2800 * 604800000::bigint), 12, '0') || repeat('0', 20); v_upto text := lpad(to_hex(2801 * 604800000::bigint), 12, '0') || repeat('0', 20);
+		begin
+		  execute format('alter table deed.run_log attach partition deed.run_log_w2800 for values from (%L) to (%L)', v_from::uuid, v_upto::uuid);
+		  insert into deed.run_partitions (n, from_id, upto_id) values (2800, v_from::uuid, v_upto::uuid);
+		end $$`,
+	} {
+		db.Exec(t, pgtest.Owner, sql)
+	}
+	insert := func(n int, status, ended string) {
+		id := fmt.Sprintf(`(lpad(to_hex(2800 * 604800000::bigint + %d), 12, '0') || '70008000000000000000')::uuid`, n)
+		db.Exec(t, pgtest.Owner, `insert into deed.runs (run_id, tenant_id, input_sha256, created_at, finished_at, project, environment, plan_id, plan_version, engine, status, input)
+			select `+id+`, '00000000-0000-0000-0000-000000000000', sha256(''), now() - interval '1 year', `+ended+`, 'p', 'e', 'p', '1', 'local', '`+status+`', '{}'`)
+		db.Exec(t, pgtest.Owner, `insert into deed.run_requests (request_key, run_id, tenant_id) select sha256(`+fmt.Sprintf("'%d'", n)+`), `+id+`, '00000000-0000-0000-0000-000000000000'`)
+		db.Exec(t, pgtest.Owner, `insert into deed.run_log (run_id, tenant_id, run_seq, emitted_at, persisted_at, logical_attempt, event_type, idempotency_key, event_data)
+			select `+id+`, '00000000-0000-0000-0000-000000000000', 1, now() - interval '1 year', now() - interval '1 year', 1, case when '`+status+`' = 'FAILED' then 'RunFailed' else 'RunApproved' end, sha256('x'), '{}'`)
+	}
+	for n := range ended {
+		insert(n, "FAILED", "now() - interval '100 days'")
+	}
+	if living {
+		insert(ended, "APPROVED", "null")
+	}
+}
+
+func retain(t *testing.T, db *pgtest.DB, limit int) string {
+	t.Helper()
+	return pgtest.One[string](t, db.Pool(pgtest.Worker), `select coalesce((select concat_ws(' ', did, week, runs) from deed.retain_runs('90 days', $1)), '')`, limit)
+}
+
+func project1(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot) select r.run_id, r.tenant_id, 1, now(), '{}' from deed.runs r on conflict do nothing`)
+}
+
+// A week of runs that have all ended long enough ago goes as a partition; nothing that was
+// not projected does, nor what a subscription has still to read.
+func TestContract_O11_AWeekOfRunsGoes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	old(t, db, 3, false)
+	fresh := running(t, db, "fresh")
+	want(t, "before it is projected", retain(t, db, 10), "")
+	project1(t, db)
+	db.Exec(t, pgtest.Admin, `select deed.subscribe('deed.run_events', 'hooks', 'beginning')`)
+	db.Exec(t, pgtest.Owner, `update deed.log set created_at = created_at - interval '100 days'`)
+	want(t, "while somebody has still to read", retain(t, db, 10), "")
+	db.Exec(t, pgtest.Admin, `select deed.remove_subscription('deed.run_events', 'hooks', 'x')`)
+	want(t, "then", retain(t, db, 10), "emptied 2800 3")
+	want(t, "then", retain(t, db, 10), "dropped 2800 0")
+	want(t, "then", retain(t, db, 10), "")
+	want(t, "what is left", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select concat_ws(' ', (select count(*) from deed.runs), (select count(*) from deed.run_log), (select count(*) from deed.run_requests), (select count(*) from deed.run_snapshots), to_regclass('deed.run_log_w2800'))`), "1 2 1 1")
+	want(t, "the fresh one", status(t, db, fresh), "RUNNING")
+	if _, err := db.Pool(pgtest.Worker).Exec(t.Context(), `select deed.retain_runs('1 hour')`); sqlState(err) != "DDARG" {
+		t.Errorf("an hour: %v", err)
+	}
+}
+
+// Where one old run lives on, those that have ended go a few at a time, and it stays.
+func TestContract_O11_ARunThatLivesOnStays(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	old(t, db, 5, true)
+	project1(t, db)
+	for _, did := range []string{"deleted 2800 2", "deleted 2800 2", "deleted 2800 1", ""} {
+		want(t, "a step", retain(t, db, 2), did)
+	}
+	want(t, "what is left", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(concat_ws(' ', r.status, l.event_type), ',') from deed.runs r join deed.run_log l using (run_id)`), "APPROVED RunApproved")
+}
+
+// A projector that is told to removes them by itself.
+func TestProjector_KeepsRetention(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	old(t, db, 3, false)
+	project1(t, db)
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{Retention: 90 * 24 * time.Hour})
+	_, stop := projectingWith(t, db, p)
+	eventually(t, "the runs to go", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select to_regclass('deed.run_log_w2800') is null`)
+	})
+	stop()
+}

@@ -1,0 +1,50 @@
+-- deed.redact_run: take away what people have put into a run that has ended: its input, and
+-- what its events say but for what the run is by them. Hashes, times, types, numbers and
+-- keys stay, so that every proof still holds (D12). For operators; it is in the audit log.
+--
+-- Of an event's data started_at, steps, engine_run_ref and an error's category, code and
+-- retryable stay. The snapshots go, and are to be computed anew (run.Redact does). Messages
+-- that were published go with the retention of deed.run_events. Returns how many events were
+-- emptied; again it changes nothing. Raises DDARG without a reason, DDNFD, DDCON for a run that has not ended.
+create or replace function deed.redact_run(
+  p_run    uuid,
+  p_reason text,
+  p_by     text default null
+) returns bigint
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_run    deed.runs%rowtype;
+  v_events bigint;
+begin
+  if coalesce(p_reason, '') = '' then
+    raise exception 'redact_run: a reason is needed' using errcode = 'DDARG';
+  end if;
+  select r.* into v_run from deed.runs r where r.run_id = p_run for no key update;
+  if not found then
+    raise exception 'redact_run: there is no run %', p_run using errcode = 'DDNFD';
+  elsif v_run.finished_at is null then
+    raise exception 'redact_run: run % is %, and what it needs cannot be taken from it before it has ended', p_run, v_run.status using errcode = 'DDCON';
+  end if;
+  perform set_config('deed.act', 'run redaction', true);
+  update deed.run_log l
+  set redacted_sha256 = sha256(convert_to(l.event_data::text, 'UTF8')),
+    event_data = jsonb_strip_nulls(jsonb_build_object(
+      'started_at', l.event_data -> 'started_at', 'steps', l.event_data -> 'steps', 'engine_run_ref', l.event_data -> 'engine_run_ref',
+      'error', case when jsonb_typeof(l.event_data -> 'error') = 'object' then jsonb_build_object(
+        'category', l.event_data -> 'error' -> 'category', 'code', l.event_data -> 'error' -> 'code', 'retryable', l.event_data -> 'error' -> 'retryable') end
+    ))
+  where l.run_id = p_run and l.redacted_sha256 is null;
+  get diagnostics v_events = row_count;
+  update deed.runs r set input = null, redacted_at = coalesce(r.redacted_at, clock_timestamp()) where r.run_id = p_run;
+  perform set_config('deed.act', '', true);
+  if v_events > 0 or v_run.redacted_at is null then
+    delete from deed.run_snapshots s where s.run_id = p_run;
+    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected)
+    values (v_run.tenant_id, coalesce(nullif(left(p_by, 200), ''), session_user), 'redact', 'run', p_run::text, left(p_reason, 1000), v_events);
+  end if;
+  return v_events;
+end
+$$;

@@ -1,0 +1,28 @@
+-- deed.replace_snapshots: have what a run is by its events, after its newest one, in the place
+-- of all snapshots that are stored of it; it is noted as stale no more. For deed run
+-- rebuild. Raises DDNFD for an unknown run.
+create or replace function deed.replace_snapshots(
+  p_run      uuid,
+  p_seq      bigint,
+  p_snapshot jsonb
+) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_tenant uuid;
+begin
+  select r.tenant_id into v_tenant from deed.runs r where r.run_id = p_run;
+  if not found then
+    raise exception 'replace_snapshots: there is no run %', p_run using errcode = 'DDNFD';
+  end if;
+  delete from deed.run_snapshots s where s.run_id = p_run;
+  delete from deed.run_stale t where t.run_id = p_run;
+  if p_seq > 0 then
+    insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot)
+    values (p_run, v_tenant, p_seq, clock_timestamp(), p_snapshot)
+    on conflict do nothing;
+  end if;
+end
+$$;
