@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -41,16 +42,22 @@ func checkDeliveries(ctx context.Context, e *exam) error {
 		var provider, destination, why string
 		var seconds float64
 		var waiting, tenants int64
-		if err := row.Scan(&provider, &destination, &why, &seconds, &waiting, &tenants); err != nil {
+		var until time.Time
+		var rests bool
+		if err := row.Scan(&provider, &destination, &why, &seconds, &waiting, &tenants, &until, &rests); err != nil {
 			return err
 		}
 		whose := ""
 		if destination != "" {
 			whose = fmt.Sprintf(" for %d tenants", tenants)
 		}
+		next := ""
+		if rests { // longer than a probe that failed asks for: the provider has said so
+			next = ", and nobody is called before " + until.UTC().Format("2006-01-02 15:04 MST")
+		}
 		e.addf(Warn, "provider-paused", strings.TrimSpace(provider+" "+destination),
 			"mend what it says, such as credentials or a quota; deliveries go on by themselves when it is over, or at once: deed providers resume "+provider+" --reason TEXT",
-			"has been paused%s for %s, and %d deliveries of the provider wait: %s", whose, ago(seconds), waiting, why)
+			"has been paused%s for %s%s, and %d deliveries of the provider wait: %s", whose, ago(seconds), next, waiting, why)
 		return nil
 	})
 	if err != nil {

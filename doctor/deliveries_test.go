@@ -21,14 +21,14 @@ func deliveryTroubles(t *testing.T, _ *scene) {
 	db.Broken() // nothing recorded that it died
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'dead', last_error = 'given up', finished_at = clock_timestamp() where recipient = 'a@example.com'`)
 	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, tenant_id, since, until, why) values
-		('mail', '', default, clock_timestamp() - interval '1 hour', clock_timestamp(), 'status 429 daily_quota_exceeded'),
+		('mail', '', default, clock_timestamp() - interval '1 hour', '9999-01-02 03:04Z', 'status 429 daily_quota_exceeded'),
 		('hooks', 'shop.example', default, clock_timestamp() - interval '1 hour', clock_timestamp(), 'status 503'),
 		('hooks', 'shop.example', 'bbbbbbbb-0000-0000-0000-000000000000', clock_timestamp() - interval '2 hours', clock_timestamp(), 'no connection')`)
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set request_kind = 'smtp', request_account = 'shop@old.example', process_after = clock_timestamp() + interval '1 minute'
 		where recipient = 'c@example.com'`)
 	db.Exec(t, pgtest.Owner, `select deed.note_idle('relay-1', 'mail', 'smtp', 'shop@new.example', true)`)
 	found := examine(t, db.Pool(pgtest.Admin), doctor.Options{})
-	says(t, find(t, found, "provider-paused", doctor.Warn, "mail"), "1h", "1 deliveries", "daily_quota_exceeded")
+	says(t, find(t, found, "provider-paused", doctor.Warn, "mail"), "1h", "nobody is called before 9999-01-02 03:04 UTC", "1 deliveries", "daily_quota_exceeded")
 	says(t, find(t, found, "provider-paused", doctor.Warn, "hooks shop.example"), "for 2 tenants for 2h", "no connection")
 	says(t, find(t, found, "deliveries-dead", doctor.Warn, "mail"), "1 dead", "given up")
 	says(t, find(t, found, "deliveries-elsewhere", doctor.Warn, "mail"), "served as smtp", "1 deliveries", "smtp shop@old.example")

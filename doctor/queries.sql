@@ -479,9 +479,10 @@ limit 20;
 
 -- name: pauses
 select p.provider, p.destination, pg_catalog.left(p.why, 300), extract(epoch from pg_catalog.clock_timestamp() - p.since)::float8,
-  (select pg_catalog.count(*) from (select from deed.channel_outbox c where c.provider = p.provider and c.status = 'queued' and c.due limit 100000) w), p.tenants
+  (select pg_catalog.count(*) from (select from deed.channel_outbox c where c.provider = p.provider and c.status = 'queued' and c.due limit 100000) w), p.tenants,
+  p.until, p.until > pg_catalog.clock_timestamp() + interval '10 minutes'
 from (
-  select o.provider, o.destination, pg_catalog.min(o.since) as since, pg_catalog.count(*) as tenants,
+  select o.provider, o.destination, pg_catalog.min(o.since) as since, pg_catalog.max(o.until) as until, pg_catalog.count(*) as tenants,
     (pg_catalog.array_agg(o.why order by o.since))[1] as why
   from deed.pauses o
   where o.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
