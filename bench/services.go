@@ -38,7 +38,7 @@ func (e *env) byServices(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	list := []service{
 		{"resend, by 100", delivery.ProviderOptions{Concurrency: 16}, &catcher.Resend{Mailbox: box}, throughResend(resend.MostBatch)},
 		{"resend, one by one", delivery.ProviderOptions{Concurrency: 64}, &catcher.Resend{Mailbox: box}, throughResend(1)},
-		{"ses", delivery.ProviderOptions{Concurrency: 64}, &catcher.SES{Mailbox: box}, func(endpoint string) (delivery.Provider, error) {
+		{"ses", delivery.ProviderOptions{Concurrency: 64}, &catcher.SES{Mailbox: box, AccessKeyID: "AKIABENCH", SecretAccessKey: "bench"}, func(endpoint string) (delivery.Provider, error) {
 			return ses.New(ses.Options{Region: "eu-central-1", AccessKeyID: "AKIABENCH", SecretAccessKey: "bench", Endpoint: endpoint})
 		}},
 	}
