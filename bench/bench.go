@@ -177,6 +177,12 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "runs", take: running, peers: []peer{deedPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Events of runs, each with its message: %d by thousands on one connection, one at a time by %d and by %d of one run for %s, and all of them projected", o.messages, singleWriters, writersOfOne, o.business)
+		},
+	},
+	{
 		name: "inbound", take: receiving, peers: []peer{deedPeer{}},
 		title: func(o options) string {
 			return fmt.Sprintf("Inbound messages over HTTP, stored, executed and answered: %d a second for %s, then as many as %d clients send", inboundRate, o.steady, inboundClients)

@@ -133,6 +133,11 @@ var goals = []goal{
 	{Measure: "events", Metric: "by hundreds", AtLeast: 3_000},
 	{Measure: "events", Metric: "one by one, at a pace of 300", AtLeast: 297},
 	{Measure: "events", Metric: "p99", Below: 50},
+	{Measure: "runs", Metric: "by thousands, one connection", AtLeast: 25_000},
+	{Measure: "runs", Metric: "server's processor", Below: 45},
+	{Measure: "runs", Metric: "one at a time, 64 connections", AtLeast: 4_000},
+	{Measure: "runs", Metric: "16 writers of one run", AtLeast: 1_000},
+	{Measure: "runs", Metric: "projected", AtLeast: 16_667},
 	{Measure: "inbound", Metric: "at a pace of 500", AtLeast: 495},
 	{Measure: "inbound", Metric: "p99", Below: 50},
 }
