@@ -94,6 +94,8 @@ func Find(ctx context.Context, db DB, owner *tenant.ID, ref string) (Contact, er
 			return Contact{}, err
 		}
 		ref = of
+	} else if _, err := uuid.Parse(ref); err != nil {
+		return Contact{}, invalidf(op, "want a contact's id, a UUID, or what it is known as, TYPE:VALUE such as phone:+493012345") // what was given may be an address
 	}
 	c, err := Get(ctx, db, ref)
 	if err == nil && owner != nil && c.Tenant != owner.String() {

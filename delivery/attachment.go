@@ -193,5 +193,8 @@ func payloadError(err error) error {
 	if _, ok := errors.AsType[base64.CorruptInputError](err); ok {
 		return fmt.Errorf("payload of an e-mail: content of an attachment is not base64: %w", err)
 	}
+	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && typed.Field != "" {
+		return fmt.Errorf("payload of an e-mail: %s cannot be of the type %s", typed.Field, typed.Value)
+	}
 	return fmt.Errorf("payload of an e-mail: %w", err)
 }

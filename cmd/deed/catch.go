@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -207,6 +208,11 @@ func newMailbox(a *app) *cobra.Command {
 				return err
 			}
 			if via != "" {
+				if built, err := builtInOf(cmd.Context(), at); err != nil {
+					return err
+				} else if built[via] == nil {
+					return usagef("--via %q is no provider that deed dev has built in; there are %s", via, strings.Join(slices.Sorted(maps.Keys(built)), ", "))
+				}
 				list = slices.DeleteFunc(list, func(m catcher.Mail) bool { return m.Via != via })
 			}
 			if asJSON {

@@ -133,6 +133,10 @@ deed.yaml the link is printed by which it does. Who noted it is recorded: DEED_A
 					}
 				}
 				word.Contact = c.ID
+				link, err := a.confirmLink(word, id) // first: what is wrong with the file is told before anything is noted
+				if err != nil {
+					return err
+				}
 				var now []contact.State
 				err = inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
 					now, err = contact.SetConsents(cmd.Context(), tx, who.actor(a), word)
@@ -145,10 +149,6 @@ deed.yaml the link is printed by which it does. Who noted it is recorded: DEED_A
 					return err
 				}
 				said := map[string]any{"contact": c.ID, "channel": word.Channel, "purpose": word.Purpose, "state": now[0]}
-				link, err := a.confirmLink(word, id)
-				if err != nil {
-					return err
-				}
 				if link != "" {
 					said["confirm"] = link
 				}
@@ -158,6 +158,8 @@ deed.yaml the link is printed by which it does. Who noted it is recorded: DEED_A
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s: %s\n", c.ID, word.Channel, word.Purpose, now[0])
 				if link != "" {
 					_, err = fmt.Fprintln(cmd.OutOrStdout(), link)
+				} else if word.State == contact.Pending {
+					fmt.Fprintln(cmd.ErrOrStderr(), "note: it may confirm within seven days; there is no public.link_secret in the configuration, so no link is printed by which it does")
 				}
 				return err
 			})

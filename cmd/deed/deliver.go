@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -52,6 +53,8 @@ delivery fails when it is attempted.`,
 				}
 			}
 			switch {
+			case !slices.Contains(channels, d.Channel):
+				return usagef("there is no channel %q: it is email, sms, voice, social, chat or webhook", channel)
 			case payload != "" && e.From+e.Subject+e.Text+e.HTML != "":
 				return usagef("--payload and the fields of an e-mail exclude each other")
 			case payload != "":
@@ -139,6 +142,9 @@ func noteDuplicate(cmd *cobra.Command, key string, e delivery.Entry) {
 		key, e.ID, when(e.CreatedAt), clip(to, 0), e.Status)
 }
 
+// channels are those that a delivery can have.
+var channels = []delivery.Channel{delivery.Email, delivery.SMS, delivery.Voice, delivery.Social, delivery.Chat, delivery.Webhook}
+
 func undelivered(e delivery.Entry, wait time.Duration) string {
 	switch {
 	case e.DoubtReason != "":
@@ -147,6 +153,8 @@ func undelivered(e delivery.Entry, wait time.Duration) string {
 		return "skipped: " + e.SkipReason
 	case e.LastError != "":
 		return e.LastError
+	case e.Status == delivery.Sending:
+		return fmt.Sprintf("not delivered within %s: the provider %s is being called, and has not answered yet; deed deliveries show %s says what becomes of it", wait, e.Provider, e.ID)
 	}
 	return fmt.Sprintf("not delivered within %s; is a relay running with channels.outbox.enabled, and the provider %s in its deed.yaml?", wait, e.Provider)
 }

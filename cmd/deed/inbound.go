@@ -156,6 +156,7 @@ func showInbound(w io.Writer, e inbound.Entry, changes []inbound.Change, replies
 	for i, c := range changes {
 		rows[i] = []string{when(c.At), c.Actor, c.Action, cmp.Or(string(c.From), "-"), cmp.Or(string(c.To), "-"), c.Reason}
 	}
+	fmt.Fprintln(w)
 	err := table(w, []string{"AT", "BY", "ACTION", "FROM", "TO", "REASON"}, rows)
 	if len(replies) == 0 || err != nil {
 		return err
@@ -164,6 +165,7 @@ func showInbound(w io.Writer, e inbound.Entry, changes []inbound.Change, replies
 	for i, r := range replies {
 		rows[i] = []string{r.ID, r.Status, r.Channel, r.Provider, cmp.Or(r.ProviderMessageID, "-"), instant(r.FinishedAt), r.LastError}
 	}
+	fmt.Fprintln(w)
 	return table(w, []string{"REPLY", "STATUS", "CHANNEL", "PROVIDER", "MESSAGE ID", "ENDED", "ERROR"}, rows)
 }
 

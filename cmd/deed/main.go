@@ -86,7 +86,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w%s; see %s --help", err, orWhichFlag(cmd, err), cmd.CommandPath())
+		return usagef("%s%s; see %s --help", notGo(err.Error()), orWhichFlag(cmd, err), cmd.CommandPath())
 	})
 	f := root.PersistentFlags()
 	f.StringVar(&a.databaseURL, "database-url", "", "the database, as a URL or keywords; also DEED_DATABASE_URL")
@@ -171,6 +171,22 @@ var (
 	unknownFlag = regexp.MustCompile(`^unknown flag: --([a-z0-9-]+)$`)
 	flagNames   = regexp.MustCompile(`--([a-z0-9-]+)`)
 )
+
+// unparsed is what Go says of a flag's value that it cannot read.
+var unparsed = regexp.MustCompile(`strconv\.(Parse\w+|Atoi): parsing "[^"]*": (invalid syntax|value out of range)`)
+
+// notGo says of a flag's value what it is not, without the names of Go's functions.
+func notGo(text string) string {
+	return unparsed.ReplaceAllStringFunc(text, func(s string) string {
+		switch {
+		case strings.HasSuffix(s, "range"):
+			return "it is too large, or too small"
+		case strings.HasPrefix(s, "strconv.ParseBool"):
+			return "it is neither true nor false"
+		}
+		return "it is not a number without a unit"
+	})
+}
 
 // orWhichFlag asks the same of a flag.
 func orWhichFlag(cmd *cobra.Command, err error) string {

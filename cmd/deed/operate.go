@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/internal/duration"
 )
 
 func newSettings(a *app) *cobra.Command {
@@ -35,8 +36,8 @@ func newSettings(a *app) *cobra.Command {
 					{"strict-topics", fmt.Sprint(s.StrictTopics)},
 					{"max-payload", fmt.Sprint(s.MaxPayload)},
 					{"max-delivery", fmt.Sprint(s.MaxDelivery)},
-					{"dedup-window", s.DedupWindow.String()},
-					{"retention", s.Retention.String()},
+					{"dedup-window", duration.Format(time.Duration(s.DedupWindow))},
+					{"retention", duration.Format(time.Duration(s.Retention))},
 					{"single tenant", fmt.Sprint(s.SingleTenant)},
 					{"installation", s.Installation},
 					{"environment", cmp.Or(s.Environment, "-")},

@@ -113,7 +113,7 @@ func providers(file *config.Config) (map[string]delivery.ProviderOptions, error)
 		c := file.Providers[name]
 		p, err := provider(c)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("provider %s: %w", name, err))
+			errs = append(errs, ofFile(file, c.Line, "providers."+name, err))
 			continue
 		}
 		list[name] = delivery.ProviderOptions{

@@ -26,7 +26,7 @@ func newProviders(a *app) *cobra.Command {
 	test := &cobra.Command{
 		Use: "test NAME", Short: "A dry run: connect, authenticate, send nothing", Args: cobra.ExactArgs(1),
 		Long: `Try whether a provider of deed.yaml is set up, and say what was looked at. Nothing is sent, and the database is not needed.
-smtp and resend, if deed.yaml has none of that name, are those of a running deed dev.`,
+A name that deed.yaml does not have is that of a provider of a running deed dev.`,
 		Example: "  deed providers test mail",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := a.catcherAt(catch)
@@ -51,12 +51,12 @@ func (a *app) providerNamed(ctx context.Context, name, catch string) (p delivery
 	}
 	if c, ok := file.Providers[name]; ok {
 		if p, err = provider(c); err != nil {
-			return nil, "", &exitError{exitUsage, fmt.Errorf("provider %s: %w", name, err)}
+			return nil, "", &exitError{exitUsage, ofFile(file, c.Line, "providers."+name, err)}
 		}
 		return p, c.Type, nil
 	}
 	built, err := builtInOf(ctx, catch)
-	if err != nil && (name == "smtp" || name == "resend") {
+	if err != nil {
 		return nil, "", usagef("deed.yaml has no provider %q, and no deed dev answers at %s", name, catch)
 	}
 	if p = built[name]; p == nil {
@@ -276,6 +276,9 @@ audit log.`,
 				return usagef("why? Give --reason")
 			}
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+				if err := knownProvider(cmd.Context(), l, args[0]); err != nil {
+					return err
+				}
 				n, err := l.Resume(cmd.Context(), args[0], destination, who.act(a))
 				if err != nil {
 					return err

@@ -89,7 +89,7 @@ func (a *app) receivingOf(file *config.Config, serves bool, log *slog.Logger) (*
 	for _, name := range slices.Sorted(maps.Keys(file.Sources)) {
 		s, err := newSource(file.Sources[name])
 		if err != nil {
-			errs = append(errs, fmt.Errorf("source %s: %w", name, err))
+			errs = append(errs, ofFile(file, file.Sources[name].Line, "sources."+name, err))
 		}
 		if by := s.Reply.Provider; serves && file.Sources[name].Type == "whatsapp" && file.Providers[by].Type == "whatsapp" {
 			s.Statuses = func(ctx context.Context, events []delivery.StatusEvent) error { return r.record(ctx, by, events) }

@@ -27,6 +27,9 @@ import (
 	"github.com/deedhq/deed/sink/webhook"
 )
 
+// usualSenders are who writes, unless it is said, where a bare id will not do.
+var usualSenders = map[string]string{"smtp": "you@example.com", "whatsapp": "15005550042"}
+
 func newSay(a *app) *cobra.Command {
 	var source, from, id, address, catch string
 	cmd := &cobra.Command{
@@ -52,10 +55,10 @@ from a relay that the source trusts: this machine's address must be among those.
 			if id == "" {
 				id = uuid.New().String()
 			}
+			if usual := usualSenders[s.Type]; usual != "" && !cmd.Flags().Changed("from") {
+				from = usual
+			}
 			if s.Type == "smtp" {
-				if !cmd.Flags().Changed("from") {
-					from = "you@example.com"
-				}
 				return sayByMail(cmd.Context(), cmd.OutOrStdout(), s, address, id, from, args[0])
 			}
 			if address == "" {
@@ -76,7 +79,7 @@ from a relay that the source trusts: this machine's address must be among those.
 		},
 	}
 	cmd.Flags().StringVar(&source, "source", devSource, "the source's name")
-	cmd.Flags().StringVar(&from, "from", "42", "who writes: a user's id, a number, or an address (by mail you@example.com)")
+	cmd.Flags().StringVar(&from, "from", "42", "who writes: a user's id (in Slack U1 or TEAM:U1), a number, or an address (by mail you@example.com, by WhatsApp 15005550042)")
 	cmd.Flags().StringVar(&id, "id", "", "the platform's id of the message (default a new one)")
 	cmd.Flags().StringVar(&address, "to", "", "the public address, host:port (default the running deed dev's; of a source of mail its listen)")
 	cmd.Flags().StringVar(&catch, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
@@ -121,8 +124,12 @@ func spoken(s config.Source, id, from, text string, at time.Time) (h http.Header
 		}})
 		return h, body, err
 	case "slack":
-		body, err = json.Marshal(map[string]any{"type": "event_callback", "team_id": "TDEV", "event_id": id, "event": map[string]any{
-			"type": "message", "user": from, "channel": "DDEV", "text": text, "ts": fmt.Sprintf("%d.000100", at.Unix()),
+		team, user, ok := strings.Cut(from, ":")
+		if !ok {
+			team, user = "TDEV", from
+		}
+		body, err = json.Marshal(map[string]any{"type": "event_callback", "team_id": team, "event_id": id, "event": map[string]any{
+			"type": "message", "user": user, "channel": "DDEV", "text": text, "ts": fmt.Sprintf("%d.000100", at.Unix()),
 		}})
 		seconds := strconv.FormatInt(at.Unix(), 10)
 		h.Set("X-Slack-Request-Timestamp", seconds)

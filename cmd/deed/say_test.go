@@ -49,6 +49,22 @@ func TestSay_AsPlatformsDo(t *testing.T) {
 			t.Errorf("%s: %+v, %v; sent %s", name, got, err, body)
 		}
 	}
+	s := config.Source{Type: "slack", Secret: config.Known(secret), Executor: config.Executor{Topic: "x"}}
+	made, err := newSource(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]string{"U1": "TDEV:U1", "T0123ABCD:U024BE7LH": "T0123ABCD:U024BE7LH"} {
+		h, body, err := spoken(s, "777", from, "hello", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/in/x", bytes.NewReader(body))
+		r.Header = h
+		if got, err := made.Source.Read(r, body, time.Now()); err != nil || len(got.Events) != 1 || got.Events[0].Sender != want {
+			t.Errorf("from %s in Slack: %+v, %v; want %s", from, got, err, want)
+		}
+	}
 	if _, _, err := spoken(config.Source{Type: "telegram"}, "1", "ann", "x", time.Now()); err == nil {
 		t.Error("a Telegram user whose id is a name")
 	}

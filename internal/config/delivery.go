@@ -73,15 +73,18 @@ func (s *section) decimal(key string, least, most float64) float64 {
 	}
 	v, err := strconv.ParseFloat(n.text, 64)
 	if (n.kind != integer && n.kind != float) || err != nil {
-		s.problemf(n.line, join(s.path, key), "want a number from %g to %g, got %s", least, most, n.got())
+		s.problemf(n.line, join(s.path, key), "want a number from %s to %s, got %s", plain(least), plain(most), n.got())
 		return 0
 	}
 	if v < least || v > most {
-		s.problemf(n.line, join(s.path, key), "%s is not from %g to %g", n.text, least, most)
+		s.problemf(n.line, join(s.path, key), "%s is not from %s to %s", n.text, plain(least), plain(most))
 		return 0
 	}
 	return v
 }
+
+// plain writes a number as people do, without an exponent.
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // Provider is a provider of deliveries, by the name that they give.
 type Provider struct {
