@@ -1,12 +1,16 @@
 package contact
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/deedhq/deed/internal/signedlink"
+	"github.com/deedhq/deed/tenant"
 )
 
 // Errors of a link that somebody comes back with.
@@ -74,4 +78,89 @@ func (l *Links) Confirmed(link string, at time.Time) (Asked, error) {
 		return Asked{}, fmt.Errorf("deed: confirm a consent: %w", err)
 	}
 	return Asked{Tenant: f[0], Contact: f[1], Channel: f[2], Purpose: f[3]}, nil
+}
+
+// Leaving is what somebody wants no more of, as the headers of an e-mail let them say.
+type Leaving struct {
+	Tenant   string // a UUID; "": the default one
+	Channel  string
+	Purpose  string
+	Delivery string // the e-mail's, a UUID
+	Contact  string // whom it was for, a UUID; "": it was not said
+}
+
+const leavePath = "u"
+
+// Leave returns the link with which somebody leaves, with no address in it; "" where the pages
+// are not at https, as RFC 8058 wants.
+func (l *Links) Leave(from Leaving, until time.Time) string {
+	if !strings.HasPrefix(l.url, "https://") {
+		return ""
+	}
+	return l.url + "/" + leavePath + "/" + l.signer.Sign(leavePath, until, packed(from.Tenant), from.Channel, from.Purpose, packed(from.Delivery), packed(from.Contact))
+}
+
+// Left returns what somebody leaves who comes with a link, or the part after its last /.
+// Errors: [ErrForged], [ErrExpired].
+func (l *Links) Left(link string, at time.Time) (Leaving, error) {
+	f, err := l.signer.Check(leavePath, link[strings.LastIndexByte(link, '/')+1:], at)
+	if err == nil && len(f) != 5 {
+		err = ErrForged
+	}
+	if err != nil {
+		return Leaving{}, fmt.Errorf("deed: unsubscribe: %w", err)
+	}
+	return Leaving{Tenant: unpacked(f[0]), Channel: f[1], Purpose: f[2], Delivery: unpacked(f[3]), Contact: unpacked(f[4])}, nil
+}
+
+// packed is a UUID's 16 bytes, which make the shorter link; anything else as it is.
+func packed(id string) string {
+	if parsed, err := tenant.Parse(id); err == nil {
+		return string(parsed[:])
+	}
+	return id
+}
+
+func unpacked(field string) string {
+	if len(field) == len(tenant.ID{}) {
+		return tenant.ID([]byte(field)).String()
+	}
+	return field
+}
+
+// Left is what became of somebody's wish to leave.
+type Left string
+
+// What became of it.
+const (
+	LeftNow    Left = "now"    // nothing more is sent to them for that
+	LeftBefore Left = "before" // nothing was by then
+	LeftNobody Left = "nobody" // neither the contact nor the delivery is known any more: nothing is sent to them either
+)
+
+// Leave notes that somebody wants no more of what a delivery was for, in one transaction: the
+// contact revokes its consent, which suppresses its addresses for the purpose; the delivery's
+// recipient is suppressed for it, unless it is one of those. Whatever was reserved before is
+// skipped when its turn comes. A contact that was merged means the one it was merged into. The
+// same again changes nothing. Errors: [ErrInvalid], [ErrNotFound] for a tenant that is not
+// there, [ErrConflict] for one that was removed. Needs deed_worker.
+func Leave(ctx context.Context, db DB, by string, from Leaving) (Left, error) {
+	const op = "unsubscribe"
+	ids := []string{from.Delivery}
+	var of, owner any
+	if from.Contact != "" {
+		ids, of = append(ids, from.Contact), from.Contact
+	}
+	if from.Tenant != "" {
+		ids, owner = append(ids, from.Tenant), from.Tenant
+	}
+	if err := checkIDs(op, ids...); err != nil {
+		return "", err
+	}
+	rows, err := db.Query(ctx, query.Leave, from.Delivery, from.Channel, from.Purpose, of, owner, by)
+	if err != nil {
+		return "", wrap(op, err)
+	}
+	left, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+	return Left(left), wrap(op, err)
 }

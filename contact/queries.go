@@ -15,5 +15,5 @@ var query = sqlfile.Load[statements](queriesText)
 // statements are those of queries.sql, in its order.
 type statements struct {
 	Upsert, Check, Merge, Unmerge, Contacts, Contact, Aliases, Identities, KnownAs, SetConsents, ConfirmConsent, Consents, Words, Conflicts, Erase,
-	Erasures, ExportErasures string
+	Erasures, ExportErasures, Leave string
 }

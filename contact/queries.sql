@@ -135,3 +135,6 @@ limit $4::int;
 -- name: export_erasures
 select n, tenant_id::text, contact_id::text, names::text[], reason, actor, at, 0::bigint, null::timestamptz, suppressed
 from deed.export_erasures($1::int, $2::boolean);
+
+-- name: leave
+select deed.unsubscribe($1::text::uuid, $2::text, $3::text, $4::text::uuid, $5::text::uuid, $6::text);

@@ -3,7 +3,6 @@ package delivery
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,16 +16,14 @@ import (
 )
 
 // Attachment is a file that goes with an e-mail. Nothing is ever fetched: its bytes are in
-// Content, or were put into the store before ([PutContent]).
+// Content.
 type Attachment struct {
 	// Name is the file's: up to 150 characters, without a path. Required.
 	Name string `json:"name"`
 	// Type is its media type, such as application/pdf. Default: application/octet-stream.
 	Type string `json:"type,omitempty"`
-	// Content is the file; or SHA256 names it, in hexadecimal, in the tenant's store.
-	// One of the two is required.
-	Content []byte `json:"content,omitempty"`
-	SHA256  string `json:"sha256,omitempty"`
+	// Content is the file. Required.
+	Content []byte `json:"content"`
 	// Inline says that it is shown where the HTML names it, as cid: and its ContentID,
 	// which is of A-Z a-z 0-9 . _ - @ and has up to 78 characters.
 	Inline    bool   `json:"inline,omitempty"`
@@ -44,9 +41,8 @@ const (
 
 var contentID = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,78}$`)
 
-// attachments fills in what the store has of the attachments, and says what is wrong with
-// them.
-func (e *EmailPayload) attachments(stored map[string][]byte) (errs []error) {
+// attachments says what is wrong with them, and gives each a type.
+func (e *EmailPayload) attachments() (errs []error) {
 	if len(e.Attachments) > mostAttachments {
 		return []error{fmt.Errorf("attachments are %d, and %d at the most", len(e.Attachments), mostAttachments)}
 	}
@@ -61,13 +57,6 @@ func (e *EmailPayload) attachments(stored map[string][]byte) (errs []error) {
 		ids[a.ContentID] = a.Inline
 		if a.Type == "" {
 			a.Type = "application/octet-stream"
-		}
-		if a.SHA256 != "" && stored != nil {
-			content, ok := stored[a.SHA256]
-			if !ok {
-				errs = append(errs, fmt.Errorf("attachment %d: the store has no content %s", i+1, a.SHA256))
-			}
-			a.Content = content
 		}
 		size += len(a.Content)
 	}
@@ -85,14 +74,8 @@ func (a *Attachment) check(html bool, ids map[string]bool) error {
 	if a.Type != "" && !isFileType(a.Type) {
 		errs = append(errs, errors.New("type is no media type of a file, such as application/pdf"))
 	}
-	sum, err := hex.DecodeString(a.SHA256)
-	switch {
-	case len(a.Content) > 0 && a.SHA256 != "":
-		errs = append(errs, errors.New("content and sha256 exclude each other"))
-	case len(a.Content) == 0 && a.SHA256 == "":
-		errs = append(errs, errors.New("content is missing, or sha256 of what the store has"))
-	case a.SHA256 != "" && (err != nil || len(sum) != 32 || strings.ToLower(a.SHA256) != a.SHA256):
-		errs = append(errs, errors.New("sha256 is not 64 digits of 0-9 a-f"))
+	if len(a.Content) == 0 {
+		errs = append(errs, errors.New("content is missing"))
 	}
 	switch {
 	case !a.Inline && a.ContentID != "":
@@ -185,7 +168,7 @@ func checkContent(d *Delivery) error {
 		return payloadError(err)
 	}
 	p := EmailPayload{CC: e.CC, HTML: string(e.HTML), Attachments: e.Attachments}
-	return errors.Join(append(p.copies(strings.TrimSpace(d.Recipient)), p.attachments(nil)...)...)
+	return errors.Join(append(p.copies(strings.TrimSpace(d.Recipient)), p.attachments()...)...)
 }
 
 // payloadError is an error of encoding/json, which of base64 does not say what it is of.

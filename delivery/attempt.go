@@ -110,7 +110,9 @@ func (s *source) prepare(it *item) bool {
 	if it.request != nil {
 		return true
 	}
-	request, err := s.render(it.channel, it.draft())
+	draft := it.draft()
+	draft.Unsubscribe = s.unsubscribe(&it.row)
+	request, err := s.render(it.channel, draft)
 	if err != nil {
 		it.kind, it.out = "unusable", Refused(err)
 		return false

@@ -17,7 +17,7 @@ func (s *source) queueClaim(batch *pgx.Batch, n int) *claiming {
 			w := &it.row
 			var id, found *string
 			if err := rows.Scan(&id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
-				(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.lost, &w.takenOver, &found, &w.call); err != nil {
+				(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.lost, &w.takenOver, &found, &w.call, &w.purpose, &w.contact); err != nil {
 				return err
 			}
 			if err := c.add(it, id, found); err != nil {

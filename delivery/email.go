@@ -50,7 +50,7 @@ func (e EmailPayload) Check() error {
 		check(fmt.Sprintf("cc %d", i+1), to)
 	}
 	for i, a := range e.Attachments {
-		check(fmt.Sprintf("attachment %d", i+1), a.Name+a.Type+a.SHA256+a.ContentID)
+		check(fmt.Sprintf("attachment %d", i+1), a.Name+a.Type+a.ContentID)
 	}
 	return errors.Join(errs...)
 }
@@ -108,8 +108,8 @@ func (r EmailRules) CheckHeader(name string) error {
 }
 
 // ReadEmail reads a delivery's payload and says what is wrong with it, the
-// recipient included. What it returns is what is to be sent: of attachments in the store the
-// content, and no copies for the sandbox.
+// recipient included. What it returns is what is to be sent: no copies for the sandbox, and a
+// link to unsubscribe by.
 func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 	var e EmailPayload
 	dec := json.NewDecoder(strings.NewReader(string(d.Payload)))
@@ -154,7 +154,7 @@ func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 	if d.SandboxFor != "" {
 		e.CC = nil // it goes to the sandbox alone
 	}
-	errs = append(errs, e.attachments(d.contents())...)
+	errs = append(errs, e.attachments()...)
 	if e.Subject == "" || strings.ContainsAny(e.Subject, "\r\n") {
 		errs = append(errs, errors.New("subject is empty or has a line break"))
 	}
@@ -172,6 +172,9 @@ func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 	}
 	if size > maxHeaders {
 		errs = append(errs, fmt.Errorf("headers of %d bytes are over the limit of %d", size, maxHeaders))
+	}
+	if d.Unsubscribe != "" {
+		e.unsubscribeBy(d.Unsubscribe)
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return e, errors.Join(errs...)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/tenant"
 )
@@ -43,6 +44,11 @@ type Options struct {
 	// Retention removes what has been delivered or skipped so long ago, and with
 	// it the memory of its key. At least a day. Default: kept for ever.
 	Retention time.Duration
+
+	// Links make the header List-Unsubscribe of e-mails that have a purpose and no such
+	// header of their own; somebody must serve what they lead to ([contact.Leave]).
+	// Default: there is none.
+	Links *contact.Links
 
 	// OnNewCluster says what to do on another cluster than the installation's,
 	// or in another environment. Default: [deed.Hold]: a copy writes to nobody.

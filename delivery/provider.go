@@ -179,18 +179,13 @@ type Draft struct {
 	CorrelationID string
 	// ChannelMessageID is the inbound message that the delivery answers; "" if none.
 	ChannelMessageID string
-	Payload          json.RawMessage
-	// Contents are those of the tenant's store that the payload names, by their SHA-256 in
-	// hexadecimal; [ReadEmail] puts them into the attachments.
-	Contents map[string][]byte
-}
-
-// contents is never nil.
-func (d Draft) contents() map[string][]byte {
-	if d.Contents == nil {
-		return map[string][]byte{}
-	}
-	return d.Contents
+	// Purpose is what it is for, "" if it is transactional, and Contact the id of whom it is
+	// for, "" if that was not said.
+	Purpose, Contact string
+	// Unsubscribe is the link by which its recipient leaves what it is for; "" for none.
+	// [ReadEmail] puts it into the headers.
+	Unsubscribe string
+	Payload     json.RawMessage
 }
 
 type outcomeKind int

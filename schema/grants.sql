@@ -40,6 +40,7 @@ revoke insert on deed.audit_log from deed_worker, deed_admin;
 -- Deliveries. What these functions call, they call as the owner.
 grant execute on function deed.idempotency_key, deed.reserve, deed.suppress, deed.upsert_contacts, deed.merge_contacts, deed.unmerge_contacts, deed.set_consents, deed.confirm_consent, deed.consents_of, deed.add_identity, deed.check_identity, deed.known_as, deed.contact_of, deed.names_of, deed.address_mark to deed_app, deed_worker, deed_admin;
 -- Inbound messages.
+grant execute on function deed.unsubscribe to deed_worker;
 grant execute on function deed.accept_messages, deed.claim_messages, deed.extend_messages, deed.finish_messages, deed.purge_messages to deed_worker;
 grant execute on function deed.retry_messages to deed_admin;
 -- Somebody is forgotten by the tenant whose contact it is, or by an operator.

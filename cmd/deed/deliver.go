@@ -5,7 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"mime"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -23,6 +28,7 @@ func newDeliver(a *app) *cobra.Command {
 	var e delivery.EmailPayload
 	var owner tenantFlag
 	var channel, payload, key string
+	var attach []string
 	var atLeastOnce, asJSON bool
 	var wait, expires time.Duration
 	cmd := &cobra.Command{
@@ -30,17 +36,23 @@ func newDeliver(a *app) *cobra.Command {
 		Short: "Reserve one delivery",
 		Long: `Reserve one delivery (an e-mail, a webhook or another call of a provider) and print its id; a relay with
 channels.outbox.enabled makes it. Reserving under the same --key again makes no second one. An e-mail is made of --from,
---subject, --text and --html; other channels take a --payload, a JSON object. What the provider's service would refuse of
-itself, such as a text that is too long, is told at once if the provider is in deed.yaml, and nothing is reserved; else the
-delivery fails when it is attempted.`,
+--subject, --text, --html, --cc, --reply-to and --attach; other channels take a --payload, a JSON object. What the
+provider's service would refuse of itself, such as a text that is too long, is told at once if the provider is in
+deed.yaml, and nothing is reserved; else the delivery fails when it is attempted.`,
 		Example: `  deed deliver --channel email --provider smtp --to you@example.com --subject Hello --text 'It works.' --wait 10s
+  deed deliver --provider mail --to you@example.com --cc boss@example.com --subject Invoice --text 'Here it is.' --attach invoice.pdf
   deed deliver --channel webhook --provider hooks --to https://example.com/hook --payload '{"n": 1}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.Channel = delivery.Channel(channel)
+			if err := readAttachments(&e, attach); err != nil {
+				return err
+			}
 			for _, f := range []struct{ name, text string }{
 				{"to", d.Recipient},
 				{"from", e.From},
+				{"reply-to", e.ReplyTo},
+				{"cc", strings.Join(e.CC, "")},
 				{"subject", e.Subject},
 				{"text", e.Text},
 				{"html", e.HTML},
@@ -55,7 +67,7 @@ delivery fails when it is attempted.`,
 			switch {
 			case !slices.Contains(channels, d.Channel):
 				return usagef("there is no channel %q: it is email, sms, voice, social, chat or webhook", channel)
-			case payload != "" && e.From+e.Subject+e.Text+e.HTML != "":
+			case payload != "" && (e.From+e.ReplyTo+e.Subject+e.Text+e.HTML != "" || e.CC != nil || e.Attachments != nil):
 				return usagef("--payload and the fields of an e-mail exclude each other")
 			case payload != "":
 				if d.Payload = json.RawMessage(payload); !json.Valid(d.Payload) {
@@ -116,6 +128,9 @@ delivery fails when it is attempted.`,
 	f.StringVar(&d.Provider, "provider", "smtp", "the provider, by its name in deed.yaml")
 	f.StringVar(&d.Recipient, "to", "", "the recipient's address")
 	f.StringVar(&e.From, "from", "", "the sender (default: the provider's)")
+	f.StringVar(&e.ReplyTo, "reply-to", "", "where answers go: an address, or several with commas between them (default: to the sender)")
+	f.StringArrayVar(&e.CC, "cc", nil, "an address that gets a copy; may be repeated")
+	f.StringArrayVar(&attach, "attach", nil, "a file that goes with it; may be repeated")
 	f.StringVar(&e.Subject, "subject", "", "the subject")
 	f.StringVar(&e.Text, "text", "", "the text")
 	f.StringVar(&e.HTML, "html", "", "the text as HTML")
@@ -130,6 +145,24 @@ delivery fails when it is attempted.`,
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "for this tenant, a UUID")
 	return cmd
+}
+
+// readAttachments puts files into an e-mail, of which more than one may have is not read.
+func readAttachments(e *delivery.EmailPayload, paths []string) error {
+	const most = 7<<20 + 1
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			return usagef("--attach: %w", err)
+		}
+		content, err := io.ReadAll(io.LimitReader(file, most))
+		_ = file.Close() // it was only read
+		if err != nil {
+			return usagef("--attach: %w", err)
+		}
+		e.Attachments = append(e.Attachments, delivery.Attachment{Name: filepath.Base(path), Type: mime.TypeByExtension(filepath.Ext(path)), Content: content})
+	}
+	return nil
 }
 
 // noteDuplicate says that the key had been used, and for what.

@@ -224,6 +224,9 @@ func (a *app) newDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 	if opts.OnNewCluster, opts.Environment, err = a.newCluster(); err != nil {
 		return nil, err
 	}
+	if opts.Links, err = linksOf(file); err != nil {
+		return nil, err
+	}
 	opts.Logger, opts.Worker = log, setting(a.worker, "DEED_WORKER", file.Worker, "")
 	d := &dispatcher{opts: opts, readers: map[string]delivery.EventReader{}, mails: mailReaders(file, opts.Providers)}
 	for name, p := range opts.Providers {

@@ -363,6 +363,7 @@ func (r *receiving) run(ctx context.Context, receiver *inbound.Receiver) error {
 	}
 	if r.links != nil {
 		mux.Handle("/confirm/{token}", &confirmPage{r.links, r.pool, r.opts.Logger})
+		mux.Handle("/u/{token}", &leavePage{r.links, r.pool, r.opts.Logger})
 	}
 	return both(ctx, run, func(ctx context.Context) error { return server.Serve(ctx, r.listener, mux) })
 }

@@ -33,7 +33,7 @@ create or replace function deed.claim_deliveries(
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
   recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
-  correlation_id text, channel_message_id uuid, lost_claims int, taken_over boolean, walk jsonb, call int
+  correlation_id text, channel_message_id uuid, lost_claims int, taken_over boolean, walk jsonb, call int, purpose text, contact_id uuid
 )
 language plpgsql
 security definer
@@ -131,7 +131,7 @@ begin
     returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane,
       c.recipient, c.recipient_id, c.payload, c.request, c.guarantee, c.attempts,
       c.correlation_id, c.channel_message_id, c.lost_claims, f.taken_over, null::jsonb,
-      case when p_batch > 1 then v_calls[array_position(v_all, f.place)] end;
+      case when p_batch > 1 then v_calls[array_position(v_all, f.place)] end, c.purpose, c.contact_id;
   end if;
   if p_places is not null then
     walk := v_walk;

@@ -1,0 +1,67 @@
+-- deed.unsubscribe: somebody wants no more of what a delivery was for, says the link in its
+-- headers (RFC 8058); in the caller's transaction (D11).
+--
+-- The contact that the link names revokes its consent for the purpose (deed.set_consents), which
+-- suppresses its addresses; merged, it means the one it was merged into. The delivery's
+-- recipient is suppressed for the purpose, unless it is one of those addresses: that needs the
+-- delivery, whose channel and purpose must be the link's. Of one who was erased, or is being so,
+-- nothing is written. Returns now, before where that held already, or nobody where neither is
+-- known any more. Raises DDARG, DDTEN, DDNFD, DDCON for a tenant that was removed, and 40001
+-- where the contact is merged meanwhile.
+create or replace function deed.unsubscribe(
+  p_delivery uuid,
+  p_channel  text,
+  p_purpose  text,
+  p_contact  uuid default null,
+  p_tenant   uuid default null,
+  p_actor    text default null
+) returns text
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  v_tenant  uuid := deed.tenant_of_call('unsubscribe', p_tenant);
+  v_now     timestamptz := clock_timestamp();
+  v_root    uuid;
+  v_erased  boolean;
+  v_address text;
+  v_did     text := 'nobody';
+begin
+  if (p_purpose ~ '^[A-Za-z0-9._-]{1,100}$') is not true then
+    raise exception 'unsubscribe: purpose must be 1 to 100 characters of A-Z a-z 0-9 . _ -' using errcode = 'DDARG';
+  end if;
+  v_root := case when p_contact is not null then deed.contact_of(v_tenant, p_contact) end;
+  if v_root is not null then
+    -- As deed.set_consents does; so one of two at once finds the other's word.
+    select c.erased_at is not null into v_erased from deed.contacts c where c.id = v_root for no key update;
+    if deed.contact_of(v_tenant, p_contact) is distinct from v_root then
+      raise exception 'unsubscribe: the contact has been merged, or taken from another, meanwhile' using errcode = '40001';
+    end if;
+    if v_erased then
+      return 'nobody';
+    end if;
+    v_did := 'before';
+    if not exists (select from deed.consents_of(array[v_root]) s where s.channel = p_channel and s.purpose = p_purpose and s.state = 'revoked') then
+      perform deed.set_consents(array[v_root], array[p_channel], array[p_purpose], array['revoked'], array['list-unsubscribe'],
+        array[jsonb_build_object('delivery', p_delivery)], v_tenant, p_actor);
+      v_did := 'now';
+    end if;
+  end if;
+  select deed.fold_address(c.channel, c.recipient) into v_address
+  from deed.channel_outbox c
+  where c.id = p_delivery and c.tenant_id = v_tenant and c.channel = p_channel and c.purpose = p_purpose and c.erased_at is null
+    and not deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at);
+  if v_address is null or v_root is not null and exists (
+    select from deed.known_addresses(array(select deed.names_of(v_root))) a where a.channel = p_channel and a.address = v_address
+  ) then
+    return v_did;
+  end if;
+  if exists (select from deed.suppressed(v_tenant, p_channel, v_address, p_purpose, v_now)) then
+    return case v_did when 'now' then 'now' else 'before' end;
+  end if;
+  perform deed.suppress(p_channel, array[v_address], format('unsubscribed: delivery %s', p_delivery), p_actor, v_tenant, p_purpose);
+  return 'now';
+end
+$$;
