@@ -116,7 +116,7 @@ func init() {
 	for _, name := range []string{
 		"add_tenant", "attempt", "end_queued", "expire_deliveries", "expire_suppressions", "suppressed", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_asking", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
 		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "record_events", "apply_events", "match_events", "tell_feedback", "without_addresses", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
-		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "forget_lanes", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
+		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "forget_lanes", "batch_stands", "break_batches", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",
 		"key_hash", "lock_keys", "passed_by_stream", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",

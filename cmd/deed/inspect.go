@@ -320,7 +320,8 @@ func newVerify(a *app) *cobra.Command {
 		Short: "Check every invariant of the message store",
 		Long: `Check every invariant: no unfinished message without a due time or a live claim, no finished message still pending,
 no two live claims on one, no message lost between content and state, counts that add up; no event of a run missing,
-runs and their snapshots as their events say. Prints one row per violation and exits 1 if there is any. It may run beside publishers and relays; its cost grows with the log.`,
+runs and their snapshots as their events say. Prints one row per violation and exits 1 if there is any. It may run
+beside publishers and relays; its cost grows with the log.`,
 		Example: "  deed verify --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -163,8 +163,8 @@ func newRunEvents(a *app) *cobra.Command {
 	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use: "events ID", Short: "Show the events of a run", Args: cobra.ExactArgs(1),
-		Long: `Show the events of a run, in order. With --follow it goes on with what is appended, until the run has ended or Ctrl-C. --json
-prints an event a line, spelled as on the topic deed.run_events.`,
+		Long: `Show the events of a run, in order. With --follow it goes on with what is appended, until the run has ended or Ctrl-C.
+--json prints an event a line, spelled as on the topic deed.run_events.`,
 		Example:     "  deed run events 01a1fe76-14ee-7f1b-b119-532699ab7d4c --after 40 --follow",
 		Annotations: map[string]string{takesLong: ""},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -235,8 +235,8 @@ func newRunExport(a *app) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "export ID", Short: "Write the events of a run, one JSON object a line", Args: cobra.ExactArgs(1),
-		Long: `Write all events of a run as NDJSON, spelled as on the topic deed.run_events: what run.Project makes a snapshot of. A file that is
-there is not overwritten.`,
+		Long: `Write all events of a run as NDJSON, spelled as on the topic deed.run_events: what run.Project makes a snapshot of. A
+file that is there is not overwritten.`,
 		Example:     "  deed run export 01a1fe76-14ee-7f1b-b119-532699ab7d4c --out run.ndjson",
 		Annotations: map[string]string{takesLong: ""},
 		RunE: func(cmd *cobra.Command, args []string) error {

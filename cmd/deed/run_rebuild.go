@@ -17,9 +17,9 @@ func newRunRebuild(a *app) *cobra.Command {
 	var all, dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use: "rebuild ID|--all", Short: "Compute the snapshots of a run anew from its events",
-		Long: `Project a run, or all, from the first event on, print where the stored snapshots say something else, and put the projection in
-their place; a run that was stale goes on. With --dry-run nothing is changed. Where an event is missing there is nothing to rebuild from: it is
-named, and the run stays as it is. The exit code is 3 if anything differs.`,
+		Long: `Project a run, or all, from the first event on, print where the stored snapshots say something else, and put the
+projection in their place; a run that was stale goes on. With --dry-run nothing is changed. Where an event is missing there
+is nothing to rebuild from: it is named, and the run stays as it is. The exit code is 3 if anything differs.`,
 		Example:     "  deed run rebuild 01a1fe76-14ee-7f1b-b119-532699ab7d4c\n  deed run rebuild --all --dry-run",
 		Annotations: map[string]string{takesLong: ""},
 		Args:        cobra.MaximumNArgs(1),

@@ -13,9 +13,9 @@ func newRunRedact(a *app) *cobra.Command {
 	var who operator
 	cmd := &cobra.Command{
 		Use: "redact ID --reason TEXT", Short: "Take away what people have put into a run", Args: cobra.ExactArgs(1),
-		Long: `Empty the input of a run that has ended, and the data of its events but for what the run is by them: hashes, times, types and
-numbers stay, so everything about it can still be proved. It cannot be undone, and is in the audit log. Messages of the run on
-deed.run_events go with that topic's retention.`,
+		Long: `Empty the input of a run that has ended, and the data of its events but for what the run is by them: hashes, times, types
+and numbers stay, so everything about it can still be proved. It cannot be undone, and is in the audit log. Messages of the
+run on deed.run_events go with that topic's retention.`,
 		Example: "  deed run redact 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'a customer asked for it'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if who.reason == "" {

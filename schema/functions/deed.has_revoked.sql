@@ -17,6 +17,7 @@ stable strict
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 begin
   -- Apart from what follows, which is much to begin with.
