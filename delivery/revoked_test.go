@@ -88,11 +88,11 @@ func TestContract_D11_ARevocationIsTheContacts(t *testing.T) {
 func TestContract_D12_WhatWasSentByChatIsFound(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	ann := person(t, db, contact.Identity{Type: "whatsapp", Value: "+49 170 1234567"}, contact.Identity{Type: "slack", Value: "T024BE91L:U024BE7LH"})
+	ann := person(t, db, contact.Identity{Type: "whatsapp", Value: "+49 170 1234567"}, contact.Identity{Type: "slack", Value: "T024BE91L:U024BE7LH"}, contact.Identity{Type: "telegram", Value: "5551234"})
 	person(t, db, contact.Identity{Type: "slack", Value: "T0STRANGER:U024BE7LH"})
 	person(t, db, contact.Identity{Type: "slack", Value: "U024BE7LH"})
-	theirs := []string{"491701234567", "+491701234567", "+49 170 123-4567", "T024BE91L:U024BE7LH"}
-	others := []string{"T0STRANGER:U024BE7LH", "C024BE91L", "U024BE7LH", "+491701234568"}
+	theirs := []string{"491701234567", "+491701234567", "+49 170 123-4567", "T024BE91L:U024BE7LH", "5551234", "5551234/7"}
+	others := []string{"T0STRANGER:U024BE7LH", "C024BE91L", "U024BE7LH", "+491701234568", "-5551234/7"}
 	chat := func(key, purpose string) []delivery.Reserved {
 		t.Helper()
 		var list []delivery.Delivery
@@ -113,7 +113,7 @@ func TestContract_D12_WhatWasSentByChatIsFound(t *testing.T) {
 	erase(t, db, ann, contact.EraseOptions{})
 	erased(t, db, 3)
 	left := rowsOf(t, db.Pool(pgtest.Owner), `select recipient from deed.channel_outbox where recipient is not null order by 1`)
-	if want := `[+491701234568 +491701234568 C024BE91L C024BE91L T0STRANGER:U024BE7LH T0STRANGER:U024BE7LH U024BE7LH U024BE7LH]`; fmt.Sprint(left) != want {
+	if want := `[+491701234568 +491701234568 -5551234/7 -5551234/7 C024BE91L C024BE91L T0STRANGER:U024BE7LH T0STRANGER:U024BE7LH U024BE7LH U024BE7LH]`; fmt.Sprint(left) != want {
 		t.Errorf("left: %v, want %s", left, want)
 	}
 }

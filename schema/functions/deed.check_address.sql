@@ -8,7 +8,7 @@
 -- between them; the (0) of a national form is refused, since it is not dialled
 -- after a country's code. chat: what begins with + and a digit is such a number, in
 -- E.164, without the +, as WhatsApp has it; a name or an id of another messenger begins
--- otherwise. webhook: an http or https URL, without its user and the port
+-- otherwise; a topic of a person's chat in Telegram (12345/7) is that person. webhook: an http or https URL, without its user and the port
 -- that its scheme means. Any other kind: what is left. No address may have a
 -- character that nobody sees.
 create or replace function deed.check_address(
@@ -59,6 +59,8 @@ begin
       problem := 'it is not a number in E.164: a + with the country''s code, and 8 to 15 digits';
     end if;
     folded := case when problem is null then ltrim(folded, '+') end;
+  elsif p_channel = 'chat' and v_text ~ '^[1-9][0-9]*/[0-9]+$' then
+    folded := split_part(v_text, '/', 1);
   elsif p_channel in ('sms', 'voice', 'whatsapp') and v_text ~ e'^\\+.*\\(\\s*0\\s*\\)' then
     problem := 'it has the (0) of the national form after a country''s code: leave it out';
   elsif p_channel in ('sms', 'voice', 'whatsapp') then
