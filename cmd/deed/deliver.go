@@ -40,7 +40,7 @@ channels.outbox.enabled makes it. Reserving under the same --key again makes no 
 provider's service would refuse of itself, such as a text that is too long, is told at once if the provider is in
 deed.yaml, and nothing is reserved; else the delivery fails when it is attempted.`,
 		Example: `  deed deliver --channel email --provider smtp --to you@example.com --subject Hello --text 'It works.' --wait 10s
-  deed deliver --provider mail --to you@example.com --cc boss@example.com --subject Invoice --text Here. --attach invoice.pdf
+  deed deliver --provider mail --to you@example.com --cc boss@example.com --subject Bill --text Here. --attach invoice.pdf
   deed deliver --channel webhook --provider hooks --to https://example.com/hook --payload '{"n": 1}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
