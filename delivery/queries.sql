@@ -194,6 +194,10 @@ order by a.n;
 select name, kind, account, sandbox, registered, key_window_seconds, can_look_up, queued, due, sending, in_doubt, held, dead, paused, pauses, limits, idle
 from deed.look_at_providers($1::int);
 
+-- name: rates
+select provider, domain, whole, hour_accepted, hour_delivered, hour_bounced, hour_complained, day_accepted, day_delivered, day_bounced, day_complained
+from deed.look_at_rates($1::int, $2::int, $3::text);
+
 -- name: resume
 select deed.resume_provider($1::text, $2::text, $3::text, $4::text);
 

@@ -61,6 +61,11 @@ var checks = []check{
 		true, checkDeliveries,
 	},
 	{
+		[]string{"bounce-rate", "complaint-rate"},
+		[]string{"no provider bounces more than 5 % of a day", "at no provider more than 0.1 % of a day is complained about"},
+		true, checkRates,
+	},
+	{
 		[]string{"inbound-held", "inbound-failed", "inbound-unattended"},
 		[]string{"no inbound message waits for a person", "what failed of inbound messages has been repeated within the hour", "some relay works on inbound messages that have been due for long"},
 		true, checkInbound,

@@ -89,3 +89,27 @@ func checkDeliveries(ctx context.Context, e *exam) error {
 		return nil
 	})
 }
+
+// checkRates names the providers of which too much bounces or is complained about.
+func checkRates(ctx context.Context, e *exam) error {
+	return e.query(ctx, query.BadRates, nil, func(row pgx.Rows) error {
+		var provider string
+		var accepted, bounced, complained int64
+		var bounces, complaints bool
+		if err := row.Scan(&provider, &accepted, &bounced, &complained, &bounces, &complaints); err != nil {
+			return err
+		}
+		const of = "of %d messages that it took in the last day, or of a part of them, %d %s (%.2g %%)"
+		if bounces {
+			e.addf(Warn, "bounce-rate", provider,
+				"deed providers show "+provider+" says at which domains; write only to addresses that have been confirmed, or the service stops the account",
+				of, accepted, bounced, "bounced", 100*float64(bounced)/float64(accepted))
+		}
+		if complaints {
+			e.addf(Warn, "complaint-rate", provider,
+				"deed providers show "+provider+" says at which domains; write only to those who asked for it, and let them unsubscribe, or the service stops the account",
+				of, accepted, complained, "were complained about", 100*float64(complained)/float64(accepted))
+		}
+		return nil
+	})
+}

@@ -34,3 +34,30 @@ func deliveryTroubles(t *testing.T, _ *scene) {
 	says(t, find(t, found, "deliveries-elsewhere", doctor.Warn, "mail"), "served as smtp", "1 deliveries", "smtp shop@old.example")
 	says(t, find(t, found, "relay-idle", doctor.Warn, "mail"), "registered as smtp, sandbox false", "relay-1 serves it as smtp shop@new.example, sandbox true")
 }
+
+// A provider of which too much bounces or is complained about is named; one of few is not.
+func badRates(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	find(t, examine(t, db.Pool(pgtest.Admin), doctor.Options{}), "bounce-rate", doctor.OK, "")
+	for provider, n := range map[string]int{"mail": 100, "few": 99, "well": 1000} {
+		db.Exec(t, pgtest.Owner, `
+			with quiet as (select set_config('session_replication_role', 'replica', true))
+			insert into deed.channel_outbox (id, tenant_id, idempotency_key, channel, provider, lane, recipient, payload, status, created_at, updated_at, finished_at, sent_at)
+			select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', sha256(convert_to($1::text || n, 'UTF8')), 'email', $1::text, 'a.example', 'u@a.example', '{}', 'sent',
+			  now(), now(), now() - interval '1 minute', now() - interval '1 minute'
+			from quiet, generate_series(1, $2::int) n`, provider, n)
+		db.Exec(t, pgtest.Owner, `
+			insert into deed.delivery_feedback (delivery_id, tenant_id, bounced_at, complained_at)
+			select c.id, c.tenant_id, case when c.n <= 6 then now() end, case when c.n > 3 and $1::text <> 'well' then now() end
+			from (select o.id, o.tenant_id, row_number() over () as n from deed.channel_outbox o where o.provider = $1::text) c where c.n <= 6`, provider)
+	}
+	db.Broken() // nothing recorded how they were sent
+	found := examine(t, db.Pool(pgtest.Admin), doctor.Options{})
+	says(t, find(t, found, "bounce-rate", doctor.Warn, "mail"), "100 messages", "6 bounced (6 %)")
+	says(t, find(t, found, "complaint-rate", doctor.Warn, "mail"), "100 messages", "3 were complained about (3 %)")
+	for _, f := range found {
+		if (f.Name == "bounce-rate" || f.Name == "complaint-rate") && f.Subject != "mail" {
+			t.Errorf("%+v", f)
+		}
+	}
+}

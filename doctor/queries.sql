@@ -525,6 +525,14 @@ group by c.provider
 order by pg_catalog.count(*) desc, c.provider
 limit 20;
 
+-- name: bad_rates
+-- Where services begin to stop accounts; among fewer than a hundred nothing is meant.
+select r.provider, r.day_accepted, r.day_bounced, r.day_complained, r.day_bounced >= 3 and r.day_bounced > 0.05 * r.day_accepted,
+  r.day_complained >= 3 and r.day_complained > 0.001 * r.day_accepted
+from deed.look_at_rates(2000) r
+where r.day_accepted >= 100 and (r.day_bounced >= 3 and r.day_bounced > 0.05 * r.day_accepted or r.day_complained >= 3 and r.day_complained > 0.001 * r.day_accepted)
+limit 100;
+
 -- name: held_messages
 select m.source, pg_catalog.count(*)
 from deed.channel_messages m

@@ -42,6 +42,8 @@ var troubles = map[string]func(*testing.T, *scene){
 	"dead-letters-old":        deadLettersOld,
 	"provider-paused":         deliveryTroubles,
 	"deliveries-dead":         deliveryTroubles,
+	"bounce-rate":             badRates,
+	"complaint-rate":          badRates,
 	"inbound-held":            inboundTroubles,
 	"inbound-unattended":      inboundTroubles,
 	"inbound-failed":          inboundTroubles,

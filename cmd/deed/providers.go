@@ -17,7 +17,7 @@ import (
 
 func newProviders(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "providers", Short: "List providers, register them, try whether they are set up, end their pauses",
+		Use: "providers", Short: "List providers and their rates, register them, try whether they are set up, end their pauses",
 		Long:    "Providers carry deliveries: see providers in deed.yaml.",
 		Example: "  deed providers list\n  deed providers test mail\n  deed providers resume mail --reason 'the quota was raised'",
 	}
@@ -38,7 +38,7 @@ A name that deed.yaml does not have is that of a provider of a running deed dev.
 	}
 	test.Flags().StringVar(&catch, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
 	test.Flags().BoolVar(&testJSON, "json", false, "print JSON")
-	cmd.AddCommand(newProvidersList(a), newProvidersRegister(a), test, newProvidersResume(a))
+	cmd.AddCommand(newProvidersList(a), newProvidersShow(a), newProvidersRegister(a), test, newProvidersResume(a))
 	return cmd
 }
 
@@ -177,7 +177,8 @@ func newProvidersList(a *app) *cobra.Command {
 		Long: `List the providers that were served, or that a delivery waits for, with what is queued (and of these due), sending,
 in doubt, held for a person, and dead; then what is paused, since when and why. Until then nobody is called; then one
 delivery finds out whether it is over. Where a relay serves a provider otherwise than it is registered, and so waits, that
-is said first.`,
+is said first. Last is what each accepted in the last hour and day, and what it has said of that by now: deed providers
+show NAME has it by domain.`,
 		Example: "  deed providers list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
@@ -185,10 +186,18 @@ is said first.`,
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"providers": orEmpty(states)})
+				rates, err := l.Rates(cmd.Context(), "", 0, delivery.RatesWell)
+				if err != nil {
+					return err
 				}
-				return showProviders(cmd.OutOrStdout(), states)
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"providers": listed(states, rates)})
+				}
+				if err := showProviders(cmd.OutOrStdout(), states); err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout())
+				return showRates(cmd.OutOrStdout(), "PROVIDER", rates, func(r delivery.Rates) string { return r.Provider })
 			})
 		},
 	}

@@ -77,9 +77,11 @@ type Collector struct {
 	since    time.Time                // guarded by mu: when running was first seen
 	failures float64                  // guarded by mu
 	waiting  []delivery.ProviderState // guarded by mu
+	rates    []delivery.Rates         // guarded by mu
 	findings []doctor.Count           // guarded by mu
 
 	examineAt time.Time // Run's
+	rateAt    time.Time // Run's
 }
 
 // New returns a Collector of what c does, and of what operator says of the
@@ -102,6 +104,7 @@ func (m *Collector) Run(ctx context.Context) {
 		}
 		wait := time.NewTimer(max(m.opts.Interval, 20*time.Since(started)))
 		m.examine(ctx)
+		m.rate(ctx)
 		select {
 		case <-ctx.Done():
 		case <-wait.C:
@@ -155,6 +158,36 @@ func (m *Collector) examine(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.findings = findings.Counts()
+}
+
+// rate asks what providers took and what they have said of it, if it is time to.
+func (m *Collector) rate(ctx context.Context) {
+	if m.opts.Ledger == nil || time.Now().Before(m.rateAt) {
+		return
+	}
+	m.rateAt = time.Now().Add(time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Deadline)
+	defer cancel()
+	rates, err := m.opts.Ledger.Rates(ctx, "", 0, delivery.RatesQuick)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.failures++ // what was known may be told for too long: nothing is, rather
+	}
+	m.rates = limitRates(rates, m.opts.Topics)
+}
+
+// limitRates sums up what is past the n providers that took most.
+func limitRates(list []delivery.Rates, n int) []delivery.Rates {
+	if len(list) <= n {
+		return list
+	}
+	slices.SortStableFunc(list, func(a, b delivery.Rates) int { return cmp.Compare(b.Day.Accepted, a.Day.Accepted) })
+	others := delivery.Rates{Provider: "(others)"}
+	for _, r := range list[n:] {
+		others.Hour, others.Day = others.Hour.Plus(r.Hour), others.Day.Plus(r.Day)
+	}
+	return append(list[:n:n], others)
 }
 
 // limitProviders sums up what is past the first n providers, those with most to
@@ -221,6 +254,13 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 	for _, t := range m.topics {
 		for _, s := range t.Subscriptions {
 			collectStatus(out, t.Topic, s, age)
+		}
+	}
+	for _, r := range m.rates {
+		for window, t := range map[string]delivery.Taken{"hour": r.Hour, "day": r.Day} {
+			for state, n := range map[string]int64{"accepted": t.Accepted, "delivered": t.Delivered, "bounced": t.Bounced, "complained": t.Complained} {
+				out <- prometheus.MustNewConstMetric(providerTaken, prometheus.GaugeValue, float64(n), r.Provider, window, state)
+			}
 		}
 	}
 	for _, p := range m.waiting {
