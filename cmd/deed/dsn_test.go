@@ -79,10 +79,10 @@ sources:
 	address := p.prints(&p.errOut, `listening for mail" source=mail address=(\S+)`)
 	health := p.prints(&p.errOut, `listening address=(\S+)`)
 	eventually(t, "/readyz", func() bool { return get("http://"+health+"/readyz") == 200 })
-	send := func(key, more string) (id, from string) {
+	send := func(to, key, more string) (id, from string) {
 		t.Helper()
 		made, err := delivery.Reserve(t.Context(), db.Pool(pgtest.App), delivery.Delivery{
-			Channel: delivery.Email, Provider: "mail", Recipient: "zoe@example.org", Key: delivery.NewKey(key), Payload: []byte(`{"subject": "` + key + `", "text": "hello"` + more + `}`),
+			Channel: delivery.Email, Provider: "mail", Recipient: to, Key: delivery.NewKey(key), Payload: []byte(`{"subject": "` + key + `", "text": "hello"` + more + `}`),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ sources:
 		}
 		return e.Feedback
 	}
-	id, from := send("first", "")
+	id, from := send("zoe@example.org", "first", "")
 	if !strings.HasPrefix(from, "bounce+") || len(from) > 80 {
 		t.Fatalf("it was sent from %q", from)
 	}
@@ -122,8 +122,8 @@ sources:
 		t.Error("mail for another address was taken")
 	}
 
-	second, from := send("second", "")
-	copied, copiedFrom := send("copied", `, "cc": ["boss@example.org"]`)
+	second, from := send("zoe@example.org", "second", "")
+	copied, copiedFrom := send("zoe@example.org", "copied", `, "cc": ["boss@example.org"]`)
 	dsn := func(input string, args ...string) (out string, code int) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), filepath.Join(command(t), "deed"), append([]string{"events", "dsn", "--config", file}, args...)...)
@@ -173,6 +173,27 @@ sources:
 		list := deedOK(t, db.URL(pgtest.Admin), "suppressions", "list")
 		if f := said(copied); (f.BouncedAt == nil) != (to == "boss@example.org") || !strings.Contains(list, "boss@example.org") || strings.Contains(list, "eve@") {
 			t.Errorf("%s: %+v\n%s", to, f, list)
+		}
+	}
+	// A report of a delivery in doubt proves that it was accepted.
+	far.Faults.First(catcher.ResetAccepted, -1)
+	for _, c := range []struct{ to, code, action string }{{"ann@example.org", "5.1.1", "failed"}, {"bob@example.org", "2.0.0", "delivered"}} {
+		id, from := send(c.to, "doubt of "+c.action, "")
+		status := func() string {
+			return pgtest.One[string](t, db.Pool(pgtest.Owner), `select case when doubt_since is not null then 'in doubt' else status end from deed.channel_outbox where id = $1::text::uuid`, id)
+		}
+		eventually(t, "the doubt", func() bool { return status() == "in doubt" })
+		report := strings.ReplaceAll(bounce(from, c.code, c.action), "zoe@example.org", c.to)
+		for range 2 {
+			if out, code := dsn(report); code != 0 {
+				t.Errorf("%s: %d, %s", c.action, code, out)
+			}
+			if got := status(); got != "sent" {
+				t.Errorf("%s: it is %s", c.action, got)
+			}
+		}
+		if f := said(id); (f.BouncedAt != nil) != (c.action == "failed") || (f.DeliveredAt != nil) != (c.action == "delivered") {
+			t.Errorf("%s: %+v", c.action, f)
 		}
 	}
 	metrics := body(t, "http://"+health+"/metrics")

@@ -55,7 +55,7 @@ is in none, nor what went to the sandbox.`,
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), map[string]any{"provider": args[0], "rates": orEmpty(rates)})
 				}
-				return showRates(cmd.OutOrStdout(), "DOMAIN", rates, func(r delivery.Rates) string {
+				return showRates(cmd.OutOrStdout(), "DOMAIN", rates, delivery.RatesWell, func(r delivery.Rates) string {
 					if r.Domain == "" {
 						return "(others)"
 					}
@@ -70,8 +70,8 @@ is in none, nor what went to the sandbox.`,
 }
 
 // showRates prints what was taken in the last hour and day, and the shares of what was said
-// of the day's.
-func showRates(w io.Writer, first string, rates []delivery.Rates, name func(delivery.Rates) string) error {
+// of the day's, of which each were read of each hour.
+func showRates(w io.Writer, first string, rates []delivery.Rates, each int, name func(delivery.Rates) string) error {
 	if len(rates) == 0 {
 		_, err := fmt.Fprintln(w, "nothing was accepted in the last day")
 		return err
@@ -89,7 +89,7 @@ func showRates(w io.Writer, first string, rates []delivery.Rates, name func(deli
 	if err := table(w, []string{first, "LAST", "ACCEPTED", "DELIVERED", "BOUNCED", "COMPLAINED"}, rows); err != nil || rates[0].Whole {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nof each hour the newest %d that ended, of all providers, were looked at: there were more\n", delivery.RatesWell)
+	_, err := fmt.Fprintf(w, "\nof each hour the newest %d that ended, of all providers, were looked at: there were more\n", each)
 	return err
 }
 

@@ -186,7 +186,7 @@ show NAME has it by domain.`,
 				if err != nil {
 					return err
 				}
-				rates, err := l.Rates(cmd.Context(), "", 0, delivery.RatesWell)
+				rates, err := l.Rates(cmd.Context(), "", 0, delivery.RatesQuick)
 				if err != nil {
 					return err
 				}
@@ -197,7 +197,7 @@ show NAME has it by domain.`,
 					return err
 				}
 				fmt.Fprintln(cmd.OutOrStdout())
-				return showRates(cmd.OutOrStdout(), "PROVIDER", rates, func(r delivery.Rates) string { return r.Provider })
+				return showRates(cmd.OutOrStdout(), "PROVIDER", rates, delivery.RatesQuick, func(r delivery.Rates) string { return r.Provider })
 			})
 		},
 	}
