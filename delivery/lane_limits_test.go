@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -99,6 +101,90 @@ func TestLanes_AreMovedWhenTheyAreOthers(t *testing.T) {
 	registered(t, db, fast(f))
 	if n := move() + move(); n != 3 || laneOf(t, db, made[2].ID) != "example.org" {
 		t.Errorf("moved %d back, one to %q", n, laneOf(t, db, made[2].ID))
+	}
+}
+
+// Who is held is moved later, and what is retried goes to the lane that it has by now; until
+// then what its chat says pauses nobody else.
+func TestLanes_NobodyStaysBehind(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	f := newFake()
+	f.caps.Lanes = delivery.OneLane
+	registered(t, db, fast(f))
+	made := reserve(t, db, chat("dead"), chat("held"), chat("free"))
+	db.Exec(t, pgtest.Owner, `
+		with ended as (update deed.channel_outbox set status = 'dead', finished_at = now() where id = $1::text::uuid returning tenant_id, id)
+		insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected)
+		select tenant_id, 'w', 'settle', 'delivery', id::text, 'queued', 'dead', 1 from ended`, made[0].ID)
+	f.caps.Lanes = delivery.LanePerRecipient
+	registered(t, db, fast(f))
+	tx, err := owner.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `select from deed.channel_outbox where id = $1::text::uuid for update`, made[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	move := func() int {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.relane_deliveries('fake', 100)`)
+	}
+	if n := move(); n != 1 || laneOf(t, db, made[1].ID) != "" {
+		t.Errorf("%d were moved beside one that is held", n)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := move(), move(); a != 1 || b != 0 || laneOf(t, db, made[1].ID) == "" {
+		t.Errorf("%d and %d were moved, of whom one had been held", a, b)
+	}
+	if again := pgtest.One[bool](t, owner, `select relane from deed.providers`); again {
+		t.Error("it is looked for more, and none is left")
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Admin), `select deed.retry_deliveries(array[$1::text::uuid], 'again', 'ann')::int`, made[0].ID); n != 1 || laneOf(t, db, made[0].ID) == "" {
+		t.Errorf("%d retried, in the lane %q", n, laneOf(t, db, made[0].ID))
+	}
+
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lane = '' where id = $1::text::uuid`, made[1].ID)
+	f.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if r.Recipient() == "held" {
+			return delivery.LaneOutage(errors.New("429"), time.Hour), false
+		}
+		return delivery.Accepted("m"), true
+	}
+	run(t, db, fast(f))
+	eventually(t, "the others", func() bool {
+		return pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where status = 'sent'`) == 2 && f.called(made[1].ID) > 0
+	})
+	if n := pgtest.One[int](t, owner, `select count(*) from deed.pauses`); n != 0 {
+		t.Errorf("%d pauses, since one delivery has no lane", n)
+	}
+}
+
+// A limit of what is no lane is nobody's, and not the provider's own.
+func TestRegister_LimitsAreOfLanes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for _, c := range []struct {
+		kind  delivery.LaneKind
+		lanes map[string]float64
+		says  string
+	}{
+		{delivery.LanePerRecipient, map[string]float64{"*": 1, "+44": 5}, "'+44'"},
+		{delivery.LanePerRecipient, map[string]float64{"123/1": 1, "123/2": 5}, "two limits"},
+		{delivery.LanePerCountry, map[string]float64{"44": 5}, "'44'"},
+		{delivery.LanePerDomain, map[string]float64{"A.example": 1, "a.example": 5}, "two limits"},
+	} {
+		f := newFake()
+		f.caps.Lanes, f.caps.Limits = c.kind, c.lanes
+		if err := ledger(t, db, fast(f)).Register(context.Background()); deed.CodeOf(err) != deed.Invalid || !strings.Contains(fmt.Sprint(err), c.says) {
+			t.Errorf("%v: %v", c.lanes, err)
+		}
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.rate_limits where provider = 'fake'`); n != 0 {
+		t.Errorf("%d limits are stored", n)
 	}
 }
 

@@ -44,9 +44,19 @@ func (s *source) holds(w *row) bool {
 	return s.watch.holds(destination{}) || s.watch.holds(laneOf(w))
 }
 
+// withoutLane makes of a lane's outage a refusal of this delivery for now, where the
+// provider has lanes and the delivery has not come into one: what a chat says of itself
+// is not said of all.
+func (s *source) withoutLane(it *item) {
+	if it.out.ofLane && it.row.lane == "" && s.caps.Lanes != OneLane {
+		it.out.kind, it.out.ofLane = kindDeferred, false
+	}
+}
+
 // judge says of a call what its outcome means for its destination, and for the
 // delivery in deed.settle's words.
 func (s *source) judge(it *item) {
+	s.withoutLane(it)
 	unknown := it.out.kind == kindUnknown
 	s.judgeCall(it, unknown || it.out.kind == kindOutage, unknown)
 	it.kind = it.out.settles(s.failing(it))

@@ -239,8 +239,8 @@ func Outage(err error, after time.Duration) Outcome {
 }
 
 // LaneOutage is as [Outage], of the delivery's lane alone: a chat that takes no more
-// for a while. The others go on. [ProviderOptions.GiveUpAfter] ends it. Where the
-// delivery has no lane, it is the provider's.
+// for a while. The others go on. [ProviderOptions.GiveUpAfter] ends it. With [OneLane]
+// it is the provider's; of a delivery that has no lane all the same it is as [Deferred].
 func LaneOutage(err error, after time.Duration) Outcome {
 	return Outcome{kind: kindOutage, err: orNone(err), after: max(after, 0), ofLane: true}
 }

@@ -132,6 +132,9 @@ func (s *source) sendBatch(ctx context.Context, b Batch, first *item) (outs []Ou
 func (s *source) judgeTogether(items []*item) {
 	// Told of with the first delivery; of lanes alone with one of each.
 	told := map[destination]bool{}
+	for _, it := range items {
+		s.withoutLane(it)
+	}
 	unknown := !slices.ContainsFunc(items, func(it *item) bool { return it.out.kind != kindUnknown })
 	if unknown {
 		s.judgeCall(items[0], true, true)

@@ -6,7 +6,7 @@
 -- names, '-*' of each such lane that begins with -; others name a lane, or of lanes that
 -- are recipients' the recipient. A limit that is not named is
 -- removed. Returns whether
--- anything changed. Raises DDARG; and DDCON when the name is to stand for
+-- anything changed. Raises DDARG, also for a limit of what is no lane, or two of one; and DDCON when the name is to stand for
 -- another kind while deliveries that the first one was called for are open:
 -- their requests are in its words, and its key protects them.
 --
@@ -38,12 +38,33 @@ declare
   v_now     timestamptz := clock_timestamp();
   v_changed boolean;
   v_timeout text := current_setting('lock_timeout');
+  v_limits  text[]; -- the lanes of p_limited; null: it names none
+  v_at      int;
 begin
   if exists (select from unnest(p_rates, p_bursts) u(rate, burst) where not coalesce(u.rate > 0 and u.burst >= 1, false)) then
     raise exception 'register_provider: a rate must be above 0 and a burst at least 1' using errcode = 'DDARG';
   end if;
   if p_lanes is null or p_lanes not in ('domain', 'host', 'country', 'recipient', 'none') then
     raise exception 'register_provider: lanes are domain, host, country, recipient or none, got %', p_lanes using errcode = 'DDARG';
+  end if;
+  v_limits := array(
+    select case
+        when u.lane in ('', '*', '-*') then u.lane
+        when p_lanes = 'country' then substring(u.lane from e'^\\+[0-9]{1,3}$')
+        when p_lanes = 'recipient' then deed.lane_of(p_lanes, 'chat', deed.fold_address('chat', u.lane))
+        else coalesce(deed.domain_ascii(deed.fold_case(u.lane)), lower(u.lane))
+      end
+    from unnest(p_limited) with ordinality u(lane, n)
+    order by u.n
+  );
+  v_at := array_position(v_limits, null);
+  if v_at is not null then
+    raise exception 'register_provider: the limit of % is of no lane: lanes are %', quote_literal(p_limited[v_at]),
+      case p_lanes when 'country' then 'countries, such as +44' else 'recipients, as deliveries name them' end using errcode = 'DDARG';
+  end if;
+  select min(u.n) into v_at from unnest(v_limits) with ordinality u(lane, n) group by u.lane having count(*) > 1 limit 1;
+  if found then
+    raise exception 'register_provider: there are two limits of the lane of %', quote_literal(p_limited[v_at]) using errcode = 'DDARG';
   end if;
   -- One after the other: they would lock the same buckets.
   lock table deed.provider_lock in share update exclusive mode;
@@ -86,12 +107,7 @@ begin
   perform from deed.rate_limits r where r.provider = p_name and r.lane in ('*', '-*') order by r.lane for update;
 
   with wanted as (
-    select case
-        when u.lane in ('', '*', '-*') or p_lanes = 'country' then u.lane
-        when p_lanes = 'recipient' then coalesce(deed.lane_of(p_lanes, 'chat', deed.fold_address('chat', u.lane)), '')
-        else coalesce(deed.domain_ascii(deed.fold_case(u.lane)), lower(u.lane))
-      end as lane, u.rate, u.burst
-    from unnest(p_limited, p_rates, p_bursts) u(lane, rate, burst)
+    select u.lane, u.rate, u.burst from unnest(v_limits, p_rates, p_bursts) u(lane, rate, burst)
   ),
   gone as (
     delete from deed.rate_limits r

@@ -3,8 +3,9 @@
 --
 -- Only after the provider has been registered with lanes of another kind
 -- (deed.register_provider), or before there were kinds. Those that somebody holds are
--- skipped. Returns how many were moved; fewer than p_limit, all are where they belong,
--- but for what was being reserved meanwhile: it stays in a lane of the former kind.
+-- skipped, and moved by a later call. Returns how many were moved; where none is elsewhere
+-- than it belongs it is over, but for what was being reserved meanwhile: that stays in a
+-- lane of the former kind.
 create or replace function deed.relane_deliveries(
   p_provider text,
   p_limit    int
@@ -17,16 +18,15 @@ set enable_mergejoin = off
 set jit = off
 as $$
 declare
-  v_kind  text := (select p.lanes from deed.providers p where p.name = p_provider and p.relane);
-  v_count int;
+  v_kind   text := (select p.lanes from deed.providers p where p.name = p_provider and p.relane);
+  v_places tid[];
+  v_count  int;
 begin
   if v_kind is null then
     return 0;
   end if;
-  update deed.channel_outbox c
-  set lane = m.lane
-  from (
-    select q.ctid as place, coalesce(l.lane, '') as lane
+  v_places := array(
+    select q.ctid
     from deed.channel_outbox q
     cross join lateral (select deed.lane_of(v_kind, q.channel, deed.fold_address(q.channel, q.recipient)) as lane offset 0) l
     where q.provider = p_provider and q.status in ('queued', 'sending')
@@ -39,13 +39,21 @@ begin
       end
       and q.lane <> coalesce(l.lane, '')
     limit p_limit
-    for update of q skip locked
+  );
+  if cardinality(v_places) = 0 then
+    update deed.providers p set relane = false where p.name = p_provider and p.lanes = v_kind;
+    return 0;
+  end if;
+  update deed.channel_outbox c
+  set lane = coalesce(deed.lane_of(v_kind, c.channel, deed.fold_address(c.channel, c.recipient)), '')
+  from (
+    -- Whatever stands there by now: its lane is its own.
+    select q.ctid as place from deed.channel_outbox q
+    where q.ctid = any (v_places) and q.provider = p_provider and q.status in ('queued', 'sending')
+    for update skip locked
   ) m
   where c.ctid = m.place;
   get diagnostics v_count = row_count;
-  if v_count < p_limit then
-    update deed.providers p set relane = false where p.name = p_provider and p.lanes = v_kind;
-  end if;
   return v_count;
 end
 $$;

@@ -2,7 +2,7 @@
 -- at 0; an operator's act, recorded with who and why.
 --
 -- They are due from now on, so that they are tried for as long as new ones are
--- (deed.give_up_deliveries). Their key and request stay as they were. What was proved to have been accepted
+-- (deed.give_up_deliveries), in the lane that they have by now (deed.lane_of). Their key and request stay as they were. What was proved to have been accepted
 -- (proved_at) is left alone, and so is what was for somebody who was erased. Those of a run are refused (DDCON):
 -- a run that has ended stays as it was, and is retried as a new one. Returns
 -- how many.
@@ -28,16 +28,21 @@ begin
   end if;
   perform set_config('deed.act', 'person', true);
   with chosen as (
-    select c.id, c.status from deed.channel_outbox c
+    select c.id, c.status, case
+        when p.lanes is null then c.lane
+        else coalesce(deed.lane_of(p.lanes, c.channel, deed.fold_address(c.channel, c.recipient)), '')
+      end as lane
+    from deed.channel_outbox c
+    left join deed.providers p on p.name = c.provider
     where c.id = any (p_ids) and c.status in ('failed', 'dead') and c.proved_at is null and c.erased_at is null
-      and not exists (select from deed.contacts p where p.id = c.contact_id and p.erased_at is not null)
+      and not exists (select from deed.contacts o where o.id = c.contact_id and o.erased_at is not null)
       and not deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at)
     order by c.id
-    for update
+    for update of c
   ),
   driven as (
     update deed.channel_outbox c
-    set status = 'queued', attempts = 0, deferrals = 0, deferred_since = null, process_after = clock_timestamp(), finished_at = null, claim = null, updated_at = clock_timestamp()
+    set status = 'queued', lane = h.lane, attempts = 0, deferrals = 0, deferred_since = null, process_after = clock_timestamp(), finished_at = null, claim = null, updated_at = clock_timestamp()
     from chosen h
     where c.id = h.id
     returning c.id, c.tenant_id, h.status as was
