@@ -165,18 +165,32 @@ func (s *source) record(ctx context.Context, events []StatusEvent, total *Record
 // Feedback is what a provider has said of a delivery, and when each was first.
 type Feedback struct {
 	DeliveredAt    *time.Time `json:"delivered_at,omitempty"`
-	BouncedAt      *time.Time `json:"bounced_at,omitempty"` // hard, soft, or dropped
+	BouncedAt      *time.Time `json:"bounced_at,omitempty"` // of whatever kind
 	ComplainedAt   *time.Time `json:"complained_at,omitempty"`
 	UnsubscribedAt *time.Time `json:"unsubscribed_at,omitempty"`
 	OpenedAt       *time.Time `json:"opened_at,omitempty"`
 	ClickedAt      *time.Time `json:"clicked_at,omitempty"`
 	AnsweredAt     *time.Time `json:"answered_at,omitempty"` // when a call ended
-	Reason         string     `json:"reason,omitempty"`      // of the bounce, else of how a call ended
-	Code           string     `json:"code,omitempty"`
+	// Bounce is the gravest kind that was said, and BounceSince when that was first; empty of
+	// bounces that were recorded before deed kept it.
+	Bounce      Bounce     `json:"bounce,omitempty"`
+	BounceSince *time.Time `json:"bounce_since,omitempty"`
+	Reason      string     `json:"reason,omitempty"` // of that bounce, else of how a call ended
+	Code        string     `json:"code,omitempty"`
 }
 
+// Bounce is a kind of bounces.
+type Bounce string
+
+// The kinds of bounces, the gravest first.
+const (
+	HardBounce    Bounce = "hard"    // [SaidBounced]: the address is suppressed
+	DroppedBounce Bounce = "dropped" // [SaidDropped]: the service gave it up, for a reason that says nothing of the address
+	SoftBounce    Bounce = "soft"    // [SaidSoftBounced]: another one may arrive
+)
+
 // FeedbackTopic is a stream to which deed publishes a [FeedbackMessage] for each time of a
-// [Feedback], in the transaction that records it, while somebody subscribes to it. The key is
+// [Feedback] (of a bounce again when a graver one is said), in the transaction that records it, while somebody subscribes to it. The key is
 // the delivery's id, and the type the event.
 const FeedbackTopic = "deed.feedback"
 
@@ -202,7 +216,7 @@ func (l *Ledger) Feedback(ctx context.Context, id string) (f Feedback, err error
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	err = l.pool.QueryRow(ctx, query.Feedback, id).
-		Scan(&f.DeliveredAt, &f.BouncedAt, &f.ComplainedAt, &f.UnsubscribedAt, &f.OpenedAt, &f.ClickedAt, &f.AnsweredAt, &f.Reason, &f.Code)
+		Scan(&f.DeliveredAt, &f.BouncedAt, &f.ComplainedAt, &f.UnsubscribedAt, &f.OpenedAt, &f.ClickedAt, &f.AnsweredAt, &f.Bounce, &f.BounceSince, &f.Reason, &f.Code)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Feedback{}, nil
 	}

@@ -128,8 +128,59 @@ func TestContract_D13_FirstTimesInAnyOrder(t *testing.T) {
 			t.Errorf("%s at %v, want second %d", what, c.got, c.want)
 		}
 	}
-	if want.Reason != "gone" || want.Code != "550" || want.AnsweredAt != nil {
+	if want.Reason != "gone" || want.Code != "550" || want.AnsweredAt != nil || want.Bounce != delivery.HardBounce {
 		t.Errorf("%+v", want)
+	}
+}
+
+// Of several bounces the gravest is the one that stands, with its own time, code and reason,
+// whichever came first; the first time of any stays.
+func TestContract_D13_TheGravestBounceStands(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	soft := delivery.StatusEvent{Said: delivery.SaidSoftBounced, At: at(1), Code: "452", Reason: "full"}
+	later := delivery.StatusEvent{Said: delivery.SaidSoftBounced, At: at(2), Code: "421", Reason: "busy"}
+	dropped := delivery.StatusEvent{Said: delivery.SaidDropped, At: at(3), Reason: "no money"}
+	hard := delivery.StatusEvent{Said: delivery.SaidBounced, At: at(4), Code: "550", Reason: "gone"}
+	for i, c := range []struct {
+		events []delivery.StatusEvent
+		want   string
+	}{
+		{[]delivery.StatusEvent{soft}, "soft 1 452 full, first 1"},
+		{[]delivery.StatusEvent{later, soft}, "soft 1 452 full, first 1"},
+		{[]delivery.StatusEvent{soft, later}, "soft 1 452 full, first 1"},
+		{[]delivery.StatusEvent{soft, dropped}, "dropped 3  no money, first 1"},
+		{[]delivery.StatusEvent{dropped, later}, "dropped 3  no money, first 2"},
+		{[]delivery.StatusEvent{soft, dropped, hard}, "hard 4 550 gone, first 1"},
+		{[]delivery.StatusEvent{hard, soft, dropped}, "hard 4 550 gone, first 1"},
+	} {
+		ids := sent(t, db, email(fmt.Sprintf("a%d@example.com", i)), email(fmt.Sprintf("b%d@example.com", i)))
+		together := make([]delivery.StatusEvent, len(c.events))
+		for j, e := range c.events {
+			e.Delivery = ids[0]
+			record(t, l, e)
+			together[j] = e
+			together[j].Delivery = ids[1]
+		}
+		record(t, l, together...)
+		for _, id := range ids {
+			f := feedback(t, l, id)
+			if got := fmt.Sprintf("%s %d %s %s, first %d", f.Bounce, f.BounceSince.UTC().Second(), f.Code, f.Reason, f.BouncedAt.UTC().Second()); got != c.want {
+				t.Errorf("%d: %s, want %s", i, got, c.want)
+			}
+		}
+	}
+	// What was recorded before deed knew of kinds keeps its time, and learns its kind.
+	id := sent(t, db, email("old@example.com"))[0]
+	db.Exec(t, pgtest.Owner, `insert into deed.delivery_feedback (delivery_id, tenant_id, bounced_at, reason) select c.id, c.tenant_id, $2, 'old' from deed.channel_outbox c where c.id = $1::text::uuid`, id, at(1))
+	if f := feedback(t, l, id); f.Bounce != "" || f.Reason != "old" {
+		t.Errorf("%+v", f)
+	}
+	later.Delivery = id
+	record(t, l, later)
+	if f := feedback(t, l, id); f.Bounce != delivery.SoftBounce || f.Reason != "busy" || !f.BouncedAt.Equal(at(1)) {
+		t.Errorf("%+v", f)
 	}
 }
 

@@ -119,11 +119,13 @@ func TestContract_D13_FeedbackReachesTheApplication(t *testing.T) {
 	for range 2 {
 		record(t, l, soft, before, delivery.StatusEvent{Said: delivery.SaidAccepted, Delivery: ids[0], At: at(1)}, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: "0190a2f0-0000-7000-8000-000000000000"})
 		record(t, l, delivery.StatusEvent{Said: delivery.SaidComplained, Delivery: ids[0], At: at(3)}, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: ids[0], At: at(2)})
-		record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: ids[0], At: at(1), Reason: "earlier, and said later"})
+		record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: ids[0], At: at(1), Reason: "earlier, said later, and graver"})
+		record(t, l, delivery.StatusEvent{Said: delivery.SaidDropped, Delivery: ids[0], At: at(1), Reason: "less grave"})
 	}
 	want := []delivery.FeedbackMessage{
 		{Event: delivery.SaidSoftBounced, At: at(2), Code: "452", Reason: `<(address)>: (address) (alias of "r b"(address), (address)) is full`},
 		{Event: delivery.SaidDelivered, At: at(2)},
+		{Event: delivery.SaidBounced, At: at(1), Reason: "earlier, said later, and graver"},
 		{Event: delivery.SaidComplained, At: at(3)},
 	}
 	for i := range want {

@@ -113,7 +113,8 @@ from deed.record_events($1::text, $2::text, $3::text, $4::text[]::uuid[], $5::te
 select deed.match_events($1::int, $2::text);
 
 -- name: feedback
-select f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at, f.answered_at, coalesce(f.reason, ''), coalesce(f.code, '')
+select f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at, f.answered_at,
+  coalesce(f.bounce, ''), f.bounce_since, coalesce(f.reason, ''), coalesce(f.code, '')
 from deed.delivery_feedback f
 where f.delivery_id = $1::text::uuid;
 

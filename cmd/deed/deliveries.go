@@ -187,13 +187,18 @@ func showDelivery(w io.Writer, e delivery.Entry, said delivery.Feedback, events 
 	line("skipped", e.SkipReason)
 	line("last error", e.LastError)
 	line("delivered", instant(said.DeliveredAt))
-	line("bounced", instant(said.BouncedAt))
+	line("bounced", bounced(said))
+	if said.BounceSince != nil && !said.BounceSince.Equal(*said.BouncedAt) {
+		line("bounced first", instant(said.BouncedAt))
+	}
 	line("complained", instant(said.ComplainedAt))
 	line("unsubscribed", instant(said.UnsubscribedAt))
 	line("opened", instant(said.OpenedAt))
 	line("clicked", instant(said.ClickedAt))
 	line("answered", instant(said.AnsweredAt))
-	line("said of that", strings.TrimSpace(said.Code+" "+said.Reason))
+	if said.BouncedAt == nil {
+		line("said of that", strings.TrimSpace(said.Code+" "+said.Reason))
+	}
 	line("correlation id", e.CorrelationID)
 	line("tenant", e.Tenant)
 	line("key", e.Key)
@@ -210,6 +215,17 @@ func showDelivery(w io.Writer, e delivery.Entry, said delivery.Feedback, events 
 	}
 	fmt.Fprintln(w)
 	return table(w, []string{"AT", "ACT", "FROM", "TO", "WHO", "WHY"}, rows)
+}
+
+// bounced says which bounce it was, since when, and what is said of it.
+func bounced(said delivery.Feedback) string {
+	switch {
+	case said.BouncedAt == nil:
+		return ""
+	case said.BounceSince == nil: // from before that was kept
+		return strings.TrimSpace(instant(said.BouncedAt) + " " + said.Code + " " + said.Reason)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%s since %s: %s", said.Bounce, when(*said.BounceSince), strings.TrimSpace(said.Code+" "+said.Reason)), ": ")
 }
 
 // proved says that a delivery is known to have been accepted, whatever it ended

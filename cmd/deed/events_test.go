@@ -116,7 +116,7 @@ providers:
 	if e := show(); e.Delivery.Status != delivery.Sent || e.Feedback.BouncedAt == nil || e.Feedback.Reason != "no such user" {
 		t.Errorf("%+v", e)
 	}
-	if shown := deedOK(t, db.URL(pgtest.Admin), "deliveries", "show", id); !strings.Contains(shown, "bounced          2026-02-22") || !strings.Contains(shown, "said of that     General no such user") {
+	if shown := deedOK(t, db.URL(pgtest.Admin), "deliveries", "show", id); !strings.Contains(shown, "bounced          hard since 2026-02-22 ") || !strings.Contains(shown, ": General no such user\n") {
 		t.Errorf("shown:\n%s", shown)
 	}
 	select { // the application is told once

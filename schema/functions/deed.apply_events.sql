@@ -45,23 +45,26 @@ begin
   into v_about
   from unnest(p_ids, p_addresses) with ordinality u(id, address, n);
   perform deed.tell_feedback(v_ids, v_about, p_events, p_ats, p_reasons, p_codes);
-  insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, delivered_at, bounced_at, complained_at, unsubscribed_at, opened_at, clicked_at, answered_at, reason, code)
-  select c.id, c.tenant_id, c.run_id, e.delivered_at, e.bounced_at, e.complained_at, e.unsubscribed_at, e.opened_at, e.clicked_at, e.answered_at,
+  insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, delivered_at, bounced_at, complained_at, unsubscribed_at, opened_at, clicked_at, answered_at, bounce, bounce_since, reason, code)
+  select c.id, c.tenant_id, c.run_id, e.delivered_at, e.bounced_at, e.complained_at, e.unsubscribed_at, e.opened_at, e.clicked_at, e.answered_at, e.bounce, e.bounce_since,
     case when c.erased_at is null then e.reason end, e.code
   from (
     select u.id,
       min(u.at) filter (where u.event = 'delivered') as delivered_at,
-      min(u.at) filter (where u.event in ('bounced', 'soft_bounced', 'dropped')) as bounced_at,
+      min(u.at) filter (where u.gravity is not null) as bounced_at,
       min(u.at) filter (where u.event = 'complained') as complained_at,
       min(u.at) filter (where u.event = 'unsubscribed') as unsubscribed_at,
       min(u.at) filter (where u.event = 'opened') as opened_at,
       min(u.at) filter (where u.event = 'clicked') as clicked_at,
       min(u.at) filter (where u.event = 'answered') as answered_at,
-      (array_agg(u.reason order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'dropped', 'answered')))[1] as reason,
-      (array_agg(u.code order by u.event = 'answered', u.at, u.code, u.reason) filter (where u.event in ('bounced', 'soft_bounced', 'dropped', 'answered')))[1] as code
+      (array['hard', 'dropped', 'soft'])[min(u.gravity)] as bounce,
+      (array_agg(u.at order by u.gravity, u.at) filter (where u.gravity is not null))[1] as bounce_since,
+      (array_agg(u.reason order by u.gravity, u.at, u.code, u.reason) filter (where u.gravity is not null or u.event = 'answered'))[1] as reason,
+      (array_agg(u.code order by u.gravity, u.at, u.code, u.reason) filter (where u.gravity is not null or u.event = 'answered'))[1] as code
     from unnest(v_about, p_events, p_ats, p_reasons, p_codes) v(id, event, at, reason, code)
     cross join lateral (
-      select v.id, v.event, coalesce(v.at, v_now) as at, left(nullif(v.reason, ''), 1000) as reason, left(nullif(v.code, ''), 100) as code
+      select v.id, v.event, array_position(array['bounced', 'dropped', 'soft_bounced'], v.event) as gravity, coalesce(v.at, v_now) as at,
+        left(nullif(v.reason, ''), 1000) as reason, left(nullif(v.code, ''), 100) as code
     ) u
     where v.id = any (v_ids) and v.event <> 'accepted'
     group by u.id
@@ -72,18 +75,24 @@ begin
   set delivered_at = least(f.delivered_at, excluded.delivered_at), bounced_at = least(f.bounced_at, excluded.bounced_at),
     complained_at = least(f.complained_at, excluded.complained_at), unsubscribed_at = least(f.unsubscribed_at, excluded.unsubscribed_at),
     opened_at = least(f.opened_at, excluded.opened_at), clicked_at = least(f.clicked_at, excluded.clicked_at), answered_at = least(f.answered_at, excluded.answered_at),
-    (reason, code) = (
-      -- As if all had come at once: those of the first bounce, else of how the first call ended.
-      select w.reason, w.code
-      from (values (f.bounced_at, f.answered_at, f.reason, f.code), (excluded.bounced_at, excluded.answered_at, excluded.reason, excluded.code)) w(bounced_at, answered_at, reason, code)
+    (bounce, bounce_since, reason, code) = (
+      -- As if all had come at once: the gravest bounce, as it was said first, else how the first call ended.
+      select w.bounce, w.bounce_since, w.reason, w.code
+      from (
+        values (f.bounce, f.bounce_since, f.bounced_at, f.answered_at, f.reason, f.code),
+          (excluded.bounce, excluded.bounce_since, excluded.bounced_at, excluded.answered_at, excluded.reason, excluded.code)
+      ) w(bounce, bounce_since, bounced_at, answered_at, reason, code)
       where w.bounced_at is not null or w.answered_at is not null
-      order by w.bounced_at, case when w.bounced_at is null then w.answered_at end, w.code, w.reason
+      order by array_position(array['hard', 'dropped', 'soft'], w.bounce), w.bounced_at is null, coalesce(w.bounce_since, w.answered_at), w.code, w.reason
       limit 1
     )
   where (least(f.delivered_at, excluded.delivered_at), least(f.bounced_at, excluded.bounced_at), least(f.complained_at, excluded.complained_at), least(f.unsubscribed_at, excluded.unsubscribed_at),
       least(f.opened_at, excluded.opened_at), least(f.clicked_at, excluded.clicked_at), least(f.answered_at, excluded.answered_at))
     is distinct from (f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at, f.answered_at)
-    or (excluded.bounced_at, excluded.answered_at) is not distinct from (f.bounced_at, f.answered_at) and (excluded.code, excluded.reason) is distinct from (f.code, f.reason);
+    or coalesce(array_position(array['hard', 'dropped', 'soft'], excluded.bounce), 4) < coalesce(array_position(array['hard', 'dropped', 'soft'], f.bounce), 4)
+    or excluded.bounce is not distinct from f.bounce and excluded.bounce_since < f.bounce_since
+    or (excluded.bounce, excluded.bounce_since) is not distinct from (f.bounce, f.bounce_since) and (f.bounce is not null or excluded.answered_at is not distinct from f.answered_at)
+      and (excluded.code, excluded.reason) is distinct from (f.code, f.reason);
 
   -- What it says something of, it has taken.
   for v_e in

@@ -1,5 +1,6 @@
 -- deed.tell_feedback: publish what is said of deliveries for the first time to the topic
--- deed.feedback, one message for each time that deed.delivery_feedback lacks; nothing, while
+-- deed.feedback, one message for each time that deed.delivery_feedback lacks, and for a bounce
+-- that is graver than the one it has; nothing, while
 -- nobody subscribes to it. For deed.apply_events, before it keeps them.
 --
 -- p_held are the deliveries that the caller has locked. A message's key is its delivery. It has
@@ -55,11 +56,13 @@ begin
       select c.id as delivery, c.tenant_id, c.correlation_id, c.channel_message_id, c.provider, e.event, e.at, e.code,
         case when c.erased_at is null then deed.without_addresses(e.reason, c.recipient) end as reason
       from (
-        select distinct on (v.id, k.kind) v.id, k.kind, v.event, coalesce(v.at, v_now) as at, left(nullif(v.reason, ''), 1000) as reason, left(nullif(v.code, ''), 100) as code
+        select distinct on (v.id, k.kind) v.id, k.kind, k.gravity, v.event, coalesce(v.at, v_now) as at, left(nullif(v.reason, ''), 1000) as reason, left(nullif(v.code, ''), 100) as code
         from unnest(p_ids, p_events, p_ats, p_reasons, p_codes) v(id, event, at, reason, code)
-        cross join lateral (select case when v.event in ('soft_bounced', 'dropped') then 'bounced' else v.event end as kind) k
+        cross join lateral (
+          select g.gravity, case when g.gravity is not null then 'bounced' else v.event end as kind from (select array_position(array['bounced', 'dropped', 'soft_bounced'], v.event) as gravity) g
+        ) k
         where v.id = any (p_held) and v.event <> 'accepted'
-        order by v.id, k.kind, coalesce(v.at, v_now), v.code, v.reason
+        order by v.id, k.kind, k.gravity, coalesce(v.at, v_now), v.code, v.reason
       ) e
       cross join lateral (
         select o.id, o.tenant_id, o.correlation_id, o.channel_message_id, o.provider, o.erased_at, o.recipient from deed.channel_outbox o where o.id = e.id
@@ -67,7 +70,7 @@ begin
       where not exists (
         select from deed.delivery_feedback f
         where f.delivery_id = e.id and case e.kind
-          when 'delivered' then f.delivered_at when 'bounced' then f.bounced_at when 'complained' then f.complained_at when 'unsubscribed' then f.unsubscribed_at
+          when 'delivered' then f.delivered_at when 'bounced' then case when e.gravity < array_position(array['hard', 'dropped', 'soft'], f.bounce) then null else f.bounced_at end when 'complained' then f.complained_at when 'unsubscribed' then f.unsubscribed_at
           when 'opened' then f.opened_at when 'clicked' then f.clicked_at else f.answered_at end is not null
       ) and (not v_removed or not deed.is_removed(c.tenant_id))
       order by e.at, e.id, e.kind
