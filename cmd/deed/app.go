@@ -57,6 +57,14 @@ func (a *app) config() (*config.Config, error) {
 	return file, nil
 }
 
+// lacks says which secrets of parts of the file this process does not have ([config.Config.Lacks]).
+func lacks(file *config.Config, parts ...string) error {
+	if err := file.Lacks(parts...); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	return nil
+}
+
 // setting picks a setting: flag, environment, file, default.
 func setting(flag, name, file, otherwise string) string {
 	return config.Pick(flag, flag != "", os.Getenv(name), file, otherwise)
@@ -71,8 +79,8 @@ func (a *app) database() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if file.DatabaseURL != "" {
-		return file.DatabaseURL, nil
+	if err := lacks(file, "database_url"); err != nil || file.DatabaseURL != "" {
+		return file.DatabaseURL, err
 	}
 	for _, name := range []string{"PGHOST", "PGDATABASE", "PGSERVICE", "PGUSER"} {
 		if os.Getenv(name) != "" {

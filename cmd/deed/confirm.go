@@ -20,6 +20,9 @@ import (
 
 // linksOf makes and checks the links of a file; nil: it has no secret for them.
 func linksOf(file *config.Config) (*contact.Links, error) {
+	if err := lacks(file, "public"); err != nil {
+		return nil, err
+	}
 	p := file.Public
 	if p.LinkSecret.Reveal() == "" {
 		return nil, nil

@@ -95,6 +95,9 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 			if err != nil {
 				return err
 			}
+			if err := a.noteUnchecked(cmd, d.Provider); err != nil {
+				return err
+			}
 			return a.withLedgerOf(cmd.Context(), d.Provider, func(l *delivery.Ledger, pool *pgxpool.Pool) error {
 				var made []delivery.Reserved
 				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
@@ -145,6 +148,18 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "for this tenant, a UUID")
 	return cmd
+}
+
+// noteUnchecked says why what a provider's service would refuse is not told now.
+func (a *app) noteUnchecked(cmd *cobra.Command, provider string) error {
+	file, err := a.config()
+	if err != nil {
+		return err
+	}
+	if err := file.Lacks("providers." + provider); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: what the service of %s would refuse of itself is told only when it is called: %s\n", provider, err)
+	}
+	return nil
 }
 
 // readAttachments puts files into an e-mail, of which more than one may have is not read.

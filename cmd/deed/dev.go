@@ -57,6 +57,9 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 			if err != nil {
 				return err
 			}
+			if err := lacks(file); err != nil {
+				return err
+			}
 			log, err := a.logger(cmd.ErrOrStderr())
 			if err != nil {
 				return err

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/mail"
 
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/config"
 )
 
 func newEvents(a *app) *cobra.Command {
@@ -72,7 +74,10 @@ func (a *app) withBounces(ctx context.Context, fn func(*delivery.Bounces) error)
 	if err != nil {
 		return err
 	}
-	made, err := providers(file)
+	returning := *file
+	returning.Providers = maps.Clone(file.Providers)
+	maps.DeleteFunc(returning.Providers, func(_ string, p config.Provider) bool { return p.ReturnPath == "" })
+	made, err := providers(&returning)
 	if err != nil {
 		return err
 	}

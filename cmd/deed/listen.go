@@ -145,6 +145,9 @@ func (h *hooks) findSecrets(a *app, given bool) error {
 		h.whose = "the webhooks in deed.yaml"
 		for _, sink := range file.Sinks {
 			if sink.Webhook != nil {
+				if err := lacks(file, "sinks."+sink.Name); err != nil {
+					return err
+				}
 				for _, s := range []config.Secret{sink.Webhook.Secret, sink.Webhook.PreviousSecret} {
 					if s.Reveal() != "" {
 						h.secrets = append(h.secrets, s.Reveal())

@@ -84,6 +84,15 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// A file that somebody has named is there, whether the command needs it or not.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			helps := cmd.Name() == "help" || cmd.HasParent() && cmd.Parent().Name() == "completion"
+			if helps || a.configFile == "" && os.Getenv("DEED_CONFIG") == "" {
+				return nil
+			}
+			_, err := a.config()
+			return err
+		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%s%s; see %s --help", notGo(err.Error()), orWhichFlag(cmd, err), cmd.CommandPath())

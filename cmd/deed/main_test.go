@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -97,6 +98,38 @@ func TestHelp_EveryCommandTeaches(t *testing.T) {
 		}
 	}
 	visit(newRoot())
+}
+
+// A configuration that somebody names is there, whether the command needs it or not.
+func TestConfig_OneThatIsNamedIsThere(t *testing.T) {
+	t.Parallel()
+	n := 0
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		if cmd.HasSubCommands() && cmd.Name() != "dev" || cmd.Name() == "help" || cmd.Name() == "completion" || cmd.HasParent() && cmd.Parent().Name() == "completion" {
+			return
+		}
+		n++
+		args := append(strings.Fields(cmd.CommandPath())[1:], "--config", "nowhere.yaml")
+		var errs strings.Builder
+		for range 4 {
+			errs.Reset()
+			if execute(t.Context(), args, strings.NewReader(""), io.Discard, &errs) != exitUsage || !strings.Contains(errs.String(), "an argument is missing") {
+				break
+			}
+			args = append(args, "1")
+		}
+		if !strings.Contains(errs.String(), "nowhere.yaml: no such file") {
+			t.Errorf("%q: %s", args, &errs)
+		}
+	}
+	visit(newRoot())
+	if n < 70 {
+		t.Errorf("%d commands were looked at", n)
+	}
 }
 
 func TestTable_FitsATerminal(t *testing.T) {

@@ -111,6 +111,10 @@ func providers(file *config.Config) (map[string]delivery.ProviderOptions, error)
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(file.Providers)) {
 		c := file.Providers[name]
+		if err := file.Lacks("providers." + name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		p, err := provider(c)
 		if err != nil {
 			errs = append(errs, ofFile(file, c.Line, "providers."+name, err))
@@ -286,7 +290,7 @@ func (a *app) withLedger(ctx context.Context, fn func(*delivery.Ledger, *pgxpool
 }
 
 // withLedgerOf runs fn with a ledger that attempts nothing, and knows what the
-// provider of that name refuses, if deed.yaml has it.
+// provider of that name refuses, if deed.yaml has it, and its secrets are there.
 func (a *app) withLedgerOf(ctx context.Context, name string, fn func(*delivery.Ledger, *pgxpool.Pool) error) error {
 	file, err := a.config()
 	if err != nil {
@@ -294,7 +298,7 @@ func (a *app) withLedgerOf(ctx context.Context, name string, fn func(*delivery.L
 	}
 	list := map[string]delivery.ProviderOptions{}
 	defer func() { closeProviders(list) }()
-	if c, ok := file.Providers[name]; ok {
+	if c, ok := file.Providers[name]; ok && file.Lacks("providers."+name) == nil {
 		p, err := provider(c)
 		if err != nil {
 			return &exitError{exitUsage, fmt.Errorf("provider %s: %w", name, err)}

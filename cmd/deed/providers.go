@@ -50,6 +50,9 @@ func (a *app) providerNamed(ctx context.Context, name, catch string) (p delivery
 		return nil, "", err
 	}
 	if c, ok := file.Providers[name]; ok {
+		if err = lacks(file, "providers."+name); err != nil {
+			return nil, "", err
+		}
 		if p, err = provider(c); err != nil {
 			return nil, "", &exitError{exitUsage, ofFile(file, c.Line, "providers."+name, err)}
 		}

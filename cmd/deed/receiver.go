@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
@@ -106,6 +107,37 @@ func (a *app) receivingOf(file *config.Config, serves bool, log *slog.Logger) (*
 	r.links = links
 	r.opts.OnNewCluster, r.opts.Environment, err = a.newCluster()
 	return r, err
+}
+
+// checkTopics says which topics the file has what this process does published to, and the
+// installation takes nothing for: each message would fail.
+func (r *relay) checkTopics(ctx context.Context) error {
+	topics := map[string]string{}
+	for name, s := range r.file.Sources {
+		if s.Executor.Topic != "" {
+			topics["sources."+name+".executor"] = s.Executor.Topic
+		}
+	}
+	if topic := r.file.Erasures.Topic; topic != "" {
+		topics["erasures"] = topic
+	}
+	if len(topics) == 0 {
+		return nil
+	}
+	settings, err := r.operator.Settings(ctx)
+	if err != nil || !settings.StrictTopics {
+		return err
+	}
+	var errs []error
+	for _, path := range slices.Sorted(maps.Keys(topics)) {
+		if _, err := r.operator.Topic(ctx, topics[path]); deed.CodeOf(err) == deed.NotFound {
+			err = fmt.Errorf("%s: %s.topic: the topic %q is not declared, and this installation takes declared topics only; declare it under topics", r.file.File, path, topics[path])
+			errs = append(errs, &exitError{exitUsage, err})
+		} else if err != nil {
+			return err
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // errNoLedger says that this process does not serve providers, or not yet.

@@ -69,6 +69,9 @@ exit code 3 if something is to be done.`,
 			if err != nil {
 				return err
 			}
+			if err := lacks(file); err != nil {
+				return err
+			}
 			r := &relay{app: a, file: file, out: cmd.OutOrStdout(), untilEmpty: untilEmpty}
 			if r.log, err = a.logger(cmd.ErrOrStderr()); err != nil {
 				return err
@@ -183,6 +186,9 @@ func (r *relay) run(ctx context.Context) error {
 		Topics: topicsOf(r.file), Subscriptions: subs, Worker: worker, Logger: r.log,
 		OnNewCluster: r.onNewCluster, Environment: r.environment,
 	})
+	if err == nil {
+		err = r.checkTopics(ctx)
+	}
 	if err == nil && r.receiving != nil {
 		var release func()
 		if r.receiver, release, err = r.receiving.open(ctx, r.url); err == nil {

@@ -52,6 +52,9 @@ from a relay that the source trusts: this machine's address must be among those.
 			if !ok {
 				return usagef("--source %q is not in deed.yaml; there are %s", source, strings.Join(slices.Sorted(maps.Keys(sources)), ", "))
 			}
+			if err := lacks(file, "sources."+source); err != nil && source != devSource {
+				return err
+			}
 			if id == "" {
 				id = uuid.New().String()
 			}

@@ -248,11 +248,11 @@ func (s *section) pem(key string) []byte {
 	}
 	data, err := s.readFile(at)
 	if err != nil {
-		s.keyf(key, "file %q: %s", file, cause(err))
+		s.lackf(s.lineOf(key), join(s.path, key), "file %q: %s", file, cause(err))
 		return nil
 	}
 	if len(data) == 0 {
-		s.keyf(key, "file %q is empty", file)
+		s.lackf(s.lineOf(key), join(s.path, key), "file %q is empty", file)
 		return nil
 	}
 	return data

@@ -3,6 +3,7 @@ package config_test
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -131,8 +132,6 @@ func TestParse_BrokerProblems(t *testing.T) {
 			`s.url: the URL holds a user or password; take it from env: or file:, or give user and password
 s.subject: {tpoic} is none of {topic}, {key}, {type} (did you mean "{topic}"?)
 s.password: want env:NAME or file:PATH; a secret must not stand in the file itself
-s.token: the environment variable NONE is not set
-s.creds: file "no.creds": file does not exist
 s.timeout: 5 has no unit; write it as 30s, 5m or 1h30m
 s.max_pending: 0 is not from 1 to 100000
 s.batch: want a whole number from 1 to 10000, got text
@@ -170,8 +169,6 @@ s.brokres: unknown key (did you mean "brokers"?)`,
 s.tls.x: unknown key
 s.tls.ca: no certificate in PEM`,
 		},
-		{"tls files", "type: kafka, brokers: ['k:1'], tls: {ca: none.pem, cert: empty.pem, key: no.pem}", `s.tls.ca: file "none.pem": file does not exist
-s.tls.cert: file "empty.pem" is empty`},
 		{
 			"tls pair", "type: kafka, brokers: ['k:1'], tls: {cert: deed.pem, key: no.pem}",
 			"s.tls.cert: this and the key are not a certificate and its key in PEM",
@@ -191,5 +188,26 @@ s.tls.cert: file "empty.pem" is empty`},
 				t.Errorf("a secret is repeated: %v", err)
 			}
 		})
+	}
+}
+
+// What of a broker's secrets and certificates this machine does not have.
+func TestLacks_OfBrokers(t *testing.T) {
+	t.Parallel()
+	for sink, want := range map[string]string{
+		"type: nats, url: 'nats://h', token: env:NONE":      "s.token: the environment variable NONE is not set",
+		"type: nats, url: 'nats://h', creds: file:no.creds": `s.creds: file "no.creds": file does not exist`,
+		"type: nats, url: env:NONE":                         "s.url: the environment variable NONE is not set",
+		"type: kafka, brokers: ['k:1'], tls: {ca: none.pem, cert: empty.pem, key: no.pem}": `s.tls.ca: file "none.pem": file does not exist
+s.tls.cert: file "empty.pem" is empty`,
+	} {
+		c, err := parseBrokers(t, "topics: {a: {sink: s}}\nsinks: {s: {"+sink+"}}")
+		if err != nil {
+			t.Errorf("%s: %v", sink, err)
+			continue
+		}
+		if got := strings.ReplaceAll(fmt.Sprint(c.Lacks("sinks.s")), "etc/deed.yaml:2: sinks.", ""); got != want {
+			t.Errorf("%s: %s, want %s", sink, got, want)
+		}
 	}
 }

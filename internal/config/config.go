@@ -93,6 +93,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,6 +104,8 @@ import (
 // Config is what a deed.yaml says. A zero value means that it says nothing.
 type Config struct {
 	File string // its name
+
+	lacking []lack
 
 	// DatabaseURL may hold a password.
 	DatabaseURL string
@@ -155,6 +158,8 @@ func Load(path string) (*Config, error) {
 // lines, each a line such as
 //
 //	deed.yaml:12: topics.orders.sink: no sink is named "hookz" (did you mean "hooks"?)
+//
+// A secret that is not there, or is none, is no such problem: see [Config.Lacks].
 func Parse(name string, data []byte, env func(string) (string, bool), readFile func(string) ([]byte, error)) (*Config, error) {
 	r := &reader{file: name, env: env, readFile: readFile}
 	var c *Config
@@ -164,7 +169,24 @@ func Parse(name string, data []byte, env func(string) (string, bool), readFile f
 	if err := r.err(); err != nil {
 		return nil, err
 	}
+	if c != nil {
+		c.lacking = r.lacking
+	}
 	return c, nil
+}
+
+// Lacks says which secrets of these parts of the file are not there, or are none:
+// environment variables that are not set, files that this machine does not have. A part is
+// a path such as sinks.NAME, providers.NAME, sources.NAME, public or database_url; none is
+// all of them, but for database_url. Who needs a part asks before it relies on what stands there.
+func (c *Config) Lacks(parts ...string) error {
+	var problems []*problem
+	for _, l := range c.lacking {
+		if slices.Contains(parts, l.part) || len(parts) == 0 && l.part != "database_url" {
+			problems = append(problems, l.problem)
+		}
+	}
+	return inOrder(problems)
 }
 
 func (r *reader) config(root *node) *Config {
@@ -276,7 +298,7 @@ func (s *section) erasures() Erasures {
 		e.File = filepath.Join(filepath.Dir(s.file), e.File)
 	}
 	if e.Topic != "" {
-		if err := limits.Topic(e.Topic); err != nil {
+		if err := limits.PublishedTopic(e.Topic); err != nil {
 			s.keyf("topic", "%s", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/deedhq/deed/internal/config"
 )
@@ -150,7 +151,7 @@ func TestParse_Full(t *testing.T) {
 				w := got.Sinks[name].Webhook
 				w.Secret, w.PreviousSecret, w.Headers = config.Secret{}, config.Secret{}, nil
 			}
-			if diff := cmp.Diff(want, got, plain); diff != "" {
+			if diff := cmp.Diff(want, got, plain, cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
 				t.Errorf("config (-want +got):\n%s", diff)
 			}
 		})
@@ -392,19 +393,9 @@ func TestParse_Problems(t *testing.T) {
 		{"inline behind env, standard", secret("env:" + standardSecret), "3: sinks.s.secret: env: wants the name of an environment variable after it"},
 		{"inline behind file, standard", secret("file:" + standardSecret), "3: sinks.s.secret: file: wants a path after it"},
 		{"empty env", secret("'env:'"), "3: sinks.s.secret: env: wants the name of an environment variable after it"},
-		{"unset variable", secret("env:NOT_SET"), "3: sinks.s.secret: the environment variable NOT_SET is not set"},
-		{"empty variable", secret("env:EMPTY"), "3: sinks.s.secret: the environment variable EMPTY is empty"},
-		{"no file", secret("file:hook.new"), `3: sinks.s.secret: file "hook.new": file does not exist`},
-		{"empty file", secret("file:empty"), `3: sinks.s.secret: file "empty" is empty`},
-		{"short secret", secret("env:SHORT_SECRET"), "3: sinks.s.secret: the secret has 7 bytes; it must have at least 16"},
-		{
-			"bad standard secret", secret("env:BAD_SECRET"),
-			`3: sinks.s.secret: the secret begins with "whsec_" but the base64 of 24 to 64 bytes does not follow`,
-		},
 		{"database_url", "database_url: mysql://u:hunter2@h/", "1: database_url: want postgres://…, keywords such as host=… dbname=…, env:NAME or file:PATH"},
 		{"database_url from a variable", "database_url: env:API_KEY", "1: database_url: want postgres://…, keywords such as host=… dbname=…, env:NAME or file:PATH"},
 		{"database_url that does not parse", "database_url: 'postgres://u:hunter2@h:x%zz/'", "1: database_url: want postgres://…, keywords such as host=… dbname=…, env:NAME or file:PATH"},
-		{"database_url not set", "database_url: env:NOT_SET", "1: database_url: the environment variable NOT_SET is not set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -419,6 +410,52 @@ func TestParse_Problems(t *testing.T) {
 				t.Errorf("a secret is repeated: %v", err)
 			}
 		})
+	}
+}
+
+// A secret that is not there is a matter of who needs that part of the file, and of nobody else.
+func TestLacks_NamesWhatAPartNeeds(t *testing.T) {
+	t.Parallel()
+	secret := func(value string) string {
+		return "topics: {a: {sink: s}, b: {sink: other.s}}\nsinks: {s: {type: webhook, url: http://h,\nsecret: " + value + "}, other.s: {type: webhook, url: http://h, secret: env:HOOK_SECRET}}"
+	}
+	for _, tt := range []struct{ name, text, want string }{
+		{"unset variable", secret("env:NOT_SET"), "3: sinks.s.secret: the environment variable NOT_SET is not set"},
+		{"empty variable", secret("env:EMPTY"), "3: sinks.s.secret: the environment variable EMPTY is empty"},
+		{"no file", secret("file:hook.new"), `3: sinks.s.secret: file "hook.new": file does not exist`},
+		{"empty file", secret("file:empty"), `3: sinks.s.secret: file "empty" is empty`},
+		{"short secret", secret("env:SHORT_SECRET"), "3: sinks.s.secret: the secret has 7 bytes; it must have at least 16"},
+		{
+			"bad standard secret", secret("env:BAD_SECRET"),
+			`3: sinks.s.secret: the secret begins with "whsec_" but the base64 of 24 to 64 bytes does not follow`,
+		},
+	} {
+		c, err := parse(tt.text)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		for _, parts := range [][]string{nil, {"sinks.s"}, {"database_url", "sinks.s"}} {
+			if got := strings.ReplaceAll(fmt.Sprint(c.Lacks(parts...)), "etc/deed.yaml:", ""); got != tt.want {
+				t.Errorf("%s, %q: %s, want %s", tt.name, parts, got, tt.want)
+			}
+		}
+		if err := c.Lacks("sinks.other.s", "sinks", "providers.s", "database_url"); err != nil {
+			t.Errorf("%s: of others: %v", tt.name, err)
+		}
+	}
+	c, err := parse("database_url: env:NOT_SET\npublic: {listen: ':8443', url: 'https://h', link_secret: env:NOT_SET}\nproviders: {m: {type: postmark, server_token: file:none}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(c.Lacks("database_url")); got != "etc/deed.yaml:1: database_url: the environment variable NOT_SET is not set" {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(c.Lacks()); got != "etc/deed.yaml:2: public.link_secret: the environment variable NOT_SET is not set\netc/deed.yaml:3: providers.m.server_token: file \"none\": file does not exist" {
+		t.Error(got)
+	}
+	if err := c.Lacks("providers.m", "public"); err == nil || c.Lacks("providers.n") != nil {
+		t.Error(err)
 	}
 }
 

@@ -234,7 +234,7 @@ func (s *section) executor() Executor {
 		s.problemf(s.line, s.path, "want topic: NAME or webhook: URL, one of them")
 	}
 	if s.has("topic") {
-		if err := limits.Topic(e.Topic); e.Topic != "" && err != nil {
+		if err := limits.PublishedTopic(e.Topic); e.Topic != "" && err != nil {
 			s.keyf("topic", "%s", err)
 		}
 		e.Body = s.truth("body")

@@ -32,16 +32,35 @@ type reader struct {
 	env      func(string) (string, bool)
 	readFile func(string) ([]byte, error)
 	problems []*problem
+
+	part    string // what is being read: topics.NAME and its like, else the first part of a key's path
+	lacking []lack
+}
+
+// lack is a secret that this machine or this process does not have: a matter of who needs
+// that part of the file.
+type lack struct {
+	part string
+	*problem
 }
 
 func (r *reader) problemf(line int, path, format string, args ...any) {
 	r.problems = append(r.problems, &problem{file: r.file, line: line, path: path, text: fmt.Sprintf(format, args...)})
 }
 
-func (r *reader) err() error {
-	slices.SortStableFunc(r.problems, func(a, b *problem) int { return cmp.Compare(a.line, b.line) })
+// lackf reports a value that is not in the file, and cannot be used.
+func (r *reader) lackf(line int, path, format string, args ...any) {
+	part, _, _ := strings.Cut(path, ".")
+	r.lacking = append(r.lacking, lack{cmp.Or(r.part, part), &problem{file: r.file, line: line, path: path, text: fmt.Sprintf(format, args...)}})
+}
+
+func (r *reader) err() error { return inOrder(r.problems) }
+
+// inOrder joins problems in the order of their lines.
+func inOrder(problems []*problem) error {
+	slices.SortStableFunc(problems, func(a, b *problem) int { return cmp.Compare(a.line, b.line) })
 	var errs []error
-	for _, p := range r.problems {
+	for _, p := range problems {
 		errs = append(errs, p)
 	}
 	return errors.Join(errs...)

@@ -61,7 +61,7 @@ func (s *section) secret(key string) Secret {
 }
 
 // reference resolves env:NAME and file:PATH; ok is false for other texts. After
-// a problem the Secret is empty.
+// a problem, and where there is no such thing, the Secret is empty.
 func (r *reader) reference(n *node, path string) (value Secret, ok bool) {
 	if name, is := strings.CutPrefix(n.text, "env:"); is {
 		return r.variable(n, path, name), true
@@ -81,10 +81,10 @@ func (r *reader) variable(n *node, path, name string) Secret {
 	v, set := r.env(name)
 	switch {
 	case !set:
-		r.problemf(n.line, path, "the environment variable %s is not set", name)
+		r.lackf(n.line, path, "the environment variable %s is not set", name)
 		return Secret{}
 	case v == "":
-		r.problemf(n.line, path, "the environment variable %s is empty", name)
+		r.lackf(n.line, path, "the environment variable %s is empty", name)
 		return Secret{}
 	}
 	return Secret{&v}
@@ -102,12 +102,12 @@ func (r *reader) secretFile(n *node, path, file string) Secret {
 	}
 	data, err := r.readFile(at)
 	if err != nil {
-		r.problemf(n.line, path, "file %q: %s", file, cause(err))
+		r.lackf(n.line, path, "file %q: %s", file, cause(err))
 		return Secret{}
 	}
 	v := strings.TrimRight(string(data), "\r\n")
 	if v == "" {
-		r.problemf(n.line, path, "file %q is empty", file)
+		r.lackf(n.line, path, "file %q is empty", file)
 		return Secret{}
 	}
 	return Secret{&v}

@@ -199,7 +199,9 @@ func (s *section) sections(key string, each func(name string, sub *section)) {
 	}
 	for _, e := range outer.node.entries {
 		if sub := s.section(e, join(outer.path, e.key)); sub != nil {
+			s.part = sub.path
 			each(e.key, sub)
+			s.part = ""
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (s *section) webhookSecret(key string) Secret {
 		return secret
 	}
 	if err := signing.Check(v); err != nil {
-		s.keyf(key, "the secret %s", err)
+		s.lackf(s.lineOf(key), join(s.path, key), "the secret %s", err)
 	}
 	return secret
 }

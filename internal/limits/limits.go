@@ -60,6 +60,14 @@ func Topic(name string) error {
 	return nil
 }
 
+// PublishedTopic says that applications cannot publish to a topic of this name.
+func PublishedTopic(name string) error {
+	if strings.HasPrefix(name, "deed.") {
+		return errors.New("names from deed. on are of what deed itself publishes; take another")
+	}
+	return Topic(name)
+}
+
 // Name says that a subscription, a sink or a provider, which of is, cannot have
 // this name.
 func Name(of, name string) error {
