@@ -64,7 +64,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 // Do attempts one delivery, or several that one call makes. What came of it is in the item, never in the
 // error: also a call that was cut short has an outcome.
 func (s *source) Do(ctx context.Context, items []*item) []error {
-	s.hand.inTurn(ctx, items, func(ctx context.Context, items []*item) {
+	s.hand.inTurn(ctx, items, lanesOf(items), func(ctx context.Context, items []*item) {
 		if len(items) == 1 {
 			s.attempt(ctx, items[0])
 			return
@@ -93,7 +93,7 @@ func (s *source) attempt(ctx context.Context, it *item) {
 	verdicts, err := s.writeAttempt(ctx, "", it)
 	v := verdicts[it.id]
 	v.err = err
-	if !s.mayCall(ctx, it, v, begun) {
+	if !s.mayCall(ctx, it, v, s.tooLate(begun)) {
 		return
 	}
 	s.idle.Store(false) // the name is this ledger's
@@ -121,14 +121,17 @@ func (s *source) prepare(it *item) bool {
 	return true
 }
 
-// mayCall reports whether an attempt that began to be written at begun may call,
-// and says of one that may not what became of it.
-func (s *source) mayCall(ctx context.Context, it *item, v verdict, begun time.Time) bool {
+// tooLate reports whether the lease of an attempt that began to be written at begun
+// may be over: somebody may have settled it as in doubt.
+func (s *source) tooLate(begun time.Time) bool { return since(begun) >= s.ledger.opts.Lease }
+
+// mayCall reports whether an attempt may call, and says of one that may not what
+// became of it.
+func (s *source) mayCall(ctx context.Context, it *item, v verdict, late bool) bool {
 	switch {
 	case v.err != nil:
 		// It may have been written; then release takes it back.
-	case v.status == "sending" && since(begun) >= s.ledger.opts.Lease:
-		// Its lease is over: somebody may have settled it as in doubt.
+	case v.status == "sending" && late:
 	case v.status == "sending":
 		it.attempts = v.attempts
 		return true
@@ -166,7 +169,7 @@ func (s *source) call(ctx context.Context, it *item, repeat bool) {
 	defer r.of.over.Store(true)
 	begun := time.Now()
 	defer func() {
-		it.made = &made{out: it.out, took: max(0, since(begun)), box: it.box != nil}
+		it.made = &made{out: it.out, took: max(0, since(begun)), at: time.Now(), box: it.box != nil}
 		if s.caps.Key == HasKey || it.box != nil {
 			it.made.key = r.Key()
 		}

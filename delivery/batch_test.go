@@ -139,6 +139,33 @@ func several(n int, change func(i int, d *delivery.Delivery)) []delivery.Deliver
 	return list
 }
 
+// A lane of one member that has a call which hangs puts off nobody else of the batch: a
+// repeat is one call, whole or never.
+func TestBatch_OneLaneThatHangsHoldsUpNoRepeat(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	v := newVan(10)
+	v.batch = lostOnce
+	v.send = func(ctx context.Context, _ int, _ delivery.Reservation) (delivery.Outcome, bool) {
+		<-ctx.Done()
+		return delivery.Unknown(ctx.Err()), false
+	}
+	list := several(6, func(i int, d *delivery.Delivery) {
+		if i == 5 {
+			d.Recipient, d.Payload = "q@d3.example", []byte(`{"bulky": true}`)
+		}
+	})
+	made := v.reserve(t, db, list...)
+	run(t, db, fast(v))
+	eventually(t, "the hanging call", func() bool { return v.called(made[5].ID) == 1 })
+	eventually(t, "the repeat", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'sent'`) == 5
+	})
+	if e := entry(t, db, made[5].ID); e.Status != delivery.Sending || e.DoubtSince != nil {
+		t.Errorf("the call that hangs is over: %+v", e)
+	}
+}
+
 // A batch whose answer was lost is repeated whole: the same members in the same
 // order, the same bytes, the same key; and the provider takes each once.
 func TestContract_D5_ABatchIsRepeatedWhole(t *testing.T) {

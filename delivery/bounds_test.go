@@ -109,6 +109,16 @@ func TestNew_NumbersAreNumbers(t *testing.T) {
 		p.Provider = &fake{}
 		return delivery.Options{Providers: map[string]delivery.ProviderOptions{"fake": p}}
 	}
+	for _, rate := range []float64{1e10, 5e-324, -1} { // claims would find no room for them
+		for option, opts := range map[string]delivery.Options{
+			"Rate":  of(delivery.ProviderOptions{Rate: rate}),
+			"Lanes": of(delivery.ProviderOptions{Lanes: map[string]float64{"example.com": rate}}),
+		} {
+			if _, err := delivery.New(context.Background(), db.Pool(pgtest.Worker), opts); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), option) {
+				t.Errorf("%s %g: %v", option, rate, err)
+			}
+		}
+	}
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		for option, opts := range map[string]delivery.Options{
 			"JitterMin": {JitterMin: bad, JitterMax: 1},

@@ -194,9 +194,9 @@ func (h *hand) look(c *claiming, poll time.Duration) time.Duration {
 }
 
 // inTurn makes do for items, which are of one tenant and one call, when there is a
-// place for it and the tenant and their lanes may have another call. Those whose
-// lane may not go back.
-func (h *hand) inTurn(ctx context.Context, items []*item, do func(context.Context, []*item)) {
+// place for it and the tenant and these lanes of theirs may have another call. Those
+// whose lane may not go back.
+func (h *hand) inTurn(ctx context.Context, items []*item, lanes []string, do func(context.Context, []*item)) {
 	for _, it := range items {
 		it.kind = "release"
 	}
@@ -209,7 +209,7 @@ func (h *hand) inTurn(ctx context.Context, items []*item, do func(context.Contex
 		return
 	}
 	var refused []string
-	for _, name := range lanesOf(items) {
+	for _, name := range lanes {
 		if !h.lanes.admit(name) {
 			refused = append(refused, name)
 			continue

@@ -28,6 +28,7 @@ const unrepeated = "unrepeated"
 type made struct {
 	out  Outcome
 	took time.Duration
+	at   time.Time // when it ended
 	key  string // the provider's; "" if it has none
 	box  bool   // it went to the sandbox
 }

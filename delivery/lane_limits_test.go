@@ -163,6 +163,47 @@ func TestLanes_NobodyStaysBehind(t *testing.T) {
 	}
 }
 
+// A claim that wants a lane's own limit has those of all lanes before it, as who registers the
+// provider does: the other way round they would wait for each other.
+func TestClaim_LocksLimitsInOneOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.caps.Lanes, f.caps.Limits = delivery.LanePerRecipient, map[string]float64{"*": 100, "7": 100}
+	registered(t, db, fast(f))
+	reserve(t, db, chat("7"))
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `select from deed.rate_limits where lane = '*' for update`); err != nil {
+		t.Fatal(err)
+	}
+	claimed := make(chan error, 1)
+	go func() {
+		_, err := db.Pool(pgtest.Worker).Exec(context.Background(), `select deed.claim_deliveries('fake', 'w', 10, '1 minute')`)
+		claimed <- err
+	}()
+	eventually(t, "the claim that waits", func() bool {
+		select {
+		case err := <-claimed:
+			t.Fatalf("it claimed beside who holds the limits of all lanes: %v", err)
+		default:
+		}
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%claim_deliveries%' and pid <> pg_backend_pid())`)
+	})
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from (select from deed.rate_limits where lane <> '*' for update skip locked) q`); n != 1 {
+		t.Error("it holds the lane's own limit while it waits")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-claimed; err != nil {
+		t.Error(err)
+	}
+}
+
 // A limit of what is no lane is nobody's, and not the provider's own.
 func TestRegister_LimitsAreOfLanes(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"time"
@@ -202,18 +201,22 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	if p.GiveUpAfter < time.Minute || p.GiveUpAfter > 30*24*time.Hour || p.Defer < time.Millisecond || p.Defer > time.Hour {
 		errs = append(errs, fmt.Errorf("option GiveUpAfter %s is not from 1m to 720h, or Defer %s not from 1ms to 1h", p.GiveUpAfter, p.Defer))
 	}
-	if !finite(p.Rate) || !finite(p.Burst) || p.Rate < 0 || p.Burst < 0 || (p.Burst > 0 && p.Burst < 1) {
-		errs = append(errs, fmt.Errorf("option Rate %g is negative or no number, or Burst %g below 1 or no number", p.Rate, p.Burst))
+	if !isRate(p.Rate) || (p.Burst != 0 && !(p.Burst >= 1 && p.Burst <= mostRate)) {
+		errs = append(errs, fmt.Errorf("option Rate %g is not 0 nor from %g to %g, or Burst %g not 0 nor from 1 to %g", p.Rate, leastRate, mostRate, p.Burst, mostRate))
 	}
 	for _, lane := range slices.Sorted(maps.Keys(p.Lanes)) {
-		if rate := p.Lanes[lane]; lane == "" || !finite(rate) || rate < 0 {
-			errs = append(errs, fmt.Errorf("option Lanes: %q has no rate of 0 or more", lane))
+		if lane == "" || !isRate(p.Lanes[lane]) {
+			errs = append(errs, fmt.Errorf("option Lanes: the rate of %q is not 0 nor from %g to %g", lane, leastRate, mostRate))
 		}
 	}
 	return p, errors.Join(errs...)
 }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+// Calls a second that a limit may be of: more is none, and less is a pause.
+const leastRate, mostRate = 1e-6, 1e6
+
+// isRate reports whether v is such a limit, or 0: none. What is no number is not.
+func isRate(v float64) bool { return v == 0 || v >= leastRate && v <= mostRate }
 
 // serves reports whether a tenant's deliveries are made.
 func (p ProviderOptions) serves(owner string) bool {

@@ -107,6 +107,7 @@ func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
 	var after []*float64
 	var quotas []*string
 	var opens []bool
+	o := s.ledger.opts
 	for _, it := range items {
 		if !it.failed {
 			continue
@@ -116,8 +117,10 @@ func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
 			v := it.out.after.Seconds()
 			asked = &v
 		}
+		// What was answered long ago, as the database could not be told, is no longer so:
+		// of a quota a probe finds out.
 		var renewed *string
-		if it.out.renewed.text != "" {
+		if it.out.renewed.text != "" && (it.made == nil || since(it.made.at) < o.Lease) {
 			renewed = &it.out.renewed.text
 		}
 		dest := s.failing(it)
@@ -127,7 +130,6 @@ func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
 	if len(ids) == 0 {
 		return
 	}
-	o := s.ledger.opts
 	batch.Queue(query.Pause, s.name, ids, claims, names, errs, after, opens, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, quotas).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var dest destination

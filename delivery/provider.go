@@ -156,7 +156,7 @@ func (c Capabilities) check() error {
 		errs = append(errs, fmt.Errorf("its capabilities have lanes of no known kind: %q", c.Lanes))
 	}
 	for _, lane := range slices.Sorted(maps.Keys(c.Limits)) {
-		if !finite(c.Limits[lane]) || c.Limits[lane] <= 0 {
+		if c.Limits[lane] == 0 || !isRate(c.Limits[lane]) {
 			errs = append(errs, fmt.Errorf("its capabilities have a limit that is none: %g for %q", c.Limits[lane], lane))
 		}
 	}

@@ -105,6 +105,7 @@ func TestPause_UntilAQuotaIsRenewed(t *testing.T) {
 	db := pgtest.New(t)
 	registered(t, db, fast(newFake()))
 	made := reserve(t, db, email("a@example.org"), email("b@example.org"))
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set claim = 1`)
 	worker := db.Pool(pgtest.Worker)
 	pause := func(id, after, quota string) {
 		t.Helper()
@@ -140,6 +141,14 @@ func TestPause_UntilAQuotaIsRenewed(t *testing.T) {
 	pause(made[1].ID, "0", "99999999")
 	if !left(`"left" between interval '31 days' and interval '33 days'`) {
 		t.Error("more than 32 days are obeyed")
+	}
+	// Who had the delivery before, and comes back now, does not know how the provider is.
+	db.Exec(t, pgtest.Owner, `delete from deed.pauses`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set claim = 2`)
+	pause(made[0].ID, "1", "")
+	pause(made[1].ID, "0", "day")
+	if n := pgtest.One[int](t, worker, `select count(*) from deed.pauses`); n != 0 {
+		t.Errorf("%d pauses on the word of those who have lost their claims", n)
 	}
 }
 

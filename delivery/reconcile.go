@@ -119,9 +119,12 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 	return c.items, r.hand.look(c, r.ledger.opts.PollInterval), nil
 }
 
-// Do asks the provider about one delivery in doubt, or the members of a batch.
+// Do asks the provider about one delivery in doubt, or the members of a batch. Those
+// have their turn when the first one's lane has: they are repeated whole or not at all,
+// and one lane of a hundred would put all of them off until the key is forgotten.
 func (r *reconciler) Do(ctx context.Context, items []*item) []error {
-	r.hand.inTurn(ctx, items, func(ctx context.Context, items []*item) {
+	slices.SortFunc(items, func(a, b *item) int { return a.batchPlace - b.batchPlace })
+	r.hand.inTurn(ctx, items, []string{items[0].lane}, func(ctx context.Context, items []*item) {
 		if items[0].batch == "" {
 			r.ask(ctx, items[0])
 			return

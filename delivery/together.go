@@ -76,10 +76,11 @@ func (s *source) attemptBatch(ctx context.Context, items []*item) {
 	id := uuid.New().String()
 	begun := time.Now()
 	verdicts, err := s.writeAttempt(ctx, id, items...)
+	late := s.tooLate(begun) // for all: a part of them under the batch's key would be other bytes
 	members := slices.DeleteFunc(items, func(it *item) bool {
 		v := verdicts[it.id]
 		v.err = err
-		return !s.mayCall(ctx, it, v, begun)
+		return !s.mayCall(ctx, it, v, late)
 	})
 	if len(members) == 0 {
 		return
@@ -114,7 +115,7 @@ func (s *source) callTogether(ctx context.Context, id string, items []*item, rep
 	ended(outs[0])
 	took := max(0, since(begun))
 	for i, it := range items {
-		it.out, it.made = outs[i], &made{out: outs[i], took: took, key: b.Key()}
+		it.out, it.made = outs[i], &made{out: outs[i], took: took, at: time.Now(), key: b.Key()}
 	}
 }
 
@@ -154,7 +155,6 @@ func (s *source) judgeTogether(items []*item) {
 
 // askTogether repeats a batch in doubt, whole.
 func (r *reconciler) askTogether(ctx context.Context, items []*item) {
-	slices.SortFunc(items, func(a, b *item) int { return a.batchPlace - b.batchPlace })
 	first := items[0]
 	if r.batcher == nil || len(items) != first.batchSize || first.batchPlace != 1 || slices.ContainsFunc(items, func(it *item) bool { return r.holds(&it.row) }) || !r.opts.serves(first.tenant) {
 		return

@@ -24,7 +24,7 @@
 -- with it (O17); from the second on it is claimed alone, every other time.
 -- p_batches says whether the provider takes batches; null, the caller knows of
 -- none, and leaves them. A batch is claimed whole, under one claim, when its first
--- member's turn comes, if every member may be repeated (deed.batch_stands); its
+-- member's turn comes, if every member is there to be repeated; its
 -- call costs what one delivery's does. One that may not be is broken up
 -- (deed.break_batches), and its members are settled without a key.
 --
@@ -258,7 +258,7 @@ begin
       from unnest(v_places || v_mates) u(place)
       cross join lateral (select d.batch_id, d.batch_size from deed.channel_outbox d where d.ctid = u.place and d.batch_until is not null offset 0) o
       group by o.batch_id
-      having count(*) = max(o.batch_size) and deed.batch_stands(p_provider, o.batch_id)
+      having count(*) = max(o.batch_size)
     );
   end if;
   v_claim := deed.claim_number();

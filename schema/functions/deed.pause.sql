@@ -1,6 +1,7 @@
 -- deed.pause: leave a provider, or its destinations, alone after calls that failed.
 --
--- Of every call: which delivery's, under which claim, what of the provider
+-- Of every call: which delivery's, under which claim (a caller that has lost it comes too
+-- late to say how the provider is), what of the provider
 -- failed ('' is all of it), why, and for how many seconds it asks to be left
 -- alone, null if it does not. A destination is left alone for the delivery's
 -- tenant: what it answered may be of the tenant's own making. The first failure
@@ -50,7 +51,7 @@ begin
   for v_call in
     select u.*, case when u.destination = '' then '00000000-0000-0000-0000-000000000000' else c.tenant_id end as tenant
     from unnest(p_ids, p_claims, p_destinations, p_errors, p_after, p_opens, p_until) u(id, claim, destination, error, after, opens, quota)
-    join deed.channel_outbox c on c.id = u.id
+    join deed.channel_outbox c on c.id = u.id and c.claim = u.claim
     order by u.destination, tenant
   loop
     if v_call.quota in ('day', 'month') then

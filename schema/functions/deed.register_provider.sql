@@ -41,8 +41,8 @@ declare
   v_limits  text[]; -- the lanes of p_limited; null: it names none
   v_at      int;
 begin
-  if exists (select from unnest(p_rates, p_bursts) u(rate, burst) where not coalesce(u.rate > 0 and u.burst >= 1, false)) then
-    raise exception 'register_provider: a rate must be above 0 and a burst at least 1' using errcode = 'DDARG';
+  if exists (select from unnest(p_rates, p_bursts) u(rate, burst) where not coalesce(u.rate between 1e-6 and 1e6 and u.burst between 1 and 1e6, false)) then
+    raise exception 'register_provider: a rate must be from 0.000001 to 1000000 and a burst from 1 to 1000000' using errcode = 'DDARG';
   end if;
   if p_lanes is null or p_lanes not in ('domain', 'host', 'country', 'recipient', 'none') then
     raise exception 'register_provider: lanes are domain, host, country, recipient or none, got %', p_lanes using errcode = 'DDARG';

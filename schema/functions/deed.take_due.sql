@@ -309,6 +309,11 @@ begin
               end if;
               v_take := least(v_take, case when v_purse < 1 then 0 else greatest(floor(v_purse / p_cost)::int, 1) end);
             elsif v_limited and v_lane <> '' and v_purse is not null and v_take > 0 then
+              if not v_classes and (v_each.rate is not null or v_group.rate is not null) then
+                -- First, as deed.register_provider does: another lane may want them after this one.
+                v_classes := true;
+                perform from deed.rate_limits b where b.provider = p_provider and b.lane in ('*', '-*') order by b.lane for update;
+              end if;
               select least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from clock_timestamp() - b.at))) into v_purse
               from deed.rate_limits b
               where b.provider = p_provider and b.lane = v_lane
