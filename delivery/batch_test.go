@@ -145,23 +145,25 @@ func TestBatch_OneLaneThatHangsHoldsUpNoRepeat(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	v := newVan(10)
-	v.batch = lostOnce
+	v.batch, v.caps.SettleDelay = lostOnce, time.Hour
 	v.send = func(ctx context.Context, _ int, _ delivery.Reservation) (delivery.Outcome, bool) {
 		<-ctx.Done()
 		return delivery.Unknown(ctx.Err()), false
 	}
-	list := several(6, func(i int, d *delivery.Delivery) {
-		if i == 5 {
-			d.Recipient, d.Payload = "q@d3.example", []byte(`{"bulky": true}`)
-		}
-	})
-	made := v.reserve(t, db, list...)
+	v.reserve(t, db, several(5, nil)...)
 	run(t, db, fast(v))
-	eventually(t, "the hanging call", func() bool { return v.called(made[5].ID) == 1 })
+	eventually(t, "the doubt", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where doubt_since is not null and lease_until is null`) == 5
+	})
+	hanging := email("q@d3.example")
+	hanging.Payload = []byte(`{"bulky": true}`)
+	id := v.reserve(t, db, hanging)[0].ID
+	eventually(t, "the call that hangs", func() bool { return v.called(id) == 1 })
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where batch_place = 1`)
 	eventually(t, "the repeat", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'sent'`) == 5
 	})
-	if e := entry(t, db, made[5].ID); e.Status != delivery.Sending || e.DoubtSince != nil {
+	if e := entry(t, db, id); e.Status != delivery.Sending || e.DoubtSince != nil {
 		t.Errorf("the call that hangs is over: %+v", e)
 	}
 }
@@ -239,6 +241,8 @@ func TestContract_D5_ABatchIsRepeatedWholeOrNever(t *testing.T) {
 				})
 				stop()
 				db.Exec(t, pgtest.Owner, `update deed.channel_outbox set guarantee = 'at_least_once' where batch_place = 5`)
+				// Called alone before that, and certainly not taken: its own key is no way out.
+				db.Exec(t, pgtest.Owner, `update deed.channel_outbox set repeat_safe_until = clock_timestamp() + interval '1 hour'`)
 				db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where batch_place = 1`)
 				c.to(t, db, l, pgtest.One[string](t, owner, `select id::text from deed.channel_outbox where batch_place = $1`, place))
 				run(t, db, fast(v))
@@ -514,6 +518,38 @@ func TestBatch_ForThoseWhoKnowNone(t *testing.T) {
 	run(t, db, fast(newFake().withKey(time.Hour)))
 	for _, m := range made {
 		held(t, db, m.ID)
+	}
+}
+
+// A batch of which one member is in somebody's hand is claimed by nobody.
+func TestBatch_IsClaimedWhole(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	newVan(10).reserve(t, db, several(3, nil)...)
+	worker := db.Pool(pgtest.Worker)
+	ids, _, _ := attempted(t, worker, 3)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = clock_timestamp()`)
+	claim := func() int {
+		t.Helper()
+		return pgtest.One[int](t, worker, `select count(*) from deed.claim_doubts('fake', 'w', 8, '1 minute', true, false, p_batches => true)`)
+	}
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	db.Exec(t, pgtest.Worker, `select from deed.claim_doubts('fake', 'w', 0, '1 minute', true, false, p_batches => true)`) // in doubt by now
+	if _, err := tx.Exec(t.Context(), `select from deed.channel_outbox where id = $1::text::uuid for update`, ids[2]); err != nil {
+		t.Fatal(err)
+	}
+	if n := claim(); n != 0 {
+		t.Errorf("%d of 3 were claimed", n)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := claim(); n != 3 {
+		t.Errorf("%d of 3 were claimed", n)
 	}
 }
 
