@@ -70,7 +70,11 @@ func (s *source) judgeCall(it *item, failed, unknown bool) {
 	it.pauses = failed && !unknown || inARow >= mostUnknown
 	if it.pauses {
 		o := s.ledger.opts
-		s.watch.hold(s.failing(it), min(mostHold, time.Duration(float64(o.BaseRetry)*o.JitterMin)))
+		long := min(mostHold, time.Duration(float64(o.BaseRetry)*o.JitterMin))
+		if it.out.renewed.text != "" {
+			long = mostHold // a quota is not there again after a retry's delay
+		}
+		s.watch.hold(s.failing(it), long)
 	}
 }
 
