@@ -29,8 +29,8 @@ type made struct {
 	out  Outcome
 	took time.Duration
 	at   time.Time // when it ended
-	key  string // the provider's; "" if it has none
-	box  bool   // it went to the sandbox
+	key  string    // the provider's; "" if it has none
+	box  bool      // it went to the sandbox
 }
 
 // writing is a claimed delivery that is about to be called, or several that one

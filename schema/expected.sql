@@ -1065,7 +1065,7 @@ table deed.runs rls=true forced=true with fillfactor=80
   constraint runs_final_has_a_time CHECK (((status = ANY (ARRAY['COMPLETED'::text, 'FAILED'::text, 'CANCELLED'::text])) = (finished_at IS NOT NULL)))
   constraint runs_hashes_are_sha256 CHECK (((octet_length(plan_sha256) = 32) AND (octet_length(input_sha256) = 32)))
   constraint runs_input_is_bounded CHECK (((jsonb_typeof(input) = 'object'::text) AND (octet_length((input)::text) <= 65536)))
-  constraint runs_names_are_short CHECK ((((length(project) >= 1) AND (length(project) <= 200)) AND ((length(environment) >= 1) AND (length(environment) <= 200)) AND ((length(plan_id) >= 1) AND (length(plan_id) <= 200)) AND ((length(plan_version) >= 1) AND (length(plan_version) <= 200)) AND (engine ~ '^[a-z][a-z0-9_-]{0,62}$'::text) AND ((length(parent_step_id) >= 1) AND (length(parent_step_id) <= 200))))
+  constraint runs_names_are_short CHECK (((length(project) >= 1) AND (length(project) <= 200) AND (length(environment) >= 1) AND (length(environment) <= 200) AND (length(plan_id) >= 1) AND (length(plan_id) <= 200) AND (length(plan_version) >= 1) AND (length(plan_version) <= 200) AND (length(parent_step_id) >= 1) AND (length(parent_step_id) <= 200) AND (engine ~ '^[a-z][a-z0-9_-]{0,62}$'::text)))
   constraint runs_parent_is_whole CHECK (((parent_run_id IS NULL) = (parent_step_id IS NULL)))
   constraint runs_pkey PRIMARY KEY (run_id)
   constraint runs_status_is_known CHECK ((status = ANY (ARRAY['PENDING'::text, 'APPROVED'::text, 'RUNNING'::text, 'PAUSED'::text, 'COMPLETED'::text, 'FAILED'::text, 'CANCELLED'::text])))

@@ -33,8 +33,10 @@ create table deed.runs (
   constraint runs_input_is_bounded check (jsonb_typeof(input) = 'object' and octet_length(input::text) <= 65536),
   constraint runs_hashes_are_sha256 check (octet_length(plan_sha256) = 32 and octet_length(input_sha256) = 32),
   constraint runs_names_are_short check (
-    length(project) between 1 and 200 and length(environment) between 1 and 200 and length(plan_id) between 1 and 200
-    and length(plan_version) between 1 and 200 and engine ~ '^[a-z][a-z0-9_-]{0,62}$' and length(parent_step_id) between 1 and 200
+    -- Not by "between": what a dump says of that is another expression when it is read again.
+    length(project) >= 1 and length(project) <= 200 and length(environment) >= 1 and length(environment) <= 200
+    and length(plan_id) >= 1 and length(plan_id) <= 200 and length(plan_version) >= 1 and length(plan_version) <= 200
+    and length(parent_step_id) >= 1 and length(parent_step_id) <= 200 and engine ~ '^[a-z][a-z0-9_-]{0,62}$'
   ),
   constraint runs_parent_is_whole check ((parent_run_id is null) = (parent_step_id is null)),
   constraint runs_emptied_when_redacted check ((input is null) = (redacted_at is not null))
