@@ -139,25 +139,27 @@ func several(n int, change func(i int, d *delivery.Delivery)) []delivery.Deliver
 	return list
 }
 
-// A lane of one member that has a call which hangs puts off nobody else of the batch: a
+// A lane of one member that has a call that hangs puts off nobody else of the batch: a
 // repeat is one call, whole or never.
 func TestBatch_OneLaneThatHangsHoldsUpNoRepeat(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	v := newVan(10)
 	v.batch, v.caps.SettleDelay = lostOnce, time.Hour
-	v.send = func(ctx context.Context, _ int, _ delivery.Reservation) (delivery.Outcome, bool) {
-		<-ctx.Done()
-		return delivery.Unknown(ctx.Err()), false
+	over := make(chan struct{})
+	v.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
+		<-over
+		return delivery.Accepted("m"), true
 	}
 	v.reserve(t, db, several(5, nil)...)
 	run(t, db, fast(v))
+	t.Cleanup(func() { close(over) })
 	eventually(t, "the doubt", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where doubt_since is not null and lease_until is null`) == 5
 	})
-	hanging := email("q@d3.example")
-	hanging.Payload = []byte(`{"bulky": true}`)
-	id := v.reserve(t, db, hanging)[0].ID
+	hang := email("q@d3.example")
+	hang.Payload = []byte(`{"bulky": true}`)
+	id := v.reserve(t, db, hang)[0].ID
 	eventually(t, "the call that hangs", func() bool { return v.called(id) == 1 })
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where batch_place = 1`)
 	eventually(t, "the repeat", func() bool {
