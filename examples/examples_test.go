@@ -55,7 +55,7 @@ func worker(t *testing.T, db *pgtest.DB, language, topic, subscription string, u
 	if untilEmpty {
 		cmd.Env = append(cmd.Env, "UNTIL_EMPTY=1")
 	}
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 30 * time.Second
 	return cmd
 }
 

@@ -23,7 +23,7 @@ func (db *DB) Psql(t testing.TB, role Role, args ...string) *exec.Cmd {
 	t.Cleanup(cancel)
 	args = append([]string{"-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"}, args...)
 	cmd := exec.CommandContext(ctx, PsqlPath(t), args...)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 30 * time.Second // a busy machine lets the output wait when psql has ended
 	cmd.Env = append(os.Environ(), db.Env(t, role)...)
 	return cmd
 }
