@@ -1,6 +1,7 @@
 package inbound_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -64,5 +65,69 @@ func TestPlan_AMessageAmongManyContacts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A reply is reserved by indexes, on a connection too whose plans are from when there was
+// neither a contact nor a message, and statistics said so.
+func TestPlan_AReplyAmongManyMessages(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `select deed.register_provider('noop', 'noop', 'none', null, false, '{}', '{}', '{}', 'x')`)
+	owner := db.Conn(t, pgtest.Owner)
+	if _, err := owner.Exec(t.Context(), `vacuum analyze deed.contacts, deed.contact_identities, deed.channel_messages, deed.consents`); err != nil {
+		t.Fatal(err)
+	}
+	conn := db.Conn(t, pgtest.Worker)
+	step := func(n int) (buffers int) {
+		t.Helper()
+		sender := fmt.Sprint("sender", n)
+		var id, who string
+		err := conn.QueryRow(t.Context(), `select id::text from deed.accept_messages('plain', array[$1], array['external_id'], array[$1], array[''], array[''], array['{}'], '', 'link',
+			'00000000-0000-0000-0000-000000000000', 'w')`, sender).Scan(&id)
+		if err == nil {
+			err = conn.QueryRow(t.Context(), `select contact_id::text from deed.channel_messages where id = $1::text::uuid`, id).Scan(&who)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plans []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		var text []byte
+		err = conn.QueryRow(t.Context(), `
+			explain (analyze, buffers, timing off, format json)
+			select deed.reserve(array['email'], array['noop'], array['reply@example.com'], array['{}'::jsonb], array[sha256($1::text::bytea)], p_purposes => array['news'],
+				p_channel_message_ids => array[$1::text::uuid], p_tenant => '00000000-0000-0000-0000-000000000000',
+				p_contacts => array[$2::text::uuid])`, id, who).Scan(&text)
+		if err == nil {
+			err = json.Unmarshal(text, &plans)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plans[0].Plan.Hit + plans[0].Plan.Read
+	}
+	for n := range 12 { // on a connection that does nothing else, until it has kept its plans
+		step(n)
+	}
+	few := step(12)
+	db.Exec(t, pgtest.App, `
+		select count(*)
+		from deed.upsert_contacts(array(select generate_series(1, 10000)), array_fill('external_id'::text, array[10000]),
+			array(select 'many' || i from generate_series(1, 10000) i), array_fill('{}'::jsonb, array[10000]))`)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.channel_messages (id, tenant_id, source, platform_message_id, contact_id, kind, sender, text, body, status, lease_until, correlation_id, received_at)
+		select gen_random_uuid(), i.tenant_id, 'plain', i.value, i.contact_id, i.type, i.value, '', '{}', 'accepted', clock_timestamp(), i.value, clock_timestamp()
+		from deed.contact_identities i
+		where i.value like 'many%'`)
+	step(13)
+	many := step(14)
+	t.Logf("%d buffers among few messages, %d among many", few, many)
+	if many > 2*few+20 {
+		t.Errorf("a reply among many messages touches %d buffers, among few %d", many, few)
 	}
 }

@@ -70,6 +70,8 @@ begin
   elsif not (coalesce(cardinality(p_also_of), -1) = all (array[coalesce(cardinality(p_also_kinds), -1), coalesce(cardinality(p_also_values), -1)])) then
     raise exception 'accept_messages: the arrays do not have one entry for each of what else senders are known by' using errcode = 'DDARG';
   end if;
+  -- There is a choice of indexes, in what foreign keys ask, too.
+  perform set_config('plan_cache_mode', v_looks, true);
   for v_n in 1 .. v_count loop
     n := v_n;
     for v_try in 1 .. 100 loop
@@ -101,8 +103,6 @@ begin
       v_contact := null;
       v_sender := (deed.check_identity(p_kinds[v_n], p_senders[v_n])).folded;
       if v_sender is not null then
-        -- Here, and where it is asked what is being run, there is a choice of indexes.
-        perform set_config('plan_cache_mode', v_looks, true);
         select k.means into v_contact from deed.known_as(v_tenant, p_kinds[v_n], v_sender) k;
         v_kinds := array[p_kinds[v_n]];
         v_values := array[v_sender];
@@ -147,7 +147,6 @@ begin
           and coalesce(o.lease_until, o.process_after) < 'infinity'
         for no key update;
         v_behind := found;
-        perform set_config('plan_cache_mode', 'force_generic_plan', true);
         insert into deed.channel_messages as m (id, tenant_id, source, platform_message_id, contact_id, kind, sender, reply_to, text, body, status,
           lease_until, correlation_id, received_at)
         values (v_id, v_tenant, p_source, p_ids[v_n], v_contact, p_kinds[v_n], v_sender,
@@ -156,7 +155,6 @@ begin
         returning m.id into id;
       else
         status := case when v_sender is null then 'denied_invalid_sender' else 'denied_unknown_sender' end;
-        perform set_config('plan_cache_mode', 'force_generic_plan', true);
         insert into deed.channel_messages as m (id, tenant_id, source, platform_message_id, kind, sender, status, correlation_id, received_at, finished_at, emptied_at)
         values (v_id, v_tenant, p_source, deed.erased_message_id(p_ids[v_n]), p_kinds[v_n],
           deed.address_mark(v_tenant, p_kinds[v_n], coalesce(v_sender, p_senders[v_n], '')), status, coalesce(nullif(p_correlation_id, ''), v_id::text), v_now, v_now, v_now)

@@ -120,9 +120,11 @@ begin
     returning c.id, c.status, c.attempts, c.repeat_safe_until, m.why
   ),
   numbered as (
-    select m.*, row_number() over w as batch_place, count(*) over (partition by m.batch, m.skip is null) as batch_size
+    select m.*, null::bigint as batch_place, null::bigint as batch_size from mine m where m.why is null and m.batch is null
+    union all
+    select m.*, row_number() over w, count(*) over (partition by m.batch, m.skip is null)
     from mine m
-    where m.why is null
+    where m.why is null and m.batch is not null
     window w as (partition by m.batch, m.skip is null order by m.n)
   ),
   done as (

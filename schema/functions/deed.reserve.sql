@@ -46,6 +46,10 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 set plan_cache_mode = force_generic_plan
 set work_mem = '64MB'
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -57,12 +61,13 @@ declare
   v_ids    uuid[];
   v_folded text[]; -- the addresses; null: it is none
   v_made   bigint;
-  v_skips  bigint;
+  v_left   bigint; -- how many are skipped
   v_bad    record;
-  v_named  text[] := array(select distinct unnest(p_providers));
-  v_names  text[] := array(select p from unnest(v_named) p where p !~ '^[A-Za-z0-9._-]{1,100}$');
-  v_vague  text[] := array(select distinct p from unnest(p_purposes) p where p !~ '^([A-Za-z0-9._-]{1,100})?$');
-  v_kinds  text[]; -- of their lanes
+  v_named  text[]; -- the providers,
+  v_kinds  text[]; -- of their lanes; null: none of them has any,
+  v_names  text[] := '{}'; -- and which of them are no names
+  v_vague  text[] := '{}'; -- the purposes that are none
+  v_skips  text[]; -- by delivery: why it is skipped; null: none is
   v_none   text;
   v_max    int := (select s.max_delivery from deed.settings s);
   v_listed boolean := exists (select from deed.suppressions s where s.tenant_id = v_tenant);
@@ -88,7 +93,63 @@ begin
   ) then
     raise exception 'reserve: the arrays must have one dimension and count from 1' using errcode = 'DDARG';
   end if;
-  if p_channel_message_ids is not null then
+  select array_agg(u.name), case when bool_or(r.lanes <> 'none') then array_agg(r.lanes) end, min(u.name) filter (where r.name is null) into v_named, v_kinds, v_none
+  from (select distinct p.name from unnest(p_providers) p(name)) u
+  left join deed.providers r on r.name = u.name;
+  if v_none is not null then
+    v_names := array(select p from unnest(v_named) p where p !~ '^[A-Za-z0-9._-]{1,100}$');
+  end if;
+  if p_purposes is not null then
+    v_vague := array(select distinct p from unnest(p_purposes) p where p !~ '^([A-Za-z0-9._-]{1,100})?$');
+  end if;
+  v_folded := array(select deed.fold_address(p_channels[n], p_recipients[n]) from generate_series(1, v_count) n);
+  select min(v.n) filter (where v.problem is not null) as n, (array_agg(v.problem order by v.n) filter (where v.problem is not null))[1] as problem, bool_or(v.copied) as copied
+  into v_bad
+  from (
+    select u.n, case
+        when u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
+          then format('channel %s is none of email, sms, voice, social, chat, webhook', coalesce(quote_literal(left(u.channel, 60)), 'null'))
+        when u.provider is null or u.provider = any (v_names) then 'provider must be 1 to 100 characters of A-Z a-z 0-9 . _ -'
+        when u.key is null or octet_length(u.key) <> 32 then 'key must be the 32 bytes of deed.idempotency_key'
+        when u.payload is null or jsonb_typeof(u.payload) <> 'object' then 'payload must be a JSON object'
+        when pg_column_size(u.payload) > v_max then format('payload of %s bytes is over the limit of %s', pg_column_size(u.payload), v_max)
+        when pg_column_size(u.payload) > 8000 and deed.is_deep(convert_to(u.payload::text, 'UTF8'))
+          then 'payload has over 1000 arrays and objects in each other'
+        when jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max
+          then format('payload has numbers with so many digits that it is over the limit of %s bytes', v_max)
+        when u.folded is null and btrim(u.recipient, e' \t\r\n') <> ''
+          then format('recipient is not an address of the channel %s: %s', u.channel, (deed.check_address(u.channel, u.recipient)).problem)
+        when u.copied and (array_position(deed.payload_copies(u.payload), null) > 0 or jsonb_array_length(nullif(u.payload -> 'cc', 'null')) > 20)
+          then 'cc in the payload must be a list of up to 20 addresses, without names'
+        when u.guarantee not in ('at_most_once', 'at_least_once') then 'guarantee must be at_most_once or at_least_once'
+        when u.max_attempts not between 1 and 1000 then 'max_attempts must be from 1 to 1000'
+        when not isfinite(u.process_after) or u.process_after >= '10000-01-01Z' then 'process_after is infinite or after the year 9999'
+        when not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' then 'expires_at is infinite or after the year 9999'
+        when u.expires_at <= u.process_after then 'it would expire before it is due: expires_at is not after process_after'
+        when u.purpose = any (v_vague) then 'purpose must be 1 to 100 characters of A-Z a-z 0-9 . _ -, or empty for none'
+        when length(u.correlation_id) > 200 or length(u.recipient_id) > 200 then 'correlation id or recipient id has over 200 characters'
+      end as problem, u.copied
+    from (
+      -- By number, here and below: unnest would write each of the arrays down first.
+      select n, p_channels[n] as channel, p_providers[n] as provider, p_recipients[n] as recipient, p_payloads[n] as payload,
+        p_keys[n] as key, p_guarantees[n] as guarantee, p_process_after[n] as process_after, p_max_attempts[n] as max_attempts,
+        p_correlation_ids[n] as correlation_id, p_recipient_ids[n] as recipient_id,
+        p_expires_at[n] as expires_at, p_purposes[n] as purpose, v_folded[n] as folded, p_channels[n] = 'email' and p_payloads[n] ?| '{cc,CC,Cc,cC}' as copied
+      from generate_series(1, v_count) n
+    ) u
+    offset 0
+  ) v;
+  if v_bad.n is not null then
+    raise exception 'reserve: delivery %: %', v_bad.n, v_bad.problem using errcode = 'DDARG';
+  end if;
+  if v_none is not null then
+    raise exception 'reserve: the provider % is not registered (deed providers list names those that are); a relay registers those of its deed.yaml when it starts, and deed providers register does so before', v_none
+      using errcode = 'DDNFD', hint = 'Register a new provider first, then deploy what reserves for it.';
+  end if;
+
+  if p_channel_message_ids is not null or p_contacts is not null then
+    -- Here there is a choice of indexes, and in what the foreign key asks.
+    perform set_config('plan_cache_mode', deed.plan_mode(array['deed.contacts'::regclass, 'deed.channel_messages'::regclass]), true);
     select u.id::text into v_none
     from unnest(p_channel_message_ids) u(id)
     where u.id is not null and not exists (select from deed.channel_messages m where m.tenant_id = v_tenant and m.id = u.id)
@@ -96,70 +157,29 @@ begin
     if found then
       raise exception 'reserve: there is no channel message %', v_none using errcode = 'DDNFD';
     end if;
+    if cardinality(array_remove(p_contacts, null)) > 0 then
+      perform deed.lock_contacts('reserve', v_tenant, p_contacts);
+    end if;
   end if;
 
-  v_folded := array(select deed.fold_address(p_channels[n], p_recipients[n]) from generate_series(1, v_count) n);
-  select u.n, case
-      when u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
-        then format('channel %s is none of email, sms, voice, social, chat, webhook', coalesce(quote_literal(left(u.channel, 60)), 'null'))
-      when u.provider is null or u.provider = any (v_names) then 'provider must be 1 to 100 characters of A-Z a-z 0-9 . _ -'
-      when u.key is null or octet_length(u.key) <> 32 then 'key must be the 32 bytes of deed.idempotency_key'
-      when u.payload is null or jsonb_typeof(u.payload) <> 'object' then 'payload must be a JSON object'
-      when pg_column_size(u.payload) > v_max then format('payload of %s bytes is over the limit of %s', pg_column_size(u.payload), v_max)
-      when pg_column_size(u.payload) > 8000 and deed.is_deep(convert_to(u.payload::text, 'UTF8'))
-        then 'payload has over 1000 arrays and objects in each other'
-      when jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max
-        then format('payload has numbers with so many digits that it is over the limit of %s bytes', v_max)
-      when u.folded is null and btrim(u.recipient, e' \t\r\n') <> ''
-        then format('recipient is not an address of the channel %s: %s', u.channel, (deed.check_address(u.channel, u.recipient)).problem)
-      when u.channel = 'email' and u.payload ?| '{cc,CC,Cc,cC}' and (array_position(deed.payload_copies(u.payload), null) > 0 or jsonb_array_length(nullif(u.payload -> 'cc', 'null')) > 20)
-        then 'cc in the payload must be a list of up to 20 addresses, without names'
-      when u.guarantee not in ('at_most_once', 'at_least_once') then 'guarantee must be at_most_once or at_least_once'
-      when u.max_attempts not between 1 and 1000 then 'max_attempts must be from 1 to 1000'
-      when not isfinite(u.process_after) or u.process_after >= '10000-01-01Z' then 'process_after is infinite or after the year 9999'
-      when not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' then 'expires_at is infinite or after the year 9999'
-      when u.expires_at <= u.process_after then 'it would expire before it is due: expires_at is not after process_after'
-      when u.purpose = any (v_vague) then 'purpose must be 1 to 100 characters of A-Z a-z 0-9 . _ -, or empty for none'
-      when length(u.correlation_id) > 200 or length(u.recipient_id) > 200 then 'correlation id or recipient id has over 200 characters'
-    end as problem
-  into v_bad
-  from (
-    -- By number, here and below: unnest would write each of the arrays down first.
-    select n, p_channels[n] as channel, p_providers[n] as provider, p_recipients[n] as recipient, p_payloads[n] as payload,
-      p_keys[n] as key, p_guarantees[n] as guarantee, p_process_after[n] as process_after, p_max_attempts[n] as max_attempts,
-      p_correlation_ids[n] as correlation_id, p_recipient_ids[n] as recipient_id,
-      p_expires_at[n] as expires_at, p_purposes[n] as purpose, v_folded[n] as folded
-    from generate_series(1, v_count) n
-  ) u
-  where u.channel is null or u.channel not in ('email', 'sms', 'voice', 'social', 'chat', 'webhook')
-    or u.provider is null or u.provider = any (v_names)
-    or u.key is null or octet_length(u.key) <> 32
-    or u.payload is null or jsonb_typeof(u.payload) <> 'object'
-    or pg_column_size(u.payload) > v_max
-    or (pg_column_size(u.payload) > 8000 and deed.is_deep(convert_to(u.payload::text, 'UTF8')))
-    or (jsonb_path_exists(u.payload, 'strict $.** ? (@.type() == "number")') and deed.json_digits(u.payload) > v_max)
-    or (u.folded is null and btrim(u.recipient, e' \t\r\n') <> '')
-    or (u.channel = 'email' and u.payload ?| '{cc,CC,Cc,cC}' and (array_position(deed.payload_copies(u.payload), null) > 0 or jsonb_array_length(nullif(u.payload -> 'cc', 'null')) > 20))
-    or u.guarantee not in ('at_most_once', 'at_least_once')
-    or u.max_attempts not between 1 and 1000 or not isfinite(u.process_after) or u.process_after >= '10000-01-01Z'
-    or not isfinite(u.expires_at) or u.expires_at >= '10000-01-01Z' or u.expires_at <= u.process_after
-    or u.purpose = any (v_vague)
-    or length(u.correlation_id) > 200 or length(u.recipient_id) > 200
-  order by u.n
-  limit 1;
-  if found then
-    raise exception 'reserve: delivery %: %', v_bad.n, v_bad.problem using errcode = 'DDARG';
-  end if;
-  select p into v_none from unnest(v_named) p where not exists (select from deed.providers r where r.name = p) limit 1;
-  if found then
-    raise exception 'reserve: the provider % is not registered (deed providers list names those that are); a relay registers those of its deed.yaml when it starts, and deed providers register does so before', v_none
-      using errcode = 'DDNFD', hint = 'Register a new provider first, then deploy what reserves for it.';
-  end if;
-
-  v_kinds := array(select r.lanes from unnest(v_named) with ordinality u(name, n) join deed.providers r on r.name = u.name order by u.n);
-
-  if cardinality(array_remove(p_contacts, null)) > 0 then
-    perform deed.lock_contacts('reserve', v_tenant, p_contacts);
+  -- Mostly nothing can be the matter, and then nothing is asked for each.
+  if v_listed or array_position(v_folded, null) is not null or p_expires_at is not null or p_contacts is not null and p_purposes is not null then
+    v_skips := array(
+      select coalesce(case
+          when v_folded[n] is null then 'no address'
+          when p_expires_at[n] <= v_now then 'expired'
+          when v_listed then (
+            select 'suppressed: ' || left(s.reason, 180)
+            from deed.suppressed(v_tenant, p_channels[n], v_folded[n], coalesce(p_purposes[n], ''), greatest(v_now, p_process_after[n])) s
+            union all
+            select 'suppressed, of those who get a copy: ' || left(s.reason, 150)
+            from deed.suppressed_copy(v_tenant, case when v_bad.copied and p_channels[n] = 'email' then deed.payload_copies(p_payloads[n]) end,
+              coalesce(p_purposes[n], ''), greatest(v_now, p_process_after[n])) s
+            limit 1
+          )
+        end, case when deed.has_revoked(v_tenant, p_contacts[n], p_channels[n], nullif(p_purposes[n], '')) then 'suppressed: consent revoked' end)
+      from generate_series(1, v_count) n
+    );
   end if;
 
   -- UUIDv7 of this moment.
@@ -174,31 +194,14 @@ begin
       recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id,
       expires_at, purpose, contact_id, due, payload_bytes, cc, created_at, updated_at
     )
-    select v_ids[u.n], v_tenant, coalesce(p_workspaces[u.n], '00000000-0000-0000-0000-000000000000'), p_keys[u.n],
-      case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
-      p_channels[u.n], p_providers[u.n], coalesce(deed.lane_of(v_kinds[array_position(v_named, p_providers[u.n])], p_channels[u.n], v_folded[u.n]), ''),
-      u.recipient, p_recipient_ids[u.n], p_payloads[u.n], coalesce(p_guarantees[u.n], 'at_most_once'), case when p_process_after[u.n] >= v_now - interval '1 hour' then p_process_after[u.n] end,
-      p_max_attempts[u.n], p_correlation_ids[u.n], p_channel_message_ids[u.n],
-      p_expires_at[u.n], coalesce(p_purposes[u.n], ''), p_contacts[u.n], u.skip is null and coalesce(p_process_after[u.n] <= v_now, true), octet_length(p_payloads[u.n]::text), u.cc, v_now, v_now
-    from (
-      select o.n, a.recipient, a.cc, coalesce(case
-          when coalesce(a.recipient, '') = '' then 'no address'
-          when p_expires_at[o.n] <= v_now then 'expired'
-          when v_listed then (
-            select 'suppressed: ' || left(s.reason, 180)
-            from deed.suppressed(v_tenant, p_channels[o.n], v_folded[o.n], coalesce(p_purposes[o.n], ''), greatest(v_now, p_process_after[o.n])) s
-            union all
-            select 'suppressed, of those who get a copy: ' || left(s.reason, 150)
-            from deed.suppressed_copy(v_tenant, a.cc, coalesce(p_purposes[o.n], ''), greatest(v_now, p_process_after[o.n])) s
-            limit 1
-          )
-        end, case when deed.has_revoked(v_tenant, p_contacts[o.n], p_channels[o.n], nullif(p_purposes[o.n], '')) then 'suppressed: consent revoked' end) as skip
-      from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o
-      cross join lateral (
-        select btrim(p_recipients[o.n], e' \t\r\n') as recipient, case when p_channels[o.n] = 'email' and p_payloads[o.n] ? 'cc' then deed.payload_copies(p_payloads[o.n]) end as cc
-        offset 0
-      ) a
-    ) u
+    select v_ids[o.n], v_tenant, coalesce(p_workspaces[o.n], '00000000-0000-0000-0000-000000000000'), p_keys[o.n],
+      case when v_skips[o.n] is null then 'queued' else 'skipped' end, v_skips[o.n] is not null, v_skips[o.n], case when v_skips[o.n] is not null then v_now end,
+      p_channels[o.n], p_providers[o.n], case when v_kinds is null then '' else coalesce(deed.lane_of(v_kinds[array_position(v_named, p_providers[o.n])], p_channels[o.n], v_folded[o.n]), '') end,
+      btrim(p_recipients[o.n], e' \t\r\n'), p_recipient_ids[o.n], p_payloads[o.n], coalesce(p_guarantees[o.n], 'at_most_once'), case when p_process_after[o.n] >= v_now - interval '1 hour' then p_process_after[o.n] end,
+      p_max_attempts[o.n], p_correlation_ids[o.n], p_channel_message_ids[o.n],
+      p_expires_at[o.n], coalesce(p_purposes[o.n], ''), p_contacts[o.n], v_skips[o.n] is null and coalesce(p_process_after[o.n] <= v_now, true), octet_length(p_payloads[o.n]::text),
+      case when v_bad.copied and p_channels[o.n] = 'email' then deed.payload_copies(p_payloads[o.n]) end, v_now, v_now
+    from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o
     on conflict on constraint channel_outbox_idempotency_key_key do nothing
     returning id, status
   ),
@@ -210,9 +213,9 @@ begin
     from made m
     having count(*) > 0
   )
-  select count(*), count(*) filter (where m.status = 'skipped') into v_made, v_skips from made m;
+  select count(*), count(*) filter (where m.status = 'skipped') into v_made, v_left from made m;
 
-  if v_made = v_count and v_skips = 0 then
+  if v_made = v_count and v_left = 0 then
     return query select n, v_ids[n], 'queued'::text, false from generate_series(1, v_count) n;
     return;
   end if;
