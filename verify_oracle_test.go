@@ -108,6 +108,11 @@ var harmlessChanges = []harmless{
 	{"subscriptions", "since", "r.since = 0", "no message was published under that version of the list"},
 	{"topics", "list_version", "", "a later one, as the next change of its subscriptions makes"},
 	{"run_partitions run_transitions", "delete *", "", "a run or an event that finds none is refused, aloud"},
+	{"campaign_transitions", "delete from_status to_status meaning", "", "a change of status that is not listed is refused, aloud"},
+	{"campaigns audiences", "*", "", "a name, and when: whom a run reaches is held against its jobs, and what it says never changes"},
+	{"audience_members", "address data zone", "", content},
+	{"campaign_runs", "*", "", "when, and by whom it was asked for: what it is by its jobs is seen, and what it is of never changes"},
+	{"job_queue", "*", "", schedule},
 	{"run_snapshots run_stale", "delete *", "", "computed from the log, and again when it is looked at: deed verify holds them against it"},
 	{"runs", "started_at differing engine engine_run_ref redacted_at", "", "of a run's history, and by whom it is executed: what it is its events say"},
 	{"topics", "lanes ordered retention created_at own", "", setting},
@@ -156,6 +161,7 @@ func owing(t *testing.T) *pgtest.DB {
 	owingDeliveries(t, db)
 	owingAnswers(t, db)
 	owingRuns(t, db)
+	owingCampaigns(t, db)
 	// One that was removed, of which not all is taken away.
 	publish(t, db, message("past", 1), message("past", 2))
 	db.Exec(t, pgtest.Admin, `select deed.remove_subscription('past', 's', 'x')`)
@@ -281,6 +287,19 @@ func owingRuns(t *testing.T, db *pgtest.DB) {
 		  p_data => array['{}', '{}', '{"started_at": "2026-01-02T03:04:05Z"}']::jsonb[])`, r)
 	db.Exec(t, pgtest.Owner, `insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot) select r.run_id, r.tenant_id, 1, now(), '{}' from deed.runs r`)
 	db.Exec(t, pgtest.Owner, `insert into deed.run_stale (run_id, tenant_id, since, expected_seq, got_seq) select r.run_id, r.tenant_id, now(), 2, 3 from deed.runs r`)
+}
+
+// owingCampaigns leaves a run whose deliveries are reserved.
+func owingCampaigns(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	db.Providers(t, "fake", "campaigns")
+	c := pgtest.One[string](t, db.Pool(pgtest.App), `select campaign_id::text from deed.put_campaign('spring', '{"text": "hello"}')`)
+	a := pgtest.One[string](t, db.Pool(pgtest.App), `select audience_id::text from deed.put_audience('people', 'chat')`)
+	db.Exec(t, pgtest.App, `select deed.add_audience_members($1::text::uuid, 0, array(select 'a' || i from generate_series(1, 2) i))`, a)
+	db.Exec(t, pgtest.App, `select deed.finish_audience($1::text::uuid, 2)`, a)
+	db.Exec(t, pgtest.App, `select deed.deploy_campaign($1::text::uuid, $2::text::uuid, '1', 'chat', p_options => '{"provider": "campaigns", "transactional": true}')`, c, a)
+	db.Exec(t, pgtest.Worker, `select deed.claim_queued_jobs('w', 1)`)
+	db.Exec(t, pgtest.Worker, `select deed.expand_job(j.id, j.claim, 'w') from deed.job_queue j where j.claim is not null`)
 }
 
 // provider judges by the recipient.

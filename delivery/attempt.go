@@ -83,7 +83,7 @@ func (s *source) attempt(ctx context.Context, it *item) {
 	if s.holds(&it.row) {
 		return
 	}
-	if !s.prepare(it) {
+	if !s.prepare(ctx, it) {
 		return
 	}
 	if s.opts.Sandbox != "" {
@@ -106,7 +106,10 @@ func (s *source) attempt(ctx context.Context, it *item) {
 // prepare makes the request, once: it is stored with "sending", and a later
 // attempt, by whatever version of the program, sends the same bytes. It reports
 // whether there is one.
-func (s *source) prepare(it *item) bool {
+func (s *source) prepare(ctx context.Context, it *item) bool {
+	if !s.compose(ctx, it) {
+		return false
+	}
 	if it.request != nil {
 		return true
 	}

@@ -11,13 +11,13 @@ func (s *source) queueClaim(batch *pgx.Batch, n int) *claiming {
 	names, rooms, bytes, places := s.hand.ask()
 	c := &claiming{}
 	batch.Queue(query.Claim, s.name, s.ledger.opts.Worker, n, s.ledger.opts.Lease.Seconds(), names, rooms, bytes, places,
-		s.ledger.opts.MaxAttempts, s.batch).Query(func(rows pgx.Rows) error {
+		s.ledger.opts.MaxAttempts, s.batch, s.ledger.opts.Composer != nil).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			it := &item{}
 			w := &it.row
 			var id, found *string
 			if err := rows.Scan(&id, &w.claim, &w.tenant, &w.workspace, &w.key, &w.channel, &w.lane, &w.recipient, &w.recipientID,
-				(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.lost, &w.takenOver, &found, &w.call, &w.purpose, &w.contact); err != nil {
+				(*[]byte)(&w.payload), &w.request, &w.guarantee, &w.attempts, &w.correlationID, &w.channelMsgID, &w.lost, &w.takenOver, &found, &w.call, &w.purpose, &w.contact, &w.run); err != nil {
 				return err
 			}
 			if err := c.add(it, id, found); err != nil {

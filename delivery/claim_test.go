@@ -177,7 +177,7 @@ func TestClaim_GoesOnWhereItLeftOff(t *testing.T) {
 	places := `{}`
 	for range 10 {
 		rows, err := db.Pool(pgtest.Worker).Query(context.Background(), `
-			select coalesce(lane, ''), walk::text from deed.claim_deliveries('fake', 'w', 5, interval '1 minute', p_places => $1::text::jsonb)`, places)
+			select coalesce(lane, ''), walk::text from deed.claim_deliveries('fake', 'w', 5, interval '1 minute', p_places => $1::text::jsonb, p_runs => true)`, places)
 		if err != nil {
 			t.Fatal(err)
 		}

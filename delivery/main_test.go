@@ -135,6 +135,7 @@ func reserve(t testing.TB, db *pgtest.DB, ds ...delivery.Delivery) []delivery.Re
 func fast(p delivery.Provider) delivery.Options {
 	return delivery.Options{
 		Providers:    map[string]delivery.ProviderOptions{"fake": {Provider: p}},
+		Composer:     asItIs{},
 		PollInterval: 10 * time.Millisecond, BaseRetry: time.Millisecond, Lease: 30 * time.Second,
 	}
 }

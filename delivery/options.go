@@ -49,6 +49,10 @@ type Options struct {
 	// Default: there is none.
 	Links *contact.Links
 
+	// Composer makes what campaigns' deliveries say, when they are attempted. Default: there
+	// is none, and they are left to ledgers that have one.
+	Composer Composer
+
 	// OnNewCluster says what to do on another cluster than the installation's,
 	// or in another environment. Default: [deed.Hold]: a copy writes to nobody.
 	OnNewCluster deed.OnNewCluster

@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,6 +34,13 @@ func reserveFor(t *testing.T, db *pgtest.DB, id tenant.ID, url, run string, n in
 			ofRun(t, db, r.ID, run)
 		}
 	}
+}
+
+// asItIs composes campaigns' deliveries of their rows' data.
+type asItIs struct{}
+
+func (asItIs) Compose(_ context.Context, d delivery.Draft) (json.RawMessage, error) {
+	return d.Payload, nil
 }
 
 // ofRun makes a delivery a campaign's run's, as its expansion does.

@@ -182,6 +182,8 @@ type Draft struct {
 	// Purpose is what it is for, "" if it is transactional, and Contact the id of whom it is
 	// for, "" if that was not said.
 	Purpose, Contact string
+	// Run is the campaign's run that it is of; "" for none.
+	Run string
 	// Unsubscribe is the link by which its recipient leaves what it is for; "" for none.
 	// [ReadEmail] puts it into the headers.
 	Unsubscribe string

@@ -9,8 +9,8 @@ from deed.reserve($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::b
 -- name: claim
 select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(workspace_id::text, ''), idempotency_key, coalesce(channel, ''), coalesce(lane, ''),
   coalesce(recipient, ''), coalesce(recipient_id, ''), payload::text, request, coalesce(guarantee, ''), coalesce(attempts, 0), coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''),
-  coalesce(lost_claims, 0), coalesce(taken_over, false), walk::text, coalesce(call, 0), coalesce(purpose, ''), coalesce(contact_id::text, '')
-from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::text[], $6::int[], 1, $7::bigint, $8::text::jsonb, $9::int, $10::int);
+  coalesce(lost_claims, 0), coalesce(taken_over, false), walk::text, coalesce(call, 0), coalesce(purpose, ''), coalesce(contact_id::text, ''), coalesce(run_id::text, '')
+from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::text[], $6::int[], 1, $7::bigint, $8::text::jsonb, $9::int, $10::int, $11::boolean);
 
 -- name: attempt
 select id::text, status, attempts, coalesce(why, '')

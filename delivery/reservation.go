@@ -155,7 +155,7 @@ type row struct {
 	guarantee                   Guarantee
 	attempts                    int
 	correlationID, channelMsgID string
-	purpose, contact            string // not of one in doubt, whose request is made
+	purpose, contact, run       string // not of one in doubt, whose request is made
 
 	claim                 int64
 	takenOver             bool
@@ -184,6 +184,6 @@ func providerKey(prefix string, sum [sha256.Size]byte) string {
 func (w *row) draft() Draft {
 	return Draft{
 		ID: w.id, Key: w.providerKey(), Tenant: w.tenant, Channel: w.channel, Recipient: w.recipient,
-		RecipientID: w.recipientID, CorrelationID: w.correlationID, ChannelMessageID: w.channelMsgID, Purpose: w.purpose, Contact: w.contact, Payload: w.payload,
+		RecipientID: w.recipientID, CorrelationID: w.correlationID, ChannelMessageID: w.channelMsgID, Purpose: w.purpose, Contact: w.contact, Run: w.run, Payload: w.payload,
 	}
 }

@@ -51,7 +51,7 @@ func (s *source) attemptTogether(ctx context.Context, items []*item) {
 	var members, alone []*item
 	size := 0
 	for _, it := range items {
-		if !s.prepare(it) {
+		if !s.prepare(ctx, it) {
 			continue
 		}
 		if size += len(it.request); size > mostBatchBytes || !s.batcher.Batchable(it.request) || !s.opts.serves(it.tenant) {

@@ -10,3 +10,4 @@ drop function if exists deed.claim_deliveries(text, text, int, interval, text[],
 drop function if exists deed.claim_doubts(text, text, int, interval, boolean, boolean, interval, interval, int, text, text, boolean, text[], int[], int, bigint, jsonb);
 drop function if exists deed.attempt(uuid[], bigint[], bytea[], interval, interval, text, text, text, boolean);
 drop function if exists deed.claim_deliveries(text, text, int, interval, text[], int[], int, bigint, jsonb, int, int);
+drop function if exists deed.take_due(text, text, int, text[], int[], int, bigint, int, boolean, text, text, jsonb, int);

@@ -9,7 +9,7 @@ create or replace trigger audit_log_rewrite before update on deed.audit_log
     (new.reason is distinct from old.reason and (old.reason is null or new.reason is distinct from 'erased'))
     or (new.subject_id is distinct from old.subject_id and (old.subject_type <> 'suppression' or new.subject_id !~ '^[a-z]+:hmac:[0-9a-f]{32}$') is not false
       and not (new.subject_id is null and old.subject_type = 'suppression' and deed.is_removed(old.tenant_id)))
-    or old.n is distinct from new.n or old.at is distinct from new.at or old.tenant_id is distinct from new.tenant_id
+    or old.n is distinct from new.n or old.at is distinct from new.at or old.tenant_id is distinct from new.tenant_id or old.run_id is distinct from new.run_id
     or old.actor is distinct from new.actor or old.login is distinct from new.login or old.action is distinct from new.action
     or old.subject_type is distinct from new.subject_type or old.from_status is distinct from new.from_status
     or old.to_status is distinct from new.to_status or old.affected is distinct from new.affected or (old.details is distinct from new.details
@@ -86,6 +86,48 @@ create or replace trigger run_log_rewrite before update on deed.run_log for each
 create or replace trigger run_log_delete before delete on deed.run_log for each row execute function deed.refuse_run_change();
 create or replace trigger run_log_truncate before truncate on deed.run_log for each statement execute function deed.refuse_run_change();
 create or replace trigger run_snapshots_rewrite before update on deed.run_snapshots for each row execute function deed.refuse_change();
+
+-- Campaigns: what is said and to whom never changes, and runs and jobs change as
+-- deed.campaign_transitions says.
+create or replace trigger campaign_contents_rewrite before update or delete on deed.campaign_contents
+  for each row execute function deed.refuse_campaign_change();
+create or replace trigger campaign_contents_truncate before truncate on deed.campaign_contents for each statement execute function deed.refuse_change();
+create or replace trigger audience_members_ready after insert on deed.audience_members
+  referencing new table as made for each statement execute function deed.refuse_members();
+create or replace trigger audience_members_rewrite before update on deed.audience_members
+  for each row when (
+    old.audience_id <> new.audience_id or old.n <> new.n or old.tenant_id <> new.tenant_id or old.contact_id <> new.contact_id
+    or new.address is not null or new.zone is not null or new.data <> '{}'
+  ) execute function deed.refuse_campaign_change();
+create or replace trigger audience_members_delete before delete on deed.audience_members
+  for each row execute function deed.refuse_campaign_change();
+create or replace trigger audience_members_truncate before truncate on deed.audience_members for each statement execute function deed.refuse_change();
+create or replace trigger audiences_rewrite before update on deed.audiences
+  for each row when (
+    old.status = 'ready' or old.id <> new.id or old.tenant_id <> new.tenant_id or old.workspace_id <> new.workspace_id or old.name <> new.name
+    or old.channel <> new.channel or old.created_at <> new.created_at or new.members < old.members
+  ) execute function deed.refuse_campaign_change();
+create or replace trigger audiences_delete before delete on deed.audiences for each row execute function deed.refuse_campaign_change();
+create or replace trigger campaign_runs_insert before insert on deed.campaign_runs
+  for each row when (new.status <> 'queued') execute function deed.check_campaign();
+create or replace trigger campaign_runs_transition before update on deed.campaign_runs
+  for each row when (
+    old.status <> new.status or old.id <> new.id or old.campaign_id <> new.campaign_id or old.tenant_id <> new.tenant_id or old.workspace_id <> new.workspace_id
+    or old.audience_id <> new.audience_id or old.content_id <> new.content_id or old.channel <> new.channel or old.provider <> new.provider or old.purpose <> new.purpose
+    or old.request_id <> new.request_id or old.members <> new.members or old.scheduled_for <> new.scheduled_for or old.options <> new.options
+    or old.finished_at is distinct from new.finished_at
+  ) execute function deed.check_campaign();
+create or replace trigger campaign_runs_delete before delete on deed.campaign_runs for each row execute function deed.check_campaign();
+create or replace trigger campaign_runs_truncate before truncate on deed.campaign_runs for each statement execute function deed.refuse_change();
+create or replace trigger job_queue_insert before insert on deed.job_queue
+  for each row when (new.status <> 'queued') execute function deed.check_campaign();
+create or replace trigger job_queue_transition before update on deed.job_queue
+  for each row when (
+    old.status <> new.status or old.id <> new.id or old.run_id <> new.run_id or old.tenant_id <> new.tenant_id or old.workspace_id <> new.workspace_id
+    or old.job_type <> new.job_type or old.from_n <> new.from_n or old.upto_n <> new.upto_n or (old.expanded_at is not null and old.expanded_at is distinct from new.expanded_at)
+  ) execute function deed.check_campaign();
+create or replace trigger job_queue_delete before delete on deed.job_queue for each row execute function deed.check_campaign();
+create or replace trigger job_queue_truncate before truncate on deed.job_queue for each statement execute function deed.refuse_change();
 
 select deed.refold_suppressions();
 -- A subscription that an older deed.subscribe has made meanwhile is noted, too.

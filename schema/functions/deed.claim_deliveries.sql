@@ -16,6 +16,9 @@
 -- p_batch is how many one call may take; call says of each with which others it
 -- may be called together, and why some never are deed.take_due says.
 --
+-- What campaigns owe is claimed only with p_runs, by who renders it at the attempt; run_id
+-- says which it is.
+--
 -- With p_places a last row, whose id is null, has walk: what deed.take_due says,
 -- and in ended those that have died so, with their ids, for the log.
 create or replace function deed.claim_deliveries(
@@ -29,11 +32,12 @@ create or replace function deed.claim_deliveries(
   p_bytes        bigint default null,
   p_places       jsonb default null,
   p_max_attempts int default 5,
-  p_batch        int default 1
+  p_batch        int default 1,
+  p_runs         boolean default false
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
   recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
-  correlation_id text, channel_message_id uuid, lost_claims int, taken_over boolean, walk jsonb, call int, purpose text, contact_id uuid
+  correlation_id text, channel_message_id uuid, lost_claims int, taken_over boolean, walk jsonb, call int, purpose text, contact_id uuid, run_id uuid
 )
 language plpgsql
 security definer
@@ -75,7 +79,7 @@ begin
   end if;
 
   select t.taken, t.walk, t.taken, t.calls into v_places, v_walk, v_all, v_calls
-  from deed.take_due(p_provider, 'queued', p_limit, p_lanes, p_rooms, p_room, p_bytes, 1, true, null, null, p_places, p_batch) t;
+  from deed.take_due(p_provider, 'queued', p_limit, p_lanes, p_rooms, p_room, p_bytes, 1, true, null, null, p_places, p_batch, p_runs) t;
 
   v_lost := array(
     select case when c.claim is null then c.lost_claims else c.lost_claims + 1 end
@@ -131,7 +135,7 @@ begin
     returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane,
       c.recipient, c.recipient_id, c.payload, c.request, c.guarantee, c.attempts,
       c.correlation_id, c.channel_message_id, c.lost_claims, f.taken_over, null::jsonb,
-      case when p_batch > 1 then v_calls[array_position(v_all, f.place)] end, c.purpose, c.contact_id;
+      case when p_batch > 1 then v_calls[array_position(v_all, f.place)] end, c.purpose, c.contact_id, c.run_id;
   end if;
   if p_places is not null then
     walk := v_walk;

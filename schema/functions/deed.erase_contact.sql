@@ -92,6 +92,9 @@ begin
   update deed.contacts c
   set data = '{}', zone = null, locale = null, erased_at = v_now, updated_at = v_now
   where c.id = any (v_names);
+  update deed.audience_members m
+  set address = null, zone = null, data = '{}'
+  where m.contact_id = any (v_names) and (num_nonnulls(m.address, m.zone) > 0 or m.data <> '{}');
   update deed.consents e set evidence = '{}' where e.contact_id = any (v_names) and e.evidence <> '{}';
   update deed.contact_merges m
   set reason = 'erased', undone_for = case when m.undone_for is not null then 'erased' end

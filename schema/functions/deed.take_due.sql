@@ -30,6 +30,8 @@
 -- was called before and may have been accepted, or was refused as a member of a
 -- batch. A lane's limit pays for deliveries.
 --
+-- Without p_runs it takes nothing of a campaign's run: the caller cannot render it.
+--
 -- walk is for the next claim: places; ripened, for deed.ripen; and wait, in how many seconds it may find
 -- something that this one did not, null if only time or another's act can tell.
 create or replace function deed.take_due(
@@ -46,6 +48,7 @@ create or replace function deed.take_due(
   in p_account  text,
   in p_places   jsonb,
   in p_batch    int default 1,
+  in p_runs     boolean default true,
   out taken     tid[],
   out walk      jsonb,
   out calls     int[]
@@ -177,7 +180,12 @@ begin
       v_own := (p_places -> 'bytes' ->> v_tenant::text)::bigint;
       continue when v_share < 1 or v_own < 1 or v_tenant = any (v_gone);
       v_start := p_places ->> v_tenant::text;
-      v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20);
+      if p_runs then
+        v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20);
+      else
+        v_start := null;
+        v_runs := array(select r from unnest(deed.due_runs(p_provider, p_status, v_tenant, null, null, 1)) r where r = '00000000-0000-0000-0000-000000000000');
+      end if;
       v_m := cardinality(v_runs);
       v_rotates := v_m > 1;
       v_idle := true;

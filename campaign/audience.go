@@ -1,0 +1,119 @@
+package campaign
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+)
+
+// Audience is to whom: the list of intended items, one a contact and one an address. It is
+// loaded in batches, and once it is ready it never changes, but that an erasure empties a
+// member (D12).
+type Audience struct {
+	ID string
+	// Ready is set once it has all of its members.
+	Ready bool
+	// Members is how many it has; who was interrupted goes on behind them.
+	Members int64
+
+	scope Scope
+}
+
+// Member is one of an audience.
+type Member struct {
+	// Address is as the channel has it. Without one the member is skipped.
+	Address string
+	// Contact is the id of the contact that it is. Default: who is known by the address;
+	// a new one, if nobody is.
+	Contact string
+	// Zone is where it is, such as Europe/Berlin. Default: unknown.
+	Zone string
+	// Data is a JSON object: what templates have as contact. Default: {}.
+	Data json.RawMessage
+}
+
+// OpenAudience finds the audience of a name, or makes it. Errors: [deed.Invalid];
+// [deed.Conflict] where there is one of the name for another channel; [deed.Forbidden].
+func OpenAudience(ctx context.Context, db deed.DB, scope Scope, name string, channel Channel) (*Audience, error) {
+	const op = "open audience"
+	rows, err := db.Query(ctx, query.Audience, name, string(channel), scope.Workspace.String(), scope.tenant())
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	a, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (a Audience, err error) {
+		return a, row.Scan(&a.ID, &a.Ready, &a.Members)
+	})
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	a.scope = scope
+	return &a, nil
+}
+
+// Add puts up to 10,000 members behind those that it has, all or none, in db's transaction.
+// The same call again, when its answer was lost, changes nothing if the [Audience] is as it
+// was. Two addresses of a contact, or one address twice, are refused, as is what is no
+// address: the error says which members, counted from 1. Errors: [deed.Invalid];
+// [deed.Conflict] where it is ready, or others have added to it; [deed.NotFound].
+func (a *Audience) Add(ctx context.Context, db deed.DB, ms ...Member) error {
+	const op = "add audience members"
+	if len(ms) == 0 {
+		return nil
+	}
+	addresses := make([]string, len(ms))
+	data, zones, contacts := make([]*string, len(ms)), make([]*string, len(ms)), make([]*string, len(ms))
+	for i, m := range ms {
+		n := a.Members + int64(i) + 1
+		if m.Contact != "" && checkID("", m.Contact) != nil {
+			return invalidf(op, "member %d: a contact's id must be a UUID", n) // what was given may be an address
+		}
+		if len(m.Data) > 0 {
+			if !json.Valid(m.Data) || !utf8.Valid(m.Data) {
+				return invalidf(op, "member %d: its data are no JSON in UTF-8", n)
+			}
+			text := string(m.Data)
+			data[i] = &text
+		}
+		addresses[i] = m.Address
+		zones[i], contacts[i] = orNil(m.Zone), orNil(m.Contact)
+	}
+	rows, err := db.Query(ctx, query.Add, a.ID, a.Members, addresses, data, zones, contacts, a.scope.tenant())
+	if err == nil {
+		var now int64
+		if now, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64]); err == nil && now < a.Members+int64(len(ms)) {
+			err = fmt.Errorf("the audience has %d members", now)
+		}
+	}
+	if err != nil {
+		return wrap(op, err)
+	}
+	a.Members += int64(len(ms))
+	return nil
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// Finish says that it has all of its members. Again is harmless. Errors: [deed.Conflict]
+// where it has others than a knows of; [deed.NotFound].
+func (a *Audience) Finish(ctx context.Context, db deed.DB) error {
+	rows, err := db.Query(ctx, query.Finish, a.ID, a.Members, a.scope.tenant())
+	if err == nil {
+		rows.Close()
+		err = rows.Err()
+	}
+	if err != nil {
+		return wrap("finish audience", err)
+	}
+	a.Ready = true
+	return nil
+}

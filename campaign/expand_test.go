@@ -1,0 +1,204 @@
+package campaign_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// Keys are those of D2, whichever of the two makes them, and again makes none twice.
+func TestContract_D2_KeysOfRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "fake")
+	at := time.Now().Add(-time.Minute).UTC().Truncate(time.Microsecond)
+	for channel, content := range map[campaign.Channel]campaign.Content{
+		campaign.Email: spring, campaign.Voice: {Script: "hello", ScriptVersion: "v7"}, campaign.Social: {Text: "hello", Post: "p1"},
+		campaign.SMS: {Asset: "a", Text: "hello"}, campaign.Chat: {Asset: "a", Text: "hello"},
+	} {
+		req := campaign.Request{
+			Campaign: put(t, db, string(channel), content).ID, Audience: people(t, db, string(channel), channel, 3).ID,
+			ID: "1", Channel: channel, Provider: "fake", Transactional: true, From: "shop@example.com", ScheduledFor: at,
+		}
+		run := deploy(t, db, req)
+		expandAll(t, db)
+		rows, err := db.Pool(pgtest.Owner).Query(t.Context(), `select contact_id::text, recipient, encode(idempotency_key, 'hex') from deed.channel_outbox where run_id = $1::text::uuid and status = 'queued'`, run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type item struct{ contact, address, key string }
+		items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i item, err error) {
+			return i, row.Scan(&i.contact, &i.address, &i.key)
+		})
+		if err != nil || len(items) != 3 {
+			t.Fatal(len(items), err)
+		}
+		for _, i := range items {
+			key := map[campaign.Channel]delivery.Key{
+				campaign.Email: delivery.EmailKey(run, i.contact, "spring", at), campaign.Voice: delivery.VoiceKey(run, i.contact, "v7", at),
+				campaign.Social: delivery.SocialKey(run, "p1", i.address, at), campaign.SMS: delivery.NewKey(run, i.contact, "a", at.Format("2006-01-02T15:04:05.000000Z"), "sms"),
+				campaign.Chat: delivery.NewKey(run, i.contact, "a", at.Format("2006-01-02T15:04:05.000000Z"), "chat"),
+			}[channel]
+			want(t, "key of "+string(channel), i.key, key.String())
+		}
+		// Expanded again, as after a crash whose answer was lost.
+		db.Exec(t, pgtest.Owner, fmt.Sprintf(`alter table deed.job_queue disable trigger user;
+			update deed.job_queue set expanded_at = null, claim = 7, claimed_by = 'w', lease_until = now() + interval '1 minute' where run_id = '%s'; alter table deed.job_queue enable trigger user`, run))
+		db.Exec(t, pgtest.Worker, `select deed.expand_job(j.id, 7, 'w') from deed.job_queue j where j.run_id = $1::text::uuid`, run)
+		want(t, "deliveries after it was expanded again", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where run_id = $1::text::uuid`, run), 3)
+	}
+}
+
+// Each member has a row, and who is not written to one that says why.
+func TestContract_C4_ARowForEachMember(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	req := request(t, db, 8)
+	of := func(n int) string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
+	}
+	db.Exec(t, pgtest.App, `select deed.suppress('email', array[$1], 'asked', 'w')`, address(campaign.Email, 0))
+	db.Exec(t, pgtest.App, `select deed.erase_contact($1::text::uuid, 'they asked')`, of(2))
+	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(3), of(4))
+	db.Exec(t, pgtest.App, `select deed.set_consents(array[$1::text::uuid], '{email}', '{newsletter}', '{revoked}', '{test}')`, of(5))
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	want(t, "the members", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
+		from deed.audience_members m left join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.audience_id = $2::text::uuid`, run, req.Audience),
+		"1 suppressed: asked, 2 erased, 3 merged, 4 queued, 5 suppressed: consent revoked, 6 queued, 7 queued, 8 queued")
+
+	req.ID, req.NeedsConsent = "2", true
+	db.Exec(t, pgtest.App, `select deed.set_consents(array[$1::text::uuid], '{email}', '{newsletter}', '{granted}', '{test}')`, of(8))
+	run = deploy(t, db, req)
+	expandAll(t, db)
+	want(t, "those who have consented", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(distinct coalesce(skip_reason, status), ', ') from deed.channel_outbox where run_id = $1::text::uuid and recipient in ($2, $3)`, run, address(campaign.Email, 6), address(campaign.Email, 7)),
+		"no consent, queued")
+}
+
+// A job ends when everything in it has ended, and the run with its last job, as they have
+// ended.
+func TestContract_C3_EndsOfJobsAndRuns(t *testing.T) {
+	t.Parallel()
+	const first = "recipient = 'p0@d0.example'"
+	for name, c := range map[string]struct {
+		ends [][3]string // where, status, reason
+		want string
+	}{
+		"all sent":                   {[][3]string{{"true", "sent"}}, "completed: completed 2/0/0/0/0"},
+		"rightly skipped":            {[][3]string{{first, "skipped", "suppressed: asked"}, {"true", "sent"}}, "completed: completed 1/1/0/0/0"},
+		"nobody was to get it":       {[][3]string{{"true", "skipped", "suppressed: asked"}}, "completed: completed 0/2/0/0/0"},
+		"cancelled is not rightly":   {[][3]string{{first, "skipped", "cancelled"}, {"true", "sent"}}, "partial: completed 1/0/1/0/0"},
+		"all expired":                {[][3]string{{"true", "skipped", "expired; an earlier call may have been accepted"}}, "failed: failed 0/0/2/0/0"},
+		"mixed":                      {[][3]string{{first, "failed"}, {"true", "sent"}}, "partial: completed 1/0/0/1/0"},
+		"none sent, one is dead":     {[][3]string{{first, "dead"}, {"true", "failed"}}, "failed: dead 0/0/0/1/1"},
+		"none sent, one was skipped": {[][3]string{{first, "skipped", "no address"}, {"true", "failed"}}, "failed: failed 0/1/0/1/0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			run := deploy(t, db, request(t, db, 2))
+			expandAll(t, db)
+			for _, e := range c.ends {
+				rollUp(t, db)
+				want(t, "while one is open", states(t, db, run), "running: locked")
+				endAll(t, db, e[0], e[1], e[2])
+			}
+			rollUp(t, db)
+			want(t, "the end", states(t, db, run), c.want)
+			db.Broken() // the test's own changes stand in no audit row
+		})
+	}
+}
+
+// Two that end a run's last two jobs at once do not each leave the run to the other.
+func TestRollUp_LastTwoJobsAtOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := deploy(t, db, request(t, db, 1001))
+	expandAll(t, db)
+	endAll(t, db, "true", "sent", "")
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now() - interval '1 second'`)
+	ctx := context.Background()
+	tx, err := db.Pool(pgtest.Worker).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, `select deed.roll_up(1, 'a')`); err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan error, 1)
+	conn := db.Conn(t, pgtest.Worker)
+	go func() {
+		_, err := conn.Exec(ctx, `select deed.roll_up(1, 'b')`)
+		second <- err
+	}()
+	waits := pgtest.Wait(30*time.Second, func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(conn.PgConn().PID()))
+	})
+	if !waits {
+		t.Error("the second does not wait for the first")
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the run", strings.SplitN(states(t, db, run), ":", 2)[0], "completed")
+	db.Broken()
+}
+
+// A job whose worker has stopped is taken back when its lease is over, and dead after five
+// times; one that is expanded holds no lease.
+func TestContract_C5_LostLeases(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := deploy(t, db, request(t, db, 1))
+	for n := range 5 {
+		claimed := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim_queued_jobs('w', 10)`)
+		want(t, "claimed", claimed, 1)
+		want(t, "claimed by another meanwhile", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim_queued_jobs('v', 10)`), 0)
+		want(t, "lease", pgtest.One[bool](t, db.Pool(pgtest.Owner), `select lease_until > clock_timestamp() + interval '4 minutes' from deed.job_queue`), true)
+		want(t, "attempts", pgtest.One[int](t, db.Pool(pgtest.Owner), `select attempts from deed.job_queue`), n)
+		db.Exec(t, pgtest.Owner, `update deed.job_queue set lease_until = clock_timestamp() - interval '1 second'`)
+	}
+	want(t, "claimed", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim_queued_jobs('w', 10)`), 0)
+	want(t, "the run", states(t, db, run), "failed: dead")
+	want(t, "why", pgtest.One[string](t, db.Pool(pgtest.Owner), `select last_error from deed.job_queue`), "the lease of w ran out before it was expanded")
+	want(t, "a claim that was lost", pgtest.One[bool](t, db.Pool(pgtest.Worker), `select (deed.expand_job(id, 1, 'w')).state is null from deed.job_queue`), true)
+}
+
+// A job that cannot be expanded is tried five times.
+func TestContract_C3_FiveFailedExpansions(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := deploy(t, db, request(t, db, 1001))
+	// Somebody has taken a key of the second job's.
+	db.Exec(t, pgtest.App, `
+		select deed.reserve('{email}', '{fake}', '{x@example.com}', '{"{}"}', array[deed.idempotency_key(r.id::text, m.contact_id::text, 'spring', to_char(r.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))])
+		from deed.campaign_runs r join deed.audience_members m on m.audience_id = r.audience_id and m.n = 1001`)
+	for n := range 5 {
+		expandAll(t, db)
+		want(t, "attempts", pgtest.One[int](t, db.Pool(pgtest.Owner), `select attempts from deed.job_queue where from_n = 1001`), n+1)
+		db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now() where status = 'queued'`)
+	}
+	want(t, "the run", states(t, db, run), "running: locked, dead")
+	endAll(t, db, "run_id is not null", "sent", "")
+	rollUp(t, db)
+	want(t, "the run", states(t, db, run), "partial: completed 1000/0/0/0/0, dead")
+	want(t, "transitions of the dead job", pgtest.One[string](t, db.Pool(pgtest.Admin), `
+		select string_agg(distinct from_status || ' ' || to_status, ', ') from deed.campaign_audit_log a where a.subject_type = 'job' and a.subject_id = (select id::text from deed.job_queue where from_n = 1001)`),
+		"failed dead, failed queued, locked failed, queued locked")
+	db.Broken()
+}

@@ -1,0 +1,179 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/errortext"
+	"github.com/deedhq/deed/internal/sqlfile"
+	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// WorkerOptions configures a [Worker]. The zero value works.
+type WorkerOptions struct {
+	// PollInterval is how often it looks for jobs that are due, half as much more or less.
+	// Default 1s.
+	PollInterval time.Duration
+	// Heartbeat is for how long a job is locked while it is expanded: one whose worker has
+	// stopped is taken back then (C5). At least 10s. Default 5m.
+	Heartbeat time.Duration
+	// Worker names this process in claims and the audit log. Default host:pid.
+	Worker string
+	// Logger receives warnings and ends of runs. Default: discard.
+	Logger *slog.Logger
+}
+
+// statement is the deadline of one. An expansion is of a thousand members.
+const statement = 30 * time.Second
+
+// looksAtOnce is how many jobs one statement looks at.
+const looksAtOnce = 200
+
+// Worker expands the jobs of campaigns and ends them. Any number may run; they share the
+// work.
+type Worker struct {
+	pool *pgxpool.Pool
+	opts WorkerOptions
+}
+
+// NewWorker makes one, and looks whether its statements fit the installed schema. pool's
+// login holds deed_worker.
+func NewWorker(ctx context.Context, pool *pgxpool.Pool, opts WorkerOptions) (*Worker, error) {
+	if opts.PollInterval == 0 {
+		opts.PollInterval = time.Second
+	}
+	if opts.Heartbeat == 0 {
+		opts.Heartbeat = 5 * time.Minute
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Worker == "" {
+		host, _ := os.Hostname()
+		opts.Worker = fmt.Sprintf("%s:%d", host, os.Getpid())
+	}
+	if opts.PollInterval < time.Millisecond || opts.PollInterval > time.Hour || opts.Heartbeat < 10*time.Second || opts.Heartbeat > 24*time.Hour {
+		return nil, invalidf("new campaign worker", "option PollInterval %s is not from 1ms to 1h, or Heartbeat %s not from 10s to 24h", opts.PollInterval, opts.Heartbeat)
+	}
+	conn, err := pool.Acquire(ctx)
+	if err == nil {
+		defer conn.Release()
+		err = sqlfile.Check(ctx, conn.Conn(), query)
+	}
+	if err != nil {
+		return nil, deed.WrapError("new campaign worker", err)
+	}
+	return &Worker{pool: pool, opts: opts}, nil
+}
+
+// Run expands and ends jobs until ctx ends. It blocks. While the database is away it waits.
+func (w *Worker) Run(ctx context.Context) error {
+	for failures := 0; ; {
+		wait, err := w.Step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			failures++
+			w.opts.Logger.Warn("jobs of campaigns were not looked at; will try again", "error", err)
+			wait = work.Backoff(failures, 100*time.Millisecond, 5*time.Second)
+		default:
+			failures = 0
+		}
+		if wait > 0 && !work.Sleep(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+// Step expands one job that is due, and ends what is to end. It returns how long nothing
+// more is to be done, as far as it knows.
+func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
+	expanded, err := w.expandOne(ctx)
+	if err != nil {
+		return 0, err
+	}
+	looked, next, err := w.rollUp(ctx)
+	if err != nil || expanded || looked == looksAtOnce {
+		return 0, err
+	}
+	poll := w.opts.PollInterval/2 + rand.N(w.opts.PollInterval)
+	if next != nil {
+		poll = min(poll, max(time.Duration(*next*float64(time.Second)), time.Millisecond))
+	}
+	return poll, nil
+}
+
+type job struct {
+	id, run, tenant string
+	claim           int64
+}
+
+// expandOne expands one job that is due, if there is one.
+func (w *Worker) expandOne(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, statement)
+	defer cancel()
+	rows, err := w.pool.Query(ctx, query.Claim, w.opts.Worker, 1, w.opts.Heartbeat.Seconds())
+	if err != nil {
+		return false, err
+	}
+	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (j job, err error) {
+		return j, row.Scan(&j.id, &j.run, &j.tenant, &j.claim)
+	})
+	if err != nil || len(jobs) == 0 {
+		return false, err
+	}
+	crash.Point("locked")
+	j := jobs[0]
+	var state string
+	var made int64
+	err = w.pool.QueryRow(ctx, query.Expand, j.id, j.claim, w.opts.Worker).Scan(&state, &made)
+	crash.Point("expanded")
+	log := w.opts.Logger.With("job", j.id, "run", j.run, "tenant", j.tenant)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (sqlstate.Again(err) || !sqlstate.Passing(err)) {
+		log.Error("job of a campaign was not expanded", "error", err)
+		why := errortext.Stored(pg.Message, 2000, "")
+		if err = w.pool.QueryRow(ctx, query.GiveUp, j.id, j.claim, why, w.opts.Worker).Scan(&state); err != nil {
+			return false, err
+		}
+	} else if err != nil {
+		return false, err // it is taken back when its lease is over
+	}
+	if state == "dead" {
+		log.Error("job of a campaign is dead; its members get nothing")
+	} else {
+		log.Debug("job of a campaign", "state", state, "deliveries", made)
+	}
+	return true, nil
+}
+
+func (w *Worker) rollUp(ctx context.Context) (looked int, wait *float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statement)
+	defer cancel()
+	crash.Point("rolling up")
+	var ended int
+	err = w.pool.QueryRow(ctx, query.RollUp, looksAtOnce, w.opts.Worker).Scan(&looked, &ended, &wait)
+	return looked, wait, err
+}
+
+// Drained reports whether no job is open, but for those of runs that begin more than a
+// minute from now.
+func (w *Worker) Drained(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, statement)
+	defer cancel()
+	var unfinished bool
+	err := w.pool.QueryRow(ctx, query.Unfinished, time.Minute.Seconds()).Scan(&unfinished)
+	return !unfinished, deed.WrapError("look for jobs of campaigns", err)
+}

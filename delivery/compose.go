@@ -1,0 +1,57 @@
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/deedhq/deed"
+)
+
+// Composer makes what a campaign's delivery says, from the content that its run never
+// changes and from the data of its row ([Draft.Payload]): campaign.NewComposer makes one.
+// Several goroutines call it at once.
+type Composer interface {
+	// Compose returns the payload that the provider makes its request of. An error whose
+	// code is [deed.Invalid] fails the delivery, since no other attempt would make more of
+	// it; after any other it goes back and is attempted again.
+	Compose(ctx context.Context, d Draft) (json.RawMessage, error)
+}
+
+// compose puts what a campaign's delivery says in place of its row's data, where a request
+// is still to be made of it. It reports whether that could be done.
+func (s *source) compose(ctx context.Context, it *item) bool {
+	if it.run == "" || (it.request != nil && s.opts.Sandbox == "") {
+		return true
+	}
+	d := it.draft()
+	d.Unsubscribe = s.unsubscribe(&it.row)
+	payload, err := s.composed(ctx, d)
+	if err == nil {
+		it.payload = payload
+		return true
+	}
+	if deed.CodeOf(err) == deed.Invalid {
+		it.kind, it.out = "unusable", Refused(err)
+	} else {
+		s.logOf(&it.row).Warn("delivery not composed; it goes back", "error", err)
+	}
+	return false
+}
+
+// composed is Compose within a statement's deadline. A panic is its error, and the
+// delivery's.
+func (s *source) composed(ctx context.Context, d Draft) (payload json.RawMessage, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			payload, err = nil, invalidf("compose", "panic: %v", v)
+		}
+	}()
+	ctx, cancel := s.ledger.deadline(ctx)
+	defer cancel()
+	payload, err = s.ledger.opts.Composer.Compose(ctx, d)
+	if err != nil {
+		return nil, fmt.Errorf("compose: %w", err)
+	}
+	return payload, nil
+}

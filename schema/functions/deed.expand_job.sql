@@ -1,0 +1,133 @@
+-- deed.expand_job: reserve the deliveries of a job that the caller has locked
+-- (deed.claim_queued_jobs): one statement, in the order of their keys. Nothing else reserves
+-- for a run.
+--
+-- Each member of the job's part of the audience gets a row, queued or skipped: erased,
+-- no address, merged (somebody in the audience is the same contact by now), expired,
+-- suppressed, no consent. Keys are those of D2, so that again makes none twice. What people
+-- get is rendered at the attempt: the payload is the member's data. Returns what has become
+-- of the job: locked, once it is expanded; queued or dead where that cannot be done, with why
+-- in its last_error; null if the claim is not the caller's.
+create or replace function deed.expand_job(
+  p_job     uuid,
+  p_claim   bigint,
+  p_worker  text,
+  out state text,
+  out made  bigint
+) returns record
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
+set work_mem = '32MB'
+as $$
+#variable_conflict use_column
+declare
+  v_job     deed.job_queue;
+  v_run     deed.campaign_runs;
+  v_content deed.campaign_contents;
+  v_now     timestamptz := clock_timestamp();
+  v_ms      text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
+  v_prefix  text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
+  v_when    text;
+  v_lanes   text;
+  v_over    text; -- why nobody is written to any more; null: they are
+  v_listed  boolean;
+  v_consent boolean;
+  v_skips   bigint;
+begin
+  select j.* into v_job
+  from deed.job_queue j
+  where j.id = p_job and j.claim = p_claim and j.status = 'locked' and j.expanded_at is null
+  for update;
+  if not found then
+    return;
+  end if;
+  select r.* into strict v_run from deed.campaign_runs r where r.id = v_job.run_id;
+  select c.* into strict v_content from deed.campaign_contents c where c.id = v_run.content_id;
+  select p.lanes into v_lanes from deed.providers p where p.name = v_run.provider;
+  if not found then
+    state := deed.fail_job(p_job, format('the provider %s is gone', v_run.provider), true, p_worker);
+    return;
+  end if;
+  v_when := to_char(v_run.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
+  v_over := case when v_run.expires_at <= v_now then 'expired' end;
+  v_listed := exists (select from deed.suppressions s where s.tenant_id = v_job.tenant_id);
+  v_consent := coalesce(v_run.options ->> 'consent' = 'required', false);
+  -- Against erasures and merges, which lock them in the same order; the next statement sees
+  -- what it has waited for.
+  perform from (
+    select c.id from deed.contacts c
+    where c.id = any (array(select m.contact_id from deed.audience_members m where m.audience_id = v_run.audience_id and m.n between v_job.from_n and v_job.upto_n))
+    order by c.id
+    for key share
+  ) locked;
+  with items as (
+    insert into deed.channel_outbox (
+      id, tenant_id, workspace_id, idempotency_key, status, skipped, skip_reason, finished_at, channel, provider, lane, recipient, recipient_id, payload,
+      guarantee, process_after, purpose, contact_id, run_id, job_id, due, payload_bytes, created_at, updated_at
+    )
+    select (v_prefix || substr(gen_random_uuid()::text, 16))::uuid, v_job.tenant_id, v_job.workspace_id, u.key,
+      case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
+      v_run.channel, v_run.provider, case when u.address is null then '' else coalesce(deed.lane_of(v_lanes, v_run.channel, u.address), '') end,
+      u.address, null, u.payload, 'at_most_once', case when v_run.scheduled_for > v_now then v_run.scheduled_for end, v_run.purpose, u.contact_id, v_job.run_id, p_job,
+      u.skip is null and v_run.scheduled_for <= v_now, octet_length(u.payload::text), v_now, v_now
+    from (
+      select k.*, coalesce(case
+          when k.erased then 'erased'
+          when k.address is null then 'no address'
+          when k.merged then 'merged'
+          else v_over end, case when v_listed then (
+          select 'suppressed: ' || left(s.reason, 180)
+          from deed.suppressed(v_job.tenant_id, v_run.channel, k.address, v_run.purpose, greatest(v_now, v_run.scheduled_for)) s
+        ) end,
+        case when deed.has_revoked(v_job.tenant_id, k.contact_id, v_run.channel, nullif(v_run.purpose, '')) then 'suppressed: consent revoked' end,
+        case when v_consent and not exists (
+          select from deed.consents_of(array[deed.contact_of(v_job.tenant_id, k.contact_id)]) s
+          where s.channel = v_run.channel and s.purpose = v_run.purpose and s.state = 'granted'
+        ) then 'no consent' end) as skip
+      from (
+        select m.n, m.contact_id, m.address, case when c.erased_at is null then jsonb_build_object('contact', m.data) else '{}' end as payload, c.erased_at is not null as erased,
+          c.merged_into is not null and exists (
+            select
+            from deed.names_of(deed.contact_of(v_job.tenant_id, c.id)) o(id)
+            join deed.audience_members s on s.contact_id = o.id and s.audience_id = v_run.audience_id
+            where o.id <> c.id and (s.n < m.n or o.id = deed.contact_of(v_job.tenant_id, c.id))
+          ) as merged,
+          case v_run.channel
+            when 'email' then deed.idempotency_key(v_job.run_id::text, m.contact_id::text, v_content.asset_id, v_when)
+            when 'voice' then deed.idempotency_key(v_job.run_id::text, m.contact_id::text, v_content.script_version, v_when)
+            when 'social' then deed.idempotency_key(v_job.run_id::text, v_content.post_id, coalesce(m.address, m.contact_id::text), v_when)
+            else deed.idempotency_key(v_job.run_id::text, m.contact_id::text, v_content.asset_id, v_when, v_run.channel) end as key
+        from deed.audience_members m
+        join deed.contacts c on c.id = m.contact_id
+        where m.audience_id = v_run.audience_id and m.n between v_job.from_n and v_job.upto_n
+        order by key
+        offset 0
+      ) k
+    ) u
+    on conflict on constraint channel_outbox_idempotency_key_key do nothing
+    returning status
+  )
+  select count(*), count(*) filter (where i.status = 'skipped') into made, v_skips from items i;
+  -- Again: some were there. Or somebody else's are in their place.
+  if made < v_job.upto_n - v_job.from_n + 1
+    and (select count(*) from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = p_job) < v_job.upto_n - v_job.from_n + 1
+  then
+    raise exception 'expand_job: of job % there are fewer deliveries than members: their audience has gone, or others have reserved under their keys', p_job using errcode = 'DDCON';
+  end if;
+  update deed.job_queue j
+  set expanded_at = v_now, claim = null, claimed_by = null, lease_until = null, process_after = v_now
+  where j.id = p_job;
+  if made > 0 then
+    insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, to_status, affected, details)
+    values (v_job.tenant_id, v_job.run_id, p_worker, 'reserve', 'delivery', 'queued', made, jsonb_build_object('asked', made, 'skipped', v_skips, 'job', p_job));
+  end if;
+  state := 'locked';
+end
+$$;

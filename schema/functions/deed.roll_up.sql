@@ -1,0 +1,87 @@
+-- deed.roll_up: end the jobs of campaigns of which every delivery has ended, up to p_limit
+-- that are due for a look, and the runs whose last job that was; the one place where a job's
+-- status is computed (C3).
+--
+-- Nothing that sends writes to a job: what became of it is counted from its deliveries, once,
+-- when none is open any more. completed: all went out or were rightly skipped, or some did
+-- and others failed; else dead if one is dead, and failed if none is. What was cancelled or
+-- has expired was not rightly skipped. A job with something open is looked at again after a
+-- quarter of its age, at least a tenth of a second and at most a minute. Returns how many were looked at
+-- and how many ended, and in how many seconds the next look is due; null, there is none.
+create or replace function deed.roll_up(
+  p_limit    int,
+  p_worker   text,
+  out looked int,
+  out ended  int,
+  out wait   double precision
+) returns record
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_now  timestamptz := clock_timestamp();
+  v_job  record;
+  v_sums record;
+  v_to   text;
+  v_runs uuid[] := '{}';
+begin
+  looked := 0;
+  ended := 0;
+  for v_job in
+    select j.id, j.run_id, j.tenant_id, j.expanded_at
+    from deed.job_queue j
+    where j.status = 'locked' and j.expanded_at is not null and j.process_after <= v_now
+    order by j.process_after
+    limit p_limit
+    for update skip locked
+  loop
+    looked := looked + 1;
+    if exists (select from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = v_job.id and c.finished_at is null) then
+      update deed.job_queue j
+      set process_after = v_now + greatest(interval '100 milliseconds', least(interval '1 minute', (v_now - v_job.expanded_at) / 4))
+      where j.id = v_job.id;
+      continue;
+    end if;
+    select count(*) filter (where c.status in ('sent', 'called', 'posted')) as sent,
+      count(*) filter (where c.status = 'skipped' and not m.missed) as skipped, count(*) filter (where c.status = 'skipped' and m.missed) as missed,
+      count(*) filter (where c.status = 'failed') as failed, count(*) filter (where c.status = 'dead') as dead
+    into v_sums
+    from deed.channel_outbox c
+    cross join lateral (select coalesce(split_part(c.skip_reason, ';', 1) in ('cancelled', 'expired'), false) as missed) m
+    where c.run_id = v_job.run_id and c.job_id = v_job.id;
+    v_to := case
+      when v_sums.sent > 0 or v_sums.failed + v_sums.dead + v_sums.missed = 0 then 'completed'
+      when v_sums.dead > 0 then 'dead'
+      else 'failed' end;
+    update deed.job_queue j
+    set status = case v_to when 'dead' then 'failed' else v_to end, finished_at = v_now, sent = v_sums.sent, skipped = v_sums.skipped, missed = v_sums.missed,
+      failed = v_sums.failed, dead = v_sums.dead
+    where j.id = v_job.id;
+    if v_to = 'dead' then
+      update deed.job_queue j set status = 'dead' where j.id = v_job.id;
+    end if;
+    insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, details)
+    select v_job.tenant_id, v_job.run_id, p_worker, 'end', 'job', v_job.id::text, t.was, t.becomes,
+      case when t.was = 'locked' then jsonb_build_object('sent', v_sums.sent, 'skipped', v_sums.skipped, 'missed', v_sums.missed, 'failed', v_sums.failed, 'dead', v_sums.dead) end
+    from (values ('locked', case v_to when 'dead' then 'failed' else v_to end), ('failed', case v_to when 'dead' then 'dead' end)) t(was, becomes)
+    where t.becomes is not null;
+    ended := ended + 1;
+    v_runs := v_runs || v_job.run_id;
+  end loop;
+  if ended > 0 then
+    perform deed.end_runs(v_runs, p_worker);
+  end if;
+  select extract(epoch from j.process_after - clock_timestamp()) into wait
+  from deed.job_queue j
+  where j.status = 'locked' and j.expanded_at is not null
+  order by j.process_after
+  limit 1;
+end
+$$;
