@@ -167,7 +167,7 @@ func TestContract_D6_ProbesTakeTurnsBetweenRuns(t *testing.T) {
 	for _, longest := range []string{"bad", "good"} {
 		pause()
 		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp() - interval '1 second' * case when recipient like '%' || $1 then 60 else 30 end`, longest)
-		claims := pgtest.One[string](t, db.Pool(pgtest.Worker), `select string_agg(recipient, ' ') from deed.claim_deliveries('fake', 'w', 10, '1 minute')`)
+		claims := pgtest.One[string](t, db.Pool(pgtest.Worker), `select string_agg(recipient, ' ') from deed.claim_deliveries('fake', 'w', 10, '1 minute', p_runs => true)`)
 		if claims != "https://a.example/"+longest {
 			t.Errorf("claimed %s of what is paused", claims)
 		}
