@@ -13,6 +13,64 @@ table deed.attended rls=true forced=true with fillfactor=50
   policy attended_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
+table deed.audience_members rls=true forced=true
+  column audience_id uuid not null
+  column n bigint not null
+  column tenant_id uuid not null
+  column contact_id uuid not null
+  column address text
+  column zone text
+  column data jsonb not null
+  constraint audience_members_address_key UNIQUE (audience_id, address)
+  constraint audience_members_contact_key UNIQUE (contact_id, audience_id)
+  constraint audience_members_counts_from_one CHECK ((n >= 1))
+  constraint audience_members_data_is_object CHECK (((jsonb_typeof(data) = 'object'::text) AND (pg_column_size(data) <= 70000)))
+  constraint audience_members_pkey PRIMARY KEY (audience_id, n)
+  constraint audience_members_texts_are_short CHECK ((((length(address) >= 1) AND (length(address) <= 500)) AND (length(zone) <= 64)))
+  CREATE INDEX audience_members_tenant_idx ON deed.audience_members USING btree (tenant_id)
+  CREATE UNIQUE INDEX audience_members_address_key ON deed.audience_members USING btree (audience_id, address)
+  CREATE UNIQUE INDEX audience_members_contact_key ON deed.audience_members USING btree (contact_id, audience_id)
+  CREATE UNIQUE INDEX audience_members_pkey ON deed.audience_members USING btree (audience_id, n)
+  policy audience_members_admin for r to deed_admin using true
+  policy audience_members_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy audience_members_owner for * to owner using true check true
+  policy audience_members_worker for r to deed_worker using true
+  CREATE TRIGGER audience_members_delete BEFORE DELETE ON deed.audience_members FOR EACH ROW EXECUTE FUNCTION deed.refuse_campaign_change()
+  CREATE TRIGGER audience_members_ready AFTER INSERT ON deed.audience_members REFERENCING NEW TABLE AS made FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_members()
+  CREATE TRIGGER audience_members_rewrite BEFORE UPDATE ON deed.audience_members FOR EACH ROW WHEN (((old.audience_id <> new.audience_id) OR (old.n <> new.n) OR (old.tenant_id <> new.tenant_id) OR (old.contact_id <> new.contact_id) OR (new.address IS NOT NULL) OR (new.zone IS NOT NULL) OR (new.data <> '{}'::jsonb))) EXECUTE FUNCTION deed.refuse_campaign_change()
+  CREATE TRIGGER audience_members_truncate BEFORE TRUNCATE ON deed.audience_members FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.audiences rls=true forced=true
+  column id uuid not null
+  column tenant_id uuid not null
+  column workspace_id uuid not null
+  column name text not null
+  column channel text not null
+  column status text not null default 'loading'::text
+  column members bigint not null default 0
+  column created_at timestamp with time zone not null
+  column ready_at timestamp with time zone
+  constraint audiences_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text])))
+  constraint audiences_members_is_count CHECK ((members >= 0))
+  constraint audiences_name_is_short CHECK (((length(name) >= 1) AND (length(name) <= 200)))
+  constraint audiences_name_key UNIQUE (tenant_id, workspace_id, name)
+  constraint audiences_pkey PRIMARY KEY (id)
+  constraint audiences_ready_has_a_time CHECK (((status = 'ready'::text) = (ready_at IS NOT NULL)))
+  constraint audiences_status_is_known CHECK ((status = ANY (ARRAY['loading'::text, 'ready'::text])))
+  constraint audiences_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  CREATE UNIQUE INDEX audiences_name_key ON deed.audiences USING btree (tenant_id, workspace_id, name)
+  CREATE UNIQUE INDEX audiences_pkey ON deed.audiences USING btree (id)
+  policy audiences_admin for r to deed_admin using true
+  policy audiences_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy audiences_owner for * to owner using true check true
+  policy audiences_worker for r to deed_worker using true
+  CREATE TRIGGER audiences_delete BEFORE DELETE ON deed.audiences FOR EACH ROW EXECUTE FUNCTION deed.refuse_campaign_change()
+  CREATE TRIGGER audiences_rewrite BEFORE UPDATE ON deed.audiences FOR EACH ROW WHEN (((old.status = 'ready'::text) OR (old.id <> new.id) OR (old.tenant_id <> new.tenant_id) OR (old.workspace_id <> new.workspace_id) OR (old.name <> new.name) OR (old.channel <> new.channel) OR (old.created_at <> new.created_at) OR (new.members < old.members))) EXECUTE FUNCTION deed.refuse_campaign_change()
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 table deed.audit_log rls=true forced=true
   column n bigint not null identity always
   column at timestamp with time zone not null default clock_timestamp()
@@ -27,12 +85,14 @@ table deed.audit_log rls=true forced=true
   column reason text
   column affected bigint not null default 1
   column details jsonb
+  column run_id uuid
   constraint audit_log_actor_is_named CHECK (((length(actor) >= 1) AND (length(actor) <= 200)))
   constraint audit_log_affected_is_count CHECK ((affected >= 0))
   constraint audit_log_pkey PRIMARY KEY (n)
   CREATE INDEX audit_log_acts_idx ON deed.audit_log USING btree (n) WHERE ((action <> ALL (ARRAY['expire'::text, 'give up'::text, 'proof'::text])) AND ((subject_type <> 'delivery'::text) OR ((action <> ALL (ARRAY['reserve'::text, 'attempt'::text, 'reconcile'::text, 'doubt'::text, 'hold'::text, 'purge'::text])) AND ((action <> 'settle'::text) OR (details ? 'decision'::text)))))
   CREATE INDEX audit_log_at_idx ON deed.audit_log USING brin (at) WITH (pages_per_range='16')
   CREATE INDEX audit_log_many_idx ON deed.audit_log USING gin (((details -> 'ids'::text))) WHERE ((reason IS NOT NULL) AND (details ? 'ids'::text))
+  CREATE INDEX audit_log_run_idx ON deed.audit_log USING btree (run_id, n) WHERE (run_id IS NOT NULL)
   CREATE INDEX audit_log_subject_idx ON deed.audit_log USING btree (subject_type, subject_id, n)
   CREATE INDEX audit_log_unmarked_idx ON deed.audit_log USING btree (n) WHERE ((subject_type = 'suppression'::text) AND (subject_id !~ ':hmac:[0-9a-f]{32}$'::text))
   CREATE UNIQUE INDEX audit_log_pkey ON deed.audit_log USING btree (n)
@@ -41,7 +101,7 @@ table deed.audit_log rls=true forced=true
   policy audit_log_owner for * to owner using true check true
   policy audit_log_worker for * to deed_worker using true check true
   CREATE TRIGGER audit_log_append_only BEFORE DELETE OR TRUNCATE ON deed.audit_log FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
-  CREATE TRIGGER audit_log_rewrite BEFORE UPDATE ON deed.audit_log FOR EACH ROW WHEN ((((new.reason IS DISTINCT FROM old.reason) AND ((old.reason IS NULL) OR (new.reason IS DISTINCT FROM 'erased'::text))) OR ((new.subject_id IS DISTINCT FROM old.subject_id) AND (((old.subject_type <> 'suppression'::text) OR (new.subject_id !~ '^[a-z]+:hmac:[0-9a-f]{32}$'::text)) IS NOT FALSE) AND (NOT ((new.subject_id IS NULL) AND (old.subject_type = 'suppression'::text) AND deed.is_removed(old.tenant_id)))) OR (old.n IS DISTINCT FROM new.n) OR (old.at IS DISTINCT FROM new.at) OR (old.tenant_id IS DISTINCT FROM new.tenant_id) OR (old.actor IS DISTINCT FROM new.actor) OR (old.login IS DISTINCT FROM new.login) OR (old.action IS DISTINCT FROM new.action) OR (old.subject_type IS DISTINCT FROM new.subject_type) OR (old.from_status IS DISTINCT FROM new.from_status) OR (old.to_status IS DISTINCT FROM new.to_status) OR (old.affected IS DISTINCT FROM new.affected) OR ((old.details IS DISTINCT FROM new.details) AND (NOT ((NOT (new.details IS DISTINCT FROM (old.details - ARRAY['last_error'::text, 'error'::text, 'source'::text, 'message_id'::text]))) AND deed.is_removed(old.tenant_id)))))) EXECUTE FUNCTION deed.refuse_change()
+  CREATE TRIGGER audit_log_rewrite BEFORE UPDATE ON deed.audit_log FOR EACH ROW WHEN ((((new.reason IS DISTINCT FROM old.reason) AND ((old.reason IS NULL) OR (new.reason IS DISTINCT FROM 'erased'::text))) OR ((new.subject_id IS DISTINCT FROM old.subject_id) AND (((old.subject_type <> 'suppression'::text) OR (new.subject_id !~ '^[a-z]+:hmac:[0-9a-f]{32}$'::text)) IS NOT FALSE) AND (NOT ((new.subject_id IS NULL) AND (old.subject_type = 'suppression'::text) AND deed.is_removed(old.tenant_id)))) OR (old.n IS DISTINCT FROM new.n) OR (old.at IS DISTINCT FROM new.at) OR (old.tenant_id IS DISTINCT FROM new.tenant_id) OR (old.run_id IS DISTINCT FROM new.run_id) OR (old.actor IS DISTINCT FROM new.actor) OR (old.login IS DISTINCT FROM new.login) OR (old.action IS DISTINCT FROM new.action) OR (old.subject_type IS DISTINCT FROM new.subject_type) OR (old.from_status IS DISTINCT FROM new.from_status) OR (old.to_status IS DISTINCT FROM new.to_status) OR (old.affected IS DISTINCT FROM new.affected) OR ((old.details IS DISTINCT FROM new.details) AND (NOT ((NOT (new.details IS DISTINCT FROM (old.details - ARRAY['last_error'::text, 'error'::text, 'source'::text, 'message_id'::text]))) AND deed.is_removed(old.tenant_id)))))) EXECUTE FUNCTION deed.refuse_change()
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
@@ -63,6 +123,119 @@ table deed.backfills rls=true forced=true
   policy backfills_owner for * to owner using true check true
   policy backfills_worker for r to deed_worker using true
   grant select to deed_admin
+  grant select to deed_worker
+view deed.campaign_audit_log with security_invoker=true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.campaign_contents rls=true forced=true
+  column id uuid not null
+  column campaign_id uuid not null
+  column tenant_id uuid not null
+  column created_at timestamp with time zone not null
+  column sha256 bytea not null
+  column asset_id text not null
+  column variant text not null
+  column subject text
+  column text text
+  column html text
+  column script text
+  column script_version text
+  column post_id text
+  constraint campaign_contents_campaign_fkey FOREIGN KEY (campaign_id) REFERENCES deed.campaigns(id)
+  constraint campaign_contents_names_are_short CHECK ((((length(asset_id) >= 1) AND (length(asset_id) <= 200)) AND (length(variant) <= 100) AND ((length(script_version) >= 1) AND (length(script_version) <= 200)) AND ((length(post_id) >= 1) AND (length(post_id) <= 200))))
+  constraint campaign_contents_pkey PRIMARY KEY (id)
+  constraint campaign_contents_sha256_is_one CHECK ((octet_length(sha256) = 32))
+  constraint campaign_contents_sha256_key UNIQUE (campaign_id, sha256)
+  constraint campaign_contents_texts_are_bounded CHECK (((length(subject) <= 2000) AND (octet_length(text) <= 1048576) AND (octet_length(html) <= 1048576) AND (octet_length(script) <= 1048576)))
+  CREATE UNIQUE INDEX campaign_contents_pkey ON deed.campaign_contents USING btree (id)
+  CREATE UNIQUE INDEX campaign_contents_sha256_key ON deed.campaign_contents USING btree (campaign_id, sha256)
+  policy campaign_contents_admin for r to deed_admin using true
+  policy campaign_contents_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy campaign_contents_owner for * to owner using true check true
+  policy campaign_contents_worker for r to deed_worker using true
+  CREATE TRIGGER campaign_contents_rewrite BEFORE DELETE OR UPDATE ON deed.campaign_contents FOR EACH ROW EXECUTE FUNCTION deed.refuse_campaign_change()
+  CREATE TRIGGER campaign_contents_truncate BEFORE TRUNCATE ON deed.campaign_contents FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.campaign_runs rls=true forced=true with fillfactor=80
+  column id uuid not null
+  column campaign_id uuid not null
+  column tenant_id uuid not null
+  column workspace_id uuid not null
+  column audience_id uuid not null
+  column content_id uuid not null
+  column status text not null default 'queued'::text
+  column channel text not null
+  column provider text not null
+  column purpose text not null
+  column request_id text not null
+  column request_sha256 bytea not null
+  column members bigint not null
+  column scheduled_for timestamp with time zone not null
+  column expires_at timestamp with time zone not null
+  column created_at timestamp with time zone not null
+  column started_at timestamp with time zone
+  column finished_at timestamp with time zone
+  column options jsonb not null
+  constraint campaign_runs_audience_fkey FOREIGN KEY (audience_id) REFERENCES deed.audiences(id)
+  constraint campaign_runs_campaign_fkey FOREIGN KEY (campaign_id) REFERENCES deed.campaigns(id)
+  constraint campaign_runs_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text])))
+  constraint campaign_runs_content_fkey FOREIGN KEY (content_id) REFERENCES deed.campaign_contents(id)
+  constraint campaign_runs_end_is_whole CHECK (((finished_at IS NULL) = (status = ANY (ARRAY['queued'::text, 'running'::text]))))
+  constraint campaign_runs_has_members CHECK ((members > 0))
+  constraint campaign_runs_pkey PRIMARY KEY (id)
+  constraint campaign_runs_request_is_short CHECK ((((length(request_id) >= 1) AND (length(request_id) <= 200)) AND (octet_length(request_sha256) = 32)))
+  constraint campaign_runs_request_key UNIQUE (tenant_id, workspace_id, request_id, channel)
+  constraint campaign_runs_start_is_whole CHECK (((started_at IS NULL) = (status = 'queued'::text)))
+  constraint campaign_runs_status_is_known CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'completed'::text, 'partial'::text, 'failed'::text])))
+  CREATE INDEX campaign_runs_campaign_idx ON deed.campaign_runs USING btree (campaign_id)
+  CREATE INDEX campaign_runs_open_idx ON deed.campaign_runs USING btree (id) WHERE (finished_at IS NULL)
+  CREATE UNIQUE INDEX campaign_runs_pkey ON deed.campaign_runs USING btree (id)
+  CREATE UNIQUE INDEX campaign_runs_request_key ON deed.campaign_runs USING btree (tenant_id, workspace_id, request_id, channel)
+  policy campaign_runs_admin for r to deed_admin using true
+  policy campaign_runs_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy campaign_runs_owner for * to owner using true check true
+  policy campaign_runs_worker for r to deed_worker using true
+  CREATE TRIGGER campaign_runs_delete BEFORE DELETE ON deed.campaign_runs FOR EACH ROW EXECUTE FUNCTION deed.check_campaign()
+  CREATE TRIGGER campaign_runs_insert BEFORE INSERT ON deed.campaign_runs FOR EACH ROW WHEN ((new.status <> 'queued'::text)) EXECUTE FUNCTION deed.check_campaign()
+  CREATE TRIGGER campaign_runs_transition BEFORE UPDATE ON deed.campaign_runs FOR EACH ROW WHEN (((old.status <> new.status) OR (old.id <> new.id) OR (old.campaign_id <> new.campaign_id) OR (old.tenant_id <> new.tenant_id) OR (old.workspace_id <> new.workspace_id) OR (old.audience_id <> new.audience_id) OR (old.content_id <> new.content_id) OR (old.channel <> new.channel) OR (old.provider <> new.provider) OR (old.purpose <> new.purpose) OR (old.request_id <> new.request_id) OR (old.members <> new.members) OR (old.scheduled_for <> new.scheduled_for) OR (old.options <> new.options) OR (old.finished_at IS DISTINCT FROM new.finished_at))) EXECUTE FUNCTION deed.check_campaign()
+  CREATE TRIGGER campaign_runs_truncate BEFORE TRUNCATE ON deed.campaign_runs FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.campaign_transitions rls=true forced=true
+  column kind text not null
+  column from_status text not null
+  column to_status text not null
+  column meaning text not null
+  constraint campaign_transitions_kind_is_known CHECK ((kind = ANY (ARRAY['run'::text, 'job'::text])))
+  constraint campaign_transitions_pkey PRIMARY KEY (kind, from_status, to_status)
+  CREATE UNIQUE INDEX campaign_transitions_pkey ON deed.campaign_transitions USING btree (kind, from_status, to_status)
+  policy campaign_transitions_admin for r to deed_admin using true
+  policy campaign_transitions_owner for * to owner using true check true
+  policy campaign_transitions_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+table deed.campaigns rls=true forced=true
+  column id uuid not null
+  column tenant_id uuid not null
+  column workspace_id uuid not null
+  column name text not null
+  column created_at timestamp with time zone not null
+  constraint campaigns_name_is_short CHECK (((length(name) >= 1) AND (length(name) <= 200)))
+  constraint campaigns_name_key UNIQUE (tenant_id, workspace_id, name)
+  constraint campaigns_pkey PRIMARY KEY (id)
+  constraint campaigns_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  CREATE UNIQUE INDEX campaigns_name_key ON deed.campaigns USING btree (tenant_id, workspace_id, name)
+  CREATE UNIQUE INDEX campaigns_pkey ON deed.campaigns USING btree (id)
+  policy campaigns_admin for r to deed_admin using true
+  policy campaigns_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy campaigns_owner for * to owner using true check true
+  policy campaigns_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
   grant select to deed_worker
 table deed.channel_messages rls=true forced=true with fillfactor=70
   column id uuid not null
@@ -229,7 +402,7 @@ END
   CREATE INDEX channel_outbox_scheduled_idx ON deed.channel_outbox USING btree (provider, tenant_id, ord) WHERE ((status = 'queued'::text) AND (NOT due))
   CREATE INDEX channel_outbox_sending_idx ON deed.channel_outbox USING btree (provider, ord) WHERE (status = 'sending'::text)
   CREATE INDEX channel_outbox_waiting_idx ON deed.channel_outbox USING btree (provider, ord) WHERE ((status = 'queued'::text) AND (NOT due))
-  CREATE INDEX idx_channel_outbox_run_id ON deed.channel_outbox USING btree (run_id) WHERE (run_id IS NOT NULL)
+  CREATE INDEX idx_channel_outbox_run_id ON deed.channel_outbox USING btree (run_id, job_id) WHERE (run_id IS NOT NULL)
   CREATE UNIQUE INDEX channel_outbox_batch_idx ON deed.channel_outbox USING btree (provider, batch_id, batch_place) WHERE ((status = 'sending'::text) AND (batch_until IS NOT NULL))
   CREATE UNIQUE INDEX channel_outbox_idempotency_key_key ON deed.channel_outbox USING btree (tenant_id, workspace_id, idempotency_key)
   CREATE UNIQUE INDEX channel_outbox_pkey ON deed.channel_outbox USING btree (id)
@@ -552,6 +725,57 @@ table deed.identity_conflicts rls=true forced=true
   policy identity_conflicts_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
   policy identity_conflicts_owner for * to owner using true check true
   policy identity_conflicts_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.job_queue rls=true forced=true with fillfactor=70
+  column id uuid not null
+  column run_id uuid not null
+  column tenant_id uuid not null
+  column workspace_id uuid not null
+  column job_type text not null
+  column status text not null default 'queued'::text
+  column attempts integer not null default 0
+  column process_after timestamp with time zone not null
+  column from_n bigint not null
+  column upto_n bigint not null
+  column claim bigint
+  column claimed_by text
+  column lease_until timestamp with time zone
+  column expanded_at timestamp with time zone
+  column finished_at timestamp with time zone
+  column created_at timestamp with time zone not null
+  column sent integer
+  column skipped integer
+  column missed integer
+  column failed integer
+  column dead integer
+  column last_error text
+  constraint job_queue_attempts_are_sane CHECK ((attempts >= 0))
+  constraint job_queue_counts_are_whole CHECK ((num_nulls(sent, skipped, missed, failed, dead) = ANY (ARRAY[0, 5])))
+  constraint job_queue_end_is_whole CHECK (((finished_at IS NULL) = (status = ANY (ARRAY['queued'::text, 'locked'::text]))))
+  constraint job_queue_error_is_short CHECK ((length(last_error) <= 4000))
+  constraint job_queue_lease_is_whole CHECK (((num_nulls(claim, claimed_by, lease_until) = ANY (ARRAY[0, 3])) AND ((lease_until IS NOT NULL) = ((status = 'locked'::text) AND (expanded_at IS NULL)))))
+  constraint job_queue_members_are_a_range CHECK (((from_n >= 1) AND ((upto_n >= from_n) AND (upto_n <= (from_n + 999)))))
+  constraint job_queue_members_key UNIQUE (run_id, from_n)
+  constraint job_queue_pkey PRIMARY KEY (id)
+  constraint job_queue_run_fkey FOREIGN KEY (run_id) REFERENCES deed.campaign_runs(id)
+  constraint job_queue_status_is_known CHECK ((status = ANY (ARRAY['queued'::text, 'locked'::text, 'completed'::text, 'failed'::text, 'dead'::text])))
+  constraint job_queue_type_is_known CHECK ((job_type = ANY (ARRAY['email_send_batch'::text, 'voice_call_batch'::text, 'social_post_batch'::text, 'sms_send_batch'::text, 'chat_send_batch'::text])))
+  CREATE INDEX job_queue_due_idx ON deed.job_queue USING btree (process_after) WHERE (status = 'queued'::text)
+  CREATE INDEX job_queue_lost_idx ON deed.job_queue USING btree (lease_until) WHERE ((status = 'locked'::text) AND (expanded_at IS NULL))
+  CREATE INDEX job_queue_open_idx ON deed.job_queue USING btree (process_after) WHERE ((status = 'locked'::text) AND (expanded_at IS NOT NULL))
+  CREATE INDEX job_queue_tenant_idx ON deed.job_queue USING btree (tenant_id)
+  CREATE UNIQUE INDEX job_queue_members_key ON deed.job_queue USING btree (run_id, from_n)
+  CREATE UNIQUE INDEX job_queue_pkey ON deed.job_queue USING btree (id)
+  policy job_queue_admin for r to deed_admin using true
+  policy job_queue_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy job_queue_owner for * to owner using true check true
+  policy job_queue_worker for r to deed_worker using true
+  CREATE TRIGGER job_queue_delete BEFORE DELETE ON deed.job_queue FOR EACH ROW EXECUTE FUNCTION deed.check_campaign()
+  CREATE TRIGGER job_queue_insert BEFORE INSERT ON deed.job_queue FOR EACH ROW WHEN ((new.status <> 'queued'::text)) EXECUTE FUNCTION deed.check_campaign()
+  CREATE TRIGGER job_queue_transition BEFORE UPDATE ON deed.job_queue FOR EACH ROW WHEN (((old.status <> new.status) OR (old.id <> new.id) OR (old.run_id <> new.run_id) OR (old.tenant_id <> new.tenant_id) OR (old.workspace_id <> new.workspace_id) OR (old.job_type <> new.job_type) OR (old.from_n <> new.from_n) OR (old.upto_n <> new.upto_n) OR ((old.expanded_at IS NOT NULL) AND (old.expanded_at IS DISTINCT FROM new.expanded_at)))) EXECUTE FUNCTION deed.check_campaign()
+  CREATE TRIGGER job_queue_truncate BEFORE TRUNCATE ON deed.job_queue FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
@@ -1386,6 +1610,7 @@ table deed.windows rls=true forced=true
   grant select to deed_admin
   grant select to deed_worker
 function accept_messages(p_source text, p_ids text[], p_kinds text[], p_senders text[], p_reply_tos text[], p_texts text[], p_bodies text[], p_correlation_id text, p_unknown text, p_tenant uuid, p_worker text, p_also_of integer[] DEFAULT '{}'::integer[], p_also_kinds text[] DEFAULT '{}'::text[], p_also_values text[] DEFAULT '{}'::text[]) returns TABLE(n integer, id uuid, status text, did text, correlation_id text) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body e375167dcc3794fd5b92256ef8f9e952 grant to deed_worker
+function add_audience_members(p_audience uuid, p_after bigint, p_addresses text[], p_data jsonb[] DEFAULT NULL::jsonb[], p_zones text[] DEFAULT NULL::text[], p_contacts uuid[] DEFAULT NULL::uuid[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off, work_mem=64MB body 83bff27c2eb8009cd43a88ce835b09f8 grant to deed_admin, deed_app, deed_worker
 function add_identity(p_contact uuid, p_type text, p_value text, p_verified boolean DEFAULT false, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body bae4508064cf8d3570e57457f21deb80 grant to deed_admin, deed_app, deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 4ade1532fc1cc237a95ccee92d4194cd grant to deed_admin
 function address_domain(p_channel text, p_folded text) returns text body inline grant to deed_admin, deed_app, deed_worker
@@ -1406,6 +1631,7 @@ function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 1
 function break_batches(p_provider text, p_all boolean DEFAULT false) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 1602885da67cfd543ecb912df0087915
 function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 2ba5cb74a8222c02e820d6b169de673c grant to deed_admin
 function check_address(p_channel text, p_address text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body 9bd6588cc403c9013256436fe40f1db9 grant to deed_admin, deed_app, deed_worker
+function check_campaign() returns trigger set search_path=pg_catalog, pg_temp body ab75dde631db7b2efc875ba81a335f11
 function check_identity(p_type text, p_value text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body 0447ae65d9d0adcfc9e18286bc84d8fb grant to deed_admin, deed_app, deed_worker
 function check_lists(p_topics text[]) returns void security definer set search_path=pg_catalog, pg_temp, lock_timeout=1ms body 86d7d8d3d6b9077d8a310c538465aa4b
 function check_message() returns trigger set search_path=pg_catalog, pg_temp body bed507b6838124304585db74e1bdf3cf
@@ -1415,22 +1641,24 @@ function check_tenants(p_tenants uuid[]) returns void security definer set searc
 function check_topic(p_topic text, p_mode text, p_lanes integer, p_retention interval) returns void set search_path=pg_catalog, pg_temp body 2b97238064e789959c41a8ceb631ff60 grant to deed_admin, deed_worker
 function check_transition() returns trigger set search_path=pg_catalog, pg_temp body e325ff172ea43fc49cbffc18c32786f3
 function claim(p_topic text, p_worker text, p_limit integer DEFAULT 100, p_subscription text DEFAULT 'default'::text, p_tenant uuid DEFAULT NULL::uuid, p_lease interval DEFAULT NULL::interval, p_floor timestamp with time zone DEFAULT '-infinity'::timestamp with time zone) returns TABLE(subscription integer, id bigint, message_id uuid, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, ord timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 8f3b7de5b6e81e2d1ee6cd3d8307e66c grant to deed_worker
-function claim_deliveries(p_provider text, p_worker text, p_limit integer, p_lease interval, p_lanes text[] DEFAULT '{}'::text[], p_rooms integer[] DEFAULT '{}'::integer[], p_room integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_places jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT 5, p_batch integer DEFAULT 1) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, lost_claims integer, taken_over boolean, walk jsonb, call integer, purpose text, contact_id uuid) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 32041b0b08721f73f000aac2c1924315 grant to deed_worker
+function claim_deliveries(p_provider text, p_worker text, p_limit integer, p_lease interval, p_lanes text[] DEFAULT '{}'::text[], p_rooms integer[] DEFAULT '{}'::integer[], p_room integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_places jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT 5, p_batch integer DEFAULT 1, p_runs boolean DEFAULT false) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, lost_claims integer, taken_over boolean, walk jsonb, call integer, purpose text, contact_id uuid, run_id uuid) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 55c42775a675155ef13f8b42ab2a8369 grant to deed_worker
 function claim_doors(p_worker text, p_limit integer, p_tenant uuid) returns TABLE(id bigint, attempts integer, tenant_id uuid, topic text, key text, aggregate_type text, content_type text, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 320cfd4d85812d27a8475bc1987e39b6 grant to deed_worker
 function claim_doubts(p_provider text, p_worker text, p_limit integer, p_lease interval, p_has_key boolean, p_look_up boolean, p_delay interval DEFAULT '00:00:00'::interval, p_patience interval DEFAULT '01:00:00'::interval, p_max_attempts integer DEFAULT 5, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false, p_lanes text[] DEFAULT '{}'::text[], p_rooms integer[] DEFAULT '{}'::integer[], p_room integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_places jsonb DEFAULT NULL::jsonb, p_batches boolean DEFAULT NULL::boolean) returns TABLE(id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text, recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts integer, correlation_id text, channel_message_id uuid, action text, called_at timestamp with time zone, walk jsonb, batch_id uuid, batch_place integer, batch_size integer) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body e32b7757744ac7ba8a672a62e5ccbf0c grant to deed_worker
 function claim_messages(p_source text, p_limit integer, p_lease interval, p_most integer, p_worker text, p_tenant uuid DEFAULT NULL::uuid) returns TABLE(id uuid, claim bigint, tenant_id uuid, source text, platform_message_id text, contact_id uuid, kind text, sender text, reply_to text, text text, body text, attempts integer, correlation_id text, received_at timestamp with time zone, held boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off body 0024186bf2240fbdb708de57d418176f grant to deed_worker
 function claim_number() returns bigint security definer set search_path=pg_catalog, pg_temp body 6016ebe81a88866712a4d40fa2270c96
+function claim_queued_jobs(p_worker text, p_limit integer, p_lease interval DEFAULT '00:05:00'::interval) returns TABLE(id uuid, run_id uuid, tenant_id uuid, claim bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body b891eae9b225c2524f12158ffc5214ee grant to deed_worker
 function confirm_consent(p_contact uuid, p_channel text, p_purpose text, p_evidence jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns boolean security definer set search_path=pg_catalog, pg_temp body 42bfe4a1cf96d4151243a2bf59f45082 grant to deed_admin, deed_app, deed_worker
 function consents_of(p_contacts uuid[]) returns TABLE(contact_id uuid, channel text, purpose text, state text, n bigint, at timestamp with time zone, expires_at timestamp with time zone) body inline grant to deed_admin, deed_app, deed_worker
 function contact_of(p_tenant uuid, p_id uuid) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function count_pending(p_most integer) returns TABLE(subscription integer, topic text, pending bigint, due bigint, claimed bigint, parked bigint, blocked_keys bigint, dead bigint, oldest timestamp with time zone, at_least boolean, dead_at_least boolean) set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 0c4232f6dcaf1b3bc191651bd678868d grant to deed_admin, deed_worker
 function count_removal(p_topic text, p_name text DEFAULT NULL::text) returns TABLE(subscription text, mode text, door boolean, waiting bigint, claimed bigint, aside bigint, dead bigint, blocked_keys bigint, unread bigint, at_least boolean, workers text[]) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 38bc7652c376fb8780d0d81980b6f9ad grant to deed_admin
-function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body d4e39d6aa906c4171d9a4a0f793c4850 grant to deed_admin
+function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body 88128002f7a6433691e0ccd2b2351487 grant to deed_admin
 function count_unread(p_subscriptions integer[], p_most integer, p_each_lane boolean) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone, at_least boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 25c2327f1d5f6db327c4361854e6e6ca grant to deed_admin, deed_worker
 function create_run(p_plan_id text, p_plan_version text, p_request_id text, p_input jsonb DEFAULT '{}'::jsonb, p_project text DEFAULT 'default'::text, p_environment text DEFAULT 'default'::text, p_plan_sha256 bytea DEFAULT NULL::bytea, p_engine text DEFAULT 'local'::text, p_original_run_id uuid DEFAULT NULL::uuid, p_parent_run_id uuid DEFAULT NULL::uuid, p_parent_step_id text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, OUT run_id uuid, OUT created boolean) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off body d74aa7aca1df13745d6b4e59ca99d754 grant to deed_admin, deed_app, deed_worker
 function current_tenant() returns uuid security definer set search_path=pg_catalog, pg_temp body 98c58549eda9a0c2f4fb09a77877ca2d grant to deed_admin, deed_app, deed_worker
 function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
 function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body e6a99c43ff85ce748fc55518b6495e58 grant to deed_admin, deed_worker
+function deploy_campaign(p_campaign_id uuid, p_audience_id uuid, p_request_id text, p_channel text, p_scheduled_for timestamp with time zone DEFAULT NULL::timestamp with time zone, p_options jsonb DEFAULT '{}'::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT run_id uuid, OUT created boolean) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 6032ed9689323703edc8d996aa37a1b2 grant to deed_admin, deed_app, deed_worker
 function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body c4f077afd3f113e580392b78d5399e7c grant to deed_admin
 function domain_ascii(p_domain text) returns text set search_path=pg_catalog, pg_temp body 7c4d52b4ef1a3a151cf5e6562f434820 grant to deed_admin, deed_app, deed_worker
 function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 26c8c12e98b116c94370359da06f2edd grant to deed_admin, deed_app, deed_worker
@@ -1441,13 +1669,15 @@ function due_tenants(p_provider text, p_status text, p_from uuid, p_to uuid, p_l
 function end_empty(p_subscriptions integer[], p_ids bigint[], p_at timestamp with time zone, p_worker text) returns void security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2fc9545f63b09aec54a069601847c95e
 function end_lanes(p_subscription integer) returns void set search_path=pg_catalog, pg_temp body b5349277a130b987c53f4932625cc744
 function end_queued(p_ids uuid[], p_status text, p_reasons text[], p_action text, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, jit=off body 7f3b31904c1ed4b2b7667af39c3b3d30
+function end_runs(p_runs uuid[], p_worker text) returns void set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off body 6498cecb4d5de5286574ccc5a18b9be2
 function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body e0eff3f97a7c5491ae704eb3b5a12a09
-function erase_contact(p_id uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_suppress boolean DEFAULT false, p_exported boolean DEFAULT false) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body b50d373f2411b6c36ca845ad770012ea grant to deed_admin, deed_app
+function erase_contact(p_id uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_suppress boolean DEFAULT false, p_exported boolean DEFAULT false) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body df1edf7a5d39d6b28d2aa9adc738c5a8 grant to deed_admin, deed_app
 function erase_deliveries(p_ids uuid[], p_actor text) returns TABLE(id uuid, did text) set search_path=pg_catalog, pg_temp, jit=off body c5fdc5b1213420c9189b2fc56a5f10cc
 function erase_messages(p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, jit=off body 0f68031ece9af98f2014d69b9d309869
 function erase_step(p_limit integer, p_worker text) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body cfcbd6bd561a5d127307eb1394d927cf grant to deed_worker
 function erased_message_id(p_message_id text) returns text set search_path=pg_catalog, pg_temp body a065290f608639a0253a662c7ef01b4e
 function event_key(p_run uuid, p_subject text, p_attempt integer, p_type text, p_version text) returns bytea body inline grant to deed_admin, deed_app, deed_worker
+function expand_job(p_job uuid, p_claim bigint, p_worker text, OUT state text, OUT made bigint) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off, work_mem=32MB body bc2c6e3ff6943f1fb730173364273683 grant to deed_worker
 function expire_deliveries(p_limit integer, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body b1c0f1358b88dec0db20721017c7747f grant to deed_worker
 function expire_suppressions(p_limit integer, p_worker text) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 7b46162a8e8bc4ce32d0f071259f5374 grant to deed_worker
 function export_erasures(p_limit integer, p_removed boolean DEFAULT true) returns TABLE(n bigint, tenant_id uuid, contact_id uuid, names uuid[], reason text, actor text, at timestamp with time zone, suppressed boolean) security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off body 9d5e27e6f31ce8c567a0c17847502de4 grant to deed_worker
@@ -1455,7 +1685,9 @@ function extend(p_subscription integer, p_claim bigint, p_ids bigint[], p_lease 
 function extend_deliveries(p_ids uuid[], p_claims bigint[], p_lease interval) returns uuid[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 1a3f1cdbb8cedb754c53e2f66777cbf6 grant to deed_worker
 function extend_messages(p_ids uuid[], p_claims bigint[], p_lease interval) returns SETOF uuid security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off body 3a7573cd15b632f856212f8ef1d03416 grant to deed_worker
 function fail(p_subscription integer, p_claim bigint, p_ids bigint[], p_errors text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[]) returns TABLE(id bigint, attempts integer, dead boolean, process_after timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ef344e323241dedb04108f7e923d2748 grant to deed_worker
+function fail_job(p_job uuid, p_error text, p_final boolean, p_worker text) returns text set search_path=pg_catalog, pg_temp body 3848103c0e296e776b8e3340b4e896f2
 function finish(p_subscription integer, p_claim bigint, p_ids bigint[], p_failed integer DEFAULT 0) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 0145e806b48294d955b9fbfbc254170a grant to deed_worker
+function finish_audience(p_audience uuid, p_members bigint, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns void security definer set search_path=pg_catalog, pg_temp body f8f3847b8f992c3ca88a2fa4fad0bb64 grant to deed_admin, deed_app, deed_worker
 function finish_doors(p_worker text, p_ids bigint[], p_message_ids uuid[] DEFAULT NULL::uuid[]) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 10aae00d22d30a0f46d95ba3775a03f9 grant to deed_worker
 function finish_messages(p_ids uuid[], p_claims bigint[], p_statuses text[], p_errors text[], p_again double precision[], p_most integer, p_worker text) returns TABLE(id uuid, status text, attempts integer, held boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off body ba1e4db46289d4966892586f9c7d5e93 grant to deed_worker
 function finish_page(p_subscription integer, p_lane integer, p_fence bigint, p_n bigint, p_was text, p_from bigint, p_from_h xid8, p_to bigint, p_to_h xid8, p_slot integer, p_id bigint, p_messages integer, p_min bigint, p_max bigint, p_worker text, p_ids bigint[] DEFAULT NULL::bigint[], p_slots integer[] DEFAULT NULL::integer[], p_hashes bigint[] DEFAULT NULL::bigint[], p_errors text[] DEFAULT NULL::text[], p_after interval[] DEFAULT NULL::interval[], p_outcomes text[] DEFAULT NULL::text[], OUT n bigint, OUT dead boolean[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2862adc26ddd68c81c7c41a9cfc75c56 grant to deed_worker
@@ -1463,6 +1695,7 @@ function fold_address(p_channel text, p_address text) returns text body inline g
 function fold_case(p_text text) returns text set search_path=pg_catalog, pg_temp body 0e4debfd43e21c16d53d81114ba6eb41 grant to deed_admin, deed_app, deed_worker
 function forget_lanes(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 834112813e7b17cce1174ae478c90ad9 grant to deed_worker
 function give_up_deliveries(p_provider text, p_give_up interval, p_limit integer, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 6bc2643614a3690d939ffe348326b1a6 grant to deed_worker
+function give_up_job(p_job uuid, p_claim bigint, p_error text, p_worker text) returns text security definer set search_path=pg_catalog, pg_temp body 22fa627f6d25f10b6673061af73040ce grant to deed_worker
 function has_invisible(p_text text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
 function has_revoked(p_tenant uuid, p_contact uuid, p_channel text, p_purpose text) returns boolean set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body b7259f0560386fb0bbb7e3a2ef4337e4
 function has_vast_numbers(p_payload bytea) returns boolean set search_path=pg_catalog, pg_temp body 73fcc05b896d4e713e07414d9af8c163 grant to deed_admin, deed_app, deed_worker
@@ -1516,6 +1749,7 @@ function message_id(p_created_at timestamp with time zone, p_id bigint) returns 
 function message_seq(p_message_id uuid) returns bigint body inline grant to deed_admin, deed_app, deed_worker
 function name_probes(p_provider text, p_places tid[], p_claim bigint) returns void set search_path=pg_catalog, pg_temp body 695bb340cd6e17bde79e4e9e5a287d87
 function names_of(p_id uuid) returns SETOF uuid body inline grant to deed_admin, deed_app, deed_worker
+function new_id() returns uuid set search_path=pg_catalog, pg_temp body 96a6c948036d91081bb47cde4221c65d
 function next_claimable(p_subscription integer, p_from timestamp with time zone, p_upto timestamp with time zone) returns timestamp with time zone security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 37c1aaee16bf3b77d363c05119352353 grant to deed_worker
 function next_due(p_subscription integer) returns double precision set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body d322135673b3d14221d0915565808f1e grant to deed_worker
 function note_asking(p_subscriptions integer[]) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 3264271fdda50b76294df8f3996cdfe0
@@ -1548,12 +1782,16 @@ function purge_history(p_limit integer DEFAULT 5000) returns TABLE(what text, re
 function purge_kept(p_slot integer, p_id bigint, p_limit integer DEFAULT 5000, OUT removed integer, OUT next_slot integer, OUT next_id bigint) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 03418d2c629d8dacb282960f33411c85 grant to deed_admin, deed_worker
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
 function purge_messages(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 77738c8eff31a761c3045b973e7a4f92 grant to deed_worker
+function put_audience(p_name text, p_channel text, p_workspace uuid DEFAULT NULL::uuid, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT audience_id uuid, OUT status text, OUT members bigint) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 268111433809de5719f6d599610f3401 grant to deed_admin, deed_app, deed_worker
+function put_campaign(p_name text, p_content jsonb, p_workspace uuid DEFAULT NULL::uuid, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT campaign_id uuid, OUT content_id uuid) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 82d4067245e90fbb6f2d6d7897b7ef54 grant to deed_admin, deed_app, deed_worker
 function record_events(p_provider text, p_kind text, p_account text, p_tenants uuid[], p_events text[], p_event_ids text[], p_markers text[], p_message_ids text[], p_addresses text[], p_ats timestamp with time zone[], p_reasons text[], p_codes text[], p_actor text, OUT matched bigint, OUT waiting bigint, OUT strange bigint, OUT proved uuid[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ba7b7822aea1867667af198835f92e1a grant to deed_worker
 function redact_run(p_run uuid, p_reason text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 975a28bf29f6971f7acae080b0cd3070 grant to deed_admin
 function redrive(p_request text, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, enable_incremental_sort=off, jit=off body 6a7a0c354e0c89dc293220bd9ef49b50 grant to deed_admin
 function redrive_deliveries(p_request text, p_statuses text[], p_provider text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_error text DEFAULT NULL::text, p_since interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500, p_dry boolean DEFAULT false) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 8d2b65c934eacb9cae02addd2f307172 grant to deed_admin
 function refold_suppressions() returns bigint set search_path=pg_catalog, pg_temp body cbd2aeac28f8eb86a2c2009c28418357
+function refuse_campaign_change() returns trigger set search_path=pg_catalog, pg_temp body 7b49dc6797945316cb233dc359d21bea
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body 476db46351943413014ac2480ef09b67
+function refuse_members() returns trigger set search_path=pg_catalog, pg_temp body 62460e3543b404148a33d14abdba6a87
 function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body d78dc71c24395d2c97289a66733f2308
 function refuse_run_change() returns trigger set search_path=pg_catalog, pg_temp body 5853d2a4d8a0cd397d5135b52b5285f9
 function register_provider(p_name text, p_kind text, p_lanes text, p_key_window interval, p_can_look_up boolean, p_limited text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body 3c22f22912b3f23ca749cd1069aa3df5 grant to deed_worker
@@ -1563,7 +1801,7 @@ function release_lane(p_subscription integer, p_lane integer, p_fence bigint) re
 function remove_step(p_n bigint, p_limit integer DEFAULT 5000) returns TABLE(state text, taken integer, total bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off, lock_timeout=1s body 934e93d74657b7da57ea94686cd59f41 grant to deed_admin, deed_worker
 function remove_subscription(p_topic text, p_name text, p_reason text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body ff12ca7862aa73f0d4b2017abef1b8dd grant to deed_admin
 function remove_tenant(p_tenant uuid, p_reason text, p_by text DEFAULT NULL::text) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body 17941f576307a6a8bfe5e5a7c3103d95 grant to deed_admin
-function remove_tenant_step(p_tenant uuid, p_limit integer DEFAULT 5000) returns TABLE(state text, taken jsonb) security definer set search_path=pg_catalog, pg_temp, jit=off, lock_timeout=1s body 659262555b29a681ef96bbf249a0f70b grant to deed_worker
+function remove_tenant_step(p_tenant uuid, p_limit integer DEFAULT 5000) returns TABLE(state text, taken jsonb) security definer set search_path=pg_catalog, pg_temp, jit=off, lock_timeout=1s body b7681296f7b8e87c50f707200b4d344f grant to deed_worker
 function remove_topic(p_topic text, p_reason text, p_by text DEFAULT NULL::text) returns bigint[] security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body e6c177c54d6efffe0527fdc844c317d2 grant to deed_admin
 function replace_snapshots(p_run uuid, p_seq bigint, p_snapshot jsonb) returns void security definer set search_path=pg_catalog, pg_temp body 8883a66bebe81206d286090670330cbf grant to deed_admin, deed_worker
 function report_calls(p_worker uuid, p_name text, p_subscriptions integer[], p_ids bigint[], p_message_ids uuid[], p_messages integer[], p_ages interval[]) returns void security definer set search_path=pg_catalog, pg_temp body 4c979ce07f927ac9dcd358dd94f7017a grant to deed_worker
@@ -1577,6 +1815,7 @@ function retention_step(p_limit integer DEFAULT 1000) returns TABLE(n integer, d
 function retry_deliveries(p_ids uuid[], p_reason text, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp body 777987adb341b7ef9810d4ffbbd76d20 grant to deed_admin
 function retry_messages(p_ids uuid[], p_reason text, p_actor text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 8319115b67d854691ff82833d9165089 grant to deed_admin
 function ripen(p_provider text, p_status text, p_after uuid, OUT seconds double precision, OUT after uuid) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 8ab4a0bc45bf2655807f55ef9f7c55cb
+function roll_up(p_limit integer, p_worker text, OUT looked integer, OUT ended integer, OUT wait double precision) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body b834998b5db2e82813ac3d9a72e7c123 grant to deed_worker
 function run_event_id(p_run uuid, p_seq bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function set_consents(p_contacts uuid[], p_channels text[], p_purposes text[], p_states text[], p_sources text[], p_evidence jsonb[] DEFAULT NULL::jsonb[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, contact_id uuid, state text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body fd8b272dfdb6912545bff1aa70706350 grant to deed_admin, deed_app, deed_worker
 function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin
@@ -1595,7 +1834,7 @@ function suppress(p_channel text, p_addresses text[], p_reason text, p_actor tex
 function suppressed(p_tenant uuid, p_channel text, p_address text, p_purpose text, p_at timestamp with time zone) returns TABLE(reason text) body inline
 function suppressed_copy(p_tenant uuid, p_cc text[], p_purpose text, p_at timestamp with time zone) returns TABLE(reason text) body inline
 function tail_window(p_from bigint, p_upto bigint, p_seen pg_snapshot, p_now pg_snapshot, p_topic text DEFAULT NULL::text, p_numbers integer DEFAULT 100000) returns TABLE(upto bigint, slots integer[], ids bigint[]) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_indexscan=off, jit=off body 2db8f8feea38a5ab9ecd5fb223b4c886 grant to deed_admin, deed_app, deed_worker
-function take_due(p_provider text, p_status text, p_limit integer, p_lanes text[], p_rooms integer[], p_room integer, p_bytes bigint, p_cost integer, p_pauses boolean, p_kind text, p_account text, p_places jsonb, p_batch integer DEFAULT 1, OUT taken tid[], OUT walk jsonb, OUT calls integer[]) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 402f53384305fe52f9af71ba6cd3eb4d
+function take_due(p_provider text, p_status text, p_limit integer, p_lanes text[], p_rooms integer[], p_room integer, p_bytes bigint, p_cost integer, p_pauses boolean, p_kind text, p_account text, p_places jsonb, p_batch integer DEFAULT 1, p_runs boolean DEFAULT true, OUT taken tid[], OUT walk jsonb, OUT calls integer[]) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 4b38ebf5fda4c75a132f5e4f2a97904a
 function take_lanes(p_worker uuid, p_name text, p_subscriptions integer[], p_take boolean DEFAULT true, p_protocol integer DEFAULT 1) returns TABLE(subscription integer, lane integer, slot_from integer, slot_upto integer, ordered boolean, fence bigint, give_back boolean, takeovers integer, last_window bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body 66d3a91e043e1ccbe5ceb724c4cffe04 grant to deed_worker
 function take_probe(p_provider text, p_tenant uuid, p_lane text, p_id uuid, p_claim bigint) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body 9285687a3ab24beb0c486ce3405f57d0
 function take_tenant(p_tenant uuid, p_what text, INOUT at_sub integer, INOUT at_id bigint, INOUT left_some boolean, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, jit=off body c39da871973a8699e7e1af797e66c461
@@ -1617,7 +1856,8 @@ function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto i
 function unsubscribe(p_delivery uuid, p_channel text, p_purpose text, p_contact uuid DEFAULT NULL::uuid, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp, jit=off body 50492e7d64bdc5dc7fe71811ffb7cb71 grant to deed_worker
 function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_purpose text DEFAULT ''::text) returns bigint security definer set search_path=pg_catalog, pg_temp body e4b55caf5c5b5265fec9fdb114205ef7 grant to deed_admin, deed_app
 function upsert_contacts(p_of integer[], p_types text[], p_values text[], p_data jsonb[], p_zones text[] DEFAULT NULL::text[], p_locales text[] DEFAULT NULL::text[], p_verified boolean[] DEFAULT NULL::boolean[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, id uuid, outcome text, others uuid[]) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan, enable_seqscan=on, enable_bitmapscan=on, enable_hashjoin=on, enable_mergejoin=on, work_mem=64MB body 4dec5ecd90bf5e575cc72183f4e1803e grant to deed_admin, deed_app, deed_worker
-function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 9bcc24a0781e8def2155ea93dd5611d6 grant to deed_admin, deed_worker
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 5b84042f363bbb58c326b8212035f492 grant to deed_admin, deed_worker
+function verify_campaigns() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body c1a6f5516964ad42bb25ef0dca21eb5c grant to deed_admin, deed_worker
 function verify_deliveries() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 2e3c22c249e224155716b63d4ffd909b grant to deed_admin, deed_worker
 function verify_messages() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 0fa099269673c5b81fca7833535fb110 grant to deed_admin, deed_worker
 function verify_references() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 1fc09c302cc7ac0cf96f85467a452d20 grant to deed_admin, deed_worker
