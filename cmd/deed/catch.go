@@ -225,7 +225,7 @@ func newMailbox(a *app) *cobra.Command {
 			for i, m := range list {
 				rows[i] = []string{when(m.At), m.Via, m.From, strings.Join(m.To, ", "), m.Subject, strings.TrimSpace(m.Text)}
 			}
-			return table(cmd.OutOrStdout(), []string{"AT", "VIA", "FROM", "TO", "SUBJECT", "TEXT"}, rows)
+			return printRows(cmd, []string{"AT", "VIA", "FROM", "TO", "SUBJECT", "TEXT"}, rows)
 		},
 	}
 	cmd.Flags().StringVar(&address, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")

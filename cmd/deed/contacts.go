@@ -247,7 +247,7 @@ address, and deed contacts show tells which is whose.`,
 				if err != nil {
 					return err
 				}
-				header := []string{"CONFLICT", "CONTACTS", "TYPES", "TIMES", "LAST", "WHO"}
+				header := []string{"N", "CONTACTS", "TYPES", "TIMES", "LAST", "WHO"}
 				if all {
 					header = append(header, "SETTLED")
 				}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,14 +91,14 @@ func (a *app) listDeliveries(cmd *cobra.Command, f delivery.Filter, asJSON bool)
 		}
 		header := []string{"ID", "STATUS", "CHANNEL", "PROVIDER", "TO", "ATTEMPTS", "RESERVED"}
 		if f.InDoubt {
-			header = append(header, "CALLED", "HELD SINCE", "REPEATED UNTIL", "REASON")
+			header = append(slices.Delete(header, 1, 2), "CALLED", "HELD", "REPEATED", "REASON")
 		} else {
 			header = append(header, "MESSAGE ID", "REASON")
 		}
 		return printPage(cmd, asJSON, "deliveries", page, header, func(e delivery.Entry) []string {
 			row := []string{e.ID, string(e.Status), string(e.Channel), e.Provider, e.Recipient, fmt.Sprint(e.Attempts), when(e.CreatedAt)}
-			if f.InDoubt {
-				return append(row, instant(e.CalledAt), instant(e.HeldAt), instant(repeatedUntil(e)), e.DoubtReason)
+			if f.InDoubt { // which is what its status would say
+				return append(slices.Delete(row, 1, 2), instant(e.CalledAt), instant(e.HeldAt), instant(repeatedUntil(e)), e.DoubtReason)
 			}
 			return append(row, e.ProviderMessageID, e.SkipReason+e.LastError)
 		})

@@ -162,7 +162,7 @@ sources:
 	if f := said(second); f.BouncedAt == nil || f.Code != "5.1.1" {
 		t.Errorf("%+v", f)
 	}
-	if list := deedOK(t, db.URL(pgtest.Admin), "suppressions", "list"); strings.Count(list, "zoe@example.org") != 1 || !strings.Contains(list, "bounced, says mail: event <5.1.1@mx.example.org>") {
+	if list := deedOK(t, db.URL(pgtest.Admin), "suppressions", "list", "--wide"); strings.Count(list, "zoe@example.org") != 1 || !strings.Contains(list, "bounced, says mail: event <5.1.1@mx.example.org>") {
 		t.Errorf("suppressed:\n%s", list)
 	}
 	// Of whom a report is said counts if it is one of the delivery's.
@@ -170,7 +170,7 @@ sources:
 		if out, code := dsn(strings.ReplaceAll(bounce(copiedFrom, "5.1.1", "failed"), "zoe@example.org", to)); code != 0 {
 			t.Errorf("%d, %s", code, out)
 		}
-		list := deedOK(t, db.URL(pgtest.Admin), "suppressions", "list")
+		list := deedOK(t, db.URL(pgtest.Admin), "suppressions", "list", "--wide")
 		if f := said(copied); (f.BouncedAt == nil) != (to == "boss@example.org") || !strings.Contains(list, "boss@example.org") || strings.Contains(list, "eve@") {
 			t.Errorf("%s: %+v\n%s", to, f, list)
 		}

@@ -17,6 +17,7 @@ import (
 // are written with.
 type escaper struct {
 	to   io.Writer
+	wide bool // tables are as wide as they are
 	mu   sync.Mutex
 	tail []byte // guarded by mu: the beginning of a character whose end has not come
 }

@@ -127,7 +127,7 @@ providers:
 	case <-time.After(30 * time.Second):
 		t.Error("the sink of deed.feedback was called by nobody")
 	}
-	if list := deedOK(t, db.URL(pgtest.Admin), "suppressions", "list"); !strings.Contains(list, "zoe@example.org") || !strings.Contains(list, "bounced, says api: event msg_1") {
+	if list := deedOK(t, db.URL(pgtest.Admin), "suppressions", "list", "--wide"); !strings.Contains(list, "zoe@example.org") || !strings.Contains(list, "bounced, says api: event msg_1") {
 		t.Errorf("suppressed:\n%s", list)
 	}
 	if metrics := body(t, "http://"+health+"/metrics"); !strings.Contains(metrics, `deed_process_events_total{outcome="matched",provider="api"} 2`) || strings.Contains(metrics, "zoe") {

@@ -62,7 +62,7 @@ hold, since this is a copy, it says so first (in JSON: "held").`,
 						})
 					}
 				}
-				err = table(cmd.OutOrStdout(), []string{"TOPIC", "SUBSCRIPTION", "PENDING", "DUE", "CLAIMED", "PARKED", "DEAD", "DELIVERED", "OLDEST DUE"}, rows)
+				err = printRows(cmd, []string{"TOPIC", "SUBSCRIPTION", "PENDING", "DUE", "CLAIMED", "PARKED", "DEAD", "DELIVERED", "OLDEST DUE"}, rows)
 				if err != nil {
 					return err
 				}

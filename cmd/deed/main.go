@@ -64,6 +64,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 
 func newRoot() *cobra.Command {
 	a := &app{}
+	var wide bool
 	root := &cobra.Command{
 		Use:     "deed",
 		Version: version,
@@ -86,6 +87,9 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// A file that somebody has named is there, whether the command needs it or not.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if out, ok := cmd.OutOrStdout().(*escaper); ok {
+				out.wide = wide
+			}
 			helps := cmd.Name() == "help" || cmd.HasParent() && cmd.Parent().Name() == "completion"
 			if helps || a.configFile == "" && os.Getenv("DEED_CONFIG") == "" {
 				return nil
@@ -105,6 +109,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	f.StringVar(&a.worker, "worker", "", "this process's name in claims and receipts; also DEED_WORKER (default host:pid)")
 	f.StringVar(&a.environment, "environment", "", "where this runs, such as production: relays hold in a copy that is another's; also DEED_ENVIRONMENT")
 	f.StringVar(&a.onNewCluster, "on-new-cluster", "", "hold or continue in a copy; also DEED_ON_NEW_CLUSTER (default hold with deliveries or webhooks)")
+	f.BoolVar(&wide, "wide", false, "tables with all of their columns, times and texts (default: as wide as the terminal, or 100 characters)")
 	root.AddCommand(newDev(a), newRelay(a), newListen(a), newPublish(a), newTail(a), newMigrate(a), newUninstall(a), newVersion(a))
 	for _, add := range []func(*app) *cobra.Command{
 		newStatus, newMessages, newShow, newDead, newReschedule, newAudit, newDeliver, newDeliveries, newInbound, newContacts, newConsents, newSuppressions, newProviders, newEvents, newRun,

@@ -138,7 +138,7 @@ func TestTable_FitsATerminal(t *testing.T) {
 	rows := [][]string{{"12345", strings.Repeat("long\n", 30)}, {"6", "short"}}
 	for _, width := range []int{0, 40, 20, 1} {
 		var out strings.Builder
-		if err := tableOf(&out, width, header, rows); err != nil {
+		if _, err := tableOf(&out, width, header, rows); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -34,7 +32,7 @@ func printList[T any](cmd *cobra.Command, asJSON bool, name string, list []T, he
 	for i, v := range list {
 		rows[i] = row(v)
 	}
-	return table(cmd.OutOrStdout(), header, rows)
+	return printRows(cmd, header, rows)
 }
 
 // printPage prints a page of a list as printList does, and for people on standard
@@ -83,47 +81,6 @@ func orEmpty[T any](list []T) []T {
 		return []T{}
 	}
 	return list
-}
-
-// table prints rows under a header. On a terminal the last column gives way
-// until a row fits a line, and then the widest; elsewhere nothing is left out.
-func table(w io.Writer, header []string, rows [][]string) error {
-	return tableOf(w, terminalWidth(w), header, rows)
-}
-
-func tableOf(w io.Writer, width int, header []string, rows [][]string) error {
-	const gap, least = 2, 8
-	columns := make([]int, len(header))
-	for _, row := range append([][]string{header}, rows...) {
-		for i, cell := range row {
-			columns[i] = max(columns[i], utf8.RuneCountInString(cell))
-		}
-	}
-	total := gap * (len(columns) - 1)
-	for _, c := range columns {
-		total += c
-	}
-	for width > 0 && total > width {
-		give := len(columns) - 1
-		if columns[give] <= least {
-			give = slices.Index(columns, slices.Max(columns))
-		}
-		if columns[give] <= least {
-			break
-		}
-		columns[give]--
-		total--
-	}
-	tw := tabwriter.NewWriter(w, 0, 4, gap, ' ', 0)
-	fmt.Fprintln(tw, strings.Join(header, "\t"))
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = clip(cell, columns[i])
-		}
-		fmt.Fprintln(tw, strings.Join(cells, "\t"))
-	}
-	return tw.Flush()
 }
 
 // clip makes text one printable line of at most n characters; 0 is no limit.

@@ -244,11 +244,12 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 			pauses = append(pauses, []string{s.Name, fmt.Sprintf("and %d more", more), "-", "-", "-", "-", "-"})
 		}
 	}
-	if err := table(w, []string{"PROVIDER", "TYPE", "QUEUED", "DUE", "SENDING", "IN DOUBT", "HELD", "DEAD", "PAUSED"}, rows); err != nil || len(pauses) == 0 {
+	if _, err := list(w, []string{"PROVIDER", "TYPE", "QUEUED", "DUE", "SENDING", "IN DOUBT", "HELD", "DEAD", "PAUSED"}, rows); err != nil || len(pauses) == 0 {
 		return err
 	}
 	fmt.Fprintln(w)
-	return table(w, []string{"PAUSED", "DESTINATION", "TENANT", "SINCE", "UNTIL", "FAILURES", "WHY"}, pauses)
+	_, err := list(w, []string{"PAUSED", "DESTINATION", "TENANT", "SINCE", "UNTIL", "FAILURES", "WHY"}, pauses)
+	return err
 }
 
 // upToMost is a number that was counted up to [delivery.MostCounted].

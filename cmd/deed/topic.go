@@ -64,7 +64,7 @@ func printTopics(cmd *cobra.Command, topics []admin.DeclaredTopic, asJSON bool) 
 	for _, t := range topics {
 		rows = append(rows, topicRows(t)...)
 	}
-	return table(cmd.OutOrStdout(), []string{
+	return printRows(cmd, []string{
 		"TOPIC", "MODE", "LANES", "ORDERING", "RETENTION", "SUBSCRIPTION", "MAX ATTEMPTS", "LEASE", "BACKOFF", "FROM", "BACKFILLED", "DOOR", "SINCE",
 	}, rows)
 }

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// usualWidth is how wide tables are where no terminal says otherwise.
+const usualWidth = 100
+
+// spare are the columns without which a row can still be told from others, by their headers:
+// where a line has no place for all, they are left out, the first first.
+var spare = []string{
+	"DOOR", "BACKFILLED", "MESSAGE ID", "LANES", "LOCALE", "ZONE", "BYTES", "WHO", "BY", "BACKOFF", "LEASE", "VERSION", "PROJECT", "LOST CLAIMS",
+	"ATTEMPTS", "MAX ATTEMPTS", "ASKED", "DELIVERIES", "CHANNEL", "ENVIRONMENT", "TYPE", "FAILURES", "TENANT", "TIMES",
+}
+
+// fixed are cells that are never cut: ids by which other commands know a row, times and numbers.
+var fixed = regexp.MustCompile(`^(|-|[0-9]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}( [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?|\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)$`)
+
+// table prints rows under a header, for people: no line is longer than the terminal's, or
+// usualWidth; with --wide all is there.
+func table(w io.Writer, header []string, rows [][]string) error {
+	_, err := tableOf(w, widthOf(w), header, rows)
+	return err
+}
+
+// printRows prints a list: as table, and says beside it what was left out.
+func printRows(cmd *cobra.Command, header []string, rows [][]string) error {
+	told, err := list(cmd.OutOrStdout(), header, rows)
+	if told != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), told)
+	}
+	return err
+}
+
+// list prints a table whose times are ages, which are found in it at a glance. told says
+// what was left out, if anything was.
+func list(w io.Writer, header []string, rows [][]string) (told string, err error) {
+	width := widthOf(w)
+	if width > 0 {
+		now := time.Now()
+		for i, row := range rows {
+			rows[i] = slices.Clone(row)
+			for j, cell := range row {
+				rows[i][j] = age(cell, now)
+			}
+		}
+	}
+	return tableOf(w, width, header, rows)
+}
+
+// widthOf is how long lines of w may be; 0: without bounds.
+func widthOf(w io.Writer) int {
+	if e, ok := w.(*escaper); ok && e.wide {
+		return 0
+	}
+	return cmp.Or(terminalWidth(w), usualWidth)
+}
+
+// age is how long ago a time was, if the cell has one: 3d, or in 3d.
+func age(cell string, now time.Time) string {
+	t, err := time.Parse("2006-01-02 15:04:05Z", cell)
+	if err != nil {
+		return cell
+	}
+	d, ahead := now.Sub(t), ""
+	if d < 0 {
+		d, ahead = -d, "in "
+	}
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%s%ds", ahead, d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%s%dm", ahead, d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%s%dh", ahead, d/time.Hour)
+	}
+	return fmt.Sprintf("%s%dd", ahead, d/(24*time.Hour))
+}
+
+const (
+	columnGap   = 2
+	leastColumn = 8  // a column is not cut below that
+	easyColumn  = 14 // nor, while there are columns to spare, below that
+)
+
+func tableOf(w io.Writer, width int, header []string, rows [][]string) (told string, err error) {
+	columns, cuttable := measure(header, rows)
+	left, cut := []string(nil), false
+	if width > 0 {
+		var keep []int
+		keep, left = fitting(width, header, columns, cuttable)
+		header, columns, cuttable = picked(header, keep), picked(columns, keep), picked(cuttable, keep)
+		for i, row := range rows {
+			rows[i] = picked(row, keep)
+		}
+		cut = narrow(width, columns, cuttable)
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, columnGap, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = clip(cell, columns[i])
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	switch {
+	case left != nil:
+		told = "note: --wide shows all, " + strings.Join(left, ", ") + " too, and so does --json"
+	case cut:
+		told = "note: --wide shows all of it, and so does --json"
+	}
+	return told, tw.Flush()
+}
+
+// measure says how wide columns are, and which may be cut.
+func measure(header []string, rows [][]string) (columns []int, cuttable []bool) {
+	columns, cuttable = make([]int, len(header)), make([]bool, len(header))
+	for i, name := range header {
+		columns[i] = utf8.RuneCountInString(name)
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			columns[i] = max(columns[i], utf8.RuneCountInString(cell))
+			cuttable[i] = cuttable[i] || !fixed.MatchString(cell)
+		}
+	}
+	return columns, cuttable
+}
+
+// fitting are the columns for which there is place, and the names of those that are left out.
+func fitting(width int, header []string, columns []int, cuttable []bool) (keep []int, left []string) {
+	order := spare
+	if slices.Contains(header, "SEQ") { // which says as much as the id
+		order = append([]string{"ID"}, spare...)
+	}
+	need := -columnGap
+	for i, n := range columns {
+		keep = append(keep, i)
+		if need += n + columnGap; cuttable[i] && n > easyColumn {
+			need += easyColumn - n
+		}
+	}
+	for _, name := range order {
+		at := slices.Index(header, name)
+		if need <= width {
+			break
+		}
+		if at <= 0 {
+			continue
+		}
+		if need -= columns[at] + columnGap; cuttable[at] && columns[at] > easyColumn {
+			need += columns[at] - easyColumn
+		}
+		keep = slices.DeleteFunc(keep, func(i int) bool { return i == at })
+		left = append(left, name)
+	}
+	return keep, left
+}
+
+// narrow takes from the widest columns that may be cut until they fit.
+func narrow(width int, columns []int, cuttable []bool) (cut bool) {
+	total := columnGap * (len(columns) - 1)
+	for _, n := range columns {
+		total += n
+	}
+	for total > width {
+		give := -1
+		for i, n := range columns {
+			if cuttable[i] && n > leastColumn && (give < 0 || n >= columns[give]) {
+				give = i
+			}
+		}
+		if give < 0 {
+			break
+		}
+		columns[give]--
+		total--
+		cut = true
+	}
+	return cut
+}
+
+// picked are those of a list that stand at these places.
+func picked[T any](list []T, at []int) []T {
+	out := make([]T, len(at))
+	for i, n := range at {
+		out[i] = list[n]
+	}
+	return out
+}
