@@ -50,6 +50,9 @@ const (
 	// Conflicting says that the identities are of several contacts. Nothing of this
 	// person was changed; it is kept for somebody to decide.
 	Conflicting Outcome = "conflict"
+	// Full says that the contact would have over 100 identities. Nothing of this person
+	// was changed.
+	Full Outcome = "full"
 )
 
 // Upserted is what became of a person, and who that is.
@@ -62,8 +65,8 @@ type Upserted struct {
 // Upsert makes or changes contacts of the tenant that db has set, in one statement,
 // and returns one result a person, in their order. Who is known by one of the
 // identities is changed, and gets the rest of them; who is known by none is made;
-// where they are of several contacts, only that person is left out, as
-// [Conflicting]. Persons of one call may be the same one. by is who does it; default:
+// where they are of several contacts, or would be too many for one, only that person is
+// left out, as [Conflicting] or [Full]. Persons of one call may be the same one. by is who does it; default:
 // the login. Errors: [ErrInvalid], [ErrForbidden].
 func Upsert(ctx context.Context, db DB, by string, persons ...Person) ([]Upserted, error) {
 	return upsert(ctx, db, nil, by, persons)

@@ -303,23 +303,32 @@ func TestUpsert_AtMostAHundredIdentities(t *testing.T) {
 	ann := known("external_id", "ann")
 	id := upsert(t, db, known(append(some(0, 98), "external_id", "ann")...))[0].ID
 	same(t, "the hundredth", upsert(t, db, known(append(some(98, 99), "external_id", "ann")...))[0].Outcome, contact.Updated)
-	_, err := contact.Upsert(t.Context(), pool, "test", known("external_id", "bob"), known(append(some(99, 100), "external_id", "ann")...))
-	refused("one more", err)
-	same(t, "of a call that was refused", count(), 100)
+	full := known(append(some(99, 100), "external_id", "ann")...)
+	full.Data, full.Zone = json.RawMessage(`{"plan": "free"}`), "Europe/Berlin"
+	got := upsert(t, db, known("external_id", "bob"), full, known(append(some(100, 101), "external_id", "ann")...), known(append(some(101, 102), "external_id", "bob")...))
+	same(t, "outcomes beside one that is full", []contact.Outcome{got[0].Outcome, got[1].Outcome, got[2].Outcome, got[3].Outcome},
+		[]contact.Outcome{contact.Created, contact.Full, contact.Full, contact.Updated})
+	same(t, "who is full", got[1].ID, id)
+	same(t, "with one that is full", count(), 102)
+	same(t, "what it has of it", pgtest.One[bool](t, db.Pool(pgtest.Owner), `select data = '{}' and zone is null from deed.contacts where id = $1::text::uuid`, id), true)
+	db.Exec(t, pgtest.Owner, `insert into deed.contact_identities (tenant_id, contact_id, type, value, created_at)
+		select tenant_id, id, 'telegram', 'old' || n, now() - interval '1 day' from deed.contacts, generate_series(1, 7) n where id = '`+id+`'`) // from before the bound
+	got = upsert(t, db, full, known("external_id", "carl"))
+	same(t, "one from before the bound", []contact.Outcome{got[0].Outcome, got[1].Outcome}, []contact.Outcome{contact.Full, contact.Created})
+	db.Exec(t, pgtest.Owner, `delete from deed.contact_identities where value like 'old%'`)
 	same(t, "what it has", upsert(t, db, ann)[0].Outcome, contact.Unchanged)
-	_, err = pool.Exec(t.Context(), `select deed.add_identity($1::text::uuid, 'telegram', '1000')`, id)
+	_, err := pool.Exec(t.Context(), `select deed.add_identity($1::text::uuid, 'telegram', '1000')`, id)
 	if err == nil || !strings.Contains(err.Error(), "over 100 identities") {
 		t.Errorf("one by one: %v", err)
 	}
 	other := upsert(t, db, known("email", "other@example.com"))[0].ID
 	_, err = contact.Merge(t.Context(), pool, nil, other, id, why)
 	refused("merged", err)
-	_, err = contact.Upsert(t.Context(), pool, "test", known(append(some(200, 260), "email", "x@example.com")...), known(append(some(300, 360), "email", "x@example.com")...))
-	refused("two that turn out to be one", err)
+	got = upsert(t, db, known(append(some(200, 260), "email", "x@example.com")...), known(append(some(300, 360), "email", "x@example.com")...))
+	same(t, "two that turn out to be one", []contact.Outcome{got[0].Outcome, got[1].Outcome}, []contact.Outcome{contact.Created, contact.Full})
 	// Who was merged counts with whom they are.
 	half := upsert(t, db, known(some(400, 460)...))[0].ID
 	same(t, "merged", merge(t, db, other, half), true)
-	_, err = contact.Upsert(t.Context(), pool, "test", known(append(some(500, 540), "email", "other@example.com")...))
-	refused("with what was merged into it", err)
-	same(t, "in the end", count(), 161)
+	same(t, "with what was merged into it", upsert(t, db, known(append(some(500, 540), "email", "other@example.com")...))[0].Outcome, contact.Full)
+	same(t, "in the end", count(), 224)
 }

@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -378,8 +379,20 @@ func TestContract_D12_EventsOfTheErased(t *testing.T) {
 	id := sent(t, db, email("canary@example.com"))[0]
 	soft := sent(t, db, email("canary@example.com", "soft"))[0]
 	record(t, l, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: soft, Reason: "canary@example.com is full", Code: "452"})
+	copied := email("canary@example.com", "copied")
+	copied.Payload = json.RawMessage(`{"subject":"hello","cc":["boss-canary@example.com"]}`)
+	withCopy := sent(t, db, copied)[0]
 	stop()
 	db.Exec(t, pgtest.Owner, `select deed.erase_deliveries(array(select id from deed.channel_outbox), 'ann')`)
+	// What is said of a copy is still nothing about the recipient, and of the recipient it is.
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidComplained, Delivery: withCopy, Address: "Boss-Canary@example.com"})
+	if f := feedback(t, l, withCopy); f.ComplainedAt != nil {
+		t.Errorf("what the copy's reader said counts as the recipient's: %+v", f)
+	}
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidComplained, Delivery: withCopy, Address: "canary@example.com"})
+	if f := feedback(t, l, withCopy); f.ComplainedAt == nil {
+		t.Errorf("what the recipient said does not count: %+v", f)
+	}
 	record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: id, Reason: "canary@example.com is not here", Address: "canary@example.com"}, delivery.StatusEvent{Said: delivery.SaidBounced, ID: "ev-2", MessageID: "m-9", Reason: "canary@example.com"})
 	if f := feedback(t, l, id); f.BouncedAt == nil || f.Reason != "" {
 		t.Errorf("%+v", f)
@@ -387,7 +400,7 @@ func TestContract_D12_EventsOfTheErased(t *testing.T) {
 	if f := feedback(t, l, soft); f.BouncedAt == nil || f.Reason != "erased" || f.Code != "452" {
 		t.Errorf("%+v", f)
 	}
-	for _, table := range []string{"delivery_feedback", "soft_bounces", "unmatched_events", "suppressions"} {
+	for _, table := range []string{"channel_outbox", "delivery_feedback", "soft_bounces", "unmatched_events", "suppressions"} {
 		if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.`+table+` r where r::text like '%canary%'`); n != 0 {
 			t.Errorf("%s has the address in %d rows", table, n)
 		}

@@ -160,6 +160,24 @@ func TestContract_D13_FeedbackReachesTheApplication(t *testing.T) {
 	}
 }
 
+// A number is taken out of what is told however it is written.
+func TestFeedbackTopic_NumbersHoweverWritten(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for _, test := range []struct{ text, recipient, want string }{
+		{"+49 170 123-45 is gone, says 0049170 12345 of 4917012345", "+4917012345", "(address) is gone, says (address) of (address)"},
+		{"+49 (170) 123/45: busy", "0049 170 12345", "(address): busy"},
+		{"+4917012345 is gone", "49 170-123-45", "(address) is gone"},
+		{"49170123456 and 14917012345 are others, and so is 4917012344", "+4917012345", "49170123456 and 14917012345 are others, and so is 4917012344"},
+		{"user 12345678 has left, error 123", "12345678", "user (address) has left, error 123"},
+		{"bob@example.com and BOB@example.com", "bob@example.com", "(address) and (address)"},
+	} {
+		if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select deed.without_addresses($1, $2)`, test.text, test.recipient); got != test.want {
+			t.Errorf("%q without %q: %q, want %q", test.text, test.recipient, got, test.want)
+		}
+	}
+}
+
 // Of one who was erased no reason is told, and of a removed tenant nothing.
 func TestContract_D12_FeedbackOfTheErased(t *testing.T) {
 	t.Parallel()

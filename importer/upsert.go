@@ -186,6 +186,8 @@ func (u *upserter) count(batch []person, list []contact.Upserted) {
 			u.tally.Updated++
 		case contact.Unchanged:
 			u.tally.Unchanged++
+		case contact.Full:
+			u.reject(&LineError{batch[i].line, errors.New("with those that the contact has it would have over 100 identities")})
 		case contact.Conflicting:
 			u.tally.Conflicts++
 			if u.opts.Conflict != nil {

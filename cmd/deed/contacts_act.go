@@ -115,11 +115,16 @@ func printUpserted(cmd *cobra.Command, u contact.Upserted, asJSON bool) (err err
 	switch {
 	case asJSON:
 		err = printJSON(cmd.OutOrStdout(), u)
-	case u.Outcome != contact.Conflicting:
+	case u.Outcome != contact.Conflicting && u.Outcome != contact.Full:
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", u.ID, u.Outcome)
 	}
-	if err != nil || u.Outcome != contact.Conflicting {
+	switch {
+	case err != nil:
 		return err
+	case u.Outcome == contact.Full:
+		return fmt.Errorf("contact %s would have over 100 identities; nothing of it was changed", u.ID)
+	case u.Outcome != contact.Conflicting:
+		return nil
 	}
 	return fmt.Errorf("conflict: these identities are of contacts %s; nothing was changed. deed contacts show ID says which is whose. "+
 		"If they are one person: deed contacts merge %s --reason …; if not, leave out what is another's",

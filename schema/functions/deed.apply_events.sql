@@ -41,7 +41,7 @@ begin
     select c.id from deed.channel_outbox c where c.id = u.id and not deed.is_removed(c.tenant_id) for no key update
   ) q;
   -- What is said of who got a copy is nothing about the recipient.
-  select array_agg(case when not exists (select from deed.channel_outbox o where o.id = u.id and o.cc is not null and deed.fold_address(o.channel, u.address) = any (o.cc)) then u.id end order by u.n)
+  select array_agg(case when not exists (select from deed.channel_outbox o where o.id = u.id and o.cc is not null and case when o.erased_at is null then deed.fold_address(o.channel, u.address) else deed.address_mark(o.tenant_id, o.channel, deed.fold_address(o.channel, u.address)) end = any (o.cc)) then u.id end order by u.n)
   into v_about
   from unnest(p_ids, p_addresses) with ordinality u(id, address, n);
   perform deed.tell_feedback(v_ids, v_about, p_events, p_ats, p_reasons, p_codes);

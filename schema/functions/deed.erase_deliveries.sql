@@ -1,10 +1,10 @@
 -- deed.erase_deliveries: take away to whom these deliveries went and what was in them
--- (D12): recipient, copies, payload, request, and texts that a provider may have put an
+-- (D12): recipient, payload, request, and texts that a provider may have put an
 -- address into, in their attempts and in the audit log, too.
 --
 -- What is queued is skipped, and what is in doubt has failed, both as erased; what is
 -- in somebody's hand expires, so that it is not called again, and is left for
--- later. Ids, times, statuses, keys and message ids stay, and of the request its
+-- later. Of copies marks are kept (deed.address_mark). Ids, times, statuses, keys and message ids stay, and of the request its
 -- SHA-256 (deed.erased_message_id). What deed.erase_contact and deed.erase_step do;
 -- returns what became of each that was not erased: skipped, failed, emptied or left.
 create or replace function deed.erase_deliveries(
@@ -59,7 +59,9 @@ begin
   perform set_config('deed.act', coalesce(v_act, ''), true);
 
   update deed.channel_outbox c
-  set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, cc = null, request = null, request_sha256 = sha256(c.request),
+  set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, request = null,
+    -- What is said later of who got a copy is still not about the recipient.
+    cc = case when c.cc is not null then array(select deed.address_mark(c.tenant_id, 'email', y.address) from unnest(c.cc) y(address)) end, request_sha256 = sha256(c.request),
     erased_at = v_now, updated_at = v_now,
     last_error = case when c.last_error is not null then 'erased' end,
     skip_reason = case when c.skip_reason is not null then 'erased' end,

@@ -4,7 +4,8 @@
 -- p_data, p_zones and p_locales have one entry a contact; a null one changes nothing.
 -- p_of, p_types, p_values and p_verified have one entry an identity: of which contact
 -- it is, counted from 1, and by what that is known. Each contact has one at the least,
--- and, with those of the contacts that were merged into it, 100 at the most.
+-- and, with those of the contacts that were merged into it, 100 at the most: what would
+-- be more changes nothing of that contact (full); the others go through.
 -- Who is known by one of them is changed: what is new of its identities is added, its
 -- data get the keys that are given. Who is known by none is made. Identities that two
 -- contacts have are a conflict (deed.identity_conflicts): nothing of that contact is
@@ -12,7 +13,7 @@
 -- it were given in two calls, in that order.
 --
 -- Returns one row a contact, n counting from 1: its id and created, updated,
--- unchanged, or conflict, with those who have its identities in others and no id. One
+-- unchanged, full, or conflict, with those who have its identities in others and no id. One
 -- audit row for the call. Raises DDARG and names the contact and the field, DDTEN, and
 -- 40001 where a transaction's snapshot hides who has an identity, or one of them is
 -- erased meanwhile.
@@ -63,7 +64,8 @@ declare
   v_means   uuid[];    -- by identity: who is known by it
   v_known   int[];     -- by contact: how many contacts have its identities,
   v_whose   text[];    -- and which, if they are several
-  v_added   int[] := '{}'; -- the contacts that got identities
+  v_added   int[] := '{}'; -- the contacts that got identities,
+  v_full    int[] := '{}'; -- and those that would have had too many
   v_changed uuid[];    -- that got other data
   v_wanted  int[];     -- of those that nobody had: of which contact,
   v_types   text[];    -- and which
@@ -290,12 +292,27 @@ begin
   if exists (select from deed.contacts c where c.id = any (v_ids) and c.erased_at is not null) then
     raise exception 'upsert_contacts: a contact of the call has been erased since it began' using errcode = '40001';
   end if;
+  -- Who would have too many gets none of them, the last one of the call first. Nobody else
+  -- gives it any now.
+  foreach v_i in array array(
+    select a from unnest(v_added) a
+    where v_known[a] > 0 and 100 < (select count(*) from deed.names_of(v_ids[a]) m(id) join deed.contact_identities e on e.contact_id = m.id)
+    order by a desc
+  ) loop
+    if 100 < (select count(*) from deed.names_of(v_ids[v_i]) m(id) join deed.contact_identities e on e.contact_id = m.id) then
+      delete from deed.contact_identities e
+      using unnest(v_n, v_type, v_value) u(n, type, value)
+      where u.n = v_i and e.contact_id = v_ids[v_i] and e.type = u.type and e.value = u.value and e.created_at = v_now;
+      v_full := v_full || v_i;
+    end if;
+  end loop;
+  v_added := array(select a from unnest(v_added) a where a <> all (v_full));
   with given as (
     select v_ids[g.first] as id, bool_or(g.n::int = any (v_added)) as added, array_agg(g.data order by g.n) filter (where g.data is not null) as data,
       (array_agg(g.zone order by g.n desc) filter (where g.zone is not null))[1] as zone,
       (array_agg(g.locale order by g.n desc) filter (where g.locale is not null))[1] as locale
     from unnest(v_like, v_known, p_data, p_zones, p_locales) with ordinality g(first, known, data, zone, locale, n)
-    where v_ids[g.first] is not null and (g.known = 1 or g.first <> g.n)
+    where v_ids[g.first] is not null and (g.known = 1 or g.first <> g.n) and g.first <> all (v_full)
     group by 1
   ),
   merged as (
@@ -316,14 +333,6 @@ begin
   if v_given > 65536 then
     raise exception 'upsert_contacts: with what it has by now the data of a contact are over the limit of 65536 bytes' using errcode = 'DDARG';
   end if;
-  select a into v_i
-  from unnest(v_added) a
-  where v_known[a] > 0 and 100 < (select count(*) from deed.names_of(v_ids[a]) m(id) join deed.contact_identities e on e.contact_id = m.id)
-  order by a
-  limit 1;
-  if found then
-    raise exception 'upsert_contacts: contact %: with those that it has it would have over 100 identities', v_i using errcode = 'DDARG';
-  end if;
   -- What a contact has revoked holds for the addresses that it has now got, too.
   perform deed.apply_consents(v_tenant, array(select distinct v_ids[a] from unnest(v_added) a where v_known[a] > 0), v_actor);
   if true = any (p_verified) then
@@ -332,7 +341,7 @@ begin
     set verified_at = v_now
     from unnest(v_n, v_type, v_value, v_sure) u(n, type, value, sure)
     cross join lateral deed.known_as(v_tenant, u.type, u.value) k
-    where u.sure and v_ids[v_like[u.n]] = k.means and e.contact_id = k.contact_id and e.type = u.type and e.value = u.value and e.verified_at is null;
+    where u.sure and v_like[u.n] <> all (v_full) and v_ids[v_like[u.n]] = k.means and e.contact_id = k.contact_id and e.type = u.type and e.value = u.value and e.verified_at is null;
   end if;
 
   return query
@@ -357,6 +366,7 @@ begin
   result as (
     select i as n, v_ids[v_like[i]] as id, case
         when v_known[v_like[i]] > 1 then 'conflict'
+        when v_like[i] = any (v_full) then 'full'
         when v_known[i] = 0 and v_like[i] = i then 'created'
         when v_like[i] = any (v_added) and v_known[v_like[i]] > 0 or v_ids[v_like[i]] = any (v_changed) then 'updated'
         else 'unchanged' end as outcome, t.contacts
@@ -368,7 +378,7 @@ begin
     select v_tenant, v_actor, 'upsert', 'contact', case when v_count = 1 then min(r.id::text) end, count(*) filter (where r.outcome in ('created', 'updated')),
       jsonb_build_object('asked', v_count, 'created', count(*) filter (where r.outcome = 'created'), 'conflicts', count(*) filter (where r.outcome = 'conflict'))
     from result r
-    having count(*) filter (where r.outcome <> 'unchanged') > 0
+    having count(*) filter (where r.outcome not in ('unchanged', 'full')) > 0
   )
   select r.n, r.id, r.outcome, r.contacts from result r order by r.n;
 end
