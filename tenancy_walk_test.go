@@ -46,7 +46,7 @@ var tableCases = map[string]tableCase{
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
 	"pauses": nobodies, "window_lock": nobodies, "list_lock": nobodies, "lane_lock": nobodies, "partition_lock": nobodies, "retention_lock": nobodies, "history_lock": nobodies,
 	"runs": ownRows, "run_requests": ownRows, "run_log": ownRows, "run_events": ownRows, "run_snapshots": ownRows, "run_stale": ownRows, "run_partitions": nobodies, "run_transitions": nobodies,
-	"campaigns": ownRows, "campaign_contents": ownRows, "audiences": ownRows, "audience_members": ownRows, "campaign_runs": ownRows, "job_queue": ownRows, "campaign_audit_log": ownRows, "campaign_transitions": nobodies,
+	"campaigns": ownRows, "campaign_contents": ownRows, "audiences": ownRows, "audience_members": ownRows, "campaign_runs": ownRows, "job_queue": ownRows, "campaign_audit_log": ownRows, "delivery_holds": ownRows, "campaign_transitions": nobodies,
 	"provider_lock": nobodies, "tenant_removals": nobodies, "shut_logins": nobodies,
 }
 
@@ -95,6 +95,9 @@ var functionCases = map[string]functionCase{
 	"add_audience_members": {call: `select deed.add_audience_members('` + someID + `', 0, '{x@y.z}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"finish_audience":      {call: `select deed.finish_audience('` + someID + `', 0, p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"deploy_campaign":      {call: `select deed.deploy_campaign('` + someID + `', '` + otherID + `', 'x', 'email', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"pause_run":            {call: `select deed.pause_run('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"resume_run":           {call: `select deed.resume_run('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"cancel_run":           {call: `select deed.cancel_run('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"create_run":           {call: `select deed.create_run('p', '1', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"event_key":            {call: `select deed.event_key($1::text::uuid, 'RUN', 1, 'RunStarted', '1')`}, // what one gives it
 	"run_event_id":         {pure: true},
@@ -134,7 +137,7 @@ func init() {
 		"is_zone", "plan_mode", "has_revoked", "is_being_erased", "identity_written", "known_addresses", "apply_consents", "accept_messages", "check_message", "claim_messages", "erase_messages", "extend_messages", "finish_messages", "pass_turns", "purge_messages", "retry_messages", "take_turn", "verify_messages", "erase_deliveries", "is_copy_being_erased", "payload_copies", "unsubscribe", "suppressed_copy", "erase_step", "open_deliveries", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
 		"remove_tenant", "count_tenant", "remove_tenant_step", "take_tenant", "take_tenant_pending", "take_tenant_log", "take_tenant_rows", "is_removed", "check_tenants", "check_tenant_removal",
 		"append_events", "write_events", "verify_runs", "store_snapshots", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
-		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "expand_job", "give_up_job", "roll_up", "verify_campaigns",
+		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "expand_job", "give_up_job", "roll_up", "verify_campaigns", "hold_run", "sweep_runs", "due_unheld",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp
@@ -197,6 +200,7 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 		db.Exec(t, pgtest.Worker, `select deed.add_audience_members($1::text::uuid, 0, array[$2], array[jsonb_build_object('x', $2::text)], p_tenant => $3::text::uuid)`, l, text, id.String())
 		db.Exec(t, pgtest.Worker, `select deed.finish_audience($1::text::uuid, 1, p_tenant => $2::text::uuid)`, l, id.String())
 		db.Exec(t, pgtest.Worker, `select deed.deploy_campaign($1::text::uuid, $2::text::uuid, $3, 'chat', p_options => jsonb_build_object('provider', 'p', 'transactional', true), p_tenant => $4::text::uuid)`, c, l, text, id.String())
+		db.Exec(t, pgtest.Admin, `select deed.pause_run(r.id, p_tenant => r.tenant_id) from deed.campaign_runs r where r.tenant_id = $1::text::uuid`, id.String())
 	}
 	for id, text := range map[tenant.ID]string{a: "a-own", b: mark} {
 		r := pgtest.One[string](t, db.Pool(pgtest.Worker), `select run_id::text from deed.create_run($1, '1', $1, jsonb_build_object('x', $1::text), p_tenant => $2::text::uuid)`, text, id.String())

@@ -34,10 +34,23 @@ select coalesce(deed.give_up_job($1::text::uuid, $2::bigint, $3::text, $4::text)
 select looked, ended, wait
 from deed.roll_up($1::int, $2::text);
 
+-- name: sweep
+select deed.sweep_runs($1::int, $2::text);
+
 -- name: unfinished
--- Jobs that are due, or will be within that time, and those whose deliveries are under way.
+-- Jobs that are due, or will be within that time, and those whose deliveries are under way
+-- and not held.
 select exists (
   select from deed.job_queue j where j.status = 'queued' and j.process_after <= clock_timestamp() + make_interval(secs => $1::float8)
 ) or exists (
-  select from deed.job_queue j where j.status = 'locked'
+  select from deed.job_queue j join deed.campaign_runs r on r.id = j.run_id where j.status = 'locked' and r.paused_at is null
 );
+
+-- name: pause
+select deed.pause_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
+
+-- name: resume
+select deed.resume_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
+
+-- name: cancel
+select deed.cancel_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);

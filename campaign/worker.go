@@ -41,6 +41,9 @@ const statement = 30 * time.Second
 // looksAtOnce is how many jobs one statement looks at.
 const looksAtOnce = 200
 
+// sweptAtOnce is how many deliveries one statement skips.
+const sweptAtOnce = 1000
+
 // Worker expands the jobs of campaigns and ends them. Any number may run; they share the
 // work.
 type Worker struct {
@@ -105,8 +108,12 @@ func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
+	swept, err := w.sweep(ctx)
+	if err != nil {
+		return 0, err
+	}
 	looked, next, err := w.rollUp(ctx)
-	if err != nil || expanded || looked == looksAtOnce {
+	if err != nil || expanded || swept > 0 || looked == looksAtOnce {
 		return 0, err
 	}
 	poll := w.opts.PollInterval/2 + rand.N(w.opts.PollInterval)
@@ -159,6 +166,14 @@ func (w *Worker) expandOne(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// sweep skips what is queued of runs that are cancelled or have expired.
+func (w *Worker) sweep(ctx context.Context) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statement)
+	defer cancel()
+	err = w.pool.QueryRow(ctx, query.Sweep, sweptAtOnce, w.opts.Worker).Scan(&n)
+	return n, err
+}
+
 func (w *Worker) rollUp(ctx context.Context) (looked int, wait *float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statement)
 	defer cancel()
@@ -169,7 +184,7 @@ func (w *Worker) rollUp(ctx context.Context) (looked int, wait *float64, err err
 }
 
 // Drained reports whether no job is open, but for those of runs that begin more than a
-// minute from now.
+// minute from now, or are paused.
 func (w *Worker) Drained(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, statement)
 	defer cancel()

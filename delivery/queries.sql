@@ -203,12 +203,13 @@ from deed.look_at_rates($1::int, $2::int, $3::text);
 select deed.resume_provider($1::text, $2::text, $3::text, $4::text);
 
 -- name: unfinished
-select exists (
+select case when exists (select from deed.delivery_holds) then deed.due_unheld($1::text[]) else exists (
   select from deed.channel_outbox c
   where c.due and c.status = 'queued' and c.provider = any ($1::text[])
-) or exists (
+) end or exists (
   select from deed.channel_outbox c
   where not c.due and c.status = 'queued' and c.provider = any ($1::text[]) and c.ord <= clock_timestamp() + make_interval(secs => $2::float8)
+    and (c.run_id is null or not exists (select from deed.delivery_holds h where h.run_id = c.run_id))
 ) or exists (
   select from deed.channel_outbox c
   where c.provider = any ($1::text[]) and c.status = 'sending' and c.held_at is null

@@ -11,3 +11,4 @@ drop function if exists deed.claim_doubts(text, text, int, interval, boolean, bo
 drop function if exists deed.attempt(uuid[], bigint[], bytea[], interval, interval, text, text, text, boolean);
 drop function if exists deed.claim_deliveries(text, text, int, interval, text[], int[], int, bigint, jsonb, int, int);
 drop function if exists deed.take_due(text, text, int, text[], int[], int, bigint, int, boolean, text, text, jsonb, int);
+drop function if exists deed.due_runs(text, text, uuid, uuid, uuid, int);

@@ -7,7 +7,8 @@
 -- since (deed.is_being_erased), what is
 -- not an address too, since nobody can tell whether it is suppressed, and what
 -- has expired; the reason says so where an earlier call may have been accepted.
--- What has been paused since it was claimed is let go, but for the
+-- What its campaign's run does not send any more is skipped, as cancelled or expired.
+-- What has been paused since it was claimed, its run or where it goes to, is let go, but for the
 -- pause's probe; and so is what is of a tenant that is being removed. Only rows whose claim is still the caller's. Returns a row for
 -- each of those: status sending means call, any other do not, and why says why.
 --
@@ -76,7 +77,10 @@ begin
     select q.place, q.request, q.tenant_id, q.skip, u.batch, u.n, case when q.why <> 'paused' or q.skip is null then q.why end as why
     from (select u.* from unnest(p_ids, p_claims, p_requests, p_batches) with ordinality u(id, claim, request, batch, n) order by u.id) u
     cross join lateral (
-      select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' when v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)) then 'erased' else (
+      select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' when c.run_id is not null and exists (
+            select from deed.campaign_runs r where r.id = c.run_id and (r.cancelled_at is not null or (r.paused_at is null and r.expires_at <= v_now))
+          ) then (select case when r.cancelled_at is not null then 'cancelled' else 'expired' end from deed.campaign_runs r where r.id = c.run_id)
+          when v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)) then 'erased' else (
           select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end)
           from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now) s
           union all
@@ -100,7 +104,8 @@ begin
             select from (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (c.lane, c.tenant_id)) d(destination, tenant_id)
             join deed.pauses p using (destination, tenant_id)
             where p.provider = c.provider and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
-          ) or exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id) then 'paused'
+          ) or exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id)
+            or (c.run_id is not null and exists (select from deed.delivery_holds h where h.run_id = c.run_id)) then 'paused'
         end as why
       from deed.channel_outbox c
       where c.id = u.id and c.claim = u.claim and c.status = 'queued'

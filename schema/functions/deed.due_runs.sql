@@ -1,14 +1,15 @@
 -- deed.due_runs: the runs of a tenant of which a provider has something due, on
 -- the way round from behind p_from up to p_to, as deed.due_tenants.
 --
--- The nil run is what belongs to none.
+-- The nil run is what belongs to none; those in p_held are left out.
 create or replace function deed.due_runs(
   p_provider text,
   p_status   text,
   p_tenant   uuid,
   p_from     uuid,
   p_to       uuid,
-  p_limit    int
+  p_limit    int,
+  p_held     uuid[] default '{}'
 ) returns uuid[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -27,7 +28,7 @@ begin
   loop
     v_list := v_list || array(
       with recursive around as (
-        select f.run, 1 as n
+        select f.run, case when f.run = any (p_held) then 0 else 1 end as n
         from (
           (
             select coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) as run from deed.channel_outbox c
@@ -42,15 +43,16 @@ begin
           )
         ) f
         union all
-        select (
+        select f.run, a.n + case when f.run = any (p_held) then 0 else 1 end
+        from around a
+        cross join lateral (
           select coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) as run from deed.channel_outbox c
           where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id = p_tenant and coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) > a.run
           order by coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1
-        ), a.n + 1
-        from around a
-        where a.run is not null and a.n < p_limit - cardinality(v_list) and (v_to is null or a.run < v_to)
+        ) f
+        where a.n < p_limit - cardinality(v_list) and (v_to is null or a.run < v_to)
       )
-      select a.run from around a where a.run is not null and (v_to is null or a.run <= v_to)
+      select a.run from around a where a.run <> all (p_held) and (v_to is null or a.run <= v_to)
     );
     exit when v_round is not true or cardinality(v_list) >= p_limit;
     v_round := false;

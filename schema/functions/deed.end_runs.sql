@@ -33,6 +33,9 @@ begin
     from over o
     where r.id = o.run_id and r.status = 'running'
     returning r.id, r.tenant_id, r.status
+  ),
+  free as (
+    delete from deed.delivery_holds h using ended e where h.run_id = e.id
   )
   insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status)
   select e.tenant_id, e.id, p_worker, 'end', 'run', e.id::text, 'running', e.status from ended e;

@@ -3,7 +3,7 @@
 -- for a run.
 --
 -- Each member of the job's part of the audience gets a row, queued or skipped: erased,
--- no address, merged (somebody in the audience is the same contact by now), expired,
+-- no address, merged (somebody in the audience is the same contact by now), cancelled, expired,
 -- suppressed, no consent. Keys are those of D2, so that again makes none twice. What people
 -- get is rendered at the attempt: the payload is the member's data. Returns what has become
 -- of the job: locked, once it is expanded; queued or dead where that cannot be done, with why
@@ -56,7 +56,7 @@ begin
     return;
   end if;
   v_when := to_char(v_run.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
-  v_over := case when v_run.expires_at <= v_now then 'expired' end;
+  v_over := case when v_run.cancelled_at is not null then 'cancelled' when v_run.paused_at is null and v_run.expires_at <= v_now then 'expired' end;
   v_listed := exists (select from deed.suppressions s where s.tenant_id = v_job.tenant_id);
   v_consent := coalesce(v_run.options ->> 'consent' = 'required', false);
   -- Against erasures and merges, which lock them in the same order; the next statement sees

@@ -30,7 +30,8 @@
 -- was called before and may have been accepted, or was refused as a member of a
 -- batch. A lane's limit pays for deliveries.
 --
--- Without p_runs it takes nothing of a campaign's run: the caller cannot render it.
+-- Without p_runs it takes nothing of a campaign's run: the caller cannot render it. What is
+-- held (deed.delivery_holds) is left out, but for what is in doubt.
 --
 -- walk is for the next claim: places; ripened, for deed.ripen; and wait, in how many seconds it may find
 -- something that this one did not, null if only time or another's act can tell.
@@ -89,6 +90,7 @@ declare
   v_classes boolean := false; -- they are locked
   v_locked  boolean := false;
   v_tenants uuid[];
+  v_held    uuid[] := case when p_runs and p_status = 'queued' then array(select h.run_id from deed.delivery_holds h) else '{}' end;
   v_gone    uuid[] := array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null);
   v_tenant  uuid;
   v_n       int;
@@ -181,7 +183,7 @@ begin
       continue when v_share < 1 or v_own < 1 or v_tenant = any (v_gone);
       v_start := p_places ->> v_tenant::text;
       if p_runs then
-        v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20);
+        v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20, v_held);
       else
         v_start := null;
         v_runs := array(select r from unnest(deed.due_runs(p_provider, p_status, v_tenant, null, null, 1)) r where r = '00000000-0000-0000-0000-000000000000');

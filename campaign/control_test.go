@@ -1,0 +1,269 @@
+package campaign_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// counter is a provider that counts calls, and notes whether one began after a pause.
+type counter struct {
+	calls atomic.Int64
+}
+
+func (c *counter) Capabilities() delivery.Capabilities {
+	return delivery.Capabilities{Kind: "fake", Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+}
+
+func (c *counter) Render(d delivery.Draft) ([]byte, error) { return d.Payload, nil }
+
+func (c *counter) Send(context.Context, delivery.Reservation) delivery.Outcome {
+	c.calls.Add(1)
+	return delivery.Accepted("m")
+}
+
+// asItIs composes deliveries of their rows' data.
+type asItIs struct{}
+
+func (asItIs) Compose(_ context.Context, d delivery.Draft) (json.RawMessage, error) {
+	return d.Payload, nil
+}
+
+// serve runs n ledgers until the test ends.
+func serve(t testing.TB, db *pgtest.DB, p delivery.Provider, n int) (ledgers []*delivery.Ledger) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	for range n {
+		l, err := delivery.New(ctx, db.Pool(pgtest.Worker), delivery.Options{
+			Providers: map[string]delivery.ProviderOptions{"fake": {Provider: p, Concurrency: 4}}, Composer: asItIs{}, PollInterval: 10 * time.Millisecond, ClaimBatch: 20,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ledgers = append(ledgers, l)
+		running.Go(func() {
+			if err := l.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return ledgers
+}
+
+func waitFor(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	if !pgtest.Wait(time.Minute, cond) {
+		t.Fatalf("waited for %s", what)
+	}
+}
+
+// Once a pause has returned nothing begins any more, though four relays are at it; what was
+// held goes on when it is resumed, and everybody gets it once.
+func TestPause_NothingBeginsAfterIt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	app := db.Pool(pgtest.App)
+	run := deploy(t, db, request(t, db, 400))
+	expandAll(t, db)
+	c := &counter{}
+	ledgers := serve(t, db, c, 4)
+	begun := func() int {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where first_called_at is not null`)
+	}
+	for pauses := 1; ; pauses++ {
+		before := begun()
+		waitFor(t, "something to begin", func() bool { return begun() > before || begun() == 400 })
+		if _, err := campaign.Pause(t.Context(), app, campaign.Scope{}, run, audit.Act{By: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		held := begun()
+		// What is held is no work: the ledgers come to rest, and nothing has begun by then.
+		waitFor(t, "the ledgers to be drained", func() bool {
+			ok, err := ledgers[0].Drained(context.Background())
+			return err == nil && ok
+		})
+		want(t, "begun after the pause", begun(), held)
+		if _, err := campaign.Pause(t.Context(), app, campaign.Scope{}, run, audit.Act{}); err != nil {
+			t.Errorf("paused again: %v", err)
+		}
+		if err := campaign.Resume(t.Context(), app, campaign.Scope{}, run, audit.Act{By: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		if held == 400 || pauses == 5 {
+			break
+		}
+	}
+	waitFor(t, "the rest", func() bool { return begun() == 400 })
+	waitFor(t, "the run to end", func() bool {
+		rollUp(t, db)
+		return states(t, db, run) == "completed: completed 400/0/0/0/0"
+	})
+	want(t, "calls", c.calls.Load(), 400)
+}
+
+// A pause waits for an attempt that has looked before it and is not committed, and one that
+// comes after it begins nothing.
+func TestPause_WaitsForAttempts(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	run := deploy(t, db, request(t, db, 2))
+	expandAll(t, db)
+	attempt := `select string_agg(a.status || coalesce(' ' || a.why, ''), ',') from deed.attempt(array(select id from deed.channel_outbox where recipient = $1), array(select claim from deed.channel_outbox where recipient = $1), array['x'::bytea], null, '1 minute', 'w') a`
+	db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 10, '1 minute', p_runs => true)`)
+	tx, err := db.Pool(pgtest.Worker).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	var got string
+	if err := tx.QueryRow(ctx, attempt, address(campaign.Email, 0)).Scan(&got); err != nil || got != "sending" {
+		t.Fatal(got, err)
+	}
+	paused := make(chan int64, 1)
+	conn := db.Conn(t, pgtest.App)
+	go func() {
+		for {
+			n, err := campaign.Pause(ctx, conn, campaign.Scope{}, run, audit.Act{})
+			if err == nil {
+				paused <- n
+				return
+			}
+		}
+	}()
+	waitFor(t, "the pause to wait", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(conn.PgConn().PID()))
+	})
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "sending when it was paused", <-paused, 1)
+	want(t, "the attempt after it", pgtest.One[string](t, db.Pool(pgtest.Worker), attempt, address(campaign.Email, 1)), "queued paused")
+	db.Exec(t, pgtest.Worker, `select deed.settle(array(select id from deed.channel_outbox where status = 'sending'), array(select claim from deed.channel_outbox where status = 'sending'), '{accepted}', '{m}', '{null}', '{null}', 'w')`)
+}
+
+// A cancelled run ends: what is queued or was not expanded is skipped, what is being sent
+// ends by itself, and the run is not completed.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	app := db.Pool(pgtest.App)
+	req := request(t, db, 1001)
+	run := deploy(t, db, req)
+	if _, err := worker(t, db).Step(t.Context()); err != nil { // the first job
+		t.Fatal(err)
+	}
+	endAll(t, db, "recipient = 'p0@d0.example'", "sent", "")
+	if _, err := campaign.Cancel(t.Context(), app, campaign.Scope{}, run, audit.Act{By: "ann", Reason: "the wrong price"}); err != nil {
+		t.Fatal(err)
+	}
+	w := worker(t, db)
+	waitFor(t, "the run to end", func() bool {
+		if _, err := w.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return states(t, db, run) == "partial: completed 1/0/999/0/0, failed 0/0/1/0/0"
+	})
+	want(t, "holds", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.delivery_holds`), 0)
+	for what, err := range map[string]error{
+		"pause": func() error {
+			_, err := campaign.Pause(t.Context(), app, campaign.Scope{}, run, audit.Act{})
+			return err
+		}(),
+		"cancel": func() error {
+			_, err := campaign.Cancel(t.Context(), app, campaign.Scope{}, run, audit.Act{})
+			return err
+		}(),
+		"resume": campaign.Resume(t.Context(), app, campaign.Scope{}, run, audit.Act{}),
+	} {
+		if deed.CodeOf(err) != deed.Conflict {
+			t.Errorf("%s a run that has ended: %v", what, err)
+		}
+	}
+	// One that is to begin next week ends now.
+	req.ID, req.ScheduledFor = "2", time.Now().Add(7*24*time.Hour)
+	run = deploy(t, db, req)
+	if _, err := campaign.Cancel(t.Context(), app, campaign.Scope{}, run, audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the scheduled run to end", func() bool {
+		if _, err := w.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return states(t, db, run) == "failed: failed 0/0/1000/0/0, failed 0/0/1/0/0"
+	})
+	db.Broken()
+}
+
+// What has not begun when a run expires is skipped; the time in which it was paused does not
+// count.
+func TestExpires_PausedTimeDoesNotCount(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	app := db.Pool(pgtest.App)
+	run := deploy(t, db, request(t, db, 2))
+	expandAll(t, db)
+	if _, err := campaign.Pause(t.Context(), app, campaign.Scope{}, run, audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	// It was deployed 25 hours ago, and paused for 24 of them.
+	db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs disable trigger user; update deed.campaign_runs set scheduled_for = scheduled_for - interval '25 hours', expires_at = expires_at - interval '25 hours', paused_at = paused_at - interval '24 hours'; alter table deed.campaign_runs enable trigger user`)
+	want(t, "skipped while it is paused", pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.sweep_runs(100, 'w')`), 0)
+	if err := campaign.Resume(t.Context(), app, campaign.Scope{}, run, audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "skipped when it goes on", pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.sweep_runs(100, 'w')`), 0)
+	db.Exec(t, pgtest.Owner, `update deed.campaign_runs set expires_at = now() - interval '1 second'`)
+	db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 1, '1 minute', p_runs => true)`)
+	want(t, "an attempt of what has expired", pgtest.One[string](t, db.Pool(pgtest.Worker), `
+		select a.why from deed.channel_outbox c, deed.attempt(array[c.id], array[c.claim], array['x'::bytea], null, '1 minute', 'w') a where c.claim is not null`), "expired")
+	want(t, "skipped when it has expired", pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.sweep_runs(100, 'w')`), 1)
+	rollUp(t, db)
+	want(t, "the run", states(t, db, run), "failed: failed 0/0/2/0/0")
+	db.Broken()
+}
+
+// A campaign never delays its tenant's password resets, nor does one that is held: a reset
+// that is reserved behind it begins with the next claim, which leaves a held run out whole.
+func TestWalk_AResetBehindACampaign(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := deploy(t, db, request(t, db, 10_000))
+	expandAll(t, db)
+	reset := delivery.Delivery{Channel: delivery.Email, Provider: "fake", Recipient: "carol@d1.example", Payload: json.RawMessage(`{}`)}
+	for _, held := range []bool{false, true} {
+		if held {
+			if _, err := campaign.Pause(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reset.Key = delivery.NewKey("reset", map[bool]string{true: "held"}[held])
+		made, err := delivery.Reserve(t.Context(), db.Pool(pgtest.App), reset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed := pgtest.One[string](t, db.Pool(pgtest.Worker), `select string_agg(distinct coalesce(run_id::text, id::text), ' ') from deed.claim_deliveries('fake', 'w', 20, '1 minute', p_runs => true)`)
+		if held {
+			want(t, "claimed while the run is held", claimed, made[0].ID)
+		} else if claimed != made[0].ID+" "+run && claimed != run+" "+made[0].ID {
+			t.Errorf("claimed %s, want the reset %s and some of the run %s", claimed, made[0].ID, run)
+		}
+	}
+	if walk := pgtest.One[string](t, db.Pool(pgtest.Worker), `select coalesce(walk ->> 'wait', 'none') from deed.claim_deliveries('fake', 'w', 20, '1 minute', p_runs => true, p_places => '{}') where id is null`); walk != "none" {
+		t.Errorf("a claim is to be repeated in %s, though all that is due is held", walk)
+	}
+}

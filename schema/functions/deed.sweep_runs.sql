@@ -1,0 +1,49 @@
+-- deed.sweep_runs: skip what is queued of campaigns' runs that are cancelled or have expired,
+-- and is in nobody's hand; at most p_limit, of one run. Returns how many.
+create or replace function deed.sweep_runs(
+  p_limit  int,
+  p_worker text
+) returns int
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_run record;
+  v_ids uuid[];
+begin
+  for v_run in
+    select r.id, r.tenant_id, r.provider, case when r.cancelled_at is not null then 'cancelled' else 'expired' end as why
+    from deed.campaign_runs r
+    where r.finished_at is null and (r.cancelled_at is not null or (r.paused_at is null and r.expires_at <= v_now))
+    order by r.id
+  loop
+    v_ids := array(
+      select c.id from deed.channel_outbox c
+      where c.due and c.status = 'queued' and c.provider = v_run.provider and c.tenant_id = v_run.tenant_id
+        and coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) = v_run.id and (c.lease_until is null or c.lease_until <= v_now)
+      limit p_limit
+      for update skip locked
+    );
+    if cardinality(v_ids) = 0 then
+      v_ids := array(
+        select c.id from deed.channel_outbox c
+        where not c.due and c.status = 'queued' and c.provider = v_run.provider and c.tenant_id = v_run.tenant_id and c.run_id = v_run.id
+          and (c.lease_until is null or c.lease_until <= v_now)
+        limit p_limit
+        for update skip locked
+      );
+    end if;
+    if cardinality(v_ids) > 0 then
+      perform from deed.end_queued(v_ids, 'skipped', array_fill(v_run.why, array[cardinality(v_ids)]), 'sweep', p_worker);
+      return cardinality(v_ids);
+    end if;
+  end loop;
+  return 0;
+end
+$$;
