@@ -310,3 +310,30 @@ func TestContract_D7_SnapshotsOfTenants(t *testing.T) {
 		}
 	}
 }
+
+// Of a long run the snapshots that are kept cost as much an event as those of a short one,
+// whatever was projected in between: there are few, and each is twice the one before.
+func TestContract_R6_LongRunsCostNoMoreAnEvent(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{})
+	r := running(t, db, "a")
+	each := map[int]int{}
+	for n := 1; n <= 32; n++ {
+		var events []run.New
+		for i := range 125 { // a start and an end each
+			events = append(events, run.New{Run: r, Type: run.StepCompleted, Step: fmt.Sprint("step-", n, "-", i), Attempt: 1, Data: begun})
+		}
+		appendAs(t, db, events...)
+		p.Deliver(t.Context(), []deed.Message{{Payload: fmt.Appendf(nil, `{"runId": %q, "runSeq": %d}`, r, 250*n+2)}})
+		if n == 4 || n == 32 {
+			each[n] = pgtest.One[int](t, db.Pool(pgtest.Owner), `select sum(pg_column_size(s.*))::int from deed.run_snapshots s`) / (250 * n)
+		}
+	}
+	want(t, "the newest", lastOf(t, db, r), 8002)
+	rows := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_snapshots`)
+	t.Logf("%d snapshots are kept of 8,002 events; they cost %d bytes an event, and of 1,002 they did %d", rows, each[32], each[4])
+	if rows > 7 || each[32] > each[4]*3/2 {
+		t.Error("that is more than it should be")
+	}
+}

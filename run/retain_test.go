@@ -1,9 +1,12 @@
 package run_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -114,7 +117,7 @@ func TestContract_O11_AWeekOfRunsGoes(t *testing.T) {
 	want(t, "before it is projected", retain(t, db, 10), "")
 	project1(t, db)
 	db.Exec(t, pgtest.Admin, `select deed.subscribe('deed.run_events', 'hooks', 'beginning')`)
-	db.Exec(t, pgtest.Owner, `update deed.log set created_at = created_at - interval '100 days'`)
+	db.Exec(t, pgtest.Owner, `update deed.log set created_at = created_at - interval '400 days'`)
 	want(t, "while somebody has still to read", retain(t, db, 10), "")
 	db.Exec(t, pgtest.Admin, `select deed.remove_subscription('deed.run_events', 'hooks', 'x')`)
 	want(t, "then", retain(t, db, 10), "emptied 2800 3")
@@ -154,4 +157,101 @@ func TestProjector_KeepsRetention(t *testing.T) {
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select to_regclass('deed.run_log_w2800') is null`)
 	})
 	stop()
+}
+
+// oldRun is the id of the nth of the runs that old makes.
+func oldRun(t *testing.T, db *pgtest.DB, n int) string {
+	t.Helper()
+	return pgtest.One[string](t, db.Pool(pgtest.Owner), `select run_id::text from deed.runs where plan_id = 'p' order by run_id offset $1 limit 1`, n)
+}
+
+// signalled appends to runs that have ended, and projects it.
+func signalled(t *testing.T, db *pgtest.DB, runs ...string) {
+	t.Helper()
+	for _, r := range runs {
+		if _, err := write(t.Context(), db.Pool(pgtest.Owner), run.New{Run: r, Type: run.SignalRejected, Signal: signal(1)}); err != nil {
+			t.Fatal(err)
+		}
+		db.Exec(t, pgtest.Owner, `insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot) select r.run_id, r.tenant_id, 2, now(), '{}' from deed.runs r where r.run_id = $1::text::uuid`, r)
+	}
+}
+
+// Reading decides, whatever its age: a run stays while a subscription has still to read an
+// event of it, though that is new, and while a message of it is put aside; the others go.
+func TestContract_O11_ARunGoesWhenAllHaveReadIt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	old(t, db, 3, true)
+	project1(t, db)
+	db.Exec(t, pgtest.Admin, `select deed.subscribe('deed.run_events', 'hooks', 'beginning')`)
+	late := oldRun(t, db, 1)
+	signalled(t, db, late)
+	want(t, "while it lags", retain(t, db, 10), "deleted 2800 2")
+	want(t, "then", retain(t, db, 10), "")
+	want(t, "the run", status(t, db, late), "FAILED")
+
+	sink := new(refusal)
+	stop := reading(t, db, "hooks", sink)
+	eventually(t, "the message to be dead", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.pending where dead_at is not null)`)
+	})
+	stop()
+	want(t, "while a message of it is dead", retain(t, db, 10), "")
+	db.Exec(t, pgtest.Admin, `select deed.discard(p.id, p_reason => 'x') from deed.pending p`)
+	want(t, "when it is discarded", retain(t, db, 10), "deleted 2800 1")
+	want(t, "what is left", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(status, ',') from deed.runs`), "APPROVED")
+}
+
+// Of a subscription that lags the oldest message counts, in whichever slot it is.
+func TestContract_O11_TheOldestUnreadCounts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	old(t, db, 20, true)
+	project1(t, db)
+	db.Exec(t, pgtest.Admin, `select deed.subscribe('deed.run_events', 'hooks', 'beginning')`)
+	for n := range 20 {
+		signalled(t, db, oldRun(t, db, n))
+	}
+	// Of the last slot's it is long ago.
+	first := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		with m as (update deed.log m set created_at = now() - interval '99 days' where m.id = (select l.id from deed.log l where l.topic = $1 order by l.slot desc, l.id desc limit 1) returning m.key)
+		select key from m`, run.Topic)
+	steal(t, db, `select set_config('deed.act', 'run redaction', true) where $1 <> ''; update deed.run_log set persisted_at = now() - interval '99 days' where run_id = $1::text::uuid and run_seq = 2`, first)
+	want(t, "while it lags", retain(t, db, 100), "")
+	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.runs`), 21)
+}
+
+// refusal is a sink that takes no message.
+type refusal struct{}
+
+func (*refusal) BatchSize() int { return 100 }
+
+func (*refusal) Deliver(_ context.Context, ms []deed.Message) []error {
+	list := make([]error, len(ms))
+	for i := range list {
+		list[i] = deed.Permanent(errors.New("not this one"))
+	}
+	return list
+}
+
+// reading has a subscription read until stop.
+func reading(t *testing.T, db *pgtest.DB, name string, sink deed.Sink) (stop func()) {
+	t.Helper()
+	c, err := deed.New(t.Context(), db.NewPool(pgtest.Worker, 8), deed.Options{Subscriptions: []deed.Subscription{{Topic: run.Topic, Name: name, Sink: sink, From: deed.FromBeginning}}, OnNewCluster: deed.Continue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := c.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	var once sync.Once
+	stop = func() { once.Do(func() { cancel(); wg.Wait() }) }
+	t.Cleanup(stop)
+	return stop
 }

@@ -1,6 +1,7 @@
 -- deed.count_unread: deed.lag with what a stream has still to read counted up to
 -- p_most in all, or with p_each_lane up to p_most for each stretch of a lane.
--- at_least says that there may be more; oldest is of those counted.
+-- at_least says that there may be more; oldest is of those counted. With p_each_lane and
+-- p_most 1 it is the first of each slot that is counted, so that oldest is of all.
 create or replace function deed.count_unread(
   p_subscriptions int[],
   p_most          int,
@@ -63,7 +64,7 @@ as $$
             order by l.slot, l.id
             limit p_most
           ) l
-          limit p_most
+          limit case when p_most = 1 and p_each_lane then 64 else p_most end
         )
         union all
         (
@@ -73,6 +74,7 @@ as $$
           where l.id <= a.base and l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
             and (a.at_slot is null or a.at_slot < 0)
             and not coalesce((pg_visible_in_snapshot(l.xid, a.c_cur)) and (a.at_slot > -2 or l.id <= a.at_id), false)
+          order by l.created_at
           limit p_most
         )
       ) r

@@ -4,9 +4,10 @@
 --   emptied  a week: its partition is truncated, and its runs go with it
 --   dropped  the empty partition's table
 --   waits    somebody uses the table
--- Nothing goes that has not been projected, and while some subscription of deed.run_events
--- has still to read what was published before then. Any number of processes may call it; one
--- at a time works. Call it under READ COMMITTED, in a transaction of its own. Raises DDARG.
+-- Nothing goes that has not been projected, nor what some subscription of deed.run_events
+-- has still to read or to finish: read is what streams have recorded, whatever its age. Any number of
+-- processes may call it; one at a time works. Call it under READ COMMITTED, in a transaction of its own.
+-- Raises DDARG.
 create or replace function deed.retain_runs(
   p_keep  interval,
   p_limit int default 1000
@@ -15,16 +16,19 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '50ms'
+set enable_bitmapscan = off
 set enable_seqscan = off
 set jit = off
 as $$
 #variable_conflict use_column
 declare
   v_before timestamptz := clock_timestamp() - p_keep;
+  v_subs   int[];
+  v_unread timestamptz;
   v_p      deed.run_partitions%rowtype;
+  v_living boolean;
+  v_whole  boolean;
   v_ids    uuid[];
-  v_count  bigint;
-  v_kept   boolean;
 begin
   if p_keep is null or p_keep < interval '1 day' or coalesce(p_limit, 0) < 1 then
     raise exception 'retain_runs: keep runs for a day at least, and take one at least' using errcode = 'DDARG';
@@ -34,64 +38,71 @@ begin
   exception when lock_not_available then
     return;
   end;
-  if exists (
-    select from deed.subscriptions s
-    where s.topic = 'deed.run_events' and (
-      exists (select from deed.count_unread(array[s.id], 1, true) u where u.oldest < v_before)
-      or exists (select from deed.pending w where w.subscription = s.id and w.ord_at < v_before)
-    )
-  ) then
-    return;
-  end if;
+  v_subs := array(select s.id from deed.subscriptions s where s.topic = 'deed.run_events');
+  -- The first message that is unread in each slot is the oldest there, but for how long an
+  -- append takes from its time to its number. A run's messages are read in their order.
+  v_unread := coalesce((select min(u.oldest) from deed.count_unread(v_subs, 1, true) u), 'infinity') - interval '1 hour';
   perform set_config('deed.act', 'run retention', true);
   for v_p in
     select p.* from deed.run_partitions p
-    where p.dropped_at is null and p.n < floor(extract(epoch from v_before) / 604800)
+    where p.dropped_at is null and p.n < floor(extract(epoch from least(v_before, v_unread)) / 604800)
     order by p.n
   loop
     week := v_p.n;
     runs := 0;
+    v_living := exists (
+      select from deed.runs r
+      where r.run_id >= v_p.from_id and r.run_id < v_p.upto_id and (r.finished_at is null or r.finished_at >= v_before)
+    );
     v_ids := array(
       select r.run_id from deed.runs r
       where r.run_id >= v_p.from_id and r.run_id < v_p.upto_id and r.finished_at < v_before
-        and exists (
-          select from deed.run_snapshots s
-          where s.run_id = r.run_id and s.last_event_seq = (select l.run_seq from deed.run_log l where l.run_id = r.run_id order by l.run_seq desc limit 1)
-        )
-        and not exists (select from deed.run_stale t where t.run_id = r.run_id)
+        and deed.run_was_read(r.run_id, r.tenant_id, v_subs, v_unread)
+      order by r.run_id
+      limit case when v_living then p_limit end
+    );
+    -- Whoever appends to one holds its row; and what was appended before that is seen after it.
+    v_ids := array(select r.run_id from deed.runs r where r.run_id = any (v_ids) order by r.run_id for update skip locked);
+    v_ids := array(
+      select r.run_id from deed.runs r
+      where r.run_id = any (v_ids) and deed.run_was_read(r.run_id, r.tenant_id, v_subs, v_unread)
       order by r.run_id
     );
-    v_kept := exists (select from deed.runs r where r.run_id >= v_p.from_id and r.run_id < v_p.upto_id and r.run_id <> all (v_ids));
-    continue when v_kept and v_ids = '{}';
-    if not v_kept then
+    v_whole := not v_living and (select count(*) from deed.runs r where r.run_id >= v_p.from_id and r.run_id < v_p.upto_id) = cardinality(v_ids);
+    if not v_whole then
+      continue when v_ids = '{}';
+      v_ids := v_ids[1:p_limit];
+      delete from deed.run_log l where l.run_id = any (v_ids);
+    end if;
+    delete from deed.run_snapshots s where s.run_id = any (v_ids);
+    delete from deed.run_requests q where q.run_id = any (v_ids);
+    delete from deed.runs r where r.run_id = any (v_ids);
+    get diagnostics runs = row_count;
+    did := 'deleted';
+    if v_whole then
       begin
-        execute format('lock table deed.%I in access exclusive mode', 'run_log_w' || v_p.n);
+        execute format('lock table deed.%I in access exclusive mode', 'run_log_w' || v_p.n); -- last: appends have all partitions in their plans
         if v_ids = '{}' then
           set local lock_timeout = '20ms';
           lock table only deed.run_log in access exclusive mode;
           execute format('drop table deed.%I', 'run_log_w' || v_p.n);
           update deed.run_partitions p set dropped_at = clock_timestamp() where p.n = v_p.n;
           did := 'dropped';
-          return next;
-          return;
+        else
+          execute format('truncate deed.%I', 'run_log_w' || v_p.n);
+          did := 'emptied';
         end if;
-        execute format('truncate deed.%I', 'run_log_w' || v_p.n);
-        did := 'emptied';
       exception when lock_not_available then
-        did := 'waits';
-        return next;
-        continue;
+        -- They go one by one; the table is empty then, and goes another time.
+        if v_ids = '{}' then
+          did := 'waits';
+          return next;
+          continue;
+        end if;
+        delete from deed.run_log l where l.run_id = any (v_ids);
+        did := 'deleted';
       end;
-    else
-      v_ids := v_ids[1:p_limit];
-      delete from deed.run_log l where l.run_id = any (v_ids);
-      did := 'deleted';
     end if;
-    delete from deed.run_snapshots s where s.run_id = any (v_ids);
-    delete from deed.run_requests q where q.run_id = any (v_ids);
-    delete from deed.runs r where r.run_id = any (v_ids);
-    get diagnostics v_count = row_count;
-    runs := v_count;
     return next;
     return;
   end loop;
