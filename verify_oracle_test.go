@@ -115,6 +115,7 @@ var harmlessChanges = []harmless{
 	{"campaign_runs", "*", "", "when, and by whom it was asked for: what it is by its jobs is seen, and what it is of never changes"},
 	{"job_queue", "*", "", schedule},
 	{"run_snapshots run_stale", "delete *", "", "computed from the log, and again when it is looked at: deed verify holds them against it"},
+	{"plans", "created_at created_by schema_version", "", "of a plan's history: a run that begins goes by its bytes"},
 	{"runs", "started_at differing engine engine_run_ref redacted_at", "", "of a run's history, and by whom it is executed: what it is its events say"},
 	{"topics", "lanes ordered retention created_at own", "", setting},
 	{"topics", "delete topic slot_base mode subscriptions", "r.own and r.subscriptions = '{}'", "nothing is published to it while nobody subscribes"},
@@ -282,6 +283,7 @@ func owingStream(t *testing.T, db *pgtest.DB, operator *admin.Client) {
 // owingRuns leaves a run that goes on, with a snapshot.
 func owingRuns(t *testing.T, db *pgtest.DB) {
 	t.Helper()
+	db.Exec(t, pgtest.Worker, `select deed.put_plan('{"plan": "p", "version": "1", "steps": {"load": {"kind": "sleep"}, "tell": {"kind": "sleep", "after": ["load"]}}}', p_tenant => $1::text::uuid)`, tenant.ID{}.String())
 	r := pgtest.One[string](t, db.Pool(pgtest.Worker), `select run_id::text from deed.create_run('p', '1', 'a', '{"x": 1}', p_tenant => $1::text::uuid)`, tenant.ID{}.String())
 	db.Exec(t, pgtest.Owner, `
 		select deed.write_events(array[$1, $1, $1]::text[]::uuid[], '{RunApproved,RunStarted,StepCompleted}', '{null,null,load}', '{1,1,1}',

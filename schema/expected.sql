@@ -968,6 +968,50 @@ table deed.pending rls=true forced=true with autovacuum_vacuum_insert_scale_fact
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+table deed.plan_steps rls=true forced=true
+  column tenant_id uuid not null
+  column place integer not null
+  column needs_success boolean not null
+  column plan_id text not null
+  column plan_version text not null
+  column step_id text not null
+  column kind text not null
+  column depends integer[] not null
+  column successors integer[] not null
+  constraint plan_steps_kind_is_known CHECK ((kind = ANY (ARRAY['go'::text, 'http'::text, 'publish'::text, 'deliver'::text, 'external'::text, 'sleep'::text])))
+  constraint plan_steps_pkey PRIMARY KEY (tenant_id, plan_id, plan_version, place)
+  constraint plan_steps_place_is_bounded CHECK (((place >= 0) AND (place <= 999)))
+  CREATE UNIQUE INDEX plan_steps_pkey ON deed.plan_steps USING btree (tenant_id, plan_id, plan_version, place)
+  policy plan_steps_admin for r to deed_admin using true
+  policy plan_steps_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy plan_steps_owner for * to owner using true check true
+  policy plan_steps_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
+table deed.plans rls=true forced=true
+  column tenant_id uuid not null
+  column sha256 bytea not null
+  column created_at timestamp with time zone not null
+  column schema_version integer not null
+  column steps integer not null
+  column plan_id text not null
+  column plan_version text not null
+  column created_by text not null
+  column body bytea not null
+  constraint plans_are_bounded CHECK (((octet_length(body) <= 262144) AND ((steps >= 1) AND (steps <= 1000))))
+  constraint plans_hash_is_sha256 CHECK ((octet_length(sha256) = 32))
+  constraint plans_names_are_short CHECK ((((length(plan_id) >= 1) AND (length(plan_id) <= 100)) AND ((length(plan_version) >= 1) AND (length(plan_version) <= 100)) AND ((length(created_by) >= 1) AND (length(created_by) <= 200))))
+  constraint plans_pkey PRIMARY KEY (tenant_id, plan_id, plan_version)
+  constraint plans_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
+  CREATE UNIQUE INDEX plans_pkey ON deed.plans USING btree (tenant_id, plan_id, plan_version)
+  policy plans_admin for r to deed_admin using true
+  policy plans_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy plans_owner for * to owner using true check true
+  policy plans_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 table deed.progress rls=true forced=true
   column subscription integer not null
   column lane integer not null
@@ -1668,7 +1712,7 @@ function consents_of(p_contacts uuid[]) returns TABLE(contact_id uuid, channel t
 function contact_of(p_tenant uuid, p_id uuid) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function count_pending(p_most integer) returns TABLE(subscription integer, topic text, pending bigint, due bigint, claimed bigint, parked bigint, blocked_keys bigint, dead bigint, oldest timestamp with time zone, at_least boolean, dead_at_least boolean) set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 0c4232f6dcaf1b3bc191651bd678868d grant to deed_admin, deed_worker
 function count_removal(p_topic text, p_name text DEFAULT NULL::text) returns TABLE(subscription text, mode text, door boolean, waiting bigint, claimed bigint, aside bigint, dead bigint, blocked_keys bigint, unread bigint, at_least boolean, workers text[]) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 38bc7652c376fb8780d0d81980b6f9ad grant to deed_admin
-function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body d9c45858236a26beecb3e42e10d94031 grant to deed_admin
+function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body 3fe6b46594a17d4f2ac5ba629a31c377 grant to deed_admin
 function count_unread(p_subscriptions integer[], p_most integer, p_each_lane boolean) returns TABLE(subscription integer, behind bigint, oldest timestamp with time zone, at_least boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 1656881cc79497f6a2533030fb259997 grant to deed_admin, deed_worker
 function create_run(p_plan_id text, p_plan_version text, p_request_id text, p_input jsonb DEFAULT '{}'::jsonb, p_project text DEFAULT 'default'::text, p_environment text DEFAULT 'default'::text, p_plan_sha256 bytea DEFAULT NULL::bytea, p_engine text DEFAULT 'local'::text, p_original_run_id uuid DEFAULT NULL::uuid, p_parent_run_id uuid DEFAULT NULL::uuid, p_parent_step_id text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, OUT run_id uuid, OUT created boolean) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off body d74aa7aca1df13745d6b4e59ca99d754 grant to deed_admin, deed_app, deed_worker
 function current_tenant() returns uuid security definer set search_path=pg_catalog, pg_temp body 98c58549eda9a0c2f4fb09a77877ca2d grant to deed_admin, deed_app, deed_worker
@@ -1742,6 +1786,7 @@ function lane_of(p_kind text, p_channel text, p_folded text) returns text body i
 function late_xids(p_cur pg_snapshot, p_h xid8, p_seen pg_snapshot) returns xid8[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 2b8a1a8431fdb990eb510b5d2d484eec grant to deed_admin, deed_worker
 function leave_relays(p_worker uuid, p_release boolean DEFAULT false) returns void security definer set search_path=pg_catalog, pg_temp body 71c684cba8aae4c8f928293285645689 grant to deed_worker
 function level_list() returns void security definer set search_path=pg_catalog, pg_temp body 4ba546168c5757acf45f025cb62b87b6
+function load_plan(p_plan_id text, p_plan_version text, p_sha256 bytea DEFAULT NULL::bytea, p_tenant uuid DEFAULT NULL::uuid) returns TABLE(body bytea, expected bytea, actual bytea, created_at timestamp with time zone, created_by text) security definer set search_path=pg_catalog, pg_temp body 2100deac3a663651e6edfd248e565b7d grant to deed_admin, deed_app, deed_worker
 function lock_contacts(p_call text, p_tenant uuid, p_contacts uuid[]) returns void set search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=off body 90ae8e694f32f83d9663c874826c1612
 function lock_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 845b28af22ac31d4a3d1ce703a8e74ad grant to deed_worker
 function log_extents() returns TABLE(from_id bigint, last_id bigint, upto_id bigint) security definer set search_path=pg_catalog, pg_temp body 8a36e2f81829cfb21e31c23ca023506b grant to deed_admin, deed_app, deed_worker
@@ -1787,6 +1832,7 @@ function pause_lane(p_subscription integer, p_lane integer, p_fence bigint) retu
 function pause_run(p_run uuid, p_reason text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 27579b4ae8f9232e109dc9d147d5507b grant to deed_admin, deed_app
 function payload_copies(p_payload jsonb) returns text[] body inline
 function payload_json(p_content_type text, p_payload bytea) returns jsonb body inline grant to deed_admin, deed_app, deed_worker
+function plan_graph(p_body bytea) returns TABLE(place integer, step_id text, kind text, needs_success boolean, names integer, depends integer[], successors integer[]) set search_path=pg_catalog, pg_temp body 2fd0744994d711aac00a9c1da81db4e3 grant to deed_admin, deed_worker
 function plan_mode(p_tables regclass[]) returns text set search_path=pg_catalog, pg_temp body 7275a986c04ccd75a7d04e00abed20b1
 function prove_delivery(p_id uuid, p_message_id text, p_actor text) returns TABLE(ended boolean, was text, status text, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid) security definer set search_path=pg_catalog, pg_temp body a082ee42fac360561c83bf1a1f8ee483 grant to deed_worker
 function publish(p_topic text, p_payload jsonb, p_key text DEFAULT NULL::text, p_type text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_idempotency_key text DEFAULT NULL::text, p_process_after timestamp with time zone DEFAULT NULL::timestamp with time zone) returns bigint set search_path=pg_catalog, pg_temp body 4a5863fb57d87a4495d23f407c2529c8 grant to deed_admin, deed_app, deed_worker
@@ -1803,6 +1849,7 @@ function purge_keys(p_limit integer DEFAULT 5000) returns integer security defin
 function purge_messages(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 77738c8eff31a761c3045b973e7a4f92 grant to deed_worker
 function put_audience(p_name text, p_channel text, p_workspace uuid DEFAULT NULL::uuid, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT audience_id uuid, OUT status text, OUT members bigint) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 268111433809de5719f6d599610f3401 grant to deed_admin, deed_app, deed_worker
 function put_campaign(p_name text, p_content jsonb, p_workspace uuid DEFAULT NULL::uuid, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT campaign_id uuid, OUT content_id uuid) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 82d4067245e90fbb6f2d6d7897b7ef54 grant to deed_admin, deed_app, deed_worker
+function put_plan(p_body bytea, p_by text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, OUT plan_id text, OUT plan_version text, OUT sha256 bytea, OUT created boolean) returns record security definer set search_path=pg_catalog, pg_temp body 3fc88dc19495c7c1602c43f9b9949646 grant to deed_admin, deed_app, deed_worker
 function record_events(p_provider text, p_kind text, p_account text, p_tenants uuid[], p_events text[], p_event_ids text[], p_markers text[], p_message_ids text[], p_addresses text[], p_ats timestamp with time zone[], p_reasons text[], p_codes text[], p_actor text, OUT matched bigint, OUT waiting bigint, OUT strange bigint, OUT proved uuid[]) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body ba7b7822aea1867667af198835f92e1a grant to deed_worker
 function redact_run(p_run uuid, p_reason text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 975a28bf29f6971f7acae080b0cd3070 grant to deed_admin
 function redrive(p_request text, p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_limit integer DEFAULT NULL::integer, p_rate integer DEFAULT NULL::integer, p_by text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_step integer DEFAULT 500) returns TABLE(state text, chosen bigint, redriven bigint, step integer, wait double precision) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, enable_incremental_sort=off, jit=off body 6a7a0c354e0c89dc293220bd9ef49b50 grant to deed_admin
@@ -1820,7 +1867,7 @@ function release_lane(p_subscription integer, p_lane integer, p_fence bigint) re
 function remove_step(p_n bigint, p_limit integer DEFAULT 5000) returns TABLE(state text, taken integer, total bigint) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off, lock_timeout=1s body 934e93d74657b7da57ea94686cd59f41 grant to deed_admin, deed_worker
 function remove_subscription(p_topic text, p_name text, p_reason text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body ff12ca7862aa73f0d4b2017abef1b8dd grant to deed_admin
 function remove_tenant(p_tenant uuid, p_reason text, p_by text DEFAULT NULL::text) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body 17941f576307a6a8bfe5e5a7c3103d95 grant to deed_admin
-function remove_tenant_step(p_tenant uuid, p_limit integer DEFAULT 5000) returns TABLE(state text, taken jsonb) security definer set search_path=pg_catalog, pg_temp, jit=off, lock_timeout=1s body 553d9a17a6ceff9170829382061808ad grant to deed_worker
+function remove_tenant_step(p_tenant uuid, p_limit integer DEFAULT 5000) returns TABLE(state text, taken jsonb) security definer set search_path=pg_catalog, pg_temp, jit=off, lock_timeout=1s body 3d6a3394d68d88dc2ce4dfe095fde0ec grant to deed_worker
 function remove_topic(p_topic text, p_reason text, p_by text DEFAULT NULL::text) returns bigint[] security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body e6c177c54d6efffe0527fdc844c317d2 grant to deed_admin
 function replace_snapshots(p_run uuid, p_seq bigint, p_snapshot jsonb) returns void security definer set search_path=pg_catalog, pg_temp body 8883a66bebe81206d286090670330cbf grant to deed_admin, deed_worker
 function report_calls(p_worker uuid, p_name text, p_subscriptions integer[], p_ids bigint[], p_message_ids uuid[], p_messages integer[], p_ages interval[]) returns void security definer set search_path=pg_catalog, pg_temp body 4c979ce07f927ac9dcd358dd94f7017a grant to deed_worker
@@ -1862,7 +1909,7 @@ function take_probe(p_provider text, p_tenant uuid, p_lane text, p_id uuid, p_cl
 function take_tenant(p_tenant uuid, p_what text, INOUT at_sub integer, INOUT at_id bigint, INOUT left_some boolean, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, jit=off body c39da871973a8699e7e1af797e66c461
 function take_tenant_log(p_tenant uuid, INOUT at_id bigint, p_span bigint, OUT taken bigint, OUT more boolean) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_seqscan=off, enable_indexscan=off, jit=off body fafcace842c899eb630975964b32e1d5
 function take_tenant_pending(p_tenant uuid, INOUT at_sub integer, INOUT at_id bigint, p_limit integer, OUT taken integer, OUT left_some boolean, OUT more boolean) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, enable_sort=off, jit=off body 54f7dfca58fdeaec33a6687b1e0a8387
-function take_tenant_rows(p_tenant uuid, p_table text, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 2f19e41dc490f586ccda111e90dda764
+function take_tenant_rows(p_tenant uuid, p_table text, p_limit integer, OUT did text, OUT taken jsonb) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_bitmapscan=off, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 03bfe5c3ca35ae50f284ae431ef65557
 function take_turn(p_id uuid) returns void set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan body 568ac0afc9124e8e6ef93da2d0e2e802
 function tally(p_most integer DEFAULT 20000) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 58bb336cddb4aeec90169e42275ae5ba grant to deed_worker
 function tell_feedback(p_held uuid[], p_ids uuid[], p_events text[], p_ats timestamp with time zone[], p_reasons text[], p_codes text[]) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body a51cd0953091f81d6cfe4a902257f2c6
@@ -1878,10 +1925,11 @@ function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto i
 function unsubscribe(p_delivery uuid, p_channel text, p_purpose text, p_contact uuid DEFAULT NULL::uuid, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp, jit=off body 50492e7d64bdc5dc7fe71811ffb7cb71 grant to deed_worker
 function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_purpose text DEFAULT ''::text) returns bigint security definer set search_path=pg_catalog, pg_temp body e4b55caf5c5b5265fec9fdb114205ef7 grant to deed_admin, deed_app
 function upsert_contacts(p_of integer[], p_types text[], p_values text[], p_data jsonb[], p_zones text[] DEFAULT NULL::text[], p_locales text[] DEFAULT NULL::text[], p_verified boolean[] DEFAULT NULL::boolean[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, id uuid, outcome text, others uuid[]) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan, enable_seqscan=on, enable_bitmapscan=on, enable_hashjoin=on, enable_mergejoin=on, work_mem=64MB body e1f69df89cc799fc2c11797dd452b455 grant to deed_admin, deed_app, deed_worker
-function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 5b84042f363bbb58c326b8212035f492 grant to deed_admin, deed_worker
+function verify() returns TABLE(invariant text, subscription text, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body d15578c9e7f342806cf02deb4889109e grant to deed_admin, deed_worker
 function verify_campaigns() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body c1a6f5516964ad42bb25ef0dca21eb5c grant to deed_admin, deed_worker
 function verify_deliveries() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 2e3c22c249e224155716b63d4ffd909b grant to deed_admin, deed_worker
 function verify_messages() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 0fa099269673c5b81fca7833535fb110 grant to deed_admin, deed_worker
+function verify_plans() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, jit=off body 867d992aa06a5266842cdefd48d983be grant to deed_admin, deed_worker
 function verify_references() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 1fc09c302cc7ac0cf96f85467a452d20 grant to deed_admin, deed_worker
 function verify_runs() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body db36d45e2c27f911d7ac0c90ca40afd7 grant to deed_admin, deed_worker
 function verify_streams() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 187fbc42e92f74b493101670de1a73d0 grant to deed_admin, deed_worker

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/deedhq/deed/internal/document"
 )
 
 // NATS says how to reach a JetStream. A zero value means that the file says
@@ -80,54 +82,54 @@ func (t *TLS) Client() (*tls.Config, error) {
 }
 
 func (s *section) nats() *NATS {
-	if !s.has("url") {
-		s.problemf(s.line, s.path, "the nats sink has no url")
+	if !s.Has("url") {
+		s.Problemf(s.Line, s.Path, "the nats sink has no url")
 	}
 	n := &NATS{
 		URL:      s.natsURL("url"),
 		Subject:  s.subject("subject"),
-		User:     s.text("user"),
+		User:     s.Text("user"),
 		Password: s.secret("password"),
 		Token:    s.secret("token"),
 		Creds:    s.secret("creds"),
 		TLS:      s.tls("tls"),
-		Timeout:  s.duration("timeout", time.Second, time.Hour),
-		Pending:  s.number("max_pending", 1, 100_000),
-		Batch:    s.number("batch", 1, 10_000),
+		Timeout:  s.Duration("timeout", time.Second, time.Hour),
+		Pending:  s.Number("max_pending", 1, 100_000),
+		Batch:    s.Number("batch", 1, 10_000),
 	}
 	s.needsEachOther("user", "password")
 	var ways []string
 	for _, key := range []string{"user", "token", "creds"} {
-		if s.has(key) {
+		if s.Has(key) {
 			ways = append(ways, key)
 		}
 	}
 	if len(ways) > 1 {
-		s.keyf(ways[1], "the sink has both %s; keep one of them", strings.Join(ways, " and "))
+		s.Keyf(ways[1], "the sink has both %s; keep one of them", strings.Join(ways, " and "))
 	}
 	return n
 }
 
 func (s *section) needsEachOther(a, b string) {
 	for _, pair := range [][2]string{{a, b}, {b, a}} {
-		if s.has(pair[0]) && !s.has(pair[1]) {
-			s.keyf(pair[0], "wants a %s beside it", pair[1])
+		if s.Has(pair[0]) && !s.Has(pair[1]) {
+			s.Keyf(pair[0], "wants a %s beside it", pair[1])
 		}
 	}
 }
 
 // natsURL never repeats the URL in a problem: it may hold credentials.
 func (s *section) natsURL(key string) Secret {
-	n := s.get(key)
+	n := s.Get(key)
 	if n == nil {
 		return Secret{}
 	}
-	path := join(s.path, key)
-	v := s.textOf(n, path)
+	path := document.Join(s.Path, key)
+	v := s.TextOf(n, path)
 	if v == "" {
 		return Secret{}
 	}
-	value, isReference := s.reference(n, path)
+	value, isReference := s.reader.reference(n, path)
 	if !isReference {
 		value = Secret{&v}
 	}
@@ -138,13 +140,13 @@ func (s *section) natsURL(key string) Secret {
 		u, err := url.Parse(strings.TrimSpace(one))
 		switch {
 		case err != nil:
-			s.keyf(key, "not a valid URL")
+			s.Keyf(key, "not a valid URL")
 		case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
-			s.keyf(key, "want a URL that begins with nats://, tls://, ws:// or wss://")
+			s.Keyf(key, "want a URL that begins with nats://, tls://, ws:// or wss://")
 		case u.Hostname() == "":
-			s.keyf(key, "the URL names no host")
+			s.Keyf(key, "the URL names no host")
 		case u.User != nil && !isReference:
-			s.keyf(key, "the URL holds a user or password; take it from env: or file:, or give user and password")
+			s.Keyf(key, "the URL holds a user or password; take it from env: or file:, or give user and password")
 		}
 	}
 	return value
@@ -153,16 +155,16 @@ func (s *section) natsURL(key string) Secret {
 var placeholder = regexp.MustCompile(`\{[^{}]*\}`)
 
 func (s *section) subject(key string) string {
-	v := s.text(key)
+	v := s.Text(key)
 	for _, word := range placeholder.FindAllString(v, -1) {
 		if words := []string{"{topic}", "{key}", "{type}"}; !slices.Contains(words, word) {
-			s.keyf(key, "%s is none of %s%s", word, strings.Join(words, ", "), didYouMean(word, words))
+			s.Keyf(key, "%s is none of %s%s", word, strings.Join(words, ", "), document.DidYouMean(word, words))
 			return ""
 		}
 	}
 	sample := placeholder.ReplaceAllString(v, "x")
 	if slices.Contains(strings.Split(sample, "."), "") && v != "" || strings.ContainsAny(sample, " \t\r\n*>{}\x00") || len(v) > 1000 {
-		s.keyf(key, "%q is not a subject to publish to, such as events.{topic}", v)
+		s.Keyf(key, "%q is not a subject to publish to, such as events.{topic}", v)
 		return ""
 	}
 	return v
@@ -172,42 +174,42 @@ var kafkaTopic = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
 func (s *section) kafka() *Kafka {
 	k := &Kafka{}
-	s.texts("brokers", func(v string, line int) {
+	s.Texts("brokers", func(v string, line int) {
 		host, port, err := net.SplitHostPort(v)
 		if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 || host == "" {
-			s.problemf(line, join(s.path, "brokers"), "%q is not an address and a port such as kafka-1:9092", v)
+			s.Problemf(line, document.Join(s.Path, "brokers"), "%q is not an address and a port such as kafka-1:9092", v)
 		}
 		k.Brokers = append(k.Brokers, v)
 	})
-	switch e, ok := s.entry("brokers"); {
+	switch e, ok := s.Entry("brokers"); {
 	case !ok:
-		s.problemf(s.line, s.path, "the kafka sink has no brokers")
-	case e.value.kind == list && len(e.value.items) == 0:
-		s.keyf("brokers", "the list is empty")
+		s.Problemf(s.Line, s.Path, "the kafka sink has no brokers")
+	case e.Value.Kind == document.List && len(e.Value.Items) == 0:
+		s.Keyf("brokers", "the list is empty")
 	}
-	k.Topic = s.text("topic")
+	k.Topic = s.Text("topic")
 	if k.Topic != "" && (!kafkaTopic.MatchString(k.Topic) || k.Topic == "." || k.Topic == "..") {
-		s.keyf("topic", "the name of a Kafka topic is 1 to 249 characters of A-Z a-z 0-9 . _ -, and neither . nor ..")
+		s.Keyf("topic", "the name of a Kafka topic is 1 to 249 characters of A-Z a-z 0-9 . _ -, and neither . nor ..")
 	}
 	if sasl := s.sub("sasl"); sasl != nil {
 		for _, key := range []string{"mechanism", "user", "password"} {
-			if !sasl.has(key) {
-				sasl.problemf(sasl.line, sasl.path, "has no %s", key)
+			if !sasl.Has(key) {
+				sasl.Problemf(sasl.Line, sasl.Path, "has no %s", key)
 			}
 		}
 		k.SASL = SASL{
-			Mechanism: sasl.choice("mechanism", "plain", "scram-sha-256", "scram-sha-512"),
-			User:      sasl.text("user"),
+			Mechanism: sasl.Choice("mechanism", "plain", "scram-sha-256", "scram-sha-512"),
+			User:      sasl.Text("user"),
 			Password:  sasl.secret("password"),
 		}
-		sasl.done()
+		sasl.Done()
 	}
 	k.TLS = s.tls("tls")
-	k.Compression = s.choice("compression", "none", "gzip", "snappy", "lz4", "zstd")
-	k.Timeout = s.duration("timeout", time.Second, time.Hour)
-	k.MaxBytes = s.number("max_bytes", 1024, 64<<20)
-	k.Pending = s.number("max_pending", 1, 1_000_000)
-	k.Batch = s.number("batch", 1, 10_000)
+	k.Compression = s.Choice("compression", "none", "gzip", "snappy", "lz4", "zstd")
+	k.Timeout = s.Duration("timeout", time.Second, time.Hour)
+	k.MaxBytes = s.Number("max_bytes", 1024, 64<<20)
+	k.Pending = s.Number("max_pending", 1, 1_000_000)
+	k.Batch = s.Number("batch", 1, 10_000)
 	return k
 }
 
@@ -224,13 +226,13 @@ func (s *section) tls(key string) *TLS {
 		t.Key = Secret{&text}
 	}
 	sub.needsEachOther("cert", "key")
-	sub.done()
+	sub.Done()
 	if _, err := (&TLS{CA: t.CA}).Client(); err != nil {
-		sub.keyf("ca", "no certificate in PEM")
+		sub.Keyf("ca", "no certificate in PEM")
 	}
 	if t.Cert != nil && t.Key.Reveal() != "" {
 		if _, err := (&TLS{Cert: t.Cert, Key: t.Key}).Client(); err != nil {
-			sub.keyf("cert", "this and the key are not a certificate and its key in PEM")
+			sub.Keyf("cert", "this and the key are not a certificate and its key in PEM")
 		}
 	}
 	return t
@@ -238,21 +240,21 @@ func (s *section) tls(key string) *TLS {
 
 // pem reads the file at a path, relative to the folder of deed.yaml.
 func (s *section) pem(key string) []byte {
-	file := s.text(key)
+	file := s.Text(key)
 	if file == "" {
 		return nil
 	}
 	at := file
 	if !filepath.IsAbs(at) {
-		at = filepath.Join(filepath.Dir(s.file), at)
+		at = filepath.Join(filepath.Dir(s.File), at)
 	}
-	data, err := s.readFile(at)
+	data, err := s.reader.readFile(at)
 	if err != nil {
-		s.lackf(s.lineOf(key), join(s.path, key), "file %q: %s", file, cause(err))
+		s.reader.lackf(s.LineOf(key), document.Join(s.Path, key), "file %q: %s", file, cause(err))
 		return nil
 	}
 	if len(data) == 0 {
-		s.lackf(s.lineOf(key), join(s.path, key), "file %q is empty", file)
+		s.reader.lackf(s.LineOf(key), document.Join(s.Path, key), "file %q is empty", file)
 		return nil
 	}
 	return data

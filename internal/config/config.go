@@ -45,7 +45,7 @@
 //	    batch: 100
 //	  printer: {type: print}
 //	erasures: {file: erasures.ndjson}       # or topic: NAME; see docs/gdpr.md
-//	runs: {retention: 90d}                  # keep the snapshots of runs, and runs for so long: docs/runs.md
+//	runs: {retention: 90d, plans: {hosts: [plans.example]}}   # keep the snapshots of runs, and runs for so long: docs/runs.md
 //	channels:
 //	  outbox:                             # deliveries: docs/deliveries.md
 //	    enabled: true
@@ -98,6 +98,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deedhq/deed/internal/document"
 	"github.com/deedhq/deed/internal/limits"
 )
 
@@ -161,12 +162,14 @@ func Load(path string) (*Config, error) {
 //
 // A secret that is not there, or is none, is no such problem: see [Config.Lacks].
 func Parse(name string, data []byte, env func(string) (string, bool), readFile func(string) ([]byte, error)) (*Config, error) {
-	r := &reader{file: name, env: env, readFile: readFile}
+	r := &reader{Reader: &document.Reader{File: name}, env: env, readFile: readFile}
 	var c *Config
-	if root := parseYAML(r, data); root != nil {
+	if root := r.Parse(data, "it wants at least a topic and its sink, such as\n"+
+		"  topics: {orders: {sink: printer}}\n"+
+		"  sinks: {printer: {type: print}}", "topics and sinks"); root != nil {
 		c = r.config(root)
 	}
-	if err := r.err(); err != nil {
+	if err := r.Err(); err != nil {
 		return nil, err
 	}
 	if c != nil {
@@ -180,29 +183,29 @@ func Parse(name string, data []byte, env func(string) (string, bool), readFile f
 // a path such as sinks.NAME, providers.NAME, sources.NAME, public or database_url; none is
 // all of them, but for database_url. Who needs a part asks before it relies on what stands there.
 func (c *Config) Lacks(parts ...string) error {
-	var problems []*problem
+	var problems []*document.Problem
 	for _, l := range c.lacking {
 		if slices.Contains(parts, l.part) || len(parts) == 0 && l.part != "database_url" {
-			problems = append(problems, l.problem)
+			problems = append(problems, l.Problem)
 		}
 	}
-	return inOrder(problems)
+	return document.InOrder(problems)
 }
 
-func (r *reader) config(root *node) *Config {
-	s := &section{reader: r, line: 1, node: root}
-	c := &Config{File: r.file, Sinks: map[string]Sink{}}
+func (r *reader) config(root *document.Node) *Config {
+	s := &section{Section: &document.Section{Reader: r.Reader, Line: 1, Node: root}, reader: r}
+	c := &Config{File: r.File, Sinks: map[string]Sink{}}
 	c.DatabaseURL = s.databaseURL("database_url")
 	c.Listen = s.listen("listen")
-	c.Worker = s.text("worker")
-	if c.Environment = s.text("environment"); len(c.Environment) > 100 {
-		s.problemf(s.line, "environment", "it is over 100 characters")
+	c.Worker = s.Text("worker")
+	if c.Environment = s.Text("environment"); len(c.Environment) > 100 {
+		s.Problemf(s.Line, "environment", "it is over 100 characters")
 	}
-	c.OnNewCluster = s.choice("on_new_cluster", "continue", "hold")
+	c.OnNewCluster = s.Choice("on_new_cluster", "continue", "hold")
 	if log := s.sub("log"); log != nil {
-		c.LogLevel = log.choice("level", "debug", "info", "warn", "error")
-		c.LogFormat = log.choice("format", "text", "json")
-		log.done()
+		c.LogLevel = log.Choice("level", "debug", "info", "warn", "error")
+		c.LogFormat = log.Choice("format", "text", "json")
+		log.Done()
 	}
 	if dev := s.sub("dev"); dev != nil {
 		c.Dev = dev.dev()
@@ -211,8 +214,17 @@ func (r *reader) config(root *node) *Config {
 		c.Erasures = e.erasures()
 	}
 	if r := s.sub("runs"); r != nil {
-		c.Runs = Runs{Project: true, Retention: r.duration("retention", 24*time.Hour, 100*365*24*time.Hour)}
-		r.done()
+		c.Runs = Runs{Project: true, Retention: r.Duration("retention", 24*time.Hour, 100*365*24*time.Hour)}
+		if p := r.sub("plans"); p != nil {
+			p.Texts("hosts", func(v string, line int) {
+				if u, err := url.Parse("https://" + v); err != nil || u.Host != v || strings.Contains(v, "@") {
+					p.Problemf(line, document.Join(p.Path, "hosts"), "%q is not a host such as plans.example, or a host and a port", v)
+				}
+				c.Runs.PlanHosts = append(c.Runs.PlanHosts, v)
+			})
+			p.Done()
+		}
+		r.Done()
 	}
 	var uses []use
 	s.sections("topics", func(name string, sub *section) {
@@ -225,7 +237,7 @@ func (r *reader) config(root *node) *Config {
 		if o := channels.sub("outbox"); o != nil {
 			c.Outbox = o.outbox()
 		}
-		channels.done()
+		channels.Done()
 	}
 	s.sections("providers", func(name string, sub *section) {
 		if c.Providers == nil {
@@ -234,7 +246,7 @@ func (r *reader) config(root *node) *Config {
 		c.Providers[name] = sub.provider(name)
 	})
 	c.readInbound(s)
-	s.done()
+	s.Done()
 	s.match(uses)
 	return c
 }
@@ -268,15 +280,15 @@ type Dev struct {
 
 func (s *section) dev() Dev {
 	d := Dev{
-		Data:      s.text("data"),
-		Port:      s.number("port", 1, 65535),
+		Data:      s.Text("data"),
+		Port:      s.Number("port", 1, 65535),
 		CatchSMTP: s.listen("catch_smtp"),
 		CatchHTTP: s.listen("catch_http"),
 	}
 	if d.Data != "" && !filepath.IsAbs(d.Data) { // as file: is
-		d.Data = filepath.Join(filepath.Dir(s.file), d.Data)
+		d.Data = filepath.Join(filepath.Dir(s.File), d.Data)
 	}
-	s.done()
+	s.Done()
 	return d
 }
 
@@ -284,6 +296,7 @@ func (s *section) dev() Dev {
 type Runs struct {
 	Project   bool          // the section is there: they keep the snapshots
 	Retention time.Duration // how long runs are kept that have ended; 0: for ever
+	PlanHosts []string      // from which deed plan put takes plans, by https
 }
 
 // Erasures is where relays record who was erased: in one of these, or nowhere.
@@ -293,19 +306,19 @@ type Erasures struct {
 }
 
 func (s *section) erasures() Erasures {
-	e := Erasures{File: s.text("file"), Topic: s.text("topic")}
+	e := Erasures{File: s.Text("file"), Topic: s.Text("topic")}
 	if e.File != "" && !filepath.IsAbs(e.File) { // as file: is
-		e.File = filepath.Join(filepath.Dir(s.file), e.File)
+		e.File = filepath.Join(filepath.Dir(s.File), e.File)
 	}
 	if e.Topic != "" {
 		if err := limits.PublishedTopic(e.Topic); err != nil {
-			s.keyf("topic", "%s", err)
+			s.Keyf("topic", "%s", err)
 		}
 	}
 	if (e.File == "") == (e.Topic == "") {
-		s.problemf(s.line, s.path, "want file: PATH or topic: NAME, one of them")
+		s.Problemf(s.Line, s.Path, "want file: PATH or topic: NAME, one of them")
 	}
-	s.done()
+	s.Done()
 	return e
 }
 
@@ -321,22 +334,22 @@ func Pick(flag string, changed bool, env, file, def string) string {
 // databaseURL may be inline, since it need not hold a password; its problems
 // never repeat it.
 func (s *section) databaseURL(key string) string {
-	n := s.get(key)
+	n := s.Get(key)
 	if n == nil {
 		return ""
 	}
-	path := join(s.path, key)
-	v := s.textOf(n, path)
+	path := document.Join(s.Path, key)
+	v := s.TextOf(n, path)
 	if v == "" {
 		return ""
 	}
-	if secret, ok := s.reference(n, path); ok {
+	if secret, ok := s.reader.reference(n, path); ok {
 		if v = secret.Reveal(); v == "" {
 			return ""
 		}
 	}
 	if !isConnectionString(v) {
-		s.problemf(n.line, path, "want postgres://…, keywords such as host=… dbname=…, env:NAME or file:PATH")
+		s.Problemf(n.Line, path, "want postgres://…, keywords such as host=… dbname=…, env:NAME or file:PATH")
 	}
 	return v
 }
@@ -351,13 +364,13 @@ func isConnectionString(v string) bool {
 }
 
 func (s *section) listen(key string) string {
-	v := s.text(key)
+	v := s.Text(key)
 	if v == "" {
 		return ""
 	}
 	_, port, err := net.SplitHostPort(v)
 	if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
-		s.keyf(key, "%q is not an address and a port such as 127.0.0.1:8420", v)
+		s.Keyf(key, "%q is not an address and a port such as 127.0.0.1:8420", v)
 	}
 	return v
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deedhq/deed/internal/document"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/tenant"
@@ -32,11 +33,11 @@ type Outbox struct {
 }
 
 func (s *section) outbox() (o Outbox) {
-	if e, ok := s.entry("enabled"); ok {
-		if n := s.value(e, join(s.path, "enabled")); n != nil && n.kind == boolean {
-			o.Enabled = n.text
+	if e, ok := s.Entry("enabled"); ok {
+		if n := s.Value(e, document.Join(s.Path, "enabled")); n != nil && n.Kind == document.Boolean {
+			o.Enabled = n.Text
 		} else if n != nil {
-			s.problemf(n.line, join(s.path, "enabled"), "want true or false, got %s", n.kind)
+			s.Problemf(n.Line, document.Join(s.Path, "enabled"), "want true or false, got %s", n.Kind)
 		}
 	}
 	o.PollIntervalSeconds = s.decimalText("poll_interval_seconds", 0.001, 3600)
@@ -47,12 +48,12 @@ func (s *section) outbox() (o Outbox) {
 	o.JitterMin = s.decimalText("jitter_min", 0.01, 2)
 	o.JitterMax = s.decimalText("jitter_max", 0.01, 2)
 	o.RetentionDays = s.numberText("retention_days", 1, 36500)
-	s.done()
+	s.Done()
 	return o
 }
 
 func (s *section) numberText(key string, least, most int) string {
-	if v := s.number(key, least, most); v != 0 {
+	if v := s.Number(key, least, most); v != 0 {
 		return strconv.Itoa(v)
 	}
 	return ""
@@ -67,17 +68,17 @@ func (s *section) decimalText(key string, least, most float64) string {
 
 // decimal reads a number, whole or not.
 func (s *section) decimal(key string, least, most float64) float64 {
-	n := s.get(key)
+	n := s.Get(key)
 	if n == nil {
 		return 0
 	}
-	v, err := strconv.ParseFloat(n.text, 64)
-	if (n.kind != integer && n.kind != float) || err != nil {
-		s.problemf(n.line, join(s.path, key), "want a number from %s to %s, got %s", plain(least), plain(most), n.got())
+	v, err := strconv.ParseFloat(n.Text, 64)
+	if (n.Kind != document.Integer && n.Kind != document.Float) || err != nil {
+		s.Problemf(n.Line, document.Join(s.Path, key), "want a number from %s to %s, got %s", plain(least), plain(most), n.Got())
 		return 0
 	}
 	if v < least || v > most {
-		s.problemf(n.line, join(s.path, key), "%s is not from %s to %s", n.text, plain(least), plain(most))
+		s.Problemf(n.Line, document.Join(s.Path, key), "%s is not from %s to %s", n.Text, plain(least), plain(most))
 		return 0
 	}
 	return v
@@ -190,21 +191,21 @@ var telegramChat = regexp.MustCompile(`^(-?[1-9][0-9]{0,18}|@[A-Za-z][A-Za-z0-9_
 var providerTypes = map[string]func(*section, *Provider){
 	"smtp": func(s *section, p *Provider) {
 		s.want("address")
-		p.Address = s.text("address")
+		p.Address = s.Text("address")
 		if host, port, err := net.SplitHostPort(p.Address); p.Address != "" && (err != nil || host == "" || port == "") {
-			s.keyf("address", "%q is not an address and a port such as smtp.example.com:587", p.Address)
+			s.Keyf("address", "%q is not an address and a port such as smtp.example.com:587", p.Address)
 		}
-		p.Security = s.choice("security", "starttls", "tls", "none")
-		p.User, p.Password, p.Hello = s.text("user"), s.secret("password"), s.text("hello")
-		if s.has("user") != s.has("password") {
-			s.problemf(s.line, s.path, "user and password go together")
+		p.Security = s.Choice("security", "starttls", "tls", "none")
+		p.User, p.Password, p.Hello = s.Text("user"), s.secret("password"), s.Text("hello")
+		if s.Has("user") != s.Has("password") {
+			s.Problemf(s.Line, s.Path, "user and password go together")
 		}
 		p.TLS = s.tls("tls")
-		p.ReturnPath, p.EventSecret = s.text("return_path"), s.webhookSecret("event_secret")
-		if s.has("return_path") != s.has("event_secret") {
-			s.problemf(s.line, s.path, "return_path and event_secret go together")
+		p.ReturnPath, p.EventSecret = s.Text("return_path"), s.webhookSecret("event_secret")
+		if s.Has("return_path") != s.Has("event_secret") {
+			s.Problemf(s.Line, s.Path, "return_path and event_secret go together")
 		}
-		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
 	"bluesky": func(s *section, p *Provider) {
@@ -212,61 +213,61 @@ var providerTypes = map[string]func(*section, *Provider){
 		s.want("password")
 		p.Account, p.Password, p.Endpoint = s.matching("account", blueskyAccount, asBluesky), s.secret("password"), s.endpoint("endpoint")
 		p.Sandbox, p.SandboxPassword = s.matching("sandbox", blueskyAccount, asBluesky), s.secret("sandbox_password")
-		if s.has("sandbox") != s.has("sandbox_password") {
-			s.problemf(s.line, s.path, "sandbox and sandbox_password go together")
+		if s.Has("sandbox") != s.Has("sandbox_password") {
+			s.Problemf(s.Line, s.Path, "sandbox and sandbox_password go together")
 		}
 		if p.Sandbox != "" && strings.EqualFold(p.Sandbox, p.Account) {
-			s.keyf("sandbox", "it is the account, whose posts are public")
+			s.Keyf("sandbox", "it is the account, whose posts are public")
 		}
 	},
 	"mastodon": func(s *section, p *Provider) {
 		s.want("endpoint")
 		s.want("account")
 		s.want("token")
-		p.Endpoint, p.Token, p.MaxCharacters = s.endpoint("endpoint"), s.secret("token"), s.number("max_characters", 1, 1<<20)
+		p.Endpoint, p.Token, p.MaxCharacters = s.endpoint("endpoint"), s.secret("token"), s.Number("max_characters", 1, 1<<20)
 		p.Account = s.matching("account", mastodonAccount, asMastodon)
 		p.Sandbox, p.SandboxToken = s.matching("sandbox", mastodonAccount, asMastodon), s.secret("sandbox_token")
-		if s.has("sandbox") != s.has("sandbox_token") && !strings.EqualFold(p.Sandbox, p.Account) {
-			s.problemf(s.line, s.path, "sandbox and sandbox_token go together, unless the sandbox is the account")
+		if s.Has("sandbox") != s.Has("sandbox_token") && !strings.EqualFold(p.Sandbox, p.Account) {
+			s.Problemf(s.Line, s.Path, "sandbox and sandbox_token go together, unless the sandbox is the account")
 		}
 	},
 	"postmark": func(s *section, p *Provider) {
 		s.want("server_token")
-		p.Token, p.MessageStream, p.Endpoint = s.secret("server_token"), s.text("message_stream"), s.endpoint("endpoint")
-		p.EventUser, p.EventPassword = s.text("event_user"), s.secret("event_password")
-		if s.has("event_user") != s.has("event_password") {
-			s.problemf(s.line, s.path, "event_user and event_password go together")
+		p.Token, p.MessageStream, p.Endpoint = s.secret("server_token"), s.Text("message_stream"), s.endpoint("endpoint")
+		p.EventUser, p.EventPassword = s.Text("event_user"), s.secret("event_password")
+		if s.Has("event_user") != s.Has("event_password") {
+			s.Problemf(s.Line, s.Path, "event_user and event_password go together")
 		}
-		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
 	"resend": func(s *section, p *Provider) {
 		s.want("api_key")
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
-		p.EventSecret, p.Batch = s.webhookSecret("event_secret"), s.number("batch", 1, 100)
-		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.EventSecret, p.Batch = s.webhookSecret("event_secret"), s.Number("batch", 1, 100)
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
 	"sendgrid": func(s *section, p *Provider) {
 		s.want("api_key")
-		p.APIKey, p.EventKey, p.Endpoint = s.secret("api_key"), s.text("event_key"), s.endpoint("endpoint")
-		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.APIKey, p.EventKey, p.Endpoint = s.secret("api_key"), s.Text("event_key"), s.endpoint("endpoint")
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
 	"ses": func(s *section, p *Provider) {
 		s.want("region")
 		s.want("access_key_id")
 		s.want("secret_access_key")
-		p.Region, p.AccessKeyID, p.SecretAccessKey, p.SessionToken = s.text("region"), s.secret("access_key_id"), s.secret("secret_access_key"), s.secret("session_token")
-		p.ConfigurationSet, p.EventTopic, p.Endpoint = s.text("configuration_set"), s.text("event_topic"), s.endpoint("endpoint")
-		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.text("account")
+		p.Region, p.AccessKeyID, p.SecretAccessKey, p.SessionToken = s.Text("region"), s.secret("access_key_id"), s.secret("secret_access_key"), s.secret("session_token")
+		p.ConfigurationSet, p.EventTopic, p.Endpoint = s.Text("configuration_set"), s.Text("event_topic"), s.endpoint("endpoint")
+		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},
 	"slack": func(s *section, p *Provider) {
 		s.want("token")
-		p.Token, p.Endpoint, p.Account = s.secret("token"), s.endpoint("endpoint"), s.text("account")
-		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !slackChannel.MatchString(p.Sandbox) {
-			s.keyf("sandbox", "want the id of a channel such as C024BE91L, with /THREAD_TS behind it or not, or TEAM:USER, a person")
+		p.Token, p.Endpoint, p.Account = s.secret("token"), s.endpoint("endpoint"), s.Text("account")
+		if p.Sandbox = s.Text("sandbox"); p.Sandbox != "" && !slackChannel.MatchString(p.Sandbox) {
+			s.Keyf("sandbox", "want the id of a channel such as C024BE91L, with /THREAD_TS behind it or not, or TEAM:USER, a person")
 		}
 	},
 	"stub": func(s *section, p *Provider) {
@@ -275,59 +276,59 @@ var providerTypes = map[string]func(*section, *Provider){
 			return
 		}
 		p.Fail = map[string]float64{}
-		for _, e := range d.node.entries {
-			p.Fail[e.key] = d.decimal(e.key, 0, 1)
+		for _, e := range d.Node.Entries {
+			p.Fail[e.Key] = d.decimal(e.Key, 0, 1)
 		}
-		d.done()
+		d.Done()
 	},
 	"telegram": func(s *section, p *Provider) {
 		s.want("token")
 		p.Token, p.Endpoint = s.secret("token"), s.endpoint("endpoint")
-		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !telegramChat.MatchString(p.Sandbox) {
-			s.keyf("sandbox", "want a chat's number in quotes, or a channel's @name, with /TOPIC behind it or not")
+		if p.Sandbox = s.Text("sandbox"); p.Sandbox != "" && !telegramChat.MatchString(p.Sandbox) {
+			s.Keyf("sandbox", "want a chat's number in quotes, or a channel's @name, with /TOPIC behind it or not")
 		}
 	},
 	"twilio": func(s *section, p *Provider) {
 		s.want("account_sid")
-		p.AccountSID, p.AuthToken = s.text("account_sid"), s.secret("auth_token")
-		p.APIKeySID, p.APIKeySecret = s.text("api_key_sid"), s.secret("api_key_secret")
-		p.From, p.MessagingServiceSID, p.Endpoint = s.text("from"), s.text("messaging_service_sid"), s.endpoint("endpoint")
+		p.AccountSID, p.AuthToken = s.Text("account_sid"), s.secret("auth_token")
+		p.APIKeySID, p.APIKeySecret = s.Text("api_key_sid"), s.secret("api_key_secret")
+		p.From, p.MessagingServiceSID, p.Endpoint = s.Text("from"), s.Text("messaging_service_sid"), s.endpoint("endpoint")
 		p.StatusCallback, p.EventToken, p.LookUpCalls = s.endpoint("status_callback"), s.secret("event_token"), s.truth("look_up_calls")
-		if s.has("api_key_sid") != s.has("api_key_secret") || s.has("auth_token") == s.has("api_key_sid") {
-			s.problemf(s.line, s.path, "want auth_token, or api_key_sid and api_key_secret")
+		if s.Has("api_key_sid") != s.Has("api_key_secret") || s.Has("auth_token") == s.Has("api_key_sid") {
+			s.Problemf(s.Line, s.Path, "want auth_token, or api_key_sid and api_key_secret")
 		}
-		if !s.has("from") && !s.has("messaging_service_sid") {
-			s.problemf(s.line, s.path, "the provider has neither from nor messaging_service_sid")
+		if !s.Has("from") && !s.Has("messaging_service_sid") {
+			s.Problemf(s.Line, s.Path, "the provider has neither from nor messaging_service_sid")
 		}
-		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !phoneNumber.MatchString(p.Sandbox) {
-			s.keyf("sandbox", "want a number with + and its country's code, in quotes")
+		if p.Sandbox = s.Text("sandbox"); p.Sandbox != "" && !phoneNumber.MatchString(p.Sandbox) {
+			s.Keyf("sandbox", "want a number with + and its country's code, in quotes")
 		}
 	},
 	"whatsapp": func(s *section, p *Provider) {
 		s.want("token")
 		s.want("phone_number_id")
-		p.Token, p.Endpoint, p.PhoneNumberID = s.secret("token"), s.endpoint("endpoint"), s.text("phone_number_id")
-		if p.Sandbox = s.text("sandbox"); p.Sandbox != "" && !whatsAppUser.MatchString(p.Sandbox) {
-			s.keyf("sandbox", "want a number with its country's code in quotes, or a business-scoped user id")
+		p.Token, p.Endpoint, p.PhoneNumberID = s.secret("token"), s.endpoint("endpoint"), s.Text("phone_number_id")
+		if p.Sandbox = s.Text("sandbox"); p.Sandbox != "" && !whatsAppUser.MatchString(p.Sandbox) {
+			s.Keyf("sandbox", "want a number with its country's code in quotes, or a business-scoped user id")
 		}
 	},
 	"webhook": func(s *section, p *Provider) {
 		s.want("secret")
 		p.Secret, p.PreviousSecret = s.webhookSecret("secret"), s.webhookSecret("previous_secret")
-		s.texts("allow_hosts", func(v string, line int) {
+		s.Texts("allow_hosts", func(v string, line int) {
 			if !isHostEntry(v) {
-				s.problemf(line, join(s.path, "allow_hosts"), "%q is not a host name, IP address or CIDR range", v)
+				s.Problemf(line, document.Join(s.Path, "allow_hosts"), "%q is not a host name, IP address or CIDR range", v)
 			}
 			p.AllowHosts = append(p.AllowHosts, v)
 		})
-		s.texts("hosts", func(v string, _ int) { p.Hosts = append(p.Hosts, v) })
+		s.Texts("hosts", func(v string, _ int) { p.Hosts = append(p.Hosts, v) })
 		s.wantEntry("hosts")
 		if h := s.sub("headers"); h != nil {
-			if p.Headers = h.headers(); !s.has("hosts") {
-				s.keyf("headers", `whoever reserves a delivery names its URL, and would be sent these; say which hosts may have them, such as hosts: [hooks.example.com, "*.example.org"]`)
+			if p.Headers = h.headers(); !s.Has("hosts") {
+				s.Keyf("headers", `whoever reserves a delivery names its URL, and would be sent these; say which hosts may have them, such as hosts: [hooks.example.com, "*.example.org"]`)
 			}
 		}
-		p.DropsRepeats = s.duration("drops_repeats", time.Minute, 30*24*time.Hour)
+		p.DropsRepeats = s.Duration("drops_repeats", time.Minute, 30*24*time.Hour)
 		p.Sandbox = s.endpoint("sandbox")
 	},
 }
@@ -339,23 +340,23 @@ const (
 
 // matching reads a text that has a form.
 func (s *section) matching(key string, form *regexp.Regexp, want string) string {
-	v := s.text(key)
+	v := s.Text(key)
 	if v != "" && !form.MatchString(v) {
-		s.keyf(key, "%s", want)
+		s.Keyf(key, "%s", want)
 	}
 	return v
 }
 
 func (s *section) want(key string) {
-	if !s.has(key) {
-		s.problemf(s.line, s.path, "the provider has no %s", key)
+	if !s.Has(key) {
+		s.Problemf(s.Line, s.Path, "the provider has no %s", key)
 	}
 }
 
 // wantEntry refuses an empty list, which would be no bound at all.
 func (s *section) wantEntry(key string) {
-	if e, ok := s.entry(key); ok && e.value.kind == list && len(e.value.items) == 0 {
-		s.keyf(key, "the list is empty; leave the key out to bound nothing")
+	if e, ok := s.Entry(key); ok && e.Value.Kind == document.List && len(e.Value.Items) == 0 {
+		s.Keyf(key, "the list is empty; leave the key out to bound nothing")
 	}
 }
 
@@ -363,31 +364,31 @@ func (s *section) wantEntry(key string) {
 func (s *section) address(key string) string {
 	v := s.mailbox(key)
 	if a, err := mail.ParseAddress(v); err == nil && a.Address != v {
-		s.keyf(key, "more than an e-mail address: leave out the name")
+		s.Keyf(key, "more than an e-mail address: leave out the name")
 	}
 	return v
 }
 
 func (s *section) mailbox(key string) string {
-	v := s.text(key)
+	v := s.Text(key)
 	if v == "" {
 		return ""
 	}
 	if _, err := mail.ParseAddress(v); err != nil {
-		s.keyf(key, "not an e-mail address")
+		s.Keyf(key, "not an e-mail address")
 	}
 	return v
 }
 
 // senders reads from_allowed.
 func (s *section) senders() (list []string) {
-	s.texts("from_allowed", func(v string, line int) {
+	s.Texts("from_allowed", func(v string, line int) {
 		address := v
 		if strings.HasPrefix(v, "@") {
 			address = "a" + v
 		}
 		if a, err := mail.ParseAddress(address); v != "*" && (err != nil || a.Address != address) {
-			s.problemf(line, join(s.path, "from_allowed"), "%q is not an address, a domain such as @example.com, or *", v)
+			s.Problemf(line, document.Join(s.Path, "from_allowed"), "%q is not an address, a domain such as @example.com, or *", v)
 		}
 		list = append(list, v)
 	})
@@ -396,9 +397,9 @@ func (s *section) senders() (list []string) {
 
 // headerNames reads headers_allowed.
 func (s *section) headerNames() (list []string) {
-	s.texts("headers_allowed", func(v string, line int) {
+	s.Texts("headers_allowed", func(v string, line int) {
 		if name := strings.TrimSuffix(v, "*"); v != "*" && (!header.IsToken(name) || strings.Contains(name, "*")) {
-			s.problemf(line, join(s.path, "headers_allowed"), "%q is not a header's name, a beginning such as X-Shop-*, or *", v)
+			s.Problemf(line, document.Join(s.Path, "headers_allowed"), "%q is not a header's name, a beginning such as X-Shop-*, or *", v)
 		}
 		list = append(list, v)
 	})
@@ -407,48 +408,48 @@ func (s *section) headerNames() (list []string) {
 
 func (s *section) provider(name string) Provider {
 	if err := limits.Name("provider", name); err != nil {
-		s.problemf(s.line, s.path, "%s", err)
+		s.Problemf(s.Line, s.Path, "%s", err)
 	}
-	p := Provider{Name: name, Line: s.line}
+	p := Provider{Name: name, Line: s.Line}
 	types := slices.Sorted(maps.Keys(providerTypes))
-	if !s.has("type") {
-		s.problemf(s.line, s.path, "the provider has no type; the types are %s", strings.Join(types, ", "))
+	if !s.Has("type") {
+		s.Problemf(s.Line, s.Path, "the provider has no type; the types are %s", strings.Join(types, ", "))
 		return p
 	}
-	p.Type = s.text("type")
+	p.Type = s.Text("type")
 	read, ok := providerTypes[p.Type]
 	if !ok {
 		if p.Type != "" {
-			s.keyf("type", "no provider type is called %q%s; the types are %s", p.Type, didYouMean(p.Type, types), strings.Join(types, ", "))
+			s.Keyf("type", "no provider type is called %q%s; the types are %s", p.Type, document.DidYouMean(p.Type, types), strings.Join(types, ", "))
 		}
 		return p // which keys it may have is not known
 	}
-	p.Concurrency, p.PerLane = s.number("concurrency", 1, 10000), s.number("per_lane", 1, 10000)
-	if s.has("hanging") {
-		if p.Hanging = s.number("hanging", 0, 20000); p.Hanging == 0 {
+	p.Concurrency, p.PerLane = s.Number("concurrency", 1, 10000), s.Number("per_lane", 1, 10000)
+	if s.Has("hanging") {
+		if p.Hanging = s.Number("hanging", 0, 20000); p.Hanging == 0 {
 			p.Hanging = -1
 		}
 	}
-	s.texts("tenants", func(v string, line int) {
+	s.Texts("tenants", func(v string, line int) {
 		id, err := tenant.Parse(v)
 		if err != nil {
-			s.problemf(line, join(s.path, "tenants"), "not a tenant's id, a UUID; deed tenant list has them")
+			s.Problemf(line, document.Join(s.Path, "tenants"), "not a tenant's id, a UUID; deed tenant list has them")
 		}
 		p.Tenants = append(p.Tenants, id)
 	})
 	s.wantEntry("tenants")
-	p.Timeout = s.duration("timeout", time.Second, time.Hour)
-	p.GiveUpAfter, p.Defer = s.duration("give_up_after", time.Minute, 30*24*time.Hour), s.duration("defer", time.Second, time.Hour)
+	p.Timeout = s.Duration("timeout", time.Second, time.Hour)
+	p.GiveUpAfter, p.Defer = s.Duration("give_up_after", time.Minute, 30*24*time.Hour), s.Duration("defer", time.Second, time.Hour)
 	p.Rate, p.Burst = s.decimal("rate", 0.001, 1e6), s.decimal("burst", 1, 1e6)
 	p.Engagement = s.truth("engagement")
 	if d := s.sub("lanes"); d != nil {
 		p.Lanes = map[string]float64{}
-		for _, e := range d.node.entries {
-			p.Lanes[strings.ToLower(e.key)] = d.decimal(e.key, 0, 1e6)
+		for _, e := range d.Node.Entries {
+			p.Lanes[strings.ToLower(e.Key)] = d.decimal(e.Key, 0, 1e6)
 		}
-		d.done()
+		d.Done()
 	}
 	read(s, &p)
-	s.done()
+	s.Done()
 	return p
 }

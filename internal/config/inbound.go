@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deedhq/deed/internal/document"
 	"github.com/deedhq/deed/internal/limits"
 	"github.com/deedhq/deed/tenant"
 )
@@ -80,18 +81,18 @@ func (c *Config) CheckReplies(also ...string) error {
 		}
 	}
 	slices.Sort(names)
-	r := &reader{file: c.File}
+	r := &document.Reader{File: c.File}
 	for _, s := range c.Sources {
 		by := s.Reply.Provider
 		switch {
 		case by == "" || slices.Contains(names, by):
 		case len(names) == 0:
-			r.problemf(s.Reply.Line, "sources."+s.Name+".reply.provider", "no provider is named %q: there are none; providers has those that this process serves", by)
+			r.Problemf(s.Reply.Line, "sources."+s.Name+".reply.provider", "no provider is named %q: there are none; providers has those that this process serves", by)
 		default:
-			r.problemf(s.Reply.Line, "sources."+s.Name+".reply.provider", "no provider is named %q%s; there are %s", by, didYouMean(by, names), strings.Join(names, ", "))
+			r.Problemf(s.Reply.Line, "sources."+s.Name+".reply.provider", "no provider is named %q%s; there are %s", by, document.DidYouMean(by, names), strings.Join(names, ", "))
 		}
 	}
-	return r.err()
+	return r.Err()
 }
 
 // Signature is how a webhook source's requests are signed.
@@ -112,19 +113,19 @@ type Fields struct{ ID, Sender, ReplyTo, Text, Kind string }
 var sourceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
 
 func (s *section) public() Public {
-	p := Public{Listen: s.listen("listen"), URL: strings.TrimSuffix(s.text("url"), "/")}
+	p := Public{Listen: s.listen("listen"), URL: strings.TrimSuffix(s.Text("url"), "/")}
 	s.lacks("listen", "the address and port that platforms reach, such as :8443")
 	p.LinkSecret, p.PreviousLinkSecret = s.webhookSecret("link_secret"), s.webhookSecret("previous_link_secret")
-	if s.has("link_secret") {
+	if s.Has("link_secret") {
 		s.lacks("url", "where links lead, such as https://hooks.example.com")
 	}
 	if p.URL != "" {
 		u, err := url.Parse(p.URL)
 		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			s.keyf("url", "want what stands before /in/SOURCE, such as https://hooks.example.com")
+			s.Keyf("url", "want what stands before /in/SOURCE, such as https://hooks.example.com")
 		}
 	}
-	s.done()
+	s.Done()
 	return p
 }
 
@@ -141,56 +142,56 @@ var sourceTypes = map[string]func(*section, *Source){
 		s.lacks("addresses", "those that mail is taken for: addresses, or @domain")
 		s.lacks("trusted", "the networks of the relays that are believed what they say of a mail, such as 10.0.0.0/8")
 		s.lacks("names", "what these relays call themselves in Authentication-Results")
-		v.Mail.Listen, v.Mail.Hello = s.listen("listen"), s.text("hello")
-		s.texts("addresses", func(a string, line int) {
+		v.Mail.Listen, v.Mail.Hello = s.listen("listen"), s.Text("hello")
+		s.Texts("addresses", func(a string, line int) {
 			if at := strings.LastIndexByte(a, '@'); at < 0 || at == len(a)-1 {
-				s.problemf(line, join(s.path, "addresses"), "%q is neither an address nor @domain", a)
+				s.Problemf(line, document.Join(s.Path, "addresses"), "%q is neither an address nor @domain", a)
 			}
 			v.Mail.Addresses = append(v.Mail.Addresses, a)
 		})
-		s.texts("trusted", func(text string, line int) {
+		s.Texts("trusted", func(text string, line int) {
 			p, err := netip.ParsePrefix(text)
 			if addr, addrErr := netip.ParseAddr(text); addrErr == nil {
 				p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 			}
 			if err != nil {
-				s.problemf(line, join(s.path, "trusted"), "%q is no address and no network such as 10.0.0.0/8", text)
+				s.Problemf(line, document.Join(s.Path, "trusted"), "%q is no address and no network such as 10.0.0.0/8", text)
 			}
 			v.Mail.Trusted = append(v.Mail.Trusted, p)
 		})
-		s.texts("names", func(n string, _ int) { v.Mail.Names = append(v.Mail.Names, n) })
+		s.Texts("names", func(n string, _ int) { v.Mail.Names = append(v.Mail.Names, n) })
 		v.Mail.TLS = s.tls("tls")
 	},
 	"webhook": func(s *section, v *Source) {
 		v.Signature = Signature{
-			Scheme: s.choice("scheme", "standard", "hmac"), Header: s.text("header"), Encoding: s.choice("encoding", "hex", "base64"), Prefix: s.text("prefix"),
-			Timestamp: s.text("timestamp"), Signed: s.text("signed"), Unsigned: s.truth("unsigned"),
+			Scheme: s.Choice("scheme", "standard", "hmac"), Header: s.Text("header"), Encoding: s.Choice("encoding", "hex", "base64"), Prefix: s.Text("prefix"),
+			Timestamp: s.Text("timestamp"), Signed: s.Text("signed"), Unsigned: s.truth("unsigned"),
 		}
 		for _, key := range []string{"encoding", "prefix", "signed"} {
-			if s.has(key) && v.Signature.Scheme != "hmac" {
-				s.keyf(key, "it is for scheme: hmac")
+			if s.Has(key) && v.Signature.Scheme != "hmac" {
+				s.Keyf(key, "it is for scheme: hmac")
 			}
 		}
-		v.Fields = Fields{ID: s.text("id"), Sender: s.text("sender"), ReplyTo: s.text("reply_to"), Text: s.text("text"), Kind: s.text("kind")}
+		v.Fields = Fields{ID: s.Text("id"), Sender: s.Text("sender"), ReplyTo: s.Text("reply_to"), Text: s.Text("text"), Kind: s.Text("kind")}
 		s.lacks("sender", "where a message says who wrote it, such as $.from")
 	},
 }
 
 func (s *section) source(name string) Source {
-	v := Source{Name: name, Line: s.line}
+	v := Source{Name: name, Line: s.Line}
 	if !sourceName.MatchString(name) {
-		s.problemf(s.line, s.path, "a source's name stands in its URL: of A-Z a-z 0-9 . _ -, 1 to 100 characters")
+		s.Problemf(s.Line, s.Path, "a source's name stands in its URL: of A-Z a-z 0-9 . _ -, 1 to 100 characters")
 	}
 	types := slices.Sorted(maps.Keys(sourceTypes))
-	if !s.has("type") {
-		s.problemf(s.line, s.path, "the source has no type; the types are %s", strings.Join(types, ", "))
+	if !s.Has("type") {
+		s.Problemf(s.Line, s.Path, "the source has no type; the types are %s", strings.Join(types, ", "))
 		return v
 	}
-	v.Type = s.text("type")
+	v.Type = s.Text("type")
 	read, ok := sourceTypes[v.Type]
 	if !ok {
 		if v.Type != "" {
-			s.keyf("type", "no source type is called %q%s; the types are %s", v.Type, didYouMean(v.Type, types), strings.Join(types, ", "))
+			s.Keyf("type", "no source type is called %q%s; the types are %s", v.Type, document.DidYouMean(v.Type, types), strings.Join(types, ", "))
 		}
 		return v // which keys it may have is not known
 	}
@@ -198,75 +199,75 @@ func (s *section) source(name string) Source {
 		s.lacks("secret", "by which it is known that the platform has sent a request")
 	}
 	v.Secret, v.PreviousSecret = s.secret("secret"), s.secret("previous_secret")
-	if text := s.text("tenant"); text != "" {
+	if text := s.Text("tenant"); text != "" {
 		id, err := tenant.Parse(text)
 		if err != nil {
-			s.keyf("tenant", "not a tenant's id, a UUID; deed tenant list has them")
+			s.Keyf("tenant", "not a tenant's id, a UUID; deed tenant list has them")
 		}
 		v.Tenant = id
 	}
-	v.Unknown, v.Answer = s.choice("unknown", "link", "deny"), s.choice("answer", "executed", "accepted")
-	v.Concurrency, v.Timeout = s.number("concurrency", 1, 1000), s.duration("timeout", time.Millisecond, time.Hour)
+	v.Unknown, v.Answer = s.Choice("unknown", "link", "deny"), s.Choice("answer", "executed", "accepted")
+	v.Concurrency, v.Timeout = s.Number("concurrency", 1, 1000), s.Duration("timeout", time.Millisecond, time.Hour)
 	s.lacks("executor", "{topic: NAME} or {webhook: URL}, which says what becomes of messages")
 	if e := s.sub("executor"); e != nil {
 		v.Executor = e.executor()
 	}
 	if r := s.sub("reply"); r != nil {
 		r.lacks("provider", "through which replies go")
-		v.Reply = ReplyBy{Provider: r.text("provider"), Channel: r.choice("channel", "email", "sms", "voice", "social", "chat", "webhook"), To: r.text("to"), Line: r.lineOf("provider")}
-		r.done()
+		v.Reply = ReplyBy{Provider: r.Text("provider"), Channel: r.Choice("channel", "email", "sms", "voice", "social", "chat", "webhook"), To: r.Text("to"), Line: r.LineOf("provider")}
+		r.Done()
 	}
 	read(s, &v)
-	s.done()
+	s.Done()
 	return v
 }
 
 // lacks reports a key that must be there.
 func (s *section) lacks(key, what string) {
-	if !s.has(key) {
-		s.problemf(s.line, s.path, "there is no %s: %s", key, what)
+	if !s.Has(key) {
+		s.Problemf(s.Line, s.Path, "there is no %s: %s", key, what)
 	}
 }
 
 func (s *section) executor() Executor {
-	e := Executor{Topic: s.text("topic")}
-	if s.has("topic") == s.has("webhook") {
-		s.problemf(s.line, s.path, "want topic: NAME or webhook: URL, one of them")
+	e := Executor{Topic: s.Text("topic")}
+	if s.Has("topic") == s.Has("webhook") {
+		s.Problemf(s.Line, s.Path, "want topic: NAME or webhook: URL, one of them")
 	}
-	if s.has("topic") {
+	if s.Has("topic") {
 		if err := limits.PublishedTopic(e.Topic); e.Topic != "" && err != nil {
-			s.keyf("topic", "%s", err)
+			s.Keyf("topic", "%s", err)
 		}
 		e.Body = s.truth("body")
-	} else if s.has("webhook") {
+	} else if s.Has("webhook") {
 		e.Webhook, e.Secret, e.Previous = s.endpoint("webhook"), s.webhookSecret("secret"), s.webhookSecret("previous_secret")
 		s.lacks("secret", "which signs the webhook's requests")
-		s.texts("allow_hosts", func(v string, line int) {
+		s.Texts("allow_hosts", func(v string, line int) {
 			if !isHostEntry(v) {
-				s.problemf(line, join(s.path, "allow_hosts"), "%q is not a host name, IP address or CIDR range", v)
+				s.Problemf(line, document.Join(s.Path, "allow_hosts"), "%q is not a host name, IP address or CIDR range", v)
 			}
 			e.AllowHosts = append(e.AllowHosts, v)
 		})
 	}
-	s.done()
+	s.Done()
 	return e
 }
 
 // truth reads true or false.
 func (s *section) truth(key string) bool {
-	n := s.get(key)
+	n := s.Get(key)
 	if n == nil {
 		return false
 	}
-	if n.kind != boolean {
-		s.problemf(n.line, join(s.path, key), "want true or false, got %s", n.got())
+	if n.Kind != document.Boolean {
+		s.Problemf(n.Line, document.Join(s.Path, key), "want true or false, got %s", n.Got())
 	}
-	return n.text == "true"
+	return n.Text == "true"
 }
 
 // inbound reads for how long messages are kept.
 func (s *section) inbound() time.Duration {
-	d := s.duration("retention", 8*24*time.Hour, 100*365*24*time.Hour)
-	s.done()
+	d := s.Duration("retention", 8*24*time.Hour, 100*365*24*time.Hour)
+	s.Done()
 	return d
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/deedhq/deed/internal/document"
 	"github.com/deedhq/deed/internal/signing"
 )
 
@@ -46,68 +47,68 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // secret reads env:NAME or file:PATH. The problem of an inline secret does not
 // repeat it.
 func (s *section) secret(key string) Secret {
-	n := s.get(key)
+	n := s.Get(key)
 	if n == nil {
 		return Secret{}
 	}
-	path := join(s.path, key)
-	if n.kind == text {
-		if value, ok := s.reference(n, path); ok {
+	path := document.Join(s.Path, key)
+	if n.Kind == document.Text {
+		if value, ok := s.reader.reference(n, path); ok {
 			return value
 		}
 	}
-	s.problemf(n.line, path, "want env:NAME or file:PATH; a secret must not stand in the file itself")
+	s.Problemf(n.Line, path, "want env:NAME or file:PATH; a secret must not stand in the file itself")
 	return Secret{}
 }
 
 // reference resolves env:NAME and file:PATH; ok is false for other texts. After
 // a problem, and where there is no such thing, the Secret is empty.
-func (r *reader) reference(n *node, path string) (value Secret, ok bool) {
-	if name, is := strings.CutPrefix(n.text, "env:"); is {
+func (r *reader) reference(n *document.Node, path string) (value Secret, ok bool) {
+	if name, is := strings.CutPrefix(n.Text, "env:"); is {
 		return r.variable(n, path, name), true
 	}
-	if file, is := strings.CutPrefix(n.text, "file:"); is {
+	if file, is := strings.CutPrefix(n.Text, "file:"); is {
 		return r.secretFile(n, path, file), true
 	}
 	return Secret{}, false
 }
 
-func (r *reader) variable(n *node, path, name string) Secret {
+func (r *reader) variable(n *document.Node, path, name string) Secret {
 	// What is no variable's name may be the secret itself.
 	if !variableName.MatchString(name) || strings.HasPrefix(name, signing.Prefix) {
-		r.problemf(n.line, path, "env: wants the name of an environment variable after it")
+		r.Problemf(n.Line, path, "env: wants the name of an environment variable after it")
 		return Secret{}
 	}
 	v, set := r.env(name)
 	switch {
 	case !set:
-		r.lackf(n.line, path, "the environment variable %s is not set", name)
+		r.lackf(n.Line, path, "the environment variable %s is not set", name)
 		return Secret{}
 	case v == "":
-		r.lackf(n.line, path, "the environment variable %s is empty", name)
+		r.lackf(n.Line, path, "the environment variable %s is empty", name)
 		return Secret{}
 	}
 	return Secret{&v}
 }
 
 // secretFile reads a file without the line end that editors leave behind.
-func (r *reader) secretFile(n *node, path, file string) Secret {
+func (r *reader) secretFile(n *document.Node, path, file string) Secret {
 	if file == "" || strings.HasPrefix(file, signing.Prefix) {
-		r.problemf(n.line, path, "file: wants a path after it")
+		r.Problemf(n.Line, path, "file: wants a path after it")
 		return Secret{}
 	}
 	at := file
 	if !filepath.IsAbs(at) {
-		at = filepath.Join(filepath.Dir(r.file), at)
+		at = filepath.Join(filepath.Dir(r.File), at)
 	}
 	data, err := r.readFile(at)
 	if err != nil {
-		r.lackf(n.line, path, "file %q: %s", file, cause(err))
+		r.lackf(n.Line, path, "file %q: %s", file, cause(err))
 		return Secret{}
 	}
 	v := strings.TrimRight(string(data), "\r\n")
 	if v == "" {
-		r.lackf(n.line, path, "file %q is empty", file)
+		r.lackf(n.Line, path, "file %q is empty", file)
 		return Secret{}
 	}
 	return Secret{&v}

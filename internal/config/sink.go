@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deedhq/deed/internal/document"
 	"github.com/deedhq/deed/internal/limits"
 )
 
@@ -30,24 +31,24 @@ var sinkTypes = map[string]func(*section, *Sink){
 
 func (s *section) sink(name string) Sink {
 	if err := limits.Name("sink", name); err != nil { // it names a subscription too
-		s.problemf(s.line, s.path, "%s", err)
+		s.Problemf(s.Line, s.Path, "%s", err)
 	}
-	out := Sink{Name: name, Line: s.line}
+	out := Sink{Name: name, Line: s.Line}
 	types := slices.Sorted(maps.Keys(sinkTypes))
-	if !s.has("type") {
-		s.problemf(s.line, s.path, "the sink has no type; the types are %s", strings.Join(types, ", "))
+	if !s.Has("type") {
+		s.Problemf(s.Line, s.Path, "the sink has no type; the types are %s", strings.Join(types, ", "))
 		return out
 	}
-	out.Type = s.text("type")
+	out.Type = s.Text("type")
 	read, ok := sinkTypes[out.Type]
 	if !ok {
 		if out.Type != "" {
-			s.keyf("type", "no sink type is called %q%s; the types are %s",
-				out.Type, didYouMean(out.Type, types), strings.Join(types, ", "))
+			s.Keyf("type", "no sink type is called %q%s; the types are %s",
+				out.Type, document.DidYouMean(out.Type, types), strings.Join(types, ", "))
 		}
 		return out // which keys it may have is not known
 	}
 	read(s, &out)
-	s.done()
+	s.Done()
 	return out
 }

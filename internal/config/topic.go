@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/deedhq/deed/internal/document"
 	"github.com/deedhq/deed/internal/limits"
 )
 
@@ -33,77 +34,77 @@ type use struct {
 
 func (s *section) topic(name string) (Topic, []use) {
 	if err := limits.Topic(name); err != nil {
-		s.problemf(s.line, s.path, "%s", err)
+		s.Problemf(s.Line, s.Path, "%s", err)
 	}
-	t := Topic{Name: name, Line: s.line}
+	t := Topic{Name: name, Line: s.Line}
 	var uses []use
 	add := func(path, sink string, line int) {
 		if slices.Contains(t.Sinks, sink) {
-			s.problemf(line, path, "the sink %q is named twice", sink)
+			s.Problemf(line, path, "the sink %q is named twice", sink)
 			return
 		}
 		t.Sinks = append(t.Sinks, sink)
 		uses = append(uses, use{path: path, line: line, sink: sink})
 	}
-	one, many := s.has("sink"), s.has("sinks")
-	if n := s.get("sink"); n != nil {
-		if v := s.textOf(n, join(s.path, "sink")); v != "" {
-			add(join(s.path, "sink"), v, n.line)
+	one, many := s.Has("sink"), s.Has("sinks")
+	if n := s.Get("sink"); n != nil {
+		if v := s.TextOf(n, document.Join(s.Path, "sink")); v != "" {
+			add(document.Join(s.Path, "sink"), v, n.Line)
 		}
 	}
-	s.texts("sinks", func(v string, line int) { add(join(s.path, "sinks"), v, line) })
-	switch e, _ := s.entry("sinks"); {
+	s.Texts("sinks", func(v string, line int) { add(document.Join(s.Path, "sinks"), v, line) })
+	switch e, _ := s.Entry("sinks"); {
 	case one && many:
-		s.keyf("sinks", "the topic has both sink and sinks; keep one of them")
+		s.Keyf("sinks", "the topic has both sink and sinks; keep one of them")
 	case !one && !many:
-		s.problemf(s.line, s.path, "the topic has no sink; add sink: NAME")
-	case many && e.value.kind == list && len(e.value.items) == 0:
-		s.keyf("sinks", "the list is empty")
+		s.Problemf(s.Line, s.Path, "the topic has no sink; add sink: NAME")
+	case many && e.Value.Kind == document.List && len(e.Value.Items) == 0:
+		s.Keyf("sinks", "the list is empty")
 	}
-	t.Mode = s.choice("mode", "queue", "stream")
-	t.Lanes = s.number("lanes", limits.Lanes.Least, limits.Lanes.Most)
-	t.Ordering = s.choice("ordering", "key", "none")
+	t.Mode = s.Choice("mode", "queue", "stream")
+	t.Lanes = s.Number("lanes", limits.Lanes.Least, limits.Lanes.Most)
+	t.Ordering = s.Choice("ordering", "key", "none")
 	for _, key := range []string{"lanes", "ordering"} {
-		if s.has(key) && t.Mode != "stream" {
-			s.keyf(key, "only a stream has %s; add mode: stream", key)
+		if s.Has(key) && t.Mode != "stream" {
+			s.Keyf(key, "only a stream has %s; add mode: stream", key)
 		}
 	}
-	t.Retention = s.duration("retention", time.Minute, 36500*24*time.Hour)
-	t.MaxAttempts = s.number("max_attempts", limits.Attempts.Least, limits.Attempts.Most)
-	t.Backoff = s.duration("backoff", limits.Backoff.Least, limits.Backoff.Most)
-	t.Lease = s.duration("lease", limits.Lease.Least, limits.Lease.Most)
-	t.From = s.choice("from", "beginning", "now")
-	t.Concurrency = s.number("concurrency", 1, 1000)
-	t.Batch = s.number("batch", 1, 10000)
-	s.done()
+	t.Retention = s.Duration("retention", time.Minute, 36500*24*time.Hour)
+	t.MaxAttempts = s.Number("max_attempts", limits.Attempts.Least, limits.Attempts.Most)
+	t.Backoff = s.Duration("backoff", limits.Backoff.Least, limits.Backoff.Most)
+	t.Lease = s.Duration("lease", limits.Lease.Least, limits.Lease.Most)
+	t.From = s.Choice("from", "beginning", "now")
+	t.Concurrency = s.Number("concurrency", 1, 1000)
+	t.Batch = s.Number("batch", 1, 10000)
+	s.Done()
 	return t, uses
 }
 
 // match reports the sinks that are named on one side only.
 func (s *section) match(uses []use) {
-	var defined []entry
-	if e, ok := s.node.entry("sinks"); ok {
-		if e.value.kind != mapping && e.value.kind != null {
+	var defined []document.Entry
+	if e, ok := s.Node.Entry("sinks"); ok {
+		if e.Value.Kind != document.Mapping && e.Value.Kind != document.Null {
 			return // a problem of its own, and nothing to compare with
 		}
-		defined = e.value.entries
+		defined = e.Value.Entries
 	}
 	var names []string
 	for _, e := range defined {
-		names = append(names, e.key)
+		names = append(names, e.Key)
 	}
 	used := map[string]bool{}
 	for _, u := range uses {
 		used[u.sink] = true
 		if !slices.Contains(names, u.sink) {
-			s.problemf(u.line, u.path, "no sink is named %q%s", u.sink, didYouMean(u.sink, names))
+			s.Problemf(u.line, u.path, "no sink is named %q%s", u.sink, document.DidYouMean(u.sink, names))
 			// What was most likely meant is not reported as unused as well.
-			used[closest(u.sink, names)] = true
+			used[document.Closest(u.sink, names)] = true
 		}
 	}
 	for _, e := range defined {
-		if !used[e.key] {
-			s.problemf(e.line, join("sinks", e.key), "no topic uses this sink")
+		if !used[e.Key] {
+			s.Problemf(e.Line, document.Join("sinks", e.Key), "no topic uses this sink")
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deedhq/deed/internal/document"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/signing"
 )
@@ -46,21 +47,21 @@ type Breaker struct {
 
 func (s *section) webhook() *Webhook {
 	for _, key := range []string{"url", "secret"} {
-		if !s.has(key) {
-			s.problemf(s.line, s.path, "the webhook has no %s", key)
+		if !s.Has(key) {
+			s.Problemf(s.Line, s.Path, "the webhook has no %s", key)
 		}
 	}
 	w := &Webhook{
 		URL:            s.endpoint("url"),
 		Secret:         s.webhookSecret("secret"),
 		PreviousSecret: s.webhookSecret("previous_secret"),
-		Body:           s.choice("body", "raw", "cloudevents"),
-		Timeout:        s.duration("timeout", 0, 0),
-		Batch:          s.number("batch", 1, 1000),
+		Body:           s.Choice("body", "raw", "cloudevents"),
+		Timeout:        s.Duration("timeout", 0, 0),
+		Batch:          s.Number("batch", 1, 1000),
 	}
-	s.texts("allow_hosts", func(v string, line int) {
+	s.Texts("allow_hosts", func(v string, line int) {
 		if !isHostEntry(v) {
-			s.problemf(line, join(s.path, "allow_hosts"), "%q is not a host name, IP address or CIDR range", v)
+			s.Problemf(line, document.Join(s.Path, "allow_hosts"), "%q is not a host name, IP address or CIDR range", v)
 		}
 		w.AllowHosts = append(w.AllowHosts, v)
 	})
@@ -69,37 +70,37 @@ func (s *section) webhook() *Webhook {
 	}
 	if b := s.sub("breaker"); b != nil {
 		w.Breaker = Breaker{
-			Failures: b.number("failures", 1, 1000),
-			Pause:    b.duration("pause", 0, 0),
-			MaxPause: b.duration("max_pause", 0, 0),
+			Failures: b.Number("failures", 1, 1000),
+			Pause:    b.Duration("pause", 0, 0),
+			MaxPause: b.Duration("max_pause", 0, 0),
 		}
 		if w.Breaker.MaxPause > 0 && w.Breaker.Pause > w.Breaker.MaxPause {
-			b.keyf("max_pause", "%s is below pause, %s", w.Breaker.MaxPause, w.Breaker.Pause)
+			b.Keyf("max_pause", "%s is below pause, %s", w.Breaker.MaxPause, w.Breaker.Pause)
 		}
-		b.done()
+		b.Done()
 	}
 	return w
 }
 
 // endpoint never repeats the URL in a problem: it may hold credentials.
 func (s *section) endpoint(key string) string {
-	v := s.text(key)
+	v := s.Text(key)
 	if v == "" {
 		return ""
 	}
 	u, err := url.Parse(v)
 	switch {
 	case err != nil:
-		s.keyf(key, "not a valid URL")
+		s.Keyf(key, "not a valid URL")
 		return ""
 	case u.Scheme != "http" && u.Scheme != "https":
-		s.keyf(key, "want a URL that begins with http:// or https://")
+		s.Keyf(key, "want a URL that begins with http:// or https://")
 	case u.Hostname() == "":
-		s.keyf(key, "the URL names no host")
+		s.Keyf(key, "the URL names no host")
 	case u.User != nil:
-		s.keyf(key, "the URL holds a user or password; put an authorization header under headers, from env: or file:")
+		s.Keyf(key, "the URL holds a user or password; put an authorization header under headers, from env: or file:")
 	case u.Fragment != "":
-		s.keyf(key, "the URL has a fragment, which is never sent")
+		s.Keyf(key, "the URL has a fragment, which is never sent")
 	}
 	return v
 }
@@ -111,7 +112,7 @@ func (s *section) webhookSecret(key string) Secret {
 		return secret
 	}
 	if err := signing.Check(v); err != nil {
-		s.lackf(s.lineOf(key), join(s.path, key), "the secret %s", err)
+		s.reader.lackf(s.LineOf(key), document.Join(s.Path, key), "the secret %s", err)
 	}
 	return secret
 }
@@ -133,41 +134,41 @@ var credentialHeaders = []string{"authorization", "proxy-authorization", "cookie
 
 func (s *section) headers() map[string]Secret {
 	values := map[string]Secret{}
-	for _, e := range s.node.entries {
-		path := join(s.path, e.key)
-		name := strings.ToLower(e.key)
+	for _, e := range s.Node.Entries {
+		path := document.Join(s.Path, e.Key)
+		name := strings.ToLower(e.Key)
 		_, twice := values[name]
 		switch {
 		case !header.IsToken(name):
-			s.problemf(e.line, path, "not a header's name")
+			s.Problemf(e.Line, path, "not a header's name")
 		case strings.HasPrefix(name, "deed-") || strings.HasPrefix(name, "webhook-"):
-			s.problemf(e.line, path, "deed sets this header itself")
+			s.Problemf(e.Line, path, "deed sets this header itself")
 		case twice:
-			s.problemf(e.line, path, "given twice, in different case")
+			s.Problemf(e.Line, path, "given twice, in different case")
 		}
 		values[name] = s.headerValue(e, path, name)
 	}
 	return values
 }
 
-func (s *section) headerValue(e entry, path, name string) Secret {
-	n := s.value(e, path)
+func (s *section) headerValue(e document.Entry, path, name string) Secret {
+	n := s.Value(e, path)
 	if n == nil {
 		return Secret{}
 	}
-	v := s.textOf(n, path)
+	v := s.TextOf(n, path)
 	if v == "" {
 		return Secret{}
 	}
-	value, isReference := s.reference(n, path)
+	value, isReference := s.reader.reference(n, path)
 	if !isReference {
 		if slices.Contains(credentialHeaders, name) {
-			s.problemf(n.line, path, "want env:NAME or file:PATH; a secret must not stand in the file itself")
+			s.Problemf(n.Line, path, "want env:NAME or file:PATH; a secret must not stand in the file itself")
 		}
 		value = Secret{&v}
 	}
 	if strings.ContainsFunc(value.Reveal(), func(c rune) bool { return c < ' ' || c > '~' }) {
-		s.problemf(n.line, path, "the value is not printable ASCII")
+		s.Problemf(n.Line, path, "the value is not printable ASCII")
 	}
 	return value
 }

@@ -46,41 +46,45 @@ begin
     union all
     select 'run_requests', count(*), 15 from deed.run_requests r where r.tenant_id = p_tenant
     union all
-    select 'delivery_holds', count(*), 16 from deed.delivery_holds r where r.tenant_id = p_tenant
+    select 'plans', count(*), 16 from deed.plans r where r.tenant_id = p_tenant
     union all
-    select 'job_queue', count(*), 17 from deed.job_queue r where r.tenant_id = p_tenant
+    select 'plan_steps', count(*), 17 from deed.plan_steps r where r.tenant_id = p_tenant
     union all
-    select 'campaign_runs', count(*), 18 from deed.campaign_runs r where r.tenant_id = p_tenant
+    select 'delivery_holds', count(*), 18 from deed.delivery_holds r where r.tenant_id = p_tenant
     union all
-    select 'audience_members', count(*), 19 from deed.audience_members r where r.tenant_id = p_tenant
+    select 'job_queue', count(*), 19 from deed.job_queue r where r.tenant_id = p_tenant
     union all
-    select 'audiences', count(*), 20 from deed.audiences r where r.tenant_id = p_tenant
+    select 'campaign_runs', count(*), 20 from deed.campaign_runs r where r.tenant_id = p_tenant
     union all
-    select 'campaign_contents', count(*), 21 from deed.campaign_contents r where r.tenant_id = p_tenant
+    select 'audience_members', count(*), 21 from deed.audience_members r where r.tenant_id = p_tenant
     union all
-    select 'campaigns', count(*), 22 from deed.campaigns r where r.tenant_id = p_tenant
+    select 'audiences', count(*), 22 from deed.audiences r where r.tenant_id = p_tenant
     union all
-    select 'suppressions', count(*), 23 from deed.suppressions r where r.tenant_id = p_tenant
+    select 'campaign_contents', count(*), 23 from deed.campaign_contents r where r.tenant_id = p_tenant
     union all
-    select 'pauses', count(*), 24 from deed.pauses r where r.tenant_id = p_tenant
+    select 'campaigns', count(*), 24 from deed.campaigns r where r.tenant_id = p_tenant
     union all
-    select 'contacts', count(*), 25 from deed.contacts r where r.tenant_id = p_tenant
+    select 'suppressions', count(*), 25 from deed.suppressions r where r.tenant_id = p_tenant
     union all
-    select 'contact_identities', count(*), 26 from deed.contact_identities r where r.tenant_id = p_tenant
+    select 'pauses', count(*), 26 from deed.pauses r where r.tenant_id = p_tenant
     union all
-    select 'contact_merges', count(*), 27 from deed.contact_merges r where r.tenant_id = p_tenant
+    select 'contacts', count(*), 27 from deed.contacts r where r.tenant_id = p_tenant
     union all
-    select 'identity_conflicts', count(*), 28 from deed.identity_conflicts r where r.tenant_id = p_tenant
+    select 'contact_identities', count(*), 28 from deed.contact_identities r where r.tenant_id = p_tenant
     union all
-    select 'consents', count(*), 29 from deed.consents r where r.tenant_id = p_tenant
+    select 'contact_merges', count(*), 29 from deed.contact_merges r where r.tenant_id = p_tenant
     union all
-    select 'erasures', count(*), 30 from deed.erasures r where r.tenant_id = p_tenant
+    select 'identity_conflicts', count(*), 30 from deed.identity_conflicts r where r.tenant_id = p_tenant
     union all
-    select 'tenant_logins', count(*), 31 from deed.tenant_logins r where r.tenant_id = p_tenant
+    select 'consents', count(*), 31 from deed.consents r where r.tenant_id = p_tenant
     union all
-    select 'tenants', count(*), 32 from deed.tenants r where r.tenant_id = p_tenant
+    select 'erasures', count(*), 32 from deed.erasures r where r.tenant_id = p_tenant
     union all
-    select 'audit_log', count(*), 33 from deed.audit_log r where r.tenant_id = p_tenant
+    select 'tenant_logins', count(*), 33 from deed.tenant_logins r where r.tenant_id = p_tenant
+    union all
+    select 'tenants', count(*), 34 from deed.tenants r where r.tenant_id = p_tenant
+    union all
+    select 'audit_log', count(*), 35 from deed.audit_log r where r.tenant_id = p_tenant
   ) c
   order by c.n;
 end

@@ -64,6 +64,17 @@ begin
     else
       v_n := v_of;
     end if;
+  when 'plans' then
+    with gone as (
+      delete from deed.plans p
+      where p.ctid = any (array(select o.ctid from deed.plans o where o.tenant_id = p_tenant limit 1 + p_limit / 1000 for update skip locked))
+      returning p.plan_id, p.plan_version
+    ),
+    steps as (
+      delete from deed.plan_steps s using gone g where s.tenant_id = p_tenant and s.plan_id = g.plan_id and s.plan_version = g.plan_version returning 1
+    )
+    select (select count(*) from gone), (select count(*) from steps) into v_n, v_of;
+    taken := jsonb_build_object(p_table, v_n, 'plan_steps', v_of);
   when 'contacts' then
     v_ids := array(
       select c.id from deed.contacts c

@@ -1,7 +1,8 @@
-package config
+package document
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"regexp"
@@ -12,95 +13,104 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// MaxBytes is how large a file may be.
+const MaxBytes = 256 << 10
+
+const maxDepth = 100 // of values in values
+
+// Kind is what a value is.
+type Kind string
+
 const (
-	maxFile  = 256 << 10 // bytes
-	maxDepth = 100       // of values in values
+	Broken  Kind = "" // a problem has been reported
+	Null    Kind = "nothing"
+	Text    Kind = "text"
+	Integer Kind = "a whole number"
+	Float   Kind = "a number"
+	Boolean Kind = "true or false"
+	Mapping Kind = "a mapping"
+	List    Kind = "a list"
 )
 
-type kind string
-
-const (
-	broken  kind = "" // a problem has been reported
-	null    kind = "nothing"
-	text    kind = "text"
-	integer kind = "a whole number"
-	float   kind = "a number"
-	boolean kind = "true or false"
-	mapping kind = "a mapping"
-	list    kind = "a list"
-)
-
-// node is a value of the file.
-type node struct {
-	kind    kind
-	line    int
-	text    string  // of a scalar
-	number  any     // of an integer: int64 or uint64
-	entries []entry // of a mapping, in the order of the file
-	items   []*node // of a list
+// Node is a value of a file.
+type Node struct {
+	Kind    Kind
+	Line    int
+	Text    string  // of a scalar
+	Number  any     // of an integer: int64 or uint64
+	Entries []Entry // of a mapping, in the order of the file
+	Items   []*Node // of a list
 }
 
-type entry struct {
-	key   string
-	line  int
-	value *node
+// Entry is a key of a mapping and its value.
+type Entry struct {
+	Key   string
+	Line  int
+	Value *Node
 }
 
-// got is what a number is wanted instead of: a text may be a secret, and is not
+// Got is what a number is wanted instead of: a text may be a secret, and is not
 // repeated.
-func (n *node) got() string {
-	if n.kind == integer || n.kind == float {
-		return n.text
+func (n *Node) Got() string {
+	if n.Kind == Integer || n.Kind == Float {
+		return n.Text
 	}
-	return string(n.kind)
+	return string(n.Kind)
 }
 
-func (n *node) entry(key string) (entry, bool) {
-	i := slices.IndexFunc(n.entries, func(e entry) bool { return e.key == key })
+// Entry is the one of key.
+func (n *Node) Entry(key string) (Entry, bool) {
+	i := slices.IndexFunc(n.Entries, func(e Entry) bool { return e.Key == key })
 	if i < 0 {
-		return entry{}, false
+		return Entry{}, false
 	}
-	return n.entries[i], true
+	return n.Entries[i], true
 }
 
-// parseYAML returns the file's mapping, or nil if a problem leaves nothing to
-// look at.
-func parseYAML(r *reader, data []byte) *node {
+// Parse returns the mapping that data is, in JSON or YAML, or nil if a problem leaves
+// nothing to look at. The words say what an empty file lacks, and which keys a mapping
+// would have.
+func (r *Reader) Parse(data []byte, empty, keys string) *Node {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if len(data) > maxFile {
-		r.problemf(1, "", "the file is larger than %d bytes", maxFile)
+	if len(data) > MaxBytes {
+		r.Problemf(1, "", "the file is larger than %d bytes", MaxBytes)
 		return nil
 	}
 	if at := invalidUTF8(data); at >= 0 {
-		r.problemf(1+bytes.Count(data[:at], []byte("\n")), "", "not UTF-8")
+		r.Problemf(1+bytes.Count(data[:at], []byte("\n")), "", "not UTF-8")
 		return nil
+	}
+	root := r.parse(data, empty)
+	if root == nil || root.Kind == Mapping {
+		return root
+	}
+	if root.Kind != Broken {
+		r.Problemf(root.Line, "", "want a mapping with keys such as %s, got %s", keys, root.Kind)
+	}
+	return nil
+}
+
+func (r *Reader) parse(data []byte, empty string) *Node {
+	if json.Valid(data) { // of which YAML does not know every escape
+		return r.parseJSON(data)
 	}
 	docs, err := decode(data)
 	if err != nil {
 		line, message := syntaxProblem(data, err)
-		r.problemf(line, "", "%s", message)
+		r.Problemf(line, "", "%s", message)
 		return nil
 	}
 	switch len(docs) {
 	case 0:
-		r.problemf(1, "", "the file is empty; it wants at least a topic and its sink, such as\n"+
-			"  topics: {orders: {sink: printer}}\n"+
-			"  sinks: {printer: {type: print}}")
+		r.Problemf(1, "", "the file is empty; %s", empty)
 		return nil
 	case 1:
 	default:
-		r.problemf(docs[1].Line, "", "a second document begins here; put all into one")
+		r.Problemf(docs[1].Line, "", "a second document begins here; put all into one")
 		return nil
 	}
-	c := &converter{reader: r}
-	root := c.node(docs[0], "", 0)
-	if root.kind == mapping {
-		return root
-	}
-	if root.kind != broken {
-		r.problemf(root.line, "", "want a mapping with keys such as topics and sinks, got %s", root.kind)
-	}
-	return nil
+	c := &converter{Reader: r}
+	return c.node(docs[0], "", 0)
 }
 
 func invalidUTF8(data []byte) int {
@@ -165,77 +175,77 @@ func syntaxProblem(data []byte, err error) (line int, message string) {
 const noAnchors = "anchors and aliases (&name, *name) have no meaning here; write the value out"
 
 // converter turns the parser's tree into nodes.
-type converter struct{ *reader }
+type converter struct{ *Reader }
 
-func (c *converter) node(n *yaml.Node, path string, depth int) *node {
-	out := &node{line: n.Line}
+func (c *converter) node(n *yaml.Node, path string, depth int) *Node {
+	out := &Node{Line: n.Line}
 	switch {
 	case depth > maxDepth:
-		c.problemf(n.Line, path, "values are nested more than %d deep", maxDepth)
+		c.Problemf(n.Line, path, "values are nested more than %d deep", maxDepth)
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		c.problemf(n.Line, path, "%s", noAnchors)
+		c.Problemf(n.Line, path, "%s", noAnchors)
 	case n.Kind == yaml.MappingNode && n.ShortTag() == "!!map":
 		c.mapping(out, n, path, depth)
 	case n.Kind == yaml.SequenceNode && n.ShortTag() == "!!seq":
-		out.kind = list
+		out.Kind = List
 		for _, item := range n.Content {
-			out.items = append(out.items, c.node(item, path, depth+1))
+			out.Items = append(out.Items, c.node(item, path, depth+1))
 		}
 	case n.Kind == yaml.ScalarNode:
 		c.scalar(out, n, path)
 	default:
-		c.problemf(n.Line, path, "this tag has no meaning here")
+		c.Problemf(n.Line, path, "this tag has no meaning here")
 	}
 	return out
 }
 
-func (c *converter) scalar(out *node, n *yaml.Node, path string) {
-	out.text = n.Value
+func (c *converter) scalar(out *Node, n *yaml.Node, path string) {
+	out.Text = n.Value
 	switch n.ShortTag() {
 	case "!!str", "!!timestamp":
-		out.kind = text
+		out.Kind = Text
 	case "!!int":
-		out.kind = integer
+		out.Kind = Integer
 		var number any
 		if err := n.Decode(&number); err != nil {
-			out.kind = broken
-			c.problemf(n.Line, path, "not a whole number")
+			out.Kind = Broken
+			c.Problemf(n.Line, path, "not a whole number")
 		}
 		switch number := number.(type) {
 		case int:
-			out.number = int64(number)
+			out.Number = int64(number)
 		case int64, uint64:
-			out.number = number
+			out.Number = number
 		}
 	case "!!float":
-		out.kind = float
+		out.Kind = Float
 	case "!!bool":
-		out.kind = boolean
+		out.Kind = Boolean
 	case "!!null":
-		out.kind = null
+		out.Kind = Null
 	default:
-		c.problemf(n.Line, path, "this tag has no meaning here")
+		c.Problemf(n.Line, path, "this tag has no meaning here")
 	}
 }
 
-func (c *converter) mapping(out *node, n *yaml.Node, path string, depth int) {
-	out.kind = mapping
+func (c *converter) mapping(out *Node, n *yaml.Node, path string, depth int) {
+	out.Kind = Mapping
 	lines := map[string]int{} // of the keys so far: a file may have tens of thousands
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
 		switch {
 		case k.ShortTag() == "!!merge":
-			c.problemf(k.Line, path, "merge keys (<<) have no meaning here; write the entries out")
+			c.Problemf(k.Line, path, "merge keys (<<) have no meaning here; write the entries out")
 			continue
 		case k.Kind != yaml.ScalarNode || k.Anchor != "":
-			c.problemf(k.Line, path, "a key must be plain text")
+			c.Problemf(k.Line, path, "a key must be plain text")
 			continue
 		}
 		if first, twice := lines[k.Value]; twice {
-			c.problemf(k.Line, join(path, k.Value), "given twice; the first time in line %d", first)
+			c.Problemf(k.Line, Join(path, k.Value), "given twice; the first time in line %d", first)
 			continue
 		}
 		lines[k.Value] = k.Line
-		out.entries = append(out.entries, entry{key: k.Value, line: k.Line, value: c.node(n.Content[i+1], join(path, k.Value), depth+1)})
+		out.Entries = append(out.Entries, Entry{Key: k.Value, Line: k.Line, Value: c.node(n.Content[i+1], Join(path, k.Value), depth+1)})
 	}
 }

@@ -1,0 +1,217 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+// maxValue is how large a computed value may be, in bytes.
+const maxValue = 64 << 10
+
+// variables are the data as CEL takes them.
+func (p *Plan) variables(d Data) (map[string]any, error) {
+	input, err := decode(d.Input, map[string]any{})
+	if err != nil {
+		return nil, fmt.Errorf("the run's input: %w", err)
+	}
+	params, err := decode(p.Params, map[string]any{})
+	if err != nil {
+		return nil, fmt.Errorf("the plan's params: %w", err)
+	}
+	steps := map[string]any{}
+	for id, r := range d.Steps {
+		output, err := decode(r.Output, nil)
+		if err == nil {
+			var failure any
+			if failure, err = decode(r.Error, nil); err == nil {
+				steps[id] = map[string]any{"status": r.Status, "output": output, "error": failure}
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("what step %s came to: %w", id, err)
+		}
+	}
+	return map[string]any{"input": input, "params": params, "steps": steps}, nil
+}
+
+// decode keeps whole numbers whole.
+func decode(data json.RawMessage, otherwise any) (any, error) {
+	if len(data) == 0 {
+		return otherwise, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	return plainNumbers(v)
+}
+
+func plainNumbers(v any) (_ any, err error) {
+	switch v := v.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i, nil
+		}
+		return v.Float64()
+	case map[string]any:
+		for k, e := range v {
+			if v[k], err = plainNumbers(e); err != nil {
+				return nil, err
+			}
+		}
+	case []any:
+		for i, e := range v {
+			if v[i], err = plainNumbers(e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
+
+func (e *expression) eval(vars map[string]any) (ref.Val, error) {
+	v, _, err := e.program.Eval(vars)
+	return v, err
+}
+
+func (v *value) append(out []byte, vars map[string]any) (_ []byte, err error) {
+	switch {
+	case v.literal != nil:
+		return append(out, v.literal...), nil
+	case v.values != nil:
+		out = append(out, '{')
+		for i, k := range v.keys {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = append(appendText(out, k), ':')
+			if out, err = v.values[k].append(out, vars); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, '}'), nil
+	case v.items != nil:
+		out = append(out, '[')
+		for i, item := range v.items {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if out, err = item.append(out, vars); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, ']'), nil
+	case len(v.parts) == 1:
+		computed, err := v.parts[0].expr.eval(vars)
+		if err != nil {
+			return nil, err
+		}
+		return appendValue(out, computed)
+	}
+	var text []byte
+	for _, p := range v.parts {
+		if p.expr == nil {
+			text = append(text, p.text...)
+			continue
+		}
+		computed, err := p.expr.eval(vars)
+		if err != nil {
+			return nil, err
+		}
+		if s, ok := computed.(types.String); ok {
+			text = append(text, s...)
+		} else if text, err = appendValue(text, computed); err != nil {
+			return nil, err
+		}
+	}
+	return appendText(out, string(text)), nil
+}
+
+var errTooLarge = fmt.Errorf("the value is over %d bytes", maxValue)
+
+// appendValue writes a value of CEL as JSON.
+func appendValue(out []byte, v ref.Val) (_ []byte, err error) {
+	if len(out) > maxValue {
+		return nil, errTooLarge
+	}
+	switch v := v.(type) {
+	case types.Null:
+		return append(out, "null"...), nil
+	case types.Bool:
+		return strconv.AppendBool(out, bool(v)), nil
+	case types.Int:
+		return strconv.AppendInt(out, int64(v), 10), nil
+	case types.Uint:
+		return strconv.AppendUint(out, uint64(v), 10), nil
+	case types.Double:
+		if math.IsInf(float64(v), 0) || math.IsNaN(float64(v)) {
+			return nil, errors.New("the value is no number that JSON has")
+		}
+		text, err := json.Marshal(float64(v))
+		return append(out, text...), err
+	case types.String:
+		return appendText(out, string(v)), nil
+	case types.Bytes:
+		return appendText(out, base64.StdEncoding.EncodeToString(v)), nil
+	case types.Timestamp:
+		return appendText(out, v.UTC().Format(time.RFC3339Nano)), nil
+	case types.Duration:
+		return appendText(out, v.Duration.String()), nil
+	case traits.Mapper:
+		return appendMap(out, v)
+	case traits.Lister:
+		out = append(out, '[')
+		for i, it := 0, v.Iterator(); it.HasNext() == types.True; i++ {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if out, err = appendValue(out, it.Next()); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, ']'), nil
+	}
+	return nil, fmt.Errorf("a value of type %s cannot be written as JSON", v.Type().TypeName())
+}
+
+// appendMap writes the keys sorted: the same data are the same bytes.
+func appendMap(out []byte, m traits.Mapper) (_ []byte, err error) {
+	var keys []string
+	for it := m.Iterator(); it.HasNext() == types.True; {
+		k, ok := it.Next().(types.String)
+		if !ok {
+			return nil, errors.New("a key of a map is no text")
+		}
+		keys = append(keys, string(k))
+	}
+	slices.Sort(keys)
+	out = append(out, '{')
+	for i, k := range keys {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(appendText(out, k), ':')
+		if out, err = appendValue(out, m.Get(types.String(k))); err != nil {
+			return nil, err
+		}
+	}
+	return append(out, '}'), nil
+}
+
+func appendText(out []byte, s string) []byte {
+	text, _ := json.Marshal(s) // a text
+	return append(out, text...)
+}

@@ -1,0 +1,217 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/run/plan"
+)
+
+const shipOrder = `
+plan: ship-order
+version: "3"
+on_failure: {hold: 24h}
+params: {currency: EUR}
+steps:
+  charge: {kind: go, handler: charge, with: {order: "${input.order}"}, secrets: {key: "secret://psp"}, retry: {attempts: 5, backoff: 2s}, timeout: 30s}
+  tell:   {kind: publish, after: [charge], topic: orders, key: "${input.order}", payload: {paid: true}}
+  mail:   {kind: deliver, after: [charge], when: "steps.charge.output.amount > 0", channel: email, provider: mail, to: "${input.email}", payload: {subject: Paid}, wait: sent}
+  close:  {kind: http, after: [tell, mail], needs: done, method: POST, url: "https://shop.example/close", guarantee: at_most_once}
+  work:   {kind: external, queue: gpu, with: {n: 1}}
+  rest:   {kind: sleep, for: 24h}
+`
+
+func parse(t testing.TB, text string) *plan.Plan {
+	t.Helper()
+	p, err := plan.Parse("p.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// withSteps is a plan of such steps, each a line that begins with line 4.
+func withSteps(lines ...string) string {
+	return "plan: p\nversion: \"1\"\nsteps:\n  " + strings.Join(lines, "\n  ") + "\n"
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	p := parse(t, shipOrder)
+	var got []string
+	for _, s := range p.Steps {
+		got = append(got, fmt.Sprintf("%s %s %v %t %d %s %s %t", s.ID, s.Kind, s.After, s.NeedsSuccess, s.Attempts, s.Backoff, s.Timeout, s.AtMostOnce))
+	}
+	want := []string{
+		"charge go [] true 5 2s 30s false", "tell publish [charge] true 1 1s 0s false", "mail deliver [charge] true 1 1s 0s false",
+		"close http [tell mail] false 1 1s 0s true", "work external [] true 1 1s 0s false", "rest sleep [] true 1 1s 0s false",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if p.ID != "ship-order" || p.Version != "3" || p.Hold.Hours() != 24 || p.Approval || !p.Step("mail").WaitSent || p.Step("nobody") != nil {
+		t.Errorf("%+v", p)
+	}
+	if d := cmp.Diff(map[string]string{"key": "secret://psp"}, p.Step("charge").Secrets); d != "" {
+		t.Error(d)
+	}
+}
+
+// All problems at once, in the order of their lines.
+func TestParse_ErrAllAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ text, want string }{
+		"empty":     {"", "p.yaml:1: the file is empty; a plan has plan, version and steps"},
+		"a list":    {"[1]", "p.yaml:1: want a mapping with keys such as plan, version and steps, got a list"},
+		"no steps":  {"plan: p\nversion: \"1\"\nsteps: {}", "p.yaml:3: steps: a plan has a step at least"},
+		"a version": {"plan: p\nversion: 3\nsteps: {a: {kind: sleep, for: 1s}}", "p.yaml:2: version: want text, got a whole number; put it in quotes"},
+		"twice":     {"{\"plan\": \"p\",\n\"version\": \"1\",\n\"plan\": \"q\",\n\"steps\": {\"a\": {\"kind\": \"sleep\", \"for\": \"1s\"}}}", "p.yaml:3: plan: given twice; the first time in line 1"},
+		"a NUL":     {"{\"plan\": \"p\", \"version\": \"1\",\n\"steps\": {\"a\": {\"kind\": \"go\", \"handler\": \"h\", \"with\": {\"x\": \"\\u0000\"}}}}", "p.yaml:2: steps.a.with.x: no text may have a NUL in it: the database cannot keep it"},
+		"keys": {
+			withSteps("a: {kind: go, handlr: x}", "b: {kind: gp, afer: [a]}", "c: {kind: sleep}", "d: {kind: sleep, for: 1h, until: x, secrets: {a: b}}", "RUN: {kind: sleep, for: 1}", "e: {}"),
+			"p.yaml:4: steps.a: a step of kind go has handler\n" +
+				"p.yaml:4: steps.a.handlr: unknown key (did you mean \"handler\"?)\n" +
+				"p.yaml:5: steps.b.kind: \"gp\" is none of go, http, publish, deliver, external, sleep (did you mean \"go\"?)\n" +
+				"p.yaml:6: steps.c: a step of kind sleep has for: 24h or until: a time, one of them\n" +
+				"p.yaml:7: steps.d: a step of kind sleep has for: 24h or until: a time, one of them\n" +
+				"p.yaml:7: steps.d.secrets: unknown key\n" +
+				"p.yaml:8: steps.RUN: a step's name is 1 to 100 of A-Z a-z 0-9 _ -, begins with a letter or _, and is not RUN\n" +
+				"p.yaml:8: steps.RUN.for: 1 has no unit; write it as 30s, 5m or 1h30m\n" +
+				"p.yaml:9: steps.e: the step has no kind; there are go, http, publish, deliver, external, sleep",
+		},
+		"references": {
+			withSteps("charge: {kind: sleep, for: 1s}", "b: {kind: sleep, for: 1s, after: [chrage]}", "c: {kind: sleep, for: 1s, after: [charge, charge]}"),
+			"p.yaml:5: steps.b.after: no step is called \"chrage\" (did you mean \"charge\"?)\np.yaml:6: steps.c.after: \"charge\" is named twice",
+		},
+		"a circle": {
+			withSteps("z: {kind: sleep, for: 1s}", "a: {kind: sleep, for: 1s, after: [z, c]}", "b: {kind: sleep, for: 1s, after: [a]}", "c: {kind: sleep, for: 1s, after: [b]}"),
+			"p.yaml:5: steps.a.after: the steps wait for each other: a after c after b after a",
+		},
+		"itself": {withSteps("a: {kind: sleep, for: 1s, after: [a]}"), "p.yaml:4: steps.a.after: the steps wait for each other: a after a"},
+		"expressions": {
+			withSteps("a: {kind: sleep, for: 1s}", "b: {kind: go, handler: h, after: [a], when: \"1 +\"}", "c: {kind: go, handler: h, when: \"steps.a.status == 'SUCCESS'\"}",
+				"d: {kind: go, handler: h, after: [a], when: \"steps.a.outptu == 1\"}", "e: {kind: go, handler: h, after: [a], when: \"'x'\"}",
+				"f: {kind: go, handler: h, with: {x: [\"${input.n\"]}}", "g: {kind: go, handler: h, with: {x: \"${nothing}\"}}", "h: {kind: go, handler: h, when: \"steps.size() > 1\"}",
+				"i: {kind: go, handler: h, when: \"steps['b'].status == 'x' && steps['nope'].status == 'x' && steps.i.status == 'x'\"}"),
+			"p.yaml:5: steps.b.when: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n" +
+				"p.yaml:6: steps.c.when: step \"a\" need not have ended by then: name it in after\n" +
+				"p.yaml:7: steps.d.when: a step has status, output, error, and no outptu (did you mean \"output\"?)\n" +
+				"p.yaml:8: steps.e.when: it is string; a condition is true or false\n" +
+				"p.yaml:9: steps.f.with.x: a ${ is not closed; write $${ for a ${ that is meant as such\n" +
+				"p.yaml:10: steps.g.with.x: undeclared reference to 'nothing'\n" +
+				"p.yaml:11: steps.h.when: steps is followed by the name of one: steps.NAME.output\n" +
+				"p.yaml:12: steps.i.when: the step asks about itself\n" +
+				"p.yaml:12: steps.i.when: step \"b\" need not have ended by then: name it in after\n" +
+				"p.yaml:12: steps.i.when: no step is called \"nope\"",
+		},
+		"hosts": {
+			withSteps("a: {kind: http, url: \"file:///etc/passwd\"}", "b: {kind: http, url: \"https://${input.host}/x\"}", "c: {kind: http, url: \"https://u:p@h/x\"}", "d: {kind: http, url: \"https://h/${input.x}\"}"),
+			"p.yaml:4: steps.a.url: want http://… or https://…, without a user and a password\n" +
+				"p.yaml:5: steps.b.url: the host is written out: only what comes after it may be computed\n" +
+				"p.yaml:6: steps.c.url: want http://… or https://…, without a user and a password",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := plan.Parse("p.yaml", []byte(tt.text))
+			if err == nil || deed.CodeOf(err) != deed.Invalid {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff("deed: read plan: "+tt.want, err.Error()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestParse_ErrBounds(t *testing.T) {
+	t.Parallel()
+	many := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			after := ""
+			if i > 0 {
+				after = fmt.Sprintf(", after: [s%d]", i-1)
+			}
+			fmt.Fprintf(&b, "s%d: {kind: sleep, for: 1s%s}\n  ", i, after)
+		}
+		return withSteps(b.String())
+	}
+	parse(t, many(plan.MaxSteps))
+	if _, err := plan.Parse("p", []byte(many(plan.MaxSteps+3))); err == nil || strings.Count(err.Error(), "a plan has at most 1000 steps") != 1 {
+		t.Error(err)
+	}
+	large := withSteps("a: {kind: go, handler: h, with: {x: " + strings.Repeat("x", plan.MaxBytes) + "}}")
+	if _, err := plan.Parse("p", []byte(large)); err == nil || !strings.Contains(err.Error(), "larger than 262144 bytes") {
+		t.Error(err)
+	}
+	// Larger as JSON than as it is written.
+	large = withSteps("a: {kind: go, handler: h, with: {x: [" + strings.Repeat("x,", 100_000) + "]}}")
+	if _, err := plan.Parse("p", []byte(large)); err == nil || !strings.Contains(err.Error(), "as JSON the plan has") {
+		t.Error(err)
+	}
+	long := withSteps("a: {kind: go, handler: h, when: \"" + strings.Repeat("true && ", 600) + "true\"}")
+	if _, err := plan.Parse("p", []byte(long)); err == nil || !strings.Contains(err.Error(), "at most 4096 are possible") {
+		t.Error(err)
+	}
+}
+
+// A plan holds references to secrets, and what should have been one is not repeated.
+func TestContract_R9_PlanHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"secrets: {key: hunter2}", "secrets: {key: \"secret://\"}", "with: {key: \"secret://hunter2\"}"} {
+		_, err := plan.Parse("p", []byte(withSteps("a: {kind: go, handler: h, "+text+"}")))
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The same plan is the same bytes, in YAML and in JSON, however it is laid out; the order of
+// steps is part of it.
+func TestPlan_SHA256(t *testing.T) {
+	t.Parallel()
+	yaml := parse(t, shipOrder)
+	again := parse(t, string(yaml.Body()))
+	if d := cmp.Diff(string(yaml.Body()), string(again.Body())); d != "" || string(yaml.SHA256()) != string(again.SHA256()) {
+		t.Error(d)
+	}
+	other := parse(t, "# said\nversion: '3'\nplan: 'ship-order'\n"+strings.SplitN(shipOrder, "\n", 4)[3])
+	if string(other.SHA256()) != string(yaml.SHA256()) {
+		t.Errorf("the order of keys is part of the hash:\n%s\n%s", yaml.Body(), other.Body())
+	}
+	a, b := parse(t, withSteps("a: {kind: sleep, for: 1s}", "b: {kind: sleep, for: 1s}")), parse(t, withSteps("b: {kind: sleep, for: 1s}", "a: {kind: sleep, for: 1s}"))
+	if string(a.SHA256()) == string(b.SHA256()) {
+		t.Error("the order of steps is no part of the hash")
+	}
+	want := `{"plan":"p","steps":{"a":{"kind":"go","handler":"h","with":{"f":1.5,"i":-3,"s":"<é> \"","t":true,"u":18446744073709551615}}},"version":"1"}`
+	if got := string(parse(t, withSteps(`a: {kind: go, with: {s: '<é> "', i: -3, u: 18446744073709551615, t: True, f: 1.50}, handler: h}`)).Body()); got != strings.Replace(want, `"kind":"go","handler":"h"`, `"handler":"h","kind":"go"`, 1) {
+		t.Error(got)
+	}
+}
+
+// Whatever it is given, the reader ends without a panic, and what it takes it takes again as
+// it writes it, to the byte.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(shipOrder))
+	f.Add([]byte(`{"plan": "p", "version": "1", "steps": {"a": {"kind": "go", "handler": "h", "with": {"x": "${input.a + 'b}'}$${"}}}}`))
+	f.Add([]byte(withSteps("a: {kind: http, url: \"http://h/${input.x}\", body: [1, 2.5, null, {}]}", "b: {kind: sleep, until: \"${steps.a.output}\", after: [a]}")))
+	f.Add([]byte("plan: &a p\nversion: *a\nsteps: {<<: {}}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := plan.Parse("p", data)
+		if err != nil {
+			return
+		}
+		again, err := plan.Parse("p", p.Body())
+		if err != nil {
+			t.Fatalf("%s: %s", p.Body(), err)
+		}
+		if string(again.Body()) != string(p.Body()) {
+			t.Fatalf("%s\n%s", p.Body(), again.Body())
+		}
+	})
+}
