@@ -46,6 +46,13 @@ select exists (
   select from deed.job_queue j join deed.campaign_runs r on r.id = j.run_id where j.status = 'locked' and r.paused_at is null
 );
 
+-- name: content
+select r.channel, r.purpose, coalesce(r.options ->> 'from', ''), coalesce(r.options ->> 'reply_to', ''),
+  coalesce(c.subject, ''), coalesce(c.text, ''), coalesce(c.html, ''), coalesce(c.script, '')
+from deed.campaign_runs r
+join deed.campaign_contents c on c.id = r.content_id
+where r.id = $1::text::uuid;
+
 -- name: pause
 select deed.pause_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
 

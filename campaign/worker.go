@@ -1,12 +1,14 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +18,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/crash"
 	"github.com/deedhq/deed/internal/errortext"
+	"github.com/deedhq/deed/internal/held"
 	"github.com/deedhq/deed/internal/sqlfile"
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
@@ -29,6 +32,11 @@ type WorkerOptions struct {
 	// Heartbeat is for how long a job is locked while it is expanded: one whose worker has
 	// stopped is taken back then (C5). At least 10s. Default 5m.
 	Heartbeat time.Duration
+	// OnNewCluster says what to do on another cluster than the installation's, or in another
+	// environment. Default: [deed.Hold]: a copy expands nothing.
+	OnNewCluster deed.OnNewCluster
+	// Environment is where this process runs, as in [deed.Options].
+	Environment string
 	// Worker names this process in claims and the audit log. Default host:pid.
 	Worker string
 	// Logger receives warnings and ends of runs. Default: discard.
@@ -49,6 +57,7 @@ const sweptAtOnce = 1000
 type Worker struct {
 	pool *pgxpool.Pool
 	opts WorkerOptions
+	gate *held.Gate
 }
 
 // NewWorker makes one, and looks whether its statements fit the installed schema. pool's
@@ -70,6 +79,10 @@ func NewWorker(ctx context.Context, pool *pgxpool.Pool, opts WorkerOptions) (*Wo
 	if opts.PollInterval < time.Millisecond || opts.PollInterval > time.Hour || opts.Heartbeat < 10*time.Second || opts.Heartbeat > 24*time.Hour {
 		return nil, invalidf("new campaign worker", "option PollInterval %s is not from 1ms to 1h, or Heartbeat %s not from 10s to 24h", opts.PollInterval, opts.Heartbeat)
 	}
+	opts.OnNewCluster = cmp.Or(opts.OnNewCluster, deed.Hold)
+	if err := opts.OnNewCluster.Check(opts.Environment); err != nil {
+		return nil, invalidf("new campaign worker", "%w", err)
+	}
 	conn, err := pool.Acquire(ctx)
 	if err == nil {
 		defer conn.Release()
@@ -78,16 +91,38 @@ func NewWorker(ctx context.Context, pool *pgxpool.Pool, opts WorkerOptions) (*Wo
 	if err != nil {
 		return nil, deed.WrapError("new campaign worker", err)
 	}
-	return &Worker{pool: pool, opts: opts}, nil
+	return &Worker{pool: pool, opts: opts, gate: &held.Gate{
+		Pool: pool, What: "campaigns", OnNewCluster: string(opts.OnNewCluster), Environment: opts.Environment,
+		Logger: opts.Logger, Deadline: statement, Passing: sqlstate.Passing,
+	}}, nil
 }
 
-// Run expands and ends jobs until ctx ends. It blocks. While the database is away it waits.
+// Run expands and ends jobs until ctx ends. It blocks. While the database is away it waits, and
+// on another cluster than the installation's for admin.Client.Adopt, unless it is to go on; if the
+// cluster comes to be another one while it runs, it ends with an error.
 func (w *Worker) Run(ctx context.Context) error {
+	if err := w.gate.Wait(ctx, func(error) {}, nil); err != nil {
+		return deed.WrapError("run campaigns", err)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var watching sync.WaitGroup
+	watching.Go(func() { w.gate.Watch(ctx, w.pool, end) })
+	w.loop(ctx)
+	end(nil)
+	watching.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, held.ErrHeld) {
+		return fmt.Errorf("deed: run campaigns: %w", cause)
+	}
+	return nil
+}
+
+func (w *Worker) loop(ctx context.Context) {
 	for failures := 0; ; {
 		wait, err := w.Step(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return
 		case err != nil:
 			failures++
 			w.opts.Logger.Warn("jobs of campaigns were not looked at; will try again", "error", err)
@@ -96,7 +131,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			failures = 0
 		}
 		if wait > 0 && !work.Sleep(ctx, wait) {
-			return nil
+			return
 		}
 	}
 }

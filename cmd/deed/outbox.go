@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/campaign/liquid"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/provider/bluesky"
@@ -206,9 +208,10 @@ func provider(c config.Provider) (delivery.Provider, error) {
 
 // dispatcher is what a process needs to attempt deliveries.
 type dispatcher struct {
-	opts    delivery.Options // with the providers
-	readers map[string]delivery.EventReader
-	mails   map[string]delivery.MailReader
+	opts      delivery.Options // with the providers
+	campaigns bool             // it composes what these owe
+	readers   map[string]delivery.EventReader
+	mails     map[string]delivery.MailReader
 }
 
 // newDispatcher is nil if deliveries are not to be attempted here.
@@ -231,8 +234,13 @@ func (a *app) newDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 	if opts.Links, err = linksOf(file); err != nil {
 		return nil, err
 	}
+	for _, name := range slices.Sorted(maps.Keys(opts.Providers)) {
+		if file.Campaigns.Enabled && opts.Links == nil && slices.Contains(opts.Providers[name].Provider.Capabilities().Channels, delivery.Email) {
+			return nil, usagef("campaigns.enabled with the provider %s, which sends e-mails: set public.url (at https) and public.link_secret, for the links by which their recipients leave what they are for", name)
+		}
+	}
 	opts.Logger, opts.Worker = log, setting(a.worker, "DEED_WORKER", file.Worker, "")
-	d := &dispatcher{opts: opts, readers: map[string]delivery.EventReader{}, mails: mailReaders(file, opts.Providers)}
+	d := &dispatcher{opts: opts, campaigns: file.Campaigns.Enabled, readers: map[string]delivery.EventReader{}, mails: mailReaders(file, opts.Providers)}
 	for name, p := range opts.Providers {
 		if reader, ok := p.Provider.(delivery.EventReader); ok {
 			d.readers[name] = reader
@@ -265,7 +273,11 @@ func (d *dispatcher) open(ctx context.Context, url string) (*delivery.Ledger, fu
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect: %w", err)
 	}
-	l, err := delivery.New(ctx, pool, d.opts)
+	opts := d.opts
+	if d.campaigns {
+		opts.Composer = campaign.NewComposer(pool, liquid.Engine)
+	}
+	l, err := delivery.New(ctx, pool, opts)
 	if err != nil {
 		pool.Close()
 		return nil, nil, err

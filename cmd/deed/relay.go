@@ -25,6 +25,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/internal/config"
@@ -50,7 +51,7 @@ func newRelay(a *app) *cobra.Command {
 		Long: `Deliver the messages of the topics that deed.yaml names to their sinks. Any number of relays may run; they share the
 work. With channels.outbox.enabled the relay also makes deliveries (e-mails, webhooks) through the providers that
 deed.yaml names. With sources it takes what people write to us, at --public, and has it executed and answered. With runs
-it keeps the snapshots of runs.
+it keeps the snapshots of runs; with campaigns.enabled it expands and ends jobs of campaigns.
 
 SIGTERM or Ctrl-C stops it: it claims no more, lets running deliveries finish, and gives the rest back. A second signal
 ends it at once.
@@ -92,8 +93,11 @@ exit code 3 if something is to be done.`,
 			if r.receiving != nil {
 				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
 			}
-			if len(file.Topics) == 0 && r.dispatcher == nil && r.receiving == nil && !file.Runs.Project {
-				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml), channels.outbox is not enabled, and there are no runs")
+			if file.Campaigns.Enabled {
+				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
+			}
+			if len(file.Topics) == 0 && r.dispatcher == nil && r.receiving == nil && !file.Runs.Project && !file.Campaigns.Enabled {
+				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml), channels.outbox is not enabled, and there are no runs and no campaigns")
 			}
 			if r.url, err = a.database(); err != nil {
 				return err
@@ -130,6 +134,7 @@ type relay struct {
 	operator     *admin.Client                   // once the client is connected
 	installation string                          // the database's; known then
 	ledger       atomic.Pointer[delivery.Ledger] // nil: no provider is served, or not yet
+	campaigns    *campaign.Worker                // nil: jobs of campaigns are left alone
 	projector    *run.Projector                  // nil: snapshots of runs are left alone
 	receiver     *inbound.Receiver               // nil: inbound messages are left alone
 }
@@ -194,6 +199,12 @@ func (r *relay) run(ctx context.Context) error {
 		if r.receiver, release, err = r.receiving.open(ctx, r.url); err == nil {
 			defer release()
 		}
+	}
+	if err == nil && r.file.Campaigns.Enabled {
+		r.campaigns, err = campaign.NewWorker(ctx, pool, campaign.WorkerOptions{
+			PollInterval: r.file.Campaigns.PollInterval, Heartbeat: r.file.Campaigns.Heartbeat, Worker: worker, Logger: r.log,
+			OnNewCluster: r.onNewCluster, Environment: r.environment,
+		})
 	}
 	if err == nil {
 		client.Store(c)
@@ -400,6 +411,17 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 				return false, err
 			}
 			return l.Drained(ctx)
+		}
+	}
+	if r.campaigns != nil {
+		rest, restDrained := run, drained
+		run = func(ctx context.Context) error { return both(ctx, rest, r.campaigns.Run) }
+		drained = func(ctx context.Context) (bool, error) {
+			// Jobs first: what one has owed by then the rest sees.
+			if empty, err := r.campaigns.Drained(ctx); err != nil || !empty {
+				return false, err
+			}
+			return restDrained(ctx)
 		}
 	}
 	if r.receiver != nil {

@@ -124,6 +124,8 @@ type Config struct {
 	// Erasures is where they are recorded.
 	Erasures Erasures
 
+	// Campaigns says whether relays expand and end jobs of campaigns.
+	Campaigns Campaigns
 	// Runs says whether relays keep the snapshots of runs.
 	Runs Runs
 
@@ -213,6 +215,10 @@ func (r *reader) config(root *document.Node) *Config {
 	if e := s.sub("erasures"); e != nil {
 		c.Erasures = e.erasures()
 	}
+	if m := s.sub("campaigns"); m != nil {
+		c.Campaigns = Campaigns{Enabled: m.truth("enabled"), PollInterval: m.duration("poll_interval", 10*time.Millisecond, time.Hour), Heartbeat: m.duration("heartbeat", 10*time.Second, 24*time.Hour)}
+		m.done()
+	}
 	if r := s.sub("runs"); r != nil {
 		c.Runs = Runs{Project: true, Retention: r.Duration("retention", 24*time.Hour, 100*365*24*time.Hour)}
 		if p := r.sub("plans"); p != nil {
@@ -290,6 +296,12 @@ func (s *section) dev() Dev {
 	}
 	s.Done()
 	return d
+}
+
+// Campaigns is what relays do for campaigns; zero durations are the worker's own.
+type Campaigns struct {
+	Enabled                 bool
+	PollInterval, Heartbeat time.Duration
 }
 
 // Runs is what relays do for runs of workflow plans.

@@ -61,7 +61,7 @@ begin
   update deed.channel_outbox c
   set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, request = null,
     -- What is said later of who got a copy is still not about the recipient.
-    cc = case when c.cc is not null then array(select deed.address_mark(c.tenant_id, 'email', y.address) from unnest(c.cc) y(address)) end, request_sha256 = sha256(c.request),
+    cc = case when c.cc is not null then array(select deed.address_mark(c.tenant_id, 'email', y.address) from unnest(c.cc) y(address)) end, request_sha256 = coalesce(c.request_sha256, sha256(c.request)),
     erased_at = v_now, updated_at = v_now,
     last_error = case when c.last_error is not null then 'erased' end,
     skip_reason = case when c.skip_reason is not null then 'erased' end,

@@ -41,7 +41,8 @@
 -- 2^deferrals, at most half an hour, and not past the end of p_give_up; never is
 -- it past expires_at. p_max_attempts is for rows that have none of their own.
 -- Whatever shows that the provider answers ends the pause whose probe it was:
--- resumed. Each probe is another delivery, since what one finds may be its own
+-- resumed. What was sent for a campaign keeps the SHA-256 of its request, and not its bytes,
+-- which can be made again of what never changes. Each probe is another delivery, since what one finds may be its own
 -- doing: from the fourth time on it waits, for as long as the pause's steps are.
 create or replace function deed.settle(
   p_ids          uuid[],
@@ -69,7 +70,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp();
+  v_now  timestamptz := clock_timestamp();
+  v_runs boolean; -- some are campaigns'
 begin
   if not (p_kinds <@ array['accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'apart', 'unusable', 'unknown', 'undecided']) then
     raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
@@ -80,10 +82,10 @@ begin
   end if;
   -- In a statement of its own: what it has waited for, such as a renewal or a
   -- change of lanes, the next one sees.
-  perform q.id
+  select coalesce(bool_or(q.run_id is not null), false) into v_runs
   from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u
   cross join lateral (
-    select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
+    select c.run_id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
   ) q;
   -- By those that are refused so, which are few.
   if 'bad_address' = any (p_kinds) then
@@ -229,5 +231,10 @@ begin
     group by d.tenant_id, d.was, d.status, d.verdict, d.doubted, d.in_doubt
   )
   select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id), case when d.told then d.was end from done d;
+  if v_runs then
+    update deed.channel_outbox c
+    set request = null, request_sha256 = sha256(c.request)
+    where c.id = any (p_ids) and c.run_id is not null and c.request is not null and c.status in ('sent', 'called', 'posted');
+  end if;
 end
 $$;

@@ -1,0 +1,98 @@
+package liquid_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/campaign/liquid"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// What a campaign's delivery says is made of its run's content and of its row's data; what
+// the template cannot make fails the delivery, what the database cannot say does not.
+func TestEngine_ComposesDeliveries(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "fake")
+	ctx := t.Context()
+	app := db.Pool(pgtest.App)
+	made := 0
+	deploy := func(channel campaign.Channel, content campaign.Content, address string) string {
+		t.Helper()
+		made++
+		name := string(rune('a' + made))
+		if err := campaign.CheckTemplates(liquid.Engine, content); err != nil {
+			t.Fatal(err)
+		}
+		c, err := campaign.Put(ctx, app, campaign.Scope{}, name, content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := campaign.OpenAudience(ctx, app, campaign.Scope{}, name, channel)
+		if err == nil {
+			err = a.Add(ctx, app, campaign.Member{Address: address})
+		}
+		if err == nil {
+			err = a.Finish(ctx, app)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := campaign.Request{Campaign: c.ID, Audience: a.ID, ID: name, Channel: channel, Provider: "fake", Transactional: true, From: "shop@example.com", ReplyTo: "help@example.com"}
+		if channel == campaign.Email {
+			req.Transactional, req.Purpose = false, "newsletter"
+		}
+		d, err := campaign.Deploy(ctx, app, campaign.Scope{}, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Run
+	}
+	c := campaign.NewComposer(db.Pool(pgtest.Worker), liquid.Engine)
+	draft := delivery.Draft{Unsubscribe: "https://x.example/u/1", Payload: json.RawMessage(`{"contact": {"name": "A & <b>"}}`)}
+	for _, tc := range []struct {
+		channel campaign.Channel
+		content campaign.Content
+		address string
+		want    string
+	}{
+		{
+			campaign.Email,
+			campaign.Content{Subject: "Hi {{ contact.name }}", Text: "{{ contact.name }} {{ unsubscribe_url }}", HTML: "<p>{{ contact.name }}</p>"},
+			"a@b.example",
+			`{"from":"shop@example.com","reply_to":"help@example.com","subject":"Hi A \u0026 \u003cb\u003e","text":"A \u0026 \u003cb\u003e https://x.example/u/1","html":"\u003cp\u003eA \u0026amp; \u0026lt;b\u0026gt;\u003c/p\u003e"}`,
+		},
+		{campaign.SMS, campaign.Content{Text: "Hi {{ contact.name }}"}, "+493012345", `{"text":"Hi A \u0026 \u003cb\u003e"}`},
+		{campaign.Voice, campaign.Content{Script: "Hi {{ contact.name }}", ScriptVersion: "1"}, "+493012345", `{"text":"Hi A \u0026 \u003cb\u003e"}`},
+		{campaign.Social, campaign.Content{Text: "Hi", Post: "1"}, "@shop", `{"text":"Hi"}`},
+	} {
+		draft.Run = deploy(tc.channel, tc.content, tc.address)
+		for range 2 { // again, from what is at hand
+			got, err := c.Compose(ctx, draft)
+			if err != nil || string(got) != tc.want {
+				t.Errorf("%s: %s %v, want %s", tc.channel, got, err, tc.want)
+			}
+		}
+	}
+	draft.Run = deploy(campaign.SMS, campaign.Content{Text: `{% assign a = "x" %}{% for i in contact.list %}{% for j in contact.list %}{% assign a = a | append: a %}{% endfor %}{% endfor %}{{ a }}`}, "+493012345")
+	long := draft
+	long.Payload = json.RawMessage(`{"contact": {"list": [` + strings.Repeat("1,", 99) + `1]}}`)
+	if _, err := c.Compose(ctx, long); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "template_error") {
+		t.Errorf("a template that goes over its limits: %v", err)
+	}
+	if err := campaign.CheckTemplates(liquid.Engine, campaign.Content{Subject: "{{ name }}", Text: "{% include 'x' %}"}); deed.CodeOf(err) != deed.Invalid || strings.Count(err.Error(), "template_error") != 2 {
+		t.Errorf("templates that are wrong: %v", err)
+	}
+	other := campaign.NewComposer(db.NewPool(pgtest.Worker, 1), liquid.Engine)
+	db.Exec(t, pgtest.Owner, `alter table deed.campaign_contents rename to away`)
+	if _, err := other.Compose(ctx, draft); err == nil || deed.CodeOf(err) == deed.Invalid {
+		t.Errorf("with a database that cannot say: %v", err)
+	}
+	db.Exec(t, pgtest.Owner, `alter table deed.away rename to campaign_contents`)
+}

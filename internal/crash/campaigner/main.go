@@ -1,0 +1,63 @@
+// Command campaigner is a relay of campaigns that tests kill: it expands jobs, ends them, and
+// makes what they owe through one provider.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/campaign/liquid"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/provider/resend"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "campaigner:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	pool, err := pgxpool.New(ctx, os.Getenv("VICTIM_DATABASE_URL"))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	p, err := resend.New(resend.Options{APIKey: "re_x", Endpoint: "http://" + os.Getenv("VICTIM_ADDRESS")})
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	l, err := delivery.New(ctx, pool, delivery.Options{
+		Providers: map[string]delivery.ProviderOptions{"p": {Provider: p, Concurrency: 8, Timeout: 5 * time.Second, Rate: 100_000}},
+		Composer:  campaign.NewComposer(pool, liquid.Engine), Environment: "crash",
+		PollInterval: 50 * time.Millisecond, ClaimBatch: 50, Lease: time.Second, BaseRetry: 50 * time.Millisecond, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	w, err := campaign.NewWorker(ctx, pool, campaign.WorkerOptions{PollInterval: 50 * time.Millisecond, Heartbeat: 10 * time.Second, Environment: "crash", Logger: log})
+	if err != nil {
+		return err
+	}
+	if err := l.Register(ctx); err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.Run(ctx) })
+	defer running.Wait()
+	fmt.Println("victim: runs")
+	return l.Run(ctx)
+}
