@@ -61,3 +61,57 @@ select deed.resume_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
 
 -- name: cancel
 select deed.cancel_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
+
+-- name: runs
+select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
+  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at
+from deed.campaign_runs r
+join deed.campaigns c on c.id = r.campaign_id
+where ($1::text is null or r.id < $1::text::uuid) and ($2::text is null or r.tenant_id = $2::text::uuid) and ($3::text is null or r.status = $3::text)
+  and ($4::text is null or c.name = $4::text)
+order by r.id desc -- as they were deployed: UUIDv7
+limit $5::int;
+
+-- name: run
+select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
+  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at
+from deed.campaign_runs r
+join deed.campaigns c on c.id = r.campaign_id
+where r.id = $1::text::uuid;
+
+-- name: progress
+select j.waiting, j.lost, o.queued, o.sending, o.in_doubt, o.held, o.sent, o.skipped, o.missed, o.failed, o.dead
+from (
+  select coalesce(sum(q.upto_n - q.from_n + 1) filter (where q.expanded_at is null and q.finished_at is null), 0)::bigint as waiting,
+    coalesce(sum(q.upto_n - q.from_n + 1) filter (where q.expanded_at is null and q.finished_at is not null), 0)::bigint as lost
+  from deed.job_queue q
+  where q.run_id = $1::text::uuid
+) j
+cross join (
+  select count(*) filter (where c.status = 'queued') as queued, count(*) filter (where c.status = 'sending') as sending,
+    count(*) filter (where c.doubt_since is not null) as in_doubt, count(*) filter (where c.held_at is not null) as held,
+    count(*) filter (where c.status in ('sent', 'called', 'posted')) as sent, count(*) filter (where c.status = 'skipped' and not m.missed) as skipped,
+    count(*) filter (where c.status = 'skipped' and m.missed) as missed, count(*) filter (where c.status = 'failed') as failed, count(*) filter (where c.status = 'dead') as dead
+  from deed.channel_outbox c
+  cross join lateral (select coalesce(split_part(c.skip_reason, ';', 1) in ('cancelled', 'expired'), false) as missed) m
+  where c.run_id = $1::text::uuid
+) o;
+
+-- name: reasons
+-- The ten that are most frequent, in the order of that.
+select c.status, split_part(coalesce(c.skip_reason, c.last_error, ''), ':', 1), count(*)
+from deed.channel_outbox c
+where c.run_id = $1::text::uuid and c.status in ('skipped', 'failed', 'dead')
+group by 1, 2
+order by 3 desc, 1, 2
+limit 10;
+
+-- name: trace
+select r.status, j.from_n, j.id::text, j.status, j.attempts, coalesce(j.last_error, ''), coalesce(c.id::text, ''), coalesce(c.status, ''), coalesce(c.contact_id::text, ''),
+  case when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error, '') else '' end, coalesce(c.provider_message_id, ''), coalesce(c.id::text, j.id::text)
+from deed.campaign_runs r
+join deed.job_queue j on j.run_id = r.id
+left join deed.channel_outbox c on c.run_id = j.run_id and c.job_id = j.id
+where r.id = $1::text::uuid and (j.from_n > $2::bigint or (j.from_n = $2::bigint and c.id > $3::text::uuid))
+order by j.from_n, c.id
+limit $4::int;

@@ -63,27 +63,28 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"database": cmdDatabase,
-			"as":       cmdAs,
-			"status":   cmdStatus,
-			"shape":    cmdShape,
-			"sql":      cmdSQL,
-			"broken":   func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).db.Broken() },
-			"receiver": cmdReceiver,
-			"repaired": func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).far.repair() },
-			"refuse":   cmdRefuse,
-			"accept":   func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).far.refuse("") },
-			"received": cmdReceived,
-			"inorder":  cmdInOrder,
-			"until":    cmdUntil,
-			"who":      cmdWho,
-			"message":  cmdMessage,
-			"runid":    cmdRunID,
-			"expand":   cmdExpand,
-			"held":     cmdHeld,
-			"ndjson":   cmdNDJSON,
-			"persons":  cmdPersons,
-			"bombs":    cmdBombs,
+			"database":    cmdDatabase,
+			"as":          cmdAs,
+			"status":      cmdStatus,
+			"shape":       cmdShape,
+			"sql":         cmdSQL,
+			"broken":      func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).db.Broken() },
+			"receiver":    cmdReceiver,
+			"repaired":    func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).far.repair() },
+			"refuse":      cmdRefuse,
+			"accept":      func(ts *testscript.TestScript, _ bool, _ []string) { benchOf(ts).far.refuse("") },
+			"received":    cmdReceived,
+			"inorder":     cmdInOrder,
+			"until":       cmdUntil,
+			"who":         cmdWho,
+			"message":     cmdMessage,
+			"runid":       cmdRunID,
+			"campaignrun": cmdCampaignRun,
+			"expand":      cmdExpand,
+			"held":        cmdHeld,
+			"ndjson":      cmdNDJSON,
+			"persons":     cmdPersons,
+			"bombs":       cmdBombs,
 		},
 	})
 }
@@ -241,6 +242,13 @@ func cmdRunID(ts *testscript.TestScript, _ bool, args []string) {
 	need(ts, len(args) == 1, "runid NAME")
 	b := benchOf(ts)
 	ts.Setenv(args[0], pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select run_id::text from deed.runs`))
+}
+
+// cmdCampaignRun names the newest run of a campaign.
+func cmdCampaignRun(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 1, "campaignrun NAME")
+	b := benchOf(ts)
+	ts.Setenv(args[0], pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select id::text from deed.campaign_runs order by id desc limit 1`))
 }
 
 func cmdExpand(ts *testscript.TestScript, _ bool, args []string) {

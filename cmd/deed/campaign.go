@@ -1,0 +1,250 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/campaign"
+)
+
+func newCampaign(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "campaign", Short: "List, show, trace, pause, resume and cancel runs of campaigns",
+		Long: `Runs of campaigns: where each is, what became of its members, and why. They are deployed from SQL and Go
+(docs/campaigns.md). Runs of workflow plans are another thing.`,
+		Example: "  deed campaign list --status running\n  deed campaign pause 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the wrong price'",
+	}
+	cmd.AddCommand(newCampaignList(a), newCampaignShow(a), newCampaignTrace(a), newCampaignPause(a), newCampaignResume(a), newCampaignCancel(a))
+	return cmd
+}
+
+func newCampaignList(a *app) *cobra.Command {
+	var f campaign.Filter
+	var owner tenantFlag
+	var status string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List runs of campaigns, newest first", Args: cobra.NoArgs,
+		Long:    "List runs of campaigns, newest first. One that is paused or cancelled and has not ended yet says so.",
+		Example: "  deed campaign list --campaign spring --status partial",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			f.Status = campaign.Status(status)
+			if f.Tenant, err = owner.id(); err != nil {
+				return err
+			}
+			if f.Limit < 1 {
+				return usagef("--limit %d is below 1", f.Limit)
+			}
+			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				list, err := campaign.List(cmd.Context(), pool, f)
+				if err == nil && len(list.Items) == 0 {
+					err = knownTenant(cmd.Context(), pool, f.Tenant)
+				}
+				if err != nil {
+					return err
+				}
+				header := []string{"RUN", "STATUS", "CAMPAIGN", "CHANNEL", "PROVIDER", "MEMBERS", "BEGINS", "ENDED"}
+				return printPage(cmd, asJSON, "runs", list, header, func(r campaign.Run) []string {
+					return []string{r.ID, statusOfCampaign(r), r.Name, string(r.Channel), r.Provider, fmt.Sprint(r.Members), when(r.ScheduledFor), instant(r.FinishedAt)}
+				})
+			})
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&status, "status", "", "only these: queued, running, completed, partial, failed")
+	fl.StringVar(&f.Campaign, "campaign", "", "only runs of the campaign of this name")
+	pageFlags(cmd, &f.Cursor, &f.Limit, 100)
+	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd, "only this tenant's, a UUID")
+	return cmd
+}
+
+// statusOfCampaign is a run's status, and what a person has done to it.
+func statusOfCampaign(r campaign.Run) string {
+	switch {
+	case r.FinishedAt == nil && r.CancelledAt != nil:
+		return string(r.Status) + ", cancelled"
+	case r.PausedAt != nil:
+		return string(r.Status) + ", paused"
+	}
+	return string(r.Status)
+}
+
+func newCampaignShow(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show RUN", Short: "Show a run of a campaign, and what became of its members", Args: cobra.ExactArgs(1),
+		Long:    "Show a run of a campaign: where it is, what became of its members so far, and why of those that did not get it.",
+		Example: "  deed campaign show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				s, err := campaign.Show(cmd.Context(), pool, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), s)
+				}
+				return showCampaign(cmd.OutOrStdout(), s)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func showCampaign(w io.Writer, s campaign.Shown) error {
+	for _, line := range [][2]string{
+		{"run", s.ID},
+		{"status", statusOfCampaign(s.Run)},
+		{"campaign", s.Name},
+		{"channel", string(s.Channel)},
+		{"provider", s.Provider},
+		{"purpose", s.Purpose},
+		{"request", s.RequestID},
+		{"audience", s.Audience},
+		{"content", s.Content},
+		{"begins", when(s.ScheduledFor)},
+		{"expires", when(s.ExpiresAt)},
+		{"started", instant(s.StartedAt)},
+		{"paused", instant(s.PausedAt)},
+		{"cancelled", instant(s.CancelledAt)},
+		{"ended", instant(s.FinishedAt)},
+		{"tenant", s.Tenant.String()},
+	} {
+		if line[1] != "" && line[1] != "-" {
+			fmt.Fprintf(w, "%-16s %s\n", line[0], clip(line[1], 0))
+		}
+	}
+	p := s.Progress
+	for _, line := range []struct {
+		name string
+		n    int64
+	}{
+		{"members", s.Members},
+		{"sent", p.Sent},
+		{"skipped", p.Skipped},
+		{"missed", p.Missed},
+		{"failed", p.Failed},
+		{"dead", p.Dead},
+		{"sending", p.Sending},
+		{"in doubt", p.InDoubt},
+		{"for a person", p.Held},
+		{"queued", p.Queued},
+		{"not expanded", p.Waiting},
+		{"lost", p.Lost},
+	} {
+		if line.n > 0 {
+			fmt.Fprintf(w, "%-16s %d\n", line.name, line.n)
+		}
+	}
+	if len(s.Reasons) == 0 {
+		return nil
+	}
+	rows := make([][]string, len(s.Reasons))
+	for i, r := range s.Reasons {
+		rows[i] = []string{r.Status, fmt.Sprint(r.Count), clip(r.Reason, 100)}
+	}
+	return table(w, []string{"STATUS", "COUNT", "WHY"}, rows)
+}
+
+func newCampaignTrace(a *app) *cobra.Command {
+	var cursor string
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "trace RUN", Short: "Trace a run of a campaign to the provider's message ids", Args: cobra.ExactArgs(1),
+		Long:    "Trace a run of a campaign: its jobs, their deliveries, and the provider's message id of each, in the order of the audience's jobs.",
+		Example: "  deed campaign trace 01a1fe76-14ee-7f1b-b119-532699ab7d4c --limit 1000 --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return usagef("--limit %d is below 1", limit)
+			}
+			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				list, err := campaign.Trace(cmd.Context(), pool, args[0], cursor, limit)
+				if err != nil {
+					return err
+				}
+				header := []string{"JOB", "STATUS", "DELIVERY", "STATUS", "PROVIDER ID", "WHY"}
+				return printPage(cmd, asJSON, "trace", list, header, func(t campaign.Traced) []string {
+					why := t.Reason
+					if t.Delivery == "" {
+						why = t.JobError
+					}
+					return []string{t.Job, t.JobStatus, t.Delivery, t.Status, t.ProviderID, why}
+				})
+			})
+		},
+	}
+	pageFlags(cmd, &cursor, &limit, 100)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// decided is what came of an act on a run.
+type decided struct {
+	Run     string `json:"run_id"`
+	Did     string `json:"did"`
+	Sending int64  `json:"sending"`
+}
+
+// newCampaignAct is a command that decides about a run.
+func newCampaignAct(a *app, use, short, long, did string, act func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error)) *cobra.Command {
+	var who operator
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: use + " RUN", Short: short, Args: cobra.ExactArgs(1), Long: long,
+		Example: "  deed campaign " + use + " 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the wrong price'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				r, err := campaign.Find(cmd.Context(), pool, args[0])
+				if err != nil {
+					return err
+				}
+				n, err := act(cmd, pool, campaign.Scope{Tenant: &r.Tenant}, r.ID, who.act(a))
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), decided{r.ID, did, n})
+				}
+				text := fmt.Sprintf("%s: %s", r.ID, did)
+				if n > 0 {
+					text += fmt.Sprintf("; %s being sent, and not stopped", many(n, "delivery is", "deliveries are"))
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+				return err
+			})
+		},
+	}
+	who.add(cmd, "why; it is in the audit log")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newCampaignPause(a *app) *cobra.Command {
+	return newCampaignAct(a, "pause", "Let nothing of a run begin until it is resumed", `Let nothing of a run begin until it is resumed: when this has returned, nothing does but what is being sent. A run does not
+expire while it is paused.`, "paused",
+		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error) {
+			return campaign.Pause(cmd.Context(), pool, scope, run, by)
+		})
+}
+
+func newCampaignResume(a *app) *cobra.Command {
+	return newCampaignAct(a, "resume", "Let a run that is paused go on", "Let a run that is paused go on where it was.", "resumed",
+		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error) {
+			return 0, campaign.Resume(cmd.Context(), pool, scope, run, by)
+		})
+}
+
+func newCampaignCancel(a *app) *cobra.Command {
+	return newCampaignAct(a, "cancel", "End a run for good", `End a run for good: what is queued, and who was not reached, is skipped as cancelled by a relay, and what is being sent ends by
+itself. There is no way back.`, "cancelled",
+		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error) {
+			return campaign.Cancel(cmd.Context(), pool, scope, run, by)
+		})
+}
