@@ -158,7 +158,8 @@ func newCampaignTrace(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "trace RUN", Short: "Trace a run of a campaign to the provider's message ids", Args: cobra.ExactArgs(1),
-		Long:    "Trace a run of a campaign: its jobs, their deliveries, and the provider's message id of each, in the order of the audience's jobs.",
+		Long: `Trace a run of a campaign: its jobs in the order of the audience, their deliveries, and the provider's message id of
+each.`,
 		Example: "  deed campaign trace 01a1fe76-14ee-7f1b-b119-532699ab7d4c --limit 1000 --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
@@ -169,13 +170,12 @@ func newCampaignTrace(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				header := []string{"JOB", "STATUS", "DELIVERY", "STATUS", "PROVIDER ID", "WHY"}
+				header := []string{"DELIVERY", "STATUS", "JOB", "PROVIDER ID", "WHY"}
 				return printPage(cmd, asJSON, "trace", list, header, func(t campaign.Traced) []string {
-					why := t.Reason
 					if t.Delivery == "" {
-						why = t.JobError
+						return []string{"-", "-", t.JobStatus, "-", t.JobError}
 					}
-					return []string{t.Job, t.JobStatus, t.Delivery, t.Status, t.ProviderID, why}
+					return []string{t.Delivery, t.Status, t.JobStatus, t.ProviderID, t.Reason}
 				})
 			})
 		},
@@ -242,8 +242,8 @@ func newCampaignResume(a *app) *cobra.Command {
 }
 
 func newCampaignCancel(a *app) *cobra.Command {
-	return newCampaignAct(a, "cancel", "End a run for good", `End a run for good: what is queued, and who was not reached, is skipped as cancelled by a relay, and what is being sent ends by
-itself. There is no way back.`, "cancelled",
+	return newCampaignAct(a, "cancel", "End a run for good", `End a run for good: what is queued, and who was not reached, is skipped as cancelled by a relay, and what is being sent
+ends by itself. There is no way back.`, "cancelled",
 		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error) {
 			return campaign.Cancel(cmd.Context(), pool, scope, run, by)
 		})

@@ -49,13 +49,15 @@ func TestTable_EveryListFitsAHundredColumns(t *testing.T) {
 	ids := map[string]string{
 		"deliveries list": `select id from deed.channel_outbox`, "deliveries doubt": `select id from deed.channel_outbox where doubt_since is not null`, "inbound list": `select id from deed.channel_messages`,
 		"contacts list": `select id from deed.contacts where merged_into is null and erased_at is null`, "consents list": `select contact_id from deed.consents`, "contacts erasures": `select contact_id from deed.erasures`,
-		"contacts conflicts": `select unnest(contact_ids) from deed.identity_conflicts`, "run list": `select run_id from deed.runs`, "tenant list": `select tenant_id from deed.tenants where name like 'xx%'`,
+		"contacts conflicts": `select unnest(contact_ids) from deed.identity_conflicts`, "run list": `select run_id from deed.runs`, "campaign list": `select id from deed.campaign_runs`, "campaign trace": `select id from deed.channel_outbox where run_id is not null`, "tenant list": `select tenant_id from deed.tenants where name like 'xx%'`,
 	}
 	for list := range lists {
 		args := strings.Fields(list)
 		switch list {
 		case "consents list":
 			args = append(args, "external_id:known", "--tenant", "00000000-0000-0000-0000-000000000000")
+		case "campaign trace":
+			args = append(args, pgtest.One[string](t, db.Pool(pgtest.Owner), `select id::text from deed.campaign_runs`))
 		case "messages":
 			args = append(args, "--payload")
 		case "tenant removals", "keys blocked": // nothing lasts there
@@ -116,6 +118,17 @@ func longLives(t *testing.T, db *pgtest.DB) {
 		}
 	}
 	db.Exec(t, pgtest.Owner, `update deed.pending set dead_at = now(), last_error = $1, attempts = 12`, text(900))
+	for _, sql := range []string{
+		`select deed.put_campaign($1, '{"text": "x"}')`,
+		`select deed.put_audience($1, 'sms')`,
+		`select deed.add_audience_members(a.id, 0, '{+493012345}') from deed.audiences a where $1 <> ''`,
+		`select deed.finish_audience(a.id, 1) from deed.audiences a where $1 <> ''`,
+		`select deed.deploy_campaign(c.id, a.id, $1, 'sms', p_options => jsonb_build_object('provider', p.name, 'transactional', true)) from deed.campaigns c, deed.audiences a, deed.providers p`,
+	} {
+		db.Exec(t, pgtest.App, strings.ReplaceAll(sql, ", deed.providers p", ", (select $2::text as name) p"), append([]any{name(190)}, []any{provider}[:strings.Count(sql, "deed.providers")]...)...)
+	}
+	db.Exec(t, pgtest.Worker, `select deed.claim_queued_jobs('w', 1)`)
+	db.Exec(t, pgtest.Worker, `select deed.expand_job(j.id, j.claim, 'w') from deed.job_queue j`)
 	act := audit.Act{By: text(190), Reason: text(190)}
 	err := pgx.BeginFunc(t.Context(), owner, func(tx pgx.Tx) error {
 		if err := tenant.Set(t.Context(), tx, tenant.ID{}); err != nil {
