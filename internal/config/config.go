@@ -216,8 +216,8 @@ func (r *reader) config(root *document.Node) *Config {
 		c.Erasures = e.erasures()
 	}
 	if m := s.sub("campaigns"); m != nil {
-		c.Campaigns = Campaigns{Enabled: m.truth("enabled"), PollInterval: m.duration("poll_interval", 10*time.Millisecond, time.Hour), Heartbeat: m.duration("heartbeat", 10*time.Second, 24*time.Hour)}
-		m.done()
+		c.Campaigns = Campaigns{Enabled: m.truth("enabled"), PollInterval: m.Duration("poll_interval", 10*time.Millisecond, time.Hour), Heartbeat: m.Duration("heartbeat", 10*time.Second, 24*time.Hour)}
+		m.Done()
 	}
 	if r := s.sub("runs"); r != nil {
 		c.Runs = Runs{Project: true, Retention: r.Duration("retention", 24*time.Hour, 100*365*24*time.Hour)}
