@@ -77,7 +77,7 @@ func TestMerge_AndUnmerge(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
 	}
-	same(t, "acts", pgtest.One[string](t, db.Pool(pgtest.Admin), `select string_agg(action, ' ' order by n) from deed.audit_log where subject_type = 'contact' and action <> 'upsert'`), "merge merge unmerge unmerge")
+	same(t, "acts", pgtest.One[string](t, db.Pool(pgtest.Admin), `select string_agg(action, ' ' order by n) from deed.audit_log where subject_type = 'contact' and action <> 'upsert'`), "merge merge merge merge unmerge unmerge unmerge unmerge")
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -85,6 +85,11 @@ func (c *Contacts) Next() (contact.Person, int, error) {
 		if err == nil && len(p.Identities) == 0 {
 			err, bad = &LineError{line, errors.New("it has no identity: email, phone, external_id or type:NAME")}, true
 		}
+		for _, i := range p.Identities {
+			if wrong := i.Check(); wrong != nil && err == nil {
+				err, bad = &LineError{line, wrong}, true
+			}
+		}
 		switch {
 		case bad:
 			return contact.Person{}, line, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -47,6 +48,7 @@ func (t ContactTally) Stored() int { return t.Created + t.Updated + t.Unchanged 
 // may be given again, from there or whole: who is known is not made twice.
 func Upsert(ctx context.Context, db DB, rows *Contacts, opts UpsertOptions) (ContactTally, error) {
 	u := &upserter{db: db, rows: rows, opts: opts}
+	defer u.tell()
 	u.tally.NextLine = max(rows.opts.FromLine, 1)
 	u.opts.Batch = cmp.Or(opts.Batch, 1000)
 	if u.opts.Batch < 1 {
@@ -61,6 +63,22 @@ type upserter struct {
 	rows  *Contacts
 	opts  UpsertOptions
 	tally ContactTally
+	told  []told // of the batch, in whatever order it came to light
+}
+
+// told is what a line's owner is told of it.
+type told struct {
+	line int
+	say  func()
+}
+
+// tell says of a batch's lines what is to be said, in their order.
+func (u *upserter) tell() {
+	slices.SortStableFunc(u.told, func(a, b told) int { return cmp.Compare(a.line, b.line) })
+	for _, t := range u.told {
+		t.say()
+	}
+	u.told = u.told[:0]
 }
 
 // person is a contact and where its row begins.
@@ -92,6 +110,7 @@ func (u *upserter) run(ctx context.Context) error {
 			if err := u.store(ctx, batch, false); err != nil {
 				return err
 			}
+			u.tell()
 			batch, size = batch[:0], 0
 		}
 		if err != nil {
@@ -112,7 +131,7 @@ func sizeOf(p contact.Person) int {
 func (u *upserter) reject(bad *LineError) {
 	u.tally.Rejected++
 	if u.opts.Rejected != nil {
-		u.opts.Rejected(bad)
+		u.told = append(u.told, told{bad.Line, func() { u.opts.Rejected(bad) }})
 	}
 }
 
@@ -191,7 +210,7 @@ func (u *upserter) count(batch []person, list []contact.Upserted) {
 		case contact.Conflicting:
 			u.tally.Conflicts++
 			if u.opts.Conflict != nil {
-				u.opts.Conflict(batch[i].line, r.Others)
+				u.told = append(u.told, told{batch[i].line, func() { u.opts.Conflict(batch[i].line, r.Others) }})
 			}
 		}
 	}

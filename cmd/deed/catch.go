@@ -43,7 +43,7 @@ type catchers struct {
 
 func (c *catchers) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.smtpAddress, "catch-smtp", "", "where the built-in SMTP server listens; also DEED_CATCH_SMTP (default "+defaultCatchSMTP+", or a free port)")
-	cmd.Flags().StringVar(&c.fault, "fault", "", "how the built-in providers fail: 429, 5xx, reset or slow; with /N every Nth call")
+	cmd.Flags().StringVar(&c.fault, "fault", "", "how the built-in providers fail: 429 (too many calls), 5xx, reset (taken, and the connection cut), slow (taken, and no answer until the provider's timeout: in doubt); with /N every Nth call")
 	cmd.Flags().StringVar(&c.events, "events", string(catcher.Late), "when the built-in providers' services say what became of what they took: early (before their answer), late, twice, reverse or off")
 	cmd.Flags().StringVar(&c.httpAddress, "catch-http", "", "where fakes of services, the mailbox and the receiver of webhooks listen; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+", or a free port)")
 }
@@ -223,15 +223,24 @@ func newMailbox(a *app) *cobra.Command {
 			}
 			rows := make([][]string, len(list))
 			for i, m := range list {
-				rows[i] = []string{when(m.At), m.Via, m.From, strings.Join(m.To, ", "), m.Subject, strings.TrimSpace(m.Text)}
+				rows[i] = []string{when(m.At), m.Via, m.From, strings.Join(m.To, ", "), m.Subject, attached(m), strings.TrimSpace(m.Text)}
 			}
-			return printRows(cmd, []string{"AT", "VIA", "FROM", "TO", "SUBJECT", "TEXT"}, rows)
+			return printRows(cmd, []string{"AT", "VIA", "FROM", "TO", "SUBJECT", "WITH", "TEXT"}, rows)
 		},
 	}
 	cmd.Flags().StringVar(&address, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
 	cmd.Flags().StringVar(&via, "via", "", "only what came by this provider, such as smtp or telegram")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// attached names what a mail had with it.
+func attached(m catcher.Mail) string {
+	names := make([]string, len(m.Attachments))
+	for i, a := range m.Attachments {
+		names[i] = fmt.Sprintf("%s (%s, %d bytes)", a.Name, cmp.Or(a.Type, "no type"), a.Size)
+	}
+	return cmp.Or(strings.Join(names, ", "), "-")
 }
 
 // catcherAt is where the mailbox of deed dev listens: as the flag says, the

@@ -53,6 +53,9 @@ func (f *contactFlags) read(cmd *cobra.Command) (contact.Person, error) {
 		if !ok {
 			return p, usagef("--identity, number %d, is not TYPE=VALUE", i+1)
 		}
+		if err := (contact.Identity{Type: typ, Value: value}).Check(); err != nil {
+			return p, usagef("--identity, number %d: %w", i+1, err)
+		}
 		know(typ, value)
 	}
 	if len(p.Identities) == 0 {

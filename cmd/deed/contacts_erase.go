@@ -44,9 +44,9 @@ What was suppressed stays so, under a mark that does not tell the address; with 
 addresses any more at all, even if an import brings them back. The reason is kept: name nobody in it.
 
 --from FILE repeats the erasures that relays have recorded (erasures: in deed.yaml) after an older database was restored.
-Whoever has been erased already, or is not there, is passed over.`,
+Whoever has been erased already, or is not there, is passed over. It wants --yes, too.`,
 		Example: "  deed contacts erase 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'asked for on paper, file 12' --yes\n" +
-			"  deed contacts erase --from erasures.ndjson",
+			"  deed contacts erase --from erasures.ndjson --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case c.from == "" && len(args) == 0:
@@ -157,6 +157,9 @@ func (c *contactsErase) again(cmd *cobra.Command, a *app) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w", c.from, err)}
 	}
 	return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+		if !c.yes {
+			return c.countRecords(cmd, pool, records)
+		}
 		shown := newProgress(cmd, c.from, "")
 		var erased, missing int
 		for i, r := range records {
@@ -174,6 +177,29 @@ func (c *contactsErase) again(cmd *cobra.Command, a *app) error {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: erased %d, passed over %d that are not there or had been erased\n", many(int64(len(records)), "record", "records"), erased, missing)
 		return err
 	})
+}
+
+// countRecords says what repeating a record would do.
+func (c *contactsErase) countRecords(cmd *cobra.Command, pool *pgxpool.Pool, records []erasureRecord) error {
+	would, missing := 0, 0
+	for _, r := range records {
+		for _, name := range r.Names {
+			switch found, err := contact.Get(cmd.Context(), pool, name); {
+			case errors.Is(err, contact.ErrNotFound) || err == nil && found.ErasedAt != nil:
+				missing++
+			case err != nil:
+				return err
+			default:
+				would++
+			}
+		}
+	}
+	if c.json {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"records": len(records), "dry_run": true, "would_erase": would, "passed_over": missing})
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing was changed: of %s %d would be erased for ever, and %d are not there or had been erased; give --yes\n",
+		many(int64(len(records)), "record", "records"), would, missing)
+	return err
 }
 
 // repeat erases once more who was erased by all names, since in an older database they

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"strings"
@@ -44,7 +45,7 @@ stored. There is no --timeout unless one is given.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, a, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.format, "format", "", "ndjson or csv (default: by the file's name; from a pipe ndjson)")
+	f.StringVar(&c.format, "format", "", "ndjson or csv (default: by the file's name; from a pipe by how it begins)")
 	f.IntVar(&c.batch, "batch", 1000, "rows a transaction")
 	f.IntVar(&c.fromLine, "from-line", 1, "pass over the rows that begin before this line")
 	f.BoolVar(&c.verified, "verified", false, "the identities are known to be theirs")
@@ -68,6 +69,10 @@ func (c *contactsImport) run(cmd *cobra.Command, a *app, name string) error {
 		return err
 	}
 	defer stop()
+	if name == "-" && c.format == "" {
+		text := bufio.NewReaderSize(in, 64<<10)
+		in, format = text, kindOf(text)
+	}
 	rows, err := importer.NewContacts(in, name, importer.ContactOptions{Tenant: owner, Verified: c.verified, FromLine: c.fromLine, Format: format})
 	if err != nil {
 		return &exitError{exitUsage, err}

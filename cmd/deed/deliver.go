@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,10 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.Channel = delivery.Channel(channel)
+			payload, err := payloadOf(cmd, payload)
+			if err != nil {
+				return err
+			}
 			if err := readAttachments(&e, attach); err != nil {
 				return err
 			}
@@ -75,8 +80,8 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 				}
 			case d.Channel == delivery.Email:
 				d.Payload = e.JSON()
-				if _, err := delivery.ReadEmail(delivery.Draft{Recipient: d.Recipient, Payload: d.Payload}, delivery.EmailRules{From: "provider@localhost", FromAllowed: []string{"*"}}); err != nil {
-					return &exitError{exitUsage, err}
+				if err := checkEmail(d); err != nil {
+					return err
 				}
 			default:
 				return usagef("the channel %s wants a --payload", channel)
@@ -99,6 +104,9 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 				return err
 			}
 			return a.withLedgerOf(cmd.Context(), d.Provider, func(l *delivery.Ledger, pool *pgxpool.Pool) error {
+				if err := checkKind(cmd.Context(), l, pool, d); err != nil {
+					return err
+				}
 				var made []delivery.Reserved
 				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
 					made, err = l.Reserve(cmd.Context(), tx, d)
@@ -120,7 +128,7 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 					noteDuplicate(cmd, key, entry)
 				}
 				if err == nil && wait > 0 && entry.SentAt == nil {
-					return &exitError{exitFailed, errors.New(undelivered(entry, wait))}
+					return &exitError{exitFailed, errors.New(cmp.Or(pausedWhy(cmd.Context(), l, entry, wait), undelivered(entry, wait)))}
 				}
 				return err
 			})
@@ -137,7 +145,7 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 	f.StringVar(&e.Subject, "subject", "", "the subject")
 	f.StringVar(&e.Text, "text", "", "the text")
 	f.StringVar(&e.HTML, "html", "", "the text as HTML")
-	f.StringVar(&payload, "payload", "", "the payload, a JSON object")
+	f.StringVar(&payload, "payload", "", "the payload, a JSON object; @FILE: what the file has, -: standard input")
 	f.StringVar(&key, "key", "", "what the delivery is for; the same again is the same delivery (default: a new one)")
 	f.StringVar(&d.Purpose, "purpose", "", "what it is for, as newsletter: who left that is skipped (default: none, it is transactional)")
 	f.StringVar(&d.Contact, "contact", "", "the id of the contact whom it is for")
@@ -158,6 +166,51 @@ func (a *app) noteUnchecked(cmd *cobra.Command, provider string) error {
 	}
 	if err := file.Lacks("providers." + provider); err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: what the service of %s would refuse of itself is told only when it is called: %s\n", provider, err)
+	}
+	return nil
+}
+
+// checkKind says what the service of a provider that deed.yaml does not have would refuse, as
+// far as that is the same for everybody who uses it: by the type that it is registered as.
+func checkKind(ctx context.Context, l *delivery.Ledger, pool *pgxpool.Pool, d delivery.Delivery) error {
+	states, err := l.Providers(ctx)
+	if err != nil {
+		return nil // an application's login may not look at them, and reserves all the same
+	}
+	for _, s := range states {
+		if s.Name != d.Provider {
+			continue
+		}
+		switch s.Kind {
+		case "smtp", "postmark", "resend", "sendgrid", "ses":
+			if d.Channel == delivery.Email {
+				return checkEmail(d)
+			}
+		case "bluesky", "slack", "telegram", "twilio", "whatsapp":
+			built, err := builtIn("127.0.0.1:1", "127.0.0.1:1", devEvents{}) // which call nobody here
+			if err != nil {
+				return err
+			}
+			defer func() {
+				for _, p := range built {
+					closeProviders(map[string]delivery.ProviderOptions{"": {Provider: p}})
+				}
+			}()
+			checking, err := delivery.New(ctx, pool, delivery.Options{Providers: map[string]delivery.ProviderOptions{d.Provider: {Provider: built[s.Kind]}}})
+			if err != nil {
+				return err
+			}
+			return checking.Check(d)
+		}
+	}
+	return nil
+}
+
+// checkEmail says what no provider of e-mail takes, whatever its own rules.
+func checkEmail(d delivery.Delivery) error {
+	_, err := delivery.ReadEmail(delivery.Draft{Recipient: d.Recipient, Payload: d.Payload}, delivery.EmailRules{From: "provider@localhost", FromAllowed: []string{"*"}, HeadersAllowed: []string{"*"}})
+	if err != nil {
+		return &exitError{exitUsage, err}
 	}
 	return nil
 }
@@ -192,6 +245,34 @@ func noteDuplicate(cmd *cobra.Command, key string, e delivery.Entry) {
 
 // channels are those that a delivery can have.
 var channels = []delivery.Channel{delivery.Email, delivery.SMS, delivery.Voice, delivery.Social, delivery.Chat, delivery.Webhook}
+
+// pausedWhy says that a delivery waits since its provider is paused: until when, and why.
+func pausedWhy(ctx context.Context, l *delivery.Ledger, e delivery.Entry, wait time.Duration) string {
+	if e.Status != delivery.Queued {
+		return ""
+	}
+	states, err := l.Providers(ctx)
+	if err != nil {
+		return ""
+	}
+	for _, s := range states {
+		for _, p := range s.Pauses {
+			if s.Name != e.Provider || p.Tenant != "" && p.Tenant != e.Tenant || p.Destination != "" && !strings.Contains(strings.ToLower(e.Recipient), p.Destination) {
+				continue
+			}
+			what := "the provider " + e.Provider
+			if p.Destination != "" {
+				what += " at " + p.Destination
+			}
+			until := "until " + when(p.Until) + ", when a delivery finds out whether it is over"
+			if p.Probing || time.Until(p.Until) <= 0 {
+				until = "until the next delivery finds out whether it is over"
+			}
+			return fmt.Sprintf("not delivered within %s: %s is paused since %s, %s: %s; deed providers resume %s ends it", wait, what, when(p.Since), until, cmp.Or(p.Why, "nobody said why"), e.Provider)
+		}
+	}
+	return ""
+}
 
 func undelivered(e delivery.Entry, wait time.Duration) string {
 	switch {

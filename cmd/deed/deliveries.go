@@ -273,11 +273,13 @@ func newDeliveriesSettle(a *app) *cobra.Command {
 	var sent, failed, again, asJSON bool
 	cmd := &cobra.Command{
 		Use: "settle ID (--sent MESSAGE_ID | --failed | --send-again) --reason TEXT", Short: "Say what became of a delivery in doubt", Args: cobra.ExactArgs(1),
-		Long: `Settle a delivery in doubt by what you have found out: it was sent (with the provider's message id, or ''),
+		Long: `Settle a delivery in doubt by what you have found out: it was sent (with the provider's message id),
 it was not and shall not be, or it is to be sent again, come what may. Who and why is recorded.`,
 		Example: "  deed deliveries settle ID --failed --reason 'the provider has no trace of it'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sent = cmd.Flags().Changed("sent")
+			if sent = cmd.Flags().Changed("sent"); sent && strings.TrimSpace(message) == "" {
+				return usagef("--sent wants the provider's message id, by which it is found there, and in its log")
+			}
 			var decision delivery.Decision
 			n := 0
 			for d, chosen := range map[delivery.Decision]bool{delivery.WasSent: sent, delivery.HasFailed: failed, delivery.SendAgain: again} {

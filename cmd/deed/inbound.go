@@ -47,7 +47,7 @@ func newInboundList(a *app) *cobra.Command {
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				list, err := inbound.List(cmd.Context(), pool, f)
 				if err == nil && len(list.Items) == 0 {
-					err = knownTenant(cmd.Context(), pool, f.Tenant)
+					err = cmp.Or(knownTenant(cmd.Context(), pool, f.Tenant), a.knownSource(cmd.Context(), pool, f.Source))
 				}
 				if err != nil {
 					return err

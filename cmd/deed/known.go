@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -39,6 +42,34 @@ func knownProvider(ctx context.Context, l *delivery.Ledger, name string) error {
 		return err
 	}
 	return fmt.Errorf("there is no provider %q; deed providers list shows those that there are", name)
+}
+
+// knownSource asks the messages that there are, and then deed.yaml: sources are registered
+// nowhere.
+func (a *app) knownSource(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	if name == "" || name == devSource || name == devWhatsAppSource.Name {
+		return nil
+	}
+	list, err := inbound.List(ctx, pool, inbound.Filter{Source: name, Limit: 1})
+	if err != nil || len(list.Items) > 0 {
+		return err
+	}
+	file, err := a.config()
+	if err != nil {
+		return err
+	}
+	if _, ok := file.Sources[name]; ok {
+		return nil
+	}
+	return fmt.Errorf("there is no source %q: no message has come from it, and the configuration has %s", name, namesOf(slices.Sorted(maps.Keys(file.Sources))))
+}
+
+// namesOf lists names, for who has typed another.
+func namesOf(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }
 
 // knownTenant is for deliveries, whose tenants are registered; those of messages

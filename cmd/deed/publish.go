@@ -48,7 +48,7 @@ named with its number and the rest is published; the exit status is then 3, or 1
 	f.StringVar(&p.idField, "id-field", "", "the field that holds a row's idempotency key")
 	f.StringVar(&p.format, "format", "", "ndjson or csv (default: by the file's name; from a pipe ndjson)")
 	f.IntVar(&p.batch, "batch", 1000, "rows a transaction")
-	f.StringVar(&p.payload, "payload", "", "publish this one JSON message instead of a file")
+	f.StringVar(&p.payload, "payload", "", "publish this one JSON message instead of a file of rows; @FILE: what the file has, -: standard input")
 	f.StringVar(&p.key, "key", "", "with --payload: the message key")
 	f.StringVar(&p.idempotencyKey, "idempotency-key", "", "with --payload: the idempotency key")
 	f.StringArrayVar(&p.headers, "header", nil, "with --payload: a header NAME=VALUE; may be repeated")
@@ -93,8 +93,12 @@ func (p *publishFlags) run(cmd *cobra.Command, a *app, args []string) error {
 
 func (p *publishFlags) one(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant.ID) error {
 	ctx := cmd.Context()
+	payload, err := payloadOf(cmd, p.payload)
+	if err != nil {
+		return err
+	}
 	m := deed.Message{
-		Topic: p.topic, Key: p.key, Type: p.typ, Payload: []byte(p.payload),
+		Topic: p.topic, Key: p.key, Type: p.typ, Payload: []byte(payload),
 		IdempotencyKey: p.idempotencyKey, Headers: map[string]string{},
 	}
 	if owner != nil {
@@ -108,7 +112,7 @@ func (p *publishFlags) one(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant
 		m.Headers[name] = value
 	}
 	var published []deed.Published
-	err := inTenant(ctx, pool, owner, func(tx pgx.Tx) error {
+	err = inTenant(ctx, pool, owner, func(tx pgx.Tx) error {
 		if p.after > 0 {
 			err := tx.QueryRow(ctx, `select clock_timestamp() + make_interval(secs => $1)`, p.after.Seconds()).Scan(&m.ProcessAfter)
 			if err != nil {

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +30,55 @@ func openRows(cmd *cobra.Command, name, format, hint string) (in io.Reader, kind
 	return in, cmp.Or(format, "ndjson"), func() {}, nil
 }
 
-// progress tells a terminal how a file's rows fare.
+// kindOf is the kind of rows that a text begins with, where each is an object: lines of JSON
+// begin with a bracket, and names of columns do not.
+func kindOf(text *bufio.Reader) string {
+	for n := 1; ; n++ {
+		begins, err := text.Peek(n)
+		if err != nil {
+			return "ndjson"
+		}
+		switch begins[n-1] {
+		case ' ', '\t', '\r', '\n', 0xef, 0xbb, 0xbf: // a byte order mark, too
+		case '{', '[':
+			return "ndjson"
+		default:
+			return "csv"
+		}
+	}
+}
+
+// mostPayload bounds a payload that is read from a file: no installation takes more.
+const mostPayload = 256 << 20
+
+// payloadOf is what a --payload names: @FILE is that file's content, - standard input's; else
+// it is the text itself, which as JSON begins with neither.
+func payloadOf(cmd *cobra.Command, text string) (string, error) {
+	in := cmd.InOrStdin()
+	if path, is := strings.CutPrefix(text, "@"); is {
+		file, err := os.Open(path)
+		if err != nil {
+			return "", usagef("--payload: %w", err)
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
+	} else if text != "-" {
+		return text, nil
+	}
+	content, err := io.ReadAll(io.LimitReader(in, mostPayload+1))
+	if err != nil {
+		return "", usagef("--payload %s: %w", text, err)
+	}
+	if len(content) > mostPayload {
+		return "", usagef("--payload %s: it is over %d MiB", text, mostPayload>>20)
+	}
+	if len(bytes.TrimSpace(content)) == 0 {
+		return "", usagef("--payload %s: it is empty", text)
+	}
+	return string(content), nil
+}
+
+// progress tells how a file's rows fare: a terminal all the time, others now and then.
 type progress struct {
 	cmd   *cobra.Command
 	on    bool
@@ -38,8 +89,11 @@ type progress struct {
 }
 
 func newProgress(cmd *cobra.Command, file, again string) *progress {
-	return &progress{cmd: cmd, on: terminalWidth(cmd.ErrOrStderr()) > 0, file: file, again: again}
+	return &progress{cmd: cmd, on: terminalWidth(cmd.ErrOrStderr()) > 0, file: file, again: again, shown: time.Now()}
 }
+
+// quietProgress is how often a log is told.
+const quietProgress = 10 * time.Second
 
 // mostNamed is how many lines that are left out a terminal is told of.
 const mostNamed = 100
@@ -61,7 +115,14 @@ func (p *progress) reject(line int, why string) {
 
 // report shows the figures, a few times a second.
 func (p *progress) report(last bool, format string, args ...any) {
-	if !p.on || (!last && time.Since(p.shown) < 200*time.Millisecond) {
+	if !p.on {
+		if !last && time.Since(p.shown) >= quietProgress {
+			p.shown = time.Now()
+			fmt.Fprintln(p.cmd.ErrOrStderr(), p.file, fmt.Sprintf(format, args...))
+		}
+		return
+	}
+	if !last && time.Since(p.shown) < 200*time.Millisecond {
 		return
 	}
 	p.shown = time.Now()

@@ -18,7 +18,10 @@ type Mail struct {
 	Subject string    `json:"subject"`
 	Text    string    `json:"text,omitempty"`
 	At      time.Time `json:"at"`
-	Raw     []byte    `json:"-"` // as it arrived
+
+	Attachments []Attachment `json:"attachments,omitempty"`
+
+	Raw []byte `json:"-"` // as it arrived
 }
 
 // Mailbox keeps what was accepted, the newest thousand.
@@ -34,6 +37,7 @@ const mostMail = 1000
 
 // Add puts a mail into the box.
 func (b *Mailbox) Add(m Mail) {
+	m.Attachments = attachmentsOf(m.Raw)
 	if b.Accepted != nil {
 		b.Accepted(m)
 	}

@@ -62,7 +62,8 @@ begin
   set settled_at = clock_timestamp()
   where o.tenant_id = v_tenant and o.settled_at is null and o.contact_ids <@ array(select deed.names_of(v_into));
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, details)
-  values (v_tenant, v_actor, 'merge', 'contact', v_from::text, p_reason, jsonb_build_object('into', v_into));
+  values (v_tenant, v_actor, 'merge', 'contact', v_from::text, p_reason, jsonb_build_object('into', v_into)),
+    (v_tenant, v_actor, 'merge', 'contact', v_into::text, p_reason, jsonb_build_object('from', v_from)); -- the history of each names it
   return true;
 end
 $$;

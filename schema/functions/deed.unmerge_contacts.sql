@@ -90,7 +90,8 @@ begin
   where m.n = v_merge;
   perform deed.apply_consents(v_tenant, array[p_from, v_root], v_actor);
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, details)
-  values (v_tenant, v_actor, 'unmerge', 'contact', p_from::text, p_reason, jsonb_build_object('from', v_c.merged_into));
+  values (v_tenant, v_actor, 'unmerge', 'contact', p_from::text, p_reason, jsonb_build_object('from', v_c.merged_into)),
+    (v_tenant, v_actor, 'unmerge', 'contact', v_c.merged_into::text, p_reason, jsonb_build_object('into', p_from)); -- the history of each names it
   return v_c.merged_into;
 end
 $$;
