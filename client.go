@@ -243,7 +243,7 @@ func (c *Client) Ready(ctx context.Context) error {
 		return fmt.Errorf("count partitions: %w", err)
 	}
 	if ahead < 1 {
-		return errors.New("there is no partition of the log ahead of the one in use; see docs/operations.md")
+		return errors.New("there is no partition of the log, or of the logs of runs, ahead of the one in use; see docs/operations.md")
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // Horizon is how far the log is and what has not ended yet.
 type Horizon struct {
 	Position        int64         // the log's newest number
-	PartitionsAhead int           // partitions of the log ahead of the one in use
+	PartitionsAhead int           // ahead of the one in use: of the log, or of the logs of runs, of which fewer are
 	OldestPartition time.Duration // since the oldest partition that has its content was closed; 0 if there is none
 	OldestRunning   string        // the oldest transaction id that has not ended; empty if all have
 	OldestAge       time.Duration // age of the oldest transaction that this login may see

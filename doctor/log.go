@@ -8,24 +8,29 @@ import (
 )
 
 func checkPartitions(ctx context.Context, e *exam) error {
-	var ahead int
-	var age float64
-	if err := e.queryRow(ctx, query.Partitions, nil, &ahead, &age); err != nil {
-		return err
+	for _, table := range []struct{ query, subject, what string }{
+		{query.Partitions, "deed.log", "partitions of the log"},
+		{query.RunPartitions, "deed.run_log", "partitions of the logs of runs, of a week each,"},
+	} {
+		var ahead int
+		var age float64
+		if err := e.queryRow(ctx, table.query, nil, &ahead, &age); err != nil {
+			return err
+		}
+		level := OK
+		switch {
+		case ahead < 1:
+			level = Fail
+		case ahead < 2:
+			level = Warn
+		}
+		remedy := ""
+		if level != OK {
+			remedy = "start a relay, or, as deed_worker: select deed.keep_partitions(); if one runs, its log says why not (\"make partitions ahead\")"
+		}
+		e.addf(level, "partitions-ahead", table.subject, remedy,
+			"%d %s are ahead of the one in use, of two that relays keep; the last was made %s ago", ahead, table.what, ago(age))
 	}
-	level := OK
-	switch {
-	case ahead < 1:
-		level = Fail
-	case ahead < 2:
-		level = Warn
-	}
-	remedy := ""
-	if level != OK {
-		remedy = "start a relay, or, as deed_worker: select deed.keep_partitions(); if one runs, its log says why not (\"make partitions ahead\")"
-	}
-	e.addf(level, "partitions-ahead", "deed.log", remedy,
-		"%d partitions of the log are ahead of the one in use, of two that relays keep; the last was made %s ago", ahead, ago(age))
 	return nil
 }
 

@@ -91,6 +91,12 @@ select coalesce(max(p.n), -1) - pg_catalog.pg_sequence_last_value('deed.log_seq'
   coalesce(extract(epoch from pg_catalog.clock_timestamp() - max(p.made_at))::float8, 0)
 from deed.partitions p;
 
+-- name: run_partitions
+select coalesce(max(p.n), -1) - pg_catalog.floor(extract(epoch from pg_catalog.clock_timestamp()) / 604800)::bigint,
+  coalesce(extract(epoch from pg_catalog.clock_timestamp() - max(p.made_at))::float8, 0)
+from deed.run_partitions p
+where p.dropped_at is null;
+
 -- name: retention
 select r.n, r.state, extract(epoch from r.overdue)::float8, r.bytes, r.kept_by
 from deed.retention() r

@@ -277,6 +277,10 @@ func partitionsAhead(t *testing.T, _ *scene) {
 		db.Exec(t, pgtest.Owner, fmt.Sprintf(`select setval('deed.log_seq', %d)`, n<<36+1))
 		says(t, find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "partitions-ahead", level, "deed.log"), fmt.Sprintf("%d partitions", 2-n))
 	}
+	for n, level := range []doctor.Level{doctor.OK, doctor.Warn, doctor.Fail} {
+		db.Exec(t, pgtest.Owner, fmt.Sprintf(`update deed.run_partitions set dropped_at = now() where n > (select floor(extract(epoch from now()) / 604800)) + %d`, 2-n))
+		says(t, find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{}), "partitions-ahead", level, "deed.run_log"), fmt.Sprintf("%d partitions of the logs of runs", 2-n))
+	}
 }
 
 func logSequence(t *testing.T, _ *scene) {

@@ -13,6 +13,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/internal/upkeep"
 	"github.com/deedhq/deed/run"
 )
 
@@ -254,4 +255,20 @@ func reading(t *testing.T, db *pgtest.DB, name string, sink deed.Sink) (stop fun
 	stop = func() { once.Do(func() { cancel(); wg.Wait() }) }
 	t.Cleanup(stop)
 	return stop
+}
+
+// What /readyz and the metrics look at counts weeks of runs, too: without one ahead, nobody
+// gets a run when the week is over.
+func TestPartitionsAhead_OfRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	for n := 2; n >= 0; n-- {
+		db.Exec(t, pgtest.Owner, fmt.Sprintf(`update deed.run_partitions set dropped_at = now() where n > floor(extract(epoch from now()) / 604800) + %d`, n))
+		ahead, err := upkeep.PartitionsAhead(t.Context(), db.Pool(pgtest.Worker))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "ahead", ahead, n)
+	}
 }

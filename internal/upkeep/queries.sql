@@ -11,8 +11,10 @@ select deed.summarise_log();
 select deed.tally();
 
 -- name: partitions_ahead
-select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736
-from deed.partitions p;
+select least(
+  (select coalesce(max(p.n), -1) - pg_sequence_last_value('deed.log_seq') / 68719476736 from deed.partitions p),
+  (select coalesce(max(p.n), -1) - floor(extract(epoch from clock_timestamp()) / 604800)::bigint from deed.run_partitions p where p.dropped_at is null)
+);
 
 -- name: purge_keys
 select deed.purge_keys($1::int);

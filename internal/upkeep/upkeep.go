@@ -75,7 +75,8 @@ func (k *Keeper) Tally(ctx context.Context) {
 	})
 }
 
-// PartitionsAhead counts the partitions of the log ahead of the one in use.
+// PartitionsAhead counts the partitions ahead of the one in use: of the log, or of the logs
+// of runs, of which fewer are.
 func PartitionsAhead(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 	err = pool.QueryRow(ctx, query.PartitionsAhead).Scan(&n)
 	return n, err

@@ -80,7 +80,7 @@ var (
 	logPosition = prometheus.NewDesc("deed_log_position",
 		"The newest number of the log, rolled back ones included.", nil, nil)
 	partitionsAhead = prometheus.NewDesc("deed_partitions_ahead",
-		"Partitions of the log ahead of the one in use.", nil, nil)
+		"Partitions ahead of the one in use, of the log or of the logs of runs, of which fewer are.", nil, nil)
 	oldestPartition = prometheus.NewDesc("deed_oldest_partition_seconds",
 		"Since when the oldest partition of the log that has its content is closed; 0 if there is none.", nil, nil)
 	horizonAge = prometheus.NewDesc("deed_horizon_age_seconds",
