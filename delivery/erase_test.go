@@ -517,3 +517,30 @@ func TestContract_D12_NobodyReadsTheKey(t *testing.T) {
 		t.Errorf("two installations have keys of %d and %d characters, the same: %t", len(a), len(b), a == b)
 	}
 }
+
+// What is kept of a lane that is one person's goes with them, and others' stays.
+func TestContract_D12_LanesOfTheErased(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.caps.Lanes, f.caps.Limits = delivery.LanePerRecipient, map[string]float64{"*": 0.001}
+	registered(t, db, fast(f))
+	ann := person(t, db, contact.Identity{Type: "telegram", Value: "4711"})
+	person(t, db, contact.Identity{Type: "telegram", Value: "4712"})
+	made := reserve(t, db, chat("4711/7"), chat("4712"))
+	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim_deliveries('fake', 'w', 10, '1 minute')`); n != 2 {
+		t.Fatalf("claimed %d", n)
+	}
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.pauses (provider, destination, tenant_id, since, until, why)
+		select c.provider, c.lane, c.tenant_id, now(), now() + interval '1 day', '429' from deed.channel_outbox c`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = now() - interval '1 second'`)
+	lane := laneOf(t, db, made[1].ID)
+	erase(t, db, ann, contact.EraseOptions{})
+	erased(t, db, 100)
+	for _, q := range []string{`select string_agg(lane, ' ') from deed.lane_tokens`, `select string_agg(destination, ' ') from deed.pauses`} {
+		if got := pgtest.One[string](t, db.Pool(pgtest.Owner), q); got != lane {
+			t.Errorf("%s: %q, want the other's, %q", q, got, lane)
+		}
+	}
+}

@@ -6,7 +6,8 @@
 -- deed.erase_contact is erased, for the contact by name or for one of its addresses;
 -- what came later is not. An erasure waits for transactions that were under way then, and for
 -- deliveries that are in somebody's hand, whose places it keeps. Then it has
--- ended: its addresses, which it needed for that, are forgotten.
+-- ended: its addresses, which it needed for that, are forgotten, and what is kept of lanes
+-- that are theirs alone.
 create or replace function deed.erase_step(
   p_limit  int,
   p_worker text
@@ -115,7 +116,19 @@ begin
   end loop;
 
   with gone as (
-    delete from deed.erasing o where o.n = any (v_all) and v_over and o.waiting = '{}' returning o.n
+    delete from deed.erasing o where o.n = any (v_all) and v_over and o.waiting = '{}' returning o.n, o.channels, o.addresses
+  ),
+  lanes as (
+    select e.tenant_id, deed.lane_of('recipient', a.channel, a.address) as lane
+    from gone g
+    join deed.erasures e on e.n = g.n
+    cross join lateral unnest(g.channels, g.addresses) a(channel, address)
+  ),
+  unlimited as (
+    delete from deed.lane_tokens b where b.lane = any (array(select l.lane from lanes l))
+  ),
+  resumed as (
+    delete from deed.pauses p using lanes l where p.destination = l.lane and p.tenant_id = l.tenant_id
   ),
   ended as (
     update deed.erasures e set finished_at = v_now where e.n = any (array(select g.n from gone g))

@@ -32,10 +32,10 @@ begin
     where q.provider = p_provider and q.status in ('queued', 'sending')
       -- By its looks first: to fold an address takes longer.
       and case v_kind
-        when 'recipient' then q.lane !~ '^-?[0-9a-f]{16}$'
+        when 'recipient' then q.lane !~ '^-?[0-9a-f]{20}$'
         when 'country' then q.lane !~ e'^\\+[0-9]+$'
         when 'none' then q.lane <> ''
-        else q.lane = '' or q.lane ~ e'^(\\+[0-9]+|-?[0-9a-f]{16})$'
+        else q.lane = '' or q.lane ~ e'^(\\+[0-9]+|-?([0-9a-f]{16}|[0-9a-f]{20}))$'
       end
       and q.lane <> coalesce(l.lane, '')
     limit p_limit
