@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -336,4 +337,42 @@ func TestContract_R6_LongRunsCostNoMoreAnEvent(t *testing.T) {
 	if rows > 7 || each[32] > each[4]*3/2 {
 		t.Error("that is more than it should be")
 	}
+}
+
+// meanwhile does something before the statement that replaces snapshots.
+type meanwhile struct {
+	deed.DB
+	do func()
+}
+
+func (m *meanwhile) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if do := m.do; do != nil && strings.Contains(sql, "deed.replace_snapshots") {
+		m.do = nil
+		do()
+	}
+	return m.DB.Query(ctx, sql, args...)
+}
+
+// A run that ends and is projected while it is rebuilt stays projected: nothing would come
+// that brought it there again.
+func TestContract_R6_RebuiltBesideAProjector(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{})
+	r := running(t, db, "a")
+	project := func(seq int) {
+		t.Helper()
+		if err := errors.Join(p.Deliver(t.Context(), []deed.Message{{Payload: fmt.Appendf(nil, `{"runId": %q, "runSeq": %d}`, r, seq)}})...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	project(2)
+	beside := &meanwhile{DB: db.Pool(pgtest.Worker), do: func() {
+		decide(t, db, r, run.RunCompleted)
+		project(3)
+	}}
+	if found, err := run.Rebuild(t.Context(), beside, r, false); err != nil || len(found) > 0 || beside.do != nil {
+		t.Errorf("%+v, %v", found, err)
+	}
+	want(t, "the newest snapshot", lastOf(t, db, r), 3)
 }

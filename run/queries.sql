@@ -77,10 +77,10 @@ from deed.store_snapshots($1::text[]::uuid[], $2::bigint[], $3::text[]::jsonb[],
 select t.run_id::text, greatest(t.expected_seq, t.got_seq) from deed.run_stale t;
 
 -- name: stored
--- All snapshots of a run, oldest first.
+-- All snapshots of a run after a number, oldest first.
 select s.last_event_seq, convert_to(s.snapshot::text, 'UTF8')
 from deed.run_snapshots s
-where s.run_id = $1::text::uuid
+where s.run_id = $1::text::uuid and s.last_event_seq > $2::bigint
 order by s.last_event_seq;
 
 -- name: replace

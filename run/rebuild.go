@@ -33,24 +33,33 @@ func Rebuild(ctx context.Context, db deed.DB, id string, look bool) (list []Diff
 	if _, err := Find(ctx, db, id); err != nil {
 		return nil, err
 	}
-	snapshots, err := storedOf(ctx, db, id)
-	if err != nil {
-		return nil, wrap(op, err)
+	var s Snapshot
+	stored, err := storedOf(ctx, db, id, 0)
+	for first := true; err == nil && (first || len(stored) > 0); first = false {
+		var found []Difference
+		s, found, err = compare(ctx, db, id, s, stored)
+		list = append(list, found...)
+		if err != nil || look || len(list) > 0 && list[len(list)-1].Missing > 0 {
+			return list, err
+		}
+		if err = replace(ctx, db, id, s); err == nil { // beside a projector, which may have got further
+			stored, err = storedOf(ctx, db, id, s.LastEventSeq)
+		}
 	}
-	s, list, err := compare(ctx, db, id, snapshots)
-	if err != nil || look || len(list) > 0 && list[len(list)-1].Missing > 0 {
-		return list, err
-	}
+	return list, wrap(op, err)
+}
+
+func replace(ctx context.Context, db deed.DB, id string, s Snapshot) error {
 	text, err := json.Marshal(s)
 	if err != nil {
-		return list, err
+		return err
 	}
 	rows, err := db.Query(ctx, query.Replace, id, s.LastEventSeq, string(text))
 	if err == nil {
 		rows.Close()
 		err = rows.Err()
 	}
-	return list, wrap(op, err)
+	return err
 }
 
 // kept is a snapshot that is stored.
@@ -59,16 +68,16 @@ type kept struct {
 	Text []byte
 }
 
-func storedOf(ctx context.Context, db deed.DB, id string) ([]kept, error) {
-	rows, err := db.Query(ctx, query.Stored, id)
+func storedOf(ctx context.Context, db deed.DB, id string, after int64) ([]kept, error) {
+	rows, err := db.Query(ctx, query.Stored, id, after)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[kept])
 }
 
-// compare projects the run from the start, and holds each of its snapshots against that.
-func compare(ctx context.Context, db deed.DB, id string, snapshots []kept) (s Snapshot, list []Difference, err error) {
+// compare projects the run from s on, and holds each of its snapshots against that.
+func compare(ctx context.Context, db deed.DB, id string, s Snapshot, snapshots []kept) (_ Snapshot, list []Difference, err error) {
 	for {
 		events, err := Events(ctx, db, id, s.LastEventSeq, eventsAtOnce)
 		if err != nil {

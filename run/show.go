@@ -138,14 +138,16 @@ func Show(ctx context.Context, db deed.DB, id string, seq int64) (s Shown, err e
 		if err != nil {
 			return s, err
 		}
-		if n := len(events); seq > 0 && n > 0 && events[n-1].Seq > seq {
-			events = events[:max(0, int64(n)-(events[n-1].Seq-seq))]
+		last := len(events) < eventsAtOnce
+		if n := slices.IndexFunc(events, func(e Event) bool { return e.Seq >= seq }); seq > 0 && n >= 0 {
+			events, last = events[:n+1], true // where it is missing, the one after it says so
 		}
-		before := s.Snapshot.LastEventSeq
-		if s.Snapshot, err = s.Snapshot.Apply(events...); err != nil {
-			return s, err
+		if seq == 0 || s.Snapshot.LastEventSeq < seq {
+			if s.Snapshot, err = s.Snapshot.Apply(events...); err != nil {
+				return s, err
+			}
 		}
-		if len(events) < eventsAtOnce || s.Snapshot.LastEventSeq == before {
+		if last {
 			break
 		}
 	}

@@ -75,8 +75,15 @@ func TestContract_R6_ShowIsNeverBehind(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run.Show(t.Context(), app, r, 0); !isGap(err, 2200, 2201) {
-		t.Errorf("a gap: %v", err)
+	for _, seq := range []int64{0, 2200, 2201} {
+		if _, err := run.Show(t.Context(), app, r, seq); !isGap(err, 2200, 2201) {
+			t.Errorf("a gap, after event %d: %v", seq, err)
+		}
+	}
+	for _, seq := range []int64{2000, 2100, 2199} {
+		if s, err := run.Show(t.Context(), app, r, seq); err != nil || s.Snapshot.LastEventSeq != seq {
+			t.Errorf("before a gap, after event %d: %d, %v", seq, s.Snapshot.LastEventSeq, err)
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
--- deed.replace_snapshots: have what a run is by its events, after its newest one, in the place
--- of all snapshots that are stored of it; it is noted as stale no more. For deed run
--- rebuild. Raises DDNFD for an unknown run.
+-- deed.replace_snapshots: have what a run is by its events, after number p_seq, in the place
+-- of what is stored of it; it is noted as stale no more. For deed run rebuild.
+--
+-- What a projector has stored meanwhile, after later events, stays: the run would be behind
+-- until it moves again, and if that was its end, for ever. Raises DDNFD for an unknown run.
 create or replace function deed.replace_snapshots(
   p_run      uuid,
   p_seq      bigint,
@@ -17,7 +19,11 @@ begin
   if not found then
     raise exception 'replace_snapshots: there is no run %', p_run using errcode = 'DDNFD';
   end if;
-  delete from deed.run_snapshots s where s.run_id = p_run;
+  delete from deed.run_snapshots s
+  where s.run_id = p_run and (
+    s.last_event_seq <= p_seq
+    or s.last_event_seq > coalesce((select l.run_seq from deed.run_log l where l.run_id = p_run order by l.run_seq desc limit 1), 0) -- of events that are gone
+  );
   delete from deed.run_stale t where t.run_id = p_run;
   if p_seq > 0 then
     insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot)

@@ -114,8 +114,9 @@ begin
       when p_engine_attempts[n] < 1 then format('engine attempt %s: they count from 1', p_engine_attempts[n])
       when p_emitted_at[n] < '1970-01-01Z' or p_emitted_at[n] >= '10000-01-01Z' then 'emitted_at is infinite or out of range'
       when jsonb_typeof(p_data[n]) <> 'object' then 'the data are no JSON object'
-      when pg_column_size(p_data[n]) > 10000 and octet_length(p_data[n]::text) > 65536
+      when octet_length(p_data[n]::text) > 65536 -- however few bytes it has here: 1e131000 is 131,001 digits
         then format('data of %s bytes are over the limit of 65536', octet_length(p_data[n]::text))
+      when pg_column_size(p_data[n]) > 8000 and deed.is_deep(convert_to(p_data[n]::text, 'UTF8')) then 'data have over 1000 arrays and objects in each other'
       when p_signals[n] is null and p_types[n] in ('RunPaused', 'RunResumed', 'SignalAccepted', 'SignalRejected')
         then format('%s is caused by a signal, which is not named', p_types[n])
       when p_types[n] in ('StepCompleted', 'StepFailed')
@@ -135,6 +136,9 @@ begin
     exception when data_exception then
       raise exception 'append_events: a started_at is no time: %', sqlerrm using errcode = 'DDARG';
     end;
+    if '1970-01-01Z' > any (v_begun) or '10000-01-01Z' <= any (v_begun) then -- no JSON reader takes other years
+      raise exception 'append_events: a started_at is out of range: it is of the years 1970 to 9999, in UTC' using errcode = 'DDARG';
+    end if;
   end if;
 
   -- The order matters: the transaction's id, then what it reads of the subscriptions
