@@ -35,7 +35,7 @@ const (
 // tableCases has every table and sequence of the schema; partitions are as
 // their parent, without a grant of their own.
 var tableCases = map[string]tableCase{
-	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "delivery_feedback": ownRows, "soft_bounces": ownRows, "unmatched_events": nobodies, "unmatched_events_n_seq": nobodies, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
+	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "delivery_feedback": ownRows, "soft_bounces": ownRows, "contents": ownRows, "unmatched_events": nobodies, "unmatched_events_n_seq": nobodies, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
 	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows, "erasures": ownRows, "erasing": nobodies, "secrets": nobodies, "erasures_n_seq": nobodies, "channel_messages": ownRows, "message_transitions": nobodies, "turn_seq": nobodies,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
@@ -86,9 +86,10 @@ var functionCases = map[string]functionCase{
 	// Reads topics and settings as its caller, who may not read topics.
 	"publish_problems": {call: `select problem from deed.publish_problems('{orders}', '{"{}"}', '{null}', '{null}', '{null}', '{null}', array[$1])`, state: "42501"},
 
-	"reserve":    {call: `select id from deed.reserve('{email}', '{p}', '{x@y.z}', '{"{}"}', array[sha256('x')], p_tenant => $1::text::uuid)`, state: "DDTEN"},
-	"suppress":   {call: `select deed.suppress('email', '{x@y.z}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
-	"unsuppress": {call: `select deed.unsuppress('email', '{` + mark + `@example.com}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+	"reserve":     {call: `select id from deed.reserve('{email}', '{p}', '{x@y.z}', '{"{}"}', array[sha256('x')], p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"put_content": {call: `select deed.put_content('x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"suppress":    {call: `select deed.suppress('email', '{x@y.z}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+	"unsuppress":  {call: `select deed.unsuppress('email', '{` + mark + `@example.com}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
 
 	"put_campaign":         {call: `select deed.put_campaign('x', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"put_audience":         {call: `select deed.put_audience('x', 'email', p_tenant => $1::text::uuid)`, state: "DDTEN"},
@@ -127,7 +128,7 @@ const someID, otherID = "00000000-0000-4000-8000-000000000001", "00000000-0000-4
 func init() {
 	for _, name := range []string{
 		"add_tenant", "attempt", "end_queued", "expire_deliveries", "expire_suppressions", "suppressed", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_asking", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
-		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "record_events", "apply_events", "match_events", "tell_feedback", "without_addresses", "purge_deliveries", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
+		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "record_events", "apply_events", "match_events", "tell_feedback", "without_addresses", "purge_deliveries", "purge_contents", "drop_contents", "delivery_contents", "lock_contents", "payload_contents", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
 		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "forget_lanes", "batch_stands", "break_batches", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",
@@ -217,6 +218,9 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 		insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, at, worker, error)
 		select c.id, c.tenant_id, 1, 1, 'refused', now(), 'w', c.recipient from deed.channel_outbox c`)
 	db.Exec(t, pgtest.Owner, `insert into deed.delivery_feedback (delivery_id, tenant_id, bounced_at, reason) select c.id, c.tenant_id, now(), c.recipient from deed.channel_outbox c`)
+	for id, text := range map[tenant.ID]string{a: "a-own", b: mark} {
+		db.Exec(t, pgtest.Worker, `select deed.put_content(convert_to($1, 'UTF8'), 'text/plain', $2::text::uuid)`, text, id.String())
+	}
 	db.Exec(t, pgtest.Owner, `insert into deed.soft_bounces (delivery_id, tenant_id, channel, address, at) select c.id, c.tenant_id, c.channel, c.recipient, now() from deed.channel_outbox c`)
 	return a, b
 }

@@ -16,14 +16,17 @@ import (
 )
 
 // Attachment is a file that goes with an e-mail. Nothing is ever fetched: its bytes are in
-// Content.
+// Content, or in the database, where [PutContent] has put them.
 type Attachment struct {
 	// Name is the file's: up to 150 characters, without a path. Required.
 	Name string `json:"name"`
-	// Type is its media type, such as application/pdf. Default: application/octet-stream.
+	// Type is its media type, such as application/pdf. Default: that of SHA256's content, or
+	// application/octet-stream.
 	Type string `json:"type,omitempty"`
-	// Content is the file. Required.
-	Content []byte `json:"content"`
+	// Content is the file; SHA256 names it instead, as [PutContent] returned it. One of
+	// them is required.
+	Content []byte `json:"content,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
 	// Inline says that it is shown where the HTML names it, as cid: and its ContentID,
 	// which is of A-Z a-z 0-9 . _ - @ and has up to 78 characters.
 	Inline    bool   `json:"inline,omitempty"`
@@ -39,7 +42,10 @@ const (
 	mostFileType    = 200
 )
 
-var contentID = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,78}$`)
+var (
+	contentID = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,78}$`)
+	isSHA256  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
 
 // attachments says what is wrong with them, and gives each a type.
 func (e *EmailPayload) attachments() (errs []error) {
@@ -55,7 +61,7 @@ func (e *EmailPayload) attachments() (errs []error) {
 			continue
 		}
 		ids[a.ContentID] = a.Inline
-		if a.Type == "" {
+		if a.Type == "" && a.SHA256 == "" {
 			a.Type = "application/octet-stream"
 		}
 		size += len(a.Content)
@@ -74,7 +80,12 @@ func (a *Attachment) check(html bool, ids map[string]bool) error {
 	if a.Type != "" && !isFileType(a.Type) {
 		errs = append(errs, errors.New("type is no media type of a file, such as application/pdf"))
 	}
-	if len(a.Content) == 0 {
+	switch {
+	case a.SHA256 != "" && a.Content != nil:
+		errs = append(errs, errors.New("content and sha256 are given, and either would do"))
+	case a.SHA256 != "" && !isSHA256.MatchString(a.SHA256):
+		errs = append(errs, errors.New("sha256 is not 64 characters of 0-9 a-f"))
+	case a.SHA256 == "" && len(a.Content) == 0:
 		errs = append(errs, errors.New("content is missing"))
 	}
 	switch {

@@ -87,7 +87,7 @@ func (s *source) attempt(ctx context.Context, it *item) {
 		return
 	}
 	if s.opts.Sandbox != "" {
-		it.box = s.forSandbox(&it.row)
+		it.box = s.forSandbox(ctx, it)
 	}
 	begun := time.Now()
 	verdicts, err := s.writeAttempt(ctx, "", it)
@@ -115,7 +115,15 @@ func (s *source) prepare(ctx context.Context, it *item) bool {
 	}
 	draft := it.draft()
 	draft.Unsubscribe = s.unsubscribe(&it.row)
-	request, err := s.render(it.channel, draft)
+	err := s.fill(ctx, it, &draft)
+	if errors.Is(err, errNotRead) {
+		s.log.Warn("files of a delivery not read; nobody was called", "error", err, "delivery", it.id)
+		return false
+	}
+	var request []byte
+	if err == nil {
+		request, err = s.render(it.channel, draft)
+	}
 	if err != nil {
 		it.kind, it.out = "unusable", Refused(err)
 		return false

@@ -117,6 +117,17 @@ func (h *hand) take(c *claiming) {
 	h.turns.took(c.walk)
 }
 
+// weigh counts what has been read for a delivery in hand beside what its claim brought: its
+// files, and the request that is made of them.
+func (h *hand) weigh(it *item, bytes int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n, ok := h.items[it]; ok {
+		h.items[it] = n + 2*int64(bytes)
+		h.inHand.add(it.tenant, 2*int64(bytes))
+	}
+}
+
 // drop counts deliveries out, each once.
 func (h *hand) drop(items ...*item) {
 	h.mu.Lock()

@@ -17,6 +17,7 @@ const (
 	relaneBatch    = 20_000
 	relaneDeadline = time.Minute // it may have to look at all that is queued
 	endBatch       = 1000
+	contentBatch   = 100
 )
 
 // keepHouse moves deliveries into the lanes that the provider has now, ends what
@@ -43,6 +44,9 @@ func (l *Ledger) keepHouse(ctx context.Context) {
 		if l.opts.Retention > 0 && !first {
 			l.chore(ctx, "remove old deliveries", purgeBatch, l.purge)
 		}
+		if !first {
+			l.chore(ctx, "remove files that nothing needs", contentBatch, l.purgeContents)
+		}
 		if !work.Sleep(ctx, housekeepEvery/2+rand.N(housekeepEvery)) {
 			return
 		}
@@ -63,6 +67,13 @@ func (l *Ledger) purge(ctx context.Context) (removed int, err error) {
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	err = l.pool.QueryRow(ctx, query.Purge, l.opts.Retention.Seconds(), purgeBatch, l.opts.Worker).Scan(&removed)
+	return removed, err
+}
+
+func (l *Ledger) purgeContents(ctx context.Context) (removed int, err error) {
+	ctx, cancel := l.deadline(ctx)
+	defer cancel()
+	err = l.pool.QueryRow(ctx, query.PurgeContents, l.opts.ContentRetention.Seconds(), contentBatch, l.opts.Worker).Scan(&removed)
 	return removed, err
 }
 

@@ -43,6 +43,9 @@ type Options struct {
 	// Retention removes what has been delivered or skipped so long ago, and with
 	// it the memory of its key. At least a day. Default: kept for ever.
 	Retention time.Duration
+	// ContentRetention removes files that were put ([PutContent]) or named by a reservation so long ago
+	// and that nothing unfinished needs. At least two days. Default 30 days.
+	ContentRetention time.Duration
 
 	// Links make the header List-Unsubscribe of e-mails that have a purpose and no such
 	// header of their own; somebody must serve what they lead to ([contact.Leave]).
@@ -142,6 +145,8 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	between("PollInterval", o.PollInterval, time.Millisecond, time.Hour)
 	between("Deadline", o.Deadline, 10*time.Millisecond, time.Hour)
+	o.ContentRetention = cmp.Or(o.ContentRetention, 30*24*time.Hour)
+	between("ContentRetention", o.ContentRetention, 48*time.Hour, 100*365*24*time.Hour)
 	if o.Retention != 0 {
 		between("Retention", o.Retention, 24*time.Hour, 100*365*24*time.Hour)
 	}

@@ -12,6 +12,15 @@ select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(wor
   coalesce(lost_claims, 0), coalesce(taken_over, false), walk::text, coalesce(call, 0), coalesce(purpose, ''), coalesce(contact_id::text, ''), coalesce(run_id::text, '')
 from deed.claim_deliveries($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::text[], $6::int[], 1, $7::bigint, $8::text::jsonb, $9::int, $10::int, $11::boolean);
 
+-- name: delivery_contents
+select sha256, bytes, type from deed.delivery_contents($1::text::uuid, $2::bigint);
+
+-- name: put_content
+select encode(sha256, 'hex') from deed.put_content($1::bytea, $2::text, $3::text::uuid);
+
+-- name: purge_contents
+select deed.purge_contents(make_interval(secs => $1::float8), $2::int, $3::text);
+
 -- name: attempt
 select id::text, status, attempts, coalesce(why, '')
 from deed.attempt($1::text[]::uuid[], $2::bigint[], $3::bytea[], make_interval(secs => $4::float8), make_interval(secs => $5::float8), $6::text,

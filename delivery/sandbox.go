@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -14,12 +15,14 @@ func (w *row) sandboxKey() string {
 }
 
 // forSandbox makes the request that goes to the sandbox.
-func (s *source) forSandbox(w *row) *sandboxed {
-	d := w.draft()
-	d.ID, d.Key = sandboxID+d.ID, w.sandboxKey()
+func (s *source) forSandbox(ctx context.Context, it *item) *sandboxed {
+	d := it.draft()
+	d.ID, d.Key = sandboxID+d.ID, it.sandboxKey()
 	d.Recipient, d.RecipientID, d.SandboxFor = s.opts.Sandbox, "", d.Recipient
 	b := &sandboxed{address: d.Recipient, key: d.Key}
-	b.request, b.err = s.render(w.channel, d)
+	if b.err = s.fill(ctx, it, &d); b.err == nil {
+		b.request, b.err = s.render(it.channel, d)
+	}
 	return b
 }
 

@@ -38,7 +38,7 @@ revoke insert on deed.receipts from deed_worker;
 revoke insert on deed.audit_log from deed_worker, deed_admin;
 
 -- Deliveries. What these functions call, they call as the owner.
-grant execute on function deed.idempotency_key, deed.reserve, deed.suppress, deed.upsert_contacts, deed.merge_contacts, deed.unmerge_contacts, deed.set_consents, deed.confirm_consent, deed.consents_of, deed.add_identity, deed.check_identity, deed.known_as, deed.contact_of, deed.names_of, deed.address_mark to deed_app, deed_worker, deed_admin;
+grant execute on function deed.idempotency_key, deed.reserve, deed.put_content, deed.suppress, deed.upsert_contacts, deed.merge_contacts, deed.unmerge_contacts, deed.set_consents, deed.confirm_consent, deed.consents_of, deed.add_identity, deed.check_identity, deed.known_as, deed.contact_of, deed.names_of, deed.address_mark to deed_app, deed_worker, deed_admin;
 -- Inbound messages.
 grant execute on function deed.unsubscribe to deed_worker;
 grant execute on function deed.accept_messages, deed.claim_messages, deed.extend_messages, deed.finish_messages, deed.purge_messages to deed_worker;
@@ -53,7 +53,7 @@ grant execute on function
 to deed_app, deed_worker, deed_admin;
 grant execute on function
   deed.claim_deliveries, deed.attempt, deed.extend_deliveries, deed.note_attempts, deed.settle, deed.pause, deed.expire_deliveries, deed.expire_suppressions, deed.give_up_deliveries, deed.claim_doubts, deed.may_repeat,
-  deed.prove_delivery, deed.record_events, deed.match_events, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.forget_lanes, deed.purge_deliveries, deed.erase_step, deed.mark_audit, deed.export_erasures,
+  deed.prove_delivery, deed.record_events, deed.match_events, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.forget_lanes, deed.purge_deliveries, deed.purge_contents, deed.delivery_contents, deed.erase_step, deed.mark_audit, deed.export_erasures,
   deed.remove_tenant_step
 to deed_worker;
 grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.redrive_deliveries, deed.resume_provider to deed_admin;

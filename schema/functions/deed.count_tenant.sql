@@ -34,57 +34,59 @@ begin
     union all
     select 'soft_bounces', count(*), 9 from deed.soft_bounces r where r.tenant_id = p_tenant
     union all
-    select 'channel_messages', count(*), 10 from deed.channel_messages r where r.tenant_id = p_tenant
+    select 'contents', count(*), 10 from deed.contents r where r.tenant_id = p_tenant
     union all
-    select 'runs', count(*), 11 from deed.runs r where r.tenant_id = p_tenant
+    select 'channel_messages', count(*), 11 from deed.channel_messages r where r.tenant_id = p_tenant
     union all
-    select 'run_log', count(*), 12 from deed.run_log r where r.tenant_id = p_tenant
+    select 'runs', count(*), 12 from deed.runs r where r.tenant_id = p_tenant
     union all
-    select 'run_snapshots', count(*), 13 from deed.run_snapshots r where r.tenant_id = p_tenant
+    select 'run_log', count(*), 13 from deed.run_log r where r.tenant_id = p_tenant
     union all
-    select 'run_stale', count(*), 14 from deed.run_stale r where r.tenant_id = p_tenant
+    select 'run_snapshots', count(*), 14 from deed.run_snapshots r where r.tenant_id = p_tenant
     union all
-    select 'run_requests', count(*), 15 from deed.run_requests r where r.tenant_id = p_tenant
+    select 'run_stale', count(*), 15 from deed.run_stale r where r.tenant_id = p_tenant
     union all
-    select 'plans', count(*), 16 from deed.plans r where r.tenant_id = p_tenant
+    select 'run_requests', count(*), 16 from deed.run_requests r where r.tenant_id = p_tenant
     union all
-    select 'plan_steps', count(*), 17 from deed.plan_steps r where r.tenant_id = p_tenant
+    select 'plans', count(*), 17 from deed.plans r where r.tenant_id = p_tenant
     union all
-    select 'delivery_holds', count(*), 18 from deed.delivery_holds r where r.tenant_id = p_tenant
+    select 'plan_steps', count(*), 18 from deed.plan_steps r where r.tenant_id = p_tenant
     union all
-    select 'job_queue', count(*), 19 from deed.job_queue r where r.tenant_id = p_tenant
+    select 'delivery_holds', count(*), 19 from deed.delivery_holds r where r.tenant_id = p_tenant
     union all
-    select 'campaign_runs', count(*), 20 from deed.campaign_runs r where r.tenant_id = p_tenant
+    select 'job_queue', count(*), 20 from deed.job_queue r where r.tenant_id = p_tenant
     union all
-    select 'audience_members', count(*), 21 from deed.audience_members r where r.tenant_id = p_tenant
+    select 'campaign_runs', count(*), 21 from deed.campaign_runs r where r.tenant_id = p_tenant
     union all
-    select 'audiences', count(*), 22 from deed.audiences r where r.tenant_id = p_tenant
+    select 'audience_members', count(*), 22 from deed.audience_members r where r.tenant_id = p_tenant
     union all
-    select 'campaign_contents', count(*), 23 from deed.campaign_contents r where r.tenant_id = p_tenant
+    select 'audiences', count(*), 23 from deed.audiences r where r.tenant_id = p_tenant
     union all
-    select 'campaigns', count(*), 24 from deed.campaigns r where r.tenant_id = p_tenant
+    select 'campaign_contents', count(*), 24 from deed.campaign_contents r where r.tenant_id = p_tenant
     union all
-    select 'suppressions', count(*), 25 from deed.suppressions r where r.tenant_id = p_tenant
+    select 'campaigns', count(*), 25 from deed.campaigns r where r.tenant_id = p_tenant
     union all
-    select 'pauses', count(*), 26 from deed.pauses r where r.tenant_id = p_tenant
+    select 'suppressions', count(*), 26 from deed.suppressions r where r.tenant_id = p_tenant
     union all
-    select 'contacts', count(*), 27 from deed.contacts r where r.tenant_id = p_tenant
+    select 'pauses', count(*), 27 from deed.pauses r where r.tenant_id = p_tenant
     union all
-    select 'contact_identities', count(*), 28 from deed.contact_identities r where r.tenant_id = p_tenant
+    select 'contacts', count(*), 28 from deed.contacts r where r.tenant_id = p_tenant
     union all
-    select 'contact_merges', count(*), 29 from deed.contact_merges r where r.tenant_id = p_tenant
+    select 'contact_identities', count(*), 29 from deed.contact_identities r where r.tenant_id = p_tenant
     union all
-    select 'identity_conflicts', count(*), 30 from deed.identity_conflicts r where r.tenant_id = p_tenant
+    select 'contact_merges', count(*), 30 from deed.contact_merges r where r.tenant_id = p_tenant
     union all
-    select 'consents', count(*), 31 from deed.consents r where r.tenant_id = p_tenant
+    select 'identity_conflicts', count(*), 31 from deed.identity_conflicts r where r.tenant_id = p_tenant
     union all
-    select 'erasures', count(*), 32 from deed.erasures r where r.tenant_id = p_tenant
+    select 'consents', count(*), 32 from deed.consents r where r.tenant_id = p_tenant
     union all
-    select 'tenant_logins', count(*), 33 from deed.tenant_logins r where r.tenant_id = p_tenant
+    select 'erasures', count(*), 33 from deed.erasures r where r.tenant_id = p_tenant
     union all
-    select 'tenants', count(*), 34 from deed.tenants r where r.tenant_id = p_tenant
+    select 'tenant_logins', count(*), 34 from deed.tenant_logins r where r.tenant_id = p_tenant
     union all
-    select 'audit_log', count(*), 35 from deed.audit_log r where r.tenant_id = p_tenant
+    select 'tenants', count(*), 35 from deed.tenants r where r.tenant_id = p_tenant
+    union all
+    select 'audit_log', count(*), 36 from deed.audit_log r where r.tenant_id = p_tenant
   ) c
   order by c.n;
 end

@@ -4,7 +4,7 @@
 --
 -- What is queued is skipped, and what is in doubt has failed, both as erased; what is
 -- in somebody's hand expires, so that it is not called again, and is left for
--- later. Of copies marks are kept (deed.address_mark). Ids, times, statuses, keys and message ids stay, and of the request its
+-- later. Files that they named go, if no delivery needs them that is unfinished. Of copies marks are kept (deed.address_mark). Ids, times, statuses, keys and message ids stay, and of the request its
 -- SHA-256 (deed.erased_message_id). What deed.erase_contact and deed.erase_step do;
 -- returns what became of each that was not erased: skipped, failed, emptied or left.
 create or replace function deed.erase_deliveries(
@@ -23,6 +23,7 @@ declare
   v_over   uuid[];
   v_left   uuid[];
   v_act    text := current_setting('deed.act', true);
+  v_files  tid[];
 begin
   select coalesce(array_agg(q.id) filter (where q.what = 'queued'), '{}'), coalesce(array_agg(q.id) filter (where q.what = 'doubt'), '{}'),
     coalesce(array_agg(q.id) filter (where q.what = 'over'), '{}'), coalesce(array_agg(q.id) filter (where q.what = 'left'), '{}')
@@ -58,8 +59,18 @@ begin
   group by e.tenant_id;
   perform set_config('deed.act', coalesce(v_act, ''), true);
 
+  -- Files that nobody else needs are about them. One that somebody has locked is being named.
+  v_files := array(
+    select f.ctid
+    from (
+      select distinct c.tenant_id, d.sha256 from deed.channel_outbox c cross join lateral unnest(c.contents) d(sha256)
+      where c.id = any (v_queued || v_doubt || v_over) and c.contents is not null
+    ) n
+    join deed.contents f on f.tenant_id = n.tenant_id and f.sha256 = n.sha256
+    for update of f skip locked
+  );
   update deed.channel_outbox c
-  set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, request = null,
+  set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, contents = null, request = null,
     -- What is said later of who got a copy is still not about the recipient.
     cc = case when c.cc is not null then array(select deed.address_mark(c.tenant_id, 'email', y.address) from unnest(c.cc) y(address)) end, request_sha256 = coalesce(c.request_sha256, sha256(c.request)),
     erased_at = v_now, updated_at = v_now,
@@ -67,6 +78,9 @@ begin
     skip_reason = case when c.skip_reason is not null then 'erased' end,
     provider_message_id = deed.erased_message_id(c.provider_message_id)
   where c.id = any (v_queued || v_doubt || v_over);
+  if v_files <> '{}' then
+    perform deed.drop_contents(v_files, p_actor, 'erased');
+  end if;
   update deed.delivery_attempts a
   set error = case when a.error is not null then 'erased' end,
     provider_message_id = deed.erased_message_id(a.provider_message_id)

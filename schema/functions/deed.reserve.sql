@@ -15,8 +15,9 @@
 -- p_channel_message_ids to what of deed.channel_messages it is an answer. A payload is bounded by a setting (max_delivery). A
 -- process_after that lies more than an hour back counts as now. Over e-mail a payload's cc are addresses of
 -- people who get a copy (deed.payload_copies): where one of them is suppressed it is skipped, too.
+-- Attachments may name files by their SHA-256 (deed.put_content), which stay until nothing needs them (deed.lock_contents).
 -- Returns one row a delivery, n counting from 1. One audit row for the call.
--- Raises DDARG, DDTEN, DDNFD for an unknown tenant, provider, contact or channel message, DDCON for a
+-- Raises DDARG, DDTEN, DDNFD for an unknown tenant, provider, contact, channel message or file, DDCON for a
 -- contact who was erased, and 40001 where a
 -- transaction's snapshot hides the first row of a duplicate.
 --
@@ -69,6 +70,7 @@ declare
   v_vague  text[] := '{}'; -- the purposes that are none
   v_skips  text[]; -- by delivery: why it is skipped; null: none is
   v_none   text;
+  v_files  bigint[]; -- the bytes of those that each names; null: none does
   v_max    int := (select s.max_delivery from deed.settings s);
   v_listed boolean := exists (select from deed.suppressions s where s.tenant_id = v_tenant);
 begin
@@ -103,7 +105,7 @@ begin
     v_vague := array(select distinct p from unnest(p_purposes) p where p !~ '^([A-Za-z0-9._-]{1,100})?$');
   end if;
   v_folded := array(select deed.fold_address(p_channels[n], p_recipients[n]) from generate_series(1, v_count) n);
-  select min(v.n) filter (where v.problem is not null) as n, (array_agg(v.problem order by v.n) filter (where v.problem is not null))[1] as problem, bool_or(v.copied) as copied
+  select min(v.n) filter (where v.problem is not null) as n, (array_agg(v.problem order by v.n) filter (where v.problem is not null))[1] as problem, bool_or(v.copied) as copied, bool_or(v.filed) as filed
   into v_bad
   from (
     select u.n, case
@@ -128,13 +130,14 @@ begin
         when u.expires_at <= u.process_after then 'it would expire before it is due: expires_at is not after process_after'
         when u.purpose = any (v_vague) then 'purpose must be 1 to 100 characters of A-Z a-z 0-9 . _ -, or empty for none'
         when length(u.correlation_id) > 200 or length(u.recipient_id) > 200 then 'correlation id or recipient id has over 200 characters'
-      end as problem, u.copied
+      end as problem, u.copied, u.filed
     from (
       -- By number, here and below: unnest would write each of the arrays down first.
       select n, p_channels[n] as channel, p_providers[n] as provider, p_recipients[n] as recipient, p_payloads[n] as payload,
         p_keys[n] as key, p_guarantees[n] as guarantee, p_process_after[n] as process_after, p_max_attempts[n] as max_attempts,
         p_correlation_ids[n] as correlation_id, p_recipient_ids[n] as recipient_id,
-        p_expires_at[n] as expires_at, p_purposes[n] as purpose, v_folded[n] as folded, p_channels[n] = 'email' and p_payloads[n] ?| '{cc,CC,Cc,cC}' as copied
+        p_expires_at[n] as expires_at, p_purposes[n] as purpose, v_folded[n] as folded, p_channels[n] = 'email' and p_payloads[n] ?| '{cc,CC,Cc,cC}' as copied,
+        p_channels[n] = 'email' and p_payloads[n] ? 'attachments' as filed
       from generate_series(1, v_count) n
     ) u
     offset 0
@@ -160,6 +163,9 @@ begin
     if cardinality(array_remove(p_contacts, null)) > 0 then
       perform deed.lock_contacts('reserve', v_tenant, p_contacts);
     end if;
+  end if;
+  if v_bad.filed then
+    v_files := deed.lock_contents(v_tenant, p_channels, p_payloads, p_keys, p_workspaces);
   end if;
 
   -- Mostly nothing can be the matter, and then nothing is asked for each.
@@ -192,15 +198,16 @@ begin
     insert into deed.channel_outbox (
       id, tenant_id, workspace_id, idempotency_key, status, skipped, skip_reason, finished_at, channel, provider, lane,
       recipient, recipient_id, payload, guarantee, process_after, max_attempts, correlation_id, channel_message_id,
-      expires_at, purpose, contact_id, due, payload_bytes, cc, created_at, updated_at
+      expires_at, purpose, contact_id, due, payload_bytes, cc, contents, created_at, updated_at
     )
     select v_ids[o.n], v_tenant, coalesce(p_workspaces[o.n], '00000000-0000-0000-0000-000000000000'), p_keys[o.n],
       case when v_skips[o.n] is null then 'queued' else 'skipped' end, v_skips[o.n] is not null, v_skips[o.n], case when v_skips[o.n] is not null then v_now end,
       p_channels[o.n], p_providers[o.n], case when v_kinds is null then '' else coalesce(deed.lane_of(v_kinds[array_position(v_named, p_providers[o.n])], p_channels[o.n], v_folded[o.n]), '') end,
       btrim(p_recipients[o.n], e' \t\r\n'), p_recipient_ids[o.n], p_payloads[o.n], coalesce(p_guarantees[o.n], 'at_most_once'), case when p_process_after[o.n] >= v_now - interval '1 hour' then p_process_after[o.n] end,
       p_max_attempts[o.n], p_correlation_ids[o.n], p_channel_message_ids[o.n],
-      p_expires_at[o.n], coalesce(p_purposes[o.n], ''), p_contacts[o.n], v_skips[o.n] is null and coalesce(p_process_after[o.n] <= v_now, true), octet_length(p_payloads[o.n]::text),
-      case when v_bad.copied and p_channels[o.n] = 'email' then deed.payload_copies(p_payloads[o.n]) end, v_now, v_now
+      p_expires_at[o.n], coalesce(p_purposes[o.n], ''), p_contacts[o.n], v_skips[o.n] is null and coalesce(p_process_after[o.n] <= v_now, true), octet_length(p_payloads[o.n]::text) + coalesce(v_files[o.n] / 3 * 4, 0)::int,
+      case when v_bad.copied and p_channels[o.n] = 'email' then deed.payload_copies(p_payloads[o.n]) end,
+      case when v_files[o.n] > 0 then deed.payload_contents(p_payloads[o.n]) end, v_now, v_now
     from (select n from generate_series(1, v_count) n order by p_keys[n], p_workspaces[n], n offset 0) o
     on conflict on constraint channel_outbox_idempotency_key_key do nothing
     returning id, status

@@ -69,4 +69,10 @@ as $$
   where c.status in ('queued', 'sending')
     and (not isfinite(c.ord) or c.lease_until > clock_timestamp() + interval '25 hours'
       or (c.status = 'sending' and c.lease_until is null and c.doubt_since is null))
+  union all
+  select 'file of a delivery is missing', c.tenant_id, format('%s is %s and needs the content %s', c.id, c.status, encode(d.sha256, 'hex'))
+  from deed.channel_outbox c
+  cross join lateral unnest(c.contents) d(sha256)
+  where c.contents is not null and c.status in ('queued', 'sending', 'failed', 'dead')
+    and not exists (select from deed.contents f where f.tenant_id = c.tenant_id and f.sha256 = d.sha256)
 $$;

@@ -1,0 +1,18 @@
+-- deed.delivery_contents: the files that a delivery names which the caller has claimed, for
+-- the request that is made of it before it is called.
+create or replace function deed.delivery_contents(
+  p_id    uuid,
+  p_claim bigint
+) returns table (sha256 text, bytes bytea, type text)
+language sql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
+as $$
+  select encode(c.sha256, 'hex'), c.bytes, c.type
+  from deed.channel_outbox o
+  join deed.contents c on c.tenant_id = o.tenant_id and c.sha256 = any (o.contents)
+  where o.id = p_id and o.claim = p_claim and o.status = 'queued'
+$$;
