@@ -462,7 +462,7 @@ func changesOf(t *testing.T, owner pgtest.Queryer, table string) (list []change)
 		"bigint": "coalesce(%s, 0) + 1", "smallint": "coalesce(%s, 0::smallint) + 1::smallint", "integer": "coalesce(%s, 0) + 1", "double precision": "coalesce(%s, 0) + 1", "boolean": "not coalesce(%s, false)",
 		"timestamp with time zone": "coalesce(%s, now()) + interval '400 days'", "interval": "coalesce(%s, interval '0') + interval '1 day'",
 		"text": "coalesce(%s, '') || 'x'", "uuid": "gen_random_uuid()", "jsonb": `'{"a": 1}'`, "bytea": `'\x00'`, "xid8": "((%s)::text::bigint + 1000)::text::xid8",
-		"pg_snapshot": "pg_current_snapshot()", "bigint[]": "%s || 1::bigint", "integer[]": "%s || 1", "text[]": "%s || 'x'::text", "uuid[]": "%s || gen_random_uuid()",
+		"pg_snapshot": "pg_current_snapshot()", "bigint[]": "%s || 1::bigint", "integer[]": "%s || 1", "text[]": "%s || 'x'::text", "uuid[]": "%s || gen_random_uuid()", "bytea[]": "%s || '\\x00'::bytea",
 	}
 	for _, c := range columns {
 		value, ok := other[c.Type]
