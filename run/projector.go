@@ -202,7 +202,8 @@ func (p *Projector) project(ctx context.Context, hints map[string]int64) (now ti
 type advance struct {
 	before, after Snapshot
 	newest        int64 // the number of the newest event in the log
-	halted        bool  // an event that is in the snapshot is known to be damaged: it waits for a rebuild
+	redacted      bool
+	halted        bool // an event that is in the snapshot is known to be damaged: it waits for a rebuild
 	gap           *GapError
 	whole         bool // all that the log has of it has been read
 }
@@ -244,7 +245,8 @@ func (p *Projector) newest(ctx context.Context, ids []string, list []advance) (n
 	i := 0
 	var text []byte
 	var newest, expected int64
-	_, err = pgx.ForEachRow(rows, []any{&text, &newest, &expected, &now}, func() error {
+	var redacted bool
+	_, err = pgx.ForEachRow(rows, []any{&text, &newest, &expected, &redacted, &now}, func() error {
 		a := &list[i]
 		i++
 		if text != nil {
@@ -252,7 +254,7 @@ func (p *Projector) newest(ctx context.Context, ids []string, list []advance) (n
 				return fmt.Errorf("the snapshot of run %s: %w", ids[i-1], err)
 			}
 		}
-		a.after, a.newest = a.before, newest
+		a.after, a.newest, a.redacted = a.before, newest, redacted
 		a.halted = expected > 0 && expected <= a.before.LastEventSeq
 		a.whole = a.halted || newest <= a.before.LastEventSeq
 		return nil
@@ -308,6 +310,7 @@ type stored struct {
 	runs, stale []string
 	seqs        []int64
 	snapshots   []string
+	redacted    []bool
 	expected    []int64
 	got         []*int64
 }
@@ -318,7 +321,7 @@ func (s *stored) add(id string, a *advance) error {
 		if err != nil {
 			return err
 		}
-		s.runs, s.seqs, s.snapshots = append(s.runs, id), append(s.seqs, a.after.LastEventSeq), append(s.snapshots, string(text))
+		s.runs, s.seqs, s.snapshots, s.redacted = append(s.runs, id), append(s.seqs, a.after.LastEventSeq), append(s.snapshots, string(text)), append(s.redacted, a.redacted)
 	}
 	if a.gap != nil {
 		s.stale, s.expected, s.got = append(s.stale, id), append(s.expected, a.gap.Expected), append(s.got, nonZero(a.gap.Got))
@@ -332,7 +335,7 @@ func (p *Projector) store(ctx context.Context, out *stored) error {
 		return nil
 	}
 	crash.Point("projected")
-	rows, err := p.pool.Query(ctx, query.Store, out.runs, out.seqs, out.snapshots, out.stale, out.expected, out.got)
+	rows, err := p.pool.Query(ctx, query.Store, out.runs, out.seqs, out.snapshots, out.redacted, out.stale, out.expected, out.got)
 	if err != nil {
 		return err
 	}

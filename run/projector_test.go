@@ -306,7 +306,7 @@ func TestContract_D7_SnapshotsOfTenants(t *testing.T) {
 		}
 	}
 	for _, role := range []pgtest.Role{pgtest.App, pgtest.Admin} {
-		if _, err := db.Pool(role).Exec(t.Context(), `select deed.store_snapshots('{}', '{}', '{}')`); sqlState(err) != "42501" {
+		if _, err := db.Pool(role).Exec(t.Context(), `select deed.store_snapshots('{}', '{}', '{}', '{}')`); sqlState(err) != "42501" {
 			t.Errorf("%s stores snapshots: %v", role, err)
 		}
 	}

@@ -47,9 +47,10 @@ limit $3::int;
 
 -- name: snapshots
 -- The newest snapshots of runs, the newest numbers in their logs, and of those that miss an
--- event which one.
-select convert_to(s.snapshot::text, 'UTF8'), coalesce(l.run_seq, 0), coalesce(t.expected_seq, 0), clock_timestamp()
+-- event which one; and whether they are redacted.
+select convert_to(s.snapshot::text, 'UTF8'), coalesce(l.run_seq, 0), coalesce(t.expected_seq, 0), r.redacted_at is not null, clock_timestamp()
 from unnest($1::text[]::uuid[]) with ordinality u(run_id, n)
+left join deed.runs r on r.run_id = u.run_id
 left join lateral (
   select o.snapshot from deed.run_snapshots o where o.run_id = u.run_id order by o.last_event_seq desc limit 1
 ) s on true
@@ -71,7 +72,7 @@ order by l.run_id, l.run_seq;
 
 -- name: store
 select s::text
-from deed.store_snapshots($1::text[]::uuid[], $2::bigint[], $3::text[]::jsonb[], $4::text[]::uuid[], $5::bigint[], $6::bigint[]) s;
+from deed.store_snapshots($1::text[]::uuid[], $2::bigint[], $3::text[]::jsonb[], $4::boolean[], $5::text[]::uuid[], $6::bigint[], $7::bigint[]) s;
 
 -- name: stale
 select t.run_id::text, greatest(t.expected_seq, t.got_seq) from deed.run_stale t;

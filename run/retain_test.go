@@ -66,6 +66,56 @@ func TestContract_D12_ARedactedRunKeepsItsProofs(t *testing.T) {
 		"ann redact "+made.ID+" asked for 5")
 }
 
+// What a redaction took away does not come back by a projector that had read the run before
+// it and stores it afterwards, or at the same time.
+func TestContract_D12_NothingComesBackOfARedactedRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const store = `select count(*) from deed.store_snapshots(array[$1::text::uuid], '{1}', array['{"steps": [{"error": {"message": "canary-7"}}]}'::jsonb], '{false}')`
+	ended := func() string {
+		made, err := run.Create(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "p", Version: "1", ID: fmt.Sprint(time.Now().UnixNano())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		decide(t, db, made.ID, run.RunApproved, run.RunStarted, run.RunFailed)
+		return made.ID
+	}
+	redact := func(id string) error {
+		_, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), id, audit.Act{By: "ann", Reason: "asked for"})
+		return err
+	}
+	before := ended()
+	if err := redact(before); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Pool(pgtest.Worker).Exec(t.Context(), store, before); sqlState(err) != "40001" {
+		t.Errorf("stored after the redaction: %v", err)
+	}
+
+	during := ended()
+	tx, err := db.Pool(pgtest.Worker).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), store, during); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	go func() { result <- redact(during) }()
+	if !pgtest.Wait(30*time.Second, func() bool {
+		return len(result) == 1 || pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from pg_locks where relation = 'deed.run_snapshots'::regclass and not granted`) == 1
+	}) {
+		t.Error("the redaction neither waits nor ends")
+	}
+	if err := errors.Join(tx.Commit(t.Context()), <-result); err != nil {
+		t.Fatal(err)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_snapshots s where s.snapshot::text like '%canary%'`); n != 0 {
+		t.Errorf("%d snapshots have it", n)
+	}
+}
+
 // old makes a week long ago, with so many runs that have ended then, and one that has not.
 func old(t *testing.T, db *pgtest.DB, ended int, living bool) {
 	t.Helper()

@@ -41,6 +41,8 @@ begin
   update deed.runs r set input = null, redacted_at = coalesce(r.redacted_at, clock_timestamp()) where r.run_id = p_run;
   perform set_config('deed.act', '', true);
   if v_events > 0 or v_run.redacted_at is null then
+    -- Projectors that read the run before this may be storing it.
+    lock table deed.run_snapshots in share row exclusive mode;
     delete from deed.run_snapshots s where s.run_id = p_run;
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected)
     values (v_run.tenant_id, coalesce(nullif(left(p_by, 200), ''), session_user), 'redact', 'run', p_run::text, left(p_reason, 1000), v_events);

@@ -5,11 +5,13 @@
 -- that a run of any length has a few. p_stale are runs of which p_expected is missing where
 -- p_got comes; null: the log ends there, and more was published or projected. A run that has
 -- got past what was missing is noted as stale no more. Returns which runs are stale that
--- were not.
+-- were not. p_redacted is whether they were redacted when they were read; raises 40001 where
+-- one is by now: what was taken away would come back (D12).
 create or replace function deed.store_snapshots(
   p_runs      uuid[],
   p_seqs      bigint[],
   p_snapshots jsonb[],
+  p_redacted  boolean[],
   p_stale     uuid[] default '{}',
   p_expected  bigint[] default '{}',
   p_got       bigint[] default '{}'
@@ -25,6 +27,16 @@ set enable_mergejoin = off
 set jit = off
 as $$
 begin
+  -- deed.redact_run waits for who stores, and who waits for it finds it here.
+  lock table deed.run_snapshots in row exclusive mode;
+  if exists (
+    select from generate_series(1, cardinality(p_runs)) n
+    cross join lateral (select r.redacted_at from deed.runs r where r.run_id = p_runs[n]) r
+    where (r.redacted_at is not null) <> p_redacted[n]
+  ) then
+    raise exception 'store_snapshots: a run was redacted since it was read' using errcode = '40001';
+  end if;
+
   insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot)
   select p_runs[n], r.tenant_id, p_seqs[n], clock_timestamp(), p_snapshots[n]
   from generate_series(1, cardinality(p_runs)) n
