@@ -3,12 +3,12 @@
 create or replace trigger audit_log_append_only before delete or truncate on deed.audit_log
   for each statement execute function deed.refuse_change();
 -- An erasure takes a reason away, and puts a mark where an address stood; the removal of a
--- tenant takes the mark away, and what others wrote into the details.
+-- tenant takes the mark away, a plan's name, and what others wrote into the details.
 create or replace trigger audit_log_rewrite before update on deed.audit_log
   for each row when (
     (new.reason is distinct from old.reason and (old.reason is null or new.reason is distinct from 'erased'))
     or (new.subject_id is distinct from old.subject_id and (old.subject_type <> 'suppression' or new.subject_id !~ '^[a-z]+:hmac:[0-9a-f]{32}$') is not false
-      and not (new.subject_id is null and old.subject_type = 'suppression' and deed.is_removed(old.tenant_id)))
+      and not (new.subject_id is null and old.subject_type in ('suppression', 'plan') and deed.is_removed(old.tenant_id)))
     or old.n is distinct from new.n or old.at is distinct from new.at or old.tenant_id is distinct from new.tenant_id or old.run_id is distinct from new.run_id
     or old.actor is distinct from new.actor or old.login is distinct from new.login or old.action is distinct from new.action
     or old.subject_type is distinct from new.subject_type or old.from_status is distinct from new.from_status

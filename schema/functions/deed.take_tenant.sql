@@ -47,10 +47,10 @@ begin
     when 'audit_log' then
       with emptied as (
         update deed.audit_log a
-        set reason = case when a.reason is not null then 'erased' end, subject_id = case when a.subject_type <> 'suppression' then a.subject_id end,
+        set reason = case when a.reason is not null then 'erased' end, subject_id = case when a.subject_type not in ('suppression', 'plan') then a.subject_id end,
           details = a.details - array['last_error', 'error', 'source', 'message_id']
         where a.n > v_at and a.n <= v_at + 4 * p_limit and a.tenant_id = p_tenant
-          and (a.reason <> 'erased' or a.details ?| array['last_error', 'error', 'source', 'message_id'] or (a.subject_type = 'suppression' and a.subject_id is not null))
+          and (a.reason <> 'erased' or a.details ?| array['last_error', 'error', 'source', 'message_id'] or (a.subject_type in ('suppression', 'plan') and a.subject_id is not null))
         returning 1
       )
       select jsonb_build_object('audit_log', count(*)) into taken from emptied;
