@@ -120,8 +120,9 @@ begin
           where a.value is not null;
         end if;
         if v_contact is null and (p_unknown = 'link' or v_known > 0) or v_contact is not null and v_missing > 0 then
-          -- Who has too many identities gets no more, and writes all the same.
-          select coalesce(u.id, v_contact) into v_contact
+          -- Who has too many identities gets no more, and writes all the same: under one that
+          -- could not be added it is somebody else.
+          select case when u.outcome = 'full' then v_contact else coalesce(u.id, v_contact) end into v_contact
           from deed.upsert_contacts(array_fill(1, array[cardinality(v_kinds)]), v_kinds, v_values, array['{}'::jsonb], p_tenant => v_tenant, p_actor => v_actor) u;
           if v_contact is null and p_unknown = 'link' then
             -- The others are of several: none of them is this one.
