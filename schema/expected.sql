@@ -26,7 +26,7 @@ table deed.audience_members rls=true forced=true
   constraint audience_members_counts_from_one CHECK ((n >= 1))
   constraint audience_members_data_is_object CHECK (((jsonb_typeof(data) = 'object'::text) AND (pg_column_size(data) <= 70000)))
   constraint audience_members_pkey PRIMARY KEY (audience_id, n)
-  constraint audience_members_texts_are_short CHECK ((((length(address) >= 1) AND (length(address) <= 500)) AND (length(zone) <= 64)))
+  constraint audience_members_texts_are_short CHECK (((length(zone) <= 64) AND ((length(address) >= 1) AND (length(address) <= 500))))
   CREATE INDEX audience_members_tenant_idx ON deed.audience_members USING btree (tenant_id)
   CREATE UNIQUE INDEX audience_members_address_key ON deed.audience_members USING btree (audience_id, address)
   CREATE UNIQUE INDEX audience_members_contact_key ON deed.audience_members USING btree (contact_id, audience_id)
@@ -143,7 +143,7 @@ table deed.campaign_contents rls=true forced=true
   column script_version text
   column post_id text
   constraint campaign_contents_campaign_fkey FOREIGN KEY (campaign_id) REFERENCES deed.campaigns(id)
-  constraint campaign_contents_names_are_short CHECK ((((length(asset_id) >= 1) AND (length(asset_id) <= 200)) AND (length(variant) <= 100) AND ((length(script_version) >= 1) AND (length(script_version) <= 200)) AND ((length(post_id) >= 1) AND (length(post_id) <= 200))))
+  constraint campaign_contents_names_are_short CHECK (((length(variant) <= 100) AND ((length(asset_id) >= 1) AND (length(asset_id) <= 200)) AND ((length(script_version) >= 1) AND (length(script_version) <= 200)) AND ((length(post_id) >= 1) AND (length(post_id) <= 200))))
   constraint campaign_contents_pkey PRIMARY KEY (id)
   constraint campaign_contents_sha256_is_one CHECK ((octet_length(sha256) = 32))
   constraint campaign_contents_sha256_key UNIQUE (campaign_id, sha256)
@@ -188,7 +188,7 @@ table deed.campaign_runs rls=true forced=true with fillfactor=80
   constraint campaign_runs_end_is_whole CHECK (((finished_at IS NULL) = (status = ANY (ARRAY['queued'::text, 'running'::text]))))
   constraint campaign_runs_has_members CHECK ((members > 0))
   constraint campaign_runs_pkey PRIMARY KEY (id)
-  constraint campaign_runs_request_is_short CHECK ((((length(request_id) >= 1) AND (length(request_id) <= 200)) AND (octet_length(request_sha256) = 32)))
+  constraint campaign_runs_request_is_short CHECK (((octet_length(request_sha256) = 32) AND ((length(request_id) >= 1) AND (length(request_id) <= 200))))
   constraint campaign_runs_request_key UNIQUE (tenant_id, workspace_id, request_id, channel)
   constraint campaign_runs_start_is_whole CHECK (((started_at IS NULL) = (status = 'queued'::text)))
   constraint campaign_runs_status_is_known CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'completed'::text, 'partial'::text, 'failed'::text])))
@@ -1024,7 +1024,7 @@ table deed.plans rls=true forced=true
   column body bytea not null
   constraint plans_are_bounded CHECK (((octet_length(body) <= 262144) AND ((steps >= 1) AND (steps <= 1000))))
   constraint plans_hash_is_sha256 CHECK ((octet_length(sha256) = 32))
-  constraint plans_names_are_short CHECK ((((length(plan_id) >= 1) AND (length(plan_id) <= 100)) AND ((length(plan_version) >= 1) AND (length(plan_version) <= 100)) AND ((length(created_by) >= 1) AND (length(created_by) <= 200))))
+  constraint plans_names_are_short CHECK (((length(plan_id) >= 1) AND (length(plan_id) <= 100) AND (length(plan_version) >= 1) AND (length(plan_version) <= 100) AND (length(created_by) >= 1) AND (length(created_by) <= 200)))
   constraint plans_pkey PRIMARY KEY (tenant_id, plan_id, plan_version)
   constraint plans_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
   CREATE UNIQUE INDEX plans_pkey ON deed.plans USING btree (tenant_id, plan_id, plan_version)

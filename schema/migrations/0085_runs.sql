@@ -81,7 +81,7 @@ create table deed.run_log (
   constraint run_log_counts_from_one check (run_seq >= 1 and logical_attempt >= 1 and engine_attempt >= 1),
   constraint run_log_key_is_sha256 check (octet_length(idempotency_key) = 32),
   constraint run_log_step_of_steps check ((step_id is not null) = (left(event_type, 4) = 'Step')),
-  constraint run_log_names_are_short check (length(step_id) between 1 and 200 and step_id <> 'RUN' and length(adapter_version) <= 40),
+  constraint run_log_names_are_short check (step_id <> 'RUN' and length(step_id) between 1 and 200 and length(adapter_version) <= 40),
   constraint run_log_data_are_bounded check (jsonb_typeof(event_data) = 'object' and (pg_column_size(event_data) <= 10000 or octet_length(event_data::text) <= 65536))
 ) partition by range (run_id);
 create index run_log_type_idx on deed.run_log (event_type, persisted_at);

@@ -36,7 +36,7 @@ create table deed.campaign_contents (
   constraint campaign_contents_sha256_key unique (campaign_id, sha256),
   constraint campaign_contents_campaign_fkey foreign key (campaign_id) references deed.campaigns (id),
   constraint campaign_contents_sha256_is_one check (octet_length(sha256) = 32),
-  constraint campaign_contents_names_are_short check (length(asset_id) between 1 and 200 and length(variant) <= 100
+  constraint campaign_contents_names_are_short check (length(variant) <= 100 and length(asset_id) between 1 and 200
     and length(script_version) between 1 and 200 and length(post_id) between 1 and 200),
   constraint campaign_contents_texts_are_bounded check (length(subject) <= 2000 and octet_length(text) <= 1048576 and octet_length(html) <= 1048576 and octet_length(script) <= 1048576)
 );
@@ -77,7 +77,7 @@ create table deed.audience_members (
   constraint audience_members_contact_key unique (contact_id, audience_id),
   constraint audience_members_address_key unique (audience_id, address),
   constraint audience_members_counts_from_one check (n >= 1),
-  constraint audience_members_texts_are_short check (length(address) between 1 and 500 and length(zone) <= 64),
+  constraint audience_members_texts_are_short check (length(zone) <= 64 and length(address) between 1 and 500),
   constraint audience_members_data_is_object check (jsonb_typeof(data) = 'object' and pg_column_size(data) <= 70000)
 );
 create index audience_members_tenant_idx on deed.audience_members (tenant_id);
@@ -113,7 +113,7 @@ create table deed.campaign_runs (
   constraint campaign_runs_end_is_whole check ((finished_at is null) = (status in ('queued', 'running'))),
   constraint campaign_runs_start_is_whole check ((started_at is null) = (status = 'queued')),
   constraint campaign_runs_channel_is_known check (channel in ('email', 'sms', 'voice', 'social', 'chat')),
-  constraint campaign_runs_request_is_short check (length(request_id) between 1 and 200 and octet_length(request_sha256) = 32),
+  constraint campaign_runs_request_is_short check (octet_length(request_sha256) = 32 and length(request_id) between 1 and 200),
   constraint campaign_runs_has_members check (members > 0)
 ) with (fillfactor = 80);
 create index campaign_runs_campaign_idx on deed.campaign_runs (campaign_id);

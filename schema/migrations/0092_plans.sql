@@ -17,7 +17,8 @@ create table deed.plans (
   constraint plans_pkey primary key (tenant_id, plan_id, plan_version),
   constraint plans_tenant_fkey foreign key (tenant_id) references deed.tenants (tenant_id),
   constraint plans_hash_is_sha256 check (octet_length(sha256) = 32),
-  constraint plans_names_are_short check (length(plan_id) between 1 and 100 and length(plan_version) between 1 and 100 and length(created_by) between 1 and 200),
+  constraint plans_names_are_short check (length(plan_id) >= 1 and length(plan_id) <= 100 and length(plan_version) >= 1 and length(plan_version) <= 100
+    and length(created_by) >= 1 and length(created_by) <= 200),
   constraint plans_are_bounded check (octet_length(body) <= 262144 and steps between 1 and 1000)
 );
 
