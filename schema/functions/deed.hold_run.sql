@@ -14,6 +14,8 @@ set lock_timeout = '2s'
 as $$
 begin
   insert into deed.delivery_holds (run_id, tenant_id, at) values (p_run, p_tenant, clock_timestamp()) on conflict do nothing;
+  -- Until the caller commits no attempt of anybody is made: who leaves it open loses it.
+  perform set_config('idle_in_transaction_session_timeout', '1s', true);
   lock table deed.provider_lock in exclusive mode;
   return (select count(*) from deed.channel_outbox c where c.run_id = p_run and c.status = 'sending');
 end
