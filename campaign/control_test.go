@@ -146,7 +146,7 @@ func TestPause_WaitsForAttempts(t *testing.T) {
 		}
 	}()
 	waitFor(t, "the pause to wait", func() bool {
-		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(conn.PgConn().PID()))
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event = 'PgSleep')`, int32(conn.PgConn().PID()))
 	})
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
@@ -154,6 +154,38 @@ func TestPause_WaitsForAttempts(t *testing.T) {
 	want(t, "sending when it was paused", <-paused, 1)
 	want(t, "the attempt after it", pgtest.One[string](t, db.Pool(pgtest.Worker), attempt, address(campaign.Email, 1)), "queued paused")
 	db.Exec(t, pgtest.Worker, `select deed.settle(array(select id from deed.channel_outbox where status = 'sending'), array(select claim from deed.channel_outbox where status = 'sending'), '{accepted}', '{m}', '{null}', '{null}', 'w')`)
+}
+
+// Who pauses or cancels a run and leaves the transaction open holds up nobody's deliveries.
+func TestPause_LeftOpenHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, control := range map[string]func(context.Context, deed.DB, campaign.Scope, string, audit.Act) (int64, error){"pause": campaign.Pause, "cancel": campaign.Cancel} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			req := request(t, db, 2)
+			held := deploy(t, db, req)
+			req.ID = "2"
+			other := deploy(t, db, req)
+			expandAll(t, db)
+			tx, err := db.Pool(pgtest.App).Begin(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(ctx) }()
+			if _, err := control(ctx, tx, campaign.Scope{}, held, audit.Act{}); err != nil {
+				t.Fatal(err)
+			}
+			serve(t, db, &counter{}, 1)
+			waitFor(t, "the other run's deliveries", func() bool {
+				return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where run_id = $1::text::uuid and status = 'sent'`, other) == 2
+			})
+			if err := tx.Commit(ctx); err != nil {
+				t.Errorf("the transaction that was left open: %v", err)
+			}
+		})
+	}
 }
 
 // A cancelled run ends: what is queued or was not expanded is skipped, what is being sent

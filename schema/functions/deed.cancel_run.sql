@@ -1,9 +1,9 @@
--- deed.cancel_run: end a campaign's run: once the caller's transaction has committed, nothing
--- of it begins but what is sending, of which it returns how many there are, and which ends by
--- itself. What is queued, and members whose job is not expanded, get rows that are skipped as
--- cancelled (deed.sweep_runs, deed.expand_job); then the run has ended. There is no way back;
--- again is harmless. Raises DDTEN, DDNFD, DDCON for a run that has ended, and 55P03 where
--- attempts do not end: try again.
+-- deed.cancel_run: end a campaign's run: nothing of it begins but what is sending, of which
+-- it returns how many there are, and which ends by itself; as of deed.pause_run, that is certain
+-- once it is asked again after the commit. What is queued, and members whose job is not
+-- expanded, get rows that are skipped as cancelled (deed.sweep_runs, deed.expand_job); then
+-- the run has ended. There is no way back; again changes nothing. Raises DDTEN, DDNFD, DDCON
+-- for a run that has ended, and 55P03 where attempts do not end: try again.
 create or replace function deed.cancel_run(
   p_run    uuid,
   p_reason text default null,

@@ -1,22 +1,41 @@
 -- deed.hold_run: the part of deed.pause_run and deed.cancel_run that lets nothing of a run
--- begin any more: once the caller's transaction has committed, nothing does but what is
--- sending. The caller has the run's row.
+-- begin any more. The caller has the run's row.
 --
--- Attempts that have looked before and are not committed are waited for, two seconds at the
--- most (55P03: try again); those that come after it see the hold. Returns how many are sending.
+-- Attempts that begin after its commit see the hold; where it has stood before, those that
+-- looked earlier and are not committed are waited for, two seconds at the most (55P03: try
+-- again). It is waited without a lock: one that is kept until the commit, by a caller who
+-- leaves his transaction open, would stop everybody's attempts. Returns how many are sending.
 create or replace function deed.hold_run(
   p_run    uuid,
   p_tenant uuid
 ) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '2s'
 as $$
+declare
+  v_until timestamptz := clock_timestamp() + interval '2 seconds';
+  v_begun text[];
 begin
   insert into deed.delivery_holds (run_id, tenant_id, at) values (p_run, p_tenant, clock_timestamp()) on conflict do nothing;
-  -- Until the caller commits no attempt of anybody is made: who leaves it open loses it.
-  perform set_config('idle_in_transaction_session_timeout', '1s', true);
-  lock table deed.provider_lock in exclusive mode;
+  if not found then
+    -- Each holds deed.provider_lock from before it looks until it is committed (deed.attempt).
+    v_begun := array(
+      select l.virtualtransaction from pg_locks l
+      where l.relation = 'deed.provider_lock'::regclass and l.mode = 'RowShareLock' and l.granted and l.pid <> pg_backend_pid()
+        and l.database = (select d.oid from pg_database d where d.datname = current_database())
+    );
+    while exists (
+      select from pg_locks l
+      where l.relation = 'deed.provider_lock'::regclass and l.mode = 'RowShareLock' and l.virtualtransaction = any (v_begun)
+        and l.database = (select d.oid from pg_database d where d.datname = current_database())
+    ) loop
+      if clock_timestamp() > v_until then
+        raise exception 'run % is held, and attempts that began before have not ended', p_run
+          using errcode = '55P03', hint = 'Try again: nothing begins once that succeeds.';
+      end if;
+      perform pg_sleep(0.002);
+    end loop;
+  end if;
   return (select count(*) from deed.channel_outbox c where c.run_id = p_run and c.status = 'sending');
 end
 $$;

@@ -1,8 +1,9 @@
--- deed.pause_run: let nothing of a campaign's run begin until it is resumed: once the
--- caller's transaction has committed, nothing does but what is sending, of which it returns
--- how many there are. Its jobs go on to be expanded, and it does not expire meanwhile. Again
--- is harmless. Raises DDTEN, DDNFD, DDCON for a run that has ended or is cancelled, and 55P03
--- where attempts do not end: try again.
+-- deed.pause_run: let nothing of a campaign's run begin until it is resumed. Once the
+-- caller's transaction has committed, nothing does but what was being written at that moment;
+-- asked again afterwards, it waits for that too, and returns how many deliveries are sending:
+-- nothing else is begun. Its jobs go on to be expanded, and it does not expire meanwhile. Again
+-- changes nothing. Raises DDTEN, DDNFD, DDCON for a run that has ended or is cancelled, and
+-- 55P03 where attempts do not end: try again.
 create or replace function deed.pause_run(
   p_run    uuid,
   p_reason text default null,
