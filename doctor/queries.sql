@@ -568,7 +568,8 @@ order by pg_catalog.count(*) desc, m.source
 limit 20;
 
 -- name: stale_runs
-select t.run_id::text, t.expected_seq, t.got_seq, extract(epoch from pg_catalog.clock_timestamp() - t.since)::float8
+select t.run_id::text, t.expected_seq, exists (select from deed.run_log l where l.run_id = t.run_id and l.run_seq = t.expected_seq),
+  extract(epoch from pg_catalog.clock_timestamp() - t.since)::float8
 from deed.run_stale t
 order by t.since, t.run_id
 limit 20;

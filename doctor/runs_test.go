@@ -21,5 +21,7 @@ func runTroubles(t *testing.T, _ *scene) {
 	db.Exec(t, pgtest.Owner, `insert into deed.run_stale (run_id, tenant_id, since, expected_seq) select r.run_id, r.tenant_id, now(), 2 from deed.runs r`)
 	found = examine(t, worker, impatient)
 	says(t, find(t, found, "projector-gap", doctor.Fail, run), "PROJECTOR_GAP_DETECTED", "event 2 is missing")
+	db.Exec(t, pgtest.Owner, `update deed.run_stale set expected_seq = 1`)
+	says(t, find(t, examine(t, worker, impatient), "projector-gap", doctor.Fail, run), "PROJECTOR_RUN_HALTED", "events from 1 on")
 	says(t, find(t, found, "projector-lag", doctor.Warn, "deed.run_events/projector"), "PROJECTOR_LAG_HIGH", "behind by 1 events")
 }

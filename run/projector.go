@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
@@ -27,6 +29,7 @@ const Subscription = "projector"
 // The codes that are looked for in logs and alerts.
 const (
 	GapDetected = "PROJECTOR_GAP_DETECTED" // P1: an event of a run is missing
+	RunHalted   = "PROJECTOR_RUN_HALTED"   // P1: a run cannot be projected
 	LagHigh     = "PROJECTOR_LAG_HIGH"     // P2: snapshots are more than five seconds behind
 )
 
@@ -58,7 +61,8 @@ type ProjectorOptions struct {
 // projector that was killed, change nothing (R8): where it goes on is the subscription's position.
 //
 // A run of which an event is missing stops there, and it alone (R7): it is noted in
-// deed.run_stale, and [Projector.Run] looks again every second until the gap has closed.
+// deed.run_stale, and [Projector.Run] looks again every second until the gap has closed. So does one
+// whose snapshot or events cannot be read, or whose snapshot the database refuses.
 type Projector struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
@@ -188,9 +192,9 @@ func (p *Projector) retry(ctx context.Context) error {
 // at least; and says what time it is for the database.
 func (p *Projector) project(ctx context.Context, hints map[string]int64) (now time.Time, err error) {
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(hints)), runsAtOnce) {
-		bounded, cancel := context.WithTimeout(ctx, statement)
-		now, err = p.projectSome(bounded, ids, hints)
-		cancel()
+		if now, err = p.projectSome(ctx, ids, hints); isOfARun(err) {
+			now, err = p.projectEach(ctx, ids, hints)
+		}
 		if err != nil {
 			return now, err
 		}
@@ -198,42 +202,100 @@ func (p *Projector) project(ctx context.Context, hints map[string]int64) (now ti
 	return now, nil
 }
 
-// advance is how far a run has come.
-type advance struct {
-	before, after Snapshot
-	newest        int64 // the number of the newest event in the log
-	redacted      bool
-	halted        bool // an event that is in the snapshot is known to be damaged: it waits for a rebuild
-	gap           *GapError
-	whole         bool // all that the log has of it has been read
+// isOfARun says whether it is what a run has in it that cannot be read or stored: it would fail as
+// often as it is tried, whatever the database's state.
+func isOfARun(err error) bool {
+	if _, ok := errors.AsType[pgx.ScanArgError](err); ok {
+		return true
+	}
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && slices.Contains([]string{"22", "23", "54"}, pg.Code[:min(2, len(pg.Code))])
 }
 
-func (p *Projector) projectSome(ctx context.Context, ids []string, hints map[string]int64) (now time.Time, err error) {
-	list := make([]advance, len(ids))
-	if now, err = p.newest(ctx, ids, list); err != nil {
-		return now, err
-	}
-	for slices.ContainsFunc(list, func(a advance) bool { return !a.whole }) {
-		if err := p.read(ctx, ids, list); err != nil {
+// projectEach projects runs one by one, of which one cannot be: it halts, and it alone.
+func (p *Projector) projectEach(ctx context.Context, ids []string, hints map[string]int64) (now time.Time, err error) {
+	for _, id := range ids {
+		if now, err = p.projectSome(ctx, []string{id}, hints); isOfARun(err) {
+			now, err = p.halt(ctx, id, err)
+		}
+		if err != nil {
 			return now, err
 		}
 	}
+	return now, nil
+}
+
+// halt notes that a run cannot be projected beyond its newest snapshot.
+func (p *Projector) halt(ctx context.Context, id string, why error) (now time.Time, err error) {
+	bounded, cancel := context.WithTimeout(ctx, statement)
+	defer cancel()
+	var list [1]advance
+	if now, err = p.newest(bounded, []string{id}, list[:]); err != nil {
+		return now, err
+	}
+	a := &list[0]
+	a.wrong = cmp.Or(a.wrong, why)
+	var out stored
+	out.add(id, a)
+	return now, p.store(bounded, &out)
+}
+
+// advance is how far a run has come.
+type advance struct {
+	before, after Snapshot
+	redacted      bool
+	halted        bool // an event that is in the snapshot is known to be damaged: it waits for a rebuild
+	gap           *GapError
+	wrong         error // why it cannot be projected
+	unread        bool  // its snapshot cannot be read
+	whole         bool  // all that the log has of it has been read
+}
+
+// projectSome stores after each portion of events: a long run gets on in each, whatever becomes of the next one.
+func (p *Projector) projectSome(ctx context.Context, ids []string, hints map[string]int64) (now time.Time, err error) {
+	list := make([]advance, len(ids))
+	for first := true; ; first = false {
+		bounded, cancel := context.WithTimeout(ctx, statement)
+		if first {
+			now, err = p.newest(bounded, ids, list)
+		}
+		more := slices.ContainsFunc(list, func(a advance) bool { return !a.whole })
+		if err == nil && more {
+			err = p.read(bounded, ids, list)
+		}
+		if err == nil {
+			err = p.storeAll(bounded, ids, list, hints)
+		}
+		cancel()
+		if err != nil || !more {
+			return now, err
+		}
+	}
+}
+
+// storeAll stores how far each has come.
+func (p *Projector) storeAll(ctx context.Context, ids []string, list []advance, hints map[string]int64) error {
 	var out stored
 	for i := range list {
 		a := &list[i]
 		switch {
 		case a.halted:
 			continue
-		case a.newest < a.before.LastEventSeq: // what is in the snapshot is not in the log any more
-			a.gap = &GapError{Run: ids[i], Expected: a.newest + 1}
-		case a.gap == nil && a.after.LastEventSeq < hints[ids[i]]: // it was there when it was published
+		case a.wrong != nil || a.gap != nil || !a.whole:
+		case a.after.LastEventSeq < hints[ids[i]]: // it was there when it was published
 			a.gap = &GapError{Run: ids[i], Expected: a.after.LastEventSeq + 1}
 		}
-		if err := out.add(ids[i], a); err != nil {
-			return now, err
+		out.add(ids[i], a)
+	}
+	if err := p.store(ctx, &out); err != nil {
+		return err
+	}
+	for i := range list {
+		if a := &list[i]; a.wrong == nil {
+			a.before = a.after
 		}
 	}
-	return now, p.store(ctx, &out)
+	return nil
 }
 
 // newest reads the snapshots that there are.
@@ -244,22 +306,37 @@ func (p *Projector) newest(ctx context.Context, ids []string, list []advance) (n
 	}
 	i := 0
 	var text []byte
-	var newest, expected int64
+	var last, newest, expected int64
 	var redacted bool
-	_, err = pgx.ForEachRow(rows, []any{&text, &newest, &expected, &redacted, &now}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&text, &last, &newest, &expected, &redacted, &now}, func() error {
 		a := &list[i]
-		i++
-		if text != nil {
-			if err := json.Unmarshal(text, &a.before); err != nil {
-				return fmt.Errorf("the snapshot of run %s: %w", ids[i-1], err)
-			}
+		if a.halted = expected > 0 && expected <= last; !a.halted && text != nil {
+			a.before, a.wrong = readSnapshot(text, ids[i], last)
+			a.unread = a.wrong != nil
 		}
-		a.after, a.newest, a.redacted = a.before, newest, redacted
-		a.halted = expected > 0 && expected <= a.before.LastEventSeq
-		a.whole = a.halted || newest <= a.before.LastEventSeq
+		a.after, a.redacted = a.before, redacted
+		if !a.halted && a.wrong == nil && newest < last { // what is in the snapshot is not in the log any more
+			a.gap = &GapError{Run: ids[i], Expected: newest + 1}
+		}
+		a.whole = a.halted || a.wrong != nil || newest <= last
+		i++
 		return nil
 	})
 	return now, err
+}
+
+// readSnapshot reads the one of a run after event number last. One that does not read is a
+// snapshot of that event, of which nothing else is known.
+func readSnapshot(text []byte, id string, last int64) (s Snapshot, err error) {
+	if err = json.Unmarshal(text, &s); err == nil && s.RunID != id {
+		err = fmt.Errorf("it is of run %q", s.RunID)
+	} else if err == nil && s.LastEventSeq != last {
+		err = fmt.Errorf("it is after event %d", s.LastEventSeq)
+	}
+	if err != nil {
+		return Snapshot{LastEventSeq: last}, fmt.Errorf("the snapshot after event %d: %w", last, err)
+	}
+	return s, nil
 }
 
 // read applies the next events of those runs of which more may come.
@@ -297,10 +374,10 @@ func (p *Projector) read(ctx context.Context, ids []string, list []advance) erro
 		p.projected.Add(a.after.LastEventSeq - before)
 		if gap, ok := errors.AsType[*GapError](err); ok {
 			a.gap = gap
-		} else if err != nil {
-			return err
+		} else {
+			a.wrong = err
 		}
-		a.whole = a.gap != nil || len(next) < eventsAtOnce
+		a.whole = err != nil || len(next) < eventsAtOnce
 	}
 	return nil
 }
@@ -313,20 +390,27 @@ type stored struct {
 	redacted    []bool
 	expected    []int64
 	got         []*int64
+	why         []error // of those that cannot be projected
 }
 
-func (s *stored) add(id string, a *advance) error {
-	if a.after.LastEventSeq > a.before.LastEventSeq {
-		text, err := json.Marshal(a.after)
-		if err != nil {
-			return err
-		}
+func (s *stored) add(id string, a *advance) {
+	var text []byte
+	if a.after.LastEventSeq > a.before.LastEventSeq && a.wrong == nil {
+		text, a.wrong = json.Marshal(a.after)
+	}
+	switch {
+	case a.wrong == nil:
+	case a.unread: // the snapshot waits for a rebuild
+		a.gap = &GapError{Run: id, Expected: a.before.LastEventSeq}
+	default: // the event after it is there, and it is tried again from that on
+		a.gap = &GapError{Run: id, Expected: a.before.LastEventSeq + 1, Got: a.before.LastEventSeq + 1}
+	}
+	if text != nil && a.wrong == nil {
 		s.runs, s.seqs, s.snapshots, s.redacted = append(s.runs, id), append(s.seqs, a.after.LastEventSeq), append(s.snapshots, string(text)), append(s.redacted, a.redacted)
 	}
 	if a.gap != nil {
-		s.stale, s.expected, s.got = append(s.stale, id), append(s.expected, a.gap.Expected), append(s.got, nonZero(a.gap.Got))
+		s.stale, s.expected, s.got, s.why = append(s.stale, id), append(s.expected, a.gap.Expected), append(s.got, nonZero(a.gap.Got)), append(s.why, a.wrong)
 	}
-	return nil
 }
 
 // store stores it in one statement, and tells of runs that miss an event since.
@@ -347,6 +431,10 @@ func (p *Projector) store(ctx context.Context, out *stored) error {
 	for _, id := range since {
 		n := slices.Index(out.stale, id)
 		p.gaps.Add(1)
+		if why := out.why[n]; why != nil {
+			p.log.Error("a run cannot be projected; its snapshot stays as it is until it can, or the run is rebuilt", "code", RunHalted, "run", id, "error", sqlstate.WithHint(why))
+			continue
+		}
 		p.log.Error("a run misses an event; its snapshot stays as it is until it is there, or the run is rebuilt",
 			"code", GapDetected, "run", id, "expected", out.expected[n], "got", deref(out.got[n]))
 	}

@@ -273,6 +273,66 @@ func TestContract_R8_OutagesCostNothing(t *testing.T) {
 	want(t, "the run", lastOf(t, db, r), 0)
 }
 
+// A run that cannot be projected halts, and it alone: those beside it on the page go on, and it
+// does when it can be, or when it was rebuilt.
+func TestContract_R7_ARunThatCannotBeProjectedHaltsAlone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	var log lines
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	runs := map[string]string{}
+	for _, name := range []string{"good", "unread", "another's", "refused", "timeless"} {
+		runs[name] = running(t, db, name)
+	}
+	deliver := func(seq int) {
+		t.Helper()
+		var ms []deed.Message
+		for _, r := range runs {
+			ms = append(ms, deed.Message{Payload: fmt.Appendf(nil, `{"runId": %q, "runSeq": %d}`, r, seq)})
+		}
+		if err := errors.Join(p.Deliver(t.Context(), ms)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := func(what string, seqs map[string]int64) {
+		t.Helper()
+		for name, r := range runs {
+			want(t, what+": "+name, lastOf(t, db, r), seqs[name])
+		}
+	}
+	stored := func(name, snapshot string) {
+		t.Helper()
+		db.Exec(t, pgtest.Owner, `insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot) values ($1::text::uuid, '00000000-0000-0000-0000-000000000000', 1, now(), $2::text::jsonb)`, runs[name], snapshot)
+	}
+	stored("unread", `{"lastEventSeq": "many"}`)
+	stored("another's", `{"lastEventSeq": 1, "runId": "`+runs["good"]+`"}`)
+	db.Exec(t, pgtest.Owner, `create function public.refuse() returns trigger language plpgsql as $$ begin raise exception 'not this one' using errcode = '22000'; end $$`)
+	db.Exec(t, pgtest.Owner, `create trigger refuse before insert on deed.run_snapshots for each row when (new.run_id = '`+runs["refused"]+`') execute function public.refuse()`)
+	steal(t, db, `select set_config('deed.act', 'run redaction', true) where $1 <> ''; update deed.run_log set emitted_at = 'infinity' where run_id = $1::text::uuid and run_seq = 2`, runs["timeless"])
+
+	for range 2 {
+		deliver(2)
+		last("halted", map[string]int64{"good": 2, "unread": 1, "another's": 1})
+	}
+	want(t, "what is noted", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(concat_ws(' ', expected_seq, got_seq), ', ' order by expected_seq, got_seq nulls last) from deed.run_stale`), "1 1, 1 1, 1, 1")
+	for name, r := range runs {
+		want(t, "the log's lines of "+name, strings.Count(log.String(), run.RunHalted+" run="+r), map[bool]int{true: 1}[name != "good"])
+	}
+
+	db.Exec(t, pgtest.Owner, `drop trigger refuse on deed.run_snapshots`)
+	steal(t, db, `select set_config('deed.act', 'run redaction', true) where $1 <> ''; update deed.run_log set emitted_at = now() where run_id = $1::text::uuid and run_seq = 2`, runs["timeless"])
+	deliver(2)
+	last("those that can be", map[string]int64{"good": 2, "unread": 1, "another's": 1, "refused": 2, "timeless": 2})
+	for _, name := range []string{"unread", "another's"} {
+		if found, err := run.Rebuild(t.Context(), db.Pool(pgtest.Worker), runs[name], false); err != nil || len(found) != 1 {
+			t.Errorf("a rebuild: %+v, %v", found, err)
+		}
+	}
+	last("rebuilt", map[string]int64{"good": 2, "unread": 2, "another's": 2, "refused": 2, "timeless": 2})
+	want(t, "stale runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_stale`), 0)
+}
+
 // Another tenant sees neither a snapshot nor that a run is stale; nobody but the projector
 // writes them.
 func TestContract_D7_SnapshotsOfTenants(t *testing.T) {

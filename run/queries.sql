@@ -48,11 +48,11 @@ limit $3::int;
 -- name: snapshots
 -- The newest snapshots of runs, the newest numbers in their logs, and of those that miss an
 -- event which one; and whether they are redacted.
-select convert_to(s.snapshot::text, 'UTF8'), coalesce(l.run_seq, 0), coalesce(t.expected_seq, 0), r.redacted_at is not null, clock_timestamp()
+select convert_to(s.snapshot::text, 'UTF8'), coalesce(s.last_event_seq, 0), coalesce(l.run_seq, 0), coalesce(t.expected_seq, 0), r.redacted_at is not null, clock_timestamp()
 from unnest($1::text[]::uuid[]) with ordinality u(run_id, n)
 left join deed.runs r on r.run_id = u.run_id
 left join lateral (
-  select o.snapshot from deed.run_snapshots o where o.run_id = u.run_id order by o.last_event_seq desc limit 1
+  select o.snapshot, o.last_event_seq from deed.run_snapshots o where o.run_id = u.run_id order by o.last_event_seq desc limit 1
 ) s on true
 left join lateral (
   select o.run_seq from deed.run_log o where o.run_id = u.run_id order by o.run_seq desc limit 1

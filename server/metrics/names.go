@@ -37,7 +37,7 @@ var (
 	runSnapshots = prometheus.NewDesc("deed_process_run_snapshots_total",
 		"Snapshots of runs that were stored from here.", nil, nil)
 	runGaps = prometheus.NewDesc("deed_process_run_gaps_total",
-		"PROJECTOR_GAP_DETECTED: runs of which an event was found missing here.", nil, nil)
+		"PROJECTOR_GAP_DETECTED, PROJECTOR_RUN_HALTED: runs of which an event was found missing here, or that could not be projected.", nil, nil)
 	inboundCount = prometheus.NewDesc("deed_process_inbound_total",
 		"What came of platforms' requests (unverified, invalid, ignored, failed, busy) and of their messages (new, repeat, executed, denied, dispatch_failed, held, late, unreadable; status of what became of messages that went out).",
 		[]string{"source", "outcome"}, nil)
