@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/run"
 	"github.com/deedhq/deed/tenant"
@@ -435,4 +436,29 @@ func TestContract_R6_RebuiltBesideAProjector(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	want(t, "the newest snapshot", lastOf(t, db, r), 3)
+}
+
+// What a redaction took away does not come back by a rebuild that had read the run before it,
+// or at the same time: it changes nothing, and the next one has what is left.
+func TestContract_D12_RebuiltBesideARedaction(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	r := running(t, db, "a")
+	appendAs(t, db, run.New{Run: r, Type: run.StepFailed, Step: "s", Attempt: 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z", "error": {"code": "E", "message": "canary-7"}}`)})
+	decide(t, db, r, run.RunFailed)
+	beside := &meanwhile{DB: db.Pool(pgtest.Worker), do: func() {
+		if _, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), r, audit.Act{By: "ann", Reason: "asked for"}); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	if _, err := run.Rebuild(t.Context(), beside, r, false); sqlState(err) != "40001" {
+		t.Errorf("beside a redaction: %v", err)
+	}
+	found, err := run.Rebuild(t.Context(), beside, r, false)
+	if err != nil || len(found) > 0 {
+		t.Errorf("again: %+v, %v", found, err)
+	}
+	if text := pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(s.snapshot::text, ' ') from deed.run_snapshots s`); strings.Contains(text, "canary") || !strings.Contains(text, `"E"`) {
+		t.Errorf("a snapshot is %s", text)
+	}
 }

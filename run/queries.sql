@@ -85,7 +85,7 @@ where s.run_id = $1::text::uuid and s.last_event_seq > $2::bigint
 order by s.last_event_seq;
 
 -- name: replace
-select deed.replace_snapshots($1::text::uuid, $2::bigint, $3::text::jsonb);
+select deed.replace_snapshots($1::text::uuid, $2::bigint, $3::text::jsonb, $4::boolean);
 
 -- name: ids
 select r.run_id::text from deed.runs r where $1::text is null or r.run_id > $1::text::uuid order by r.run_id limit $2::int;

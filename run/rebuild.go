@@ -27,10 +27,12 @@ type Difference struct {
 // Rebuild projects a run from its first event on and returns where the stored snapshots
 // differ. Unless it only looks, the projection takes the place of all of them, and the
 // run goes on if it was stale; a run of which an event is missing is left as it is. Errors:
-// [deed.NotFound], [deed.Invalid].
+// [deed.NotFound], [deed.Invalid]; SQLSTATE 40001 where it was redacted meanwhile, and nothing
+// was changed: call it again.
 func Rebuild(ctx context.Context, db deed.DB, id string, look bool) (list []Difference, err error) {
 	const op = "rebuild run"
-	if _, err := Find(ctx, db, id); err != nil {
+	r, err := Find(ctx, db, id) // before its events
+	if err != nil {
 		return nil, err
 	}
 	var s Snapshot
@@ -42,19 +44,19 @@ func Rebuild(ctx context.Context, db deed.DB, id string, look bool) (list []Diff
 		if err != nil || look || len(list) > 0 && list[len(list)-1].Missing > 0 {
 			return list, err
 		}
-		if err = replace(ctx, db, id, s); err == nil { // beside a projector, which may have got further
+		if err = replace(ctx, db, id, s, r.RedactedAt != nil); err == nil { // beside a projector, which may have got further
 			stored, err = storedOf(ctx, db, id, s.LastEventSeq)
 		}
 	}
 	return list, wrap(op, err)
 }
 
-func replace(ctx context.Context, db deed.DB, id string, s Snapshot) error {
+func replace(ctx context.Context, db deed.DB, id string, s Snapshot, redacted bool) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	rows, err := db.Query(ctx, query.Replace, id, s.LastEventSeq, string(text))
+	rows, err := db.Query(ctx, query.Replace, id, s.LastEventSeq, string(text), redacted)
 	if err == nil {
 		rows.Close()
 		err = rows.Err()

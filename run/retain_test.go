@@ -29,7 +29,10 @@ func TestContract_D12_ARedactedRunKeepsItsProofs(t *testing.T) {
 	}
 	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{})
 	act := audit.Act{By: "ann", Reason: "asked for"}
-	decide(t, db, made.ID, run.RunApproved, run.RunStarted)
+	decide(t, db, made.ID, run.RunApproved)
+	if _, err := write(t.Context(), db.Pool(pgtest.Owner), run.New{Run: made.ID, Type: run.RunStarted, Data: json.RawMessage(`{"engine_run_ref": {"workflow": "w", "parent": null}, "steps": ["s"], "why": null}`)}); err != nil {
+		t.Fatal(err)
+	}
 	step := run.New{Run: made.ID, Type: run.StepFailed, Step: "s", Attempt: 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z", "error": {"code": "E", "message": "` + canary + `", "retryable": true}, "output": "` + canary + `"}`)}
 	appendAs(t, db, step)
 	if _, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), made.ID, act); deed.CodeOf(err) != deed.Conflict {
@@ -56,6 +59,8 @@ func TestContract_D12_ARedactedRunKeepsItsProofs(t *testing.T) {
 	if err != nil || shown.Snapshot.Status != run.Failed || shown.Snapshot.RootCause.Error.Code != "E" || shown.RedactedAt == nil {
 		t.Errorf("%+v, %v", shown, err)
 	}
+	want(t, "the engine's reference, nulls and all", pgtest.One[string](t, db.Pool(pgtest.Owner), `select event_data::text from deed.run_log where run_seq = 2`), `{"steps": ["s"], "engine_run_ref": {"parent": null, "workflow": "w"}}`)
+	want(t, "what failed", pgtest.One[string](t, db.Pool(pgtest.Owner), `select event_data::text from deed.run_log where event_type = 'StepFailed'`), `{"error": {"code": "E", "retryable": true}, "started_at": "2026-01-02T03:04:05Z"}`)
 	want(t, "snapshots", lastOf(t, db, made.ID), 5)
 	want(t, "a repeat that says the same", appendAs(t, db, step)[0].Repeated, true)
 	want(t, "repeats that say something else", pgtest.One[int](t, db.Pool(pgtest.Owner), `select differing from deed.runs`), 0)
@@ -271,6 +276,11 @@ func TestContract_O11_TheOldestUnreadCounts(t *testing.T) {
 		select key from m`, run.Topic)
 	steal(t, db, `select set_config('deed.act', 'run redaction', true) where $1 <> ''; update deed.run_log set persisted_at = now() - interval '99 days' where run_id = $1::text::uuid and run_seq = 2`, first)
 	want(t, "while it lags", retain(t, db, 100), "")
+	for _, c := range []string{"1, true", "2, true", "5, false", "1000, true"} { // however many are counted
+		want(t, "how old the oldest is, of "+c, pgtest.One[string](t, db.Pool(pgtest.Worker), `
+			select concat_ws(' ', date_trunc('day', now() - u.oldest), u.at_least) from deed.subscriptions s cross join lateral deed.count_unread(array[s.id], `+c+`) u where s.topic = 'deed.run_events'`),
+			"99 days "+map[bool]string{true: "f", false: "t"}[c[:2] == "10"])
+	}
 	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.runs`), 21)
 }
 
@@ -321,4 +331,95 @@ func TestPartitionsAhead_OfRuns(t *testing.T) {
 		}
 		want(t, "ahead", ahead, n)
 	}
+}
+
+// Whoever appends to a run has it: retention steps over it, and takes it only when the event
+// was projected and read. Whoever comes while retention takes it is told that there is none.
+func TestContract_O11_AnAppendBesideRetention(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	old(t, db, 3, true)
+	project1(t, db)
+	owner := db.Pool(pgtest.Owner)
+	signal1 := func(r string) run.New { return run.New{Run: r, Type: run.SignalRejected, Signal: signal(1)} }
+	held, taken := oldRun(t, db, 0), oldRun(t, db, 1)
+	appending, err := owner.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer appending.Rollback(context.Background())
+	if _, err := write(t.Context(), appending, signal1(held)); err != nil {
+		t.Fatal(err)
+	}
+	retaining, err := db.Pool(pgtest.Worker).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer retaining.Rollback(context.Background())
+	want(t, "beside an append", pgtest.One[int64](t, retaining, `select runs from deed.retain_runs('90 days', 10)`), 2)
+	late := make(chan error, 1)
+	go func() {
+		_, err := write(context.Background(), owner, signal1(taken))
+		late <- err
+	}()
+	eventually(t, "the late one to wait", func() bool {
+		return len(late) == 1 || pgtest.One[bool](t, owner, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%write_events%')`)
+	})
+	if err := errors.Join(retaining.Commit(t.Context()), appending.Commit(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-late; sqlState(err) != "DDNFD" {
+		t.Errorf("an append to a run that goes: %v", err)
+	}
+	want(t, "before its event is projected", retain(t, db, 10), "")
+	want(t, "the run that was appended to", logOf(t, db, held), "1 RunFailed, 2 SignalRejected")
+	want(t, "what is left of the others", pgtest.One[int](t, owner, `select count(*) from deed.run_log where run_id <> $1::text::uuid`, held), 1)
+}
+
+// Many append to runs that have ended while retention takes them: what was answered is there,
+// with its run, and nothing is left of a run that went.
+func TestContract_O11_AppendsBesideRetention(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	const ended = 60
+	old(t, db, ended, true)
+	project1(t, db)
+	owner := db.NewPool(pgtest.Owner, 8)
+	var ids []string
+	for n := range ended {
+		ids = append(ids, oldRun(t, db, n))
+	}
+	var answered, refused sync.Map
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for n := w; n < ended; n += 4 {
+				r := ids[(n*7)%ended]
+				switch _, err := write(t.Context(), owner, run.New{Run: r, Type: run.SignalRejected, Signal: signal(1)}); {
+				case err == nil:
+					answered.Store(r, true)
+				case sqlState(err) == "DDNFD":
+					refused.Store(r, true)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range ended {
+		retain(t, db, 2)
+	}
+	wg.Wait()
+	for retain(t, db, 2) != "" {
+	}
+	for _, r := range ids {
+		_, ok := answered.Load(r)
+		_, gone := refused.Load(r)
+		if there := logOf(t, db, r); ok && there != "1 RunFailed, 2 SignalRejected" || gone && there != "" || ok == gone {
+			t.Errorf("answered %t, refused %t: %q", ok, gone, there)
+		}
+	}
+	want(t, "events without a run", pgtest.One[int](t, owner, `select count(*) from deed.run_log l where not exists (select from deed.runs r where r.run_id = l.run_id)`), 0)
 }

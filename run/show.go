@@ -183,6 +183,8 @@ func Events(ctx context.Context, db deed.DB, id string, after int64, limit int) 
 	const op = "events of run"
 	if err := errors.Join(checkID("run", id), sqlvalue.Count("limit", limit, 1)); err != nil {
 		return nil, invalidf(op, "%w", err)
+	} else if after < 0 {
+		return nil, invalidf(op, "after event %d: they count from 1", after)
 	}
 	rows, err := db.Query(ctx, query.Events, id, after, limit)
 	if err != nil {

@@ -13,3 +13,4 @@ drop function if exists deed.claim_deliveries(text, text, int, interval, text[],
 drop function if exists deed.take_due(text, text, int, text[], int[], int, bigint, int, boolean, text, text, jsonb, int);
 drop function if exists deed.due_runs(text, text, uuid, uuid, uuid, int);
 drop function if exists deed.store_snapshots(uuid[], bigint[], jsonb[], uuid[], bigint[], bigint[]);
+drop function if exists deed.replace_snapshots(uuid, bigint, jsonb);

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -170,6 +171,8 @@ func newRunEvents(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
 				return usagef("--limit %d is below 1", limit)
+			} else if after < 0 {
+				return usagef("--after %d is below 0", after)
 			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				if _, err := run.Find(cmd.Context(), pool, args[0]); err != nil {
@@ -247,7 +250,9 @@ file that is there is not overwritten.`,
 				w := cmd.OutOrStdout()
 				if out != "" {
 					f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-					if err != nil {
+					if errors.Is(err, fs.ErrExist) {
+						return usagef("--out %s: the file is there, and is not overwritten; give another name", out)
+					} else if err != nil {
 						return &exitError{exitUsage, err}
 					}
 					defer func() { err = errors.Join(err, f.Close()) }()

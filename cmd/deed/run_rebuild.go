@@ -10,6 +10,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/run"
 )
 
@@ -33,6 +34,9 @@ is nothing to rebuild from: it is named, and the run stays as it is. The exit co
 				one := func(id string) error {
 					runs++
 					found, err := run.Rebuild(cmd.Context(), pool, id, dryRun)
+					for sqlstate.Again(err) { // it was redacted meanwhile, which happens once
+						found, err = run.Rebuild(cmd.Context(), pool, id, dryRun)
+					}
 					list = append(list, found...)
 					return err
 				}

@@ -1,7 +1,7 @@
 -- deed.count_unread: deed.lag with what a stream has still to read counted up to
 -- p_most in all, or with p_each_lane up to p_most for each stretch of a lane.
--- at_least says that there may be more; oldest is of those counted. With p_each_lane and
--- p_most 1 it is the first of each slot that is counted, so that oldest is of all.
+-- at_least says that there may be more; oldest is of all, whatever was counted. With
+-- p_each_lane and p_most 1 it is the first of each slot that is counted.
 create or replace function deed.count_unread(
   p_subscriptions int[],
   p_most          int,
@@ -14,7 +14,10 @@ set enable_bitmapscan = off
 set enable_seqscan = off
 set jit = off
 as $$
-  select s.id, w.behind, w.oldest, w.behind >= p_most
+  select s.id, w.behind,
+    case when w.behind < p_most or p_most = 1 and p_each_lane then w.oldest
+      else least(w.oldest, (select u.oldest from deed.count_unread(array[s.id], 1, true) u)) end,
+    w.behind >= p_most
   from unnest(p_subscriptions) s(id)
   cross join lateral (
     select count(*) as behind, min(q.created_at) as oldest

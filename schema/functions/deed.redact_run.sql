@@ -31,11 +31,14 @@ begin
   perform set_config('deed.act', 'run redaction', true);
   update deed.run_log l
   set redacted_sha256 = sha256(convert_to(l.event_data::text, 'UTF8')),
-    event_data = jsonb_strip_nulls(jsonb_build_object(
-      'started_at', l.event_data -> 'started_at', 'steps', l.event_data -> 'steps', 'engine_run_ref', l.event_data -> 'engine_run_ref',
-      'error', case when jsonb_typeof(l.event_data -> 'error') = 'object' then jsonb_build_object(
-        'category', l.event_data -> 'error' -> 'category', 'code', l.event_data -> 'error' -> 'code', 'retryable', l.event_data -> 'error' -> 'retryable') end
-    ))
+    -- As they stand, nulls in them, too: what a snapshot says of them is the same afterwards.
+    event_data = (
+      select coalesce(jsonb_object_agg(d.key, case when d.key <> 'error' then d.value else (
+          select coalesce(jsonb_object_agg(e.key, e.value), '{}') from jsonb_each(d.value) e where e.key in ('category', 'code', 'retryable')
+        ) end), '{}')
+      from jsonb_each(l.event_data) d
+      where d.key in ('started_at', 'steps', 'engine_run_ref') or d.key = 'error' and jsonb_typeof(d.value) = 'object'
+    )
   where l.run_id = p_run and l.redacted_sha256 is null;
   get diagnostics v_events = row_count;
   update deed.runs r set input = null, redacted_at = coalesce(r.redacted_at, clock_timestamp()) where r.run_id = p_run;

@@ -2,22 +2,29 @@
 -- of what is stored of it; it is noted as stale no more. For deed run rebuild.
 --
 -- What a projector has stored meanwhile, after later events, stays: the run would be behind
--- until it moves again, and if that was its end, for ever. Raises DDNFD for an unknown run.
+-- until it moves again, and if that was its end, for ever. p_redacted is whether the run was redacted
+-- when it was read. Raises DDNFD for an unknown run, and 40001 where it is redacted by
+-- now: what was taken away would come back (D12).
 create or replace function deed.replace_snapshots(
   p_run      uuid,
   p_seq      bigint,
-  p_snapshot jsonb
+  p_snapshot jsonb,
+  p_redacted boolean
 ) returns void
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_tenant uuid;
+  v_tenant   uuid;
+  v_redacted boolean;
 begin
-  select r.tenant_id into v_tenant from deed.runs r where r.run_id = p_run;
+  lock table deed.run_snapshots in row exclusive mode; -- as deed.store_snapshots does
+  select r.tenant_id, r.redacted_at is not null into v_tenant, v_redacted from deed.runs r where r.run_id = p_run;
   if not found then
     raise exception 'replace_snapshots: there is no run %', p_run using errcode = 'DDNFD';
+  elsif v_redacted is distinct from p_redacted then
+    raise exception 'replace_snapshots: the run was redacted since it was read' using errcode = '40001';
   end if;
   delete from deed.run_snapshots s
   where s.run_id = p_run and (
