@@ -203,6 +203,25 @@ func TestContract_R6_RecordedHistories(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
+	var logs, ends strings.Builder
+	for _, name := range files {
+		for ending, all := range map[string]*strings.Builder{".ndjson": &logs, ".json": &ends} {
+			text, err := os.ReadFile(strings.TrimSuffix(name, ".ndjson") + ending)
+			if err != nil && !*update {
+				t.Fatal(err)
+			}
+			all.Write(text)
+		}
+	}
+	for _, typ := range types {
+		want(t, "a history with "+string(typ), strings.Contains(logs.String(), `"eventType":"`+string(typ)+`"`), true)
+	}
+	for _, status := range statuses {
+		want(t, "a history that leads to "+status, strings.Contains(ends.String(), "\n  \"status\": \""+status+"\""), true)
+	}
+	for _, status := range []run.StepStatus{run.StepPending, run.StepRunning, run.StepSuccess, run.StepFailure, run.StepSkip} {
+		want(t, "a history with a step that is "+string(status), strings.Contains(ends.String(), "\n      \"status\": \""+string(status)+"\""), true)
+	}
 	for _, name := range files {
 		t.Run(strings.TrimPrefix(name, "testdata/histories/"), func(t *testing.T) {
 			t.Parallel()
