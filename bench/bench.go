@@ -183,6 +183,12 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "runs lag", take: lagging, peers: []peer{deedPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("The projector's lag, from an append's commit to the stored snapshot: %d events a second, %d a call, for %s", lagRate, lagBatch, o.steady)
+		},
+	},
+	{
 		name: "inbound", take: receiving, peers: []peer{deedPeer{}},
 		title: func(o options) string {
 			return fmt.Sprintf("Inbound messages over HTTP, stored, executed and answered: %d a second for %s, then as many as %d clients send", inboundRate, o.steady, inboundClients)

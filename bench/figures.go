@@ -138,6 +138,7 @@ var goals = []goal{
 	{Measure: "runs", Metric: "one at a time, 64 connections", AtLeast: 4_000},
 	{Measure: "runs", Metric: "16 writers of one run", AtLeast: 1_000},
 	{Measure: "runs", Metric: "projected", AtLeast: 16_667},
+	{Measure: "runs lag", Metric: "p99", Below: 1000},
 	{Measure: "inbound", Metric: "at a pace of 500", AtLeast: 495},
 	{Measure: "inbound", Metric: "p99", Below: 50},
 }

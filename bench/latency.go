@@ -72,13 +72,18 @@ func latency(ctx context.Context, e *env) error {
 		waits = append(waits, max(0, time.Duration(h.at[i].Load()-1)-committed[i]))
 	}
 	slices.Sort(waits)
+	e.recordQuantiles(waits)
+	e.record("achieved rate", "messages/s", float64(n)/published.Seconds())
+	e.expect("calls of the handler", int(h.calls.Load()), n)
+	return e.expectStored(ctx, 0, n)
+}
+
+// recordQuantiles records those of waits, which are sorted.
+func (e *env) recordQuantiles(waits []time.Duration) {
 	for _, q := range []struct {
 		name string
 		of   float64
 	}{{"p50", 0.50}, {"p95", 0.95}, {"p99", 0.99}, {"max", 1}} {
 		e.record(q.name, "ms", waits[int(q.of*float64(len(waits)-1))].Seconds()*1000)
 	}
-	e.record("achieved rate", "messages/s", float64(n)/published.Seconds())
-	e.expect("calls of the handler", int(h.calls.Load()), n)
-	return e.expectStored(ctx, 0, n)
 }
