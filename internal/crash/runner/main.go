@@ -56,22 +56,45 @@ func work() error {
 	return errors.Join(err, appended)
 }
 
-// write appends fifty steps to each run.
+// write appends fifty steps to each run, and waits after every ten until they are projected:
+// a process that comes to its third projection has to have something left to project, however
+// slow it is.
 func write(ctx context.Context, pool *pgxpool.Pool) error {
 	for n := range 50 {
 		for i, id := range strings.Split(os.Getenv("VICTIM_RUNS"), ",") {
+			last := int64(0)
 			err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-				_, err := run.Append(ctx, tx, "runner/1", run.New{
+				list, err := run.Append(ctx, tx, "runner/1", run.New{
 					Run: id, Type: run.StepCompleted, Step: "s" + strconv.Itoa(n), Attempt: 1, EngineAttempt: i + 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z"}`),
 				})
 				crash.Point("appended")
+				for _, a := range list {
+					last = a.Seq
+				}
 				return err
 			})
 			crash.Point("committed")
+			if err == nil && n%10 == 9 {
+				err = untilProjected(ctx, pool, id, last)
+			}
 			if err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func untilProjected(ctx context.Context, pool *pgxpool.Pool, id string, seq int64) error {
+	for {
+		var projected int64
+		if err := pool.QueryRow(ctx, `select coalesce(max(last_event_seq), 0) from deed.run_snapshots where run_id = $1::text::uuid`, id).Scan(&projected); err != nil || projected >= seq {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
