@@ -117,7 +117,7 @@ func newRelayed(t *testing.T, when catcher.When) *relayed {
 			r.readers[name] = reader
 		}
 		if name != "smtp" {
-			d.opts.Providers[name] = delivery.ProviderOptions{Provider: p, Timeout: 5 * time.Second}
+			d.opts.Providers[name] = delivery.ProviderOptions{Provider: p, Timeout: 30 * time.Second}
 		}
 	}
 	t.Cleanup(func() { closeProviders(d.opts.Providers) })

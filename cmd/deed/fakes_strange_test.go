@@ -112,6 +112,9 @@ func TestContract_D13_StrangeEventsOfEachService(t *testing.T) {
 	ids := r.reserve(list...)
 	eventually(t, "all to be said", func() bool { return len(r.between.all()) == 12 }) // two of each, one of Postmark's and one of the call
 	heard := r.between.all()
+	for _, id := range ids {
+		eventually(t, "the calls to be recorded", func() bool { e, _ := r.life(id); return e.FinishedAt != nil })
+	}
 	owner := r.db.Pool(pgtest.Owner)
 	nothing := func(what string) {
 		t.Helper()
