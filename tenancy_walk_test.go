@@ -140,7 +140,7 @@ func init() {
 		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_at_rates", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_blocked",
 		"is_zone", "plan_mode", "has_revoked", "is_being_erased", "identity_written", "known_addresses", "apply_consents", "accept_messages", "check_message", "claim_messages", "erase_messages", "extend_messages", "finish_messages", "pass_turns", "purge_messages", "retry_messages", "take_turn", "verify_messages", "erase_deliveries", "is_copy_being_erased", "payload_copies", "unsubscribe", "suppressed_copy", "erase_step", "open_deliveries", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
 		"remove_tenant", "count_tenant", "remove_tenant_step", "take_tenant", "take_tenant_pending", "take_tenant_log", "take_tenant_rows", "is_removed", "check_tenants", "check_tenant_removal",
-		"append_events", "write_events", "verify_runs", "verify_plans", "plan_graph", "run_was_read", "store_snapshots", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
+		"append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "run_was_read", "store_snapshots", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
 		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "expand_job", "give_up_job", "roll_up", "verify_campaigns", "hold_run", "sweep_runs", "due_unheld",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -85,6 +86,43 @@ func TestContract_R1_AppendOnlyForEverybody(t *testing.T) {
 		t.Errorf("a run that has ended goes on: %v", err)
 	}
 	want(t, "the log", logOf(t, db, r), "1 RunApproved, 2 RunStarted, 3 RunCompleted")
+}
+
+// One event alone is written as it is in a call of many: its row, its message, and its start's.
+func TestAppend_OneIsAsMany(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	other := running(t, db, "other")
+	at := time.Date(2026, 1, 2, 3, 4, 6, 7000, time.UTC)
+	for n, e := range []run.New{
+		{Type: run.StepStarted, Step: "s", Attempt: 1},
+		{Type: run.StepSkipped, Step: "é \"quoted\"", Attempt: 1, EmittedAt: at, Data: json.RawMessage(`{"reason": "not \u003cdue\u003e", "n": 1.50}`)},
+		{Type: run.StepCompleted, Step: "s", Attempt: 1, EngineAttempt: 7, EmittedAt: at, Data: begun, Signal: signal(1), Parent: signal(2)},
+		{Type: run.StepFailed, Step: "s", Attempt: 1, EmittedAt: at, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05.123456+01:00", "error": {"code": "E"}}`)},
+	} {
+		var said [2]string
+		for i := range said {
+			e.Run = running(t, db, fmt.Sprint(n, " ", i))
+			events := []run.New{e}
+			if i == 1 {
+				events = append(events, run.New{Run: other, Type: run.StepStarted, Step: fmt.Sprint(n), Attempt: 1})
+			}
+			got := appendAs(t, db, events...)[0]
+			said[i] = fmt.Sprint(got.Seq, got.Repeated) + pgtest.One[string](t, db.Pool(pgtest.Owner), `
+				select string_agg(concat_ws(E'\n', l.run_seq, l.event_type, l.step_id, l.logical_attempt, l.engine_attempt, l.adapter_version, l.caused_by_signal_id, l.parent_event_id, l.event_data,
+				    case when $2 or l.emitted_at <> l.persisted_at then l.emitted_at end, m.tenant_id, m.topic, m.type, m.content_type, m.list_version, m.slot = deed.slot(t.slot_base, m.key, m.id), m.created_at = l.persisted_at,
+				    p.j ->> 'idempotencyKey' = encode(l.idempotency_key, 'hex'), p.j ->> 'eventId' = deed.run_event_id(l.run_id, l.run_seq)::text, (p.j ->> 'persistedAt')::timestamptz = l.persisted_at, (p.j ->> 'emittedAt')::timestamptz = l.emitted_at,
+				    p.j - '{runId,eventId,idempotencyKey,emittedAt,persistedAt}'::text[]), E'\n' order by l.run_seq)
+				from deed.run_log l
+				join deed.log m on m.key = l.run_id::text
+				cross join lateral (select convert_from(m.payload, 'UTF8')::jsonb as j) p
+				join deed.topics t on t.topic = m.topic
+				where l.run_id = $1::text::uuid and (p.j ->> 'runSeq')::bigint = l.run_seq and l.run_seq > 2`, e.Run, !e.EmittedAt.IsZero())
+		}
+		if said[0] != said[1] {
+			t.Errorf("alone:\n%s\nwith another:\n%s", said[0], said[1])
+		}
+	}
 }
 
 // A start that is missing is appended before its end, by its own time; one that comes

@@ -31,11 +31,25 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+#variable_conflict use_column
 begin
   if p_types && '{RunApproved,RunStarted,SignalAccepted,SignalRejected,RunPaused,RunResumed,RunCompleted,RunFailed,RunCancelled}' then
     raise exception 'append_events: Run and Signal events are appended by the functions that decide them, and by nobody else' using errcode = 'DDARG';
   end if;
   if current_setting('transaction_isolation') = 'read committed' then
+    if array_dims(p_runs) = '[1:1]' and array_dims(p_types) = '[1:1]' and array_dims(p_steps) = '[1:1]' and array_dims(p_attempts) = '[1:1]'
+      and (p_engine_attempts is null or array_dims(p_engine_attempts) = '[1:1]') and (p_emitted_at is null or array_dims(p_emitted_at) = '[1:1]')
+      and (p_data is null or array_dims(p_data) = '[1:1]') and (p_signals is null or array_dims(p_signals) = '[1:1]') and (p_parents is null or array_dims(p_parents) = '[1:1]')
+    then
+      select e.run_seq, e.event_id into run_seq, event_id
+      from deed.write_event(p_runs[1], p_types[1], p_steps[1], p_attempts[1], p_engine_attempts[1], p_emitted_at[1], p_data[1], p_signals[1], p_parents[1], p_adapter) e;
+      if run_seq is not null then
+        ordinal := 1;
+        repeated := false;
+        return next;
+        return;
+      end if;
+    end if;
     return query
     select w.ordinal, w.run_seq, w.event_id, w.repeated
     from deed.write_events(p_runs, p_types, p_steps, p_attempts, p_engine_attempts, p_emitted_at, p_data, p_signals, p_parents, p_adapter) w;

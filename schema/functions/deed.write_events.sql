@@ -351,11 +351,7 @@ begin
   )
   insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, key, type, content_type, payload)
   select m.id, v_xid, deed.slot(v_base, m.key, m.id), v_version, m.tenant_id, v_now, 'deed.run_events', m.key, m.type, 'application/json',
-    convert_to('{"runId":"' || m.key || '","runSeq":' || m.seq || ',"eventId":"' || m.event_id || '","eventType":"' || m.type || '"'
-      || coalesce(',"stepId":' || to_json(m.step)::text, '') || ',"logicalAttemptId":"' || m.attempt || '"' || coalesce(',"engineAttemptId":"' || m.engine_attempt || '"', '')
-      || ',"idempotencyKey":"' || encode(m.idempotency_key, 'hex') || '","emittedAt":' || to_json(m.emitted_at)::text || v_rest
-      || coalesce(',"causedBySignalId":"' || m.signal || '"', '') || coalesce(',"parentEventId":"' || m.parent || '"', '')
-      || coalesce(',"engineRunRef":' || m.engine_run_ref::text, '') || ',"eventData":' || m.data::text || '}', 'UTF8')
+    deed.event_message(m.key, m.seq, m.event_id, m.type, m.step, m.attempt, m.engine_attempt, m.idempotency_key, m.emitted_at, v_rest, m.signal, m.parent, m.engine_run_ref, m.data)
   from (
     select nextval('deed.log_seq') as id, a.run_id::text as key, a.tenant_id, a.seq, a.event_id, a.step, a.engine_attempt, a.attempt, a.type,
       a.key as idempotency_key, a.emitted_at, a.signal, a.parent, a.engine_run_ref, a.data
