@@ -74,7 +74,7 @@ func (l *loop[T]) recordAll(ctx context.Context) error {
 
 // record brings outcomes to the source without claiming.
 func (l *loop[T]) record(ctx context.Context) error {
-	part := l.done[:max(len(l.done)>>l.split, 1)]
+	part := l.part()
 	done := l.settling(part)
 	dctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
 	defer cancel()

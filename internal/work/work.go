@@ -59,7 +59,8 @@ type Source[T comparable] interface {
 }
 
 // Grouper is a Source that says which of the items of a claim one call to Do takes;
-// with others it is [Options.Group] of them, in their order.
+// with others it is [Options.Group] of them, in their order. Their outcomes are one
+// thing: they are brought to Exchange together, always.
 type Grouper[T comparable] interface {
 	Groups(claimed []T) [][]T
 }
@@ -149,6 +150,7 @@ type unit[T comparable] struct {
 	settle  bool                    // guarded by mu: its outcome is being recorded
 	cancel  context.CancelCauseFunc // guarded by mu; not nil while running
 	outcome Done[T]
+	call    int        // the same of those that one call to Do takes
 	group   []*unit[T] // guarded by mu: those that are attempted with it, while it is running
 }
 
@@ -176,6 +178,7 @@ type loop[T comparable] struct {
 	retryAt  time.Time             // no exchange before; after a failure
 	shrink   int                   // claims ask for 1/2^shrink of the room
 	split    int                   // outcomes are recorded 1/2^split at a time, apart from claims
+	calls    int                   // to Do, so far
 	apart    bool                  // the last turn was for outcomes
 }
 
@@ -263,7 +266,7 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	case n > 0 && l.split > 0:
 		part = nil
 	case n == 0:
-		part = l.done[:max(len(l.done)>>l.split, min(len(l.done), 1))]
+		part = l.part()
 	}
 	if n > 0 && !l.renewStale(ctx, len(part) > 0) {
 		return 0
@@ -304,6 +307,18 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 		l.askAt = time.Time{}
 	}
 	return 0
+}
+
+// part is how much of what is done is recorded at once. What is one thing to its
+// source is not divided: a process that died in between would leave a half.
+func (l *loop[T]) part() []*unit[T] {
+	n := max(len(l.done)>>l.split, min(len(l.done), 1))
+	if _, ok := l.src.(Grouper[T]); ok {
+		for n > 0 && n < len(l.done) && l.done[n].call == l.done[n-1].call {
+			n++
+		}
+	}
+	return l.done[:n]
 }
 
 // renewStale renews what a claim could take from this loop again, and reports
@@ -416,9 +431,10 @@ func (l *loop[T]) take(claimed []T, at time.Time) {
 		crash.Point("claimed")
 	}
 	for _, items := range l.groups(claimed) {
+		l.calls++
 		group := make([]*unit[T], len(items))
 		for i, item := range items {
-			group[i] = &unit[T]{item: item, renewed: at}
+			group[i] = &unit[T]{item: item, renewed: at, call: l.calls}
 			l.held[group[i]] = struct{}{}
 		}
 		l.mu.Lock()
