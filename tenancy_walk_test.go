@@ -87,6 +87,7 @@ var functionCases = map[string]functionCase{
 	"publish_problems": {call: `select problem from deed.publish_problems('{orders}', '{"{}"}', '{null}', '{null}', '{null}', '{null}', array[$1])`, state: "42501"},
 
 	"reserve":     {call: `select id from deed.reserve('{email}', '{p}', '{x@y.z}', '{"{}"}', array[sha256('x')], p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"remove_content": {call: `select deed.remove_content('x', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
 	"put_content": {call: `select deed.put_content('x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"suppress":    {call: `select deed.suppress('email', '{x@y.z}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
 	"unsuppress":  {call: `select deed.unsuppress('email', '{` + mark + `@example.com}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
@@ -137,7 +138,7 @@ func init() {
 		"adopt_cluster", "heal_keys", "held", "start_here", "verify_deliveries", "verify_references", "verify_streams",
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
-		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_at_rates", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_blocked",
+		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_at_rates", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_contents", "look_at_blocked",
 		"is_zone", "plan_mode", "has_revoked", "is_being_erased", "identity_written", "known_addresses", "apply_consents", "accept_messages", "check_message", "claim_messages", "erase_messages", "extend_messages", "finish_messages", "pass_turns", "purge_messages", "retry_messages", "take_turn", "verify_messages", "erase_deliveries", "is_copy_being_erased", "payload_copies", "unsubscribe", "suppressed_copy", "erase_step", "open_deliveries", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
 		"remove_tenant", "count_tenant", "remove_tenant_step", "take_tenant", "take_tenant_pending", "take_tenant_log", "take_tenant_rows", "is_removed", "check_tenants", "check_tenant_removal",
 		"append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "run_was_read", "store_snapshots", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",

@@ -18,6 +18,20 @@ select sha256, bytes, type from deed.delivery_contents($1::text::uuid, $2::bigin
 -- name: put_content
 select encode(sha256, 'hex') from deed.put_content($1::bytea, $2::text, $3::text::uuid);
 
+-- name: look_at_contents
+select tenant_id::text, encode(sha256, 'hex'), size, type, created_at, used_at, needed_by::text[]
+from deed.look_at_contents($1::timestamptz, $2::text::uuid, decode($3::text, 'hex'), $4::int, $5::int, $6::text::uuid, decode($7::text, 'hex'));
+
+-- name: content_bytes
+select c.bytes
+from deed.tenants t
+join deed.contents c on c.tenant_id = t.tenant_id and c.sha256 = decode($1::text, 'hex')
+where $2::text is null or t.tenant_id = $2::text::uuid
+limit 1;
+
+-- name: remove_content
+select from deed.remove_content(decode($1::text, 'hex'), $2::text, $3::text, $4::text::uuid);
+
 -- name: purge_contents
 select deed.purge_contents(make_interval(secs => $1::float8), $2::int, $3::text);
 

@@ -18,7 +18,7 @@ to deed_worker;
 
 grant execute on function deed.log_extents, deed.look_by_number, deed.look_at_kept, deed.look_at_suppressions, deed.tail_window to deed_app, deed_worker, deed_admin;
 grant execute on function
-  deed.look_by_topic, deed.look_at_dead, deed.look_at_audit, deed.look_at_deliveries, deed.look_at_blocked, deed.blocked_keys, deed.status, deed.look_at_topics, deed.look_at_providers, deed.look_at_rates, deed.count_pending, deed.count_unread, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_deliveries, deed.verify_messages, deed.verify_runs, deed.verify_plans, deed.plan_graph, deed.verify_campaigns, deed.oldest_calls, deed.oldest_pauses, deed.unattended, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
+  deed.look_by_topic, deed.look_at_dead, deed.look_at_audit, deed.look_at_deliveries, deed.look_at_contents, deed.look_at_blocked, deed.blocked_keys, deed.status, deed.look_at_topics, deed.look_at_providers, deed.look_at_rates, deed.count_pending, deed.count_unread, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_deliveries, deed.verify_messages, deed.verify_runs, deed.verify_plans, deed.plan_graph, deed.verify_campaigns, deed.oldest_calls, deed.oldest_pauses, deed.unattended, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
 to deed_worker, deed_admin;
 grant execute on function deed.held to deed_worker, deed_admin;
 grant execute on function deed.start_here to deed_worker;
@@ -46,7 +46,7 @@ grant execute on function deed.retry_messages to deed_admin;
 -- Somebody is forgotten by the tenant whose contact it is, or by an operator.
 grant execute on function deed.erase_contact to deed_app, deed_admin;
 -- What somebody asked for is taken back by that tenant, or by an operator.
-grant execute on function deed.unsuppress to deed_app, deed_admin;
+grant execute on function deed.unsuppress, deed.remove_content to deed_app, deed_admin;
 grant execute on function
   deed.fold_address, deed.check_address, deed.address_domain, deed.lane_of, deed.fold_case, deed.has_invisible, deed.domain_ascii,
   deed.punycode, deed.punycode_bias, deed.unpunycode

@@ -112,7 +112,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	f.BoolVar(&wide, "wide", false, "tables with all of their columns, times and texts (default: as wide as the terminal, or 100 characters)")
 	root.AddCommand(newDev(a), newRelay(a), newListen(a), newPublish(a), newTail(a), newMigrate(a), newUninstall(a), newVersion(a))
 	for _, add := range []func(*app) *cobra.Command{
-		newStatus, newMessages, newShow, newDead, newReschedule, newAudit, newDeliver, newDeliveries, newInbound, newContacts, newConsents, newSuppressions, newProviders, newEvents, newRun, newPlan, newCampaign,
+		newStatus, newMessages, newShow, newDead, newReschedule, newAudit, newDeliver, newDeliveries, newContent, newInbound, newContacts, newConsents, newSuppressions, newProviders, newEvents, newRun, newPlan, newCampaign,
 		newTenant, newTopic, newSubscription, newKeys, newSettings, newVerify, newAdopt, newRetention, newInbox, newDoctor,
 	} {
 		root.AddCommand(a.bounded(add(a)))

@@ -57,6 +57,7 @@
 //	    jitter_min: 0.5
 //	    jitter_max: 1
 //	    retention_days: 365               # else kept for ever
+//	    content_retention_days: 90        # of files that nothing needs; else 30
 //	providers:
 //	  mail:
 //	    type: smtp

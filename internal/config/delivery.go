@@ -30,6 +30,8 @@ type Outbox struct {
 	JitterMin           string
 	JitterMax           string
 	RetentionDays       string
+
+	ContentRetentionDays string
 }
 
 func (s *section) outbox() (o Outbox) {
@@ -48,6 +50,7 @@ func (s *section) outbox() (o Outbox) {
 	o.JitterMin = s.decimalText("jitter_min", 0.01, 2)
 	o.JitterMax = s.decimalText("jitter_max", 0.01, 2)
 	o.RetentionDays = s.numberText("retention_days", 1, 36500)
+	o.ContentRetentionDays = s.numberText("content_retention_days", 2, 36500)
 	s.Done()
 	return o
 }

@@ -16,7 +16,7 @@ func TestParse_Deliveries(t *testing.T) {
 	t.Parallel()
 	c, err := parse(`
 channels:
-  outbox: {enabled: true, poll_interval_seconds: 0.5, claim_batch_size: 50, lock_timeout_seconds: 90, max_attempts: 7, base_retry_seconds: 2, jitter_min: 0.6, jitter_max: 1.1, retention_days: 30}
+  outbox: {enabled: true, poll_interval_seconds: 0.5, claim_batch_size: 50, lock_timeout_seconds: 90, max_attempts: 7, base_retry_seconds: 2, jitter_min: 0.6, jitter_max: 1.1, retention_days: 30, content_retention_days: 90}
 providers:
   mail:
     type: smtp
@@ -51,7 +51,7 @@ providers:
 	}
 	wantOutbox := config.Outbox{
 		Enabled: "true", PollIntervalSeconds: "0.5", ClaimBatchSize: "50", LockTimeoutSeconds: "90", MaxAttempts: "7", BaseRetrySeconds: "2",
-		JitterMin: "0.6", JitterMax: "1.1", RetentionDays: "30",
+		JitterMin: "0.6", JitterMax: "1.1", RetentionDays: "30", ContentRetentionDays: "90",
 	}
 	if diff := cmp.Diff(wantOutbox, c.Outbox); diff != "" {
 		t.Error(diff)
