@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -241,6 +242,98 @@ func TestContract_D11_WhatEventsSuppress(t *testing.T) {
 	}
 	if f := feedback(t, l, ids[5]); f.OpenedAt != nil {
 		t.Errorf("nobody asked to watch who opens: %+v", f)
+	}
+}
+
+// Who opens a message, or clicks in it, is suppressed for nothing, also where that is kept: with
+// a purpose or without, often, together, and by whichever address.
+func TestContract_D11_OpensAndClicksSuppressNobody(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	opts := said(newFake())
+	o := opts.Providers["fake"]
+	o.Engagement = true
+	opts.Providers["fake"] = o
+	l, _ := run(t, db, opts)
+	news := email("bob@example.com", "news")
+	news.Purpose = "news"
+	ids := sent(t, db, email("bob@example.com"), news)
+	var events []delivery.StatusEvent
+	for n := range 12 {
+		for _, kind := range []delivery.Said{delivery.SaidOpened, delivery.SaidClicked} {
+			e := delivery.StatusEvent{Said: kind, Delivery: ids[n%2], ID: fmt.Sprintf("ev-%s-%d", kind, n), At: at(n)}
+			if n%3 == 0 {
+				e.Address = "bob@example.com"
+			}
+			record(t, l, e)
+			events = append(events, e)
+		}
+	}
+	record(t, l, events...)
+	if got := suppressed(t, db); len(got) != 0 {
+		t.Errorf("suppressed: %q", got)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.soft_bounces`); n != 0 {
+		t.Errorf("%d count as soft bounces", n)
+	}
+	if f := feedback(t, l, ids[1]); f.OpenedAt == nil || f.ClickedAt == nil {
+		t.Errorf("nothing was kept: %+v", f)
+	}
+}
+
+// What was delayed and then delivered is no bounce in a row, whichever is heard first; what
+// bounced after a delivery is, once, with the last time that was said.
+func TestContract_D13_SoftBouncesAndDeliveriesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	soft := func(second int) delivery.StatusEvent {
+		return delivery.StatusEvent{Said: delivery.SaidSoftBounced, At: at(second)}
+	}
+	reached := delivery.StatusEvent{Said: delivery.SaidDelivered, At: at(5)}
+	for i, c := range []struct {
+		events []delivery.StatusEvent
+		want   string
+	}{
+		{[]delivery.StatusEvent{soft(1), reached}, ""},
+		{[]delivery.StatusEvent{soft(1), soft(3), reached}, ""},
+		{[]delivery.StatusEvent{soft(7), reached}, "7"},
+		{[]delivery.StatusEvent{soft(1), soft(7), soft(9), reached}, "9"},
+	} {
+		orders := [][]delivery.StatusEvent{c.events, slices.Clone(c.events), slices.Clone(c.events)}
+		slices.Reverse(orders[1])
+		for k, events := range orders {
+			to := fmt.Sprintf("s%d-%d@example.com", i, k)
+			id := sent(t, db, email(to))[0]
+			for j := range events {
+				events[j].Delivery = id
+				if k < 2 {
+					record(t, l, events[j])
+				}
+			}
+			if k == 2 {
+				record(t, l, events...)
+			}
+			if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(string_agg(extract(second from at at time zone 'UTC')::int::text, ' '), '') from deed.soft_bounces where address = $1`, to); got != c.want {
+				t.Errorf("%d, order %d: soft bounces at %q, want %q", i, k, got, c.want)
+			}
+		}
+	}
+}
+
+// Of one request each delivery's soft bounce counts, as in requests of their own.
+func TestContract_D11_SoftBouncesOfOneRequest(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	var events []delivery.StatusEvent
+	for i := range 5 {
+		id := sent(t, db, email("full@example.com", fmt.Sprint(i)))[0]
+		events = append(events, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: id, ID: fmt.Sprint("ev", i), At: time.Now().Add(-time.Duration(i) * time.Minute)})
+	}
+	record(t, l, events...)
+	if got := suppressed(t, db); len(got) != 1 || !strings.HasPrefix(got[0], "full@example.com") {
+		t.Errorf("suppressed: %q", got)
 	}
 }
 

@@ -156,7 +156,7 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		}
 		return smtp.New(smtp.Options{
 			Address: c.Address, Security: smtp.Security(c.Security), User: c.User, Password: c.Password.Reveal(), From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Hello: c.Hello,
-			Account: c.Account, TLS: secured, ReturnPath: c.ReturnPath, EventSecret: c.EventSecret.Reveal(),
+			Account: c.Account, TLS: secured, ReturnPath: c.ReturnPath, EventSecret: c.EventSecret.Reveal(), PreviousEventSecret: c.PreviousEventSecret.Reveal(),
 		})
 	case "bluesky":
 		return bluesky.New(bluesky.Options{

@@ -122,7 +122,8 @@ type Provider struct {
 	Hello    string
 	TLS      *TLS
 
-	ReturnPath string // smtp: with {id} in it
+	ReturnPath          string // smtp: with {id} in it
+	PreviousEventSecret Secret // smtp
 
 	Endpoint      string // bluesky, mastodon, resend, ses, slack, telegram, twilio, whatsapp
 	APIKey        Secret // resend, sendgrid
@@ -207,6 +208,9 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.ReturnPath, p.EventSecret = s.Text("return_path"), s.webhookSecret("event_secret")
 		if s.Has("return_path") != s.Has("event_secret") {
 			s.Problemf(s.Line, s.Path, "return_path and event_secret go together")
+		}
+		if p.PreviousEventSecret = s.webhookSecret("previous_event_secret"); s.Has("previous_event_secret") {
+			s.lacks("event_secret", "which previous_event_secret was before")
 		}
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()

@@ -191,3 +191,14 @@ func TestReadEvents_WhatIsNotBelieved(t *testing.T) {
 		}
 	}
 }
+
+// Files, copies and several addresses to answer to stand where Postmark's documentation has them;
+// testdata names the source.
+func TestRender_AttachmentsFixture(t *testing.T) {
+	t.Parallel()
+	p, err := postmark.New(postmark.Options{ServerToken: token, From: "Acme <onboarding@resend.dev>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	providertest.RunAttachments(t, p, "testdata/send_attachments.json")
+}

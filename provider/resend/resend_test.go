@@ -210,3 +210,14 @@ type stored struct {
 }
 
 func (s stored) Render(d delivery.Draft) ([]byte, error) { return s.render.Render(d) }
+
+// Files, copies and several addresses to answer to stand where Resend's documentation has them;
+// testdata names the source.
+func TestRender_AttachmentsFixture(t *testing.T) {
+	t.Parallel()
+	p, err := resend.New(resend.Options{APIKey: apiKey, From: "Acme <onboarding@resend.dev>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	providertest.RunAttachments(t, p, "testdata/send_attachments.json")
+}

@@ -116,3 +116,14 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// Files, copies and several addresses to answer to stand where SendGrid's documentation has them;
+// testdata names the source.
+func TestRender_AttachmentsFixture(t *testing.T) {
+	t.Parallel()
+	p, err := sendgrid.New(sendgrid.Options{APIKey: token, From: "Acme <onboarding@resend.dev>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	providertest.RunAttachments(t, p, "testdata/send_attachments.json")
+}

@@ -220,3 +220,14 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// Files, copies and several addresses to answer to stand where Amazon's documentation has them;
+// testdata names the source.
+func TestRender_AttachmentsFixture(t *testing.T) {
+	t.Parallel()
+	p, err := ses.New(ses.Options{Region: region, AccessKeyID: accessKey, SecretAccessKey: secretKey, From: "Acme <onboarding@resend.dev>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	providertest.RunAttachments(t, p, "testdata/send_attachments.json")
+}

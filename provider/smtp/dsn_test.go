@@ -35,8 +35,13 @@ func withBounces(t testing.TB, template, secret string) *smtp.Provider {
 // returnOf renders an e-mail and says what its envelope has as the sender.
 func returnOf(t testing.TB, p *smtp.Provider) (address string, message []byte) {
 	t.Helper()
+	return returnFor(t, p, someDelivery)
+}
+
+func returnFor(t testing.TB, p *smtp.Provider, id string) (address string, message []byte) {
+	t.Helper()
 	request, err := p.Render(delivery.Draft{
-		ID: someDelivery, Key: "deed-key", Recipient: "bob@example.org", Payload: delivery.EmailPayload{Subject: "Grüße", Text: "Hello Bob"}.JSON(),
+		ID: id, Key: "deed-key", Recipient: "bob@example.org", Payload: delivery.EmailPayload{Subject: "Grüße", Text: "Hello Bob"}.JSON(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -151,6 +156,18 @@ func TestReturnPath_IsSigned(t *testing.T) {
 	if err := read(withBounces(t, "bounce+{id}@example.com", eventSecret+"2"), to); !errors.Is(err, delivery.ErrUnverified) {
 		t.Errorf("another's secret: %v", err)
 	}
+	// A new secret signs, and the former one is known as long as it is given.
+	rotated, err := smtp.New(smtp.Options{Address: "localhost:25", From: "ann@example.com", ReturnPath: "bounce+{id}@example.com", EventSecret: eventSecret + "2", PreviousEventSecret: eventSecret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, _ := returnOf(t, rotated)
+	if err := errors.Join(read(rotated, to), read(rotated, later)); err != nil || later == to {
+		t.Errorf("with a new secret, %s and %s: %v", to, later, err)
+	}
+	if err := read(p, later); !errors.Is(err, delivery.ErrUnverified) {
+		t.Errorf("of the new secret, by who has the former one: %v", err)
+	}
 	for _, bad := range []smtp.Options{
 		{ReturnPath: "bounce@example.com", EventSecret: eventSecret},
 		{ReturnPath: "a@{id}.example.com", EventSecret: eventSecret},
@@ -159,6 +176,7 @@ func TestReturnPath_IsSigned(t *testing.T) {
 		{ReturnPath: "b{id}@example.com"},
 		{ReturnPath: "b{id}@example.com", EventSecret: "short"},
 		{ReturnPath: "{id}", EventSecret: eventSecret},
+		{ReturnPath: "b{id}@example.com", EventSecret: eventSecret, PreviousEventSecret: "short"},
 		{ReturnPath: "Bob <b{id}@example.com>", EventSecret: eventSecret},
 	} {
 		bad.Address = "localhost:25"

@@ -19,6 +19,7 @@ import (
 type returnPath struct {
 	before, after string // what stands around the id, the domain with it; in lower case
 	key           []byte
+	previous      []byte // nil: none; addresses that were made with it are known, too
 }
 
 const (
@@ -29,18 +30,21 @@ const (
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-func newReturnPath(template, secret string) (*returnPath, error) {
-	if err := signing.Check(secret); err != nil {
-		return nil, fmt.Errorf("option EventSecret %w", err)
-	}
-	key, err := signing.Key(secret)
+func newReturnPath(template, secret, previous string) (*returnPath, error) {
+	key, err := keyOf("EventSecret", secret)
 	if err != nil {
-		return nil, fmt.Errorf("option EventSecret %w", err)
+		return nil, err
+	}
+	var older []byte
+	if previous != "" {
+		if older, err = keyOf("PreviousEventSecret", previous); err != nil {
+			return nil, err
+		}
 	}
 	if strings.Count(template, idMark) != 1 {
 		return nil, errors.New("option ReturnPath wants {id} once, such as bounce+{id}@example.com")
 	}
-	r := &returnPath{key: key}
+	r := &returnPath{key: key, previous: older}
 	r.before, r.after, _ = strings.Cut(strings.ToLower(template), idMark)
 	made := r.address(uuid.New().String())
 	parsed, err := mail.ParseAddress(made)
@@ -53,8 +57,19 @@ func newReturnPath(template, secret string) (*returnPath, error) {
 	return r, nil
 }
 
-func (r *returnPath) mac(id []byte) []byte {
-	h := hmac.New(sha256.New, r.key)
+func keyOf(option, secret string) ([]byte, error) {
+	if err := signing.Check(secret); err != nil {
+		return nil, fmt.Errorf("option %s %w", option, err)
+	}
+	key, err := signing.Key(secret)
+	if err != nil {
+		return nil, fmt.Errorf("option %s %w", option, err)
+	}
+	return key, nil
+}
+
+func (r *returnPath) mac(key, id []byte) []byte {
+	h := hmac.New(sha256.New, key)
 	h.Write([]byte("return path\x00" + r.before + "\x00" + r.after + "\x00"))
 	h.Write(id)
 	return h.Sum(nil)[:macBytes]
@@ -66,7 +81,7 @@ func (r *returnPath) address(id string) string {
 	if err != nil {
 		raw = uuid.UUID{}
 	}
-	return r.before + idEncoding.EncodeToString(append(raw[:], r.mac(raw[:])...)) + r.after
+	return r.before + idEncoding.EncodeToString(append(raw[:], r.mac(r.key, raw[:])...)) + r.after
 }
 
 // takes reports whether an address looks like one, whoever made it.
@@ -83,8 +98,12 @@ func (r *returnPath) delivery(address string) (id string, ok bool) {
 	a := strings.ToLower(address)
 	a = a[len(r.before) : len(a)-len(r.after)]
 	raw, err := idEncoding.DecodeString(a)
-	if err != nil || idEncoding.EncodeToString(raw) != a || len(raw) != len(uuid.UUID{})+macBytes || !hmac.Equal(raw[len(raw)-macBytes:], r.mac(raw[:len(raw)-macBytes])) {
+	if err != nil || idEncoding.EncodeToString(raw) != a || len(raw) != len(uuid.UUID{})+macBytes {
 		return "", false
 	}
-	return uuid.UUID(raw[:len(raw)-macBytes]).String(), true
+	made, mac := raw[:len(raw)-macBytes], raw[len(raw)-macBytes:]
+	if !hmac.Equal(mac, r.mac(r.key, made)) && (r.previous == nil || !hmac.Equal(mac, r.mac(r.previous, made))) {
+		return "", false
+	}
+	return uuid.UUID(made).String(), true
 }

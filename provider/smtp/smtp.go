@@ -84,6 +84,9 @@ type Options struct {
 	// becomes the delivery's, with a MAC under EventSecret. What comes there is for
 	// [Provider.ReadMail]. Default: From's address, and nobody reads what comes there.
 	ReturnPath, EventSecret string
+	// PreviousEventSecret is what EventSecret was before: bounces of mail that was sent
+	// then are believed, too. Default: they are not.
+	PreviousEventSecret string
 	// Idle is how long an unused connection is kept. Default 30s.
 	Idle time.Duration
 	// PerConnection is how many messages go over one connection. Default 100.
@@ -126,7 +129,7 @@ func New(opts Options) (*Provider, error) {
 	}
 	var back *returnPath
 	if opts.ReturnPath != "" {
-		back, err = newReturnPath(opts.ReturnPath, opts.EventSecret)
+		back, err = newReturnPath(opts.ReturnPath, opts.EventSecret, opts.PreviousEventSecret)
 		errs = append(errs, err)
 	}
 	rules := delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}

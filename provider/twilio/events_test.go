@@ -95,6 +95,8 @@ func TestReadEvents_WhatIsSaid(t *testing.T) {
 		{message("received", ""), "", ""},
 		{call("ringing", ""), delivery.SaidAccepted, ""},
 		{call("completed", "human"), delivery.SaidAnswered, "human"},
+		{call("completed", "machine_end_beep"), delivery.SaidAnswered, "machine_end_beep"},
+		{call("completed", "unknown"), delivery.SaidAnswered, "unknown"},
 		{call("completed", ""), delivery.SaidAnswered, "completed"},
 		{call("busy", ""), delivery.SaidAnswered, "busy"},
 		{call("no-answer", ""), delivery.SaidAnswered, "no-answer"},

@@ -12,6 +12,7 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
 set enable_seqscan = off
+set enable_sort = off -- its members by its key, whatever else the provider has in doubt
 set jit = off
 as $$
 declare
@@ -19,9 +20,14 @@ declare
 begin
   return (
     select coalesce(count(*) = max(c.batch_size), false)
-    from deed.channel_outbox c
-    where c.provider = p_provider and c.status = 'sending' and c.batch_id = p_batch and c.batch_until is not null
-      and v_now < c.batch_until and v_now < coalesce(c.expires_at, 'infinity') and c.held_at is null
+    from (
+      select o.*
+      from deed.channel_outbox o
+      where o.provider = p_provider and o.status = 'sending' and o.batch_id = p_batch and o.batch_until is not null
+      order by o.batch_place
+      offset 0
+    ) c
+    where v_now < c.batch_until and v_now < coalesce(c.expires_at, 'infinity') and c.held_at is null
       and not exists (
         select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       )

@@ -1,4 +1,4 @@
-package resend_test
+package providertest
 
 import (
 	"bytes"
@@ -6,17 +6,15 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/deedhq/deed/delivery"
-	"github.com/deedhq/deed/provider/resend"
 )
 
-// Files, copies and several addresses to answer to stand where Resend's documentation has them;
-// testdata names the source.
-func TestRender_AttachmentsFixture(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("testdata/send_attachments.json")
+// RunAttachments compares the request that an adapter makes of an e-mail with files, copies and
+// several addresses to answer to with a fixture, {"source": …, "body": …}, which names where the
+// service's documentation has them. The provider's From is Acme <onboarding@resend.dev>.
+func RunAttachments(t *testing.T, p delivery.Provider, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,11 +23,7 @@ func TestRender_AttachmentsFixture(t *testing.T) {
 		Body   json.RawMessage `json:"body"`
 	}
 	if err := json.Unmarshal(text, &fixture); err != nil || fixture.Source == "" {
-		t.Fatal(err)
-	}
-	p, err := resend.New(resend.Options{APIKey: apiKey, From: "Acme <onboarding@resend.dev>"})
-	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s names no source, or cannot be read: %v", path, err)
 	}
 	e := delivery.EmailPayload{
 		CC: []string{"copied@example.com"}, ReplyTo: "Shop <shop@example.com>, help@example.com", Subject: "Receipt for your payment",
@@ -43,13 +37,12 @@ func TestRender_AttachmentsFixture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want bytes.Buffer
+	var want, escaped bytes.Buffer
 	if err := json.Compact(&want, fixture.Body); err != nil {
 		t.Fatal(err)
 	}
-	var escaped bytes.Buffer
 	json.HTMLEscape(&escaped, want.Bytes())
-	if diff := cmp.Diff(escaped.String(), string(got)); diff != "" {
-		t.Error(diff)
+	if !bytes.Equal(got, escaped.Bytes()) {
+		t.Errorf("the request is\n%s\nwant\n%s", got, escaped.Bytes())
 	}
 }
