@@ -112,7 +112,6 @@ var functionCases = map[string]functionCase{
 	"erase_contact":        {call: `select deed.erase_contact('` + someID + `', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
 	// A mark tells nothing: who has one and the address knows no more than the address.
 	"address_mark":    {call: `select 1 / (count(*) = 1)::int from (select deed.address_mark($1::text::uuid, 'email', '` + mark + `@example.com')) m`},
-	"lane_of":         {call: `select 1 / (count(*) = 1)::int from (select deed.lane_of('recipient', 'chat', $1::text)) m`}, // the same
 	"set_consents":    {call: `select n from deed.set_consents('{` + someID + `}', '{email}', '{x}', '{granted}', '{x}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"confirm_consent": {call: `select deed.confirm_consent('` + someID + `', 'email', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"add_identity":    {call: `select deed.add_identity('` + someID + `', 'email', 'x@y.z', p_tenant => $1::text::uuid)`, state: "DDTEN"},
@@ -130,7 +129,7 @@ func init() {
 	for _, name := range []string{
 		"add_tenant", "attempt", "end_queued", "expire_deliveries", "expire_suppressions", "suppressed", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_asking", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
 		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "record_events", "apply_events", "match_events", "tell_feedback", "without_addresses", "purge_deliveries", "purge_contents", "drop_contents", "delivery_contents", "lock_contents", "payload_contents", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
-		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "forget_lanes", "batch_stands", "break_batches", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
+		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "lane_of", "forget_lanes", "batch_stands", "break_batches", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",
 		"key_hash", "lock_keys", "passed_by_stream", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "was_read", "window_late",

@@ -25,7 +25,7 @@ type Rates struct {
 type Taken struct {
 	Accepted   int64 `json:"accepted"`
 	Delivered  int64 `json:"delivered"`
-	Bounced    int64 `json:"bounced"` // hard, soft, or dropped
+	Bounced    int64 `json:"bounced"` // hard, or dropped: a soft bounce is none
 	Complained int64 `json:"complained"`
 }
 

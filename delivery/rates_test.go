@@ -37,6 +37,10 @@ func TestRates(t *testing.T) {
 	took(t, db, "text", 100, "2 hours", "1 second")
 	took(t, db, "old", 10, "25 hours", "1 second")
 	took(t, db, "tried", 10, "1 minute", "1 second")
+	took(t, db, "full", 100, "3 hours", "1 second")
+	db.Exec(t, pgtest.Owner, `
+		update deed.delivery_feedback f set bounce = case when c.provider = 'full' then 'soft' else 'hard' end, bounce_since = f.bounced_at
+		from deed.channel_outbox c where c.id = f.delivery_id and f.bounced_at is not null and c.provider in ('full', 'mail')`)
 	for _, set := range []string{
 		`sandbox = true from quiet where provider = 'tried' and recipient <> 'u@3.example'`,
 		`status = 'failed', sent_at = null, last_error = 'refused' from quiet where provider = 'tried' and not sandbox`,
@@ -57,7 +61,8 @@ func TestRates(t *testing.T) {
 		return list
 	}
 	all := delivery.Taken{Accepted: 100, Delivered: 100, Bounced: 10, Complained: 10}
-	want := []delivery.Rates{{Provider: "mail", Whole: true, Hour: all, Day: all}, {Provider: "text", Whole: true, Day: all}}
+	soft := delivery.Taken{Accepted: 100, Delivered: 100, Complained: 10}
+	want := []delivery.Rates{{Provider: "full", Whole: true, Day: soft}, {Provider: "mail", Whole: true, Hour: all, Day: all}, {Provider: "text", Whole: true, Day: all}}
 	if diff := cmp.Diff(want, rates("", 0, delivery.RatesQuick)); diff != "" {
 		t.Error(diff)
 	}

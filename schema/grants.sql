@@ -48,7 +48,7 @@ grant execute on function deed.erase_contact to deed_app, deed_admin;
 -- What somebody asked for is taken back by that tenant, or by an operator.
 grant execute on function deed.unsuppress, deed.remove_content to deed_app, deed_admin;
 grant execute on function
-  deed.fold_address, deed.check_address, deed.address_domain, deed.lane_of, deed.fold_case, deed.has_invisible, deed.domain_ascii,
+  deed.fold_address, deed.check_address, deed.address_domain, deed.fold_case, deed.has_invisible, deed.domain_ascii,
   deed.punycode, deed.punycode_bias, deed.unpunycode
 to deed_app, deed_worker, deed_admin;
 grant execute on function

@@ -130,6 +130,18 @@ create or replace trigger job_queue_delete before delete on deed.job_queue for e
 create or replace trigger job_queue_truncate before truncate on deed.job_queue for each statement execute function deed.refuse_change();
 
 select deed.refold_suppressions();
+-- Who gets copies of e-mails that were reserved before there was a column for them: who may not be
+-- written to is looked for there, and so is who is erased.
+update deed.channel_outbox c
+set cc = deed.payload_copies(c.payload)
+from (
+  select o.id
+  from deed.channel_outbox o
+  where o.status in ('queued', 'sending') and o.channel = 'email' and o.cc is null and o.erased_at is null
+    and o.created_at < (select m.applied_at + interval '1 day' from deed.migrations m where m.version = 79)
+  offset 0
+) q
+where c.id = q.id and c.payload ?| '{cc,CC,Cc,cC}' and array_position(deed.payload_copies(c.payload), null) is null;
 -- A subscription that an older deed.subscribe has made meanwhile is noted, too.
 insert into deed.attended (subscription, asked_at)
 select s.id, clock_timestamp() from deed.subscriptions s

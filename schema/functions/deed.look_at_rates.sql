@@ -4,7 +4,8 @@
 --
 -- Of each of the last twenty-four hours the newest p_each that ended are read, by the index
 -- on when they did, whatever there is of more: whole is false where there was. What was
--- refused at the call, or went to the sandbox, is in none.
+-- refused at the call, or went to the sandbox, is in none; what bounced softly, for now, is
+-- no bounce here, since services count none against an account.
 create or replace function deed.look_at_rates(
   p_each     int,
   p_domains  int default 0,
@@ -25,7 +26,7 @@ set jit = off
 as $$
   with looked as (
     select h.n as hour, c.provider, c.domain, count(*) as looked, count(*) filter (where c.taken) as accepted,
-      count(f.delivered_at) as delivered, count(f.bounced_at) as bounced, count(f.complained_at) as complained
+      count(f.delivered_at) as delivered, count(f.bounced_at) filter (where f.bounce is distinct from 'soft') as bounced, count(f.complained_at) as complained
     from generate_series(0, 23) h(n)
     cross join lateral (
       select o.id, o.provider, o.status in ('sent', 'called', 'posted') and not o.sandbox as taken,
