@@ -86,11 +86,11 @@ var functionCases = map[string]functionCase{
 	// Reads topics and settings as its caller, who may not read topics.
 	"publish_problems": {call: `select problem from deed.publish_problems('{orders}', '{"{}"}', '{null}', '{null}', '{null}', '{null}', array[$1])`, state: "42501"},
 
-	"reserve":     {call: `select id from deed.reserve('{email}', '{p}', '{x@y.z}', '{"{}"}', array[sha256('x')], p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"reserve":        {call: `select id from deed.reserve('{email}', '{p}', '{x@y.z}', '{"{}"}', array[sha256('x')], p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"remove_content": {call: `select deed.remove_content('x', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
-	"put_content": {call: `select deed.put_content('x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
-	"suppress":    {call: `select deed.suppress('email', '{x@y.z}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
-	"unsuppress":  {call: `select deed.unsuppress('email', '{` + mark + `@example.com}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+	"put_content":    {call: `select deed.put_content('x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"suppress":       {call: `select deed.suppress('email', '{x@y.z}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
+	"unsuppress":     {call: `select deed.unsuppress('email', '{` + mark + `@example.com}', 'x', 'x', $1::text::uuid)`, state: "DDTEN"},
 
 	"put_campaign":         {call: `select deed.put_campaign('x', '{}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"put_audience":         {call: `select deed.put_audience('x', 'email', p_tenant => $1::text::uuid)`, state: "DDTEN"},

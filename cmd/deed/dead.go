@@ -80,7 +80,7 @@ func newDeadList(a *app) *cobra.Command {
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
 				page, err := c.Dead(cmd.Context(), f.DeadFilter)
 				if err == nil && len(page.Items) == 0 {
-					err = knownTopic(cmd.Context(), c, f.Topic)
+					err = cmp.Or(knownTopic(cmd.Context(), c, f.Topic), knownSubscription(cmd.Context(), c, f.Topic, f.Subscription))
 				}
 				if err != nil {
 					return err

@@ -13,6 +13,8 @@ import (
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
+	"github.com/deedhq/deed/run"
+	"github.com/deedhq/deed/run/plan"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -62,6 +64,45 @@ func (a *app) knownSource(ctx context.Context, pool *pgxpool.Pool, name string) 
 		return nil
 	}
 	return fmt.Errorf("there is no source %q: no message has come from it, and the configuration has %s", name, namesOf(slices.Sorted(maps.Keys(file.Sources))))
+}
+
+// knownSubscription is of one topic, or of any.
+func knownSubscription(ctx context.Context, c *admin.Client, topic, name string) error {
+	if name == "" {
+		return nil
+	}
+	has := func(t admin.DeclaredTopic) bool {
+		return (topic == "" || t.Topic == topic) && slices.ContainsFunc(t.Subscriptions, func(s admin.DeclaredSubscription) bool { return s.Subscription == name })
+	}
+	for cursor := ""; ; {
+		list, err := c.Topics(ctx, cursor, 1000)
+		if err != nil || slices.ContainsFunc(list.Items, has) {
+			return err
+		}
+		if cursor = list.Next; cursor == "" {
+			break
+		}
+	}
+	if topic != "" {
+		return fmt.Errorf("the topic %q has no subscription %q; deed topic list shows those that it has", topic, name)
+	}
+	return fmt.Errorf("no topic has a subscription %q; deed topic list shows those that there are", name)
+}
+
+// knownPlan asks the runs that there are, whose plans need not be stored, and then the plans.
+func knownPlan(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, id string) error {
+	if id == "" {
+		return nil
+	}
+	runs, err := run.List(ctx, pool, run.Filter{Tenant: owner, Plan: id, Limit: 1})
+	if err != nil || len(runs.Items) > 0 {
+		return err
+	}
+	plans, err := plan.List(ctx, pool, plan.Filter{Tenant: owner, ID: id, Limit: 1})
+	if err != nil || len(plans.Items) > 0 {
+		return err
+	}
+	return fmt.Errorf("there is no plan %q, and no run of one; deed plan list shows those that there are", id)
 }
 
 // namesOf lists names, for who has typed another.

@@ -348,7 +348,7 @@ func isOwn(address string) bool {
 
 func executor(c config.Executor) (inbound.Executor, error) {
 	if c.Topic != "" {
-		return inbound.ToTopic(c.Topic, c.Body), nil
+		return inbound.ToTopic(c.Topic, c.Body)
 	}
 	return inbound.Call(inbound.CallOptions{URL: c.Webhook, Secret: c.Secret.Reveal(), PreviousSecret: c.Previous.Reveal(), AllowHosts: c.AllowHosts})
 }

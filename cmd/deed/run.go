@@ -50,7 +50,7 @@ func newRunList(a *app) *cobra.Command {
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				list, err := run.List(cmd.Context(), pool, f)
 				if err == nil && len(list.Items) == 0 {
-					err = knownTenant(cmd.Context(), pool, f.Tenant)
+					err = cmp.Or(knownTenant(cmd.Context(), pool, f.Tenant), knownPlan(cmd.Context(), pool, f.Tenant, f.Plan))
 				}
 				if err != nil {
 					return err
