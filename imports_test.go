@@ -39,6 +39,7 @@ var floors = []struct {
 	{4.7, `otel`},
 	{5, `campaign|inbound/smtp|doctor|provider/(bluesky|mastodon|postmark|resend|sendgrid|ses|slack|smtp|stub|telegram|twilio|webhook|whatsapp)|examples/receiver`},
 	{5.5, `campaign/liquid`},
+	{5.6, `campaign/file`},
 	{6, `server|server/metrics`},
 	{7, `cmd/deed|examples/service|internal/crash/(campaigner|victim|deliverer|receiver|runner)`},
 }

@@ -3,10 +3,12 @@ package campaign
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed"
 )
@@ -20,6 +22,9 @@ type Audience struct {
 	Ready bool
 	// Members is how many it has; who was interrupted goes on behind them.
 	Members int64
+	// Read is how many rows of its source have been read, and LeftOut how many of these are
+	// not in it, as [Audience.AddRead] was told.
+	Read, LeftOut int64
 
 	scope Scope
 }
@@ -46,7 +51,7 @@ func OpenAudience(ctx context.Context, db deed.DB, scope Scope, name string, cha
 		return nil, wrap(op, err)
 	}
 	a, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (a Audience, err error) {
-		return a, row.Scan(&a.ID, &a.Ready, &a.Members)
+		return a, row.Scan(&a.ID, &a.Ready, &a.Members, &a.Read, &a.LeftOut)
 	})
 	if err != nil {
 		return nil, wrap(op, err)
@@ -58,13 +63,60 @@ func OpenAudience(ctx context.Context, db deed.DB, scope Scope, name string, cha
 // Add puts up to 10,000 members behind those that it has, all or none, in db's transaction.
 // The same call again, when its answer was lost, changes nothing if the [Audience] is as it
 // was. Two addresses of a contact, or one address twice, are refused, as is what is no
-// address: the error says which members, counted from 1. Errors: [deed.Invalid];
+// address: the error is a [*MembersError] then. Errors: [deed.Invalid];
 // [deed.Conflict] where it is ready, or others have added to it; [deed.NotFound].
 func (a *Audience) Add(ctx context.Context, db deed.DB, ms ...Member) error {
-	const op = "add audience members"
 	if len(ms) == 0 {
 		return nil
 	}
+	return a.add(ctx, db, nil, nil, ms)
+}
+
+// AddRead is [Audience.Add], and notes for who goes on after an interruption how many rows of
+// the source have been read now, and how many of these were left out. ms may be none.
+func (a *Audience) AddRead(ctx context.Context, db deed.DB, read, leftOut int64, ms ...Member) error {
+	if err := a.add(ctx, db, &read, &leftOut, ms); err != nil {
+		return err
+	}
+	a.Read, a.LeftOut = read, leftOut
+	return nil
+}
+
+// MembersError says which members of a batch were refused, and why: all of those that are no
+// members by themselves, or else all that are there twice. Its code is [deed.Invalid].
+type MembersError struct {
+	Members []BadMember
+	err     error
+}
+
+// BadMember is one that was refused.
+type BadMember struct {
+	// N counts from 1 in the audience, as if the batch had been put into it.
+	N       int64  `json:"n"`
+	Problem string `json:"problem"`
+}
+
+func (e *MembersError) Error() string { return e.err.Error() }
+
+// Unwrap returns a [deed.Error].
+func (e *MembersError) Unwrap() error { return e.err }
+
+// membersError is err with what the database says of members beside it, if it does.
+func membersError(op string, err error) error {
+	wrapped := wrap(op, err)
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || deed.CodeOf(wrapped) != deed.Invalid {
+		return wrapped
+	}
+	e := &MembersError{err: wrapped}
+	if json.Unmarshal([]byte(pg.Detail), &e.Members) != nil || len(e.Members) == 0 {
+		return wrapped
+	}
+	return e
+}
+
+func (a *Audience) add(ctx context.Context, db deed.DB, read, leftOut *int64, ms []Member) error {
+	const op = "add audience members"
 	addresses := make([]string, len(ms))
 	data, zones, contacts := make([]*string, len(ms)), make([]*string, len(ms)), make([]*string, len(ms))
 	for i, m := range ms {
@@ -82,7 +134,7 @@ func (a *Audience) Add(ctx context.Context, db deed.DB, ms ...Member) error {
 		addresses[i] = m.Address
 		zones[i], contacts[i] = orNil(m.Zone), orNil(m.Contact)
 	}
-	rows, err := db.Query(ctx, query.Add, a.ID, a.Members, addresses, data, zones, contacts, a.scope.tenant())
+	rows, err := db.Query(ctx, query.Add, a.ID, a.Members, addresses, data, zones, contacts, a.scope.tenant(), read, leftOut)
 	if err == nil {
 		var now int64
 		if now, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64]); err == nil && now < a.Members+int64(len(ms)) {
@@ -90,7 +142,7 @@ func (a *Audience) Add(ctx context.Context, db deed.DB, ms ...Member) error {
 		}
 	}
 	if err != nil {
-		return wrap(op, err)
+		return membersError(op, err)
 	}
 	a.Members += int64(len(ms))
 	return nil

@@ -51,18 +51,12 @@ type Composer struct {
 	parse Engine
 
 	mu   sync.Mutex
-	runs map[string]*said // guarded by mu
-}
-
-// said is what a run says.
-type said struct {
-	channel, purpose, from, replyTo string
-	subject, text, html             Template
+	runs map[string]*Message // guarded by mu
 }
 
 // NewComposer makes one. pool's login holds deed_worker.
 func NewComposer(pool *pgxpool.Pool, parse Engine) *Composer {
-	return &Composer{pool: pool, parse: parse, runs: map[string]*said{}}
+	return &Composer{pool: pool, parse: parse, runs: map[string]*Message{}}
 }
 
 // Compose returns the payload of a delivery: an e-mail's as [delivery.EmailPayload], of other
@@ -73,68 +67,35 @@ func (c *Composer) Compose(ctx context.Context, d delivery.Draft) (json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	if s.channel == string(Email) && s.purpose != "" && d.Unsubscribe == "" {
+	if s.channel == Email && s.purpose != "" && d.Unsubscribe == "" {
 		return nil, errors.New("there is no link to leave by: this ledger has no Links")
 	}
 	var data map[string]any
 	if err := json.Unmarshal(d.Payload, &data); err != nil {
 		return nil, invalidf("compose", "%w", err)
 	}
-	data["unsubscribe_url"] = d.Unsubscribe
-	made := map[string]string{}
-	for _, part := range []struct {
-		name string
-		of   Template
-	}{{"subject", s.subject}, {"text", s.text}, {"html", s.html}} {
-		if part.of == nil {
-			continue
-		}
-		text, err := part.of.Render(ctx, data)
-		if err != nil && ctx.Err() != nil {
-			return nil, err
-		}
-		if err != nil {
-			return nil, invalidf("compose", "template_error: %s: %w", part.name, err)
-		}
-		made[part.name] = text
-	}
-	if s.channel != string(Email) {
-		return json.Marshal(made)
-	}
-	e := delivery.EmailPayload{From: s.from, ReplyTo: s.replyTo, Subject: made["subject"], Text: made["text"], HTML: made["html"]}
-	if err := e.Check(); err != nil {
-		return nil, invalidf("compose", "%w", err)
-	}
-	return e.JSON(), nil
+	return s.Make(ctx, data, d.Unsubscribe)
 }
 
 // said is what a run says, read once.
-func (c *Composer) said(ctx context.Context, run string) (*said, error) {
+func (c *Composer) said(ctx context.Context, run string) (*Message, error) {
 	c.mu.Lock()
 	s := c.runs[run]
 	c.mu.Unlock()
 	if s != nil {
 		return s, nil
 	}
-	s = &said{}
-	var subject, text, html, script string
-	err := c.pool.QueryRow(ctx, query.Content, run).Scan(&s.channel, &s.purpose, &s.from, &s.replyTo, &subject, &text, &html, &script)
+	var o MessageOptions
+	var content Content
+	err := c.pool.QueryRow(ctx, query.Content, run).Scan(&o.Channel, &o.Purpose, &o.From, &o.ReplyTo, &content.Subject, &content.Text, &content.HTML, &content.Script)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &deed.Error{Op: "compose", Code: deed.Invalid, Err: fmt.Errorf("there is no run %s", run)}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if s.channel == string(Voice) {
-		text = script
-	}
-	if s.subject, err = c.read(Line, subject); err == nil {
-		if s.text, err = c.read(Plain, text); err == nil {
-			s.html, err = c.read(Page, html)
-		}
-	}
-	if err != nil {
-		return nil, invalidf("compose", "template_error: %w", err)
+	if s, err = NewMessage(c.parse, content, o); err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,33 +104,4 @@ func (c *Composer) said(ctx context.Context, run string) (*said, error) {
 	}
 	c.runs[run] = s
 	return s, nil
-}
-
-// read is nil for what is not there.
-func (c *Composer) read(kind Kind, source string) (Template, error) {
-	if source == "" {
-		return nil, nil
-	}
-	return c.parse(kind, source, Names())
-}
-
-// CheckTemplates says what is wrong with the templates of a content: template_error of the
-// preconditions (C8).
-func CheckTemplates(parse Engine, content Content) error {
-	var errs []error
-	for _, part := range []struct {
-		name, source string
-		kind         Kind
-	}{{"subject", content.Subject, Line}, {"text", content.Text, Plain}, {"html", content.HTML, Page}, {"script", content.Script, Plain}} {
-		if part.source == "" {
-			continue
-		}
-		if _, err := parse(part.kind, part.source, Names()); err != nil {
-			errs = append(errs, fmt.Errorf("template_error: %s: %w", part.name, err))
-		}
-	}
-	if errs != nil {
-		return invalidf("check templates", "%w", errors.Join(errs...))
-	}
-	return nil
 }

@@ -6,11 +6,43 @@ select campaign_id::text, content_id::text
 from deed.put_campaign($1::text, $2::text::jsonb, $3::text::uuid, $4::text::uuid);
 
 -- name: audience
-select audience_id::text, status = 'ready', members
-from deed.put_audience($1::text, $2::text, $3::text::uuid, $4::text::uuid);
+-- One that is made by this has nothing read yet, and is not seen beside it.
+select p.audience_id::text, p.status = 'ready', p.members, coalesce(a.rows_read, 0), coalesce(a.left_out, 0)
+from deed.put_audience($1::text, $2::text, $3::text::uuid, $4::text::uuid) p
+left join deed.audiences a on a.id = p.audience_id;
+
+-- name: find_audience
+select a.id::text, a.status = 'ready', a.members, a.rows_read, a.left_out, a.channel
+from deed.audiences a
+where a.tenant_id = coalesce($3::text::uuid, deed.current_tenant()) and a.workspace_id = $2::text::uuid and a.name = $1::text;
+
+-- name: sample
+select m.n, coalesce(m.address, ''), m.contact_id::text, coalesce(m.zone, ''), m.data::text
+from deed.audience_members m
+where m.audience_id = $1::text::uuid and m.n >= $2::bigint
+order by m.n
+limit $3::int;
+
+-- name: segment
+-- Who has an address of the type, the one that is known to be theirs, or the oldest. $5 is the purpose
+-- to which they are to have agreed, for the channel $4.
+select c.id::text, i.value, coalesce(c.zone, ''), c.data::text
+from deed.contacts c
+cross join lateral (
+  select o.value
+  from deed.contact_identities o
+  where o.contact_id = c.id and o.type = $3::text
+  order by o.verified_at is null, o.created_at, o.value
+  limit 1
+) i
+where c.tenant_id = coalesce($1::text::uuid, deed.current_tenant()) and c.erased_at is null and c.merged_into is null and c.data @@ $2::text::jsonpath
+  and ($5::text is null or exists (
+    select from deed.consents_of(array[c.id]) s where s.channel = $4::text and s.purpose = $5::text and s.state = 'granted'
+  ))
+order by c.id;
 
 -- name: add
-select deed.add_audience_members($1::text::uuid, $2::bigint, $3::text[], $4::text[]::jsonb[], $5::text[], $6::text[]::uuid[], $7::text::uuid);
+select deed.add_audience_members($1::text::uuid, $2::bigint, $3::text[], $4::text[]::jsonb[], $5::text[], $6::text[]::uuid[], $7::text::uuid, null, $8::bigint, $9::bigint);
 
 -- name: finish
 select deed.finish_audience($1::text::uuid, $2::bigint, $3::text::uuid);

@@ -33,11 +33,7 @@ func newCSV(l *lines, opts Options) (*csvFile, error) {
 		}
 		c.names = append(c.names, appendJSON(nil, name))
 	}
-	for _, name := range slices.Compact([]string{opts.KeyField, opts.IDField}) {
-		if name != "" && !slices.Contains(c.header, name) {
-			errs = append(errs, fmt.Errorf("header: no field is called %q", name))
-		}
-	}
+	errs = append(errs, c.lacks(slices.DeleteFunc([]string{opts.KeyField, opts.IDField}, func(name string) bool { return name == "" }))...)
 	return c, errors.Join(errs...)
 }
 

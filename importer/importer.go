@@ -1,5 +1,5 @@
 // Package importer reads messages from NDJSON and CSV files, and publishes them; and
-// contacts, and stores them ([Contacts], [Upsert]).
+// contacts, and stores them ([Contacts], [Upsert]); and rows as such ([Rows]).
 //
 // A line of NDJSON is one message: its bytes, without the line end and the
 // white space around it, are the payload. It must be one JSON object; blank

@@ -52,12 +52,15 @@ table deed.audiences rls=true forced=true
   column members bigint not null default 0
   column created_at timestamp with time zone not null
   column ready_at timestamp with time zone
+  column rows_read bigint not null default 0
+  column left_out bigint not null default 0
   constraint audiences_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text])))
   constraint audiences_members_is_count CHECK ((members >= 0))
   constraint audiences_name_is_short CHECK (((length(name) >= 1) AND (length(name) <= 200)))
   constraint audiences_name_key UNIQUE (tenant_id, workspace_id, name)
   constraint audiences_pkey PRIMARY KEY (id)
   constraint audiences_ready_has_a_time CHECK (((status = 'ready'::text) = (ready_at IS NOT NULL)))
+  constraint audiences_rows_are_counts CHECK (((left_out >= 0) AND (left_out <= rows_read)))
   constraint audiences_status_is_known CHECK ((status = ANY (ARRAY['loading'::text, 'ready'::text])))
   constraint audiences_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES deed.tenants(tenant_id)
   CREATE UNIQUE INDEX audiences_name_key ON deed.audiences USING btree (tenant_id, workspace_id, name)
@@ -1693,7 +1696,7 @@ table deed.windows rls=true forced=true
   grant select to deed_admin
   grant select to deed_worker
 function accept_messages(p_source text, p_ids text[], p_kinds text[], p_senders text[], p_reply_tos text[], p_texts text[], p_bodies text[], p_correlation_id text, p_unknown text, p_tenant uuid, p_worker text, p_also_of integer[] DEFAULT '{}'::integer[], p_also_kinds text[] DEFAULT '{}'::text[], p_also_values text[] DEFAULT '{}'::text[]) returns TABLE(n integer, id uuid, status text, did text, correlation_id text) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body 5c9d6c825e94cfe2604bf08941f5b337 grant to deed_worker
-function add_audience_members(p_audience uuid, p_after bigint, p_addresses text[], p_data jsonb[] DEFAULT NULL::jsonb[], p_zones text[] DEFAULT NULL::text[], p_contacts uuid[] DEFAULT NULL::uuid[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off, work_mem=64MB body 83bff27c2eb8009cd43a88ce835b09f8 grant to deed_admin, deed_app, deed_worker
+function add_audience_members(p_audience uuid, p_after bigint, p_addresses text[], p_data jsonb[] DEFAULT NULL::jsonb[], p_zones text[] DEFAULT NULL::text[], p_contacts uuid[] DEFAULT NULL::uuid[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, p_rows_read bigint DEFAULT NULL::bigint, p_left_out bigint DEFAULT NULL::bigint) returns bigint security definer set search_path=pg_catalog, pg_temp, jit=off, work_mem=64MB body 1af564ac9d494261f95bdf425b34d392 grant to deed_admin, deed_app, deed_worker
 function add_identity(p_contact uuid, p_type text, p_value text, p_verified boolean DEFAULT false, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body bae4508064cf8d3570e57457f21deb80 grant to deed_admin, deed_app, deed_worker
 function add_tenant(p_tenant uuid, p_name text) returns void security definer set search_path=pg_catalog, pg_temp body 4ade1532fc1cc237a95ccee92d4194cd grant to deed_admin
 function address_domain(p_channel text, p_folded text) returns text body inline grant to deed_admin, deed_app, deed_worker

@@ -27,7 +27,7 @@ func TestEngine_ComposesDeliveries(t *testing.T) {
 		t.Helper()
 		made++
 		name := string(rune('a' + made))
-		if err := campaign.CheckTemplates(liquid.Engine, content); err != nil {
+		if _, err := campaign.NewMessage(liquid.Engine, content, campaign.MessageOptions{Channel: channel}); err != nil {
 			t.Fatal(err)
 		}
 		c, err := campaign.Put(ctx, app, campaign.Scope{}, name, content)
@@ -86,7 +86,7 @@ func TestEngine_ComposesDeliveries(t *testing.T) {
 	if _, err := c.Compose(ctx, long); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "template_error") {
 		t.Errorf("a template that goes over its limits: %v", err)
 	}
-	if err := campaign.CheckTemplates(liquid.Engine, campaign.Content{Subject: "{{ name }}", Text: "{% include 'x' %}"}); deed.CodeOf(err) != deed.Invalid || strings.Count(err.Error(), "template_error") != 2 {
+	if _, err := campaign.NewMessage(liquid.Engine, campaign.Content{Subject: "{{ name }}", Text: "{% include 'x' %}"}, campaign.MessageOptions{Channel: campaign.Email}); deed.CodeOf(err) != deed.Invalid || strings.Count(err.Error(), "template_error") != 2 {
 		t.Errorf("templates that are wrong: %v", err)
 	}
 	other := campaign.NewComposer(db.NewPool(pgtest.Worker, 1), liquid.Engine)

@@ -50,6 +50,8 @@ type checker struct {
 	filters map[string]definition
 	locals  map[string]local
 	used    map[string]bool // roots of data
+	asked   map[string]int  // paths of data, how often each is named
+	bare    map[string]int  // of these how often as what a {{ }} writes, without a default
 
 	line     int
 	html     htmlState
@@ -250,6 +252,7 @@ func (c *checker) output(t parser.Token) {
 		c.problemf("%s is an object: write a field of it", strings.Join(paths[0], "."))
 	}
 	p.expr = c.expr(&p, tokens, t.Args)
+	c.writes(tokens)
 	c.emit(t, outTag, c.add(p))
 }
 
@@ -371,7 +374,33 @@ func (c *checker) name(path []string) error {
 		return c.given.undefined(path)
 	}
 	c.used[path[0]] = true
+	c.asked[strings.Join(path, ".")]++
 	return nil
+}
+
+// writes notes what an output writes as it is, though it may be empty.
+func (c *checker) writes(tokens []token) {
+	for _, f := range filtersIn(tokens) {
+		if f.name == "default" {
+			return
+		}
+	}
+	for _, path := range names(tokens) {
+		if _, ok := c.locals[path[0]]; !ok {
+			c.bare[strings.Join(path, ".")]++
+		}
+	}
+}
+
+// needs are the names that only outputs ask for, and never with a default.
+func (c *checker) needs() []string {
+	needs := map[string]bool{}
+	for path, n := range c.bare {
+		if c.asked[path] == n {
+			needs[path] = true
+		}
+	}
+	return sortedKeys(needs)
 }
 
 func (c *checker) loops() int {

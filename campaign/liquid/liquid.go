@@ -50,7 +50,12 @@ type Template struct {
 	cfg   render.Config
 	parts []part
 	roots []string
+	needs []string
 }
+
+// Needs are the names, such as contact.city, that the template writes and that it does not
+// provide for being empty: neither by a default nor by a tag that looks at them. They are in order.
+func (t *Template) Needs() []string { return slices.Clone(t.needs) }
 
 // Parse reads a template. Names are what it may ask for, as paths: "contact.name" allows
 // that and what is in it, and of contact nothing else. All that is wrong is in the error,
@@ -60,7 +65,7 @@ func Parse(kind Kind, source string, names []string) (t *Template, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{kind: kind, given: given, filters: definitions(), locals: map[string]local{}, used: map[string]bool{}}
+	c := &checker{kind: kind, given: given, filters: definitions(), locals: map[string]local{}, used: map[string]bool{}, asked: map[string]int{}, bare: map[string]int{}}
 	if err := c.check(source); err != nil {
 		return nil, err
 	}
@@ -69,7 +74,7 @@ func Parse(kind Kind, source string, names []string) (t *Template, err error) {
 			t, err = nil, &Error{Problem: fmt.Sprintf("cannot be read: %v", r)}
 		}
 	}()
-	t = &Template{kind: kind, parts: c.parts, roots: sortedKeys(c.used)}
+	t = &Template{kind: kind, parts: c.parts, roots: sortedKeys(c.used), needs: c.needs()}
 	t.cfg = t.config()
 	root, perr := t.cfg.Compile(c.out.String(), parser.SourceLoc{})
 	if perr != nil {

@@ -6,10 +6,13 @@
 -- the address (a phone's number of sms and voice; of chat and social as the types chat and
 -- account); one who is not known is made, without data. p_data is what templates are given of
 -- it, an object each. An address is kept as addresses are compared; no contact and no address
--- are in an audience twice. Returns how many members it has now. Raises DDARG and names the
--- member, counted from 1 in the audience, DDTEN, DDNFD for an audience or a contact that the
--- tenant does not have, and DDCON where it is ready, where p_after is not where it ends, and
--- for a contact who was erased.
+-- are in an audience twice. p_rows_read and p_left_out note how much of the audience's source
+-- has been read by now, for who goes on after an interruption. Returns how many members it has
+-- now. Raises DDARG and names the first member that is refused, counted from 1 in the audience;
+-- the error's detail has up to 10,000 of them, a JSON array of n and problem: those that are none by
+-- themselves, or else those that are there twice. Raises DDTEN, DDNFD for an audience or a
+-- contact that the tenant does not have, and DDCON where it is ready, where p_after is not where
+-- it ends, and for a contact who was erased.
 create or replace function deed.add_audience_members(
   p_audience  uuid,
   p_after     bigint,
@@ -18,7 +21,9 @@ create or replace function deed.add_audience_members(
   p_zones     text[] default null,
   p_contacts  uuid[] default null,
   p_tenant    uuid default null,
-  p_actor     text default null
+  p_actor     text default null,
+  p_rows_read bigint default null,
+  p_left_out  bigint default null
 ) returns bigint
 language plpgsql
 security definer
@@ -44,25 +49,26 @@ begin
     raise exception 'add_audience_members: the arrays must have one entry a member, 10000 at the most, and count from 1 (% addresses)', v_count using errcode = 'DDARG';
   end if;
   v_folded := array(select deed.fold_address(v_audience.channel, nullif(btrim(p_addresses[i], e' \t\r\n'), '')) from generate_series(1, v_count) i order by i);
-  select u.n, case
-      when u.folded is null and btrim(u.address, e' \t\r\n') <> '' then 'its address is none: ' || (deed.check_address(v_audience.channel, u.address)).problem
-      when length(u.folded) > 500 then 'its address has over 500 characters'
-      when u.folded is null and u.contact is null then 'it has neither an address nor a contact'
-      when jsonb_typeof(u.data) <> 'object' then 'its data must be a JSON object'
-      when pg_column_size(u.data) > 65536 then format('its data of %s bytes are over the limit of 65536', pg_column_size(u.data))
-      when not deed.is_zone(u.zone) then 'its zone is not the name of a time zone, such as Europe/Berlin'
-    end as problem
+  select min(u.n) as n, (array_agg(u.problem order by u.n))[1] as problem, jsonb_agg(jsonb_build_object('n', u.n, 'problem', u.problem) order by u.n)::text as list
   into v_bad
   from (
-    select p_after + i as n, p_addresses[i] as address, v_folded[i] as folded, p_contacts[i] as contact, p_data[i] as data, nullif(p_zones[i], '') as zone
-    from generate_series(1, v_count) i
-  ) u
-  where (u.folded is null and (btrim(u.address, e' \t\r\n') <> '' or u.contact is null)) or length(u.folded) > 500
-    or jsonb_typeof(u.data) <> 'object' or pg_column_size(u.data) > 65536 or not deed.is_zone(u.zone)
-  order by u.n
-  limit 1;
-  if found then
-    raise exception 'add_audience_members: member %: %', v_bad.n, v_bad.problem using errcode = 'DDARG';
+    select u.n, case
+        when u.folded is null and btrim(u.address, e' \t\r\n') <> '' then 'its address is none: ' || (deed.check_address(v_audience.channel, u.address)).problem
+        when length(u.folded) > 500 then 'its address has over 500 characters'
+        when u.folded is null and u.contact is null then 'it has neither an address nor a contact'
+        when jsonb_typeof(u.data) <> 'object' then 'its data must be a JSON object'
+        when pg_column_size(u.data) > 65536 then format('its data of %s bytes are over the limit of 65536', pg_column_size(u.data))
+        when not deed.is_zone(u.zone) then 'its zone is not the name of a time zone, such as Europe/Berlin'
+      end as problem
+    from (
+      select p_after + i as n, p_addresses[i] as address, v_folded[i] as folded, p_contacts[i] as contact, p_data[i] as data, nullif(p_zones[i], '') as zone
+      from generate_series(1, v_count) i
+    ) u
+    where (u.folded is null and (btrim(u.address, e' \t\r\n') <> '' or u.contact is null)) or length(u.folded) > 500
+      or jsonb_typeof(u.data) <> 'object' or pg_column_size(u.data) > 65536 or not deed.is_zone(u.zone)
+  ) u;
+  if v_bad.n is not null then
+    raise exception 'add_audience_members: member %: %', v_bad.n, v_bad.problem using errcode = 'DDARG', detail = v_bad.list;
   end if;
   if p_after + v_count <= v_audience.members and p_after >= 0 then
     select m.n into v_bad
@@ -73,6 +79,9 @@ begin
     limit 1;
     if found then
       raise exception 'add_audience_members: member % is another one than was given before', v_bad.n using errcode = 'DDCON';
+    end if;
+    if v_count = 0 and p_rows_read > v_audience.rows_read and v_audience.status = 'loading' and p_after = v_audience.members then
+      update deed.audiences a set rows_read = p_rows_read, left_out = coalesce(p_left_out, a.left_out) where a.id = p_audience;
     end if;
     return v_audience.members;
   elsif p_after is distinct from v_audience.members then
@@ -98,27 +107,32 @@ begin
     ) u on v_new[u.n] = i;
   end if;
   -- Two of the batch, or one that is there: what people get wrong in their lists.
-  select u.n, u.first, u.what into v_bad
+  select min(u.n) as n, (array_agg(u.problem order by u.n))[1] as problem, jsonb_agg(jsonb_build_object('n', u.n, 'problem', u.problem) order by u.n)::text as list
+  into v_bad
   from (
-    select w.n, min(w.n) over (partition by w.contact) as first, 'contact' as what from (select p_after + i as n, v_contacts[i] as contact from generate_series(1, v_count) i) w
-    union all
-    select w.n, min(w.n) over (partition by w.address), 'address' from (select p_after + i as n, v_folded[i] as address from generate_series(1, v_count) i) w where w.address is not null
-    union all
-    select p_after + i, m.n, 'contact' from generate_series(1, v_count) i join deed.audience_members m on m.audience_id = p_audience and m.contact_id = v_contacts[i]
-    union all
-    select p_after + i, m.n, 'address' from generate_series(1, v_count) i join deed.audience_members m on m.audience_id = p_audience and m.address = v_folded[i]
-  ) u
-  where u.n <> u.first
-  order by u.n
-  limit 1;
-  if found then
-    raise exception 'add_audience_members: member % has the % of member %', v_bad.n, v_bad.what, v_bad.first
-      using errcode = 'DDARG', hint = 'In an audience nobody is twice: leave one of them out.';
+    select u.n, format('has the %s of member %s', max(u.what), min(u.first)) as problem
+    from (
+      select w.n, min(w.n) over (partition by w.contact) as first, 'contact' as what from (select p_after + i as n, v_contacts[i] as contact from generate_series(1, v_count) i) w
+      union all
+      select w.n, min(w.n) over (partition by w.address), 'address' from (select p_after + i as n, v_folded[i] as address from generate_series(1, v_count) i) w where w.address is not null
+      union all
+      select p_after + i, m.n, 'contact' from generate_series(1, v_count) i join deed.audience_members m on m.audience_id = p_audience and m.contact_id = v_contacts[i]
+      union all
+      select p_after + i, m.n, 'address' from generate_series(1, v_count) i join deed.audience_members m on m.audience_id = p_audience and m.address = v_folded[i]
+    ) u
+    where u.n <> u.first
+    group by u.n
+  ) u;
+  if v_bad.n is not null then
+    raise exception 'add_audience_members: member % %', v_bad.n, v_bad.problem
+      using errcode = 'DDARG', detail = v_bad.list, hint = 'In an audience nobody is twice: leave one of them out.';
   end if;
   insert into deed.audience_members (audience_id, n, tenant_id, contact_id, address, zone, data)
   select p_audience, p_after + i, v_tenant, v_contacts[i], v_folded[i], nullif(p_zones[i], ''), coalesce(p_data[i], '{}')
   from generate_series(1, v_count) i;
-  update deed.audiences a set members = p_after + v_count where a.id = p_audience;
+  update deed.audiences a
+  set members = p_after + v_count, rows_read = coalesce(p_rows_read, a.rows_read), left_out = coalesce(p_left_out, a.left_out)
+  where a.id = p_audience;
   return p_after + v_count;
 end
 $$;

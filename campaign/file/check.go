@@ -1,0 +1,339 @@
+package file
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/internal/uuid"
+)
+
+// DB is a connection or a pool.
+type DB interface {
+	deed.DB
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Options say to whom a campaign goes, and when.
+type Options struct {
+	Scope campaign.Scope
+	// Source has the rows of the audience. Without one it is Audience.
+	Source *Source
+	// Audience is the id of one that is ready.
+	Audience string
+	// RequestID is the request's own. Default: made of all that the file says, of the audience and of At, so that the
+	// same again is the same run.
+	RequestID string
+	// At is when the run begins. Default: now, as of the first call.
+	At time.Time
+	// IgnoreBad has [File.Check] pass over rows that are bad, as [LoadOptions.LeaveOut] will.
+	IgnoreBad bool
+	// Sample is of how many members [File.Check] makes what they would get. Default 100, at most 1000.
+	Sample int
+	Load   LoadOptions
+}
+
+// Missing is a name that the templates write, and that some members do not have.
+type Missing struct {
+	Name string `json:"name"`
+	// Members is how many of those that were looked at lack it, and First the line or the number of
+	// the first of these.
+	Members int `json:"members"`
+	First   int `json:"first"`
+}
+
+// Checked is what [File.Check] has looked at.
+type Checked struct {
+	Sampled int       `json:"sampled"`
+	Missing []Missing `json:"missing"`
+}
+
+// mostProblems is how many rows an error names.
+const mostProblems = 100
+
+// Check says what would keep the campaign from being deployed, all at once, and stores nothing: rows that cannot be
+// read, templates that make nothing of some members' data, and the preconditions (C8), which the
+// database names: all is done as it would be, with the first members, in a transaction that is rolled back. What is
+// missing of members' data is no error. Without a source and an audience it is the campaign alone
+// that is checked.
+func (f *File) Check(ctx context.Context, db DB, opts Options) (Checked, error) {
+	const op = "check campaign"
+	opts.Sample = cmp.Or(opts.Sample, 100)
+	if opts.Sample < 1 || opts.Sample > 1000 {
+		return Checked{}, &deed.Error{Op: op, Code: deed.Invalid, Err: fmt.Errorf("a sample of %d members is not from 1 to 1000", opts.Sample)}
+	}
+	t := &trial{file: f, opts: opts}
+	if err := t.sample(ctx, db); err != nil {
+		return Checked{}, err
+	}
+	needs, err := f.bind(t.columns())
+	t.problem(0, err)
+	if err == nil {
+		if err := t.render(ctx, needs); err != nil {
+			return Checked{}, err
+		}
+	}
+	if err := t.deploy(ctx, db); err != nil {
+		return Checked{}, err
+	}
+	checked := Checked{Sampled: len(t.rows), Missing: t.missing}
+	return checked, t.err(op)
+}
+
+// trial is a check that is under way.
+type trial struct {
+	file     *File
+	opts     Options
+	rows     []row // the sample
+	problems []problem
+	more     int // that are not in problems
+	missing  []Missing
+}
+
+// problem is one of a row, or of the campaign, whose line is 0.
+type problem struct {
+	line int
+	err  error
+}
+
+func (t *trial) problem(line int, err error) {
+	switch {
+	case err == nil:
+	case line > 0 && len(t.problems) >= mostProblems:
+		t.more++
+	default:
+		t.problems = append(t.problems, problem{line, err})
+	}
+}
+
+// err is all problems, those of rows in their order behind the others.
+func (t *trial) err(op string) error {
+	slices.SortStableFunc(t.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+	var errs []error
+	for _, p := range t.problems {
+		errs = append(errs, p.err)
+	}
+	if t.more > 0 {
+		errs = append(errs, fmt.Errorf("and %d more", t.more))
+	}
+	if errs == nil {
+		return nil
+	}
+	return &deed.Error{Op: op, Code: deed.Invalid, Err: errors.Join(errs...)}
+}
+
+// badRow is a row that is no member.
+func (t *trial) badRow(line int, why string) {
+	if !t.opts.IgnoreBad {
+		t.rowProblem(line, "%s", why)
+	}
+}
+
+// rowProblem is one of a row.
+func (t *trial) rowProblem(line int, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	if t.opts.Source == nil {
+		t.problem(line, fmt.Errorf("member %d: %s", line, what))
+		return
+	}
+	t.problem(line, fmt.Errorf("%s:%d: %s", t.opts.Source.Name, line, what))
+}
+
+func (t *trial) columns() []string {
+	if t.opts.Source != nil {
+		return t.opts.Source.Columns
+	}
+	return t.file.Columns.Data
+}
+
+// sample takes the first members, and notes all rows that are none.
+func (t *trial) sample(ctx context.Context, db deed.DB) error {
+	if t.opts.Source != nil {
+		return t.opts.Source.each(0, func(r row) (bool, error) {
+			if r.Bad != "" {
+				t.badRow(r.Line, r.Bad)
+			} else if len(t.rows) < t.opts.Sample {
+				t.rows = append(t.rows, r)
+			}
+			return ctx.Err() == nil, context.Cause(ctx)
+		})
+	}
+	if t.opts.Audience == "" {
+		return nil
+	}
+	list, err := campaign.Sample(ctx, db, t.opts.Audience, 1, t.opts.Sample)
+	for i, m := range list {
+		t.rows = append(t.rows, row{Line: i + 1, Address: m.Address, Contact: m.Contact, Zone: m.Zone, Data: m.Data})
+	}
+	return err
+}
+
+// render makes what the sample would get, and looks for what is missing of it.
+func (t *trial) render(ctx context.Context, needs []string) error {
+	message, err := t.file.Message()
+	if err != nil {
+		return err
+	}
+	lacks := map[string]*Missing{}
+	for _, r := range t.rows {
+		data, err := templateData(r.Data)
+		if err == nil {
+			_, err = message.Make(ctx, data, sampleLink)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			t.rowProblem(r.Line, "%s", withoutOp(err))
+		}
+		for _, name := range needs {
+			if has(data, strings.Split(name, ".")) {
+				continue
+			}
+			if lacks[name] == nil {
+				lacks[name] = &Missing{Name: name, First: r.Line}
+			}
+			lacks[name].Members++
+		}
+	}
+	for _, name := range needs {
+		if m := lacks[name]; m != nil {
+			t.missing = append(t.missing, *m)
+		}
+	}
+	return nil
+}
+
+// sampleLink stands for the link by which somebody leaves.
+const sampleLink = "https://example.com/u/SAMPLE"
+
+// templateData is what a template is given of a member's data.
+func templateData(member json.RawMessage) (map[string]any, error) {
+	var contact any = map[string]any{}
+	if len(member) > 0 {
+		if err := json.Unmarshal(member, &contact); err != nil {
+			return nil, err
+		}
+	}
+	return map[string]any{"contact": contact}, nil
+}
+
+// has reports whether there is something to write under a path.
+func has(data any, path []string) bool {
+	for _, key := range path {
+		object, ok := data.(map[string]any)
+		if !ok {
+			return false
+		}
+		data = object[key]
+	}
+	return data != nil && data != ""
+}
+
+// withoutOp is an error without what says which call it is of.
+func withoutOp(err error) string {
+	if e, ok := errors.AsType[*deed.Error](err); ok {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// deploy does all that a deployment does with the sample, and takes it back.
+func (t *trial) deploy(ctx context.Context, db DB) error {
+	ctx, cancel := context.WithTimeout(ctx, loading)
+	defer cancel()
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	req, err := t.file.put(ctx, tx, t.opts)
+	if err == nil && req.Audience == "" {
+		req.Audience, err = t.audience(ctx, tx)
+	}
+	if err == nil {
+		_, err = campaign.Deploy(ctx, tx, t.opts.Scope, req)
+	}
+	if deed.CodeOf(err) == deed.Invalid || deed.CodeOf(err) == deed.NotFound || deed.CodeOf(err) == deed.Conflict {
+		t.problem(0, fmt.Errorf("%s: %s", t.file.Name, withoutOp(err)))
+		return nil
+	}
+	return err
+}
+
+// audience makes one of the sample, without those that are no members, which it notes.
+func (t *trial) audience(ctx context.Context, tx pgx.Tx) (string, error) {
+	a, err := campaign.OpenAudience(ctx, tx, t.opts.Scope, "check "+uuid.New().String(), t.file.Request.Channel)
+	if err != nil {
+		return "", err
+	}
+	rows := slices.Clone(t.rows)
+	if t.opts.Source == nil {
+		rows = []row{{Address: nobody[t.file.Request.Channel]}}
+	}
+	for len(rows) > 0 {
+		inner, err := tx.Begin(ctx) // what is refused ends it
+		if err != nil {
+			return "", err
+		}
+		if err = a.Add(ctx, inner, members(rows)...); err == nil {
+			if err := inner.Commit(ctx); err != nil {
+				return "", err
+			}
+			break
+		}
+		if back := inner.Rollback(ctx); back != nil {
+			return "", errors.Join(err, back)
+		}
+		of, ok := errors.AsType[*campaign.MembersError](err)
+		if !ok {
+			return "", err
+		}
+		refused := map[int]bool{}
+		for _, m := range of.Members {
+			if at := int(m.N) - 1; at >= 0 && at < len(rows) {
+				t.badRow(rows[at].Line, m.Problem)
+				refused[at] = true
+			}
+		}
+		if len(refused) == 0 {
+			return "", err
+		}
+		kept := rows[:0:0]
+		for i, r := range rows {
+			if !refused[i] {
+				kept = append(kept, r)
+			}
+		}
+		rows = kept
+	}
+	return a.ID, a.Finish(ctx, tx)
+}
+
+// nobody is who stands for an audience that was not said.
+var nobody = map[campaign.Channel]string{
+	campaign.Email: "nobody@example.com", campaign.SMS: "+493000000000", campaign.Voice: "+493000000000", campaign.Social: "@nobody", campaign.Chat: "nobody",
+}
+
+// Make makes what somebody would get: the payload of a delivery, of the data that templates have of them, a JSON object.
+// Errors: [deed.Invalid] where a template makes nothing of them.
+func (f *File) Make(ctx context.Context, member json.RawMessage, unsubscribe string) (json.RawMessage, error) {
+	message, err := f.Message()
+	if err != nil {
+		return nil, err
+	}
+	data, err := templateData(f.row(member, 0).Data)
+	if err != nil {
+		return nil, &deed.Error{Op: "make message", Code: deed.Invalid, Err: err}
+	}
+	return message.Make(ctx, data, unsubscribe)
+}

@@ -1,0 +1,73 @@
+package file
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/campaign"
+)
+
+// Deployed is a run that was made of a file, or had been.
+type Deployed struct {
+	Run       string  `json:"run_id"`
+	New       bool    `json:"new"`
+	RequestID string  `json:"request_id"`
+	Loaded    *Loaded `json:"loaded,omitempty"` // nil: of an audience that was there
+}
+
+// Deploy loads the audience, where it is to be made of a source, and makes the run, or finds the one that the same
+// request has made. [File.Check] says before what would keep it from that; Deploy does not check templates against
+// data. Interrupted, the same again goes on. Errors: as [Source.Load] and [campaign.Deploy].
+func (f *File) Deploy(ctx context.Context, db DB, opts Options) (d Deployed, err error) {
+	if opts.Source != nil {
+		loaded, err := opts.Source.Load(ctx, db, opts.Scope, f.Request.Channel, opts.Load)
+		d.Loaded = &loaded
+		if err != nil {
+			return d, err
+		}
+		opts.Audience = loaded.Audience
+	}
+	ctx, cancel := context.WithTimeout(ctx, loading)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		req, err := f.put(ctx, tx, opts)
+		if err != nil {
+			return err
+		}
+		made, err := campaign.Deploy(ctx, tx, opts.Scope, req)
+		d.Run, d.New, d.RequestID = made.Run, made.New, req.ID
+		return err
+	})
+	return d, err
+}
+
+// put stores what is said, and returns the request for it.
+func (f *File) put(ctx context.Context, db deed.DB, opts Options) (campaign.Request, error) {
+	req := f.Request
+	made, err := campaign.Put(ctx, db, opts.Scope, f.Campaign, f.Content)
+	if err != nil {
+		return req, err
+	}
+	req.Campaign, req.Content, req.Audience, req.ID, req.ScheduledFor = made.ID, made.Content, opts.Audience, opts.RequestID, opts.At
+	if req.ID == "" {
+		req.ID, err = requestID(req)
+	}
+	return req, err
+}
+
+// requestID is made of all that a request asks for.
+func requestID(req campaign.Request) (string, error) {
+	req.ScheduledFor = req.ScheduledFor.UTC().Truncate(time.Microsecond)
+	text, err := json.Marshal(req)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return "file sha256:" + hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,116 @@
+package file_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/campaign/file"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+const stored = `select concat_ws(' ', (select count(*) from deed.campaigns), (select count(*) from deed.campaign_contents), (select count(*) from deed.audiences),
+	(select count(*) from deed.campaign_runs), (select count(*) from deed.contacts), (select count(*) from deed.audit_log where subject_type in ('campaign', 'audience', 'run')))`
+
+// What would keep a campaign from being deployed is said at once, by name and with the rows, and nothing is stored.
+func TestContract_C8_CheckSaysAllAndStoresNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := read(t, strings.NewReplacer("purpose: newsletter\n", "", "from: Shop <shop@example.com>\n", "", "data: [name, city]", "data: [name, city, at]",
+		"{{ contact.name }}, spring", "{{ contact.at | date: '%Y' }}, spring").Replace(spring))
+	s := rows(t, f, `email,name,city,tz,at
+ann@example.com,Ann,Lyon,,2026-01-01
+bob@example.com,,Lyon,,yesterday
+not an address,Cid,Lyon,,2026-01-01
+ann@example.com,Ann,Lyon,,2026-01-01
+dan@example.com,Dan,Lyon
+eve@example.com,,,,2026-01-01
+`)
+	checked, err := f.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: s})
+	if deed.CodeOf(err) != deed.Invalid {
+		t.Fatalf("%v, want it to be invalid", err)
+	}
+	for _, problem := range []string{
+		"people.csv:3: template_error: subject: ", "people.csv:4: its address is none", "people.csv:5: has the contact of member 1", "people.csv:6: 3 fields, but the header has 5",
+		"spring.yaml: ", "no_provider:", "no_purpose:", "no_sender:",
+	} {
+		if !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s is not said: %v", problem, err)
+		}
+	}
+	want(t, "the sample", checked.Sampled, 5)
+	if len(checked.Missing) != 2 || checked.Missing[0] != (file.Missing{Name: "contact.city", Members: 1, First: 7}) || checked.Missing[1] != (file.Missing{Name: "contact.name", Members: 2, First: 3}) {
+		t.Errorf("what is missing: %+v", checked.Missing)
+	}
+	want(t, "what is stored", pgtest.One[string](t, db.Pool(pgtest.Owner), stored), "0 0 0 0 0 0")
+
+	db.Providers(t, "fake", "mail")
+	good := read(t, spring)
+	for _, opts := range []file.Options{{}, {Source: rows(t, good, people)}} {
+		if _, err := good.Check(t.Context(), db.Pool(pgtest.App), opts); err != nil {
+			t.Errorf("%+v: %v", opts, err)
+		}
+	}
+	if _, err := good.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, good, "email,tz,name,city\n")}); err == nil || !strings.Contains(err.Error(), "empty_audience:") {
+		t.Errorf("nobody: %v", err)
+	}
+	if _, err := good.Check(t.Context(), db.Pool(pgtest.App), file.Options{At: time.Now().Add(-25 * time.Hour)}); err == nil || !strings.Contains(err.Error(), "expired:") {
+		t.Errorf("too late: %v", err)
+	}
+	want(t, "what is stored", pgtest.One[string](t, db.Pool(pgtest.Owner), stored), "0 0 0 0 0 0")
+}
+
+// Without a list of data templates may ask for every column of the file, and for no other.
+func TestCheck_ColumnsOfTheFile(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "mail")
+	f := read(t, strings.Replace(spring, ", data: [name, city]", "", 1))
+	if _, err := f.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, f, people)}); err != nil {
+		t.Error(err)
+	}
+	_, err := f.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, f, "email,tz,town,name\nann@example.com,,Lyon,Ann\n")})
+	if err == nil || !strings.Contains(err.Error(), "spring.txt:1: template_error: undefined name contact.city: there is contact.name, contact.town, unsubscribe_url") {
+		t.Errorf("a column that is not there: %v", err)
+	}
+}
+
+// The same file to the same people is the same run, at whatever moment; anything else in it is another.
+func TestContract_C1_SameFileSameRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "mail")
+	f := read(t, spring)
+	deploy := func(f *file.File, csv string, opts file.Options) file.Deployed {
+		t.Helper()
+		opts.Source = rows(t, f, csv)
+		d, err := f.Deploy(t.Context(), db.Pool(pgtest.App), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	first := deploy(f, people, file.Options{})
+	if !first.New || first.Loaded.Members != 2 {
+		t.Errorf("%+v", first)
+	}
+	again := deploy(f, people, file.Options{})
+	want(t, "again", again.Run, first.Run)
+	want(t, "again it is new", again.New, false)
+	other := read(t, strings.Replace(spring, "spring is here", "it is spring", 1))
+	for what, d := range map[string]file.Deployed{
+		"other words":     deploy(other, people, file.Options{}),
+		"other people":    deploy(f, people+"cid@example.com,Cid,Lyon,,\n", file.Options{}),
+		"another time":    deploy(f, people, file.Options{At: time.Now().Add(time.Hour)}),
+		"another request": deploy(f, people, file.Options{RequestID: "once more"}),
+	} {
+		if d.Run == first.Run || !d.New {
+			t.Errorf("%s: %+v", what, d)
+		}
+	}
+	if _, err := other.Deploy(t.Context(), db.Pool(pgtest.App), file.Options{RequestID: "once more", Source: rows(t, other, people)}); deed.CodeOf(err) != deed.Conflict {
+		t.Errorf("the same request of something else: %v", err)
+	}
+	want(t, "jobs", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(from_n || '-' || upto_n, ' ' order by from_n) from deed.job_queue where run_id = $1::text::uuid`, first.Run), "1-2")
+}

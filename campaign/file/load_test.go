@@ -1,0 +1,197 @@
+package file_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/campaign/file"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+const people = `email,name,city,tz,other
+ann@example.com,Ann,Lyon,Europe/Paris,1
+bob@example.com,Bob,,,2
+`
+
+const audiences = `select coalesce(string_agg(concat_ws(' ', a.status, a.members, a.rows_read, a.left_out), ', '), 'none') from deed.audiences a`
+
+// The rows of a file are members, with what the campaign takes of them; the same rows again are the same audience.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := read(t, spring)
+	var first string
+	for range 2 {
+		got, err := rows(t, f, people).Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, campaign.Email, file.LoadOptions{})
+		if err != nil || !got.Ready || got.Members != 2 || got.LeftOut != 0 || first != "" && first != got.Audience {
+			t.Fatalf("%+v %v", got, err)
+		}
+		first = got.Audience
+	}
+	want(t, "audiences", pgtest.One[string](t, db.Pool(pgtest.Owner), audiences), "ready 2 2 0")
+	want(t, "members", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(concat_ws(' ', n, address, zone, data), '; ' order by n) from deed.audience_members`),
+		`1 ann@example.com Europe/Paris {"city": "Lyon", "name": "Ann"}; 2 bob@example.com {"city": "", "name": "Bob"}`)
+}
+
+const bad = `email,name,city,tz
+ann@example.com,Ann,Lyon,
+not an address,Bob,Lyon,
+cid@example.com,Cid,"Ly"on,
+dan@example.com,Dan,Lyon,Mars/Olympus
+ANN@example.com,Ann again,Lyon,
+eve@example.com,Eve,Lyon,Europe/Paris
+fay@example.com,Fay
+`
+
+// Bad lines are all named, and nobody is written to; only on demand the others are an audience.
+func TestLoad_BadLines(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := read(t, spring)
+	for _, batch := range []int{1, 3, 1000} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			db.Exec(t, pgtest.Owner, `select 1`)
+			text := bad + fmt.Sprintf("x%d@example.com,X,Y,\n", batch) // an audience of its own
+			var named []string
+			opts := file.LoadOptions{Batch: batch, Rejected: func(line int, why string) { named = append(named, fmt.Sprintf("%d: %s", line, why)) }}
+			got, err := rows(t, f, text).Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, campaign.Email, opts)
+			if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "5 of 8 rows are bad") || got.Ready || got.LeftOut != 5 {
+				t.Errorf("%+v %v", got, err)
+			}
+			lines := strings.Join(named, "\n")
+			for i, why := range []string{"3: its address is none", `4: extraneous or missing " in quoted-field`, "5: its zone is not the name of a time zone", "6: has the contact of member 1", "8: 2 fields, but the header has 4"} {
+				if i >= len(named) || !strings.HasPrefix(named[i], why) {
+					t.Errorf("%s is not in its place:\n%s", why, lines)
+				}
+			}
+			if pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.audiences where status = 'ready')`) && batch == 1 {
+				t.Error("there is an audience, of bad lines")
+			}
+			got, err = rows(t, f, text).Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, campaign.Email, file.LoadOptions{LeaveOut: true})
+			if err != nil || !got.Ready || got.Members != 3 || got.LeftOut != 5 {
+				t.Errorf("the others: %+v %v", got, err)
+			}
+		})
+	}
+}
+
+// cut is a database that goes away after some statements; those before are done.
+type cut struct {
+	deed.DB
+	left int
+}
+
+var errCut = errors.New("the connection is gone")
+
+func (c *cut) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if c.left--; c.left < 0 {
+		return nil, errCut
+	}
+	return c.DB.Query(ctx, sql, args...)
+}
+
+// A load that is interrupted at any statement is never half an audience, and the same again has everybody once.
+func TestLoad_Interrupted(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := read(t, spring)
+	var text strings.Builder
+	text.WriteString("email,name,city,tz\n")
+	for i := range 25 {
+		fmt.Fprintf(&text, "p%d@example.com,P,L,\n", i)
+		if i%5 == 2 {
+			text.WriteString("no address,P,L,\n")
+		}
+	}
+	opts := file.LoadOptions{Batch: 4, LeaveOut: true}
+	for left := 0; ; left++ {
+		if left == 100 { // seven batches and the end, of up to two statements each time
+			t.Fatal("it does not get on")
+		}
+		got, err := rows(t, f, text.String()).Load(t.Context(), &cut{db.Pool(pgtest.App), left % 4}, campaign.Scope{}, campaign.Email, opts)
+		if err == nil {
+			want(t, "what was loaded", fmt.Sprint(got.Members, got.LeftOut, got.Ready), "25 5 true")
+			break
+		}
+		if !errors.Is(err, errCut) {
+			t.Fatal(err)
+		}
+		if pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.audiences where status = 'ready')`) {
+			t.Fatalf("ready after %v", err)
+		}
+	}
+	want(t, "audiences", pgtest.One[string](t, db.Pool(pgtest.Owner), audiences), "ready 25 30 5")
+	want(t, "addresses", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(distinct address)::int from deed.audience_members`), 25)
+}
+
+// A query's rows are members, whatever their types; what may write is refused.
+func TestQuery(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := read(t, spring)
+	conn := db.Conn(t, pgtest.Owner)
+	s, err := f.Query(t.Context(), conn, "people.sql", `select 'p' || n || '@example.com' as email, n as name, now() as city, null as tz from generate_series(1, 3) n; -- all`)
+	if err == nil || !strings.Contains(err.Error(), "syntax error") {
+		t.Errorf("a comment behind the semicolon: %v", err)
+	}
+	if s, err = f.Query(t.Context(), conn, "people.sql", "select 'p' || n || '@example.com' as email, n as name, now() as city, null as tz from generate_series(1, 3) n -- all\n ;\n"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	got, err := s.Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, campaign.Email, file.LoadOptions{})
+	if err != nil || got.Members != 3 {
+		t.Errorf("%+v %v", got, err)
+	}
+	want(t, "the names", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(data ->> 'name', ' ' order by n) from deed.audience_members`), "1 2 3")
+	db.Exec(t, pgtest.Owner, `create table deed.mine (n int); create function deed.writes() returns int language sql as 'insert into deed.mine values (1) returning n'`)
+	for sql, problem := range map[string]string{
+		`delete from deed.contacts returning 1`: "syntax error",
+		`select deed.writes() as email`:         "read-only",
+		`select 1; select 2`:                    "syntax error",
+		`select * from nowhere`:                 `relation "nowhere" does not exist`,
+		`select 'a@b.example' as email, 1 / (n - 2) from generate_series(1, 3) n`: "division by zero",
+	} {
+		if _, err := f.Query(t.Context(), conn, "people.sql", sql); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: %v, want %s", sql, err, problem)
+		}
+	}
+	db.Exec(t, pgtest.Owner, `drop function deed.writes(); drop table deed.mine`)
+}
+
+// A segment are the contacts of the tenant that its predicate chooses, once each, with the data that the campaign takes.
+func TestContacts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.App, `select * from deed.upsert_contacts('{1,2,3,4}', '{email,email,email,phone}', '{ann@example.com,bob@example.com,cid@example.com,+493012345}',
+		array['{"name": "Ann", "city": "Lyon"}', '{"name": "Bob", "city": "Paris"}', '{"name": "Cid", "city": "Lyon", "more": [1]}', '{"city": "Lyon"}']::jsonb[])`)
+	f := read(t, spring+"consent: required\n")
+	f.Request.NeedsConsent = false
+	f.Segment = `$.city == "Lyon"`
+	load := func() string {
+		t.Helper()
+		s, err := f.Contacts(t.Context(), db.Pool(pgtest.App), campaign.Scope{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		got, err := s.Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, campaign.Email, file.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(string_agg(address || ' ' || data, ', ' order by address), '') from deed.audience_members where audience_id = $1::text::uuid`, got.Audience)
+	}
+	want(t, "the members", load(), `ann@example.com {"city": "Lyon", "name": "Ann"}, cid@example.com {"city": "Lyon", "name": "Cid"}`)
+	f.Request.NeedsConsent = true
+	want(t, "those who have agreed", load(), "")
+	f.Segment = `$.city ==`
+	if _, err := f.Contacts(t.Context(), db.Pool(pgtest.App), campaign.Scope{}); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "no jsonpath") {
+		t.Errorf("a segment that is none: %v", err)
+	}
+}
