@@ -45,7 +45,7 @@ var tableCases = map[string]tableCase{
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies, "identity_conflicts_n_seq": nobodies, "contact_seq": nobodies,
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
 	"pauses": nobodies, "window_lock": nobodies, "list_lock": nobodies, "lane_lock": nobodies, "partition_lock": nobodies, "retention_lock": nobodies, "history_lock": nobodies,
-	"runs": ownRows, "run_requests": ownRows, "run_log": ownRows, "run_events": ownRows, "run_snapshots": ownRows, "run_stale": ownRows, "plans": ownRows, "plan_steps": ownRows, "run_partitions": nobodies, "run_transitions": nobodies,
+	"runs": ownRows, "run_requests": ownRows, "run_log": ownRows, "run_events": ownRows, "run_snapshots": ownRows, "run_stale": ownRows, "plans": ownRows, "plan_steps": ownRows, "run_steps": ownRows, "run_partitions": nobodies, "run_transitions": nobodies,
 	"campaigns": ownRows, "campaign_contents": ownRows, "audiences": ownRows, "audience_members": ownRows, "campaign_runs": ownRows, "job_queue": ownRows, "campaign_audit_log": ownRows, "delivery_holds": ownRows, "campaign_transitions": nobodies,
 	"provider_lock": nobodies, "tenant_removals": nobodies, "shut_logins": nobodies,
 }
@@ -103,6 +103,7 @@ var functionCases = map[string]functionCase{
 	"put_plan":             {call: `select deed.put_plan('{"plan": "x", "version": "1", "steps": {"a": {"kind": "sleep"}}}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"load_plan":            {call: `select body from deed.load_plan('p', '1', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"create_run":           {call: `select deed.create_run('p', '1', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"start_run":            {call: `select deed.start_run('p', '1', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"event_key":            {call: `select deed.event_key($1::text::uuid, 'RUN', 1, 'RunStarted', '1')`}, // what one gives it
 	"run_event_id":         {pure: true},
 	"check_identity":       {pure: true},
@@ -140,7 +141,7 @@ func init() {
 		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_at_rates", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_contents", "look_at_blocked",
 		"is_zone", "plan_mode", "has_revoked", "is_being_erased", "identity_written", "known_addresses", "apply_consents", "accept_messages", "check_message", "claim_messages", "erase_messages", "extend_messages", "finish_messages", "pass_turns", "purge_messages", "retry_messages", "take_turn", "verify_messages", "erase_deliveries", "is_copy_being_erased", "payload_copies", "unsubscribe", "suppressed_copy", "erase_step", "open_deliveries", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
 		"remove_tenant", "count_tenant", "remove_tenant_step", "take_tenant", "take_tenant_pending", "take_tenant_log", "take_tenant_rows", "is_removed", "check_tenants", "check_tenant_removal",
-		"append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "run_was_read", "store_snapshots", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
+		"append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "plan_duration", "verify_steps", "start_runs", "claim_steps", "begin_step", "announce_steps", "extend_steps", "finish_steps", "approve_run", "stop_run", "retry_step", "run_was_read", "store_snapshots", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
 		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "expand_job", "give_up_job", "roll_up", "verify_campaigns", "hold_run", "sweep_runs", "due_unheld",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
@@ -211,6 +212,7 @@ func twoTenants(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 		r := pgtest.One[string](t, db.Pool(pgtest.Worker), `select run_id::text from deed.create_run($1, '1', $1, jsonb_build_object('x', $1::text), p_tenant => $2::text::uuid)`, text, id.String())
 		db.Exec(t, pgtest.Owner, `
 			select deed.write_events(array[$1, $1, $1]::text[]::uuid[], '{RunApproved,RunStarted,StepStarted}', array[null, null, $2], '{1,1,1}', p_data => array['{}', '{}', jsonb_build_object('x', $2::text)])`, r, text)
+		pgtest.One[string](t, db.Pool(pgtest.Worker), `select run_id::text from deed.start_run($1, '1', 'begun', p_tenant => $2::text::uuid)`, text, id.String())
 		db.Exec(t, pgtest.Owner, `insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot) select $1::text::uuid, $2::text::uuid, 1, now(), jsonb_build_object('x', $3::text)`, r, id.String(), text)
 		db.Exec(t, pgtest.Owner, `insert into deed.run_stale (run_id, tenant_id, since, expected_seq, got_seq) select $1::text::uuid, $2::text::uuid, now(), 2, 3`, r, id.String())
 	}

@@ -117,6 +117,7 @@ var harmlessChanges = []harmless{
 	{"job_queue", "*", "", schedule},
 	{"run_snapshots run_stale", "delete *", "", "computed from the log, and again when it is looked at: deed verify holds them against it"},
 	{"plans", "created_at created_by schema_version", "", "of a plan's history: a run that begins goes by its bytes"},
+	{"run_steps", "begun_at claim claimed_at claimed_by engine_attempt key_n lease_until lost_claims parked process_after ready verdict", "", schedule},
 	{"runs", "started_at differing engine engine_run_ref redacted_at", "", "of a run's history, and by whom it is executed: what it is its events say"},
 	{"topics", "lanes ordered retention created_at own", "", setting},
 	{"topics", "delete topic slot_base mode subscriptions", "r.own and r.subscriptions = '{}'", "nothing is published to it while nobody subscribes"},
@@ -291,6 +292,12 @@ func owingRuns(t *testing.T, db *pgtest.DB) {
 		select deed.write_events(array[$1, $1, $1]::text[]::uuid[], '{RunApproved,RunStarted,StepCompleted}', '{null,null,load}', '{1,1,1}',
 		  p_data => array['{}', '{}', '{"started_at": "2026-01-02T03:04:05Z"}']::jsonb[])`, r)
 	db.Exec(t, pgtest.Owner, `insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot) select r.run_id, r.tenant_id, 1, now(), '{}' from deed.runs r`)
+	// One whose first step has ended, and whose second is being done.
+	pgtest.One[string](t, db.Pool(pgtest.Worker), `select run_id::text from deed.start_run('p', '1', 'begun', p_tenant => $1::text::uuid)`, tenant.ID{}.String())
+	db.Exec(t, pgtest.Worker, `
+		select deed.finish_steps(array_agg(c.run_id), array_agg(c.place), array_agg(c.claim), array_agg(c.step_id), array_agg(c.attempt), array_agg('completed'::text))
+		from deed.claim_steps('{deed}', 'w', 1) c`)
+	db.Exec(t, pgtest.Worker, `select from deed.claim_steps('{deed}', 'w', 1)`)
 	db.Exec(t, pgtest.Owner, `insert into deed.run_stale (run_id, tenant_id, since, expected_seq, got_seq) select r.run_id, r.tenant_id, now(), 2, 3 from deed.runs r`)
 }
 

@@ -195,12 +195,13 @@ func TestPutPlan_ErrGraph(t *testing.T) {
 		`x`:                             "not in its canonical form",
 		`[1]`:                           "plan and version must have",
 		`{"plan": "p", "version": "1"}`: "a step at least",
-		`{"plan": "p", "version": "1", "steps": 1}`:                                          "not in its canonical form",
-		`{"plan": "p", "version": "", "steps": {"a": {"kind": "go"}}}`:                       "plan and version must have",
-		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "no"}}}`:                      "no kind that is known",
-		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "go", "after": ["b"]}}}`:      "waits for one that is not there",
-		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "go", "after": ["a"]}}}`:      "wait for each other",
-		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "go"}, "a": {"kind": "go"}}}`: "",
+		`{"plan": "p", "version": "1", "steps": 1}`:                                                "not in its canonical form",
+		`{"plan": "p", "version": "", "steps": {"a": {"kind": "sleep"}}}`:                          "plan and version must have",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "go"}}}`:                            "has no handler",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "no"}}}`:                            "no kind that is known",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep", "after": ["b"]}}}`:         "waits for one that is not there",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep", "after": ["a"]}}}`:         "wait for each other",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep"}, "a": {"kind": "sleep"}}}`: "called the same",
 	} {
 		_, err := db.Pool(pgtest.Worker).Exec(t.Context(), `select deed.put_plan($1::text::bytea, p_tenant => '00000000-0000-0000-0000-000000000000')`, body)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -48,45 +48,47 @@ begin
     union all
     select 'run_requests', count(*), 16 from deed.run_requests r where r.tenant_id = p_tenant
     union all
-    select 'plans', count(*), 17 from deed.plans r where r.tenant_id = p_tenant
+    select 'run_steps', count(*), 17 from deed.run_steps r where r.tenant_id = p_tenant
     union all
-    select 'plan_steps', count(*), 18 from deed.plan_steps r where r.tenant_id = p_tenant
+    select 'plans', count(*), 18 from deed.plans r where r.tenant_id = p_tenant
     union all
-    select 'delivery_holds', count(*), 19 from deed.delivery_holds r where r.tenant_id = p_tenant
+    select 'plan_steps', count(*), 19 from deed.plan_steps r where r.tenant_id = p_tenant
     union all
-    select 'job_queue', count(*), 20 from deed.job_queue r where r.tenant_id = p_tenant
+    select 'delivery_holds', count(*), 20 from deed.delivery_holds r where r.tenant_id = p_tenant
     union all
-    select 'campaign_runs', count(*), 21 from deed.campaign_runs r where r.tenant_id = p_tenant
+    select 'job_queue', count(*), 21 from deed.job_queue r where r.tenant_id = p_tenant
     union all
-    select 'audience_members', count(*), 22 from deed.audience_members r where r.tenant_id = p_tenant
+    select 'campaign_runs', count(*), 22 from deed.campaign_runs r where r.tenant_id = p_tenant
     union all
-    select 'audiences', count(*), 23 from deed.audiences r where r.tenant_id = p_tenant
+    select 'audience_members', count(*), 23 from deed.audience_members r where r.tenant_id = p_tenant
     union all
-    select 'campaign_contents', count(*), 24 from deed.campaign_contents r where r.tenant_id = p_tenant
+    select 'audiences', count(*), 24 from deed.audiences r where r.tenant_id = p_tenant
     union all
-    select 'campaigns', count(*), 25 from deed.campaigns r where r.tenant_id = p_tenant
+    select 'campaign_contents', count(*), 25 from deed.campaign_contents r where r.tenant_id = p_tenant
     union all
-    select 'suppressions', count(*), 26 from deed.suppressions r where r.tenant_id = p_tenant
+    select 'campaigns', count(*), 26 from deed.campaigns r where r.tenant_id = p_tenant
     union all
-    select 'pauses', count(*), 27 from deed.pauses r where r.tenant_id = p_tenant
+    select 'suppressions', count(*), 27 from deed.suppressions r where r.tenant_id = p_tenant
     union all
-    select 'contacts', count(*), 28 from deed.contacts r where r.tenant_id = p_tenant
+    select 'pauses', count(*), 28 from deed.pauses r where r.tenant_id = p_tenant
     union all
-    select 'contact_identities', count(*), 29 from deed.contact_identities r where r.tenant_id = p_tenant
+    select 'contacts', count(*), 29 from deed.contacts r where r.tenant_id = p_tenant
     union all
-    select 'contact_merges', count(*), 30 from deed.contact_merges r where r.tenant_id = p_tenant
+    select 'contact_identities', count(*), 30 from deed.contact_identities r where r.tenant_id = p_tenant
     union all
-    select 'identity_conflicts', count(*), 31 from deed.identity_conflicts r where r.tenant_id = p_tenant
+    select 'contact_merges', count(*), 31 from deed.contact_merges r where r.tenant_id = p_tenant
     union all
-    select 'consents', count(*), 32 from deed.consents r where r.tenant_id = p_tenant
+    select 'identity_conflicts', count(*), 32 from deed.identity_conflicts r where r.tenant_id = p_tenant
     union all
-    select 'erasures', count(*), 33 from deed.erasures r where r.tenant_id = p_tenant
+    select 'consents', count(*), 33 from deed.consents r where r.tenant_id = p_tenant
     union all
-    select 'tenant_logins', count(*), 34 from deed.tenant_logins r where r.tenant_id = p_tenant
+    select 'erasures', count(*), 34 from deed.erasures r where r.tenant_id = p_tenant
     union all
-    select 'tenants', count(*), 35 from deed.tenants r where r.tenant_id = p_tenant
+    select 'tenant_logins', count(*), 35 from deed.tenant_logins r where r.tenant_id = p_tenant
     union all
-    select 'audit_log', count(*), 36 from deed.audit_log r where r.tenant_id = p_tenant
+    select 'tenants', count(*), 36 from deed.tenants r where r.tenant_id = p_tenant
+    union all
+    select 'audit_log', count(*), 37 from deed.audit_log r where r.tenant_id = p_tenant
   ) c
   order by c.n;
 end

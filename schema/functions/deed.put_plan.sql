@@ -23,6 +23,7 @@ as $$
 declare
   v_tenant  uuid := deed.tenant_of_call('put_plan', p_tenant);
   v_plan    json;
+  v_hold    interval;
   v_steps   deed.plan_steps[];
   v_step    deed.plan_steps;
   v_row     record;
@@ -40,13 +41,17 @@ begin
     v_plan := convert_from(p_body, 'UTF8')::json;
     plan_id := v_plan ->> 'plan';
     plan_version := v_plan ->> 'version';
+    v_hold := case when json_typeof(v_plan -> 'on_failure') = 'object' then deed.plan_duration(v_plan -> 'on_failure' ->> 'hold') end;
     for v_row in select g.* from deed.plan_graph(p_body) g loop
       if v_row.kind is null or v_row.kind <> all ('{go,http,publish,deliver,external,sleep}') or length(v_row.step_id) not between 1 and 100 or v_row.place > 999 then
         raise exception 'put_plan: step % has no kind that is known, or a name over 100 characters, or is one of more than 1000', quote_literal(left(v_row.step_id, 100)) using errcode = 'DDARG';
+      elsif (length(v_row.queue) <= 300) is not true or v_row.attempts not between 1 and 100 or v_row.backoff < interval '0' then
+        raise exception 'put_plan: step % has no handler, or no retries that are possible: 1 to 100 attempts', quote_literal(v_row.step_id) using errcode = 'DDARG';
       elsif v_row.names <> cardinality(v_row.depends) then
         raise exception 'put_plan: step % waits for one that is not there, or for one twice', quote_literal(v_row.step_id) using errcode = 'DDARG';
       end if;
-      v_step := row(v_tenant, v_row.place, v_row.needs_success, plan_id, plan_version, v_row.step_id, v_row.kind, v_row.depends, v_row.successors);
+      v_step := row(v_tenant, v_row.place, v_row.needs_success, plan_id, plan_version, v_row.step_id, v_row.kind, v_row.depends, v_row.successors,
+        v_row.attempts, v_row.backoff, v_row.at_most_once, v_row.queue);
       v_steps := v_steps || v_step;
       v_waits := v_waits || cardinality(v_row.depends);
       if v_row.depends = '{}' then
@@ -61,6 +66,8 @@ begin
     raise exception 'put_plan: plan and version must have 1 to 100 characters each' using errcode = 'DDARG';
   elsif v_steps is null then
     raise exception 'put_plan: a plan has a step at least' using errcode = 'DDARG';
+  elsif (select count(distinct s.step_id) from unnest(v_steps) s) < cardinality(v_steps) then
+    raise exception 'put_plan: two steps are called the same' using errcode = 'DDARG';
   end if;
   -- Whom nobody waits for any more is taken away, until none is left, or a circle.
   while v_at <= cardinality(v_ready) loop
@@ -78,8 +85,8 @@ begin
   end if;
 
   sha256 := pg_catalog.sha256(p_body);
-  insert into deed.plans (tenant_id, sha256, created_at, schema_version, steps, plan_id, plan_version, created_by, body)
-  values (v_tenant, sha256, clock_timestamp(), 1, cardinality(v_steps), plan_id, plan_version, v_by, p_body)
+  insert into deed.plans (tenant_id, sha256, created_at, schema_version, steps, plan_id, plan_version, created_by, body, approval, hold)
+  values (v_tenant, sha256, clock_timestamp(), 1, cardinality(v_steps), plan_id, plan_version, v_by, p_body, coalesce(v_plan ->> 'approval' = 'person', false), v_hold)
   on conflict do nothing;
   created := found;
   if not created then
@@ -91,8 +98,10 @@ begin
     end if;
     return;
   end if;
-  insert into deed.plan_steps (tenant_id, place, needs_success, plan_id, plan_version, step_id, kind, depends, successors)
-  select s.tenant_id, s.place, s.needs_success, s.plan_id, s.plan_version, s.step_id, s.kind, s.depends, s.successors
+  insert into deed.plan_steps (tenant_id, place, needs_success, plan_id, plan_version, step_id, kind, depends, successors,
+    attempts, backoff, at_most_once, queue)
+  select s.tenant_id, s.place, s.needs_success, s.plan_id, s.plan_version, s.step_id, s.kind, s.depends, s.successors,
+    s.attempts, s.backoff, s.at_most_once, s.queue
   from unnest(v_steps) s;
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, details)
   values (v_tenant, v_by, 'put', 'plan', plan_id || '@' || plan_version, jsonb_build_object('sha256', encode(sha256, 'hex'), 'steps', cardinality(v_steps)));

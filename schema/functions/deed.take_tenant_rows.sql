@@ -57,10 +57,13 @@ begin
       taken := taken || jsonb_build_object('run_snapshots', v_of);
       delete from deed.run_stale s where s.run_id = v_run;
       get diagnostics v_of = row_count;
+      taken := taken || jsonb_build_object('run_stale', v_of);
+      delete from deed.run_steps s where s.run_id = v_run;
+      get diagnostics v_of = row_count;
       delete from deed.run_requests q where q.run_id = v_run;
       delete from deed.runs r where r.run_id = v_run;
       get diagnostics v_n = row_count;
-      taken := taken || jsonb_build_object('run_stale', v_of, 'run_requests', v_n, p_table, v_n);
+      taken := taken || jsonb_build_object('run_steps', v_of, 'run_requests', v_n, p_table, v_n);
     else
       v_n := v_of;
     end if;

@@ -103,6 +103,8 @@ as $$
     union all
     select v.invariant, null, null, format('tenant %s: %s', v.tenant_id, v.detail) from deed.verify_plans() v
     union all
+    select v.invariant, null, null, format('tenant %s: %s', v.tenant_id, v.detail) from deed.verify_steps() v
+    union all
     select v.invariant, null, null, format('tenant %s: %s', v.tenant_id, v.detail) from deed.verify_campaigns() v
     union all
     select 'unfinished message without a due time or a live claim', p.subscription, p.id,

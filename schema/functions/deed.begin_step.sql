@@ -1,0 +1,32 @@
+-- deed.begin_step: may a step that is claimed still begin? null: it may. For whoever has had it
+-- in hand for a while, and always for a step whose attempt must not be repeated: that it has begun is kept,
+-- and if its lease runs out after this nobody repeats it.
+--
+-- lost: the claim is another's by now, has run out, or its run has ended. paused: its run is paused.
+create or replace function deed.begin_step(
+  p_run   uuid,
+  p_place int,
+  p_claim bigint
+) returns text
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+  v_status text;
+begin
+  update deed.run_steps s
+  set begun_at = coalesce(s.begun_at, clock_timestamp())
+  where s.run_id = p_run and s.place = p_place and s.claim = p_claim and s.lease_until > clock_timestamp() and s.verdict is null;
+  if not found then
+    return 'lost';
+  end if;
+  select r.status into v_status from deed.runs r where r.run_id = p_run;
+  if v_status = 'PAUSED' then
+    update deed.run_steps s set begun_at = null where s.run_id = p_run and s.place = p_place and s.claim = p_claim;
+    return 'paused';
+  end if;
+  return null;
+end
+$$;
