@@ -5,6 +5,19 @@ select run_id::text, created
 from deed.create_run($1::text, $2::text, $3::text, $4::text::jsonb, $5::text, $6::text, $7::bytea, coalesce($8::text, 'local'),
   $9::text::uuid, $10::text::uuid, $11::text, $12::text::uuid);
 
+-- name: start
+select run_id::text, created, status
+from deed.start_run($1::text, $2::text, $3::text, $4::text::jsonb, $5::text, $6::text, $7::text::uuid, $8::text::uuid, $9::text, $10::text::uuid);
+
+-- name: stop
+select deed.stop_run($1::text::uuid, $2::text, $3::text);
+
+-- name: approve
+select true from deed.approve_run($1::text::uuid, $2::text, $3::text);
+
+-- name: retry
+select deed.retry_step($1::text::uuid, $4::text, $2::text, $5::bool, $3::text);
+
 -- name: append
 select run_seq, event_id::text, repeated
 from deed.append_events($1::text[]::uuid[], $2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[], $7::text[]::jsonb[],

@@ -55,6 +55,8 @@ type Step struct {
 	Timeout  time.Duration // 0: the engine's own
 	// AtMostOnce: an attempt of which nobody knows whether it was made is not repeated.
 	AtMostOnce bool
+	// Uses are the steps that its expressions ask about.
+	Uses []string
 	// Secrets are references by the name that the step knows them by, never values (R9).
 	Secrets map[string]string
 

@@ -311,6 +311,8 @@ func (r *reader) graph() {
 			r.Problemf(u.line, u.path, "no step is called %q%s", u.step, document.DidYouMean(u.step, ids))
 		case !before[at[u.of.ID]].has(i):
 			r.Problemf(u.line, u.path, "step %q need not have ended by then: name it in after", u.step)
+		case !slices.Contains(u.of.Uses, u.step):
+			u.of.Uses = append(u.of.Uses, u.step)
 		}
 	}
 }

@@ -6,10 +6,10 @@
 --   failed     p_data has the error: category, code, message, retryable. p_not_done says that nothing was done
 --   skipped    p_data has the reason
 --   waiting    it has begun, and goes on p_again seconds from now, or at p_until
---   released   it is given back, and no attempt is counted
--- p_started_at is when a step began, by its worker. Returns a row for each: recorded, or lost, for which nothing is
--- recorded: the claim is another's, or the run has ended. Of an end whose answer was lost a
--- repeat says recorded, too: the event in the log carries the claim.
+--   released   it is given back, and no attempt is counted; with p_again or p_until it is due then
+-- p_started_at is when a step began, by its worker. Returns a row for each: recorded; repeated, for an end that this claim
+-- has recorded before, so that who has not heard the answer may ask again (the event in the log carries the
+-- claim); or lost, for which nothing is recorded: the claim is another's, or the run has ended.
 --
 -- A step that fails is tried again as its plan says, unless its error is not retryable, or its
 -- attempt must not be repeated and may have been done. Else it has failed for good, or where the plan has a hold,
@@ -173,7 +173,7 @@ begin
     if v_outcome = 'released' then
       s_n := s_n || n;
       s_what := s_what || 'release'::text;
-      s_due := s_due || v_now;
+      s_due := s_due || coalesce(p_until[n], v_now + make_interval(secs => p_again[n]));
       continue;
     end if;
     if v_code is distinct from 'HOLD_OVER' then
@@ -309,7 +309,7 @@ begin
   if s_n <> '{}' then
     update deed.run_steps s
     set claim = null, claimed_at = null, claimed_by = null, lease_until = null,
-      ready = s_what[k] = 'release', process_after = case when s_what[k] = 'release' then s.process_after else s_due[k] end,
+      ready = s_due[k] is null, process_after = coalesce(s_due[k], s.process_after),
       parked = case s_what[k] when 'wait' then true when 'release' then s.parked else false end,
       begun_at = case s_what[k] when 'wait' then coalesce(s.begun_at, p_started_at[s_n[k]], v_now) when 'release' then case when s.parked then s.begun_at end end,
       attempt = s.attempt + case s_what[k] when 'retry' then 1 else 0 end,
@@ -340,7 +340,7 @@ begin
         select from deed.run_log l
         where l.run_id = p_runs[n] and l.step_id = p_steps[n] and l.logical_attempt = p_attempts[n] and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
           and l.event_data ->> 'claim' = p_claims[n]::text
-      ) then 'recorded'
+      ) then 'repeated'
       else 'lost' end
   from generate_series(1, v_count) n;
 end

@@ -1,0 +1,27 @@
+// Package runstep carries what a step's code may know of the step in its context: engines set it, and package
+// run reads it.
+package runstep
+
+import "context"
+
+// Step is the step that is being done.
+type Step struct {
+	Run, Name string
+	// Attempt is the logical one, EngineAttempt how often that was begun.
+	Attempt, EngineAttempt int
+	// Key is that of its effects.
+	Key string
+}
+
+type contextKey struct{}
+
+// With returns a context in which s is being done.
+func With(ctx context.Context, s Step) context.Context {
+	return context.WithValue(ctx, contextKey{}, s)
+}
+
+// From is the step that ctx is of.
+func From(ctx context.Context) (Step, bool) {
+	s, ok := ctx.Value(contextKey{}).(Step)
+	return s, ok
+}
