@@ -1,0 +1,249 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/runstep"
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/run"
+	"github.com/deedhq/deed/run/plan"
+)
+
+// askAfter is how long a step may have been in hand until it is asked for whether it may still begin.
+const askAfter = 200 * time.Millisecond
+
+// announceAfter is after what time a step that is being done is told of; of a shorter one start and end are told together.
+const announceAfter = 200 * time.Millisecond
+
+// Do does one step. What became of it stands in the item; an error is only told for one that a stop may have cut short.
+func (e *Engine) Do(ctx context.Context, items []*item) []error {
+	it := items[0]
+	started := time.Now()
+	it.started = started
+	err := e.do(ctx, it, started)
+	if err != nil && it.end == nil {
+		it.end = it.failed(err, started)
+	}
+	return []error{err}
+}
+
+func (e *Engine) do(ctx context.Context, it *item, started time.Time) error {
+	if it.verdict != "" {
+		// The store says what became of it, whatever is said here.
+		it.end = it.failed(&run.Failure{Category: "infrastructure", Code: it.verdict, Final: true, Err: errors.New(it.verdict)}, started)
+		return nil
+	}
+	p, st, err := e.stepOf(ctx, it)
+	if err != nil {
+		return err
+	}
+	data, err := e.facts(ctx, it, st)
+	if err != nil {
+		it.end = it.back(time.Second, true)
+		return err
+	}
+	if !it.parked {
+		if holds, err := st.Holds(p, data); err != nil {
+			return err
+		} else if !holds {
+			it.end = it.skippedFor("its condition does not hold: " + st.When)
+			return nil
+		}
+	}
+	switch st.Kind {
+	case plan.Go:
+		return e.call(ctx, it, p, st, data, started)
+	case plan.Sleep:
+		return it.sleep(p, st, data, started)
+	case plan.Publish:
+		return it.publish(p, st, data, started)
+	}
+	return &run.Failure{Category: "infrastructure", Code: "KIND_NOT_SUPPORTED", Final: true, NotDone: true, Err: fmt.Errorf("this engine does no steps of kind %s", st.Kind)}
+}
+
+// stepOf is the step in its plan. Where the plan is not what it was, the step fails for good.
+func (e *Engine) stepOf(ctx context.Context, it *item) (*plan.Plan, *plan.Step, error) {
+	bounded, cancel := context.WithTimeout(ctx, e.opts.Deadline)
+	defer cancel()
+	p, err := e.plans.get(bounded, e.pool, it)
+	switch {
+	case errors.Is(err, plan.ErrIntegrity):
+		e.about(it).Error("a plan is not what was stored; both hashes are in the audit log", "code", plan.ErrIntegrity.Error(), "plan", it.plan, "version", it.version)
+		return nil, nil, &run.Failure{Category: "infrastructure", Code: plan.ErrIntegrity.Error(), Final: true, NotDone: true, Err: err}
+	case deed.CodeOf(err) == deed.Invalid || deed.CodeOf(err) == deed.NotFound:
+		return nil, nil, &run.Failure{Category: "infrastructure", Code: "PLAN_INVALID", Final: true, NotDone: true, Err: err}
+	case err != nil:
+		it.end = it.back(time.Second, true)
+		return nil, nil, err
+	}
+	st := p.Step(it.step)
+	if st == nil {
+		return nil, nil, &run.Failure{Category: "infrastructure", Code: "PLAN_INVALID", Final: true, NotDone: true, Err: fmt.Errorf("the plan has no step %q", it.step)}
+	}
+	return p, st, nil
+}
+
+// facts are what the step's expressions see.
+func (e *Engine) facts(ctx context.Context, it *item, st *plan.Step) (plan.Data, error) {
+	data := plan.Data{Input: it.input, Steps: map[string]plan.Result{}}
+	if len(st.Uses) == 0 {
+		return data, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Deadline)
+	defer cancel()
+	rows, err := e.pool.Query(ctx, query.Results, it.run, st.Uses)
+	if err != nil {
+		return data, err
+	}
+	var name, event string
+	var output, failure []byte
+	_, err = pgx.ForEachRow(rows, []any{&name, &event, &output, &failure}, func() error {
+		r := plan.Result{Status: map[string]string{"StepCompleted": "SUCCESS", "StepFailed": "FAILED", "StepSkipped": "SKIPPED"}[event]}
+		r.Output, r.Error = append(json.RawMessage(nil), output...), append(json.RawMessage(nil), failure...)
+		data.Steps[name] = r
+		return nil
+	})
+	return data, err
+}
+
+// call has a handler do the step.
+func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step, data plan.Data, started time.Time) error {
+	h, ok := e.handlers[st.Handler]
+	if !ok {
+		it.end = it.back(time.Second, true)
+		return fmt.Errorf("there is no handler %q here", st.Handler)
+	}
+	input, err := st.Resolve(p, "with", data)
+	if err != nil {
+		return err
+	}
+	if input == nil {
+		input = it.input
+	}
+	if may, err := e.mayBegin(ctx, it); !may || err != nil {
+		it.end = it.back(time.Second, true)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(st.Timeout, e.opts.Timeout))
+	defer cancel()
+	slow := time.AfterFunc(announceAfter, func() {
+		select {
+		case e.slow <- it:
+		default: // it is told of with its end
+		}
+	})
+	defer slow.Stop()
+	crash.Point("calling")
+	output, err := h.do(runstep.With(ctx, runstep.Step{Run: it.run, Name: it.step, Attempt: it.attempt, EngineAttempt: it.engine, Key: it.key()}), input)
+	crash.Point("called")
+	if err == nil {
+		it.end = it.completed(output, started)
+		return nil
+	}
+	if reason, ok := run.Skipped(err); ok {
+		it.end = it.skippedFor(reason)
+		return nil
+	}
+	if deed.IsUnavailable(err) {
+		pause, _ := deed.RetryAfter(err)
+		it.end = it.back(cmp.Or(pause, work.Backoff(it.engine, time.Second, time.Minute)), true)
+	}
+	return err
+}
+
+// mayBegin asks whether the step may still begin: what must not be repeated always, what has waited in hand for a while.
+func (e *Engine) mayBegin(ctx context.Context, it *item) (bool, error) {
+	if !it.once && time.Since(it.at) < askAfter {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Deadline)
+	defer cancel()
+	var why string
+	err := e.pool.QueryRow(ctx, query.Begin, it.run, it.place, it.claim).Scan(&why)
+	if err == nil && why != "" {
+		e.about(it).Info("a step is not begun any more", "why", why)
+	}
+	return err == nil && why == "", err
+}
+
+// sleep waits in the database, not here.
+func (it *item) sleep(p *plan.Plan, st *plan.Step, data plan.Data, started time.Time) error {
+	if it.parked {
+		it.end = it.completed(nil, started)
+		if it.begun != nil {
+			it.end.started = *it.begun
+		}
+		return nil
+	}
+	it.end = &ending{it: it, outcome: "waiting", started: started}
+	if st.For > 0 {
+		seconds := st.For.Seconds()
+		it.end.again = &seconds
+		return nil
+	}
+	text, err := it.text(p, st, data, "until")
+	if err == nil {
+		var until time.Time
+		if until, err = time.Parse(time.RFC3339, text); err == nil && (until.Year() < 1970 || until.Year() > 9999) {
+			err = errors.New("it is not of the years 1970 to 9999")
+		}
+		if err != nil {
+			err = &plan.ConditionError{Err: fmt.Errorf("until: %w", err)}
+		}
+		it.end.until = &until
+	}
+	if err != nil {
+		it.end = nil
+	}
+	return err
+}
+
+// publish makes the message, which is published in the transaction that records the end.
+func (it *item) publish(p *plan.Plan, st *plan.Step, data plan.Data, started time.Time) (err error) {
+	m := deed.Message{Topic: st.Topic, Tenant: it.tenant, IdempotencyKey: it.key()}
+	payload, err := st.Resolve(p, "payload", data)
+	if err != nil {
+		return err
+	}
+	m.Payload = payload
+	if m.Key, err = it.text(p, st, data, "key"); err != nil {
+		return err
+	}
+	if m.Type, err = it.text(p, st, data, "type"); err != nil {
+		return err
+	}
+	headers, err := st.Resolve(p, "headers", data)
+	if err == nil && headers != nil {
+		if err = json.Unmarshal(headers, &m.Headers); err != nil {
+			err = &plan.ConditionError{Err: fmt.Errorf("headers: a header is text: %w", err)}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	it.end = it.completed(nil, started)
+	it.end.message = &m
+	return nil
+}
+
+// text is what stands under a key, which is a text; "" without one.
+func (it *item) text(p *plan.Plan, st *plan.Step, data plan.Data, key string) (string, error) {
+	value, err := st.Resolve(p, key, data)
+	if err != nil || value == nil {
+		return "", err
+	}
+	var text string
+	if err := json.Unmarshal(value, &text); err != nil {
+		return string(value), nil // a number, say
+	}
+	return text, nil
+}

@@ -1,0 +1,41 @@
+-- The statements of package engine/local.
+
+-- name: claim
+select run_id::text, place, claim, tenant_id::text, step_id, attempt, engine_attempt, key_n, at_most_once, parked, coalesce(verdict, ''), begun_at,
+  plan_id, plan_version, plan_sha256, convert_to(input::text, 'UTF8')
+from deed.claim_steps($1::text[], $2::text, $3::int, make_interval(secs => $4::float8), $5::text::uuid);
+
+-- name: finish
+select result
+from deed.finish_steps($1::text[]::uuid[], $2::int[], $3::bigint[], $4::text[], $5::int[], $6::text[], $7::text[]::jsonb[], $8::timestamptz[],
+  $9::bool[], $10::float8[], $11::timestamptz[], $12::text)
+order by ordinal;
+
+-- name: next
+-- In how many seconds something is due that waits for its time.
+select extract(epoch from s.process_after - clock_timestamp())::float8
+from deed.run_steps s
+where not s.ready and s.process_after < 'infinity'
+order by s.process_after
+limit 1;
+
+-- name: extend
+select n from deed.extend_steps($1::text[]::uuid[], $2::int[], $3::bigint[], make_interval(secs => $4::float8)) n;
+
+-- name: begin
+select coalesce(deed.begin_step($1::text::uuid, $2::int, $3::bigint), '');
+
+-- name: announce
+select deed.announce_steps($1::text[]::uuid[], $2::int[], $3::bigint[], $4::timestamptz[], $5::text);
+
+-- name: results
+-- What steps of a run came to.
+select l.step_id, l.event_type, convert_to((l.event_data -> 'output')::text, 'UTF8'), convert_to((l.event_data -> 'error')::text, 'UTF8')
+from unnest($2::text[]) u(step_id)
+cross join lateral (
+  select o.step_id, o.event_type, o.event_data
+  from deed.run_log o
+  where o.run_id = $1::text::uuid and o.step_id = u.step_id and o.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
+  order by o.logical_attempt desc
+  limit 1
+) l;

@@ -1,0 +1,75 @@
+package local
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/run"
+)
+
+// errNotNow undoes an effect whose end is not recorded now: it is another's, or was recorded before, with the effect.
+var errNotNow = errors.New("the end is not recorded")
+
+// settle records ends together with their effects, in one transaction; where that is refused, or one of them is not recorded,
+// each in one of its own.
+func (e *Engine) settle(ctx context.Context, ends []*ending) error {
+	if len(ends) == 0 {
+		return nil
+	}
+	err := e.settleTogether(ctx, ends)
+	if err == nil || !errors.Is(err, errNotNow) && passing(err) {
+		return err
+	}
+	for _, end := range ends {
+		err := e.settleTogether(ctx, []*ending{end})
+		if errors.Is(err, errNotNow) {
+			end.it.recorded = true
+			continue
+		}
+		if err != nil && !passing(err) {
+			refused := end.it.failed(&run.Failure{Code: "PUBLISH_REFUSED", NotDone: true, Err: err}, end.started)
+			err = e.each(ctx, []*ending{refused}, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleTogether publishes the messages, and records the ends last: whoever has a run's row takes no other lock.
+func (e *Engine) settleTogether(ctx context.Context, ends []*ending) error {
+	var said []string
+	err := pgx.BeginTxFunc(ctx, e.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+		messages := make([]deed.Message, len(ends))
+		for i, end := range ends {
+			messages[i] = *end.message
+		}
+		if _, err = deed.Publish(ctx, tx, messages...); err != nil {
+			return err
+		}
+		crash.Point("published")
+		if said, err = finish(ctx, tx, ends); err != nil {
+			return err
+		}
+		for _, s := range said {
+			if s != "recorded" {
+				return errNotNow
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	crash.Point("settled effects")
+	for _, end := range ends {
+		end.it.recorded = true
+	}
+	e.count(ends, said)
+	return nil
+}
