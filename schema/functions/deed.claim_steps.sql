@@ -42,6 +42,9 @@ declare
   v_more    text[];
   v_of      uuid[];
   v_n       int;
+  v_at      int;
+  v_share   int;
+  v_dry     bool[] := '{}'; -- nothing is left there
   v_left    int := p_limit;
   v_got     tid[];
   v_took    int[];
@@ -102,7 +105,7 @@ begin
           from around r
           where r.tenant_id is not null and r.n < 100 and (v_part = 1 or r.tenant_id < p_after)
         )
-        select r.tenant_id, r.n from around r where r.tenant_id <> all (v_removed) and (v_part = 1 or r.tenant_id <= p_after)
+        select r.tenant_id, r.n from around r where r.tenant_id is not null and r.tenant_id <> all (v_removed) and (v_part = 1 or r.tenant_id <= p_after)
       ) t
     ) a;
     v_queues := v_queues || v_more;
@@ -110,19 +113,24 @@ begin
     exit when cardinality(v_tenants) >= p_limit;
   end loop;
 
+  -- Each its share, and then what others have left of theirs.
   v_n := cardinality(v_tenants);
-  for k in 1..v_n loop
+  for k in 1..2 * v_n loop
     exit when v_left < 1;
+    v_at := 1 + (k - 1) % v_n;
+    continue when v_dry[v_at];
+    v_share := case when k <= v_n then ceil(v_left::float8 / (v_n - k + 1))::int else v_left end;
     select array_agg(q.ctid), array_agg(q.lost) into v_got, v_took
     from (
       select s.ctid, case when s.claim is null then 0 else s.lost_claims + 1 end as lost
       from deed.run_steps s
-      where s.ready and s.engine = p_engine and s.queue = v_queues[k] and s.tenant_id = v_tenants[k]
-        and (s.lease_until is null or s.lease_until <= v_now)
+      where s.ready and s.engine = p_engine and s.queue = v_queues[v_at] and s.tenant_id = v_tenants[v_at]
+        and (s.lease_until is null or s.lease_until <= v_now) and s.ctid <> all (v_rows)
       order by s.process_after
-      limit ceil(v_left::float8 / (v_n - k + 1))::int
+      limit v_share
       for update skip locked
     ) q;
+    v_dry[v_at] := coalesce(cardinality(v_got), 0) < v_share;
     if v_got is not null then
       v_rows := v_rows || v_got;
       v_lost := v_lost || v_took;

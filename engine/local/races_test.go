@@ -1,0 +1,140 @@
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed/engine/local"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+func nameOf(point string) string {
+	name, _, _ := strings.Cut(point, ":")
+	return name
+}
+
+// Three engines end a run's steps at the same time: the step that waits for all of them begins once, and none is lost.
+func TestContract_R15_AJoinFiresOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const wide = 60
+	var plan strings.Builder
+	plan.WriteString("{plan: p, version: \"1\", steps: {first: {kind: go, handler: any}")
+	var all []string
+	for i := range wide {
+		name := fmt.Sprint("s", i)
+		all = append(all, name)
+		fmt.Fprintf(&plan, ", %s: {kind: go, handler: any, after: [first]}", name)
+	}
+	fmt.Fprintf(&plan, ", join: {kind: go, handler: join, after: [%s]}}}", strings.Join(all, ", "))
+	put(t, db, plan.String())
+	var joined, others atomic.Int64
+	for range 3 {
+		serve(t, db, local.Options{Concurrency: 4, Handlers: []local.Handler{
+			local.Step("any", func(context.Context, nothing) (nothing, error) { others.Add(1); return nil, nil }),
+			local.Step("join", func(context.Context, nothing) (nothing, error) { joined.Add(1); return nil, nil }),
+		}})
+	}
+	var runs []string
+	for i := range 4 {
+		runs = append(runs, start(t, db, fmt.Sprint(i), nil))
+	}
+	for _, id := range runs {
+		want(t, "a run", ended(t, db, id), "COMPLETED")
+	}
+	want(t, "joins", joined.Load(), int64(len(runs)))
+	want(t, "the others", others.Load(), int64(len(runs)*(wide+1)))
+}
+
+// deaf is a connection of which the server sees what is written, and whose answer never comes to what
+// has the word in it, every third time.
+type deaf struct {
+	net.Conn
+	word string
+	n    *atomic.Int64
+}
+
+func (d deaf) Write(b []byte) (int, error) {
+	n, err := d.Conn.Write(b)
+	if strings.Contains(string(b), d.word) && d.n.Add(1)%3 == 0 {
+		_ = d.Conn.Close()
+	}
+	return n, err
+}
+
+// The answer to an exchange, or to a commit, never comes: the engine asks again, an end is recorded once, and a message is
+// published once.
+func TestContract_R3_AnEndWhoseAnswerNeverComes(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"finish_steps", "commit"} {
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}, b: {kind: publish, topic: orders, payload: 1, after: [a]}, c: {kind: go, handler: a, after: [b]}}}`)
+			cfg, err := pgxpool.ParseConfig(db.URL(pgtest.Worker))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var cut atomic.Int64
+			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // the words are in what is written
+			cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, address)
+				return deaf{conn, word, &cut}, err
+			}
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			e, err := local.New(t.Context(), pool, local.Options{PollInterval: 10 * time.Millisecond, Lease: time.Second, Handlers: []local.Handler{
+				local.Step("a", func(context.Context, nothing) (nothing, error) { return nil, nil }),
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			var running sync.WaitGroup
+			running.Go(func() {
+				if err := e.Run(ctx); err != nil {
+					t.Log(err) // a stop whose last answer is cut off
+				}
+			})
+			defer running.Wait()
+			defer cancel()
+			for i := range 6 {
+				want(t, "a run", ended(t, db, start(t, db, fmt.Sprint(i), nil)), "COMPLETED")
+			}
+			owner := db.Pool(pgtest.Owner)
+			want(t, "messages", pgtest.One[int](t, owner, `select count(*) from deed.log where topic = 'orders'`), 6)
+			want(t, "ends", pgtest.One[int](t, owner, `select count(*) from deed.run_log where event_type = 'StepCompleted'`), 18)
+			if cut.Load() < 3 {
+				t.Errorf("only %d answers could be cut off", cut.Load())
+			}
+		})
+	}
+}
+
+// Two tenants share alike: one that has much to do does not keep the other waiting.
+func TestClaimSteps_TenantsInTurn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Admin, `select deed.add_tenant('00000000-0000-0000-0000-00000000000a', 'a'), deed.add_tenant('00000000-0000-0000-0000-00000000000b', 'b')`)
+	for i, owner := range []string{"00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b"} {
+		db.Exec(t, pgtest.Worker, `select deed.put_plan('{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep"}}}', p_tenant => $1::text::uuid)`, owner)
+		db.Exec(t, pgtest.Worker, `select deed.start_run('p', '1', n::text, p_tenant => $1::text::uuid) from generate_series(1, $2::int) n`, owner, 20-19*i)
+	}
+	worker := db.Pool(pgtest.Worker)
+	const sql = `select string_agg(right(tenant_id::text, 1), '' order by tenant_id) from deed.claim_steps('{deed,go:x}', 'w', $1, p_after => nullif($2::text, '')::uuid)`
+	want(t, "four of them", pgtest.One[string](t, worker, sql, 4, ""), "aaab") // b has but one
+	want(t, "the first behind a is b, which has nothing more", pgtest.One[string](t, worker, sql, 2, "00000000-0000-0000-0000-00000000000a"), "aa")
+	want(t, "none of another queue", pgtest.One[int](t, worker, `select count(*) from deed.claim_steps('{go:x}', 'w', 10)`), 0)
+}
