@@ -14,4 +14,5 @@ drop function if exists deed.take_due(text, text, int, text[], int[], int, bigin
 drop function if exists deed.due_runs(text, text, uuid, uuid, uuid, int);
 drop function if exists deed.store_snapshots(uuid[], bigint[], jsonb[], uuid[], bigint[], bigint[]);
 drop function if exists deed.replace_snapshots(uuid, bigint, jsonb);
-drop function if exists deed.add_audience_members(uuid, bigint, text[], jsonb[], text[], uuid[], uuid, text);, drop function if exists deed.plan_graph(bytea);
+drop function if exists deed.add_audience_members(uuid, bigint, text[], jsonb[], text[], uuid[], uuid, text);
+drop function if exists deed.plan_graph(bytea);
