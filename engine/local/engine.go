@@ -64,7 +64,7 @@ func (o Options) withDefaults() (Options, error) {
 	errs := []error{o.OnNewCluster.Check(o.Environment)}
 	between := func(name string, d, low, high time.Duration) {
 		if d < low || d > high {
-			errs = append(errs, fmt.Errorf("%s %s is not from %s to %s", name, d, low, high))
+			errs = append(errs, fmt.Errorf("option %s %s is not from %s to %s", name, d, low, high))
 		}
 	}
 	between("Lease", o.Lease, time.Second, 24*time.Hour)
@@ -73,10 +73,10 @@ func (o Options) withDefaults() (Options, error) {
 	between("Deadline", o.Deadline, 100*time.Millisecond, time.Hour)
 	between("Grace", o.Grace, time.Millisecond, time.Hour)
 	if o.Concurrency < 1 || o.Concurrency > 1000 {
-		errs = append(errs, fmt.Errorf("Concurrency %d is not from 1 to 1000", o.Concurrency))
+		errs = append(errs, fmt.Errorf("option Concurrency %d is not from 1 to 1000", o.Concurrency))
 	}
 	if len(o.Worker) > 200 {
-		errs = append(errs, errors.New("Worker has over 200 characters"))
+		errs = append(errs, errors.New("option Worker has over 200 characters"))
 	}
 	return o, errors.Join(errs...)
 }
