@@ -120,6 +120,7 @@ func longLives(t *testing.T, db *pgtest.DB) {
 	}
 	db.Exec(t, pgtest.Owner, `update deed.pending set dead_at = now(), last_error = $1, attempts = 12`, text(900))
 	for _, sql := range []string{
+		`select deed.put_content('x', 'application/' || left($1, 80))`,
 		`select deed.put_campaign($1, '{"text": "x"}')`,
 		`select deed.put_audience($1, 'sms')`,
 		`select deed.add_audience_members(a.id, 0, '{+493012345}') from deed.audiences a where $1 <> ''`,
