@@ -126,8 +126,9 @@ func newCampaignCheck(a *app) *cobra.Command {
 		Use: "check FILE", Short: "Say what is wrong with a campaign's file", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
 		Long: `Say what would keep a campaign from being deployed, all at once: keys and texts, with their lines, rows that cannot be
-read, templates that make nothing of somebody's data, and what is missing beside the file, by name. What the first members would get
-is made; data that they lack are noted. Nothing is stored. Without people it is the campaign alone that is checked.`,
+read, templates that make nothing of somebody's data, and what is missing beside the file, by name. What the first
+members would get is made; data that they lack are noted. Nothing is stored. Without people it is the campaign alone
+that is checked.`,
 		Example: "  deed campaign check spring.yaml --csv people.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return people.with(cmd, a, args[0], func(f *file.File, pool *pgxpool.Pool, opts file.Options) error {
@@ -166,10 +167,10 @@ func newCampaignDeploy(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "deploy FILE --csv PEOPLE", Short: "Make a run of a campaign's file", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
-		Long: `Check a campaign (deed campaign check), load its people, --batch of them in a transaction, and make its run, which relays with
-campaigns.enabled carry out. It may be given again: interrupted, it goes on where it was, and the same file to the same people is the
-same run, so nobody is written to twice; to send it once more give another --request-id. Bad rows are named, and nobody is written to
-then, unless --leave-out-bad has only the others be.`,
+		Long: `Check a campaign (deed campaign check), load its people, --batch of them in a transaction, and make its run, which
+relays with campaigns.enabled carry out. It may be given again: interrupted, it goes on where it was, and the same
+file to the same people is the same run, so nobody is written to twice; to send it once more give another
+--request-id. Bad rows are named, and nobody is written to then, unless --leave-out-bad has only the others be.`,
 		Example: "  deed campaign deploy spring.yaml --csv people.csv --dry-run\n  deed campaign deploy spring.yaml --csv people.csv --at 2026-03-20T09:00:00Z\n" +
 			"  deed campaign deploy spring.yaml --sql customers.sql --sql-url postgres://reader@shop/shop --request-id spring-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -308,8 +309,8 @@ func newCampaignPreview(a *app) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "preview FILE --contact ID", Short: "Show what somebody would get", Args: cobra.ExactArgs(1),
-		Long: `Show what somebody would get of a campaign: a contact, or a row of the people. --out writes subject.txt, text.txt and page.html
-into a directory, over those that are there.`,
+		Long: `Show what somebody would get of a campaign: a contact, or a row of the people. --out writes subject.txt, text.txt and
+page.html into a directory, over those that are there.`,
 		Example: "  deed campaign preview spring.yaml --contact email:ann@example.com\n  deed campaign preview spring.yaml --csv people.csv --member 3 --out shown",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return people.with(cmd, a, args[0], func(f *file.File, pool *pgxpool.Pool, opts file.Options) error {
@@ -368,8 +369,9 @@ func newCampaignTest(a *app) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use: "test FILE --to ADDRESS --contact ID", Short: "Send what somebody would get to an address", Args: cobra.ExactArgs(1),
-		Long: `Send what somebody would get of a campaign to an address, such as your own: one delivery of its provider, which is no part of
-any run. It has no purpose, so its link to leave by is a sample that leads nowhere; an e-mail's subject begins with [Test].`,
+		Long: `Send what somebody would get of a campaign to an address, such as your own: one delivery of its provider, which is no
+part of any run. It has no purpose, so its link to leave by is a sample that leads nowhere; an e-mail's subject begins
+with [Test].`,
 		Example: "  deed campaign test spring.yaml --to me@example.com --csv people.csv --member 3 --wait 10s",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return people.with(cmd, a, args[0], func(f *file.File, pool *pgxpool.Pool, opts file.Options) error {

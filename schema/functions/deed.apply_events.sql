@@ -106,7 +106,7 @@ begin
 
   if p_events && array['bounced', 'complained', 'unsubscribed', 'soft_bounced'] then
     for v_e in
-      select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, u.event_id, p.purpose, coalesce(u.at, v_now) as at,
+      select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, u.event_id, p.purpose, coalesce(u.at, v_now) as at, u.at < transaction_timestamp() as timed,
         a.address = deed.fold_address(c.channel, c.recipient) as own
       from unnest(p_ids, p_events, p_event_ids, p_addresses, p_ats) u(id, event, event_id, address, at)
       cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null and (o.cc is null or u.address <> '')) c
@@ -124,8 +124,9 @@ begin
       elsif not (v_e.own and exists (select from deed.delivery_feedback f where f.delivery_id = v_e.id and f.delivered_at > v_e.at)) then
         insert into deed.soft_bounces as b (delivery_id, tenant_id, channel, address, at)
         values (v_e.id, v_e.tenant_id, v_e.channel, v_e.address, v_e.at)
-        -- One of a delivery, the last time that was said: whichever is heard first.
-        on conflict on constraint soft_bounces_pkey do update set at = greatest(b.at, excluded.at) where b.at < excluded.at;
+        -- One of a delivery, the last time that was said, whichever is heard first. What says no
+        -- time of its own has this request's, and a repeat of it is no later one.
+        on conflict on constraint soft_bounces_pkey do update set at = greatest(b.at, excluded.at) where b.at < excluded.at and v_e.timed;
         if (select count(*) from deed.soft_bounces s where s.tenant_id = v_e.tenant_id and s.channel = v_e.channel and s.address = v_e.address and s.at > v_now - interval '7 days') >= 5 then
           perform deed.suppress(v_e.channel, array[v_e.address],
             format('five soft bounces in a row, says %s: event %s, delivery %s', left(v_e.provider, 40), left(v_e.event_id, 60), v_e.id), p_actor, v_e.tenant_id, '', v_now + interval '30 days');
