@@ -20,7 +20,8 @@ type Handler struct {
 //
 // An error fails the attempt, and whether there is another the plan says. [run.Failure] says more of it, [deed.Permanent]
 // that there is no other; [run.Skip] skips the step; [deed.Unavailable] gives it back, to be begun again later, and
-// counts nothing. ctx ends when the step's time is over, when its claim is lost, or when the engine stops.
+// counts nothing; of a step that must not be repeated only within [run.NotDone], else nobody knows whether it was
+// done. ctx ends when the step's time is over, when its claim is lost, or when the engine stops.
 func Step[In, Out any](name string, do func(ctx context.Context, in In) (Out, error)) Handler {
 	return Handler{name, func(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
 		var in In

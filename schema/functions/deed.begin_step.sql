@@ -11,6 +11,7 @@ create or replace function deed.begin_step(
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '1s' -- somebody may be ending the run, in a transaction that is left open
 set jit = off
 as $$
 declare

@@ -1,5 +1,6 @@
 -- deed.extend_steps: renew the leases of steps. Returns the places in the arrays, from 1, of those whose claim is
--- still the caller's; the others are another's by now, or their run has ended.
+-- still the caller's; the others are another's by now, or their run has ended, or is being ended by somebody
+-- (deed.stop_run) whose transaction is open: it is not waited for, since all that the caller has in hand would lose its lease meanwhile.
 create or replace function deed.extend_steps(
   p_runs   uuid[],
   p_places int[],
@@ -23,13 +24,12 @@ begin
   if (p_lease between interval '1 second' and interval '24 hours') is not true then
     raise exception 'extend_steps: lease must be from 1 second to 24 hours, got %', coalesce(p_lease::text, 'null') using errcode = 'DDARG';
   end if;
-  -- In the order in which deed.finish_steps locks them.
   select array_agg(q.n), array_agg(q.ctid) into v_held, v_rows
-  from (select n from generate_series(1, cardinality(p_runs)) n order by p_runs[n], p_places[n]) u
+  from generate_series(1, cardinality(p_runs)) u(n)
   cross join lateral (
     select u.n, s.ctid from deed.run_steps s
     where s.run_id = p_runs[u.n] and s.place = p_places[u.n] and s.claim = p_claims[u.n]
-    for update
+    for update skip locked
   ) q;
   update deed.run_steps s set lease_until = clock_timestamp() + p_lease where s.ctid = any (v_rows);
   return query select u from unnest(v_held) u;

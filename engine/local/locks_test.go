@@ -1,0 +1,165 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/engine/local"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/run"
+)
+
+// Somebody cancels a run and leaves the transaction open: what the engine has in hand of it cannot be recorded, and all
+// others' ends are; so they are where an exchange may take as long as it likes.
+func TestEngine_ARunThatIsLockedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}, b: {kind: go, handler: a, after: [a]}}}`)
+	locked := start(t, db, "locked", nil)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	serve(t, db, local.Options{Deadline: time.Hour, Handlers: []local.Handler{local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
+		select {
+		case begun <- struct{}{}: // the first
+			<-goOn
+		default:
+		}
+		return nil, nil
+	})}})
+	<-begun
+	tx, err := db.Pool(pgtest.Admin).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := run.Cancel(t.Context(), tx, locked, audit.Act{Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	var others []string
+	for i := range 30 {
+		others = append(others, start(t, db, fmt.Sprint(i), nil))
+	}
+	for _, id := range others {
+		want(t, "another run", ended(t, db, id), "COMPLETED")
+	}
+	want(t, "the locked run meanwhile", statusOf(t, db, locked), "RUNNING")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the locked run", ended(t, db, locked), "COMPLETED")
+}
+
+// Nor does it take the leases of what else is in hand: that is done once, for several leases long.
+func TestEngine_ARunThatIsLockedTakesNoLeaseAway(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+	locked, other := start(t, db, "locked", nil), start(t, db, "other", nil)
+	var calls atomic.Int64
+	goOn := make(chan struct{})
+	opts := local.Options{Deadline: time.Hour, Lease: time.Second, Handlers: []local.Handler{local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
+		calls.Add(1)
+		select {
+		case <-goOn:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})}}
+	serve(t, db, opts)
+	eventually(t, "both to be called", func() bool { return calls.Load() == 2 })
+	tx, err := db.Pool(pgtest.Admin).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := run.Cancel(t.Context(), tx, locked, audit.Act{Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	lease := func() (until time.Time) {
+		return pgtest.One[time.Time](t, db.Pool(pgtest.Owner), `select lease_until from deed.run_steps where run_id = $1::text::uuid`, other)
+	}
+	for range 4 {
+		was := lease()
+		eventually(t, "the other's lease to be renewed", func() bool { return lease().After(was) })
+	}
+	close(goOn)
+	want(t, "the other", ended(t, db, other), "COMPLETED")
+	want(t, "calls", calls.Load(), 2)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the locked run", ended(t, db, locked), "CANCELLED")
+}
+
+// A step that must not be repeated is not begun again because its destination was away, unless its code knows that
+// nothing was done.
+func TestContract_R5_UnavailableMayHaveBeenDone(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprint("not done: ", known), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a, guarantee: at_most_once}}}`)
+			var calls atomic.Int64
+			serve(t, db, local.Options{Handlers: []local.Handler{local.Step("a", func(context.Context, nothing) (nothing, error) {
+				if calls.Add(1) > 1 {
+					return nil, nil
+				}
+				err := deed.Unavailable(errors.New("no answer"), time.Millisecond)
+				if known {
+					err = run.NotDone(err)
+				}
+				return nil, err
+			})}})
+			id := start(t, db, "a", nil)
+			if known {
+				want(t, "the run", ended(t, db, id), "COMPLETED")
+				want(t, "calls", calls.Load(), 2)
+				return
+			}
+			eventually(t, "a person to be asked", func() bool {
+				return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.run_steps where verdict = 'HOLD_OVER' and claim is null)`)
+			})
+			want(t, "the code", errorOf(t, db, id, "a"), "OUTCOME_UNKNOWN")
+			want(t, "calls", calls.Load(), 1)
+		})
+	}
+}
+
+// A worker that was frozen until its step was another's comes back: it records nothing, whatever it says, renews nothing and
+// begins nothing, and the other's end stands.
+func TestContract_O14_AFrozenEngineRecordsNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+	id := start(t, db, "a", nil)
+	worker := db.Pool(pgtest.Worker)
+	claim := func() (n int64) {
+		return pgtest.One[int64](t, worker, `select claim from deed.claim_steps('{go:a}', 'w', 1)`)
+	}
+	frozen := claim()
+	db.Exec(t, pgtest.Owner, `update deed.run_steps set lease_until = clock_timestamp() - interval '1 second'`)
+	other := claim()
+	finish := func(claim int64, outcome string) string {
+		return pgtest.One[string](t, worker, `
+			select result from deed.finish_steps(array[$1::text::uuid], '{0}', array[$2::bigint], '{a}', '{1}', array[$3::text],
+			  array[case $3 when 'failed' then '{"error": {"code": "X"}}' else '{}' end::jsonb], p_again => array[case $3 when 'waiting' then 0 end::float8])`, id, claim, outcome)
+	}
+	for _, outcome := range []string{"completed", "failed", "skipped", "waiting", "released"} {
+		want(t, outcome, finish(frozen, outcome), "lost")
+	}
+	want(t, "renewed", pgtest.One[int](t, worker, `select count(*) from deed.extend_steps(array[$1::text::uuid], '{0}', array[$2::bigint])`, id, frozen), 0)
+	want(t, "begun", pgtest.One[string](t, worker, `select deed.begin_step($1::text::uuid, 0, $2)`, id, frozen), "lost")
+	want(t, "the events", logOf(t, db, id), "RunApproved, RunStarted")
+	want(t, "the other", finish(other, "completed"), "recorded")
+	want(t, "the other, asked again", finish(other, "completed"), "repeated")
+	want(t, "the frozen one after it", finish(frozen, "failed"), "lost")
+	want(t, "the run", statusOf(t, db, id), "COMPLETED")
+}
