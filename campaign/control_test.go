@@ -188,6 +188,56 @@ func TestPause_LeftOpenHoldsUpNobody(t *testing.T) {
 	}
 }
 
+// Nor does it keep others' runs from beginning and ending: of a run that is not begun, and of one
+// whose last job is over.
+func TestPause_LeftOpenKeepsNoOtherRun(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	req := request(t, db, 2)
+	over := deploy(t, db, req)
+	expandAll(t, db)
+	endAll(t, db, "true", "sent", "")
+	req.ID = "2"
+	queued := deploy(t, db, req)
+	req.ID = "3"
+	other := deploy(t, db, req)
+	tx, err := db.Pool(pgtest.App).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	for _, held := range []string{over, queued} {
+		if _, err := campaign.Pause(ctx, tx, campaign.Scope{}, held, audit.Act{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := func() {
+		t.Helper()
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if _, err := worker(t, db).Step(bounded); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "the other run to be expanded", func() bool {
+		step()
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where run_id = $1::text::uuid`, other) == 2
+	})
+	endAll(t, db, "run_id = '"+other+"'", "sent", "")
+	waitFor(t, "the other run to end", func() bool { step(); return states(t, db, other) == "completed: completed 2/0/0/0/0" })
+	want(t, "the run that is not begun", pgtest.One[string](t, db.Pool(pgtest.Owner), `select status from deed.campaign_runs where id = $1::text::uuid`, queued), "queued")
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the first run to end", func() bool { step(); return states(t, db, over) == "completed: completed 2/0/0/0/0" })
+	waitFor(t, "the second run to be expanded", func() bool {
+		step()
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where run_id = $1::text::uuid`, queued) == 2
+	})
+	db.Broken() // what endAll did stands in no audit row
+}
+
 // A cancelled run ends: what is queued or was not expanded is skipped, what is being sent
 // ends by itself, and the run is not completed.
 func TestCancel(t *testing.T) {

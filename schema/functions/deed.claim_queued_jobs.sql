@@ -3,7 +3,8 @@
 --
 -- A job that was locked and not expanded when its lease ran out is taken back first: it is
 -- queued again with one attempt more, or dead after five (C5). One that is expanded holds no
--- lease. claim is the fencing token of those that are returned. Raises DDARG.
+-- lease. claim is the fencing token of those that are returned. A run that somebody keeps locked, as a
+-- pause does whose transaction is open, is not waited for: its jobs are looked at a second later. Raises DDARG.
 create or replace function deed.claim_queued_jobs(
   p_worker text,
   p_limit  int,
@@ -21,6 +22,8 @@ as $$
 declare
   v_now   timestamptz := clock_timestamp();
   v_jobs  uuid[];
+  v_begin uuid[]; -- runs that are queued, locked
+  v_late  uuid[]; -- jobs of others that are
   v_claim bigint;
   v_job   record;
 begin
@@ -38,6 +41,8 @@ begin
     for update skip locked
   loop
     if v_job.attempts >= 4 then
+      perform from deed.campaign_runs r where r.id = v_job.run_id for no key update skip locked; -- which may end with it
+      continue when not found;
       perform deed.fail_job(v_job.id, format('the lease of %s ran out before it was expanded', v_job.claimed_by), false, p_worker);
       continue;
     end if;
@@ -56,6 +61,22 @@ begin
     limit p_limit
     for update skip locked
   );
+  v_begin := array(
+    select r.id from deed.campaign_runs r
+    where r.id = any (array(select j.run_id from deed.job_queue j where j.id = any (v_jobs))) and r.status = 'queued'
+    order by r.id
+    for no key update skip locked
+  );
+  v_late := array(
+    select j.id
+    from unnest(v_jobs) u(id)
+    cross join lateral (select o.id, o.run_id from deed.job_queue o where o.id = u.id) j
+    where j.run_id <> all (v_begin) and exists (select from deed.campaign_runs r where r.id = j.run_id and r.status = 'queued')
+  );
+  if cardinality(v_late) > 0 then
+    update deed.job_queue j set process_after = v_now + interval '1 second' where j.id = any (v_late);
+    v_jobs := array(select u from unnest(v_jobs) with ordinality o(u, n) where u <> all (v_late) order by n);
+  end if;
   if cardinality(v_jobs) = 0 then
     return;
   end if;
@@ -75,11 +96,7 @@ begin
   with begun as (
     update deed.campaign_runs r
     set status = 'running', started_at = v_now
-    where r.id = any (array(
-        select f.id from deed.campaign_runs f
-        where f.id = any (array(select j.run_id from deed.job_queue j where j.id = any (v_jobs))) and f.status = 'queued'
-        order by f.id for no key update
-      )) and r.status = 'queued'
+    where r.id = any (v_begin)
     returning r.id, r.tenant_id
   )
   insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status)

@@ -6,7 +6,7 @@
 -- when none is open any more. completed: all went out or were rightly skipped, or some did
 -- and others failed; else dead if one is dead, and failed if none is. What was cancelled or
 -- has expired was not rightly skipped. A job with something open is looked at again after a
--- quarter of its age, at least a tenth of a second and at most a minute. Returns how many were looked at
+-- quarter of its age, at least a tenth of a second and at most a minute; so is one whose run somebody keeps locked. Returns how many were looked at
 -- and how many ended, and in how many seconds the next look is due; null, there is none.
 create or replace function deed.roll_up(
   p_limit    int,
@@ -30,6 +30,7 @@ declare
   v_job  record;
   v_sums record;
   v_to   text;
+  v_open bool;
   v_runs uuid[] := '{}';
 begin
   looked := 0;
@@ -43,7 +44,12 @@ begin
     for update skip locked
   loop
     looked := looked + 1;
-    if exists (select from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = v_job.id and c.finished_at is null) then
+    v_open := exists (select from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = v_job.id and c.finished_at is null);
+    if not v_open then -- the run may end with it
+      perform from deed.campaign_runs r where r.id = v_job.run_id for no key update skip locked;
+      v_open := not found;
+    end if;
+    if v_open then
       update deed.job_queue j
       set process_after = v_now + greatest(interval '100 milliseconds', least(interval '1 minute', (v_now - v_job.expanded_at) / 4))
       where j.id = v_job.id;
