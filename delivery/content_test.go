@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -290,4 +291,38 @@ func TestContract_D12_FilesOfTheErased(t *testing.T) {
 	if got := rowsOf(t, db.Pool(pgtest.Owner), `select cardinality(contents)::text from deed.channel_outbox where contents is not null`); len(got) != 1 {
 		t.Errorf("named by %q", got)
 	}
+}
+
+// Somebody is erased in a transaction whose snapshot is older than a reservation that names the same
+// file: the file stays, and what only the erased one named goes once the erasure has ended.
+func TestContract_D12_AnErasureDoesNotSeeWhoNeedsAFile(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	own, shared := put(t, db, "own"), put(t, db, "shared")
+	d := withFile("bob@example.com", own)
+	d.Payload = delivery.EmailPayload{Subject: "x", Text: "x", Attachments: []delivery.Attachment{{Name: "a", SHA256: own}, {Name: "b", SHA256: shared}}}.JSON()
+	id := person(t, db, mail("bob@example.com"))
+	reserve(t, db, d)
+	tx, err := db.Pool(pgtest.App).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	pgtest.One[int](t, tx, `select count(*) from deed.channel_outbox`)
+	ann := reserve(t, db, withFile("ann@example.com", shared))[0].ID
+	if _, err := contact.Erase(t.Context(), tx, nil, id, gdpr, contact.EraseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	erased(t, db, 100)
+	if got := rowsOf(t, db.Pool(pgtest.Owner), `select convert_from(bytes, 'UTF8') from deed.contents`); len(got) != 1 || got[0] != "shared" {
+		t.Errorf("left: %q", got)
+	}
+	if got := rowsOf(t, db.Pool(pgtest.Owner), `select status || ' ' || (erased_at is not null) || ' ' || coalesce(recipient, '') from deed.channel_outbox order by id`); len(got) != 2 || got[0] != "skipped true " {
+		t.Errorf("deliveries: %q", got)
+	}
+	run(t, db, fast(newFake()))
+	until(t, db, ann, delivery.Sent)
 }

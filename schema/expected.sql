@@ -1811,7 +1811,7 @@ function end_queued(p_ids uuid[], p_status text, p_reasons text[], p_action text
 function end_runs(p_runs uuid[], p_worker text) returns void set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off body ba1c6504d88ff13c6243075fc5fad493
 function end_stream(p_topic text) returns void security definer set search_path=pg_catalog, pg_temp body e0eff3f97a7c5491ae704eb3b5a12a09
 function erase_contact(p_id uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_suppress boolean DEFAULT false, p_exported boolean DEFAULT false) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body df1edf7a5d39d6b28d2aa9adc738c5a8 grant to deed_admin, deed_app
-function erase_deliveries(p_ids uuid[], p_actor text) returns TABLE(id uuid, did text) set search_path=pg_catalog, pg_temp, jit=off body 214f14fb5f81ec7c133f2578292d7dcc
+function erase_deliveries(p_ids uuid[], p_actor text) returns TABLE(id uuid, did text) set search_path=pg_catalog, pg_temp, jit=off body 1bf5a0ab878ea6c2788ecd4673e1609b
 function erase_messages(p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, jit=off body 0f68031ece9af98f2014d69b9d309869
 function erase_step(p_limit integer, p_worker text) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 6e507b1ac9f0e74361e66dfcc03a71b2 grant to deed_worker
 function erased_message_id(p_message_id text) returns text set search_path=pg_catalog, pg_temp body a065290f608639a0253a662c7ef01b4e

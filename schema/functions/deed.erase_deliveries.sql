@@ -4,7 +4,7 @@
 --
 -- What is queued is skipped, and what is in doubt has failed, both as erased; what is
 -- in somebody's hand expires, so that it is not called again, and is left for
--- later. Files that they named go, if no delivery needs them that is unfinished. Of copies marks are kept (deed.address_mark). Ids, times, statuses, keys and message ids stay, and of the request its
+-- later; so is what names files, where the caller's snapshot would not see who else needs them. Files that they named go, if no delivery needs them that is unfinished. Of copies marks are kept (deed.address_mark). Ids, times, statuses, keys and message ids stay, and of the request its
 -- SHA-256 (deed.erased_message_id). What deed.erase_contact and deed.erase_step do;
 -- returns what became of each that was not erased: skipped, failed, emptied or left.
 create or replace function deed.erase_deliveries(
@@ -24,15 +24,16 @@ declare
   v_left   uuid[];
   v_act    text := current_setting('deed.act', true);
   v_files  tid[];
+  v_sees   boolean := current_setting('transaction_isolation') = 'read committed';
 begin
   select coalesce(array_agg(q.id) filter (where q.what = 'queued'), '{}'), coalesce(array_agg(q.id) filter (where q.what = 'doubt'), '{}'),
     coalesce(array_agg(q.id) filter (where q.what = 'over'), '{}'), coalesce(array_agg(q.id) filter (where q.what = 'left'), '{}')
   into v_queued, v_doubt, v_over, v_left
   from (
-    select l.id, case when l.finished_at is not null then 'over' when l.lease_until > v_now then 'left'
+    select l.id, case when l.finished_at is not null and (l.contents is null or v_sees) then 'over' when l.lease_until > v_now or l.contents is not null and not v_sees then 'left'
       when l.status = 'queued' then 'queued' else 'doubt' end as what
     from (
-      select c.id, c.status, c.finished_at, c.lease_until
+      select c.id, c.status, c.finished_at, c.lease_until, c.contents
       from deed.channel_outbox c
       where c.id = any (p_ids) and c.erased_at is null
       order by c.id
@@ -41,7 +42,7 @@ begin
   ) q;
   update deed.channel_outbox c
   set expires_at = v_now, updated_at = v_now
-  where c.id = any (v_left) and coalesce(c.expires_at > v_now, true);
+  where c.id = any (v_left) and c.finished_at is null and coalesce(c.expires_at > v_now, true);
   perform deed.end_queued(v_queued, 'skipped', array_fill('erased'::text, array[cardinality(v_queued)]), 'erase', p_actor);
   perform set_config('deed.act', 'person', true);
   with ended as (
