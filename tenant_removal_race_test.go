@@ -101,6 +101,47 @@ func TestContract_D7_NobodyWritesForARemovedTenant(t *testing.T) {
 	verified(t, db)
 }
 
+// Who has been found to be of a tenant, and has written nothing yet, is waited for, too: nothing says
+// of a file afterwards that its tenant is gone.
+func TestContract_D7_AFileThatWaitedForAnother(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, b := twoTenants(t, db)
+	app := db.NewPool(pgtest.App, 3)
+	const put = `select deed.put_content('a file')`
+	first, second := beginFor(t, app, b, pgx.ReadCommitted), beginFor(t, app, b, pgx.ReadCommitted)
+	if _, err := first.Exec(t.Context(), put); err != nil {
+		t.Fatal(err)
+	}
+	stored := make(chan error, 1)
+	go func() {
+		_, err := second.Exec(t.Context(), put)
+		stored <- err
+	}()
+	eventually(t, "the second to wait for the first", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(second.Conn().PgConn().PID()))
+	})
+	askRemoval(t, db, b)
+	worker := db.Pool(pgtest.Worker)
+	removalStep(t, worker, b, 5000)
+	if err := first.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stored; err != nil {
+		t.Fatal(err)
+	}
+	// The removal is not over before what has an id below this has ended.
+	if id, upto := pgtest.One[int64](t, second, `select pg_current_xact_id_if_assigned()::text::bigint`),
+		pgtest.One[int64](t, db.Pool(pgtest.Owner), `select upto::text::bigint from deed.tenant_removals`); id >= upto {
+		t.Errorf("the transaction that stores a file has the id %d, and the removal waits for those below %d", id, upto)
+	}
+	if err := second.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	removed(t, db, b)
+	same(t, "what is left", len(left(t, db, b)), 1)
+}
+
 // What a transaction wrote that was open when the removal was asked for is taken away
 // when it has committed, and not before is the removal over.
 func TestContract_D7_LateCommitsOfARemovedTenant(t *testing.T) {

@@ -32,6 +32,7 @@ set jit = off
 set work_mem = '64MB'
 as $$
 declare
+  v_xid      xid8 := pg_current_xact_id(); -- before it is asked whether the tenant was removed: who removes it waits for this
   v_tenant   uuid := deed.tenant_of_call('add_audience_members', p_tenant);
   v_count    int := coalesce(cardinality(p_addresses), 0);
   v_audience deed.audiences;

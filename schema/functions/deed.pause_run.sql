@@ -15,6 +15,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  v_xid    xid8 := pg_current_xact_id(); -- before it is asked whether the tenant was removed: who removes it waits for this
   v_tenant uuid := deed.tenant_of_call('pause_run', p_tenant);
   v_run    deed.campaign_runs;
 begin

@@ -15,6 +15,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
+  v_xid    xid8 := pg_current_xact_id(); -- before it is asked whether the tenant was removed: who removes it waits for this
   v_tenant uuid := deed.tenant_of_call('put_content', p_tenant);
   v_now    timestamptz := clock_timestamp();
 begin
