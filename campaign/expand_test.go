@@ -85,6 +85,30 @@ func TestContract_C4_ARowForEachMember(t *testing.T) {
 		"no consent, queued")
 }
 
+// Whose contact has become another's since that one's job was expanded gets no second one.
+func TestContract_C4_MergedBetweenJobs(t *testing.T) {
+	t.Parallel()
+	for name, merge := range map[string][2]int{"the first into the last": {1, 1001}, "the last into the first": {1001, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			req := request(t, db, 1001)
+			of := func(n int) string {
+				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
+			}
+			run := deploy(t, db, req)
+			if _, err := worker(t, db).Step(t.Context()); err != nil { // the first job
+				t.Fatal(err)
+			}
+			db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(merge[0]), of(merge[1]))
+			expandAll(t, db)
+			want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+				select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
+				from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.n in (1, 1001)`, run), "1 queued, 1001 merged")
+		})
+	}
+}
+
 // A job ends when everything in it has ended, and the run with its last job, as they have
 // ended.
 func TestContract_C3_EndsOfJobsAndRuns(t *testing.T) {

@@ -59,8 +59,8 @@ begin
   v_over := case when v_run.cancelled_at is not null then 'cancelled' when v_run.paused_at is null and v_run.expires_at <= v_now then 'expired' end;
   v_listed := exists (select from deed.suppressions s where s.tenant_id = v_job.tenant_id);
   v_consent := coalesce(v_run.options ->> 'consent' = 'required', false);
-  -- Against erasures and merges, which lock them in the same order; the next statement sees
-  -- what it has waited for.
+  -- Against erasures, which lock them in the same order; the next statement sees what it has
+  -- waited for.
   perform from (
     select c.id from deed.contacts c
     where c.id = any (array(select m.contact_id from deed.audience_members m where m.audience_id = v_run.audience_id and m.n between v_job.from_n and v_job.upto_n))
@@ -98,6 +98,14 @@ begin
             from deed.names_of(deed.contact_of(v_job.tenant_id, c.id)) o(id)
             join deed.audience_members s on s.contact_id = o.id and s.audience_id = v_run.audience_id
             where o.id <> c.id and (s.n < m.n or o.id = deed.contact_of(v_job.tenant_id, c.id))
+          ) or exists ( -- since the job of another of their names was expanded
+            select
+            from (
+              select u.id from deed.names_of(deed.contact_of(v_job.tenant_id, c.id)) u(id)
+              where u.id <> c.id and (c.merged_into is not null or exists (select from deed.contacts x where x.merged_into = c.id))
+            ) o
+            cross join lateral (select d.status from deed.channel_outbox d where d.contact_id = o.id and d.run_id = v_job.run_id) d
+            where d.status <> 'skipped'
           ) as merged,
           case v_run.channel
             when 'email' then deed.idempotency_key(v_job.run_id::text, m.contact_id::text, v_content.asset_id, v_when)
