@@ -544,3 +544,30 @@ func TestContract_D12_LanesOfTheErased(t *testing.T) {
 		}
 	}
 }
+
+// An address that is being suppressed while its contact is erased goes on under its mark, once the erasure has
+// ended: nothing says in clear who was forgotten, and nothing is sent there.
+func TestContract_D12_SuppressedWhileErased(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := person(t, db, mail("cat@example.com"))
+	tx, err := db.Pool(pgtest.App).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `select deed.suppress('email', '{cat@example.com}', 'cat has had enough')`); err != nil {
+		t.Fatal(err)
+	}
+	erase(t, db, id, contact.EraseOptions{})
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	erased(t, db, 100)
+	if found := traces(t, db, "cat@example.com", "had enough"); len(found) > 0 {
+		t.Errorf("there are traces in %q", found)
+	}
+	if e := entry(t, db, reserve(t, db, email("cat@example.com"))[0].ID); e.Status != delivery.Skipped {
+		t.Errorf("what is reserved afterwards is %s", e.Status)
+	}
+}

@@ -115,6 +115,27 @@ begin
     update deed.erasures e set deliveries = e.deliveries + v_done where e.n = v_one.n;
   end loop;
 
+  -- What was being suppressed, or counted as a bounce, when they were erased is there by now.
+  if v_over then
+    for v_one in
+      select e.tenant_id, e.actor, array_agg(a.channel) as channels, array_agg(a.address) as addresses, array_agg(deed.address_mark(e.tenant_id, a.channel, a.address)) as marks
+      from deed.erasing o
+      join deed.erasures e on e.n = o.n
+      cross join lateral unnest(o.channels, o.addresses) a(channel, address)
+      where o.n = any (v_all) and o.waiting = '{}' and (
+          exists (select from deed.suppressions s where s.tenant_id = e.tenant_id and s.channel = a.channel and s.address = a.address and s.created_at <= e.at)
+          or exists (select from deed.soft_bounces s where s.tenant_id = e.tenant_id and s.channel = a.channel and s.address = a.address)
+        )
+      group by o.n, e.tenant_id, e.actor
+      order by o.n
+    loop
+      perform deed.mark_suppressions(v_one.tenant_id, v_one.channels, v_one.addresses, v_one.marks, v_one.actor);
+      delete from deed.soft_bounces s
+      using unnest(v_one.channels, v_one.addresses) a(channel, address)
+      where s.tenant_id = v_one.tenant_id and s.channel = a.channel and s.address = a.address;
+    end loop;
+  end if;
+
   with gone as (
     delete from deed.erasing o where o.n = any (v_all) and v_over and o.waiting = '{}' returning o.n, o.channels, o.addresses
   ),
