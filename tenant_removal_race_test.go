@@ -142,6 +142,37 @@ func TestContract_D7_AFileThatWaitedForAnother(t *testing.T) {
 	same(t, "what is left", len(left(t, db, b)), 1)
 }
 
+// A snapshot that is being stored while its run is removed goes with it.
+func TestContract_D7_ASnapshotBesideARemoval(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, b := twoTenants(t, db)
+	runs := pgtest.One[string](t, db.Pool(pgtest.Owner), `select min(run_id::text) from deed.run_snapshots where tenant_id = $1::text::uuid`, b.String())
+	db.Exec(t, pgtest.Owner, `delete from deed.run_stale`) // of which a row would be locked
+	askRemoval(t, db, b)
+	worker := db.Pool(pgtest.Worker)
+	removalStep(t, worker, b, 1)
+	projector := db.Conn(t, pgtest.Worker)
+	tx, err := projector.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `select deed.store_snapshots(array[$1::text::uuid], '{1000}', array[jsonb_build_object('lastEventSeq', 1000)], p_redacted => '{false}')`, runs); err != nil {
+		t.Fatal(err)
+	}
+	for steps := 0; steps < 300; steps++ {
+		if removalStep(t, worker, b, 5000) != "going" {
+			break
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	removed(t, db, b)
+	same(t, "snapshots that are left", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_snapshots where tenant_id = $1::text::uuid`, b.String()), 0)
+}
+
 // What a transaction wrote that was open when the removal was asked for is taken away
 // when it has committed, and not before is the removal over.
 func TestContract_D7_LateCommitsOfARemovedTenant(t *testing.T) {
