@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -185,6 +186,74 @@ func TestProvider_FromAllowed(t *testing.T) {
 	for _, bad := range []string{"example.com", `"Ann <ann@example.org>"`, `"@"`, `""`} {
 		if _, err := parse(text(bad)); err == nil {
 			t.Errorf("%s is taken", bad)
+		}
+	}
+}
+
+// order, and what it accepts fits together.
+func FuzzParse(f *testing.F) {
+	f.Add(full)
+	for _, seed := range []string{
+		"", "~", "a: b", "topics: {a: &x {sink: s}, b: {<<: *x}}\nsinks: {s: {type: print}}",
+		"topics:\n  ? a\n  : {sinks: [s, s]}\n", "worker: !!str 5", "worker: |\n  x\n", "a: *a", "&a a: *a", "<<: [*a]", "- - - ? ? ?",
+		"%YAML 1.2\n---\nworker: a\n...\n", "a: 1\n---\nb: 2", "\"a\\x00\": \"\\ud800\"", "{a: [b, {c: d}]}", "sinks: {s: {type: webhook, headers: {a: env:API_KEY}}}",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parse(text)
+		if err == nil {
+			for _, topic := range c.Topics {
+				if len(topic.Sinks) == 0 || topic.Line < 1 {
+					t.Errorf("topic %+v", topic)
+				}
+				for _, name := range topic.Sinks {
+					if c.Sinks[name].Name != name {
+						t.Errorf("topic %q goes to %q, which is not there", topic.Name, name)
+					}
+				}
+			}
+			return
+		}
+		joined, ok := err.(interface{ Unwrap() []error })
+		if !ok {
+			t.Fatalf("not a list of problems: %v", err)
+		}
+		last := 1
+		for _, p := range joined.Unwrap() {
+			rest, ok := strings.CutPrefix(p.Error(), "etc/deed.yaml:")
+			var line int
+			if _, scan := fmt.Sscanf(rest, "%d:", &line); !ok || scan != nil || line < last {
+				t.Fatalf("problem %q after line %d", p, last)
+			}
+			last = line
+			if lines := strings.Count(text, "\n") + strings.Count(text, "\r") + 1; line > lines {
+				t.Errorf("problem %q, but the text has %d lines", p, lines)
+			}
+		}
+	})
+}
+
+func TestParse_Erasures(t *testing.T) {
+	t.Parallel()
+	parse := func(text string) (*config.Config, error) {
+		return config.Parse("/etc/deed/deed.yaml", []byte(text), func(string) (string, bool) { return "", false }, nil)
+	}
+	c, err := parse("erasures: {file: kept/erasures.ndjson}")
+	if err != nil || c.Erasures != (config.Erasures{File: "/etc/deed/kept/erasures.ndjson"}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err = parse("erasures: {topic: erased}"); err != nil || c.Erasures != (config.Erasures{Topic: "erased"}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for text, want := range map[string]string{
+		"erasures: {}":                       "want file: PATH or topic: NAME, one of them",
+		"erasures: {file: a, topic: b}":      "want file: PATH or topic: NAME, one of them",
+		"erasures: {topic: 'a b'}":           "erasures.topic",
+		"erasures: {file: a, keep: forever}": "keep",
+	} {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }

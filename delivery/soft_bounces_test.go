@@ -1,0 +1,103 @@
+package delivery_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// What was delayed and then delivered is no bounce in a row, whichever is heard first; what
+// bounced after a delivery is, once, with the last time that was said.
+func TestContract_D13_SoftBouncesAndDeliveriesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	soft := func(second int) delivery.StatusEvent {
+		return delivery.StatusEvent{Said: delivery.SaidSoftBounced, At: at(second)}
+	}
+	reached := delivery.StatusEvent{Said: delivery.SaidDelivered, At: at(5)}
+	for i, c := range []struct {
+		events []delivery.StatusEvent
+		want   string
+	}{
+		{[]delivery.StatusEvent{soft(1), reached}, ""},
+		{[]delivery.StatusEvent{soft(1), soft(3), reached}, ""},
+		{[]delivery.StatusEvent{soft(7), reached}, "7"},
+		{[]delivery.StatusEvent{soft(1), soft(7), soft(9), reached}, "9"},
+	} {
+		orders := [][]delivery.StatusEvent{c.events, slices.Clone(c.events), slices.Clone(c.events)}
+		slices.Reverse(orders[1])
+		for k, events := range orders {
+			to := fmt.Sprintf("s%d-%d@example.com", i, k)
+			id := sent(t, db, email(to))[0]
+			for j := range events {
+				events[j].Delivery = id
+				if k < 2 {
+					record(t, l, events[j])
+				}
+			}
+			if k == 2 {
+				record(t, l, events...)
+			}
+			if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(string_agg(extract(second from at at time zone 'UTC')::int::text, ' '), '') from deed.soft_bounces where address = $1`, to); got != c.want {
+				t.Errorf("%d, order %d: soft bounces at %q, want %q", i, k, got, c.want)
+			}
+		}
+	}
+}
+
+// Of one request each delivery's soft bounce counts, as in requests of their own.
+func TestContract_D11_SoftBouncesOfOneRequest(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	var events []delivery.StatusEvent
+	for i := range 5 {
+		id := sent(t, db, email("full@example.com", fmt.Sprint(i)))[0]
+		events = append(events, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: id, ID: fmt.Sprint("ev", i), At: time.Now().Add(-time.Duration(i) * time.Minute)})
+	}
+	record(t, l, events...)
+	if got := suppressed(t, db); len(got) != 1 || !strings.HasPrefix(got[0], "full@example.com") {
+		t.Errorf("suppressed: %q", got)
+	}
+}
+
+// Five soft bounces in a row are as a hard one, for thirty days; a delivery between them
+// begins anew, and so do seven days.
+func TestContract_D11_SoftBouncesInARow(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	bounce := func(to, part string, ago time.Duration) {
+		t.Helper()
+		id := sent(t, db, email(to, part))[0]
+		for range 2 { // a repeat is none more
+			record(t, l, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: id, ID: "ev" + part, At: time.Now().Add(-ago)})
+		}
+	}
+	for i := range 4 {
+		bounce("row@example.com", fmt.Sprint(i), time.Duration(10-i)*time.Minute)
+		bounce("between@example.com", fmt.Sprint(i), time.Duration(10-i)*time.Minute)
+		bounce("old@example.com", fmt.Sprint(i), 169*time.Hour)
+	}
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: sent(t, db, email("between@example.com", "well"))[0], At: time.Now().Add(-time.Minute)})
+	if got := suppressed(t, db); len(got) > 0 {
+		t.Fatalf("after four: %q", got)
+	}
+	for _, to := range []string{"row@example.com", "between@example.com", "old@example.com"} {
+		bounce(to, "fifth", 0)
+	}
+	got := suppressed(t, db)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "row@example.com  five soft bounces in a row, says fake: event evfifth, delivery ") {
+		t.Errorf("suppressed: %q", got)
+	}
+	days := pgtest.One[float64](t, db.Pool(pgtest.Owner), `select extract(epoch from expires_at - now()) / 86400 from deed.suppressions`)
+	if days < 29.9 || days > 30.1 {
+		t.Errorf("for %g days", days)
+	}
+}
