@@ -163,3 +163,39 @@ func TestContract_O14_AFrozenEngineRecordsNothing(t *testing.T) {
 	want(t, "the frozen one after it", finish(frozen, "failed"), "lost")
 	want(t, "the run", statusOf(t, db, id), "COMPLETED")
 }
+
+// A step that kills its worker each time is claimed alone from its second lost claim on, and after ten it has failed and is
+// not begun any more (O17); what is due beside it is done.
+func TestContract_O17_AStepThatKillsItsWorker(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+	killer := start(t, db, "killer", nil)
+	claim := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Worker), `
+			select coalesce(string_agg(concat_ws(' ', case when run_id = $1::text::uuid then 'killer' else 'other' end, lost_claims, verdict), ', '), 'none')
+			from deed.claim_steps('{go:a}', 'w', 10)`, killer)
+	}
+	lapse := func() {
+		db.Exec(t, pgtest.Owner, `update deed.run_steps set lease_until = clock_timestamp() - interval '1 second' where run_id = $1::text::uuid`, killer)
+	}
+	for lost := range 10 {
+		want(t, "the claim", claim(), fmt.Sprint("killer ", lost))
+		lapse()
+		if lost == 1 { // the next claim is its second that comes after a lost one
+			other := start(t, db, "other", nil)
+			want(t, "beside another", claim(), "killer 2")
+			lapse()
+			db.Exec(t, pgtest.Owner, `update deed.run_steps set lost_claims = 1, engine_attempt = 2 where run_id = $1::text::uuid`, killer)
+			db.Exec(t, pgtest.Admin, `select deed.stop_run($1::text::uuid, 'a test')`, other)
+		}
+	}
+	want(t, "the claim after ten", claim(), "killer 10 WORKER_LOST")
+	lapse()
+	var calls atomic.Int64
+	serve(t, db, local.Options{Handlers: []local.Handler{local.Step("a", func(context.Context, nothing) (nothing, error) { calls.Add(1); return nil, nil })}})
+	want(t, "the run", ended(t, db, killer), "FAILED")
+	want(t, "the code", errorOf(t, db, killer, "a"), "WORKER_LOST")
+	want(t, "another run", ended(t, db, start(t, db, "after", nil)), "COMPLETED")
+	want(t, "calls", calls.Load(), 1)
+}
