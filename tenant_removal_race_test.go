@@ -119,7 +119,7 @@ func TestContract_D7_AFileThatWaitedForAnother(t *testing.T) {
 		stored <- err
 	}()
 	eventually(t, "the second to wait for the first", func() bool {
-		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(second.Conn().PgConn().PID()))
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
 	})
 	askRemoval(t, db, b)
 	worker := db.Pool(pgtest.Worker)
