@@ -62,6 +62,7 @@ func TestPlan_LooksAtRuns(t *testing.T) {
 		{"those that failed", list, []any{nil, nil, "FAILED", nil, nil, nil, false, nil, 20}, 600},
 		{"those that are stale", list, []any{nil, nil, nil, nil, nil, nil, true, nil, 100}, 60},
 		{"a run", run.Statements.Run, []any{r}, 50},
+		{"the steps by which a run goes on", run.Statements.Due, []any{r}, 50},
 		{"the newest snapshot", run.Statements.Newest, []any{r, nil}, 50},
 		{"events at the end of a long run", run.Statements.Events, []any{r, 4990, 100}, 50},
 		{"the projector's snapshots", run.Statements.Snapshots, []any{[]string{r}}, 100},

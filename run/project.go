@@ -54,7 +54,6 @@ type cell struct {
 // next is where an event leads; ok is false where the run does not take it. It is what
 // deed.run_transitions says.
 func (c cell) next() (to Status, ok bool) {
-	ended := c.from == Completed || c.from == Failed || c.from == Cancelled
 	switch c.typ {
 	case RunApproved:
 		return Approved, c.from == Pending
@@ -67,9 +66,9 @@ func (c cell) next() (to Status, ok bool) {
 	case RunCompleted:
 		return Completed, c.from == Running
 	case RunFailed:
-		return Failed, !ended
+		return Failed, !c.from.Final()
 	case RunCancelled:
-		return Cancelled, !ended
+		return Cancelled, !c.from.Final()
 	case StepStarted, StepCompleted, StepFailed, StepSkipped:
 		return c.from, c.from == Running || c.from == Paused
 	case SignalAccepted, SignalRejected:

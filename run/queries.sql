@@ -108,3 +108,16 @@ select deed.redact_run($1::text::uuid, $2::text, $3::text);
 
 -- name: retain
 select did, week, runs from deed.retain_runs(make_interval(secs => $1::float8));
+
+-- name: due
+-- The steps by which a run goes on.
+select s.step_id,
+  case
+    when s.claim is not null then 'CLAIMED'
+    when s.verdict = 'HOLD_OVER' and s.process_after > clock_timestamp() then 'HELD'
+    when s.ready or s.process_after <= clock_timestamp() then 'READY'
+    else 'WAITING' end,
+  s.attempt, s.engine_attempt, s.lost_claims, s.queue, nullif(s.process_after, 'infinity'), s.begun_at, coalesce(s.claimed_by, ''), s.lease_until
+from deed.run_steps s
+where s.run_id = $1::text::uuid
+order by s.place;

@@ -23,6 +23,9 @@ const (
 // statuses are all of them; read-only.
 var statuses = [...]Status{Pending, Approved, Running, Paused, Completed, Failed, Cancelled}
 
+// Final reports whether a run of that status has ended.
+func (s Status) Final() bool { return s == Completed || s == Failed || s == Cancelled }
+
 // StepStatus is where a step is.
 type StepStatus string
 

@@ -46,7 +46,7 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.Channel = delivery.Channel(channel)
-			payload, err := payloadOf(cmd, payload)
+			payload, err := textOf(cmd, "payload", payload)
 			if err != nil {
 				return err
 			}

@@ -93,7 +93,7 @@ func (p *publishFlags) run(cmd *cobra.Command, a *app, args []string) error {
 
 func (p *publishFlags) one(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant.ID) error {
 	ctx := cmd.Context()
-	payload, err := payloadOf(cmd, p.payload)
+	payload, err := textOf(cmd, "payload", p.payload)
 	if err != nil {
 		return err
 	}

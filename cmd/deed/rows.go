@@ -51,14 +51,14 @@ func kindOf(text *bufio.Reader) string {
 // mostPayload bounds a payload that is read from a file: no installation takes more.
 const mostPayload = 256 << 20
 
-// payloadOf is what a --payload names: @FILE is that file's content, - standard input's; else
-// it is the text itself, which as JSON begins with neither.
-func payloadOf(cmd *cobra.Command, text string) (string, error) {
+// textOf is what a flag such as --payload names: @FILE is that file's content, - standard input's;
+// else it is the text itself, which as JSON begins with neither.
+func textOf(cmd *cobra.Command, flag, text string) (string, error) {
 	in := cmd.InOrStdin()
 	if path, is := strings.CutPrefix(text, "@"); is {
 		file, err := os.Open(path)
 		if err != nil {
-			return "", usagef("--payload: %w", err)
+			return "", usagef("--%s: %w", flag, err)
 		}
 		defer func() { _ = file.Close() }() // it was only read
 		in = file
@@ -67,13 +67,13 @@ func payloadOf(cmd *cobra.Command, text string) (string, error) {
 	}
 	content, err := io.ReadAll(io.LimitReader(in, mostPayload+1))
 	if err != nil {
-		return "", usagef("--payload %s: %w", text, err)
+		return "", usagef("--%s %s: %w", flag, text, err)
 	}
 	if len(content) > mostPayload {
-		return "", usagef("--payload %s: it is over %d MiB", text, mostPayload>>20)
+		return "", usagef("--%s %s: it is over %d MiB", flag, text, mostPayload>>20)
 	}
 	if len(bytes.TrimSpace(content)) == 0 {
-		return "", usagef("--payload %s: it is empty", text)
+		return "", usagef("--%s %s: it is empty", flag, text)
 	}
 	return string(content), nil
 }

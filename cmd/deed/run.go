@@ -21,12 +21,13 @@ import (
 
 func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "run", Short: "List, show, rebuild, export and redact runs of workflow plans",
-		Long: `Runs of workflow plans: what each is, what it was at any moment, and the events that say so. Runs of campaigns are
-another thing.`,
-		Example: "  deed run list --status FAILED\n  deed run show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --at-seq 7",
+		Use: "run", Short: "Start, watch, show and operate runs of workflow plans",
+		Long: `Runs of workflow plans: what each is, what it was at any moment, and the events that say so; and what a person does
+with one. Runs of campaigns are another thing.`,
+		Example: "  deed run start ship-order --input '{\"order\": \"o7\"}' --wait 1m\n  deed run list --status FAILED\n  deed run show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --at-seq 7",
 	}
-	cmd.AddCommand(newRunList(a), newRunShow(a), newRunEvents(a), newRunRebuild(a), newRunExport(a), newRunRedact(a))
+	cmd.AddCommand(newRunStart(a), newRunList(a), newRunShow(a), newRunSteps(a), newRunWatch(a), newRunEvents(a))
+	cmd.AddCommand(newRunApprove(a), newRunRetry(a), newRunCancel(a), newRunRebuild(a), newRunExport(a), newRunRedact(a))
 	return cmd
 }
 

@@ -79,6 +79,7 @@ func TestScripts(t *testing.T) {
 			"who":         cmdWho,
 			"message":     cmdMessage,
 			"runid":       cmdRunID,
+			"planrun":     cmdPlanRun,
 			"campaignrun": cmdCampaignRun,
 			"expand":      cmdExpand,
 			"held":        cmdHeld,
@@ -242,6 +243,13 @@ func cmdRunID(ts *testscript.TestScript, _ bool, args []string) {
 	need(ts, len(args) == 1, "runid NAME")
 	b := benchOf(ts)
 	ts.Setenv(args[0], pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select run_id::text from deed.runs`))
+}
+
+// cmdPlanRun names the run of a plan.
+func cmdPlanRun(ts *testscript.TestScript, _ bool, args []string) {
+	need(ts, len(args) == 2, "planrun PLAN NAME")
+	b := benchOf(ts)
+	ts.Setenv(args[1], pgtest.One[string](b.t, b.db.Pool(pgtest.Owner), `select run_id::text from deed.runs where plan_id = $1`, args[0]))
 }
 
 // cmdCampaignRun names the newest run of a campaign.
