@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -247,6 +248,47 @@ func TestUpsert_Races(t *testing.T) {
 	if kinds[contact.Conflicting] == 0 || kinds[contact.Unchanged] == 0 || kinds[contact.Created] == 0 {
 		t.Error("it shows nothing")
 	}
+}
+
+// Who adds to a contact what another call has under way, and waits for it, is not in that
+// one's way if it turns out to be of the same contact.
+func TestUpsert_TwoGiveOneContactTheSame(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ann := upsert(t, db, known("email", "ann@example.com"))[0].ID
+	hold := begin(t, db, pgtest.App)
+	if _, err := contact.Upsert(t.Context(), hold, "test", known("slack", "T1:Z")); err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	waiting := int64(0)
+	call := func(want []contact.Outcome, persons ...contact.Person) {
+		calls.Go(func() {
+			list, err := contact.Upsert(t.Context(), db.Pool(pgtest.App), "test", persons...)
+			if err != nil {
+				t.Errorf("%v: %v", persons, err)
+				return
+			}
+			same(t, "outcomes", outcomes(list), want)
+			if list[0].ID != ann {
+				t.Errorf("%v is %s, want %s", persons[0], list[0].ID, ann)
+			}
+		})
+		waiting++
+		if !pgtest.Wait(30*time.Second, func() bool {
+			return waiting == pgtest.One[int64](t, db.Pool(pgtest.Owner), `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
+		}) {
+			t.Error("it did not wait")
+		}
+	}
+	// They share the first of two, so that whose it is is asked last.
+	call([]contact.Outcome{contact.Updated, contact.Updated},
+		known("email", "ann@example.com", "slack", "T1:P"), known("slack", "T1:P", "slack", "T1:Z"))
+	call([]contact.Outcome{contact.Unchanged}, known("email", "ann@example.com", "slack", "T1:P"))
+	if err := hold.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	calls.Wait()
 }
 
 // A call leaves the settings of the transaction that it is in as they were.

@@ -202,14 +202,20 @@ begin
     order by 1, 2
   ) w;
   begin
+    -- A row waits at the index of its value with an entry in that of its contact. Where
+    -- others know the contact, who is waited for may want that entry, as soon as it turns
+    -- out whose the value is. Whoever looks before each row waits without an entry.
+    if 1 = any (array(select v_known[w] from unnest(v_wanted) w where w is not null)) then
+      raise exception using errcode = 'unique_violation';
+    end if;
     insert into deed.contact_identities (tenant_id, contact_id, type, value, verified_at, created_at)
     select v_tenant, coalesce(v_ids[w.n], v_holder), w.type, w.value, case when w.sure and w.n is not null then v_now end, v_now
     from unnest(v_wanted, v_types, v_values, v_certain) with ordinality w(n, type, value, sure, o)
     order by w.o;
   exception when unique_violation then
     -- Others have come first with some: who has those is asked below, with the rest of
-    -- what those contacts have given back. Mostly nobody has, and then looking before
-    -- each row costs for nothing.
+    -- what those contacts have given back. Mostly nobody has, and among contacts that are
+    -- all new looking before each row costs for nothing.
     with made as (
       insert into deed.contact_identities (tenant_id, contact_id, type, value, verified_at, created_at)
       select v_tenant, coalesce(v_ids[w.n], v_holder), w.type, w.value, case when w.sure and w.n is not null then v_now end, v_now
@@ -224,7 +230,7 @@ begin
   end;
   perform set_config('plan_cache_mode', v_mode, true);
   v_added := array(select distinct w from unnest(v_wanted) w where w is not null);
-  if v_raced is not null then
+  if v_raced <> '{}' then
     insert into deed.contacts (id, tenant_id, created_at, updated_at) values (v_holder, v_tenant, v_now, v_now) on conflict do nothing;
     update deed.contact_identities e
     set contact_id = v_holder, verified_at = null
