@@ -66,6 +66,8 @@ func (e *Engine) do(ctx context.Context, it *item, started time.Time) error {
 		return it.sleep(p, st, data, started)
 	case plan.Publish:
 		return it.publish(p, st, data, started)
+	case plan.Deliver:
+		return it.deliver(p, st, data, started)
 	}
 	return &run.Failure{Category: "infrastructure", Code: "KIND_NOT_SUPPORTED", Final: true, NotDone: true, Err: fmt.Errorf("this engine does no steps of kind %s", st.Kind)}
 }

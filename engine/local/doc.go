@@ -7,8 +7,8 @@
 //
 // A step that has been begun may be begun again: after a crash, a lost lease or a stop nobody knows how far it came. So its
 // calls to the outside give [github.com/deedhq/deed/run.Key] as their idempotency key. A message of a step of kind publish
-// commits with its StepCompleted: it is published exactly once.
+// commits with its StepCompleted: it is published exactly once. So is the delivery of a step of kind deliver: it is reserved
+// in the transaction in which its step ends, or waits for it, and sent by a [github.com/deedhq/deed/delivery.Ledger].
 //
-// What the package does not do: steps of kind http, deliver and external stay where they are, until an engine
-// comes that does them.
+// What the package does not do: steps of kind http and external fail as KIND_NOT_SUPPORTED.
 package local

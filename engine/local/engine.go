@@ -161,6 +161,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { e.gate.Watch(ctx, e.pool, end) })
 	beside.Go(func() { e.announcer(announcing) })
+	beside.Go(func() { e.waker(ctx) })
 	err := work.Run(ctx, e, work.Options{
 		Concurrency: e.opts.Concurrency, Batch: max(100, e.opts.Concurrency), Lease: e.opts.Lease, Deadline: e.opts.Deadline, Grace: e.opts.Grace,
 		Wake: e.woken, Logger: e.opts.Logger,

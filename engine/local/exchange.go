@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/crash"
@@ -30,7 +31,7 @@ func (e *Engine) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		end := endOf(d)
 		switch {
 		case d.Item.recorded:
-		case end.message != nil:
+		case end.message != nil || end.owed != nil:
 			effects = append(effects, end)
 		default:
 			plain = append(plain, end)
@@ -168,11 +169,17 @@ func (e *Engine) claimed(results pgx.BatchResults, at time.Time) ([]*item, error
 func finishArgs(ends []*ending) ([]any, error) {
 	n := len(ends)
 	runs, places, claims, steps, attempts, outcomes := make([]string, n), make([]int, n), make([]int64, n), make([]string, n), make([]int, n), make([]string, n)
-	data, started, notDone, again, until := make([]*string, n), make([]*time.Time, n), make([]bool, n), make([]*float64, n), make([]*time.Time, n)
+	data, started, notDone, again, until := make([]*string, n), make([]*time.Time, n), make([]bool, n), make([]*float64, n), make([]pgtype.Timestamptz, n)
 	for i, end := range ends {
 		it := end.it
 		runs[i], places[i], claims[i], steps[i], attempts[i], outcomes[i] = it.run, it.place, it.claim, it.step, it.attempt, end.outcome
-		notDone[i], again[i], until[i] = end.notDone, end.again, end.until
+		notDone[i], again[i] = end.notDone, end.again
+		switch {
+		case end.woken:
+			until[i] = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
+		case end.until != nil:
+			until[i] = pgtype.Timestamptz{Time: *end.until, Valid: true}
+		}
 		if !end.started.IsZero() {
 			started[i] = &end.started
 		}

@@ -43,9 +43,11 @@ type item struct {
 
 // key is that of the step's effects.
 func (it *item) key() string {
-	sum := idempotency.Key(it.run, it.step, strconv.Itoa(it.keyN))
+	sum := it.keySum()
 	return hex.EncodeToString(sum[:])
 }
+
+func (it *item) keySum() [32]byte { return idempotency.Key(it.run, it.step, strconv.Itoa(it.keyN)) }
 
 // ending is an outcome as deed.finish_steps takes it.
 type ending struct {
@@ -56,7 +58,9 @@ type ending struct {
 	notDone bool
 	again   *float64   // seconds
 	until   *time.Time // instead of again
+	woken   bool       // instead of both: it is due when something wakes it
 	message *deed.Message
+	owed    *owed
 }
 
 // maxOutput is how large what a step returns may be.

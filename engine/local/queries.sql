@@ -39,3 +39,18 @@ cross join lateral (
   order by o.logical_attempt desc
   limit 1
 ) l;
+
+-- name: deliveries
+-- What has become of the deliveries of steps, by their keys.
+select coalesce(c.id::text, ''), coalesce(c.status, ''), coalesce(c.provider_message_id, ''), coalesce(c.skip_reason, c.last_error, ''),
+  coalesce(c.unsettled_since is not null, false)
+from unnest($1::text[]::uuid[], $2::bytea[]) with ordinality u(tenant_id, key, n)
+left join lateral (
+  select o.id, o.status, o.provider_message_id, o.skip_reason, o.last_error, o.unsettled_since
+  from deed.channel_outbox o
+  where o.tenant_id = u.tenant_id and o.workspace_id = '00000000-0000-0000-0000-000000000000' and o.idempotency_key = u.key
+) c on true
+order by u.n;
+
+-- name: wake
+select woken, next_run::text, next_place from deed.wake_steps($1::text::uuid, $2::int);

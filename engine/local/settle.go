@@ -31,7 +31,11 @@ func (e *Engine) settle(ctx context.Context, ends []*ending) error {
 			continue
 		}
 		if err != nil && !passing(err) {
-			refused := end.it.failed(&run.Failure{Code: "PUBLISH_REFUSED", NotDone: true, Err: err}, end.started)
+			code := "PUBLISH_REFUSED"
+			if end.owed != nil {
+				code = "DELIVERY_REFUSED"
+			}
+			refused := end.it.failed(&run.Failure{Code: code, NotDone: true, Err: err}, end.started)
 			err = e.each(ctx, []*ending{refused}, err)
 		}
 		if err != nil {
@@ -41,15 +45,24 @@ func (e *Engine) settle(ctx context.Context, ends []*ending) error {
 	return nil
 }
 
-// settleTogether publishes the messages, and records the ends last: whoever has a run's row takes no other lock.
-func (e *Engine) settleTogether(ctx context.Context, ends []*ending) error {
+// settleTogether publishes the messages and reserves the deliveries, and records the ends last: whoever has a run's row
+// takes no other lock.
+func (e *Engine) settleTogether(ctx context.Context, effects []*ending) error {
 	var said []string
+	var ends []*ending
 	err := pgx.BeginTxFunc(ctx, e.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
-		messages := make([]deed.Message, len(ends))
-		for i, end := range ends {
-			messages[i] = *end.message
+		var messages []deed.Message
+		for _, end := range effects {
+			if end.message != nil {
+				messages = append(messages, *end.message)
+			}
 		}
-		if _, err = deed.Publish(ctx, tx, messages...); err != nil {
+		if len(messages) > 0 {
+			if _, err = deed.Publish(ctx, tx, messages...); err != nil {
+				return err
+			}
+		}
+		if ends, err = reserve(ctx, tx, effects); err != nil {
 			return err
 		}
 		crash.Point("published")
