@@ -98,7 +98,9 @@ func TestEngine_Delivers(t *testing.T) {
 	post := mails(t, db)
 	put(t, db, deliverPlan)
 	e, _ := serve(t, db, local.Options{})
-	begin := func(id, to string) string { return start(t, db, id, map[string]string{"to": to, "subject": "hello " + id}) }
+	begin := func(id, to string) string {
+		return start(t, db, id, map[string]string{"to": to, "subject": "hello " + id})
+	}
 	owner := db.Pool(pgtest.Owner)
 
 	id := begin("a", "a@example.com")
