@@ -3,6 +3,8 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/deedhq/deed/audit"
@@ -124,5 +126,73 @@ func TestContract_D12_WhatWasSaidOfThemElsewhere(t *testing.T) {
 	}
 	if n := pgtest.One[int](t, admin, `select count(*)::int from deed.audit_log where reason = 'bob wrote again'`); n != 1 {
 		t.Error("what was said of another went, too")
+	}
+}
+
+// An attempt that has waited for a row judges all of them by what is so when it goes on:
+// who has been erased meanwhile is not called (D12), nor for what has expired.
+func TestContract_D12_ErasedWhileAnAttemptWaited(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx := t.Context()
+	app, owner := db.Pool(pgtest.App), db.Pool(pgtest.Owner)
+	ann := person(t, db, mail("ann@example.com"))
+	made := reserve(t, db, email("bob@example.com"), email("carl@example.com"))
+	// The attempt locks in this order, and has not come to the second yet.
+	slices.SortFunc(made, func(a, b delivery.Reserved) int { return strings.Compare(a.ID, b.ID) })
+	reserving, err := app.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reserving.Rollback(context.Background()) }()
+	if _, err := delivery.Reserve(ctx, reserving, email("ann@example.com")); err != nil {
+		t.Fatal(err)
+	}
+	// It does not see what is being reserved, and leaves that to its steps.
+	erasing, err := app.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = erasing.Rollback(context.Background()) }()
+	if _, err := contact.Erase(ctx, erasing, nil, ann, gdpr, contact.EraseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := reserving.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	holding, err := owner.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holding.Rollback(context.Background()) }()
+	if got := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*)::int from deed.claim_deliveries('fake', 'w', 10, interval '1 minute')`); got != 3 {
+		t.Fatalf("%d claimed", got)
+	}
+	if _, err := holding.Exec(ctx, `select from deed.channel_outbox where id = $1 for update`, made[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 1)
+	go func() {
+		var s string
+		if err := db.Pool(pgtest.Worker).QueryRow(ctx, `
+			with c as (select id, claim from deed.channel_outbox)
+			select string_agg(a.status || coalesce(' ' || a.why, ''), ', ' order by a.why nulls first)
+			from deed.attempt(array(select id from c order by id), array(select claim from c order by id), array['x', 'x', 'x']::bytea[], null, '1 minute', 'w') a`).Scan(&s); err != nil {
+			s = err.Error()
+		}
+		told <- s
+	}()
+	eventually(t, "the attempt to wait", func() bool {
+		return pgtest.One[bool](t, owner, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%deed.attempt%')`)
+	})
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set expires_at = clock_timestamp() where id = $1`, made[1].ID)
+	if err := erasing.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := holding.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := <-told, "sending, skipped erased, skipped expired"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

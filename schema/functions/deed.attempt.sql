@@ -55,8 +55,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now     timestamptz := clock_timestamp();
-  v_erasing boolean := exists (select from deed.erasing);
+  v_now     timestamptz;
+  v_erasing boolean;
 begin
   -- A call must find its row after any crash.
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
@@ -72,6 +72,9 @@ begin
   cross join lateral (
     select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status = 'queued' for update
   ) q;
+  -- Read by now, and not before the wait: somebody may have been erased in it.
+  v_now := clock_timestamp();
+  v_erasing := exists (select from deed.erasing);
   return query
   with mine as (
     select q.place, q.request, q.tenant_id, q.skip, u.batch, u.n, case when q.why <> 'paused' or q.skip is null then q.why end as why
