@@ -66,6 +66,8 @@ func (e *Engine) do(ctx context.Context, it *item, started time.Time) error {
 		return it.sleep(p, st, data, started)
 	case plan.Publish:
 		return it.publish(p, st, data, started)
+	case plan.HTTP:
+		return e.request(ctx, it, p, st, data, started)
 	case plan.Deliver:
 		return it.deliver(p, st, data, started)
 	}
@@ -137,13 +139,7 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(st.Timeout, e.opts.Timeout))
 	defer cancel()
-	slow := time.AfterFunc(announceAfter, func() {
-		select {
-		case e.slow <- it:
-		default: // it is told of with its end
-		}
-	})
-	defer slow.Stop()
+	defer e.announcing(it).Stop()
 	crash.Point("calling")
 	output, err := h.do(runstep.With(ctx, runstep.Step{Run: it.run, Name: it.step, Attempt: it.attempt, EngineAttempt: it.engine, Key: it.key()}), input)
 	crash.Point("called")
@@ -161,6 +157,16 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 		it.end = it.back(cmp.Or(pause, work.Backoff(it.engine, time.Second, time.Minute)), !it.once || it.failed(err, started).notDone)
 	}
 	return err
+}
+
+// announcing has it told of if it is still being done after a while.
+func (e *Engine) announcing(it *item) *time.Timer {
+	return time.AfterFunc(announceAfter, func() {
+		select {
+		case e.slow <- it:
+		default: // it is told of with its end
+		}
+	})
 }
 
 // mayBegin asks whether the step may still begin: what must not be repeated always, what has waited in hand for a while.

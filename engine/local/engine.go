@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,9 @@ import (
 type Options struct {
 	// Handlers do steps of kind go. A step whose handler no engine has waits.
 	Handlers []Handler
+	// AllowHosts are hosts, addresses and ranges that steps of kind http may call although they are not on the
+	// public Internet, as of webhooks. Default: none.
+	AllowHosts []string
 	// Concurrency is how many steps are done at once. Default 16.
 	Concurrency int
 	// Lease is for how long a step is this engine's unless it is renewed, which it is at a third of it. From 1s. Default 30s.
@@ -91,6 +95,7 @@ type Engine struct {
 	woken    chan struct{} // holds one
 	slow     chan *item    // those that run for a while, to be announced
 	plans    plans
+	client   *http.Transport
 	after    string // the tenant that was served last; of work.Run's one goroutine that exchanges
 
 	done, failed, skipped, lost, released atomic.Int64
@@ -108,7 +113,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error)
 		e.handlers[h.name] = h
 		e.queues = append(e.queues, "go:"+h.name)
 	}
-	if err != nil {
+	var bad error
+	e.client, bad = newClient(opts.AllowHosts)
+	if err = errors.Join(err, bad); err != nil {
 		return nil, &deed.Error{Op: op, Code: deed.Invalid, Err: err}
 	}
 	conn, err := pool.Acquire(ctx)
@@ -170,6 +177,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	end(nil)
 	silent()
 	beside.Wait()
+	e.client.CloseIdleConnections()
 	if err = errors.Join(err, held); err != nil {
 		return fmt.Errorf("deed: run engine: %w", err)
 	}

@@ -53,6 +53,11 @@ func Get(ctx context.Context, t http.RoundTripper, target *url.URL, h http.Heade
 	return do(ctx, t, http.MethodGet, target, h, nil)
 }
 
+// Do makes a request of any method, as [Post] does.
+func Do(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte) Answer {
+	return do(ctx, t, method, target, h, body)
+}
+
 // stale is how many connections that were closed while they were idle a request
 // puts up with.
 const stale = 3

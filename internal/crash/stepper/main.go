@@ -40,7 +40,7 @@ func work() error {
 	e, err := local.New(ctx, pool, local.Options{
 		Handlers: []local.Handler{local.Step("again", effect), local.Step("once", effect)},
 		Lease:    time.Second, PollInterval: 20 * time.Millisecond, Concurrency: 4,
-		OnNewCluster: deed.Continue, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		AllowHosts: []string{"127.0.0.1"}, OnNewCluster: deed.Continue, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
 		return err

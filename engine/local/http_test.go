@@ -1,0 +1,232 @@
+package local_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/engine/local"
+	"github.com/deedhq/deed/internal/crash/harness"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// shop is a service that counts what it was asked for, by key, and answers a repeat as the first request.
+type shop struct {
+	*httptest.Server
+	mu     sync.Mutex
+	calls  map[string]int // by key
+	order  []string       // the keys, as they came
+	answer func(n int, w http.ResponseWriter, r *http.Request)
+}
+
+func newShop(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Request)) *shop {
+	s := &shop{calls: map[string]int{}, answer: answer}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		s.mu.Lock()
+		s.calls[key]++
+		s.order = append(s.order, key)
+		n := len(s.order)
+		s.mu.Unlock()
+		answer(n, w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *shop) keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.order...)
+}
+
+var allowed = local.Options{AllowHosts: []string{"127.0.0.1"}}
+
+// A step of kind http makes one request under the step's key, and later steps see the answer.
+func TestEngine_Requests(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	type seen struct{ Method, Path, Query, Type, Extra, Body string }
+	var got []seen
+	s := newShop(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, seen{r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("Content-Type"), r.Header.Get("X-Extra"), string(body)})
+		switch r.URL.Path {
+		case "/orders/o7":
+			w.Header().Set("Content-Type", "application/json; charset=utf-8")
+			fmt.Fprint(w, `{"id": 7, "paid": true}`)
+		case "/large":
+			fmt.Fprint(w, strings.Repeat("x", 20<<10))
+		case "/nul":
+			fmt.Fprint(w, "a\x00b")
+		}
+	})
+	put(t, db, `
+plan: p
+version: "1"
+steps:
+  order: {kind: http, method: PUT, url: "`+s.URL+`/orders/${input.order}?n=${input.n}", headers: {x-extra: "${input.n}", idempotency-key: mine}, body: {amount: "${input.n}"}}
+  large: {kind: http, after: [order], url: "`+s.URL+`/large"}
+  nul:   {kind: http, after: [large], url: "`+s.URL+`/nul", body: "hello ${input.n}"}
+  told:  {kind: publish, after: [order, large, nul], topic: told, payload: {order: "${steps.order.output}", large: "${steps.large.output}", nul: "${steps.nul.output}"}}
+`)
+	serve(t, db, allowed)
+	id := start(t, db, "a", map[string]any{"order": "o7", "n": 3})
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	want(t, "requests", len(got), 3)
+	want(t, "the first", got[0], seen{"PUT", "/orders/o7", "n=3", "application/json", "3", `{"amount":3}`})
+	want(t, "the second", got[1], seen{Method: "GET", Path: "/large"})
+	want(t, "the third", got[2], seen{"POST", "/nul", "", "text/plain; charset=utf-8", "", "hello 3"})
+	want(t, "the key", s.keys()[0], pgtest.One[string](t, db.Pool(pgtest.Owner), `select encode(deed.idempotency_key($1, 'order', '1'), 'hex')`, id))
+	want(t, "what later steps see", pgtest.One[string](t, db.Pool(pgtest.Owner), `select convert_from(payload, 'UTF8')::jsonb::text from deed.log where topic = 'told'`),
+		`{"nul": {"status": 200, "body_omitted": true}, "large": {"status": 200, "body_omitted": true}, "order": {"body": {"id": 7, "paid": true}, "status": 200}}`)
+}
+
+// What is known to have done nothing is tried again under another key; what may have been done keeps its key, also if a
+// later request is refused, which says nothing of the one before (R5). At most once is asked of a person.
+func TestContract_R5_ARequestKeepsItsKeyWhileItMayHaveBeenDone(t *testing.T) {
+	t.Parallel()
+	const redirect, cut = 302, -1
+	for _, test := range []struct {
+		what    string
+		answers []int
+		keys    string // by number
+		once    bool
+		code    string // of the last failure
+		status  string
+	}{
+		{"refused", []int{402, 200}, "1 2", false, "HTTP_402", "COMPLETED"},
+		{"failed", []int{500, 200}, "1 1", false, "HTTP_500", "COMPLETED"},
+		{"cut", []int{cut, 200}, "1 1", false, "HTTP_CUT", "COMPLETED"},
+		{"failed, then refused", []int{500, 429, 200}, "1 1 1", false, "HTTP_429", "COMPLETED"},
+		{"refused, then failed", []int{429, 500, 200}, "1 2 2", false, "HTTP_500", "COMPLETED"},
+		{"under way", []int{409, 200}, "1 1", false, "HTTP_409", "COMPLETED"},
+		{"redirected", []int{redirect}, "1", false, "HTTP_302", "FAILED"},
+		{"never", []int{400, 400, 400}, "1 2 3", false, "HTTP_400", "FAILED"},
+		{"once, refused", []int{429, 200}, "1 2", true, "HTTP_429", "COMPLETED"},
+		{"once, failed", []int{503}, "1", true, "OUTCOME_UNKNOWN", "RUNNING"},
+		{"once, cut", []int{cut}, "1", true, "OUTCOME_UNKNOWN", "RUNNING"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			s := newShop(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+				switch code := test.answers[min(n, len(test.answers))-1]; code {
+				case cut:
+					panic(http.ErrAbortHandler)
+				case redirect:
+					w.Header().Set("Location", "/elsewhere")
+					fallthrough
+				default:
+					w.WriteHeader(code)
+				}
+			})
+			guarantee := map[bool]string{true: "at_most_once", false: "at_least_once"}[test.once]
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: http, method: POST, url: "`+s.URL+`", guarantee: `+guarantee+`, retry: {attempts: 3, backoff: 1ms}}}}`)
+			serve(t, db, allowed)
+			id := start(t, db, "a", nil)
+			if test.status == "RUNNING" {
+				eventually(t, "a person to be asked", func() bool {
+					return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_steps where verdict = 'HOLD_OVER'`) == 1
+				})
+			} else {
+				want(t, "the run", ended(t, db, id), test.status)
+			}
+			want(t, "the failure", errorOf(t, db, id, "a"), test.code)
+			var numbers []string
+			for _, key := range s.keys() {
+				numbers = append(numbers, pgtest.One[string](t, db.Pool(pgtest.Owner), `
+					select coalesce((select n::text from generate_series(1, 9) n where encode(deed.idempotency_key($1, 'a', n::text), 'hex') = $2), 'none')`, id, key))
+			}
+			want(t, "keys", strings.Join(numbers, " "), test.keys)
+		})
+	}
+}
+
+// A time-out is one that may have been done; an address that is not public is not called; a host that nobody answers
+// for did nothing.
+func TestEngine_RequestsThatDoNotArrive(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	s := newShop(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	})
+	t.Cleanup(func() { close(hang) })
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	for _, test := range []struct {
+		what, url, code string
+		allow           []string
+	}{
+		{"a time-out", s.URL, "TIMEOUT", []string{"127.0.0.1"}},
+		{"not allowed", s.URL, "HTTP_HOST_NOT_ALLOWED", nil},
+		{"nobody there", closed.URL, "HTTP_UNREACHABLE", []string{"127.0.0.1"}},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: http, url: "`+test.url+`", timeout: 100ms}}}`)
+			serve(t, db, local.Options{AllowHosts: test.allow})
+			id := start(t, db, "a", nil)
+			want(t, "the run", ended(t, db, id), "FAILED")
+			want(t, "why", errorOf(t, db, id, "a"), test.code)
+		})
+	}
+}
+
+// An engine that is killed around a request: the other end sees each step's under one key, so it is done once, and none is
+// forgotten; what must not be repeated is asked for once, or a person is asked (R5).
+func TestContract_R5_ARequestIsKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/stepper")
+	for _, point := range []string{"requesting:1", "requested:1", "exchanging:2", "requested:3"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			s := newShop(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+				_ = json.NewEncoder(w).Encode(map[string]string{"key": cmp.Or(r.Header.Get("Idempotency-Key"), "none")})
+			})
+			put(t, db, `
+plan: p
+version: "1"
+steps:
+  charge: {kind: http, method: POST, url: "`+s.URL+`/charge"}
+  once:   {kind: http, method: POST, url: "`+s.URL+`/once", after: [charge], guarantee: at_most_once}
+`)
+			var runs []string
+			for _, id := range []string{"a", "b", "c"} {
+				runs = append(runs, start(t, db, id, nil))
+			}
+			program.Start(t, point, "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker)).Crashed(t, nameOf(point), time.Minute)
+			again := program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker))
+			owner := db.Pool(pgtest.Owner)
+			eventually(t, "all that can be done to be done", func() bool {
+				return pgtest.One[bool](t, owner, `select not exists (select from deed.run_steps where verdict is distinct from 'HOLD_OVER')`)
+			})
+			again.Stop()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, id := range runs {
+				key := func(step string) string {
+					return pgtest.One[string](t, owner, `select encode(deed.idempotency_key($1, $2, '1'), 'hex')`, id, step)
+				}
+				want(t, "charged", s.calls[key("charge")] > 0, true)
+				once, failure := s.calls[key("once")], errorOf(t, db, id, "once")
+				if once != 1 && failure == "" || once > 1 || failure != "" && failure != "OUTCOME_UNKNOWN" {
+					t.Errorf("run %s: what must not be repeated was asked for %d times, and has %q", id, once, failure)
+				}
+			}
+			want(t, "keys are those of the steps alone", len(s.calls) <= 6, true)
+		})
+	}
+}
