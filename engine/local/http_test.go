@@ -54,9 +54,12 @@ func TestEngine_Requests(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	type seen struct{ Method, Path, Query, Type, Extra, Body string }
+	var mu sync.Mutex
 	var got []seen
 	s := newShop(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		got = append(got, seen{r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("Content-Type"), r.Header.Get("X-Extra"), string(body)})
 		switch r.URL.Path {
 		case "/orders/o7":
@@ -80,6 +83,8 @@ steps:
 	serve(t, db, allowed)
 	id := start(t, db, "a", map[string]any{"order": "o7", "n": 3})
 	want(t, "the run", ended(t, db, id), "COMPLETED")
+	mu.Lock()
+	defer mu.Unlock()
 	want(t, "requests", len(got), 3)
 	want(t, "the first", got[0], seen{"PUT", "/orders/o7", "n=3", "application/json", "3", `{"amount":3}`})
 	want(t, "the second", got[1], seen{Method: "GET", Path: "/large"})
