@@ -194,7 +194,7 @@ func TestEngine_RequestsThatDoNotArrive(t *testing.T) {
 func TestContract_R5_ARequestIsKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/stepper")
-	for _, point := range []string{"requesting:1", "requested:1", "exchanging:2", "requested:3"} {
+	for _, point := range []string{"requesting:1", "requested:1", "requested:4", "requesting:5"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
