@@ -10,5 +10,6 @@
 // commits with its StepCompleted: it is published exactly once. So is the delivery of a step of kind deliver: it is reserved
 // in the transaction in which its step ends, or waits for it, and sent by a [github.com/deedhq/deed/delivery.Ledger].
 //
-// What the package does not do: steps of kind http and external fail as KIND_NOT_SUPPORTED.
+// What the package does not do: steps of kind external fail as KIND_NOT_SUPPORTED, and those of kind http
+// that have secrets as SECRETS_NOT_SUPPORTED.
 package local
