@@ -16,3 +16,4 @@ drop function if exists deed.store_snapshots(uuid[], bigint[], jsonb[], uuid[], 
 drop function if exists deed.replace_snapshots(uuid, bigint, jsonb);
 drop function if exists deed.add_audience_members(uuid, bigint, text[], jsonb[], text[], uuid[], uuid, text);
 drop function if exists deed.plan_graph(bytea);
+drop function if exists deed.erase_deliveries(uuid[], text);

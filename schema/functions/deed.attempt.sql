@@ -83,7 +83,8 @@ begin
       select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' when c.run_id is not null and exists (
             select from deed.campaign_runs r where r.id = c.run_id and (r.cancelled_at is not null or (r.paused_at is null and r.expires_at <= v_now))
           ) then (select case when r.cancelled_at is not null then 'cancelled' else 'expired' end from deed.campaign_runs r where r.id = c.run_id)
-          when v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)) then 'erased' else (
+          when v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)
+            or exists (select from deed.contacts k where k.id = c.contact_id and k.erased_at is not null)) then 'erased' else (
           select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end)
           from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now) s
           union all

@@ -2,9 +2,10 @@
 -- (D12). There is no way back.
 --
 -- The contact, and all that were merged into it, lose their data and what they are
--- known by. What is queued for them is skipped, and what is in doubt and in nobody's
--- hand has failed (deed.erase_deliveries); deed.erase_step, which a relay calls,
--- empties what had ended, and what is being sent once it has been. Their
+-- known by. What is queued for them is skipped, and what is in doubt has failed, unless it is
+-- in somebody's hand (deed.erase_deliveries), which the caller's transaction would hold up for as long
+-- as it is open; deed.erase_step, which a relay calls, empties what had ended, and what was in hand
+-- once it is not: it is not begun, nor repeated, from the commit on (deed.attempt, deed.may_repeat). Their
 -- What they wrote to us is emptied (deed.erase_messages). Their
 -- suppressions go on under marks (deed.address_mark); with p_suppress nothing at all
 -- is sent to their addresses any more, whoever brings them back. p_exported says that
@@ -82,7 +83,7 @@ begin
   -- Of many that are repeated, deed.erase_step looks for the addresses of all at once; until
   -- then nobody is called for them (deed.is_being_erased).
   v_ids := deed.open_deliveries(v_tenant, v_names, v_channels, case when p_exported then '{}' else v_addresses end);
-  select count(*) into v_ended from deed.erase_deliveries(v_ids, v_actor) d where d.did <> 'left';
+  select count(*) into v_ended from deed.erase_deliveries(v_ids, v_actor, false) d where d.did <> 'left';
 
   perform deed.erase_messages(v_names, v_actor);
   delete from deed.soft_bounces s

@@ -4,12 +4,13 @@
 --
 -- What is queued is skipped, and what is in doubt has failed, both as erased; what is
 -- in somebody's hand expires, so that it is not called again, and is left for
--- later; so is what names files, where the caller's snapshot would not see who else needs them. Files that they named go, if no delivery needs them that is unfinished. Of copies marks are kept (deed.address_mark). Ids, times, statuses, keys and message ids stay, and of the request its
+-- later, or without p_in_hand neither looked at nor locked; so is what names files, where the caller's snapshot would not see who else needs them. Files that they named go, if no delivery needs them that is unfinished. Of copies marks are kept (deed.address_mark). Ids, times, statuses, keys and message ids stay, and of the request its
 -- SHA-256 (deed.erased_message_id). What deed.erase_contact and deed.erase_step do;
 -- returns what became of each that was not erased: skipped, failed, emptied or left.
 create or replace function deed.erase_deliveries(
-  p_ids   uuid[],
-  p_actor text
+  p_ids     uuid[],
+  p_actor   text,
+  p_in_hand boolean default true
 ) returns table (id uuid, did text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -35,7 +36,7 @@ begin
     from (
       select c.id, c.status, c.finished_at, c.lease_until, c.contents
       from deed.channel_outbox c
-      where c.id = any (p_ids) and c.erased_at is null
+      where c.id = any (p_ids) and c.erased_at is null and (p_in_hand or c.lease_until is null)
       order by c.id
       for update
     ) l

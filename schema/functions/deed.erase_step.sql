@@ -24,6 +24,7 @@ declare
   v_all    bigint[]; -- the erasures
   v_of     bigint[]; -- of what was found: whose it is,
   v_found  uuid[];   -- and its id
+  v_got    uuid[];   -- and of those, and of what waits, what nobody else has locked
   v_last   uuid;
   v_looked bigint;
   v_one    record;
@@ -95,13 +96,13 @@ begin
   into v_of, v_found, v_last, v_looked;
   v_over := v_looked < p_limit;
 
-  -- In the order of their ids, as all who take several.
-  perform from (
+  -- What somebody has locked, such as an operator whose transaction is open, is left for later.
+  v_got := array(
     select c.id from deed.channel_outbox c
     where c.id = any (v_found || array(select unnest(o.waiting) from deed.erasing o where o.n = any (v_all)))
     order by c.id
-    for update
-  ) locked;
+    for update skip locked
+  );
   for v_one in
     select o.n, o.waiting, e.actor, array(select f.id from unnest(v_of, v_found) f(n, id) where f.n = o.n) as ids
     from deed.erasing o
@@ -110,8 +111,12 @@ begin
     order by o.n
   loop
     select count(*) filter (where d.did <> 'left'), coalesce(array_agg(d.id) filter (where d.did = 'left'), '{}') into v_done, v_left
-    from deed.erase_deliveries(v_one.ids || v_one.waiting, v_one.actor) d;
-    update deed.erasing o set waiting = v_left where o.n = v_one.n;
+    from deed.erase_deliveries(array(select i from unnest(v_one.ids || v_one.waiting) i where i = any (v_got)), v_one.actor) d;
+    update deed.erasing o
+    set waiting = v_left || array(
+      select c.id from deed.channel_outbox c where c.id = any (v_one.ids || v_one.waiting) and c.id <> all (v_got) and c.erased_at is null order by c.id
+    )
+    where o.n = v_one.n;
     update deed.erasures e set deliveries = e.deliveries + v_done where e.n = v_one.n;
   end loop;
 

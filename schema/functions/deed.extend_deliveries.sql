@@ -1,6 +1,8 @@
 -- deed.extend_deliveries: renew the leases of claimed deliveries.
 --
--- Returns those whose claim is still the caller's; the others are lost.
+-- Returns those whose claim is still the caller's; the others are lost. One that somebody has
+-- locked, such as an operator whose transaction is open, is still the caller's, and its lease is
+-- not renewed: it is not waited for, since all that the caller has in hand would lose theirs meanwhile.
 create or replace function deed.extend_deliveries(
   p_ids    uuid[],
   p_claims bigint[],
@@ -22,30 +24,24 @@ begin
   if p_lease is null or p_lease not between interval '1 second' and interval '24 hours' then
     raise exception 'extend_deliveries: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
   end if;
-  -- In a statement of its own, as in deed.attempt.
-  perform q.id
-  from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u
-  cross join lateral (
-    select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.lease_until is not null for update
-  ) q;
-  with mine as (
-    -- in the order of the ids, as attempt and settle lock them
-    select q.place
-    from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u
+  v_held := array(
+    select q.id
+    from unnest(p_ids, p_claims) u(id, claim)
     cross join lateral (
-      select c.ctid as place from deed.channel_outbox c
-      where c.id = u.id and c.claim = u.claim and c.lease_until is not null
-      for update
+      select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.lease_until is not null for update skip locked
     ) q
-  ),
-  held as (
-    update deed.channel_outbox c
-    set lease_until = clock_timestamp() + p_lease
-    from mine m
-    where c.ctid = m.place
-    returning c.id
-  )
-  select coalesce(array_agg(h.id), '{}') into v_held from held h;
+  );
+  -- In a statement of its own, which sees them as they were locked.
+  update deed.channel_outbox c set lease_until = clock_timestamp() + p_lease where c.id = any (v_held);
+  if cardinality(v_held) < cardinality(p_ids) then
+    v_held := array(
+      select q.id
+      from unnest(p_ids, p_claims) u(id, claim)
+      cross join lateral (
+        select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.lease_until is not null
+      ) q
+    );
+  end if;
   return v_held;
 end
 $$;

@@ -6,7 +6,7 @@
 -- claim: they are repeated together or not at all.
 --
 -- The claim is still the caller's and the provider's window open; nobody has
--- suppressed the recipient since, nor its contact revoked it, or paused the provider or the destination but
+-- suppressed the recipient since, nor its contact revoked it or been erased, or paused the provider or the destination but
 -- for this probe; it has not expired; its tenant is not being removed; and the caller serves the provider as
 -- deed.providers says (p_kind, p_account, p_sandbox).
 create or replace function deed.may_repeat(
@@ -27,9 +27,10 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_now   timestamptz := clock_timestamp();
-  v_first deed.channel_outbox;
-  v_ids   uuid[] := array[p_id];
+  v_now     timestamptz := clock_timestamp();
+  v_first   deed.channel_outbox;
+  v_ids     uuid[] := array[p_id];
+  v_erasing boolean := exists (select from deed.erasing);
 begin
   select c.* into v_first from deed.channel_outbox c where c.id = p_id;
   if v_first.batch_id is not null then
@@ -47,6 +48,8 @@ begin
       )
       and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
       and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true
+      and not (v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)
+        or exists (select from deed.contacts k where k.id = c.contact_id and k.erased_at is not null)))
       and not exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id)
       and not exists (
         select from deed.providers p

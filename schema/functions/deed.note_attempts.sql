@@ -23,6 +23,7 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set lock_timeout = '1s' -- as in deed.settle
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off

@@ -2,7 +2,9 @@
 --
 -- Only rows whose claim is still the caller's; returns what each of those has
 -- become, and where the audit log tells of it what it was. Repeating it is
--- harmless. p_kinds:
+-- harmless. Who waits for one longer than a second gets 55P03, and nothing of the call is
+-- recorded: it is asked again in smaller parts, so that what somebody keeps locked holds up
+-- itself. p_kinds:
 --
 --   accepted   the provider took it: sent, called or posted, by its channel
 --   refused    the provider will never take it: failed
@@ -62,6 +64,7 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set lock_timeout = '1s'
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
