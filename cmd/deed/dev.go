@@ -37,7 +37,8 @@ what the services refuse: deed dev mailbox lists them, and nobody is written to;
 later what became of it, as deed deliveries show tells: it was delivered, or what bounce@…, soft@…, complaint@…,
 unsubscribe@… and silent@… say (of numbers, 0101 to 0105 at their ends). The sources of deed.yaml are served, and two
 more that deed dev say writes to: dev answers by mail, whatsapp there. What webhooks post to /hook beside the mailbox
-is checked and printed, as by deed listen. Ctrl-C stops it all; the data stay. Its environment is the one that the data
+is checked and printed, as by deed listen. Steps of runs are done, but for those of kind go, and the plan hello is there
+to start. Ctrl-C stops it all; the data stay. Its environment is the one that the data
 have, unless --environment names one.
 
 A project has a deed dev of its own with a folder for it in its deed.yaml: dev: {data: .deed}. Addresses that nobody gave
@@ -98,7 +99,10 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 			if a.environment, err = migrateDev(ctx, url, setting(a.environment, "DEED_ENVIRONMENT", "", "")); err != nil {
 				return err
 			}
-			r := &relay{app: a, file: file, log: log, out: out, url: url, listener: listener, catchAll: &printer{out: out, payload: payload}}
+			if err := putHelloPlan(ctx, url); err != nil {
+				return err
+			}
+			r := &relay{app: a, file: devRuns(file), log: log, out: out, url: url, listener: listener, catchAll: &printer{out: out, payload: payload}}
 			public, err := devPublic(ctx, file)
 			if err != nil {
 				return err
@@ -127,6 +131,7 @@ make way for free ones where they are taken, and are printed; they can be fixed 
   deed status
   deed deliver --provider smtp --to you@example.com --subject Hello --text 'It works.'
   deed dev say 'Is anybody there?'%[3]s
+  deed run start hello --wait 30s
   deed dev mailbox%[3]s
 
 Messages of topics that nobody declared appear here, and what webhooks post to http://%[2]s/hook

@@ -398,6 +398,9 @@ func TestDev(t *testing.T) {
 		eventually(t, "the answer", func() bool {
 			return strings.Contains(deedOK(t, url, append(strings.Fields(mailbox), "--json")...), "You wrote: Is anybody there?")
 		})
+		if got := deedOK(t, url, "run", "start", "hello", "--wait", "2m"); !strings.Contains(got, "COMPLETED") {
+			t.Errorf("the run of the plan hello: %s", got)
+		}
 		if got := deedOK(t, url, "verify"); !strings.Contains(got, "no violations") {
 			t.Errorf("verify: %s", got)
 		}

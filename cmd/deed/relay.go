@@ -27,6 +27,7 @@ import (
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/internal/held"
@@ -51,7 +52,8 @@ func newRelay(a *app) *cobra.Command {
 		Long: `Deliver the messages of the topics that deed.yaml names to their sinks. Any number of relays may run; they share the
 work. With channels.outbox.enabled the relay also makes deliveries (e-mails, webhooks) through the providers that
 deed.yaml names. With sources it takes what people write to us, at --public, and has it executed and answered. With runs
-it keeps the snapshots of runs; with campaigns.enabled it expands and ends jobs of campaigns.
+it keeps the snapshots of runs, and with runs.enabled it does those steps of plans that need no Go code: http, publish,
+deliver and sleep. With campaigns.enabled it expands and ends jobs of campaigns.
 
 SIGTERM or Ctrl-C stops it: it claims no more, lets running deliveries finish, and gives the rest back. A second signal
 ends it at once.
@@ -93,7 +95,7 @@ exit code 3 if something is to be done.`,
 			if r.receiving != nil {
 				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
 			}
-			if file.Campaigns.Enabled {
+			if file.Campaigns.Enabled || file.Runs.Enabled {
 				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
 			}
 			if len(file.Topics) == 0 && r.dispatcher == nil && r.receiving == nil && !file.Runs.Project && !file.Campaigns.Enabled {
@@ -136,6 +138,7 @@ type relay struct {
 	ledger       atomic.Pointer[delivery.Ledger] // nil: no provider is served, or not yet
 	campaigns    *campaign.Worker                // nil: jobs of campaigns are left alone
 	projector    *run.Projector                  // nil: snapshots of runs are left alone
+	engine       *local.Engine                   // nil: steps of runs are left alone
 	receiver     *inbound.Receiver               // nil: inbound messages are left alone
 }
 
@@ -203,6 +206,12 @@ func (r *relay) run(ctx context.Context) error {
 	if err == nil && r.file.Campaigns.Enabled {
 		r.campaigns, err = campaign.NewWorker(ctx, pool, campaign.WorkerOptions{
 			PollInterval: r.file.Campaigns.PollInterval, Heartbeat: r.file.Campaigns.Heartbeat, Worker: worker, Logger: r.log,
+			OnNewCluster: r.onNewCluster, Environment: r.environment,
+		})
+	}
+	if err == nil && r.file.Runs.Enabled {
+		r.engine, err = local.New(ctx, pool, local.Options{
+			Concurrency: r.file.Runs.Concurrency, Lease: r.file.Runs.Lease, AllowHosts: r.file.Runs.AllowHosts, Worker: worker, Logger: r.log,
 			OnNewCluster: r.onNewCluster, Environment: r.environment,
 		})
 	}
@@ -422,6 +431,19 @@ func (r *relay) drain(ctx context.Context, c *deed.Client) error {
 				return false, err
 			}
 			return restDrained(ctx)
+		}
+	}
+	if r.engine != nil {
+		rest, restDrained := run, drained
+		run = func(ctx context.Context) error { return both(ctx, rest, r.engine.Run) }
+		drained = func(ctx context.Context) (bool, error) {
+			// Steps first and last: what they have owed by then the rest sees, and how that ended wakes others.
+			for _, empty := range []func(context.Context) (bool, error){r.engine.Drained, restDrained, r.engine.Drained} {
+				if yes, err := empty(ctx); err != nil || !yes {
+					return false, err
+				}
+			}
+			return true, nil
 		}
 	}
 	if r.receiver != nil {

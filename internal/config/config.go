@@ -221,17 +221,7 @@ func (r *reader) config(root *document.Node) *Config {
 		m.Done()
 	}
 	if r := s.sub("runs"); r != nil {
-		c.Runs = Runs{Project: true, Retention: r.Duration("retention", 24*time.Hour, 100*365*24*time.Hour)}
-		if p := r.sub("plans"); p != nil {
-			p.Texts("hosts", func(v string, line int) {
-				if u, err := url.Parse("https://" + v); err != nil || u.Host != v || strings.Contains(v, "@") {
-					p.Problemf(line, document.Join(p.Path, "hosts"), "%q is not a host such as plans.example, or a host and a port", v)
-				}
-				c.Runs.PlanHosts = append(c.Runs.PlanHosts, v)
-			})
-			p.Done()
-		}
-		r.Done()
+		c.Runs = r.runs()
 	}
 	var uses []use
 	s.sections("topics", func(name string, sub *section) {
@@ -303,13 +293,6 @@ func (s *section) dev() Dev {
 type Campaigns struct {
 	Enabled                 bool
 	PollInterval, Heartbeat time.Duration
-}
-
-// Runs is what relays do for runs of workflow plans.
-type Runs struct {
-	Project   bool          // the section is there: they keep the snapshots
-	Retention time.Duration // how long runs are kept that have ended; 0: for ever
-	PlanHosts []string      // from which deed plan put takes plans, by https
 }
 
 // Erasures is where relays record who was erased: in one of these, or nowhere.
