@@ -54,3 +54,14 @@ order by u.n;
 
 -- name: wake
 select woken, next_run::text, next_place from deed.wake_steps($1::text::uuid, $2::int);
+
+-- name: unfinished
+-- Whether a step is due in one of these queues, is being done, or is due so many seconds from now.
+select exists (
+    select from unnest($1::text[]) q(queue) cross join lateral (
+      select from deed.run_steps s where s.ready and s.engine = 'local' and s.queue = q.queue limit 1
+    ) r
+  ) or exists (
+    select from deed.run_steps s
+    where not s.ready and s.process_after <= clock_timestamp() + make_interval(secs => $2::float8) and s.queue = any ($1::text[])
+  );
