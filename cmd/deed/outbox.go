@@ -175,7 +175,7 @@ func provider(c config.Provider) (delivery.Provider, error) {
 		return resend.New(resend.Options{APIKey: c.APIKey.Reveal(), EventSecret: c.EventSecret.Reveal(), Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Batch: c.Batch, Account: c.Account})
 	case "sendgrid":
 		return sendgrid.New(sendgrid.Options{
-			APIKey: c.APIKey.Reveal(), EventKey: c.EventKey, Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account,
+			APIKey: c.APIKey.Reveal(), EventKey: c.EventKey, Activity: c.Activity, Endpoint: c.Endpoint, From: c.From, FromAllowed: c.FromAllowed, HeadersAllowed: c.HeadersAllowed, Account: c.Account,
 		})
 	case "ses":
 		return ses.New(ses.Options{

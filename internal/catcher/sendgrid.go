@@ -9,18 +9,23 @@ import (
 	"net/mail"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/deedhq/deed/internal/uuid"
 )
 
-// SendGrid answers as api.sendgrid.com does, as far as its specification
-// (sendgrid-oai, tsg_mail_v3) says.
+// SendGrid answers as api.sendgrid.com does, as far as its specifications
+// (sendgrid-oai, tsg_mail_v3 and tsg_email_activity_v3) say.
 type SendGrid struct {
 	answers
-	Mailbox *Mailbox
-	APIKey  string // "": any
-	Scopes  []string
+	Mailbox    *Mailbox
+	APIKey     string // "": any
+	Scopes     []string
+	NoActivity bool // the account has bought no history of activity
+
+	mu       sync.Mutex
+	activity []sendGridMessage // newest last
 
 	events sendGridKey
 }
@@ -54,7 +59,8 @@ type sendGridEmail struct {
 	CustomArgs map[string]string `json:"custom_args"`
 }
 
-// ServeHTTP takes POST /v3/mail/send and answers GET /v3/scopes.
+// ServeHTTP takes POST /v3/mail/send, and answers GET /v3/scopes, /v3/messages and
+// /v3/messages/ID.
 func (s *SendGrid) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	switch {
@@ -68,6 +74,8 @@ func (s *SendGrid) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"scopes": scopes})
 	case r.Method == http.MethodPost && r.URL.Path == "/v3/mail/send":
 		s.send(w, r)
+	case r.Method == http.MethodGet && (r.URL.Path == "/v3/messages" || strings.HasPrefix(r.URL.Path, "/v3/messages/")):
+		s.shows(w, r)
 	default:
 		sendGridRefuses(w, http.StatusNotFound, "", "not found")
 	}
@@ -116,6 +124,7 @@ func (s *SendGrid) send(w http.ResponseWriter, r *http.Request) {
 	if e.Content[0].Type == "text/plain" {
 		m.Text = e.Content[0].Value
 	}
+	s.remember(e, id, m.To)
 	s.Mailbox.Add(m)
 	s.Events.tell(func() []said { return s.says(e, id) })
 	if !s.after(w, r, fault) {

@@ -3,9 +3,11 @@ package catcher_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +109,54 @@ func TestSendGrid_IsStrict(t *testing.T) {
 		{what: "too large", old: `"value":"t"`, new: `"value":"` + many(31<<20, "x") + `"`, status: 413, says: "30 MB"},
 		{what: "another path", path: "/v3/mail", status: 404, says: "not found"},
 	})
+}
+
+// What the activity does not understand is refused, and it shows what was taken: once for each
+// recipient, by an argument of its own.
+func TestSendGrid_Activity(t *testing.T) {
+	t.Parallel()
+	fake := &catcher.SendGrid{Mailbox: &catcher.Mailbox{}}
+	ask := func(method, path, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer SG.x")
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		fake.ServeHTTP(w, r)
+		return w
+	}
+	if w := ask("POST", "/v3/mail/send", `{"personalizations":[{"to":[{"email":"b@example.org"}],"cc":[{"email":"c@example.org"}]}],"from":{"email":"a@example.com"},"subject":"s","content":[{"type":"text/plain","value":"t"}],"custom_args":{"deed_id":"1"}}`); w.Code != 202 {
+		t.Fatal(w.Code, w.Body)
+	}
+	for query, shows := range map[string]int{
+		`(unique_args['deed_id']="1")`: 2, `unique_args['deed_id']="1"&limit=1`: 1, `(unique_args['deed_id']="2")`: 0, `to_email="c@example.org"`: 1, `status="processed"`: 2,
+		"": -1, `bad_field="1"`: -1, `unique_args['deed_id']='1'`: -1, `status="processed"&limit=0`: -1, `status="processed"&limit=1001`: -1, `status="processed"&page=2`: -1,
+	} {
+		query, rest, more := strings.Cut(query, "&")
+		if more {
+			rest = "&" + rest
+		}
+		var said struct {
+			Messages []struct {
+				ID string `json:"msg_id"`
+			} `json:"messages"`
+		}
+		w := ask("GET", "/v3/messages?query="+url.QueryEscape(query)+rest, "")
+		if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil || (w.Code == 200) != (shows >= 0) || w.Code != 200 && w.Code != 400 || len(said.Messages) != max(shows, 0) {
+			t.Errorf("%s%s: %d %s", query, rest, w.Code, w.Body)
+		}
+		for _, m := range said.Messages {
+			if w := ask("GET", "/v3/messages/"+m.ID, ""); w.Code != 200 || !strings.Contains(w.Body.String(), `{\"deed_id\":\"1\"}`) {
+				t.Errorf("%s: %d %s", m.ID, w.Code, w.Body)
+			}
+		}
+	}
+	if w := ask("GET", "/v3/messages/none", ""); w.Code != 404 {
+		t.Error(w.Code, w.Body)
+	}
+	fake.NoActivity = true
+	if w := ask("GET", "/v3/messages?query=x", ""); w.Code != 401 || !strings.Contains(w.Body.String(), "authorization required") {
+		t.Error(w.Code, w.Body)
+	}
 }
 
 func TestPostmark_IsStrict(t *testing.T) {

@@ -128,6 +128,7 @@ type Provider struct {
 	Endpoint      string // bluesky, mastodon, resend, ses, slack, telegram, twilio, whatsapp
 	APIKey        Secret // resend, sendgrid
 	EventKey      string // sendgrid: public
+	Activity      bool   // sendgrid: is searched for what is in doubt
 	Batch         int    // resend: the most e-mails of a call
 	EventSecret   Secret // resend: of the webhook by which it says what became of e-mails; smtp: of the return path
 	Token         Secret // mastodon, slack, telegram, whatsapp
@@ -257,7 +258,7 @@ var providerTypes = map[string]func(*section, *Provider){
 	},
 	"sendgrid": func(s *section, p *Provider) {
 		s.want("api_key")
-		p.APIKey, p.EventKey, p.Endpoint = s.secret("api_key"), s.Text("event_key"), s.endpoint("endpoint")
+		p.APIKey, p.EventKey, p.Endpoint, p.Activity = s.secret("api_key"), s.Text("event_key"), s.endpoint("endpoint"), s.truth("activity")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
 		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
 	},

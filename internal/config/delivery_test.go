@@ -35,7 +35,7 @@ providers:
     lanes: {Gmail.com: 5, example.org: 0.5}
   api: {type: resend, api_key: env:API_KEY, endpoint: "http://127.0.0.1:1", from: a@example.com}
   post: {type: postmark, server_token: env:API_KEY, message_stream: broadcast, event_user: deed, event_password: env:API_KEY, account: acme, from: a@example.com, sandbox: me@example.com, endpoint: "http://127.0.0.1:5"}
-  grid: {type: sendgrid, api_key: env:API_KEY, event_key: MFkw, account: acme, from: a@example.com, sandbox: me@example.com, endpoint: "http://127.0.0.1:6"}
+  grid: {type: sendgrid, api_key: env:API_KEY, event_key: MFkw, activity: true, account: acme, from: a@example.com, sandbox: me@example.com, endpoint: "http://127.0.0.1:6"}
   bulk: {type: ses, region: eu-central-1, access_key_id: env:API_KEY, secret_access_key: env:API_KEY, session_token: env:API_KEY, configuration_set: events, account: acme, from: a@example.com, from_allowed: ["@example.com"], headers_allowed: ["X-Shop-*"], sandbox: me@example.com, endpoint: "http://127.0.0.1:3"}
   calls: {type: twilio, account_sid: AC0, auth_token: env:API_KEY, from: "+15017122661", messaging_service_sid: MG0, status_callback: "https://hooks.example.com/x", look_up_calls: true, sandbox: "+15005550006", endpoint: "http://127.0.0.1:4"}
   texts: {type: twilio, account_sid: AC0, api_key_sid: SK0, api_key_secret: env:API_KEY, messaging_service_sid: MG0}
@@ -72,7 +72,7 @@ providers:
 		p.From != "a@example.com" || p.Sandbox != "me@example.com" || p.Endpoint != "http://127.0.0.1:5" || !p.HasEvents() {
 		t.Errorf("%+v", p)
 	}
-	if g := c.Providers["grid"]; g.APIKey.Reveal() != "key-hunter2" || g.EventKey != "MFkw" || g.Account != "acme" || g.From != "a@example.com" || g.Sandbox != "me@example.com" || g.Endpoint != "http://127.0.0.1:6" || !g.HasEvents() {
+	if g := c.Providers["grid"]; g.APIKey.Reveal() != "key-hunter2" || g.EventKey != "MFkw" || !g.Activity || g.Account != "acme" || g.From != "a@example.com" || g.Sandbox != "me@example.com" || g.Endpoint != "http://127.0.0.1:6" || !g.HasEvents() {
 		t.Errorf("%+v", g)
 	}
 	if f := c.Providers["fedi"]; f.Endpoint != "http://127.0.0.1:7" || f.Account != "@shop@mastodon.example" || f.Token.Reveal() != "key-hunter2" || f.Sandbox != "@test@mastodon.example" ||
@@ -126,7 +126,7 @@ providers:
   phone: {type: whatsapp, sandbox: me@example.com}
   bot: {type: telegram, sandbox: me@example.com, from: a@example.com}
   post: {type: postmark, event_user: deed}
-  grid: {type: sendgrid}
+  grid: {type: sendgrid, activity: sometimes}
   fedi: {type: mastodon, account: shop, sandbox: "@test@mastodon.example"}
   sky: {type: bluesky, account: shop.example.com, password: hunter2, sandbox: Shop.example.com}
   nobody: {type: stub, fail: {refused: 1.1}, sandbox: me@example.com}
@@ -141,7 +141,7 @@ providers:
 		"providers.api.api_key: want env:NAME",
 		"providers.fedi: the provider has no endpoint", "providers.fedi: the provider has no token", "providers.fedi.account: want an account", "providers.fedi: sandbox and sandbox_token go together",
 		"providers.sky.password: want env:NAME", "providers.sky: sandbox and sandbox_password go together", "providers.sky.sandbox: it is the account",
-		"providers.grid: the provider has no api_key", "providers.post: the provider has no server_token", "providers.post: event_user and event_password go together",
+		"providers.grid: the provider has no api_key", "providers.grid.activity: want true or false", "providers.post: the provider has no server_token", "providers.post: event_user and event_password go together",
 		"providers.bulk: the provider has no region", "providers.bulk: the provider has no access_key_id", "providers.bulk.secret_access_key: want env:NAME", "providers.bulk.sandbox: more than an e-mail address",
 		"providers.texts: the provider has no account_sid", "providers.texts.auth_token: want env:NAME", "providers.texts: want auth_token, or api_key_sid and api_key_secret",
 		"providers.texts: the provider has neither from nor messaging_service_sid", "providers.texts.status_callback", "providers.texts.look_up_calls: want true or false", "providers.texts.sandbox: want a number with +",

@@ -107,11 +107,9 @@ func (p *Provider) isSigned(h http.Header, body []byte, now time.Time) bool {
 	return ecdsa.VerifyASN1(p.eventKey, sum[:], signature)
 }
 
-// read says what an event is. The id of its message is what the answer's X-Message-Id had,
-// with more behind a dot.
+// read says what an event is.
 func (e event) read() delivery.StatusEvent {
-	v := delivery.StatusEvent{Said: events[e.Event], ID: e.ID, Delivery: e.Delivery, Address: e.Email}
-	v.MessageID, _, _ = strings.Cut(e.MessageID, ".")
+	v := delivery.StatusEvent{Said: events[e.Event], ID: e.ID, MessageID: messageID(e.MessageID), Delivery: e.Delivery, Address: e.Email}
 	if e.At > 0 {
 		v.At = time.Unix(e.At, 0).UTC()
 	}

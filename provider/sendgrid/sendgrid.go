@@ -1,10 +1,9 @@
 // Package sendgrid sends e-mail through Twilio SendGrid's API v3: a provider of package
 // delivery.
 //
-// SendGrid knows no repeat: a call whose outcome is unknown is settled by the delivery's
-// guarantee, or by an event. Each e-mail carries the delivery's id as the custom argument
-// deed_id, which most events have. Its activity can be searched with some plans alone, so
-// nothing is looked up there.
+// SendGrid knows no repeat: a call whose outcome is unknown is settled by an event, by the
+// account's activity with [Options].Activity, or by the delivery's guarantee. Each e-mail
+// carries the delivery's id as the custom argument deed_id, which most events have.
 //
 //	202                                   accepted; X-Message-Id names it
 //	any other 2xx                         unknown
@@ -14,8 +13,8 @@
 //	no connection                         outage
 //	413: over 30 MB; 3xx, any other 4xx   refused for good
 //
-// Sources: sendgrid-oai (tsg_mail_v3, tsg_webhooks_v3), and SendGrid's documentation of
-// limits, X-Message-Id and events.
+// Sources: sendgrid-oai (tsg_mail_v3, tsg_webhooks_v3, tsg_email_activity_v3), and SendGrid's
+// documentation of limits, X-Message-Id, events and queries of the activity.
 package sendgrid
 
 import (
@@ -49,6 +48,11 @@ type Options struct {
 	// EventKey is the public key of the event webhook, as its settings show it: base64.
 	// Default: nothing that is said is believed.
 	EventKey string
+	// Activity has e-mails in doubt looked up in the Email Activity API, five minutes after
+	// the call. The account needs additional activity history, and the key the permission
+	// for it: without them nothing is learnt. SendGrid takes six such requests a minute, and
+	// one that is found takes two. Default: nothing is looked up.
+	Activity bool
 	// Endpoint is the API's base; that of the region EU is https://api.eu.sendgrid.com.
 	// Default https://api.sendgrid.com.
 	Endpoint string
@@ -65,7 +69,8 @@ type Options struct {
 	Account string
 }
 
-// Provider is a [delivery.Provider], a [delivery.Checker] and a [delivery.EventReader].
+// Provider is a [delivery.Provider], a [delivery.Finder], a [delivery.Checker] and a
+// [delivery.EventReader].
 type Provider struct {
 	opts      Options
 	rules     delivery.EmailRules
@@ -113,7 +118,11 @@ func (p *Provider) Close() error {
 
 // Capabilities says: e-mail, without a key.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "sendgrid", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+	c := delivery.Capabilities{Kind: "sendgrid", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+	if p.opts.Activity {
+		c.SettleDelay = settleDelay
+	}
+	return c
 }
 
 // email is the body of POST /v3/mail/send.
@@ -286,7 +295,7 @@ func wait(h http.Header, now time.Time) time.Duration {
 	return max(0, time.Unix(seconds, 0).Sub(now))
 }
 
-// Check asks what the key may do.
+// Check asks what the key may do, and with Activity for a part of that.
 func (p *Provider) Check(ctx context.Context) []delivery.Check {
 	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("v3/scopes"), p.headers())
 	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
@@ -308,5 +317,9 @@ func (p *Provider) Check(ctx context.Context) []delivery.Check {
 	case !key.OK:
 		key.Info = "it may not send; give it the permission Mail Send"
 	}
-	return []delivery.Check{connected, key}
+	checks := []delivery.Check{connected, key}
+	if key.OK && p.opts.Activity {
+		checks = append(checks, p.checkActivity(ctx))
+	}
+	return checks
 }

@@ -36,7 +36,7 @@ func newHarness(t *testing.T) providertest.Harness {
 	url, gate := providertest.Serve(t, fake)
 	t.Cleanup(fake.Close)
 	return providertest.Harness{
-		Provider: provider(t, sendgrid.Options{APIKey: token, Endpoint: url}), Channel: delivery.Email, Recipient: "bob@example.org", Sandbox: "me@example.com",
+		Provider: impatient{provider(t, sendgrid.Options{APIKey: token, Endpoint: url, Activity: true})}, Channel: delivery.Email, Recipient: "bob@example.org", Sandbox: "me@example.com",
 		Payload: delivery.EmailPayload{From: "Ann <ann@example.com>", Subject: "hello", Text: "canary-7f3a"}.JSON(), Secrets: []string{token},
 		Accepted: box.Raw, Recipients: box.Recipients, Calls: fake.Faults.Count,
 		Fail: func(how providertest.Fault, times int) { fake.Faults.First(catcher.Fault(how), times) },
