@@ -114,7 +114,7 @@ select deed.note_idle($1::text, $2::text, $3::text, $4::text, $5::boolean);
 select count(*)
 from (
   select from deed.channel_outbox c
-  where c.provider = $1::text and c.status = 'sending' and not c.sandbox and c.lease_until > clock_timestamp()
+  where c.provider = $1::text and c.status = 'sending' and c.held_at is null and not c.sandbox and c.lease_until > clock_timestamp()
   limit 10000
 ) c;
 

@@ -29,6 +29,10 @@ func TestContract_D13_SoftBouncesAndDeliveriesInAnyOrder(t *testing.T) {
 		{[]delivery.StatusEvent{soft(1), soft(3), reached}, ""},
 		{[]delivery.StatusEvent{soft(7), reached}, "7"},
 		{[]delivery.StatusEvent{soft(1), soft(7), soft(9), reached}, "9"},
+		// A mail that was passed on, and delivered there, too.
+		{[]delivery.StatusEvent{reached, soft(7), {Said: delivery.SaidDelivered, At: at(8)}}, ""},
+		{[]delivery.StatusEvent{{Said: delivery.SaidDelivered, At: at(8)}, reached, soft(7)}, ""},
+		{[]delivery.StatusEvent{{Said: delivery.SaidDelivered, At: at(6)}, reached, soft(7)}, "7"},
 	} {
 		orders := [][]delivery.StatusEvent{c.events, slices.Clone(c.events), slices.Clone(c.events)}
 		slices.Reverse(orders[1])
@@ -48,6 +52,73 @@ func TestContract_D13_SoftBouncesAndDeliveriesInAnyOrder(t *testing.T) {
 				t.Errorf("%d, order %d: soft bounces at %q, want %q", i, k, got, c.want)
 			}
 		}
+	}
+}
+
+// Of an e-mail with copies each address has soft bounces of its own, and is reached by itself,
+// in whatever order that is heard, singly or in one request.
+func TestContract_D13_SoftBouncesOfCopiesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	orders := [][]int{{}}
+	for i := range 5 {
+		var more [][]int
+		for _, order := range orders {
+			for at := range len(order) + 1 {
+				more = append(more, slices.Insert(slices.Clone(order), at, i))
+			}
+		}
+		orders = more
+	}
+	var mails []delivery.Delivery
+	for k := range orders {
+		mails = append(mails, withCopies(fmt.Sprintf("bob%d@example.com", k), "news", fmt.Sprintf("cat%d@example.com", k), fmt.Sprintf("dan%d@example.com", k)))
+	}
+	ids := sent(t, db, mails...)
+	for k, order := range orders {
+		id, bob, cat, dan := ids[k], mails[k].Recipient, fmt.Sprintf("cat%d@example.com", k), fmt.Sprintf("dan%d@example.com", k)
+		all := []delivery.StatusEvent{
+			{Said: delivery.SaidSoftBounced, Delivery: id, Address: bob, ID: "1", At: at(1)},
+			{Said: delivery.SaidSoftBounced, Delivery: id, Address: cat, ID: "2", At: at(2)},
+			{Said: delivery.SaidDelivered, Delivery: id, Address: cat, ID: "3", At: at(3)},
+			{Said: delivery.SaidSoftBounced, Delivery: id, Address: dan, ID: "4", At: at(4)},
+			{Said: delivery.SaidSoftBounced, Delivery: id, Address: dan, ID: "5", At: at(5)},
+		}
+		var events []delivery.StatusEvent
+		for _, i := range order {
+			events = append(events, all[i])
+		}
+		if k%4 == 0 {
+			record(t, l, events...)
+		} else {
+			for _, e := range append(events, events[:2]...) { // two come again
+				record(t, l, e)
+			}
+		}
+		got := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select string_agg(split_part(address, '@', 1) || extract(second from at at time zone 'UTC')::int, ' ' order by address)
+			from deed.soft_bounces where delivery_id = $1::text::uuid and not reached`, id)
+		if want := fmt.Sprintf("bob%d1 dan%d5", k, k); got != want {
+			t.Errorf("in the order %v: %s, want %s", order, got, want)
+		}
+	}
+}
+
+// A copy that bounces five times in a row is suppressed, and nobody else.
+func TestContract_D11_SoftBouncesOfACopy(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	for i := range 5 {
+		id := sent(t, db, withCopies(fmt.Sprintf("bob%d@example.com", i), "news", "full@example.com", "well@example.com"))[0]
+		for _, to := range []string{fmt.Sprintf("bob%d@example.com", i), "full@example.com", "well@example.com"} {
+			record(t, l, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: id, Address: to, ID: to + fmt.Sprint(i), At: time.Now().Add(-time.Minute)})
+		}
+		record(t, l, delivery.StatusEvent{Said: delivery.SaidDelivered, Delivery: id, Address: "well@example.com", ID: fmt.Sprint("d", i), At: time.Now().Add(-30 * time.Second)})
+	}
+	if got := suppressed(t, db); len(got) != 1 || !strings.HasPrefix(got[0], "full@example.com") {
+		t.Errorf("suppressed: %q", got)
 	}
 }
 

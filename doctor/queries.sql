@@ -513,7 +513,7 @@ cross join lateral (
    where o.provider = p.name and o.status = 'queued' and not o.due and o.ord <= clock_timestamp() + interval '2 minutes' order by o.ord limit 10000)
   union all
   (select o.request_kind, o.request_account from deed.channel_outbox o
-   where o.provider = p.name and o.status = 'sending' and o.doubt_since is not null order by o.ord limit 10000)
+   where o.provider = p.name and o.status = 'sending' and o.held_at is null and o.doubt_since is not null order by o.ord limit 10000)
 ) c
 where c.request_kind is not null and (c.request_kind, coalesce(c.request_account, '')) <> (p.kind, p.account)
 group by p.name, p.kind, p.account

@@ -45,8 +45,8 @@ begin
   into v_about
   from unnest(p_ids, p_addresses) with ordinality u(id, address, n);
   perform deed.tell_feedback(v_ids, v_about, p_events, p_ats, p_reasons, p_codes);
-  insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, delivered_at, bounced_at, complained_at, unsubscribed_at, opened_at, clicked_at, answered_at, bounce, bounce_since, reason, code)
-  select c.id, c.tenant_id, c.run_id, e.delivered_at, e.bounced_at, e.complained_at, e.unsubscribed_at, e.opened_at, e.clicked_at, e.answered_at, e.bounce, e.bounce_since,
+  insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, delivered_at, bounced_at, complained_at, unsubscribed_at, opened_at, clicked_at, answered_at, last_delivered_at, bounce, bounce_since, reason, code)
+  select c.id, c.tenant_id, c.run_id, e.delivered_at, e.bounced_at, e.complained_at, e.unsubscribed_at, e.opened_at, e.clicked_at, e.answered_at, e.last_delivered_at, e.bounce, e.bounce_since,
     case when c.erased_at is null then e.reason end, e.code
   from (
     select u.id,
@@ -57,13 +57,14 @@ begin
       min(u.at) filter (where u.event = 'opened') as opened_at,
       min(u.at) filter (where u.event = 'clicked') as clicked_at,
       min(u.at) filter (where u.event = 'answered') as answered_at,
+      max(u.own) filter (where u.event = 'delivered') as last_delivered_at,
       (array['hard', 'dropped', 'soft'])[min(u.gravity)] as bounce,
       (array_agg(u.at order by u.gravity, u.at) filter (where u.gravity is not null))[1] as bounce_since,
       (array_agg(u.reason order by u.gravity, u.at, u.code, u.reason) filter (where u.gravity is not null or u.event = 'answered'))[1] as reason,
       (array_agg(u.code order by u.gravity, u.at, u.code, u.reason) filter (where u.gravity is not null or u.event = 'answered'))[1] as code
     from unnest(v_about, p_events, p_ats, p_reasons, p_codes) v(id, event, at, reason, code)
     cross join lateral (
-      select v.id, v.event, array_position(array['bounced', 'dropped', 'soft_bounced'], v.event) as gravity, coalesce(v.at, v_now) as at,
+      select v.id, v.event, array_position(array['bounced', 'dropped', 'soft_bounced'], v.event) as gravity, coalesce(v.at, v_now) as at, v.at as own,
         left(nullif(v.reason, ''), 1000) as reason, left(nullif(v.code, ''), 100) as code
     ) u
     where v.id = any (v_ids) and v.event <> 'accepted'
@@ -75,6 +76,7 @@ begin
   set delivered_at = least(f.delivered_at, excluded.delivered_at), bounced_at = least(f.bounced_at, excluded.bounced_at),
     complained_at = least(f.complained_at, excluded.complained_at), unsubscribed_at = least(f.unsubscribed_at, excluded.unsubscribed_at),
     opened_at = least(f.opened_at, excluded.opened_at), clicked_at = least(f.clicked_at, excluded.clicked_at), answered_at = least(f.answered_at, excluded.answered_at),
+    last_delivered_at = greatest(f.last_delivered_at, excluded.last_delivered_at),
     (bounce, bounce_since, reason, code) = (
       -- As if all had come at once: the gravest bounce, as it was said first, else how the first call ended.
       select w.bounce, w.bounce_since, w.reason, w.code
@@ -89,6 +91,7 @@ begin
   where (least(f.delivered_at, excluded.delivered_at), least(f.bounced_at, excluded.bounced_at), least(f.complained_at, excluded.complained_at), least(f.unsubscribed_at, excluded.unsubscribed_at),
       least(f.opened_at, excluded.opened_at), least(f.clicked_at, excluded.clicked_at), least(f.answered_at, excluded.answered_at))
     is distinct from (f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at, f.answered_at)
+    or excluded.last_delivered_at > coalesce(f.last_delivered_at, f.delivered_at, '-infinity')
     or coalesce(array_position(array['hard', 'dropped', 'soft'], excluded.bounce), 4) < coalesce(array_position(array['hard', 'dropped', 'soft'], f.bounce), 4)
     or excluded.bounce is not distinct from f.bounce and excluded.bounce_since < f.bounce_since
     or (excluded.bounce, excluded.bounce_since) is not distinct from (f.bounce, f.bounce_since) and (f.bounce is not null or excluded.answered_at is not distinct from f.answered_at)
@@ -112,7 +115,7 @@ begin
       cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null and (o.cc is null or u.address <> '')) c
       cross join lateral (select deed.fold_address(c.channel, coalesce(nullif(u.address, ''), c.recipient)) as address) a
       cross join lateral (select case u.event when 'complained' then '*' when 'unsubscribed' then coalesce(nullif(c.purpose, ''), '*') else '' end as purpose) p
-      -- Soft bounces count by delivery, and of each its last.
+      -- Soft bounces count by delivery and address, and of each its last.
       cross join lateral (select case when u.event = 'soft_bounced' then c.id end as of, case when u.event = 'soft_bounced' then coalesce(u.at, v_now) end as last) s
       where u.id = any (v_ids) and u.event in ('bounced', 'complained', 'unsubscribed', 'soft_bounced') and a.address is not null
       order by c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of, s.last desc, u.at, c.id
@@ -121,13 +124,14 @@ begin
         perform deed.suppress(v_e.channel, array[v_e.address],
           format('%s, says %s: event %s, delivery %s', v_e.event, left(v_e.provider, 40), left(v_e.event_id, 70), v_e.id), p_actor, v_e.tenant_id, v_e.purpose);
       -- A mail that was delayed and then delivered, of which that was heard first, has not bounced.
-      elsif not (v_e.own and exists (select from deed.delivery_feedback f where f.delivery_id = v_e.id and f.delivered_at > v_e.at)) then
+      elsif not (v_e.own and exists (select from deed.delivery_feedback f where f.delivery_id = v_e.id and greatest(f.delivered_at, f.last_delivered_at) > v_e.at)) then
         insert into deed.soft_bounces as b (delivery_id, tenant_id, channel, address, at)
         values (v_e.id, v_e.tenant_id, v_e.channel, v_e.address, v_e.at)
-        -- One of a delivery, the last time that was said, whichever is heard first. What says no
-        -- time of its own has this request's, and a repeat of it is no later one.
-        on conflict on constraint soft_bounces_pkey do update set at = greatest(b.at, excluded.at) where b.at < excluded.at and v_e.timed;
-        if (select count(*) from deed.soft_bounces s where s.tenant_id = v_e.tenant_id and s.channel = v_e.channel and s.address = v_e.address and s.at > v_now - interval '7 days') >= 5 then
+        -- The last time that was said, whichever is heard first, unless that is before a copy was
+        -- delivered. What says no time of its own has this request's, and a repeat of it is no later one.
+        on conflict on constraint soft_bounces_pkey do update set at = excluded.at, reached = false
+          where b.at < excluded.at and (v_e.timed or b.reached) or b.at = excluded.at and b.reached;
+        if (select count(*) from deed.soft_bounces s where not s.reached and s.tenant_id = v_e.tenant_id and s.channel = v_e.channel and s.address = v_e.address and s.at > v_now - interval '7 days') >= 5 then
           perform deed.suppress(v_e.channel, array[v_e.address],
             format('five soft bounces in a row, says %s: event %s, delivery %s', left(v_e.provider, 40), left(v_e.event_id, 60), v_e.id), p_actor, v_e.tenant_id, '', v_now + interval '30 days');
           delete from deed.soft_bounces s where s.tenant_id = v_e.tenant_id and s.channel = v_e.channel and s.address = v_e.address;
@@ -135,17 +139,29 @@ begin
       end if;
     end loop;
   end if;
-  -- Who was reached has no bounces in a row any more.
+  -- Who was reached has no bounces in a row any more. Of a copy that is kept, for a bounce of before.
+  if 'delivered' = any (p_events) then
+    insert into deed.soft_bounces as b (delivery_id, tenant_id, channel, address, at, reached)
+    select distinct on (c.id, a.address) c.id, c.tenant_id, c.channel, a.address, coalesce(u.at, v_now), true
+    from unnest(p_ids, v_about, p_events, p_addresses, p_ats) u(id, about, event, address, at)
+    cross join lateral (select o.id, o.tenant_id, o.channel from deed.channel_outbox o where o.id = u.id and u.about is null and o.erased_at is null) c
+    cross join lateral (select deed.fold_address(c.channel, u.address) as address) a
+    where u.event = 'delivered' and u.id = any (v_ids)
+    order by c.id, a.address, coalesce(u.at, v_now) desc
+    on conflict on constraint soft_bounces_pkey do update set at = excluded.at, reached = true
+      where b.at < excluded.at and (excluded.at < transaction_timestamp() or not b.reached);
+  end if;
   if 'delivered' = any (p_events) and exists (select from deed.soft_bounces) then
     delete from deed.soft_bounces s
     using (
-      select c.tenant_id, c.channel, deed.fold_address(c.channel, c.recipient) as address, max(coalesce(u.at, v_now)) as at
-      from unnest(v_about, p_events, p_ats) u(id, event, at)
+      select c.tenant_id, c.channel, a.address, max(coalesce(u.at, v_now)) as at
+      from unnest(p_ids, v_about, p_events, p_addresses, p_ats) u(id, about, event, address, at)
       cross join lateral (select o.tenant_id, o.channel, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null) c
+      cross join lateral (select deed.fold_address(c.channel, case when u.about is null then u.address else c.recipient end) as address) a
       where u.event = 'delivered' and u.id = any (v_ids)
-      group by c.tenant_id, c.channel, deed.fold_address(c.channel, c.recipient)
+      group by c.tenant_id, c.channel, a.address
     ) d
-    where s.tenant_id = d.tenant_id and s.channel = d.channel and s.address = d.address and s.at < d.at;
+    where s.tenant_id = d.tenant_id and s.channel = d.channel and s.address = d.address and s.at < d.at and not s.reached;
   end if;
   return v_proved;
 end

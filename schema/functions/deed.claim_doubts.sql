@@ -85,84 +85,89 @@ begin
     perform set_config('synchronous_commit', 'on', true);
   end if;
 
-  return query
-  with lost as (
-    select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
-    from deed.channel_outbox c
-    where c.provider = p_provider and c.status = 'sending' and c.lease_until <= v_now and c.sandbox
-    order by c.ord
-    limit 1000
-    for update skip locked
-  ),
-  noted as ( -- of a look-up that was lost there is nothing to keep
-    insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, sandbox, at, began_at, worker, error)
-    select l.id, l.tenant_id, l.claim, l.attempts, 'lost', l.sandbox, v_now, l.called_at, l.claimed_by, 'the lease ran out during the call'
-    from lost l
-    where l.called_at >= l.claimed_at
-    on conflict do nothing
-  ),
-  freed as (
-    update deed.channel_outbox c
-    set status = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end,
-      last_error = format('the lease of %s ran out during a call to the sandbox', c.claimed_by),
-      lost_claims = c.lost_claims + 1, process_after = null, claim = null, claimed_at = null, claimed_by = null, lease_until = null,
-      finished_at = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then v_now end,
-      updated_at = v_now
-    from lost l
-    where c.ctid = l.place
-    returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.last_error as reason
-  ),
-  audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
-    select d.tenant_id, p_worker, 'settle', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
-      case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during a call to the sandbox'
+  if exists (
+    select from deed.channel_outbox c
+    where c.provider = p_provider and c.status = 'sending' and c.held_at is null and c.lease_until <= v_now
+  ) then
+    return query
+    with lost as (
+      select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
+      from deed.channel_outbox c
+      where c.provider = p_provider and c.status = 'sending' and c.held_at is null and c.lease_until <= v_now and c.sandbox
+      order by c.ord
+      limit 1000
+      for update skip locked
+    ),
+    noted as ( -- of a look-up that was lost there is nothing to keep
+      insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, sandbox, at, began_at, worker, error)
+      select l.id, l.tenant_id, l.claim, l.attempts, 'lost', l.sandbox, v_now, l.called_at, l.claimed_by, 'the lease ran out during the call'
+      from lost l
+      where l.called_at >= l.claimed_at
+      on conflict do nothing
+    ),
+    freed as (
+      update deed.channel_outbox c
+      set status = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end,
+        last_error = format('the lease of %s ran out during a call to the sandbox', c.claimed_by),
+        lost_claims = c.lost_claims + 1, process_after = null, claim = null, claimed_at = null, claimed_by = null, lease_until = null,
+        finished_at = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then v_now end,
+        updated_at = v_now
+      from lost l
+      where c.ctid = l.place
+      returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.last_error as reason
+    ),
+    audited as (
+      insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+      select d.tenant_id, p_worker, 'settle', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
+        case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during a call to the sandbox'
+      from freed d
+      group by d.tenant_id, d.status
+    )
+    select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
+      d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
     from freed d
-    group by d.tenant_id, d.status
-  )
-  select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
-    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
-  from freed d
-  where p_places is not null;
+    where p_places is not null;
 
-  return query
-  with lost as (
-    select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
-    from deed.channel_outbox c
-    where c.provider = p_provider and c.status = 'sending' and c.lease_until <= v_now and not c.sandbox
-    order by c.ord
-    limit 1000
-    for update skip locked
-  ),
-  noted as (
-    insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, sandbox, at, began_at, worker, error)
-    select l.id, l.tenant_id, l.claim, l.attempts, 'lost', l.sandbox, v_now, l.called_at, l.claimed_by, 'the lease ran out during the call'
-    from lost l
-    where l.called_at >= l.claimed_at
-    on conflict do nothing
-  ),
-  doubted as (
-    update deed.channel_outbox c
-    set doubt_since = coalesce(c.doubt_since, v_now),
-      doubt_reason = coalesce(c.doubt_reason, format('the lease of %s ran out during the call', c.claimed_by)),
-      -- The first member of a batch is due in the others' stead.
-      process_after = case when c.doubt_since is not null then c.process_after when c.batch_place > 1 and c.batch_until > v_now then c.batch_until
-        else v_now + p_delay end,
-      lost_claims = c.lost_claims + 1, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
-    from lost l
-    where c.ctid = l.place
-    returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.doubt_reason as reason
-  ),
-  audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
-    select d.tenant_id, p_worker, 'doubt', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', 'sending', count(*),
-      case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during the call'
+    return query
+    with lost as (
+      select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
+      from deed.channel_outbox c
+      where c.provider = p_provider and c.status = 'sending' and c.held_at is null and c.lease_until <= v_now and not c.sandbox
+      order by c.ord
+      limit 1000
+      for update skip locked
+    ),
+    noted as (
+      insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, sandbox, at, began_at, worker, error)
+      select l.id, l.tenant_id, l.claim, l.attempts, 'lost', l.sandbox, v_now, l.called_at, l.claimed_by, 'the lease ran out during the call'
+      from lost l
+      where l.called_at >= l.claimed_at
+      on conflict do nothing
+    ),
+    doubted as (
+      update deed.channel_outbox c
+      set doubt_since = coalesce(c.doubt_since, v_now),
+        doubt_reason = coalesce(c.doubt_reason, format('the lease of %s ran out during the call', c.claimed_by)),
+        -- The first member of a batch is due in the others' stead.
+        process_after = case when c.doubt_since is not null then c.process_after when c.batch_place > 1 and c.batch_until > v_now then c.batch_until
+          else v_now + p_delay end,
+        lost_claims = c.lost_claims + 1, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
+      from lost l
+      where c.ctid = l.place
+      returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.doubt_reason as reason
+    ),
+    audited as (
+      insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+      select d.tenant_id, p_worker, 'doubt', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', 'sending', count(*),
+        case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during the call'
+      from doubted d
+      group by d.tenant_id
+    )
+    select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
+      d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
     from doubted d
-    group by d.tenant_id
-  )
-  select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
-    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
-  from doubted d
-  where p_places is not null;
+    where p_places is not null;
+  end if;
 
   lock table deed.provider_lock in row share mode; -- as in deed.attempt: what is claimed now is called
   if p_sandbox or exists (
