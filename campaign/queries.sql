@@ -147,3 +147,152 @@ left join deed.channel_outbox c on c.run_id = j.run_id and c.job_id = j.id
 where r.id = $1::text::uuid and (j.from_n > $2::bigint or (j.from_n = $2::bigint and c.id > $3::text::uuid))
 order by j.from_n, c.id
 limit $4::int;
+
+-- name: heard
+-- What has been said of those that went out; a bounce of before its kind was kept is a hard one.
+select count(*) filter (where c.proved_at is not null), count(f.delivered_at), count(f.bounced_at) filter (where f.bounce is distinct from 'soft'),
+  count(f.bounced_at) filter (where f.bounce = 'soft'), count(f.complained_at), count(f.unsubscribed_at), count(f.opened_at), count(f.clicked_at)
+from deed.channel_outbox c
+left join deed.delivery_feedback f on f.delivery_id = c.id and c.status in ('sent', 'called', 'posted')
+where c.run_id = $1::text::uuid;
+
+-- name: skips
+-- Of a suppression its reason, too, but for what that says of a single delivery.
+select c.status, concat_ws(':', split_part(c.skip_reason, ':', 1), nullif(split_part(c.skip_reason, ':', 2), '')), count(*)
+from deed.channel_outbox c
+where c.run_id = $1::text::uuid and c.status = 'skipped'
+group by 1, 2
+order by 3 desc, 1, 2
+limit 100;
+
+-- name: failures
+-- By what the provider said last; nothing is said of what no request could be made of.
+select c.status, coalesce(a.outcome, ''), coalesce(a.code, ''), count(*)
+from deed.channel_outbox c
+left join lateral (
+  select d.outcome, d.code
+  from deed.delivery_attempts d
+  where d.delivery_id = c.id and d.outcome <> 'proved'
+  order by d.at desc, d.number desc
+  limit 1
+) a on true
+where c.run_id = $1::text::uuid and c.status in ('failed', 'dead')
+group by 1, 2, 3
+order by 4 desc, 1, 2, 3
+limit 100;
+
+-- name: members
+-- Each member once, behind $2.
+select m.n, m.contact_id::text, coalesce(m.address, ''), coalesce(c.id::text, ''),
+  case when c.id is not null then c.status when j.finished_at is not null then 'lost' when j.expanded_at is null then 'waiting' else 'missing' end,
+  coalesce(case when c.id is null then j.last_error when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error) end, ''),
+  coalesce(c.provider_message_id, ''), c.sent_at, f.delivered_at, f.bounced_at, coalesce(f.bounce, ''), f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at
+from deed.campaign_runs r
+join deed.audience_members m on m.audience_id = r.audience_id
+left join deed.job_queue j on j.run_id = r.id and m.n between j.from_n and j.upto_n
+left join lateral (
+  select o.*
+  from deed.channel_outbox o
+  where o.contact_id = m.contact_id and o.run_id = r.id
+  order by o.id
+  limit 1
+) c on true
+left join deed.delivery_feedback f on f.delivery_id = c.id
+where r.id = $1::text::uuid and m.n > $2::bigint
+order by m.n
+limit $3::int;
+
+-- name: verify
+-- What keeps a run from being proved, by kind and member: the first $2 of each kind, and how many there are of it.
+-- Those whose job waits are missing only once the run has ended.
+with run as (
+  select r.id, r.audience_id, r.content_id, r.channel, r.members, r.finished_at, to_char(r.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as begins
+  from deed.campaign_runs r
+  where r.id = $1::text::uuid
+),
+jobs as materialized (
+  select j.id, j.from_n, j.upto_n, j.expanded_at, j.finished_at, j.last_error, j.sent, j.skipped, j.missed, j.failed, j.dead
+  from deed.job_queue j
+  where j.run_id = $1::text::uuid
+),
+members as materialized (
+  select m.n, m.contact_id, m.address, j.id as job_id, j.expanded_at, j.finished_at as ended_at, j.last_error
+  from run r
+  join deed.audience_members m on m.audience_id = r.audience_id
+  left join jobs j on j.from_n = (m.n - 1) / 1000 * 1000 + 1 and m.n <= j.upto_n
+),
+items as materialized (
+  select c.id, c.job_id, c.contact_id, c.status, c.finished_at, c.idempotency_key, c.claim, c.provider_message_id, c.request is null and c.request_sha256 is null as no_hash,
+    c.status in ('sent', 'called', 'posted') as done
+  from deed.channel_outbox c
+  where c.run_id = $1::text::uuid
+),
+placed as materialized (
+  select i.*, m.n, m.address, m.job_id as job_of_member
+  from items i
+  left join members m on m.contact_id = i.contact_id
+),
+found as (
+  select 'missing' as kind, m.n, m.contact_id::text as contact, '' as delivery,
+    coalesce('nobody has reserved it: ' || m.last_error, case when m.job_id is null then 'there is no job for it' else 'there is no delivery for it' end) as detail
+  from members m
+  cross join run r
+  left join items i on i.contact_id = m.contact_id
+  where i.id is null and (r.finished_at is not null or m.ended_at is not null or m.expanded_at is not null or m.job_id is null)
+  union all
+  select 'twice', b.n, b.contact_id::text, b.id::text, format('%s deliveries of the run are for this member', d.times)
+  from placed b
+  join (select i.contact_id, count(*) as times from items i group by i.contact_id having count(*) > 1) d on d.contact_id = b.contact_id
+  union all
+  select 'stranger', b.n, coalesce(b.contact_id::text, ''), b.id::text,
+    case when b.n is null then 'it is for nobody in the audience' else 'it is of another job than its member' end
+  from placed b
+  where b.n is null or b.job_id is distinct from b.job_of_member
+  union all
+  select 'open', b.n, b.contact_id::text, b.id::text, format('the run has ended, and it is %s', b.status)
+  from placed b
+  cross join run r
+  where b.finished_at is null and r.finished_at is not null
+  union all
+  select 'accepted twice', b.n, b.contact_id::text, b.id::text, format('the provider has accepted it as %s, too%s', coalesce(a.provider_message_id, 'a message without an id'),
+    coalesce('; ' || (
+      select string_agg(l.actor || ' had decided about it: ' || coalesce(l.reason, ''), ', ' order by l.n)
+      from deed.audit_log l where l.subject_type = 'delivery' and l.subject_id = b.id::text and l.action = 'settle' and l.details ? 'decision'
+    ), ''))
+  from placed b
+  join deed.delivery_attempts a on a.delivery_id = b.id
+  where b.done and a.outcome = 'accepted' and not a.sandbox and a.claim is distinct from b.claim and a.provider_message_id is distinct from b.provider_message_id
+  union all
+  select 'other key', b.n, b.contact_id::text, b.id::text, 'its key is not made of the run, the member and what is said'
+  from placed b
+  cross join run r
+  join deed.campaign_contents t on t.id = r.content_id
+  where b.n is not null and (r.channel <> 'social' or b.address is not null) and b.idempotency_key <> case r.channel
+    when 'email' then deed.idempotency_key(r.id::text, b.contact_id::text, t.asset_id, r.begins)
+    when 'voice' then deed.idempotency_key(r.id::text, b.contact_id::text, t.script_version, r.begins)
+    when 'social' then deed.idempotency_key(r.id::text, t.post_id, b.address, r.begins)
+    else deed.idempotency_key(r.id::text, b.contact_id::text, t.asset_id, r.begins, r.channel) end
+  union all
+  select 'no hash', b.n, b.contact_id::text, b.id::text, 'it went out, and neither its request nor the SHA-256 of it is there'
+  from placed b
+  where b.done and b.no_hash
+  union all
+  select 'other content', null, '', '', format('content %s is not what its SHA-256 says', t.id)
+  from run r
+  join deed.campaign_contents t on t.id = r.content_id
+  where t.sha256 <> sha256(convert_to(jsonb_strip_nulls(jsonb_build_object('asset', t.asset_id, 'variant', t.variant, 'subject', t.subject, 'text', t.text, 'html', t.html,
+    'script', t.script, 'script_version', t.script_version, 'post', t.post_id))::text, 'UTF8'))
+  union all
+  select 'other audience', null, '', '', format('the run is for %s members, its audience has %s, and its jobs %s', r.members, (select count(*) from members), (select sum(j.upto_n - j.from_n + 1) from jobs j))
+  from run r
+  where r.members <> (select count(*) from members) or r.members is distinct from (select sum(j.upto_n - j.from_n + 1) from jobs j)
+  union all
+  select 'other counts', j.from_n, '', '', format('job %s says that %s were sent, and %s of its deliveries were', j.id, j.sent, coalesce(i.done, 0))
+  from jobs j
+  left join (select o.job_id, count(*) filter (where o.done) as done from items o group by o.job_id) i on i.job_id = j.id
+  where j.sent is distinct from coalesce(i.done, 0) and j.finished_at is not null and j.expanded_at is not null
+)
+select f.kind, coalesce(f.n, 0), f.contact, f.delivery, f.detail, f.total
+from (select o.*, count(*) over (partition by o.kind) as total, row_number() over (partition by o.kind order by o.n, o.delivery) as place from found o) f
+where f.place <= $2::int
+order by f.kind, f.place;

@@ -13,12 +13,13 @@ import (
 
 func newCampaign(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "campaign", Short: "Check and deploy campaigns; list, show, trace, pause, resume and cancel their runs",
+		Use: "campaign", Short: "Check and deploy campaigns; look at, pause, cancel and verify their runs",
 		Long: `Campaigns, as files say them (docs/campaigns.md), and their runs: where each is, what became of its members, and why. Runs
 of workflow plans are another thing.`,
 		Example: "  deed campaign deploy spring.yaml --csv people.csv\n  deed campaign list --status running\n  deed campaign pause 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the wrong price'",
 	}
-	cmd.AddCommand(newCampaignCheck(a), newCampaignDeploy(a), newCampaignPreview(a), newCampaignTest(a), newCampaignList(a), newCampaignShow(a), newCampaignTrace(a), newCampaignPause(a), newCampaignResume(a), newCampaignCancel(a))
+	cmd.AddCommand(newCampaignCheck(a), newCampaignDeploy(a), newCampaignPreview(a), newCampaignTest(a), newCampaignList(a), newCampaignShow(a), newCampaignTrace(a),
+		newCampaignWatch(a), newCampaignReport(a), newCampaignExport(a), newCampaignVerify(a), newCampaignPause(a), newCampaignResume(a), newCampaignCancel(a))
 	return cmd
 }
 

@@ -163,7 +163,7 @@ func newCampaignDeploy(a *app) *cobra.Command {
 	var people peopleFlags
 	var opts file.LoadOptions
 	var request, at string
-	var dry, asJSON bool
+	var dry, wait, asJSON bool
 	cmd := &cobra.Command{
 		Use: "deploy FILE --csv PEOPLE", Short: "Make a run of a campaign's file", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
@@ -186,7 +186,7 @@ file to the same people is the same run, so nobody is written to twice; to send 
 			}
 			return people.with(cmd, a, args[0], func(f *file.File, pool *pgxpool.Pool, to file.Options) error {
 				to.RequestID, to.At, to.Load = request, begins, opts
-				return deployCampaign(cmd, f, pool, to, dry, asJSON)
+				return deployCampaign(cmd, f, pool, to, dry, wait, asJSON)
 			})
 		},
 	}
@@ -197,11 +197,12 @@ file to the same people is the same run, so nobody is written to twice; to send 
 	fl.BoolVar(&opts.LeaveOut, "leave-out-bad", false, "leave bad rows out, and write to the others")
 	fl.IntVar(&opts.Batch, "batch", 1000, "rows a transaction, up to 10000")
 	fl.BoolVar(&dry, "dry-run", false, "only check it")
+	fl.BoolVar(&wait, "wait", false, "watch the run until it ends, and exit as deed campaign watch does")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to file.Options, dry, asJSON bool) error {
+func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to file.Options, dry, wait, asJSON bool) error {
 	ctx, name := cmd.Context(), ""
 	if to.Source != nil {
 		name = to.Source.Name
@@ -232,16 +233,23 @@ func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to fil
 	if err != nil {
 		return err
 	}
-	out := deployedCampaign{d, r.Members}
 	if asJSON {
-		return printJSON(cmd.OutOrStdout(), out)
+		err = printJSON(cmd.OutOrStdout(), deployedCampaign{d, r.Members})
+	} else {
+		did := "deployed"
+		if !d.New {
+			did = "was deployed before, by the same request"
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s; %s, begins %s\n", d.Run, did, many(r.Members, "member", "members"), when(r.ScheduledFor))
 	}
-	did := "deployed"
-	if !d.New {
-		did = "was deployed before, by the same request"
+	if err != nil || !wait {
+		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s; %s, begins %s\n", d.Run, did, many(r.Members, "member", "members"), when(r.ScheduledFor))
-	return err
+	s, err := watchCampaign(cmd, pool, d.Run)
+	if err != nil {
+		return err
+	}
+	return judgeCampaign(s.Run)
 }
 
 // someoneFlags say whose data a message is made of.

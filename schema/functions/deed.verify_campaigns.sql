@@ -1,7 +1,8 @@
 -- deed.verify_campaigns: the part of deed.verify that is about campaigns, but for those of
 -- tenants that were removed: an audience has as many members as it says, the jobs of a run
--- are all of its audience, each that is expanded has a delivery for every member, and none has
--- ended before all of them have; and runs are where their jobs say.
+-- are all of its audience, each that is expanded has a delivery for every member and none for
+-- anybody else, nobody has two of a run, and no job has ended before all of its deliveries have; and runs are where their jobs say.
+-- What one run lacks, and whom, campaign.Verify says.
 create or replace function deed.verify_campaigns() returns table (
   invariant text, tenant_id uuid, detail text
 )
@@ -15,7 +16,7 @@ as $$
     select array(select r.tenant_id from deed.tenant_removals r) as ids
   ),
   runs as materialized (
-    select r.id, r.tenant_id, r.status, r.members from deed.campaign_runs r where r.tenant_id <> all ((select ids from removed)::uuid[])
+    select r.id, r.tenant_id, r.status, r.members, r.audience_id from deed.campaign_runs r where r.tenant_id <> all ((select ids from removed)::uuid[])
   ),
   jobs as materialized (
     select j.id, j.run_id, j.tenant_id, j.status, j.expanded_at, j.finished_at, j.from_n, j.upto_n, j.sent, j.skipped, j.missed, j.failed, j.dead
@@ -47,6 +48,19 @@ as $$
   from items i
   left join jobs j on j.id = i.job_id and j.run_id = i.run_id
   where j.id is null and i.job_id is not null
+  union all
+  select 'delivery of a campaign is for nobody whom its job is for', c.tenant_id, format('delivery %s of run %s is for contact %s', c.id, c.run_id, c.contact_id)
+  from deed.channel_outbox c
+  join runs r on r.id = c.run_id
+  left join deed.audience_members m on m.audience_id = r.audience_id and m.contact_id = c.contact_id
+  left join jobs j on j.id = c.job_id and j.run_id = c.run_id
+  where m.n is null or m.n < j.from_n or m.n > j.upto_n
+  union all
+  select 'member of a campaign has two deliveries of a run', min(c.tenant_id::text)::uuid, format('run %s has %s for contact %s', c.run_id, count(*), c.contact_id)
+  from deed.channel_outbox c
+  where c.run_id in (select r.id from runs r)
+  group by c.run_id, c.contact_id
+  having count(*) > 1
   union all
   select 'job of a campaign has ended, and its deliveries have not', j.tenant_id, format('job %s of run %s is %s; open: %s', j.id, j.run_id, j.status, i.open)
   from jobs j

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/campaign"
+)
+
+func newCampaignReport(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "report RUN", Short: "Report what became of a run's members", Args: cobra.ExactArgs(1),
+		Annotations: map[string]string{takesLong: ""},
+		Long: `Report what became of a run's members: how many it went out to, what providers have said of those since, as parts of
+them, who was skipped and why, and what failed with which code.`,
+		Example: "  deed campaign report 01a1fe76-14ee-7f1b-b119-532699ab7d4c --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				r, err := campaign.Summarise(cmd.Context(), pool, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					r.Skipped, r.Failed = orEmpty(r.Skipped), orEmpty(r.Failed)
+					return printJSON(cmd.OutOrStdout(), r)
+				}
+				return printReport(cmd.OutOrStdout(), r)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printReport(w io.Writer, r campaign.Report) error {
+	if err := showCampaign(w, campaign.Shown{Run: r.Run, Progress: r.Progress}); err != nil {
+		return err
+	}
+	if r.Rates != nil {
+		var rows [][]string
+		for _, said := range []struct {
+			what string
+			n    int64
+			rate float64
+		}{
+			{"delivered", r.Heard.Delivered, r.Rates.Delivered},
+			{"bounced", r.Heard.Bounced, r.Rates.Bounced},
+			{"complained", r.Heard.Complained, r.Rates.Complained},
+			{"unsubscribed", r.Heard.Unsubscribed, r.Rates.Unsubscribed},
+			{"opened", r.Heard.Opened, r.Rates.Opened},
+			{"clicked", r.Heard.Clicked, r.Rates.Clicked},
+		} {
+			rows = append(rows, []string{said.what, fmt.Sprint(said.n), fmt.Sprintf("%.2f%%", 100*said.rate)})
+		}
+		if r.Heard.SoftBounced > 0 {
+			rows = append(rows, []string{"bounced for now", fmt.Sprint(r.Heard.SoftBounced), "-"})
+		}
+		if err := table(w, []string{"SAID OF SENT", "COUNT", "RATE"}, rows); err != nil {
+			return err
+		}
+	}
+	var rows [][]string
+	for _, s := range r.Skipped {
+		rows = append(rows, []string{s.Status, fmt.Sprint(s.Count), clip(s.Reason, 100)})
+	}
+	for _, f := range r.Failed {
+		why := "no request could be made"
+		if f.Outcome != "" {
+			why = f.Outcome
+		}
+		if f.Code != "" {
+			why += ", code " + f.Code
+		}
+		rows = append(rows, []string{f.Status, fmt.Sprint(f.Count), clip(why, 100)})
+	}
+	if r.Heard.Proved > 0 {
+		rows = append(rows, []string{"failed", fmt.Sprint(r.Heard.Proved), "though it had been accepted, the provider said later"})
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return table(w, []string{"STATUS", "COUNT", "WHY"}, rows)
+}
+
+func newCampaignExport(a *app) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use: "export RUN", Short: "Write what became of each member of a run, a line each", Args: cobra.ExactArgs(1),
+		Annotations: map[string]string{takesLong: ""},
+		Long: `Write what became of each member of a run's audience, one line each, in their order: CSV whose first line has the names of
+the columns, or NDJSON. It is read in pages, and no snapshot of the database is held meanwhile.`,
+		Example: "  deed campaign export 01a1fe76-14ee-7f1b-b119-532699ab7d4c > spring.csv",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if format != "csv" && format != "ndjson" {
+				return usagef("--format %q is neither csv nor ndjson", format)
+			}
+			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				return exportCampaign(cmd, pool, args[0], format)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "csv", "csv or ndjson")
+	return cmd
+}
+
+// reachedColumns are those of deed campaign export, named as in its NDJSON.
+var reachedColumns = []string{
+	"n", "contact_id", "address", "delivery_id", "status", "reason", "provider_message_id", "sent_at", "delivered_at", "bounced_at", "bounce", "complained_at", "unsubscribed_at",
+	"opened_at", "clicked_at",
+}
+
+func reachedRow(r campaign.Reached) []string {
+	at := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339Nano)
+	}
+	return []string{
+		strconv.FormatInt(r.N, 10), r.Contact, r.Address, r.Delivery, r.Status, r.Reason, r.ProviderID, at(r.SentAt), at(r.DeliveredAt), at(r.BouncedAt), r.Bounce,
+		at(r.ComplainedAt), at(r.UnsubscribedAt), at(r.OpenedAt), at(r.ClickedAt),
+	}
+}
+
+func exportCampaign(cmd *cobra.Command, pool *pgxpool.Pool, run, format string) error {
+	const at = 1000
+	w := unescaped(cmd.OutOrStdout())
+	lines := csv.NewWriter(w)
+	for after := int64(0); ; {
+		list, err := campaign.Members(cmd.Context(), pool, run, after, at)
+		if err != nil {
+			return err
+		}
+		if format == "csv" && after == 0 {
+			_ = lines.Write(reachedColumns) // Flush tells
+		}
+		for _, r := range list {
+			if after = r.N; format == "csv" {
+				_ = lines.Write(reachedRow(r))
+			} else if err := printJSON(w, r); err != nil {
+				return err
+			}
+		}
+		if lines.Flush(); lines.Error() != nil {
+			return lines.Error()
+		}
+		if len(list) < at {
+			return nil
+		}
+	}
+}
+
+func newCampaignVerify(a *app) *cobra.Command {
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "verify RUN", Short: "Prove that a run has reached everybody in its audience once", Args: cobra.ExactArgs(1),
+		Annotations: map[string]string{takesLong: ""},
+		Long: `Hold a run against its audience, which never changes: each member has exactly one delivery, sent or with the reason why
+not, each delivery is of a member, keys and what is said are what they were made of, and the provider took none twice.
+Exits 0 for a run that has ended and holds all of this, 1 where something is wrong, and 3 while the run goes on and
+nothing is wrong so far.`,
+		Example: "  deed campaign verify 01a1fe76-14ee-7f1b-b119-532699ab7d4c",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return usagef("--limit %d is below 1", limit)
+			}
+			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				p, err := campaign.Verify(cmd.Context(), pool, args[0], limit)
+				if err != nil {
+					return err
+				}
+				p.Findings = orEmpty(p.Findings)
+				if asJSON {
+					err = printJSON(cmd.OutOrStdout(), p)
+				} else {
+					err = printProof(cmd, p)
+				}
+				return errors.Join(err, judgeProof(p))
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 20, "how many findings of a kind are listed")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printProof(cmd *cobra.Command, p campaign.Proof) error {
+	if p.Launched() {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: launched: each of %s has one delivery, which has ended: %d sent, %d skipped, %d missed, %d failed, %d dead\n", p.ID,
+			many(p.Members, "member", "members"), p.Progress.Sent, p.Progress.Skipped, p.Progress.Missed, p.Progress.Failed, p.Progress.Dead)
+		return err
+	}
+	if len(p.Findings) == 0 {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: nothing is wrong so far\n", p.ID, statusOfCampaign(p.Run))
+		return err
+	}
+	rows := make([][]string, len(p.Findings))
+	for i, f := range p.Findings {
+		rows[i] = []string{f.Kind, fmt.Sprint(f.N), f.Delivery, f.Detail}
+	}
+	return table(cmd.OutOrStdout(), []string{"FOUND", "MEMBER", "DELIVERY", "DETAIL"}, rows)
+}
+
+func judgeProof(p campaign.Proof) error {
+	if p.Launched() {
+		return nil
+	}
+	if len(p.Findings) == 0 {
+		return &exitError{exitPartly, errors.New("the run has not ended")}
+	}
+	text := ""
+	for _, kind := range slices.Sorted(maps.Keys(p.Found)) {
+		text += fmt.Sprintf(", %d %s", p.Found[kind], kind)
+	}
+	return fmt.Errorf("found %s", text[2:])
+}
+
+func newCampaignWatch(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "watch RUN", Short: "Watch a run until it ends", Args: cobra.ExactArgs(1),
+		Annotations: map[string]string{takesLong: ""},
+		Long: `Watch a run until it ends: how many of its members it is done with, how fast, when it may end, and what is in doubt and
+waits for a person. Exits 0 for a run that is completed, 3 for one that is partial, 1 for one that has failed.`,
+		Example: "  deed campaign watch 01a1fe76-14ee-7f1b-b119-532699ab7d4c",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+				s, err := watchCampaign(cmd, pool, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					s.Reasons = orEmpty(s.Reasons)
+					err = printJSON(cmd.OutOrStdout(), s)
+				} else {
+					err = showCampaign(cmd.OutOrStdout(), s)
+				}
+				return errors.Join(err, judgeCampaign(s.Run))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON of how it ended")
+	return cmd
+}
