@@ -244,9 +244,9 @@ func TestOfSNS_Hosts(t *testing.T) {
 	}
 	for text, want := range map[string]bool{
 		"https://sns.eu-central-1.amazonaws.com/x.pem": true, "https://sns.cn-north-1.amazonaws.com.cn/x.pem": true,
-		"http://sns.eu-central-1.amazonaws.com/x.pem": false, "https://sns.eu-central-1.amazonaws.com.evil.com/x.pem": false, "https://evil.com/sns.eu-central-1.amazonaws.com/x.pem": false,
+		"http://sns.eu-central-1.amazonaws.com/x.pem": false, "https://sns.eu-central-1.amazonaws.com.evil.example/x.pem": false, "https://evil.example/sns.eu-central-1.amazonaws.com/x.pem": false,
 		"https://sns.eu-central-1.amazonaws.com:8443/x.pem": false, "https://u@sns.eu-central-1.amazonaws.com/x.pem": false, "https://sns.amazonaws.com/x.pem": false,
-		"https://sns.evil.com#.amazonaws.com/x.pem": false, "https://s3.amazonaws.com/sns.x.amazonaws.com/x.pem": false, "": false, "file:///x.pem": false,
+		"https://sns.evil.example#.amazonaws.com/x.pem": false, "https://s3.amazonaws.com/sns.x.amazonaws.com/x.pem": false, "": false, "file:///x.pem": false,
 	} {
 		if _, err := p.ofSNS(text); (err == nil) != want {
 			t.Errorf("%q: %v", text, err)

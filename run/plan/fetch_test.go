@@ -34,7 +34,7 @@ func TestFetch(t *testing.T) {
 	for _, uri := range []string{
 		server.URL + "/plan",              // local
 		"file:///etc/passwd", "plan.yaml", // no such scheme
-		"http://plans.example/x", "https://other.example/x", "https://u:p@plans.example/x", "https://plans.example:8443/x", "https://plans.example.other/x", "://",
+		"http://plans.example/x", "https://other.example/x", "https://u:p@plans.example/x", "https://plans.example:8443/x", "https://plans.example.test/x", "://",
 	} {
 		o := plan.FetchOptions{Hosts: []string{"plans.example"}}
 		if strings.HasPrefix(uri, server.URL) {
