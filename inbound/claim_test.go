@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -167,4 +168,42 @@ func TestContract_D8_WhatIsNoIdentity(t *testing.T) {
 		want(t, unknown, status, map[string]string{"link": "denied_invalid_sender accepted", "deny": "denied_invalid_sender denied_unknown_sender"}[unknown])
 	}
 	verified(t, db)
+}
+
+// A message that somebody has locked, such as by an erasure that is left open, holds up no
+// renewal of others, and is not taken for lost.
+func TestExtend_WaitsForNobody(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Worker, `select deed.accept_messages('plain', array['1', '2'], array['telegram', 'telegram'], array['ann', 'bob'], array['', ''], array['', ''], array['{}', '{}'], '', 'link',
+		'00000000-0000-0000-0000-000000000000', 'w')`)
+	db.Exec(t, pgtest.Worker, `select deed.claim_messages('plain', 10, '1 minute', 10, 'w')`)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	erasing, err := db.NewPool(pgtest.App, 1).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = erasing.Rollback(context.Background()) }()
+	if _, err := erasing.Exec(ctx, `select deed.erase_contact((select contact_id from deed.channel_messages where platform_message_id = '1'), 'asked to')`); err != nil {
+		t.Fatal(err)
+	}
+	kept := func(off int) (n int) {
+		t.Helper()
+		err := db.Pool(pgtest.Worker).QueryRow(ctx, `
+			select count(*) from (select array_agg(id) as ids, array_agg(claim + $1) as claims from deed.channel_messages) m, deed.extend_messages(m.ids, m.claims, '1 hour')`, off).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := kept(0); n != 2 {
+		t.Errorf("%d kept, want both", n)
+	}
+	if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(platform_message_id, ' ') from deed.channel_messages where lease_until > clock_timestamp() + interval '30 minutes'`); got != "2" {
+		t.Errorf("renewed %q, want the one that nobody has locked", got)
+	}
+	if n := kept(1); n != 0 {
+		t.Errorf("%d kept under others' claims", n)
+	}
 }
