@@ -23,7 +23,7 @@ const (
 )
 
 // running measures the log of runs: appends by thousands on one connection, one at a time on
-// many, and many of one run; and how fast all of it is projected.
+// many and through an Appender, and many of one run; and how fast all of it is projected.
 func running(ctx context.Context, e *env) error {
 	ids, err := e.runningRuns(ctx)
 	if err != nil {
@@ -41,6 +41,10 @@ func running(ctx context.Context, e *env) error {
 		return err
 	}
 	e.record("one at a time, 64 connections", "events/s", n)
+	if n, err = e.appendByOne(ctx, pool, ids); err != nil {
+		return err
+	}
+	e.record("one at a time, 64 callers of an Appender", "events/s", n)
 	if n, err = e.appendOnes(ctx, pool, writersOfOne, func(int, int) string { return ids[0] }); err != nil {
 		return err
 	}
@@ -102,6 +106,30 @@ func (e *env) appendThousands(ctx context.Context, ids []string) error {
 // appendOnes has writers append an event each, in transactions of their own, for a while, and
 // returns how many there were in a second.
 func (e *env) appendOnes(ctx context.Context, pool *pgxpool.Pool, writers int, run func(w, i int) string) (float64, error) {
+	return e.eachAppends(writers, fmt.Sprint(writers), run, func(ev workflow.New) error {
+		_, err := workflow.Append(ctx, pool, "bench/1", ev)
+		return err
+	})
+}
+
+// appendByOne is appendOnes by an Appender, which gathers what they bring.
+func (e *env) appendByOne(ctx context.Context, pool *pgxpool.Pool, ids []string) (float64, error) {
+	a, err := workflow.NewAppender(pool, workflow.AppenderOptions{Adapter: "bench/1"})
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { _ = a.Run(ctx) })
+	defer beside.Wait()
+	defer cancel()
+	return e.eachAppends(singleWriters, "gathered", func(w, i int) string { return ids[(w+singleWriters*i)%len(ids)] }, func(ev workflow.New) error {
+		_, err := a.Append(ctx, ev)
+		return err
+	})
+}
+
+func (e *env) eachAppends(writers int, name string, run func(w, i int) string, do func(workflow.New) error) (float64, error) {
 	var n atomic.Int64
 	began := time.Now()
 	failed := make([]error, writers)
@@ -109,8 +137,8 @@ func (e *env) appendOnes(ctx context.Context, pool *pgxpool.Pool, writers int, r
 	for w := range writers {
 		all.Go(func() {
 			for i := 0; time.Since(began) < e.opts.business && failed[w] == nil; i++ {
-				ev := workflow.New{Run: run(w, i), Type: workflow.StepStarted, Step: fmt.Sprint(writers, "-", w, "-", i), Attempt: 1}
-				_, failed[w] = workflow.Append(ctx, pool, "bench/1", ev)
+				ev := workflow.New{Run: run(w, i), Type: workflow.StepStarted, Step: fmt.Sprint(name, "-", w, "-", i), Attempt: 1}
+				failed[w] = do(ev)
 				n.Add(1)
 			}
 		})

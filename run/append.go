@@ -53,22 +53,21 @@ type Appended struct {
 // unknown run, [deed.Forbidden] for another tenant's, [deed.Conflict] for an event that its run
 // does not take, such as one after its end. Of one bad event nothing tells the others: split the batch.
 func Append(ctx context.Context, db deed.DB, adapter string, events ...New) ([]Appended, error) {
-	const op = "append events"
 	if len(events) == 0 {
 		return nil, nil
 	}
 	var a columns
 	for i, e := range events {
 		if err := a.add(e); err != nil {
-			return nil, invalidf(op, "event %d: %w", i+1, err)
+			return nil, invalidf(opAppend, "event %d: %w", i+1, err)
 		}
 	}
-	rows, err := db.Query(ctx, query.Append, a.runs, a.types, a.steps, a.attempts, a.engineAttempts, a.emittedAt, a.data, a.signals, a.parents, sqlvalue.NullIfZero(adapter))
+	rows, err := db.Query(ctx, query.Append, a.args(adapter)...)
 	var list []Appended
 	if err == nil {
 		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Appended])
 	}
-	return list, wrap(op, err)
+	return list, wrap(opAppend, err)
 }
 
 // columns are events as the function takes them.
@@ -97,6 +96,11 @@ func (a *columns) add(e New) error {
 	a.signals = append(a.signals, nonZero(e.Signal))
 	a.parents = append(a.parents, nonZero(e.Parent))
 	return nil
+}
+
+// args are the arguments of the statements that append.
+func (a *columns) args(adapter string) []any {
+	return []any{a.runs, a.types, a.steps, a.attempts, a.engineAttempts, a.emittedAt, a.data, a.signals, a.parents, sqlvalue.NullIfZero(adapter)}
 }
 
 // nonZero is a pointer to v; nil, which is null, for its zero value.

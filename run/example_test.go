@@ -3,8 +3,10 @@ package run_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log"
 	"os"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -59,4 +61,31 @@ func ExampleAppend() {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// Many goroutines append, each an event that is a transaction of its own: what waits at a time goes in
+// one commit.
+func ExampleAppender() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL")) // a login that holds deed_worker
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	a, err := run.NewAppender(pool, run.AppenderOptions{Adapter: "loader/1.4"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	var beside, wg sync.WaitGroup
+	beside.Go(func() { _ = a.Run(running) })
+	for n := range 64 {
+		wg.Go(func() {
+			got, err := a.Append(ctx, run.New{Run: "01890a5d-ac96-774b-bcce-b302099a8057", Type: run.StepStarted, Step: fmt.Sprint("load-", n), Attempt: 1})
+			log.Print(got.Seq, err)
+		})
+	}
+	wg.Wait()
+	stop()
+	beside.Wait()
 }

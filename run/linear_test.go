@@ -23,6 +23,7 @@ import (
 type call struct {
 	run    string
 	events []string // nil: to read
+	again  bool     // it may have been repeated before it was answered, and then it is a repeat
 }
 
 // answer is what came of it; lost: nobody knows whether it was committed.
@@ -82,7 +83,7 @@ var logModel = porcupine.NondeterministicModel{
 		switch {
 		case out.lost:
 			return []any{log, after}
-		case slices.Equal(would.seqs, out.seqs) && slices.Equal(would.repeated, out.repeated):
+		case slices.Equal(would.seqs, out.seqs) && (slices.Equal(would.repeated, out.repeated) || in.again && out.repeated[0]):
 			return []any{after}
 		}
 		return nil
@@ -90,16 +91,19 @@ var logModel = porcupine.NondeterministicModel{
 	Equal: func(a, b any) bool { return slices.Equal(a.([]string), b.([]string)) },
 }
 
-// What sixteen writers of three runs are told, who repeat each other's events, roll back and
-// lose answers, and what those see who read meanwhile: of each run one log explains it all, in
+// What sixteen writers of three runs are told, who repeat each other's events, roll back, append
+// by an Appender and lose answers, and what those see who read meanwhile: of each run one log explains it all, in
 // which each call stands between its beginning and its answer (porcupine).
 func TestContract_R2_AppendsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	runs := []string{running(t, db, "a"), running(t, db, "b"), running(t, db, "c")}
 	var lost atomic.Int64
-	deafened := deafPool(t, db, &lost)
+	deafened := deafPool(t, db, "commit", &lost)
 	pool := db.NewPool(pgtest.Worker, 16)
+	var lostByAll atomic.Int64
+	gathering := appender(t, deafPool(t, db, "append_events", &lostByAll), run.AppenderOptions{})
+	appending(t, gathering)
 	began := time.Now()
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -157,6 +161,18 @@ func TestContract_R2_AppendsAreLinearizable(t *testing.T) {
 					continue
 				case rng.IntN(8) == 0:
 					read(w, r)
+					continue
+				case rng.IntN(2) == 0:
+					if n%8 == 0 {
+						lostByAll.Store(1)
+					}
+					in.events, in.again = in.events[:1], true
+					a, err := gathering.Append(t.Context(), events[0])
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					note(w, called, in, answer{seqs: []int64{a.Seq}, repeated: []bool{a.Repeated}})
 					continue
 				}
 				if err := appendIn(t.Context(), pool, &got, events...); err != nil {

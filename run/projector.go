@@ -427,6 +427,7 @@ func (p *Projector) store(ctx context.Context, out *stored) error {
 	if err != nil {
 		return err
 	}
+	crash.Point("stored")
 	p.stored.Add(int64(len(out.runs)))
 	for _, id := range since {
 		n := slices.Index(out.stale, id)

@@ -24,6 +24,13 @@ from deed.append_events($1::text[]::uuid[], $2::text[], $3::text[], $4::int[], $
   $8::text[]::uuid[], $9::text[]::uuid[], $10::text)
 order by ordinal;
 
+-- name: try_append
+-- Without a number: of a run that somebody else has locked.
+select run_seq, event_id::text, repeated
+from deed.try_append_events($1::text[]::uuid[], $2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[], $7::text[]::jsonb[],
+  $8::text[]::uuid[], $9::text[]::uuid[], $10::text)
+order by ordinal;
+
 -- name: list
 select r.run_id::text, r.tenant_id::text, r.project, r.environment, r.plan_id, r.plan_version, r.engine, r.status, r.created_at, r.started_at, r.finished_at,
   r.redacted_at, coalesce(r.original_run_id::text, ''), coalesce(r.parent_run_id::text, ''), coalesce(r.parent_step_id, ''),
