@@ -49,18 +49,18 @@ func (o AppenderOptions) withDefaults(connections int) (AppenderOptions, error) 
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	var errs []error
 	if n := utf8.RuneCountInString(o.Adapter); n > 40 {
-		errs = append(errs, fmt.Errorf("Adapter has %d characters: at most 40 are possible", n))
+		errs = append(errs, fmt.Errorf("adapter has %d characters: at most 40 are possible", n))
 	}
 	if o.Statements < 0 {
-		errs = append(errs, fmt.Errorf("Statements %d is negative", o.Statements))
+		errs = append(errs, fmt.Errorf("statements %d is negative", o.Statements))
 	} else if o.Statements >= connections {
-		errs = append(errs, fmt.Errorf("Statements %d: the pool needs a connection for each and one to wait with, and has %d", o.Statements, connections))
+		errs = append(errs, fmt.Errorf("statements %d: the pool needs a connection for each and one to wait with, and has %d", o.Statements, connections))
 	}
 	if o.Batch < 0 || o.Batch > 10_000 {
-		errs = append(errs, fmt.Errorf("Batch %d: 1 to 10,000 are possible", o.Batch))
+		errs = append(errs, fmt.Errorf("batch %d: 1 to 10,000 are possible", o.Batch))
 	}
 	if o.Deadline < 0 {
-		errs = append(errs, fmt.Errorf("Deadline %s is negative", o.Deadline))
+		errs = append(errs, fmt.Errorf("deadline %s is negative", o.Deadline))
 	}
 	return o, errors.Join(errs...)
 }

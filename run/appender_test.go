@@ -350,7 +350,7 @@ func TestNewAppender_SaysAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	_, err := run.NewAppender(db.NewPool(pgtest.Worker, 4), run.AppenderOptions{Adapter: strings.Repeat("x", 41), Statements: 4, Batch: 10_001, Deadline: -1})
-	for _, what := range []string{"Adapter", "Statements 4", "Batch", "Deadline"} {
+	for _, what := range []string{"adapter", "statements 4", "batch", "deadline"} {
 		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s is not in %v", what, err)
 		}
