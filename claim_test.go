@@ -36,7 +36,7 @@ func TestContract_O5_OneFieldSchedules(t *testing.T) {
 		select coalesce(string_agg(table_name || '.' || column_name, ', '), '')
 		from information_schema.columns
 		where table_schema = 'deed'
-		  and (table_name, column_name) <> ('delivery_feedback', 'delivered_at') -- when it was, as the provider says
+		  and not (table_name = 'delivery_feedback' and column_name in ('delivered_at', 'last_delivered_at')) -- when it was, as the provider says
 		  and (column_name ~ '(retry|attempt|run|scheduled|visible|available|not_before|deliver|next).*(at|after|until)$' or column_name ~ '^next')`)
 	if columns != "" {
 		t.Errorf("columns that could schedule beside process_after: %s", columns)
