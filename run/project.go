@@ -113,7 +113,7 @@ func (p *projection) done() Snapshot {
 		p.Status = Pending
 	}
 	if p.Steps == nil {
-		p.Steps = []Step{}
+		p.Steps = []StepSnapshot{}
 	}
 	if p.Artifacts == nil {
 		p.Artifacts = []Artifact{}
@@ -156,7 +156,7 @@ func (p *projection) applyStep(e *Event) {
 		p.FailedSteps--
 	}
 	if e.Attempt > s.Attempt {
-		*s = Step{ID: s.ID, Attempt: e.Attempt, Artifacts: []Artifact{}}
+		*s = StepSnapshot{ID: s.ID, Attempt: e.Attempt, Artifacts: []Artifact{}}
 	}
 	s.LastEventSeq = e.Seq
 	if e.EngineAttempt > 0 {
@@ -189,7 +189,7 @@ func (p *projection) end(e *Event) {
 		p.TotalDurationMs = &ms
 	}
 	p.Artifacts = nil
-	var first *Step
+	var first *StepSnapshot
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		p.Artifacts = append(p.Artifacts, s.Artifacts...)
@@ -208,7 +208,7 @@ func (p *projection) end(e *Event) {
 
 // step is the one of that id, which is made where there is none. The pointer holds until the
 // next one is asked for.
-func (p *projection) step(id string) *Step {
+func (p *projection) step(id string) *StepSnapshot {
 	if p.at == nil {
 		p.at = make(map[string]int, len(p.Steps)+1)
 		for i := range p.Steps {
@@ -219,7 +219,7 @@ func (p *projection) step(id string) *Step {
 	if !ok {
 		i = len(p.Steps)
 		p.at[id] = i
-		p.Steps = append(p.Steps, Step{ID: id, Status: StepPending, Artifacts: []Artifact{}})
+		p.Steps = append(p.Steps, StepSnapshot{ID: id, Status: StepPending, Artifacts: []Artifact{}})
 	}
 	return &p.Steps[i]
 }

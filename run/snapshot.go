@@ -46,7 +46,7 @@ type Snapshot struct {
 	// LastEventSeq is the number of the last event that is in it.
 	LastEventSeq int64 `json:"lastEventSeq"`
 	// Steps are in the plan's order, and then in that in which they began.
-	Steps []Step `json:"steps"`
+	Steps []StepSnapshot `json:"steps"`
 	// Artifacts are those of all steps, once the run has ended.
 	Artifacts   []Artifact `json:"artifacts"`
 	StartedAt   *time.Time `json:"startedAt,omitempty"`
@@ -60,8 +60,8 @@ type Snapshot struct {
 	EngineRunRef json.RawMessage `json:"engineRunRef,omitempty"`
 }
 
-// Step is what a step was.
-type Step struct {
+// StepSnapshot is what a step was.
+type StepSnapshot struct {
 	ID     string     `json:"stepId"`
 	Status StepStatus `json:"status"`
 	// Attempt is the newest logical one; 0 before the first.

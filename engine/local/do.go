@@ -137,12 +137,22 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 		it.end = it.back(time.Second, true)
 		return err
 	}
+	inner, err := e.begin(ctx, it)
+	if err != nil {
+		it.end = it.back(time.Second, true)
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(st.Timeout, e.opts.Timeout))
 	defer cancel()
 	defer e.announcing(it).Stop()
 	crash.Point("calling")
-	output, err := h.do(runstep.With(ctx, runstep.Step{Run: it.run, Name: it.step, Attempt: it.attempt, EngineAttempt: it.engine, Key: it.key()}), input)
+	ctx = runstep.With(ctx, runstep.Step{Run: it.run, Name: it.step, Attempt: it.attempt, EngineAttempt: it.engine, Key: it.key()})
+	output, err := h.do(runstep.WithCode(ctx, inner.root), input)
 	crash.Point("called")
+	if end, err := inner.ended(); end != nil {
+		it.end = end
+		return err
+	}
 	if err == nil {
 		it.end = it.completed(output, started)
 		return nil
@@ -155,6 +165,9 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 		pause, _ := deed.RetryAfter(err)
 		// What must not be repeated is only begun again if its code knows that nothing was done.
 		it.end = it.back(cmp.Or(pause, work.Backoff(it.engine, time.Second, time.Minute)), !it.once || it.failed(err, started).notDone)
+	} else if inner.mayBeDone() {
+		it.end = it.failed(err, started)
+		it.end.notDone = false // whatever the error says: an inner step may have been done
 	}
 	return err
 }

@@ -94,6 +94,8 @@ type Engine struct {
 	queues   []string
 	woken    chan struct{} // holds one
 	slow     chan *item    // those that run for a while, to be announced
+	records  chan *record  // what inner steps have come to
+	silent   chan struct{} // closed when nothing more is recorded
 	plans    plans
 	client   *http.Transport
 	after    string // the tenant that was served last; of work.Run's one goroutine that exchanges
@@ -105,7 +107,8 @@ type Engine struct {
 func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error) {
 	const op = "new engine"
 	opts, err := opts.withDefaults()
-	e := &Engine{pool: pool, opts: opts, handlers: map[string]Handler{}, queues: []string{"deed"}, woken: make(chan struct{}, 1), slow: make(chan *item, 1000)}
+	e := &Engine{pool: pool, opts: opts, handlers: map[string]Handler{}, queues: []string{"deed"}, woken: make(chan struct{}, 1), slow: make(chan *item, 1000),
+		records: make(chan *record), silent: make(chan struct{})}
 	for _, h := range opts.Handlers {
 		if _, twice := e.handlers[h.name]; twice || h.do == nil || h.name == "" {
 			err = errors.Join(err, fmt.Errorf("handler %q has no name or no function, or is there twice", h.name))
@@ -121,7 +124,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error)
 	conn, err := pool.Acquire(ctx)
 	if err == nil {
 		defer conn.Release()
-		err = sqlfile.Check(ctx, conn.Conn(), query)
+		err = errors.Join(sqlfile.Check(ctx, conn.Conn(), query), sqlfile.Check(ctx, conn.Conn(), codeQuery))
 	}
 	if err != nil {
 		return nil, deed.WrapError(op, err)
@@ -169,12 +172,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.gate.Watch(ctx, e.pool, end) })
 	beside.Go(func() { e.announcer(announcing) })
 	beside.Go(func() { e.waker(ctx) })
+	for range recorders {
+		beside.Go(func() { e.recorder(announcing) })
+	}
 	err := work.Run(ctx, e, work.Options{
 		Concurrency: e.opts.Concurrency, Batch: max(100, e.opts.Concurrency), Lease: e.opts.Lease, Deadline: e.opts.Deadline, Grace: e.opts.Grace,
 		Wake: e.woken, Logger: e.opts.Logger,
 	})
 	held := heldBy(ctx)
 	end(nil)
+	close(e.silent)
 	silent()
 	beside.Wait()
 	e.client.CloseIdleConnections()

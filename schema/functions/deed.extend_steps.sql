@@ -1,6 +1,7 @@
 -- deed.extend_steps: renew the leases of steps. Returns the places in the arrays, from 1, of those whose claim is
--- still the caller's; the others are another's by now, or their run has ended, or is being ended by somebody
--- (deed.stop_run) whose transaction is open: it is not waited for, since all that the caller has in hand would lose its lease meanwhile.
+-- still the caller's; the others are another's by now, or their run has ended. A row that somebody has locked is not waited for, since
+-- all that the caller has in hand would lose its lease meanwhile: it is the caller's while its lease lasts.
+-- deed.record_steps locks it for a moment, and renews it itself; who ends its run (deed.stop_run) may leave the transaction open.
 create or replace function deed.extend_steps(
   p_runs   uuid[],
   p_places int[],
@@ -33,5 +34,12 @@ begin
   ) q;
   update deed.run_steps s set lease_until = clock_timestamp() + p_lease where s.ctid = any (v_rows);
   return query select u from unnest(v_held) u;
+  return query
+  select n
+  from generate_series(1, cardinality(p_runs)) n
+  cross join lateral (
+    select s.lease_until from deed.run_steps s where s.run_id = p_runs[n] and s.place = p_places[n] and s.claim = p_claims[n]
+  ) s
+  where n <> all (coalesce(v_held, '{}')) and s.lease_until > clock_timestamp();
 end
 $$;

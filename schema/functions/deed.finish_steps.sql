@@ -13,7 +13,7 @@
 --
 -- A step that fails is tried again as its plan says, unless its error is not retryable, or its
 -- attempt must not be repeated and may have been done. Else it has failed for good, or where the plan has a hold,
--- or nobody knows whether it was done (OUTCOME_UNKNOWN), it waits for a person (deed.retry_step). A step all of whose
+-- or nobody knows whether it was done (OUTCOME_UNKNOWN), or its code does not fit what is recorded (RUN_DIVERGED), it waits for a person (deed.retry_step). A step all of whose
 -- dependencies have ended begins; one that needs success and misses it is skipped. When all have
 -- ended the run has: it has failed if a step has.
 --
@@ -211,7 +211,7 @@ begin
         s_what := s_what || 'retry'::text;
         s_due := s_due || (v_now + least(v_policy.backoff * power(2, least(p_attempts[n] - 1, 30)), interval '1 day'));
         continue;
-      elsif v_policy.hold is not null or v_error ->> 'code' = 'OUTCOME_UNKNOWN' then
+      elsif v_policy.hold is not null or v_error ->> 'code' in ('OUTCOME_UNKNOWN', 'RUN_DIVERGED') then
         s_n := s_n || n;
         s_what := s_what || 'hold'::text;
         s_due := s_due || coalesce(v_now + v_policy.hold, 'infinity');

@@ -1,0 +1,230 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/deedhq/deed/internal/runstep"
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/run"
+)
+
+// code is the code of a step while it runs: what is recorded of its inner steps, and which it has asked for.
+type code struct {
+	e    *Engine
+	it   *item
+	root *branch
+	// cut reports whether the code is being cut short: by a stop, or because the claim is another's.
+	cut func() bool
+
+	mu      sync.Mutex
+	over    error      // set: no inner step begins any more, and end is what becomes of the step whatever the code says
+	end     *ending    // guarded by mu, as all below
+	wake    *time.Time // the code sleeps until then
+	unknown bool       // an inner step has failed that may have been done
+}
+
+// branch is a line of inner steps that come one after the other: the code itself, or one of those that run.Parallel does.
+type branch struct {
+	of     *code
+	parent *branch
+	prefix string // of its steps' whole names
+
+	// Guarded by of.mu.
+	recorded map[string]*recorded
+	order    []string // the names in recorded, in the order of their first events
+	passed   int      // so many of order were asked for
+	asked    map[string]bool
+	children map[string]*branch
+	asleep   bool
+}
+
+func (b *branch) child(name string) *branch {
+	c := b.children[name]
+	if c == nil {
+		c = newBranch(b.of, b, b.prefix+name+"/")
+		b.children[name] = c
+	}
+	return c
+}
+
+func newBranch(of *code, parent *branch, prefix string) *branch {
+	return &branch{of: of, parent: parent, prefix: prefix, recorded: map[string]*recorded{}, asked: map[string]bool{}, children: map[string]*branch{}}
+}
+
+// begin makes the code of it ready to run: what was recorded before is read. A step that was never begun has nothing.
+func (e *Engine) begin(ctx context.Context, it *item) (*code, error) {
+	c := &code{e: e, it: it}
+	c.root = newBranch(c, nil, it.step+"/")
+	c.cut = func() bool {
+		cause := context.Cause(ctx)
+		return errors.Is(cause, work.ErrStopping) || errors.Is(cause, work.ErrLeaseLost)
+	}
+	if it.attempt == 1 && it.engine == 1 {
+		return c, nil
+	}
+	return c, c.history(ctx)
+}
+
+// errEnded is what inner steps get that are asked for when the code has ended.
+var errEnded = errors.New("the step's code has ended")
+
+// ended says that the code has: no inner step begins any more. It returns what becomes of the step whatever the code has said; nil: what it
+// said.
+func (c *code) ended() (*ending, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over != nil {
+		return c.end, c.over
+	}
+	c.over = errEnded
+	if c.wake != nil {
+		return &ending{it: c.it, outcome: "waiting", started: c.it.started, until: c.wake}, nil
+	}
+	return nil, nil
+}
+
+// mayBeDone reports whether an inner step has failed that may have been done all the same.
+func (c *code) mayBeDone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unknown
+}
+
+// stop has the code begin nothing more; the first reason holds. It returns err.
+func (c *code) stop(end *ending, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopLocked(end, err)
+}
+
+func (c *code) stopLocked(end *ending, err error) error {
+	if c.over == nil {
+		c.over, c.end = err, end
+	}
+	return err
+}
+
+// diverged stops code that does not fit what is recorded, before it does anything more. A person is asked.
+func (c *code) diverged(format string, args ...any) error {
+	f := &run.Failure{Code: "RUN_DIVERGED", Final: true, Err: fmt.Errorf(format, args...)}
+	return c.stopLocked(c.it.failed(f, c.it.started), f)
+}
+
+// errAsleep is what the code gets while it is to end and wait.
+var errAsleep = errors.New("the run sleeps: return this error; the code runs again when the time has come")
+
+// nameForm is what inner steps and branches are called, with the id of run.Named.
+var nameForm = regexp.MustCompile(`^[\pL\pN_.:-]{1,100}(\[[^/\[\]\x00-\x1f]*\])?$`)
+
+// ask looks up an inner step that the code asks for: its whole name, and what is recorded of it, or nil. Only with mu held.
+func (b *branch) ask(ask runstep.Ask) (name string, r *recorded, err error) {
+	c := b.of
+	if c.over == nil && c.cut() {
+		_ = c.stopLocked(c.it.back(0, !c.it.once), errEnded)
+	}
+	if c.over != nil {
+		return "", nil, c.over
+	}
+	for p := b; p != nil; p = p.parent {
+		if p.asleep {
+			return "", nil, errAsleep
+		}
+	}
+	name = ask.Name
+	if _, known := b.recorded[name]; !known && b.recorded[ask.Was] != nil {
+		name = ask.Was
+	}
+	if !nameForm.MatchString(name) || len([]rune(b.prefix+name)) > 200 {
+		return "", nil, &run.Failure{Code: "NAME_INVALID", Final: true, NotDone: true,
+			Err: fmt.Errorf("inner step %q: want letters, digits, _ . : and -, 100 characters at most, and 200 with all that it is in", b.prefix+name)}
+	}
+	if b.asked[name] {
+		return "", nil, c.diverged("the code asks for %s twice: steps of a name are told apart by run.Named", b.prefix+name)
+	}
+	b.asked[name] = true
+	return name, b.recorded[name], nil
+}
+
+// anew reports what is wrong with beginning a step that is not recorded: a step that is, here or in a branch around, was passed
+// over. Either code has changed, or it does not come to the same steps again.
+func (b *branch) anew(name string) error {
+	for p := b; p != nil; p = p.parent {
+		for p.passed < len(p.order) && p.asked[p.order[p.passed]] {
+			p.passed++
+		}
+		if p.passed < len(p.order) {
+			return b.of.diverged("the code asks for %s, which is new, and has passed over %s, which is recorded: new code is a new version, and where the step "+
+				"was only renamed the new one says run.Was", b.prefix+name, p.prefix+p.order[p.passed])
+		}
+	}
+	return nil
+}
+
+// sleep has the branch end and wait.
+func (b *branch) sleep(until time.Time) error {
+	c := b.of
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.asleep = true
+	if c.wake == nil || until.Before(*c.wake) {
+		c.wake = &until
+	}
+	return errAsleep
+}
+
+// Parallel is [runstep.Code]'s.
+func (b *branch) Parallel(ctx context.Context, list []runstep.Branch) error {
+	children, err := b.fork(list)
+	if err != nil {
+		return err
+	}
+	errs, panics := make([]error, len(list)), make([]any, len(list))
+	var running sync.WaitGroup
+	for i, br := range list {
+		running.Go(func() {
+			defer func() { panics[i] = recover() }()
+			if err := br.Do(runstep.WithCode(ctx, children[i])); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", br.Name, err)
+			}
+		})
+	}
+	running.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p) // as it would have been outside of a branch
+		}
+	}
+	c := b.of
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, child := range children {
+		b.asleep = b.asleep || child.asleep
+	}
+	if b.asleep {
+		return errAsleep
+	}
+	return errors.Join(errs...)
+}
+
+// fork asks for branches, all at once.
+func (b *branch) fork(list []runstep.Branch) ([]*branch, error) {
+	b.of.mu.Lock()
+	defer b.of.mu.Unlock()
+	var children []*branch
+	for _, br := range list {
+		name, r, err := b.ask(br.Ask)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && !r.asBranch {
+			return nil, b.of.diverged("the code asks for the branch %s, of which a step is recorded", b.prefix+name)
+		}
+		children = append(children, b.child(name))
+	}
+	return children, nil
+}
