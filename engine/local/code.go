@@ -140,8 +140,10 @@ func (b *branch) ask(ask runstep.Ask) (name string, r *recorded, err error) {
 		name = ask.Was
 	}
 	if !nameForm.MatchString(name) || len([]rune(b.prefix+name)) > 200 {
-		return "", nil, &run.Failure{Code: "NAME_INVALID", Final: true, NotDone: true,
-			Err: fmt.Errorf("inner step %q: want letters, digits, _ . : and -, 100 characters at most, and 200 with all that it is in", b.prefix+name)}
+		return "", nil, &run.Failure{
+			Code: "NAME_INVALID", Final: true, NotDone: true,
+			Err: fmt.Errorf("inner step %q: want letters, digits, _ . : and -, 100 characters at most, and 200 with all that it is in", b.prefix+name),
+		}
 	}
 	if b.asked[name] {
 		return "", nil, c.diverged("the code asks for %s twice: steps of a name are told apart by run.Named", b.prefix+name)

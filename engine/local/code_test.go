@@ -250,7 +250,9 @@ func TestCode_Sleeps(t *testing.T) {
 		return run.Step(ctx, "last", says("rested"))
 	})
 	id := start(t, db, "a", nil)
-	eventually(t, "it to sleep", func() bool { return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.run_steps where parked)`) })
+	eventually(t, "it to sleep", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.run_steps where parked)`)
+	})
 	has(t, logOf(t, db, id), "StepCompleted main/goes-on/a#1")
 	over.Store(true)
 	want(t, "the run", ended(t, db, id), "COMPLETED")

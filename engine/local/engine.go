@@ -107,8 +107,10 @@ type Engine struct {
 func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error) {
 	const op = "new engine"
 	opts, err := opts.withDefaults()
-	e := &Engine{pool: pool, opts: opts, handlers: map[string]Handler{}, queues: []string{"deed"}, woken: make(chan struct{}, 1), slow: make(chan *item, 1000),
-		records: make(chan *record), silent: make(chan struct{})}
+	e := &Engine{
+		pool: pool, opts: opts, handlers: map[string]Handler{}, queues: []string{"deed"}, woken: make(chan struct{}, 1), slow: make(chan *item, 1000),
+		records: make(chan *record), silent: make(chan struct{}),
+	}
 	for _, h := range opts.Handlers {
 		if _, twice := e.handlers[h.name]; twice || h.do == nil || h.name == "" {
 			err = errors.Join(err, fmt.Errorf("handler %q has no name or no function, or is there twice", h.name))
