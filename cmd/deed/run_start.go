@@ -198,7 +198,7 @@ where it has failed or was cancelled. --json prints the run's snapshot, a line w
 
 // printMoves says in what a run has moved.
 func printMoves(w io.Writer, before, s run.Snapshot) error {
-	was := map[string]run.Step{}
+	was := map[string]run.StepSnapshot{}
 	for _, step := range before.Steps {
 		was[step.ID] = step
 	}
