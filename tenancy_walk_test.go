@@ -100,6 +100,7 @@ var functionCases = map[string]functionCase{
 	"pause_run":            {call: `select deed.pause_run('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"resume_run":           {call: `select deed.resume_run('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"cancel_run":           {call: `select deed.cancel_run('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"retry_run":            {call: `select deed.retry_run('` + someID + `', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"put_plan":             {call: `select deed.put_plan('{"plan": "x", "version": "1", "steps": {"a": {"kind": "sleep"}}}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"load_plan":            {call: `select body from deed.load_plan('p', '1', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"create_run":           {call: `select deed.create_run('p', '1', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
@@ -142,7 +143,7 @@ func init() {
 		"is_zone", "plan_mode", "has_revoked", "is_being_erased", "identity_written", "known_addresses", "apply_consents", "accept_messages", "check_message", "claim_messages", "erase_messages", "extend_messages", "finish_messages", "pass_turns", "purge_messages", "retry_messages", "take_turn", "verify_messages", "erase_deliveries", "is_copy_being_erased", "payload_copies", "unsubscribe", "suppressed_copy", "erase_step", "open_deliveries", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
 		"remove_tenant", "count_tenant", "remove_tenant_step", "take_tenant", "take_tenant_pending", "take_tenant_log", "take_tenant_rows", "is_removed", "check_tenants", "check_tenant_removal",
 		"append_events", "try_append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "plan_duration", "verify_steps", "start_runs", "claim_steps", "record_steps", "begin_step", "announce_steps", "extend_steps", "finish_steps", "wake_steps", "approve_run", "stop_run", "retry_step", "run_was_read", "store_snapshots", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
-		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "expand_job", "give_up_job", "roll_up", "verify_campaigns", "hold_run", "sweep_runs", "due_unheld",
+		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "verify_campaigns", "hold_run", "sweep_runs", "due_unheld",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp

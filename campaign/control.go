@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,43 @@ func Resume(ctx context.Context, db deed.DB, scope Scope, run string, act audit.
 // cancelled by a [Worker]. There is no way back. Errors: as [Pause].
 func Cancel(ctx context.Context, db deed.DB, scope Scope, run string, act audit.Act) (sending int64, err error) {
 	return hold(ctx, db, "cancel run", query.Cancel, scope, run, act)
+}
+
+// RetryOptions say what [Retry] does. The zero value works.
+type RetryOptions struct {
+	// RequestID is the caller's own for this request: the same one asks for the same run.
+	// Default: one that is made of the run.
+	RequestID string
+	// Missed has those tried again as well who were skipped since the run was cancelled or had
+	// expired.
+	Missed bool
+}
+
+// Retried is the run that a retry has made.
+type Retried struct {
+	Run     string
+	New     bool  // false for a request that had made it before
+	Members int64 // who is tried again
+}
+
+// Retry makes a run that tries again what failed of one that has ended, in db's transaction,
+// and begins at once (C7). The old one stays as it was. Its audience are those whose delivery is
+// dead, or failed for another reason than a bad address, or whose job is dead; never who was
+// sent to, was skipped for a reason, or of whom it is not known whether it was done. A run is
+// retried once; what fails of its retry, by retrying that. Errors: [deed.NotFound];
+// [deed.Invalid] where nobody is to be tried again, or the provider is gone; [deed.Conflict]
+// for a run that has not ended, or was retried by another request; [deed.Forbidden] without a
+// tenant.
+func Retry(ctx context.Context, db deed.DB, scope Scope, run string, opts RetryOptions, act audit.Act) (r Retried, err error) {
+	const op = "retry run"
+	if err := checkID("run", run); err != nil {
+		return r, invalidf(op, "%w", err)
+	}
+	rows, err := db.Query(ctx, query.Retry, run, cmp.Or(opts.RequestID, "retry of run "+run), opts.Missed, sqlvalue.NullIfZero(act.Reason), scope.tenant(), sqlvalue.NullIfZero(act.By))
+	if err == nil {
+		r, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Retried])
+	}
+	return r, wrap(op, err)
 }
 
 // hold asks for the hold, and once it stands for how much is under way.

@@ -62,6 +62,9 @@ from deed.expand_job($1::text::uuid, $2::bigint, $3::text);
 -- name: give_up
 select coalesce(deed.give_up_job($1::text::uuid, $2::bigint, $3::text, $4::text), '');
 
+-- name: put_back
+select coalesce(deed.put_back_job($1::text::uuid, $2::bigint, $3::text, $4::text), '');
+
 -- name: roll_up
 select looked, ended, wait
 from deed.roll_up($1::int, $2::text);
@@ -94,9 +97,13 @@ select deed.resume_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
 -- name: cancel
 select deed.cancel_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
 
+-- name: retry
+select run_id::text, created, members
+from deed.retry_run($1::text::uuid, $2::text, $3::bool, $4::text, $5::text::uuid, $6::text);
+
 -- name: runs
 select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
-  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at
+  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, '')
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where ($1::text is null or r.id < $1::text::uuid) and ($2::text is null or r.tenant_id = $2::text::uuid) and ($3::text is null or r.status = $3::text)
@@ -106,7 +113,7 @@ limit $5::int;
 
 -- name: run
 select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
-  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at
+  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, '')
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where r.id = $1::text::uuid;

@@ -49,6 +49,7 @@ type Run struct {
 	PausedAt     *time.Time `json:"paused_at,omitempty"`
 	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`
 	FinishedAt   *time.Time `json:"finished_at,omitempty"`
+	RetryOf      string     `json:"retry_of,omitempty"` // the run that it tries again ([Retry])
 }
 
 // Filter chooses runs; zero fields choose all.
@@ -97,7 +98,7 @@ func runs(ctx context.Context, db deed.DB, sql string, args ...any) ([]Run, erro
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Run, err error) {
 		var owner, space string
 		err = row.Scan(&r.ID, &owner, &space, &r.Campaign, &r.Name, &r.Status, &r.Channel, &r.Provider, &r.Purpose, &r.RequestID, &r.Audience, &r.Content, &r.Members,
-			&r.CreatedAt, &r.ScheduledFor, &r.ExpiresAt, &r.StartedAt, &r.PausedAt, &r.CancelledAt, &r.FinishedAt)
+			&r.CreatedAt, &r.ScheduledFor, &r.ExpiresAt, &r.StartedAt, &r.PausedAt, &r.CancelledAt, &r.FinishedAt, &r.RetryOf)
 		if err == nil {
 			r.Tenant, err = tenant.Parse(owner)
 		}

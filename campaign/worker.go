@@ -184,13 +184,20 @@ func (w *Worker) expandOne(ctx context.Context) (bool, error) {
 	err = w.pool.QueryRow(ctx, query.Expand, j.id, j.claim, w.opts.Worker).Scan(&state, &made)
 	crash.Point("expanded")
 	log := w.opts.Logger.With("job", j.id, "run", j.run, "tenant", j.tenant)
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (sqlstate.Again(err) || !sqlstate.Passing(err)) {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case ok && pg.Code == "55P03": // somebody's transaction holds what it has to lock
+		log.Warn("job of a campaign waits for a lock; it goes back", "error", err)
+		if err = w.pool.QueryRow(ctx, query.PutBack, j.id, j.claim, errortext.Stored(pg.Message, 2000, ""), w.opts.Worker).Scan(&state); err != nil {
+			return false, err
+		}
+	case ok && (sqlstate.Again(err) || !sqlstate.Passing(err)):
 		log.Error("job of a campaign was not expanded", "error", err)
 		why := errortext.Stored(pg.Message, 2000, "")
 		if err = w.pool.QueryRow(ctx, query.GiveUp, j.id, j.claim, why, w.opts.Worker).Scan(&state); err != nil {
 			return false, err
 		}
-	} else if err != nil {
+	case err != nil:
 		return false, err // it is taken back when its lease is over
 	}
 	if state == "dead" {

@@ -118,6 +118,7 @@ func (s *source) prepare(ctx context.Context, it *item) bool {
 	err := s.fill(ctx, it, &draft)
 	if errors.Is(err, errNotRead) {
 		s.log.Warn("files of a delivery not read; nobody was called", "error", err, "delivery", it.id)
+		it.notMade(err)
 		return false
 	}
 	var request []byte

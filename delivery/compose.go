@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/deedhq/deed"
 )
@@ -14,7 +16,7 @@ import (
 type Composer interface {
 	// Compose returns the payload that the provider makes its request of. An error whose
 	// code is [deed.Invalid] fails the delivery, since no other attempt would make more of
-	// it; after any other it goes back and is attempted again.
+	// it; after any other it goes back and is attempted again some seconds later.
 	Compose(ctx context.Context, d Draft) (json.RawMessage, error)
 }
 
@@ -35,8 +37,16 @@ func (s *source) compose(ctx context.Context, it *item) bool {
 		it.kind, it.out = "unusable", Refused(err)
 	} else {
 		s.logOf(&it.row).Warn("delivery not composed; it goes back", "error", err)
+		it.notMade(err)
 	}
 	return false
+}
+
+// notMade gives a delivery back of which no request could be made now: for a few seconds, since
+// what keeps it from that is no matter of the moment.
+func (it *item) notMade(err error) {
+	const least = 5 * time.Second
+	it.kind, it.out = "release", NotNow(err, least+rand.N(least))
 }
 
 // composed is Compose within a statement's deadline. A panic is its error, and the

@@ -19,7 +19,7 @@ of workflow plans are another thing.`,
 		Example: "  deed campaign deploy spring.yaml --csv people.csv\n  deed campaign list --status running\n  deed campaign pause 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the wrong price'",
 	}
 	cmd.AddCommand(newCampaignCheck(a), newCampaignDeploy(a), newCampaignPreview(a), newCampaignTest(a), newCampaignList(a), newCampaignShow(a), newCampaignTrace(a),
-		newCampaignWatch(a), newCampaignReport(a), newCampaignExport(a), newCampaignVerify(a), newCampaignPause(a), newCampaignResume(a), newCampaignCancel(a))
+		newCampaignWatch(a), newCampaignReport(a), newCampaignExport(a), newCampaignVerify(a), newCampaignPause(a), newCampaignResume(a), newCampaignCancel(a), newCampaignRetry(a))
 	return cmd
 }
 
@@ -115,6 +115,7 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 		{"paused", instant(s.PausedAt)},
 		{"cancelled", instant(s.CancelledAt)},
 		{"ended", instant(s.FinishedAt)},
+		{"retries", s.RetryOf},
 		{"tenant", s.Tenant.String()},
 	} {
 		if line[1] != "" && line[1] != "-" {

@@ -137,12 +137,6 @@ begin
     exit when found;
   end loop;
   created := true;
-  insert into deed.job_queue (id, run_id, tenant_id, workspace_id, job_type, process_after, from_n, upto_n, created_at)
-  select deed.new_id(), deploy_campaign.run_id, v_tenant, v_campaign.workspace_id,
-    case p_channel when 'email' then 'email_send_batch' when 'voice' then 'voice_call_batch' when 'social' then 'social_post_batch' when 'sms' then 'sms_send_batch' else 'chat_send_batch' end,
-    coalesce(p_scheduled_for, v_now), f, least(f + 999, v_audience.members), v_now
-  from generate_series(1, v_audience.members, 1000) f;
-  insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, to_status, details)
-  values (v_tenant, run_id, v_actor, 'deploy', 'run', run_id::text, 'queued', jsonb_build_object('campaign', p_campaign_id, 'audience', p_audience_id, 'members', v_audience.members));
+  perform deed.add_jobs(deploy_campaign.run_id, v_actor);
 end
 $$;

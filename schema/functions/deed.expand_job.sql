@@ -3,11 +3,13 @@
 -- for a run.
 --
 -- Each member of the job's part of the audience gets a row, queued or skipped: erased,
--- no address, merged (somebody in the audience is the same contact by now), cancelled, expired,
+-- no address, merged (somebody in the audience is the same contact by now), sent before (of a
+-- run that retries another one: by then it, or one that it retried in turn, has reached them), cancelled, expired,
 -- suppressed, no consent. Keys are those of D2, so that again makes none twice. What people
 -- get is rendered at the attempt: the payload is the member's data. Returns what has become
 -- of the job: locked, once it is expanded; queued or dead where that cannot be done, with why
--- in its last_error; null if the claim is not the caller's.
+-- in its last_error; null if the claim is not the caller's. Who holds a contact for longer than
+-- two seconds is not waited for: 55P03, which is no attempt (deed.put_back_job).
 create or replace function deed.expand_job(
   p_job     uuid,
   p_claim   bigint,
@@ -24,6 +26,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
 set jit = off
+set lock_timeout = '2s'
 set work_mem = '32MB'
 as $$
 #variable_conflict use_column
@@ -39,6 +42,7 @@ declare
   v_over    text; -- why nobody is written to any more; null: they are
   v_listed  boolean;
   v_consent boolean;
+  v_before  uuid[]; -- the runs that this one retries
   v_skips   bigint;
 begin
   select j.* into v_job
@@ -57,6 +61,14 @@ begin
   end if;
   v_when := to_char(v_run.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
   v_over := case when v_run.cancelled_at is not null then 'cancelled' when v_run.paused_at is null and v_run.expires_at <= v_now then 'expired' end;
+  v_before := array(
+    with recursive earlier(id) as (
+      select v_run.retry_of
+      union all
+      select r.retry_of from earlier e join deed.campaign_runs r on r.id = e.id
+    )
+    select e.id from earlier e where e.id is not null
+  );
   v_listed := exists (select from deed.suppressions s where s.tenant_id = v_job.tenant_id);
   v_consent := coalesce(v_run.options ->> 'consent' = 'required', false);
   -- Against erasures, which lock them in the same order; the next statement sees what it has
@@ -82,6 +94,7 @@ begin
           when k.erased then 'erased'
           when k.address is null then 'no address'
           when k.merged then 'merged'
+          when k.before then 'sent before'
           else v_over end, case when v_listed then (
           select 'suppressed: ' || left(s.reason, 180)
           from deed.suppressed(v_job.tenant_id, v_run.channel, k.address, v_run.purpose, greatest(v_now, v_run.scheduled_for)) s
@@ -107,6 +120,12 @@ begin
             cross join lateral (select d.status from deed.channel_outbox d where d.contact_id = o.id and d.run_id = v_job.run_id) d
             where d.status <> 'skipped'
           ) as merged,
+          cardinality(v_before) > 0 and exists (
+            select
+            from deed.names_of(deed.contact_of(v_job.tenant_id, c.id)) o(id)
+            cross join lateral (select d.status, d.proved_at from deed.channel_outbox d where d.contact_id = o.id and d.run_id = any (v_before)) d
+            where d.status in ('queued', 'sending', 'sent', 'called', 'posted') or d.proved_at is not null
+          ) as before,
           case v_run.channel
             when 'email' then deed.idempotency_key(v_job.run_id::text, m.contact_id::text, v_content.asset_id, v_when)
             when 'voice' then deed.idempotency_key(v_job.run_id::text, m.contact_id::text, v_content.script_version, v_when)

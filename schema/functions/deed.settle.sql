@@ -21,7 +21,7 @@
 --              pause ends, behind the others, no attempt counted; dead as deferred
 --   outage     certainly not done, the provider is away: queued until the pause
 --              ends, behind the others, no attempt counted
---   release    not attempted: queued, no attempt counted
+--   release    not attempted: queued, no attempt counted, p_after seconds away
 --   unrepeated in doubt, claimed to be repeated, and nothing reached the
 --              provider: still in doubt, the repeat is not counted
 --   apart      refused as a member of a batch, or with all of it: queued, no attempt
@@ -74,7 +74,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now  timestamptz := clock_timestamp();
-  v_runs boolean; -- some are campaigns'
+  v_runs uuid[]; -- those that are campaigns'
 begin
   if not (p_kinds <@ array['accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'apart', 'unusable', 'unknown', 'undecided']) then
     raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
@@ -85,10 +85,10 @@ begin
   end if;
   -- In a statement of its own: what it has waited for, such as a renewal or a
   -- change of lanes, the next one sees.
-  select coalesce(bool_or(q.run_id is not null), false) into v_runs
+  select coalesce(array_agg(q.id) filter (where q.run_id is not null), '{}') into v_runs
   from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u
   cross join lateral (
-    select c.run_id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
+    select c.id, c.run_id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
   ) q;
   -- By those that are refused so, which are few.
   if 'bad_address' = any (p_kinds) then
@@ -194,6 +194,8 @@ begin
         when 'again' then null
         when 'unreachable' then least(c.expires_at, v_now + j.aside)
         when 'outage' then case when j.kind = 'outage' then least(c.expires_at, v_now + j.aside) else c.process_after end
+        -- What could not be made of it now is not tried again at once.
+        when 'let go' then case when j.kind = 'release' and j.after > 0 then least(c.expires_at, v_now + make_interval(secs => j.after)) else c.process_after end
         else c.process_after end,
       doubt_since = case when j.stays then coalesce(c.doubt_since, v_now) end,
       doubt_reason = case when j.stays then coalesce(j.error, c.doubt_reason, 'the outcome of the call is unknown') end,
@@ -234,10 +236,12 @@ begin
     group by d.tenant_id, d.was, d.status, d.verdict, d.doubted, d.in_doubt
   )
   select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id), case when d.told then d.was end from done d;
-  if v_runs then
+  if cardinality(v_runs) > 0 then
+    -- Only of those that this has locked: one that somebody else has ended may be locked by who
+    -- waits for one of these, and keeps its bytes.
     update deed.channel_outbox c
     set request = null, request_sha256 = sha256(c.request)
-    where c.id = any (p_ids) and c.run_id is not null and c.request is not null and c.status in ('sent', 'called', 'posted');
+    where c.id = any (v_runs) and c.request is not null and c.status in ('sent', 'called', 'posted');
   end if;
 end
 $$;

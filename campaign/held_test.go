@@ -1,0 +1,138 @@
+package campaign_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// away composes nothing until it is back.
+type away struct{ back atomic.Bool }
+
+func (a *away) Compose(_ context.Context, d delivery.Draft) (json.RawMessage, error) {
+	if !a.back.Load() {
+		return nil, errors.New("nothing can be made now")
+	}
+	return d.Payload, nil
+}
+
+// A delivery of which nothing can be made now is not claimed again at once, says why, and is
+// made when it can be; it has cost no attempt.
+func TestCompose_WhatCannotBeMadeNowWaits(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	run := deploy(t, db, request(t, db, 1))
+	expandAll(t, db)
+	ctx, cancel := context.WithCancel(context.Background())
+	a, c := &away{}, &counter{}
+	l, err := delivery.New(ctx, db.Pool(pgtest.Worker), delivery.Options{
+		Providers: map[string]delivery.ProviderOptions{"fake": {Provider: c}}, Composer: a, PollInterval: 10 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	running.Go(func() {
+		if err := l.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	waitFor(t, "the delivery to be put off", func() bool {
+		return pgtest.One[bool](t, owner, `select claim is null and process_after > created_at + interval '4 seconds' and coalesce(last_error, '') like '%nothing can be made now%' from deed.channel_outbox`)
+	})
+	want(t, "attempts", pgtest.One[int](t, owner, `select attempts from deed.channel_outbox`), 0)
+	a.back.Store(true)
+	waitFor(t, "the run to end", func() bool {
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp() where status = 'queued' and lease_until is null`)
+		rollUp(t, db)
+		return states(t, db, run) == "completed: completed 1/0/0/0/0"
+	})
+	want(t, "calls", c.calls.Load(), 1)
+}
+
+// A job one of whose contacts somebody keeps locked goes back without an attempt, however often,
+// holds up no other, and is expanded once it can be (C5).
+func TestContract_C5_ALockedContactIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	req := request(t, db, 2)
+	held := deploy(t, db, req)
+	tx, err := owner.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, `select from deed.contacts c where c.id = (select m.contact_id from deed.audience_members m where m.n = 1 and m.audience_id = $1::text::uuid) for update`, req.Audience); err != nil {
+		t.Fatal(err)
+	}
+	w := worker(t, db)
+	for range 2 {
+		if _, err := w.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "the job", pgtest.One[string](t, owner, `select concat_ws(' ', status, attempts, expanded_at, process_after > clock_timestamp()) from deed.job_queue`), "queued 0 t")
+		db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = clock_timestamp() - interval '1 second'`)
+	}
+	want(t, "why", pgtest.One[bool](t, owner, `select last_error like '%lock timeout%' from deed.job_queue`), true)
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = clock_timestamp() + interval '1 hour'`)
+	req.ID, req.Audience = "2", people(t, db, "others", campaign.Social, 1).ID
+	req.Channel, req.Campaign, req.From = campaign.Social, put(t, db, "post", campaign.Content{Text: "hello", Post: "p1"}).ID, ""
+	other := deploy(t, db, req)
+	expandAll(t, db)
+	want(t, "another run", states(t, db, other), "running: locked")
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = clock_timestamp() - interval '1 second' where status = 'queued'`)
+	expandAll(t, db)
+	want(t, "the run", states(t, db, held), "running: locked")
+	want(t, "its deliveries", pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where run_id = $1::text::uuid`, held), 2)
+}
+
+// Settling touches no row of a campaign that somebody else has ended: it is not waited for, and
+// keeps its bytes.
+func TestSettle_LeavesWhatAnotherHasEnded(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	deploy(t, db, request(t, db, 2))
+	expandAll(t, db)
+	db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 10, '1 minute', p_runs => true)`)
+	db.Exec(t, pgtest.Worker, `
+		select deed.attempt(array_agg(id order by id), array_agg(claim order by id), array['x'::bytea, 'y'::bytea], null, '1 minute', 'w') from deed.channel_outbox`)
+	const of = `(select id from deed.channel_outbox where recipient = 'p1@d1.example')`
+	db.Exec(t, pgtest.Worker, `select deed.prove_delivery(`+of+`, 'proved', 'w')`)
+	tx, err := owner.Begin(ctx) // as who settles it, and waits for the other
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, `select from deed.channel_outbox where id = `+of+` for update`); err != nil {
+		t.Fatal(err)
+	}
+	conn := db.Conn(t, pgtest.Worker)
+	if _, err := conn.Exec(ctx, `set lock_timeout = '1s'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(ctx, `
+		select deed.settle(array_agg(id), array_agg(claim), '{accepted,accepted}', '{m,n}', '{null,null}', '{null,null}', 'w') from deed.channel_outbox`); err != nil {
+		t.Fatalf("beside one that another has ended: %v", err)
+	}
+	want(t, "the bytes", pgtest.One[string](t, owner, `select string_agg(status || ' ' || (request is not null), ', ' order by recipient) from deed.channel_outbox`), "sent false, sent true")
+}
