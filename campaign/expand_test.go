@@ -214,5 +214,6 @@ func TestContract_C3_FiveFailedExpansions(t *testing.T) {
 	want(t, "transitions of the dead job", pgtest.One[string](t, db.Pool(pgtest.Admin), `
 		select string_agg(distinct from_status || ' ' || to_status, ', ') from deed.campaign_audit_log a where a.subject_type = 'job' and a.subject_id = (select id::text from deed.job_queue where from_n = 1001)`),
 		"failed dead, failed queued, locked failed, queued locked")
+	want(t, "who is tried again", audienceOf(t, db, retry(t, db, run, campaign.RetryOptions{}).Run), "1 "+address(campaign.Email, 1000))
 	db.Broken()
 }

@@ -49,6 +49,8 @@ func mixed(t testing.TB, db *pgtest.DB) string {
 	rollUp(t, db)
 	want(t, "the run", states(t, db, run), "partial: completed 1/2/2/4/1")
 	db.Broken() // the test's own changes stand in no audit row
+	// Of the one who has got it somebody has lost the row: that is no reason to do it again.
+	db.Exec(t, pgtest.Owner, `delete from deed.channel_outbox where `+of(8))
 	return run
 }
 

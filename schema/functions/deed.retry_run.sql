@@ -84,7 +84,11 @@ begin
     left join deed.channel_outbox c on c.run_id = p_run and c.contact_id = m.contact_id
     where m.audience_id = v_run.audience_id and m.address is not null
       and case
-        when c.id is null or c.status = 'dead' then true
+        -- Where its job was expanded there was a delivery, whoever has lost it: what became of it is not known.
+        when c.id is null then exists (
+          select from deed.job_queue j where j.run_id = p_run and j.from_n <= m.n and j.upto_n >= m.n and j.expanded_at is null
+        )
+        when c.status = 'dead' then true
         when c.status = 'failed' then not exists (select from deed.delivery_attempts a where a.delivery_id = c.id and a.outcome = 'bad address')
         when c.status = 'skipped' then p_missed and c.skip_reason in ('cancelled', 'expired')
         else false end
