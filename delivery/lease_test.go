@@ -263,7 +263,7 @@ func TestLedger_NoCallAfterTheLease(t *testing.T) {
 }
 
 // Whoever changes a row while its attempt or its outcome waits for it, such as a
-// renewal or a change of lanes, does not make it pass over the row.
+// change of lanes, does not make it pass over the row.
 func TestLedger_ARowThatMovesIsNotPassedOver(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -272,7 +272,6 @@ func TestLedger_ARowThatMovesIsNotPassedOver(t *testing.T) {
 	claim := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select claim from deed.claim_deliveries('fake', 'w', 1, interval '1 minute')`)
 	for _, step := range []struct{ sql, want string }{
 		{`select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, interval '1 minute', 'w')`, "sending"},
-		{`select status from (select unnest(deed.extend_deliveries(array[$1::text::uuid], array[$2::bigint], interval '1 minute'))::text) e(status)`, made[0].ID},
 		{`select status from deed.settle(array[$1::text::uuid], array[$2::bigint], array['accepted'], array['m'], array[null]::text[], array[null]::float8[], 'w')`, "sent"},
 	} {
 		tx, err := db.Pool(pgtest.Owner).Begin(ctx)
@@ -285,8 +284,14 @@ func TestLedger_ARowThatMovesIsNotPassedOver(t *testing.T) {
 		got := make(chan string, 1)
 		go func() {
 			var status string
-			if err := db.Pool(pgtest.Worker).QueryRow(ctx, step.sql, made[0].ID, claim).Scan(&status); err != nil {
-				status = err.Error()
+			for {
+				err := db.Pool(pgtest.Worker).QueryRow(ctx, step.sql, made[0].ID, claim).Scan(&status)
+				if err == nil {
+					break
+				}
+				if status = err.Error(); !strings.Contains(status, "55P03") { // a slow machine has it wait too long
+					break
+				}
 			}
 			got <- status
 		}()
