@@ -172,9 +172,10 @@ func TestContract_D12_WhatIsInHandIsNotBegun(t *testing.T) {
 func TestExtend_WaitsForNobody(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	list := reserve(t, db, email("ann@example.com"), email("bob@example.com"))
+	list := reserve(t, db, email("ann@example.com"), email("bob@example.com"), email("carl@example.com"))
 	db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 10, '1 minute')`)
-	end := leftOpen(t, db, pgtest.Owner, `select from deed.channel_outbox where id = $1::text::uuid for update`, list[0].ID)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = clock_timestamp() where id = $1::text::uuid`, list[2].ID)
+	end := leftOpen(t, db, pgtest.Owner, `select from deed.channel_outbox where id <> $1::text::uuid for update`, list[1].ID)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	kept := func(off int) (n int) {
@@ -186,7 +187,7 @@ func TestExtend_WaitsForNobody(t *testing.T) {
 		return n
 	}
 	if n := kept(0); n != 2 {
-		t.Errorf("%d kept, want both", n)
+		t.Errorf("%d kept, want that which was renewed, and that whose lease lasts", n)
 	}
 	renewed := rowsOf(t, db.Pool(pgtest.Owner), `select id::text from deed.channel_outbox where lease_until > clock_timestamp() + interval '30 minutes'`)
 	if fmt.Sprint(renewed) != fmt.Sprint([]string{list[1].ID}) {
@@ -196,6 +197,35 @@ func TestExtend_WaitsForNobody(t *testing.T) {
 		t.Errorf("%d kept under others' claims", n)
 	}
 	end()
+}
+
+// Events that came before their messages go on beside those of a delivery that somebody has locked, which are kept.
+func TestMatch_WaitsForNobody(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, stop := run(t, db, said(newFake()))
+	ids := sent(t, db, email("ann@example.com"), email("bob@example.com"))
+	for _, id := range ids {
+		record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, ID: "ev " + id, MessageID: "later " + id})
+	}
+	stop()
+	db.Broken() // the test's own changes stand in no audit row
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set provider_message_id = 'later ' || id`)
+	end := leftOpen(t, db, pgtest.Owner, `select from deed.channel_outbox where id = $1::text::uuid for update`, ids[0])
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, c := range []struct{ free, bounced int }{{1, 1}, {2, 2}} {
+		db.Exec(t, pgtest.Owner, `update deed.unmatched_events set tried_at = tried_at - interval '1 minute', received_at = received_at - interval '8 days'`)
+		if _, err := db.Pool(pgtest.Worker).Exec(ctx, `select deed.match_events(100, 'w')`); err != nil {
+			t.Fatal(err)
+		}
+		if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.delivery_feedback where bounced_at is not null`); n != c.bounced {
+			t.Errorf("%d free, and %d have bounced", c.free, n)
+		}
+		if c.free == 1 {
+			end()
+		}
+	}
 }
 
 // Erasures go on beside a delivery that somebody has locked, and come back to it.

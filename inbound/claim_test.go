@@ -206,4 +206,19 @@ func TestExtend_WaitsForNobody(t *testing.T) {
 	if n := kept(1); n != 0 {
 		t.Errorf("%d kept under others' claims", n)
 	}
+	if err := erasing.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.channel_messages set lease_until = clock_timestamp() where platform_message_id = '1'`)
+	locked, err := db.NewPool(pgtest.Owner, 1).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locked.Rollback(context.Background()) }()
+	if _, err := locked.Exec(ctx, `select from deed.channel_messages where platform_message_id = '1' for update`); err != nil {
+		t.Fatal(err)
+	}
+	if n := kept(0); n != 1 {
+		t.Errorf("%d kept, want the one whose lease lasts", n)
+	}
 }

@@ -29,8 +29,8 @@ type Failure struct {
 	Code string
 	// Final: a repeat would not mend it, and there is none, whatever the plan says.
 	Final bool
-	// NotDone: it is known that nothing was done, as after a refused connection. The next attempt gets a
-	// key of its own, and what must not be repeated may be.
+	// NotDone: it is known that this attempt did nothing, as after a refused connection. The next attempt gets a
+	// key of its own, unless one before it under the same key may have been done; and what must not be repeated may be.
 	NotDone bool
 	// Err is what happened. Required.
 	Err error

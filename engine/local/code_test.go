@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -145,10 +146,48 @@ func TestContract_R5_InnerFailures(t *testing.T) {
 	want(t, "the run", ended(t, db, id), "COMPLETED")
 	want(t, "calls", strings.Join(calls, ", "), "handled, flaky 1, flaky 2, flaky 3")
 	want(t, "the key after a time-out is the same", key["2"] == key["1"], true)
-	want(t, "the key after a refusal is the same", key["3"] == key["2"], false)
+	want(t, "the key after a refusal that follows a time-out is the same", key["3"] == key["1"], true)
 	has(t, logOf(t, db, id), "StepFailed main/handled#1", "StepCompleted main/instead#1", "StepFailed main/flaky#1", "StepFailed main#1", "StepFailed main/flaky#2", "StepFailed main#2",
 		"StepCompleted main/flaky#3", "StepCompleted main#3, RunCompleted")
 	sound(t, db)
+}
+
+// The key of an inner step moves on where it is known that nothing was done under it, and there alone (R5).
+func TestContract_R5_TheKeyOfAnInnerStep(t *testing.T) {
+	t.Parallel()
+	timedOut, refused := errors.New("timed out"), run.NotDone(errors.New("refused"))
+	for name, c := range map[string]struct {
+		ends []error // by attempt
+		keys string  // by number, in the order in which they come
+	}{
+		"refused":                 {[]error{refused, nil}, "0 1"},
+		"timed out":               {[]error{timedOut, nil}, "0 0"},
+		"timed out, then refused": {[]error{timedOut, refused, nil}, "0 0 0"},
+		"refused, then timed out": {[]error{refused, timedOut, nil}, "0 1 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, codePlan)
+			var mu sync.Mutex
+			var known, keys []string
+			code(t, db, func(ctx context.Context) (string, error) {
+				return run.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if !slices.Contains(known, run.Key(ctx)) {
+						known = append(known, run.Key(ctx))
+					}
+					keys = append(keys, fmt.Sprint(slices.Index(known, run.Key(ctx))))
+					return "", c.ends[run.Attempt(ctx)-1]
+				})
+			})
+			want(t, "the run", ended(t, db, start(t, db, "a", nil)), "COMPLETED")
+			mu.Lock()
+			defer mu.Unlock()
+			want(t, "keys", strings.Join(keys, " "), c.keys)
+		})
+	}
 }
 
 // A name that is used twice is not remembered for another: the run is held, and nothing was executed for it.

@@ -95,22 +95,23 @@ type deliveryState struct {
 	Unsure    bool            `json:"-"` // it may have been done, although it ended badly
 }
 
-// owing is the end of a step whose delivery is s.
+// owing is the end of a step whose delivery is s. What has failed or is dead may be put back, and be sent then: another
+// attempt of the step is for the same delivery, unless a person wants another one.
 func (end *ending) owing(s deliveryState) *ending {
-	said := func(category, code string, final, notDone bool) *ending {
+	said := func(category, code string, notDone bool) *ending {
 		err := errors.New(cmp.Or(s.Why, "the delivery is "+string(s.Status)))
-		return end.it.failed(&run.Failure{Category: category, Code: code, Final: final, NotDone: notDone, Err: err}, end.started)
+		return end.it.failed(&run.Failure{Category: category, Code: code, Final: true, NotDone: notDone, Err: err}, end.started)
 	}
 	switch s.Status {
 	case "":
 		s.Why = "the delivery is there no more: retention has removed it, or somebody has; nobody knows whether it was sent"
-		return said("infrastructure", "DELIVERY_GONE", true, false)
+		return said("infrastructure", "DELIVERY_GONE", false)
 	case delivery.Failed:
-		return said("provider", "DELIVERY_FAILED", true, true)
-	case delivery.Skipped:
-		return said("user", "DELIVERY_SKIPPED", true, true)
+		return said("provider", "DELIVERY_FAILED", false)
 	case delivery.Dead:
-		return said("provider", "DELIVERY_DEAD", false, !s.Unsure)
+		return said("provider", "DELIVERY_DEAD", false)
+	case delivery.Skipped:
+		return said("user", "DELIVERY_SKIPPED", !s.Unsure)
 	case delivery.Queued, delivery.Sending:
 		if end.owed.wait {
 			return &ending{it: end.it, outcome: "waiting", started: end.started, woken: true}

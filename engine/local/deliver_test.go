@@ -230,6 +230,64 @@ func TestEngine_ARefusedDeliveryIsTriedAgainAnew(t *testing.T) {
 	want(t, "calls", calls, 2)
 }
 
+// What has failed or is dead may be put back, and be sent then: an attempt of the step after it is for the same delivery,
+// unless a person wants another one. So nobody is written to twice (R5).
+func TestContract_R5_AStepHasOneDelivery(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()                     // the test's own changes stand in no audit row
+	db.Providers(t, "post", "mail") // which nobody serves yet
+	put(t, db, `{plan: p, version: "1", on_failure: {hold: 24h}, steps: {mail: {kind: deliver, channel: email, provider: mail, to: a@example.com, payload: {subject: Paid}, retry: {attempts: 3, backoff: 1ms}, wait: sent}}}`)
+	serve(t, db, local.Options{})
+	owner := db.Pool(pgtest.Owner)
+	id := start(t, db, "b", nil)
+	is := func(state run.StepState) func() bool {
+		return func() bool {
+			list, err := run.Due(t.Context(), db.Pool(pgtest.Worker), id)
+			return err == nil && len(list) == 1 && list[0].State == state
+		}
+	}
+	// One that was skipped is not put back. But a call of before may have been accepted.
+	eventually(t, "the step to wait", is(run.StepWaiting))
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'skipped', skipped = true, skip_reason = 'expired', unsettled_since = now(), finished_at = now()`)
+	eventually(t, "the step to be held", is(run.StepHeld))
+	if _, err := run.RetryStep(t.Context(), db.Pool(pgtest.Admin), id, "mail", false, audit.Act{Reason: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the step to be held again", func() bool {
+		list, err := run.Due(t.Context(), db.Pool(pgtest.Worker), id)
+		return err == nil && len(list) == 1 && list[0].State == run.StepHeld && list[0].Attempt == 2
+	})
+	want(t, "deliveries", pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox`), 1)
+	if n, err := run.RetryStep(t.Context(), db.Pool(pgtest.Admin), id, "mail", true, audit.Act{Reason: "test"}); n != 3 || err != nil {
+		t.Fatal(n, err)
+	}
+	eventually(t, "another one to be made, as a person wants it", is(run.StepWaiting))
+	want(t, "deliveries", pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox`), 2)
+	if ended, err := run.Cancel(t.Context(), db.Pool(pgtest.Admin), id, audit.Act{Reason: "test"}); !ended || err != nil {
+		t.Fatal(ended, err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'skipped', skipped = true, skip_reason = 'cancelled', finished_at = now() where status = 'queued'`)
+
+	id = start(t, db, "a", nil)
+	for attempt, status := range []string{"dead", "failed"} {
+		eventually(t, "the step to wait", is(run.StepWaiting))
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = $1, last_error = 'test', finished_at = now() where correlation_id = $2`, status, id)
+		eventually(t, "the step to be held", is(run.StepHeld))
+		want(t, "why", errorOf(t, db, id, "mail"), "DELIVERY_"+strings.ToUpper(status))
+		want(t, "deliveries", pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where correlation_id = $1`, id), 1)
+		want(t, "put back", pgtest.One[int](t, db.Pool(pgtest.Admin), `select deed.retry_deliveries(array(select id from deed.channel_outbox where correlation_id = $1), 'again', 'ann')::int`, id), 1)
+		if n, err := run.RetryStep(t.Context(), db.Pool(pgtest.Admin), id, "mail", false, audit.Act{Reason: "test"}); n != attempt+2 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	post := mails(t, db)
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	keys, calls := post.counts()
+	want(t, "deliveries", keys, 1)
+	want(t, "calls", calls, 1)
+}
+
 // An engine that is killed around a delivery leaves one, or none and it is done again: nobody is written to twice, and
 // nobody is forgotten (R5).
 func TestContract_R5_ADeliveryIsOwedOnce(t *testing.T) {

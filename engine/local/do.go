@@ -165,10 +165,11 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 		pause, _ := deed.RetryAfter(err)
 		// What must not be repeated is only begun again if its code knows that nothing was done.
 		it.end = it.back(cmp.Or(pause, work.Backoff(it.engine, time.Second, time.Minute)), !it.once || it.failed(err, started).notDone)
-	} else if inner.mayBeDone() {
-		it.end = it.failed(err, started)
-		it.end.notDone = false // whatever the error says: an inner step may have been done
+		return err
 	}
+	it.end = it.failed(err, started)
+	// Whatever the error says, an attempt before it, or an inner step, may have been done.
+	it.end.notDone = it.end.notDone && it.first() && !inner.mayBeDone()
 	return err
 }
 

@@ -113,13 +113,9 @@ func (it *item) asks(p *plan.Plan, st *plan.Step, data plan.Data) (r asked, err 
 }
 
 // refusal is why a request has failed, and what is known of it; nil for one that was done.
-//
-// A refusal says that this request did nothing. It says nothing of one before it under the same key, which may have been
-// done: after that the key stays.
 func (it *item) refusal(r asked, a httpcall.Answer) error {
-	first := it.keyN == it.attempt && (it.engine <= 1 || it.once)
 	if a.Err != nil {
-		f := &run.Failure{Category: "infrastructure", Code: "HTTP_UNREACHABLE", NotDone: first && !a.Connected, Err: fmt.Errorf("%s %s: %w", r.method, r.url.Host, withoutURL(a.Err))}
+		f := &run.Failure{Category: "infrastructure", Code: "HTTP_UNREACHABLE", NotDone: it.first() && !a.Connected, Err: fmt.Errorf("%s %s: %w", r.method, r.url.Host, withoutURL(a.Err))}
 		switch refused := webhook.RefusedAddress(a.Err); {
 		case refused != nil:
 			f.Category, f.Code, f.Final, f.Err = "user", "HTTP_HOST_NOT_ALLOWED", true, refused
@@ -137,7 +133,7 @@ func (it *item) refusal(r asked, a httpcall.Answer) error {
 	// Of a conflict the first request with this key may still be under way, and of a time-out it may be done all the same.
 	known := a.Status >= 400 && a.Status <= 499 && a.Status != http.StatusRequestTimeout && a.Status != http.StatusConflict
 	if known {
-		f.Category, f.NotDone = "user", first
+		f.Category, f.NotDone = "user", it.first()
 	}
 	f.Final = a.Status < 400 // a redirect is not followed, and would come again
 	return it.unsure(f, !known)

@@ -70,6 +70,9 @@ func (b *branch) again(name string, r *recorded) *inner {
 	return i
 }
 
+// first is as the item's: of an attempt that the code has begun anew it is not known how far it came before.
+func (i *inner) first() bool { return i.keyN == i.attempt && (i.b.of.it.engine <= 1 || i.b.of.it.once) }
+
 // context is what the inner step's own code gets: it has no inner steps.
 func (i *inner) context(ctx context.Context) context.Context {
 	it := i.b.of.it
@@ -115,6 +118,7 @@ func (i *inner) failed(ctx context.Context, err error) error {
 	if c.cut() {
 		return c.stop(c.it.back(0, !c.it.once), err)
 	}
+	end.notDone = end.notDone && i.first()
 	data := map[string]any{"error": end.data["error"], "key_n": i.keyN}
 	if end.notDone {
 		data["not_done"] = true

@@ -49,6 +49,10 @@ func (it *item) key() string {
 
 func (it *item) keySum() [32]byte { return idempotency.Key(it.run, it.step, strconv.Itoa(it.keyN)) }
 
+// first reports whether no attempt before this one can have been made under its key. That this one has done nothing says
+// nothing of one before it, so else the key stays: under another one it would be done twice.
+func (it *item) first() bool { return it.keyN == it.attempt && (it.engine <= 1 || it.once) }
+
 // ending is an outcome as deed.finish_steps takes it.
 type ending struct {
 	it      *item

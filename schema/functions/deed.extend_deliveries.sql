@@ -1,8 +1,8 @@
 -- deed.extend_deliveries: renew the leases of claimed deliveries.
 --
 -- Returns those whose claim is still the caller's; the others are lost. One that somebody has
--- locked, such as an operator whose transaction is open, is still the caller's, and its lease is
--- not renewed: it is not waited for, since all that the caller has in hand would lose theirs meanwhile.
+-- locked, such as an operator whose transaction is open, is not renewed, and the caller's while its
+-- lease lasts: it is not waited for, since all that the caller has in hand would lose theirs meanwhile.
 create or replace function deed.extend_deliveries(
   p_ids    uuid[],
   p_claims bigint[],
@@ -38,7 +38,7 @@ begin
       select q.id
       from unnest(p_ids, p_claims) u(id, claim)
       cross join lateral (
-        select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.lease_until is not null
+        select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.lease_until > clock_timestamp()
       ) q
     );
   end if;

@@ -1,6 +1,6 @@
 -- deed.extend_messages: renew the leases of messages that are still this claim's, and
 -- return those: a lease that ran out is renewed unless somebody has taken the message. One that
--- somebody has locked, such as by an erasure that is left open, is still this claim's; it is not renewed, nor waited for.
+-- somebody has locked, such as by an erasure that is left open, is not waited for, nor renewed, and this claim's while its lease lasts.
 create or replace function deed.extend_messages(
   p_ids    uuid[],
   p_claims bigint[],
@@ -31,7 +31,7 @@ begin
   select c.id
   from unnest(p_ids, p_claims) u(id, claim)
   cross join lateral (
-    select o.id from deed.channel_messages o where o.id = u.id and o.claim = u.claim and o.status = 'accepted' and o.lease_until < 'infinity'
+    select o.id from deed.channel_messages o where o.id = u.id and o.claim = u.claim and o.status = 'accepted' and o.lease_until > clock_timestamp() and o.lease_until < 'infinity'
   ) c;
 end
 $$;

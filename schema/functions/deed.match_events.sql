@@ -1,6 +1,7 @@
 -- deed.match_events: try events again whose message no delivery had when they came
 -- (deed.record_events), at most p_limit; and take away those that are seven days old, as
--- well as soft bounces. Returns how many were looked at.
+-- well as soft bounces. Those of a delivery that somebody has locked, as by an erasure that is left open,
+-- are left for the next time: all others', of all tenants, would wait with them. Returns how many were looked at.
 create or replace function deed.match_events(
   p_limit int,
   p_actor text
@@ -20,6 +21,8 @@ declare
   v_looked bigint;
   v_ids    uuid[];
   v_of     deed.unmatched_events[];
+  v_free   uuid[]; -- of the deliveries those that nobody has locked
+  v_kept   bigint[] := '{}'; -- the events of the others
 begin
   delete from deed.soft_bounces s
   where s.ctid = any (array(select o.ctid from deed.soft_bounces o where o.at < v_now - interval '7 days' order by o.at limit p_limit for update skip locked));
@@ -51,12 +54,19 @@ begin
   into v_looked, v_ids, v_of
   from found f;
   if v_ids is not null then
+    v_free := array(select c.id from deed.channel_outbox c where c.id = any (v_ids) order by c.id for no key update skip locked);
+    v_kept := array(select v_of[i].n from generate_series(1, cardinality(v_ids)) i where v_ids[i] <> all (v_free));
+    select array_agg(v_ids[i] order by i), array_agg(v_of[i] order by i) into v_ids, v_of
+    from generate_series(1, cardinality(v_ids)) i
+    where v_ids[i] = any (v_free);
+  end if;
+  if v_ids is not null then
     perform deed.apply_events(v_ids, array_agg(u.event order by u.i), array_agg(u.event_id order by u.i), array_agg(u.message_id order by u.i),
       array_fill(''::text, array[cardinality(v_ids)]), array_agg(u.at order by u.i), array_fill(''::text, array[cardinality(v_ids)]), array_agg(coalesce(u.code, '') order by u.i), p_actor)
     from (select o.*, row_number() over (order by o.n) as i from unnest(v_of) o) u;
   end if;
   delete from deed.unmatched_events e
-  where e.n = any (array(select u.n from unnest(v_of) u)) or (e.received_at < v_now - interval '7 days' and e.tried_at = v_now);
+  where e.n = any (array(select u.n from unnest(v_of) u)) or (e.received_at < v_now - interval '7 days' and e.tried_at = v_now and e.n <> all (v_kept));
   return v_looked;
 end
 $$;
