@@ -4,12 +4,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,29 +14,17 @@ import (
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/campaign/liquid"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/crash/process"
 	"github.com/deedhq/deed/provider/resend"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "campaigner:", err)
-		os.Exit(1)
-	}
-}
+func main() { process.Main(work) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	pool, err := pgxpool.New(ctx, os.Getenv("VICTIM_DATABASE_URL"))
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
+func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	p, err := resend.New(resend.Options{APIKey: "re_x", Endpoint: "http://" + os.Getenv("VICTIM_ADDRESS")})
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	l, err := delivery.New(ctx, pool, delivery.Options{
 		Providers: map[string]delivery.ProviderOptions{"p": {Provider: p, Concurrency: 8, Timeout: 5 * time.Second, Rate: 100_000}},
 		Composer:  campaign.NewComposer(pool, liquid.Engine), Environment: "crash",
@@ -58,6 +43,6 @@ func run() error {
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) })
 	defer running.Wait()
-	fmt.Println("victim: runs")
+	process.Runs()
 	return l.Run(ctx)
 }

@@ -4,11 +4,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,24 +12,13 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/engine/local"
+	"github.com/deedhq/deed/internal/crash/process"
 	"github.com/deedhq/deed/run"
 )
 
-func main() {
-	if err := work(); err != nil {
-		fmt.Fprintln(os.Stderr, "coder:", err)
-		os.Exit(1)
-	}
-}
+func main() { process.Main(work) }
 
-func work() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	pool, err := pgxpool.New(ctx, os.Getenv("VICTIM_DATABASE_URL"))
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
+func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	effect := func(ctx context.Context) (string, error) {
 		_, err := pool.Exec(ctx, `insert into public.effects (key) values ($1)`, run.Key(ctx))
 		return run.Key(ctx), err
@@ -79,11 +64,11 @@ func work() error {
 	e, err := local.New(ctx, pool, local.Options{
 		Handlers: []local.Handler{local.Step("code", code)},
 		Lease:    time.Second, PollInterval: 20 * time.Millisecond, Concurrency: 4,
-		OnNewCluster: deed.Continue, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		OnNewCluster: deed.Continue, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Println("victim: runs") // what harness.Victim.Stop waits for
+	process.Runs()
 	return e.Run(ctx)
 }

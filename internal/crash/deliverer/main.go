@@ -7,33 +7,20 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/crash/process"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "deliverer:", err)
-		os.Exit(1)
-	}
-}
+func main() { process.Main(work) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	pool, err := pgxpool.New(ctx, os.Getenv("VICTIM_DATABASE_URL"))
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
+func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	p, channel, recipient, err := provider(os.Getenv("VICTIM_PROVIDER"), os.Getenv("VICTIM_ADDRESS"))
 	if err != nil {
 		return err
@@ -49,7 +36,7 @@ func run() error {
 		}},
 		Environment:  "crash",
 		PollInterval: 50 * time.Millisecond, ClaimBatch: 4, Lease: time.Second, BaseRetry: 50 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Logger: log,
 	})
 	if err != nil {
 		return err
@@ -79,6 +66,6 @@ func run() error {
 			return err
 		}
 	}
-	fmt.Println("victim: runs") // what harness.Victim.Stop waits for
+	process.Runs()
 	return l.Run(ctx)
 }

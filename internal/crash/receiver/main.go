@@ -6,45 +6,31 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
+	"github.com/deedhq/deed/internal/crash/process"
 	"github.com/deedhq/deed/server"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "receiver:", err)
-		os.Exit(1)
-	}
-}
+func main() { process.Main(work) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	pool, err := pgxpool.New(ctx, os.Getenv("VICTIM_DATABASE_URL"))
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
+func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	r, err := inbound.New(ctx, pool, inbound.Options{
 		Sources: map[string]inbound.SourceOptions{"plain": {
 			Source: plain{}, At: inbound.AnswerAt(os.Getenv("VICTIM_ANSWER")), Reply: inbound.ReplyBy{Provider: "hook", Channel: delivery.Webhook}, Concurrency: 4,
 			Executor: func(_ context.Context, m inbound.Message) (inbound.Result, error) { return inbound.Say(m.Text), nil },
 		}},
 		Environment: "crash", Lease: time.Second, PollInterval: 50 * time.Millisecond, Wait: 3 * time.Second,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Logger: log,
 	})
 	if err != nil {
 		return err
@@ -56,7 +42,7 @@ func run() error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, listener, r.Handler()) }()
-	fmt.Println("victim: runs") // what harness.Victim.Stop waits for
+	process.Runs()
 	return errors.Join(r.Run(ctx), <-served)
 }
 

@@ -6,14 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,32 +18,21 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/crash/process"
 	"github.com/deedhq/deed/run"
 )
 
-func main() {
-	if err := work(); err != nil {
-		fmt.Fprintln(os.Stderr, "runner:", err)
-		os.Exit(1)
-	}
-}
+func main() { process.Main(work) }
 
-func work() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	pool, err := pgxpool.New(ctx, os.Getenv("VICTIM_DATABASE_URL"))
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	p := run.NewProjector(pool, run.ProjectorOptions{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+	p := run.NewProjector(pool, run.ProjectorOptions{Logger: log})
 	c, err := deed.New(ctx, pool, deed.Options{
 		Subscriptions: []deed.Subscription{{Topic: run.Topic, Name: run.Subscription, Sink: p, From: deed.FromBeginning, Lease: 2 * time.Second}}, OnNewCluster: deed.Continue,
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Println("victim: runs") // what harness.Victim.Stop waits for
+	process.Runs()
 	var beside sync.WaitGroup
 	var appended error
 	beside.Go(func() { appended = write(ctx, pool) })

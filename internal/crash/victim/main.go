@@ -11,33 +11,20 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/crash/process"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "victim:", err)
-		os.Exit(1)
-	}
-}
+func main() { process.Main(work) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
+func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	fmt.Println("clock", time.Now().UTC().Format(time.RFC3339))
-	pool, err := pgxpool.New(ctx, os.Getenv("VICTIM_DATABASE_URL"))
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
 	out, err := os.OpenFile(os.Getenv("VICTIM_FILE"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
@@ -50,7 +37,7 @@ func run() error {
 	c, err := connect(ctx, pool, deed.Options{
 		// Neither a crash nor a promoted standby is a new cluster.
 		OnNewCluster: deed.Hold, Environment: "crash",
-		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Logger:   log,
 		Deadline: duration("VICTIM_DEADLINE", 2*time.Second),
 		Grace:    duration("VICTIM_GRACE", 2*time.Second),
 		Subscriptions: []deed.Subscription{{
@@ -62,7 +49,7 @@ func run() error {
 		return err
 	}
 	defer func() { fmt.Printf("stats %+v\n", c.Stats()) }()
-	fmt.Println("victim: runs") // what harness.Victim.Stop waits for
+	process.Runs()
 	return c.Run(ctx)
 }
 
