@@ -10,13 +10,13 @@ import (
 	"github.com/deedhq/deed/run"
 )
 
-// A writer and projector that is killed anywhere, beside another that goes on, and begins
-// again: each step is in the log once, without a gap, and the snapshots are what the events
+// A writer and projector that is killed anywhere, before a statement, after it and after its commit,
+// and begins again: each step is in the log once, without a gap, and the snapshots are what the events
 // say.
 func TestContract_R8_KilledAnywhere(t *testing.T) {
 	t.Parallel()
 	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/runner")
-	for _, point := range []string{"appended:20", "committed:20", "projected:1", "projected:3"} {
+	for _, point := range []string{"appending:20", "appended:20", "committed:20", "gathered:20", "gathered and appended:20", "projected:1", "projected:3", "stored:2"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)

@@ -1,5 +1,5 @@
-// Command runner is a process that tests kill. It appends events to the runs of VICTIM_RUNS, in turn, each step from
-// VICTIM_FROM on, and projects all runs.
+// Command runner is a process that tests kill. It appends events to the runs of VICTIM_RUNS, in turn, half of them by
+// an Appender, and projects all runs.
 package main
 
 import (
@@ -32,10 +32,15 @@ func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	a, err := run.NewAppender(pool, run.AppenderOptions{Adapter: "runner/1"})
+	if err != nil {
+		return err
+	}
 	process.Runs()
 	var beside sync.WaitGroup
 	var appended error
-	beside.Go(func() { appended = write(ctx, pool) })
+	beside.Go(func() { appended = write(ctx, pool, a) })
+	beside.Go(func() { _ = a.Run(ctx) })
 	beside.Go(func() { _ = p.Run(ctx) })
 	err = c.Run(ctx)
 	beside.Wait()
@@ -45,23 +50,21 @@ func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 // write appends fifty steps to each run, and waits after every ten until they are projected:
 // a process that comes to its third projection has to have something left to project, however
 // slow it is.
-func write(ctx context.Context, pool *pgxpool.Pool) error {
+func write(ctx context.Context, pool *pgxpool.Pool, a *run.Appender) error {
 	for n := range 50 {
 		for i, id := range strings.Split(os.Getenv("VICTIM_RUNS"), ",") {
-			last := int64(0)
-			err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-				list, err := run.Append(ctx, tx, "runner/1", run.New{
-					Run: id, Type: run.StepCompleted, Step: "s" + strconv.Itoa(n), Attempt: 1, EngineAttempt: i + 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z"}`),
-				})
-				crash.Point("appended")
-				for _, a := range list {
-					last = a.Seq
-				}
-				return err
-			})
-			crash.Point("committed")
+			e := run.New{
+				Run: id, Type: run.StepCompleted, Step: "s" + strconv.Itoa(n), Attempt: 1, EngineAttempt: i + 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z"}`),
+			}
+			var last run.Appended
+			var err error
+			if n%2 == 0 {
+				last, err = appendOne(ctx, pool, e)
+			} else {
+				last, err = a.Append(ctx, e)
+			}
 			if err == nil && n%10 == 9 {
-				err = untilProjected(ctx, pool, id, last)
+				err = untilProjected(ctx, pool, id, last.Seq)
 			}
 			if err != nil && ctx.Err() == nil {
 				return err
@@ -69,6 +72,20 @@ func write(ctx context.Context, pool *pgxpool.Pool) error {
 		}
 	}
 	return nil
+}
+
+func appendOne(ctx context.Context, pool *pgxpool.Pool, e run.New) (a run.Appended, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		crash.Point("appending")
+		list, err := run.Append(ctx, tx, "runner/1", e)
+		crash.Point("appended")
+		if err == nil {
+			a = list[0]
+		}
+		return err
+	})
+	crash.Point("committed")
+	return a, err
 }
 
 func untilProjected(ctx context.Context, pool *pgxpool.Pool, id string, seq int64) error {
