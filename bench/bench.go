@@ -179,7 +179,7 @@ var measures = []measure{
 	{
 		name: "runs", take: running, peers: []peer{deedPeer{}},
 		title: func(o options) string {
-			return fmt.Sprintf("Events of runs, each with its message: %d by thousands on one connection, one at a time by %d and by %d of one run for %s, and all of them projected", o.messages, singleWriters, writersOfOne, o.business)
+			return fmt.Sprintf("Events of runs, each with its message: %d by thousands on one connection, one at a time by %d and by %d of one run for %s each, %d of a run beside a snapshot that is held, and all of them projected", o.messages, singleWriters, writersOfOne, o.business, max(20, o.messages/longShare))
 		},
 	},
 	{
