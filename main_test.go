@@ -58,7 +58,7 @@ func backfill(t testing.TB, db *pgtest.DB, subscription int) {
 // eventually polls cond, for things that happen in another process.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	eventuallyWithin(t, 30*time.Second, what, cond)
+	eventuallyWithin(t, pgtest.Patience, what, cond)
 }
 
 func eventuallyWithin(t testing.TB, limit time.Duration, what string, cond func() bool) {

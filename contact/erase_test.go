@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,7 +29,7 @@ func waits(t testing.TB, db *pgtest.DB, f func() error, end func()) error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- f() }()
-	if !pgtest.Wait(30*time.Second, func() bool {
+	if !pgtest.Wait(pgtest.Patience, func() bool {
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
 	}) {
 		t.Error("it did not wait")

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -275,7 +274,7 @@ func TestUpsert_TwoGiveOneContactTheSame(t *testing.T) {
 			}
 		})
 		waiting++
-		if !pgtest.Wait(30*time.Second, func() bool {
+		if !pgtest.Wait(pgtest.Patience, func() bool {
 			return waiting == pgtest.One[int64](t, db.Pool(pgtest.Owner), `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
 		}) {
 			t.Error("it did not wait")

@@ -189,13 +189,13 @@ func until(t testing.TB, db *pgtest.DB, id string, want delivery.Status) deliver
 // eventually polls cond, for things that happen in another process.
 func eventually(t testing.TB, what string, cond func() bool, last ...*string) {
 	t.Helper()
-	if pgtest.Wait(30*time.Second, cond) {
+	if pgtest.Wait(pgtest.Patience, cond) {
 		return
 	}
 	for _, l := range last {
 		t.Logf("last seen: %s", *l)
 	}
-	t.Fatalf("waited 30s for %s", what)
+	t.Fatalf("waited in vain for %s", what)
 }
 
 func drained(t testing.TB, l *delivery.Ledger) {

@@ -256,8 +256,8 @@ func (s *scene) holding(t *testing.T, db *pgtest.DB, name, subject string) (find
 
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	if !pgtest.Wait(30*time.Second, cond) {
-		t.Fatalf("waited 30s for %s", what)
+	if !pgtest.Wait(pgtest.Patience, cond) {
+		t.Fatalf("waited in vain for %s", what)
 	}
 }
 

@@ -104,7 +104,7 @@ func one(t testing.TB, db *pgtest.DB, do inbound.Executor) (url string, stop fun
 
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	if !pgtest.Wait(30*time.Second, is) {
+	if !pgtest.Wait(pgtest.Patience, is) {
 		t.Fatalf("timed out waiting for %s", what)
 	}
 }

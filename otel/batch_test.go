@@ -57,7 +57,7 @@ func TestProvider_StaysABatcher(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
-	if !pgtest.Wait(30*time.Second, func() bool { return len(spans.Ended()) > 0 }) {
+	if !pgtest.Wait(pgtest.Patience, func() bool { return len(spans.Ended()) > 0 }) {
 		t.Fatal("no span")
 	}
 	cancel()

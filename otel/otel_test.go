@@ -281,7 +281,7 @@ func TestTrace_FromMessageToReply(t *testing.T) {
 		request.Header.Set("X-Correlation-Id", "c-9")
 		r.Handler().ServeHTTP(httptest.NewRecorder(), request)
 	}
-	if !pgtest.Wait(30*time.Second, func() bool { return len(spans.Ended()) == 3 }) {
+	if !pgtest.Wait(pgtest.Patience, func() bool { return len(spans.Ended()) == 3 }) {
 		t.Fatalf("%d spans, want 3", len(spans.Ended()))
 	}
 	cancel()

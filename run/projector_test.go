@@ -69,7 +69,7 @@ func projectingWith(t testing.TB, db *pgtest.DB, p *run.Projector) (_ *run.Proje
 
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	if !pgtest.Wait(30*time.Second, is) {
+	if !pgtest.Wait(pgtest.Patience, is) {
 		t.Fatalf("timed out waiting for %s", what)
 	}
 }

@@ -108,7 +108,7 @@ func TestContract_D12_NothingComesBackOfARedactedRun(t *testing.T) {
 	}
 	result := make(chan error, 1)
 	go func() { result <- redact(during) }()
-	if !pgtest.Wait(30*time.Second, func() bool {
+	if !pgtest.Wait(pgtest.Patience, func() bool {
 		return len(result) == 1 || pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from pg_locks where relation = 'deed.run_snapshots'::regclass and not granted`) == 1
 	}) {
 		t.Error("the redaction neither waits nor ends")

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -61,7 +60,7 @@ func TestErasures_AreRecordedInAFile(t *testing.T) {
 	}()
 	// Not until it counts as recorded, which is after it stands in the file: who is
 	// stopped between the two records it again.
-	if !pgtest.Wait(30*time.Second, func() bool {
+	if !pgtest.Wait(pgtest.Patience, func() bool {
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select bool_and(exported_at is not null) from deed.erasures`)
 	}) {
 		t.Fatal("nothing was recorded")

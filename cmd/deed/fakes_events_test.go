@@ -286,7 +286,7 @@ func TestContract_D13_FakesTellTheWholeLife(t *testing.T) {
 			}
 			ids := r.reserve(list...)
 			var got map[string]string
-			if !pgtest.Wait(30*time.Second, func() bool {
+			if !pgtest.Wait(pgtest.Patience, func() bool {
 				got = map[string]string{}
 				for i, id := range ids {
 					var e delivery.Entry

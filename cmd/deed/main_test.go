@@ -50,7 +50,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 }
 
 func await(what string, cond func() bool) error {
-	if !pgtest.Wait(30*time.Second, cond) {
+	if !pgtest.Wait(pgtest.Patience, cond) {
 		return &timeoutError{what}
 	}
 	return nil
@@ -58,7 +58,7 @@ func await(what string, cond func() bool) error {
 
 type timeoutError struct{ what string }
 
-func (e *timeoutError) Error() string { return "waited 30s for " + e.what }
+func (e *timeoutError) Error() string { return "waited in vain for " + e.what }
 
 // get returns the status of a GET, 0 if there is none.
 func get(url string) int {

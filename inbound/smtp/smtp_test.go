@@ -67,7 +67,7 @@ func serve(t *testing.T, db *pgtest.DB, change func(*smtp.Options, *inbound.Sour
 			}
 		}
 	})
-	if !pgtest.Wait(30*time.Second, func() bool { return r.Ready() == nil }) {
+	if !pgtest.Wait(pgtest.Patience, func() bool { return r.Ready() == nil }) {
 		t.Fatal("the receiver is not ready")
 	}
 	return l.Addr().String()

@@ -125,8 +125,8 @@ func (f *fixture) entry(id string) delivery.Entry {
 func (f *fixture) await(what, id string, is func(delivery.Entry) bool) delivery.Entry {
 	f.t.Helper()
 	var e delivery.Entry
-	if !pgtest.Wait(30*time.Second, func() bool { e = f.entry(id); return is(e) }) {
-		f.t.Fatalf("waited 30s for %s: %+v", what, e)
+	if !pgtest.Wait(pgtest.Patience, func() bool { e = f.entry(id); return is(e) }) {
+		f.t.Fatalf("waited in vain for %s: %+v", what, e)
 	}
 	return e
 }

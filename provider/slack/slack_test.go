@@ -76,7 +76,7 @@ func TestFind_AmongOthers(t *testing.T) {
 	h.Fail(providertest.ResetAccepted, 1)
 	others := make(chan error, 1)
 	go func() {
-		pgtest.Wait(30*time.Second, func() bool { return fake.Faults.Count() > 0 })
+		pgtest.Wait(pgtest.Patience, func() bool { return fake.Faults.Count() > 0 })
 		for i := range 5 {
 			body := fmt.Sprintf(`{"channel": "C024BE91L", "thread_ts": "1503435956.000247", "text": "other %d", "metadata": {"event_type": "deed_delivery", "event_payload": {"deed_id": "other"}}}`, i)
 			r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/chat.postMessage", strings.NewReader(body))

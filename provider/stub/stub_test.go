@@ -66,7 +66,7 @@ func TestSend_AcceptsForEveryChannel(t *testing.T) {
 		if want == "" {
 			want = delivery.Sent
 		}
-		if !pgtest.Wait(20*time.Second, func() bool {
+		if !pgtest.Wait(pgtest.Patience, func() bool {
 			e, _, err := l.Show(t.Context(), id, false)
 			return err == nil && e.Status == want && e.ProviderMessageID == "stub-"+id
 		}) {
@@ -89,7 +89,7 @@ func TestSend_FailsAsItIsTold(t *testing.T) {
 			l := dispatch(t, db, stub.Options{Fail: map[string]float64{answer: 1}})
 			id := reserve(t, db, delivery.Email, "a@example.com")
 			var e delivery.Entry
-			if !pgtest.Wait(20*time.Second, func() bool {
+			if !pgtest.Wait(pgtest.Patience, func() bool {
 				var err error
 				e, _, err = l.Show(t.Context(), id, false)
 				return err == nil && string(e.Status) == want && (e.LastError == "stub: it was told to fail" || e.DoubtSince != nil)
