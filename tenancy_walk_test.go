@@ -35,7 +35,7 @@ const (
 // tableCases has every table and sequence of the schema; partitions are as
 // their parent, without a grant of their own.
 var tableCases = map[string]tableCase{
-	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "delivery_feedback": ownRows, "soft_bounces": ownRows, "contents": ownRows, "unmatched_events": nobodies, "unmatched_events_n_seq": nobodies, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
+	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "delivery_feedback": ownRows, "soft_bounces": ownRows, "contents": ownRows, "erased_contents": nobodies, "erased_contents_n_seq": nobodies, "unmatched_events": nobodies, "unmatched_events_n_seq": nobodies, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
 	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows, "erasures": ownRows, "erasing": nobodies, "secrets": nobodies, "erasures_n_seq": nobodies, "channel_messages": ownRows, "message_transitions": nobodies, "turn_seq": nobodies,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
@@ -130,7 +130,7 @@ const someID, otherID = "00000000-0000-4000-8000-000000000001", "00000000-0000-4
 func init() {
 	for _, name := range []string{
 		"add_tenant", "attempt", "end_queued", "expire_deliveries", "expire_suppressions", "suppressed", "give_up_deliveries", "oldest_calls", "redrive_deliveries", "report_calls", "report_pauses", "oldest_pauses", "unattended", "bind_login", "backfill", "check_transition", "claim", "claim_deliveries", "claim_doubts", "may_repeat", "due_lanes", "due_runs", "due_tenants", "extend", "extend_deliveries", "note_asking", "note_attempts", "resume_provider", "take_probe", "pause_allows", "pause", "name_probes", "fail", "finish",
-		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "record_events", "apply_events", "match_events", "tell_feedback", "without_addresses", "purge_deliveries", "purge_contents", "drop_contents", "delivery_contents", "lock_contents", "payload_contents", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
+		"keep_partitions", "next_claimable", "next_due", "open_window", "prove_delivery", "record_events", "try_events", "apply_events", "match_events", "tell_feedback", "without_addresses", "purge_deliveries", "purge_contents", "purge_erased_contents", "drop_contents", "delivery_contents", "lock_contents", "payload_contents", "purge_keys", "redrive", "refold_suppressions", "refuse_change",
 		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "lane_of", "forget_lanes", "batch_stands", "break_batches", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",

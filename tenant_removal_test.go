@@ -100,6 +100,7 @@ func ofTwo(t *testing.T, db *pgtest.DB) (a, b tenant.ID) {
 		db.Exec(t, pgtest.Owner, `
 			insert into deed.pauses (provider, destination, tenant_id, since, until, why)
 			values ('p', 'example.org', $1::text::uuid, now(), now() + interval '1 minute', 'x')`, id.String())
+		db.Exec(t, pgtest.Owner, `insert into deed.erased_contents (tenant_id, sha256, actor, tried_at) values ($1::text::uuid, sha256('x'), 'x', now())`, id.String())
 	}
 	login := pgtest.One[string](t, db.Pool(pgtest.App), `select session_user::text`)
 	if _, err := tenant.Bind(t.Context(), db.Pool(pgtest.Admin), login, []tenant.ID{a, b}, audit.Act{By: "x", Reason: "x"}); err != nil {

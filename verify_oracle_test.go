@@ -43,7 +43,7 @@ var harmlessChanges = []harmless{
 	{"backfills", "window_n reached slot id scanned seen upto late_id finished_at", "", "what one passes over is seen when it has finished; one that has finished and does it again finds nothing late"},
 
 	{"delivery_attempts", "delete *", "", "history: what became of calls, for people; what is owed stands in channel_outbox"},
-	{"contents", "delete *", "", "files; of one that an unfinished delivery names deed.verify_deliveries tells"},
+	{"contents erased_contents", "delete *", "", "files; of one that an unfinished delivery names deed.verify_deliveries tells"},
 	{"delivery_feedback soft_bounces unmatched_events", "delete *", "", "what providers say of what was done, which stands in channel_outbox"},
 	{"channel_outbox", "*", "", "of what is to be sent, or of its history: the row stays, and its status is held against the audit log"},
 	{"channel_messages", "*", "", "of what somebody wrote: the row stays, and its status is held against the audit log"},
@@ -174,6 +174,7 @@ func owing(t *testing.T) *pgtest.DB {
 	}
 	db.Exec(t, pgtest.Owner, `insert into deed.delivery_feedback (delivery_id, tenant_id, delivered_at) select c.id, c.tenant_id, now() from deed.channel_outbox c`)
 	db.Exec(t, pgtest.Owner, `insert into deed.contents (tenant_id, sha256, bytes, size, type, created_at, used_at) values ('00000000-0000-0000-0000-000000000000', sha256('x'), 'x', 1, 'text/plain', now(), now())`)
+	db.Exec(t, pgtest.Owner, `insert into deed.erased_contents (tenant_id, sha256, actor, tried_at) values ('00000000-0000-0000-0000-000000000000', sha256('x'), 'x', now())`)
 	db.Exec(t, pgtest.Owner, `insert into deed.soft_bounces (delivery_id, tenant_id, channel, address, at) select c.id, c.tenant_id, c.channel, c.recipient, now() from deed.channel_outbox c where c.recipient is not null`)
 	db.Exec(t, pgtest.Owner, `insert into deed.unmatched_events (provider, kind, account, event, event_id, message_id, at, received_at, tried_at) values ('p', 'fake', '', 'bounced', 'e', 'm', now(), now(), now())`)
 	db.Exec(t, pgtest.Owner, `insert into deed.relays (subscription, worker, name, seen_until) values ($1, gen_random_uuid(), 'x', now())`, jobs)

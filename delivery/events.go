@@ -36,8 +36,8 @@ type Told struct {
 var (
 	// ErrUnverified says that a request is not known to be the service's.
 	ErrUnverified = errors.New("the request is not verified")
-	// ErrAgain says that a request cannot be read now, and may be later.
-	ErrAgain = errors.New("the request cannot be read now")
+	// ErrAgain says that a request cannot be read now, or not all of it recorded, and may be later.
+	ErrAgain = errors.New("the request cannot be taken now")
 	// ErrNoEvents says that a provider has nothing by which to verify what a service says.
 	ErrNoEvents = errors.New("the provider reads no events")
 )
@@ -203,7 +203,16 @@ func (h *EventsHandler) take(w http.ResponseWriter, r *http.Request, e *eventRea
 	}
 	e.count("ignored", int64(told.Other))
 	done, err := h.ledger.Record(r.Context(), e.name, good...)
-	if err != nil {
+	e.add(done)
+	switch {
+	case errors.Is(err, ErrAgain):
+		e.count("failed", 1)
+		if e.mayTell() {
+			log.Warn("some events are not recorded yet; the service will repeat them", "error", err)
+		}
+		answerEvents(w, http.StatusServiceUnavailable, "try again")
+		return
+	case err != nil:
 		e.count("failed", 1)
 		log.Error("events could not be recorded; the service will repeat them", "error", err)
 		if deed.CodeOf(err) == deed.Invalid {
@@ -213,7 +222,6 @@ func (h *EventsHandler) take(w http.ResponseWriter, r *http.Request, e *eventRea
 		answerEvents(w, http.StatusServiceUnavailable, "try again")
 		return
 	}
-	e.add(done)
 	answerEvents(w, http.StatusOK, "ok")
 }
 
@@ -232,12 +240,11 @@ func (h *EventsHandler) Record(ctx context.Context, provider string, events ...S
 	}
 	h.mu.Unlock()
 	done, err := h.ledger.Record(ctx, provider, events...)
+	e.add(done)
 	if err != nil {
 		e.count("failed", 1)
-		return err
 	}
-	e.add(done)
-	return nil
+	return err
 }
 
 // add counts what has become of events.

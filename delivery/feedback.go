@@ -56,6 +56,7 @@ type Recorded struct {
 	Strange  int64 // they are of no delivery that this provider has called; nothing of them is kept
 	Settled  int   // deliveries in doubt that they proved to have been accepted
 	Ignored  int   // opened and clicked, unless [ProviderOptions.Engagement]
+	Busy     int64 // somebody else has locked their deliveries, or what they would write; nothing of them is kept
 	settleds []string
 }
 
@@ -70,9 +71,14 @@ const mostEvents = 1000
 // bounce of an address in seven days, without a delivery between, for thirty days.
 //
 // provider is one of the ledger's, by whose account the delivery was called, and of whose
-// tenants it must be: so what another service says changes nothing. Errors:
-// [deed.NotFound] for a provider that the ledger does not have, [deed.Invalid]. Needs
-// deed_worker.
+// tenants it must be: so what another service says changes nothing.
+//
+// What others have locked for longer than a second, as an erasure that is left open has, holds up
+// no other events. Those are recorded, and there is an error that is [ErrAgain]: have the service say
+// all of them again, which changes nothing of what was recorded.
+//
+// Errors: [deed.NotFound] for a provider that the ledger does not have, [deed.Invalid],
+// [ErrAgain]. Needs deed_worker.
 func (l *Ledger) Record(ctx context.Context, provider string, events ...StatusEvent) (Recorded, error) {
 	const op = "record status events"
 	var s *source
@@ -109,6 +115,9 @@ func (l *Ledger) Record(ctx context.Context, provider string, events ...StatusEv
 	}
 	for _, id := range total.settleds {
 		l.opts.Logger.Info("delivered: the provider said so", "provider", provider, "delivery", id)
+	}
+	if total.Busy > 0 {
+		return total, deed.WrapError(op, fmt.Errorf("%w: %d of %d events are of deliveries that somebody else has locked", ErrAgain, total.Busy, len(events)))
 	}
 	return total, nil
 }
@@ -153,11 +162,11 @@ func (s *source) record(ctx context.Context, events []StatusEvent, total *Record
 	defer cancel()
 	var r Recorded
 	err := s.ledger.pool.QueryRow(ctx, query.RecordEvents, s.name, s.caps.Kind, s.caps.Account, tenants, said, ids, markers, messages, addresses, ats, reasons, codes,
-		"events of "+s.name).Scan(&r.Matched, &r.Waiting, &r.Strange, &r.settleds)
+		"events of "+s.name).Scan(&r.Matched, &r.Waiting, &r.Strange, &r.settleds, &r.Busy)
 	if err != nil {
 		return err
 	}
-	total.Matched, total.Waiting, total.Strange = total.Matched+r.Matched, total.Waiting+r.Waiting, total.Strange+r.Strange
+	total.Matched, total.Waiting, total.Strange, total.Busy = total.Matched+r.Matched, total.Waiting+r.Waiting, total.Strange+r.Strange, total.Busy+r.Busy
 	total.Settled, total.settleds = total.Settled+len(r.settleds), append(total.settleds, r.settleds...)
 	return nil
 }

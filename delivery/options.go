@@ -44,7 +44,8 @@ type Options struct {
 	// it the memory of its key. At least a day. Default: kept for ever.
 	Retention time.Duration
 	// ContentRetention removes files that were put ([PutContent]) or named by a reservation so long ago
-	// and that nothing unfinished needs. At least two days. Default 30 days.
+	// and that nothing unfinished needs. At least two days. Default 30 days, or Retention if that is
+	// less: of what outlives the deliveries that named it an erasure cannot tell whose it was.
 	ContentRetention time.Duration
 
 	// Links make the header List-Unsubscribe of e-mails that have a purpose and no such
@@ -145,7 +146,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	between("PollInterval", o.PollInterval, time.Millisecond, time.Hour)
 	between("Deadline", o.Deadline, 10*time.Millisecond, time.Hour)
-	o.ContentRetention = cmp.Or(o.ContentRetention, 30*24*time.Hour)
+	if o.ContentRetention == 0 {
+		o.ContentRetention = 30 * 24 * time.Hour
+		if o.Retention != 0 {
+			o.ContentRetention = min(o.ContentRetention, max(o.Retention, 48*time.Hour))
+		}
+	}
 	between("ContentRetention", o.ContentRetention, 48*time.Hour, 100*365*24*time.Hour)
 	if o.Retention != 0 {
 		between("Retention", o.Retention, 24*time.Hour, 100*365*24*time.Hour)

@@ -129,7 +129,7 @@ select ended, coalesce(was, ''), coalesce(status, ''), coalesce(tenant_id::text,
 from deed.prove_delivery($1::text::uuid, $2::text, $3::text);
 
 -- name: record_events
-select matched, waiting, strange, proved::text[]
+select matched, waiting, strange, proved::text[], busy
 from deed.record_events($1::text, $2::text, $3::text, $4::text[]::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text);
 
 -- name: match_events

@@ -56,7 +56,7 @@ var outboxFlags = []outboxFlag{
 	{"jitter-min", "the least factor of a pause", "0.5", func(o *config.Outbox) *string { return &o.JitterMin }},
 	{"jitter-max", "the greatest factor of a pause", "1", func(o *config.Outbox) *string { return &o.JitterMax }},
 	{"retention-days", "remove what was delivered so long ago, and forget its key; '' for never", "", func(o *config.Outbox) *string { return &o.RetentionDays }},
-	{"content-retention-days", "remove files that attachments named and nothing needs when they were last used so long ago", "30", func(o *config.Outbox) *string { return &o.ContentRetentionDays }},
+	{"content-retention-days", "remove files that attachments named and nothing needs when they were last used so long ago; '' for 30, or --channels-outbox-retention-days if that is less", "", func(o *config.Outbox) *string { return &o.ContentRetentionDays }},
 }
 
 func (s *outboxSettings) add(cmd *cobra.Command) {
@@ -98,10 +98,12 @@ func (s *outboxSettings) options(cmd *cobra.Command, file config.Outbox) (enable
 	opts = delivery.Options{
 		PollInterval: seconds("poll-interval-seconds"), ClaimBatch: whole("claim-batch-size"), Lease: seconds("lock-timeout-seconds"),
 		MaxAttempts: whole("max-attempts"), BaseRetry: seconds("base-retry-seconds"), JitterMin: number("jitter-min"), JitterMax: number("jitter-max"),
-		ContentRetention: time.Duration(whole("content-retention-days")) * 24 * time.Hour,
 	}
 	if value["retention-days"] != "" {
 		opts.Retention = time.Duration(whole("retention-days")) * 24 * time.Hour
+	}
+	if value["content-retention-days"] != "" {
+		opts.ContentRetention = time.Duration(whole("content-retention-days")) * 24 * time.Hour
 	}
 	if errs != nil {
 		return false, opts, &exitError{exitUsage, errors.Join(errs...)}

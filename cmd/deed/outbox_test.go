@@ -33,7 +33,7 @@ func outboxOf(t *testing.T, file config.Outbox, args ...string) (enabled bool, o
 func TestContract_D10_FileEnvironmentAndFlags(t *testing.T) {
 	enabled, opts, err := outboxOf(t, config.Outbox{})
 	if err != nil || enabled || opts.PollInterval != time.Second || opts.ClaimBatch != 200 || opts.Lease != time.Minute || opts.MaxAttempts != 5 ||
-		opts.BaseRetry != 5*time.Second || opts.JitterMin != 0.5 || opts.JitterMax != 1 || opts.Retention != 0 || opts.ContentRetention != 720*time.Hour {
+		opts.BaseRetry != 5*time.Second || opts.JitterMin != 0.5 || opts.JitterMax != 1 || opts.Retention != 0 || opts.ContentRetention != 0 {
 		t.Errorf("defaults: %t, %+v, %v", enabled, opts, err)
 	}
 	file := config.Outbox{

@@ -36,59 +36,61 @@ begin
     union all
     select 'contents', count(*), 10 from deed.contents r where r.tenant_id = p_tenant
     union all
-    select 'channel_messages', count(*), 11 from deed.channel_messages r where r.tenant_id = p_tenant
+    select 'erased_contents', count(*), 11 from deed.erased_contents r where r.tenant_id = p_tenant
     union all
-    select 'runs', count(*), 12 from deed.runs r where r.tenant_id = p_tenant
+    select 'channel_messages', count(*), 12 from deed.channel_messages r where r.tenant_id = p_tenant
     union all
-    select 'run_log', count(*), 13 from deed.run_log r where r.tenant_id = p_tenant
+    select 'runs', count(*), 13 from deed.runs r where r.tenant_id = p_tenant
     union all
-    select 'run_snapshots', count(*), 14 from deed.run_snapshots r where r.tenant_id = p_tenant
+    select 'run_log', count(*), 14 from deed.run_log r where r.tenant_id = p_tenant
     union all
-    select 'run_stale', count(*), 15 from deed.run_stale r where r.tenant_id = p_tenant
+    select 'run_snapshots', count(*), 15 from deed.run_snapshots r where r.tenant_id = p_tenant
     union all
-    select 'run_requests', count(*), 16 from deed.run_requests r where r.tenant_id = p_tenant
+    select 'run_stale', count(*), 16 from deed.run_stale r where r.tenant_id = p_tenant
     union all
-    select 'run_steps', count(*), 17 from deed.run_steps r where r.tenant_id = p_tenant
+    select 'run_requests', count(*), 17 from deed.run_requests r where r.tenant_id = p_tenant
     union all
-    select 'plans', count(*), 18 from deed.plans r where r.tenant_id = p_tenant
+    select 'run_steps', count(*), 18 from deed.run_steps r where r.tenant_id = p_tenant
     union all
-    select 'plan_steps', count(*), 19 from deed.plan_steps r where r.tenant_id = p_tenant
+    select 'plans', count(*), 19 from deed.plans r where r.tenant_id = p_tenant
     union all
-    select 'delivery_holds', count(*), 20 from deed.delivery_holds r where r.tenant_id = p_tenant
+    select 'plan_steps', count(*), 20 from deed.plan_steps r where r.tenant_id = p_tenant
     union all
-    select 'job_queue', count(*), 21 from deed.job_queue r where r.tenant_id = p_tenant
+    select 'delivery_holds', count(*), 21 from deed.delivery_holds r where r.tenant_id = p_tenant
     union all
-    select 'campaign_runs', count(*), 22 from deed.campaign_runs r where r.tenant_id = p_tenant
+    select 'job_queue', count(*), 22 from deed.job_queue r where r.tenant_id = p_tenant
     union all
-    select 'audience_members', count(*), 23 from deed.audience_members r where r.tenant_id = p_tenant
+    select 'campaign_runs', count(*), 23 from deed.campaign_runs r where r.tenant_id = p_tenant
     union all
-    select 'audiences', count(*), 24 from deed.audiences r where r.tenant_id = p_tenant
+    select 'audience_members', count(*), 24 from deed.audience_members r where r.tenant_id = p_tenant
     union all
-    select 'campaign_contents', count(*), 25 from deed.campaign_contents r where r.tenant_id = p_tenant
+    select 'audiences', count(*), 25 from deed.audiences r where r.tenant_id = p_tenant
     union all
-    select 'campaigns', count(*), 26 from deed.campaigns r where r.tenant_id = p_tenant
+    select 'campaign_contents', count(*), 26 from deed.campaign_contents r where r.tenant_id = p_tenant
     union all
-    select 'suppressions', count(*), 27 from deed.suppressions r where r.tenant_id = p_tenant
+    select 'campaigns', count(*), 27 from deed.campaigns r where r.tenant_id = p_tenant
     union all
-    select 'pauses', count(*), 28 from deed.pauses r where r.tenant_id = p_tenant
+    select 'suppressions', count(*), 28 from deed.suppressions r where r.tenant_id = p_tenant
     union all
-    select 'contacts', count(*), 29 from deed.contacts r where r.tenant_id = p_tenant
+    select 'pauses', count(*), 29 from deed.pauses r where r.tenant_id = p_tenant
     union all
-    select 'contact_identities', count(*), 30 from deed.contact_identities r where r.tenant_id = p_tenant
+    select 'contacts', count(*), 30 from deed.contacts r where r.tenant_id = p_tenant
     union all
-    select 'contact_merges', count(*), 31 from deed.contact_merges r where r.tenant_id = p_tenant
+    select 'contact_identities', count(*), 31 from deed.contact_identities r where r.tenant_id = p_tenant
     union all
-    select 'identity_conflicts', count(*), 32 from deed.identity_conflicts r where r.tenant_id = p_tenant
+    select 'contact_merges', count(*), 32 from deed.contact_merges r where r.tenant_id = p_tenant
     union all
-    select 'consents', count(*), 33 from deed.consents r where r.tenant_id = p_tenant
+    select 'identity_conflicts', count(*), 33 from deed.identity_conflicts r where r.tenant_id = p_tenant
     union all
-    select 'erasures', count(*), 34 from deed.erasures r where r.tenant_id = p_tenant
+    select 'consents', count(*), 34 from deed.consents r where r.tenant_id = p_tenant
     union all
-    select 'tenant_logins', count(*), 35 from deed.tenant_logins r where r.tenant_id = p_tenant
+    select 'erasures', count(*), 35 from deed.erasures r where r.tenant_id = p_tenant
     union all
-    select 'tenants', count(*), 36 from deed.tenants r where r.tenant_id = p_tenant
+    select 'tenant_logins', count(*), 36 from deed.tenant_logins r where r.tenant_id = p_tenant
     union all
-    select 'audit_log', count(*), 37 from deed.audit_log r where r.tenant_id = p_tenant
+    select 'tenants', count(*), 37 from deed.tenants r where r.tenant_id = p_tenant
+    union all
+    select 'audit_log', count(*), 38 from deed.audit_log r where r.tenant_id = p_tenant
   ) c
   order by c.n;
 end

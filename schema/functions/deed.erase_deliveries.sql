@@ -61,16 +61,26 @@ begin
   group by e.tenant_id;
   perform set_config('deed.act', coalesce(v_act, ''), true);
 
-  -- Files that nobody else needs are about them. One that somebody has locked is being named.
-  v_files := array(
-    select f.ctid
-    from (
-      select distinct c.tenant_id, d.sha256 from deed.channel_outbox c cross join lateral unnest(c.contents) d(sha256)
-      where c.id = any (v_queued || v_doubt || v_over) and c.contents is not null
-    ) n
+  -- Files that nobody else needs are about them. One that somebody has locked is being named or belongs to another
+  -- erasure, and one that was used just now somebody may be about to name: they are looked at again.
+  with named as (
+    select distinct c.tenant_id, d.sha256 from deed.channel_outbox c cross join lateral unnest(c.contents) d(sha256)
+    where c.id = any (v_queued || v_doubt || v_over) and c.contents is not null
+  ),
+  got as materialized (
+    select f.ctid as place, f.tenant_id, f.sha256
+    from named n
     join deed.contents f on f.tenant_id = n.tenant_id and f.sha256 = n.sha256
+    where f.used_at < v_now - interval '1 hour'
     for update of f skip locked
-  );
+  ),
+  kept as (
+    insert into deed.erased_contents (tenant_id, sha256, actor, tried_at)
+    select n.tenant_id, n.sha256, p_actor, v_now
+    from named n
+    where not exists (select from got g where (g.tenant_id, g.sha256) = (n.tenant_id, n.sha256))
+  )
+  select array_agg(g.place) into v_files from got g;
   update deed.channel_outbox c
   set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, contents = null, request = null,
     -- What is said later of who got a copy is still not about the recipient.

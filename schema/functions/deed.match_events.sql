@@ -1,7 +1,8 @@
 -- deed.match_events: try events again whose message no delivery had when they came
 -- (deed.record_events), at most p_limit; and take away those that are seven days old, as
--- well as soft bounces. Those of a delivery that somebody has locked, as by an erasure that is left open,
--- are left for the next time: all others', of all tenants, would wait with them. Returns how many were looked at.
+-- well as soft bounces. Those of a delivery that somebody has locked, or that would write what somebody
+-- has, as by an erasure that is left open, are left for the next time: all others', of all tenants, would
+-- wait with them. Returns how many were looked at.
 create or replace function deed.match_events(
   p_limit int,
   p_actor text
@@ -22,6 +23,7 @@ declare
   v_ids    uuid[];
   v_of     deed.unmatched_events[];
   v_free   uuid[]; -- of the deliveries those that nobody has locked
+  v_busy   uuid[];
   v_kept   bigint[] := '{}'; -- the events of the others
 begin
   delete from deed.soft_bounces s
@@ -61,12 +63,20 @@ begin
     where v_ids[i] = any (v_free);
   end if;
   if v_ids is not null then
-    perform deed.apply_events(v_ids, array_agg(u.event order by u.i), array_agg(u.event_id order by u.i), array_agg(u.message_id order by u.i),
-      array_fill(''::text, array[cardinality(v_ids)]), array_agg(u.at order by u.i), array_fill(''::text, array[cardinality(v_ids)]), array_agg(coalesce(u.code, '') order by u.i), p_actor)
-    from (select o.*, row_number() over (order by o.n) as i from unnest(v_of) o) u;
+    select t.busy into v_busy
+    from deed.try_events(v_ids,
+      array(select u.event from unnest(v_of) with ordinality u order by u.ordinality),
+      array(select u.event_id from unnest(v_of) with ordinality u order by u.ordinality),
+      array(select u.message_id from unnest(v_of) with ordinality u order by u.ordinality),
+      array_fill(''::text, array[cardinality(v_ids)]),
+      array(select u.at from unnest(v_of) with ordinality u order by u.ordinality),
+      array_fill(''::text, array[cardinality(v_ids)]),
+      array(select coalesce(u.code, '') from unnest(v_of) with ordinality u order by u.ordinality),
+      p_actor, interval '50 milliseconds') t;
+    v_kept := v_kept || array(select v_of[i].n from generate_series(1, cardinality(v_ids)) i where v_ids[i] = any (v_busy));
   end if;
   delete from deed.unmatched_events e
-  where e.n = any (array(select u.n from unnest(v_of) u)) or (e.received_at < v_now - interval '7 days' and e.tried_at = v_now and e.n <> all (v_kept));
+  where e.n = any (array(select u.n from unnest(v_of) u where u.n <> all (v_kept))) or (e.received_at < v_now - interval '7 days' and e.tried_at = v_now and e.n <> all (v_kept));
   return v_looked;
 end
 $$;

@@ -1,7 +1,8 @@
 -- deed.record_events: record what a provider says of what it took, the events of one
 -- request (D13); returns how many are of a delivery, how many wait for one
--- (deed.match_events), and how many are of none that this provider has called, of which
--- nothing is kept.
+-- (deed.match_events), how many are of none that this provider has called, of which nothing is kept,
+-- and how many are of a delivery that somebody else has locked for longer than p_wait: nothing is
+-- kept of those either, and the provider is to say them again (deed.try_events).
 --
 -- p_kind and p_account are how the provider is served, p_tenants whose deliveries it makes
 -- (null: all). p_markers are deliveries' ids as they were put into the requests; an event
@@ -22,10 +23,12 @@ create or replace function deed.record_events(
   p_reasons     text[],
   p_codes       text[],
   p_actor       text,
+  p_wait        interval default interval '1 second',
   out matched   bigint,
   out waiting   bigint,
   out strange   bigint,
-  out proved    uuid[]
+  out proved    uuid[],
+  out busy      bigint
 ) returns record
 language plpgsql
 security definer
@@ -42,6 +45,7 @@ declare
   v_now   timestamptz := clock_timestamp();
   v_ids   uuid[];
   v_ats   timestamptz[];
+  v_busy  uuid[] := '{}';
 begin
   if not (v_count = all (array[cardinality(p_event_ids), cardinality(p_markers), cardinality(p_message_ids), cardinality(p_addresses), cardinality(p_ats), cardinality(p_reasons), cardinality(p_codes)])) is not false then
     raise exception 'record_events: the arrays do not have one entry an event each (% events)', v_count using errcode = 'DDARG';
@@ -79,8 +83,11 @@ begin
   where u.id is null and u.marker = '' and u.message_id <> '';
   strange := strange - waiting;
   if matched > 0 then
-    proved := deed.apply_events(v_ids, p_events, p_event_ids, p_message_ids, p_addresses, v_ats, p_reasons, p_codes, p_actor);
+    select t.proved, t.busy into proved, v_busy
+    from deed.try_events(v_ids, p_events, p_event_ids, p_message_ids, p_addresses, v_ats, p_reasons, p_codes, p_actor, p_wait) t;
   end if;
   proved := coalesce(proved, '{}');
+  select count(*) into busy from unnest(v_ids) i where i = any (v_busy);
+  matched := matched - busy;
 end
 $$;

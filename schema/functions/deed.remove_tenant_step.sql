@@ -28,7 +28,7 @@ set jit = off
 set lock_timeout = '1s'
 as $$
 declare
-  c_stages constant text[] := '{pending,door_claims,publish_keys,channel_outbox,channel_messages,suppressions,identity_conflicts,contents,runs,plans,delivery_holds,job_queue,campaign_runs,audience_members,audiences,campaign_contents,campaigns,contacts,window,log,kept,audit_log,tenants}';
+  c_stages constant text[] := '{pending,door_claims,publish_keys,channel_outbox,channel_messages,suppressions,identity_conflicts,contents,erased_contents,runs,plans,delivery_holds,job_queue,campaign_runs,audience_members,audiences,campaign_contents,campaigns,contacts,window,log,kept,audit_log,tenants}';
   v_r     deed.tenant_removals%rowtype;
   v_sys   bigint;
   v_ended boolean;

@@ -1,0 +1,24 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+)
+
+// By default no file outlives the deliveries that named it, which are how an erasure finds it.
+func TestOptions_FilesGoWithDeliveries(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, c := range []struct{ retention, content, want time.Duration }{
+		{0, 0, 30 * day},
+		{7 * day, 0, 7 * day},
+		{day, 0, 2 * day},
+		{90 * day, 0, 30 * day},
+		{7 * day, 60 * day, 60 * day},
+	} {
+		o, err := Options{Retention: c.retention, ContentRetention: c.content}.withDefaults()
+		if err != nil || o.ContentRetention != c.want {
+			t.Errorf("deliveries for %s, files for %s: %s, %v", c.retention, c.content, o.ContentRetention, err)
+		}
+	}
+}
