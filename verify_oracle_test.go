@@ -115,7 +115,7 @@ var harmlessChanges = []harmless{
 	{"audience_members", "address data zone", "", content},
 	{"campaign_runs", "*", "", "when, and by whom it was asked for: what it is by its jobs is seen, and what it is of never changes"},
 	{"job_queue", "*", "", schedule},
-	{"run_snapshots run_stale", "delete *", "", "computed from the log, and again when it is looked at: deed verify holds them against it"},
+	{"run_snapshots run_stale run_behind", "delete *", "", "computed from the log, and again when it is looked at: deed verify holds them against it"},
 	{"plans", "created_at created_by schema_version", "", "of a plan's history: a run that begins goes by its bytes"},
 	{"run_steps", "begun_at claim claimed_at claimed_by engine_attempt key_n lease_until lost_claims parked process_after ready verdict", "", schedule},
 	{"runs", "started_at differing engine engine_run_ref redacted_at", "", "of a run's history, and by whom it is executed: what it is its events say"},

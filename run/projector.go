@@ -131,7 +131,7 @@ func (p *Projector) Deliver(ctx context.Context, ms []deed.Message) []error {
 }
 
 // Run looks at the runs that miss an event, every second, until ctx ends: one whose gap has
-// closed goes on; and removes, once a minute, those that are past their retention. Any number of processes may do it.
+// closed goes on; at those that were passed over or redacted, whose snapshots it makes anew; and removes, once a minute, those that are past their retention. Any number of processes may do it.
 func (p *Projector) Run(ctx context.Context) error {
 	var looked time.Time
 	for work.Sleep(ctx, staleEvery) {
@@ -179,7 +179,7 @@ func (p *Projector) retry(ctx context.Context) error {
 	var id string
 	var seq int64
 	if _, err := pgx.ForEachRow(rows, []any{&id, &seq}, func() error {
-		hints[id] = seq
+		hints[id] = max(hints[id], seq)
 		return nil
 	}); err != nil {
 		return err

@@ -95,7 +95,10 @@ select s::text
 from deed.store_snapshots($1::text[]::uuid[], $2::bigint[], $3::text[]::jsonb[], $4::boolean[], $5::text[]::uuid[], $6::bigint[], $7::bigint[]) s;
 
 -- name: stale
-select t.run_id::text, greatest(t.expected_seq, t.got_seq) from deed.run_stale t;
+-- And those that are behind though no message says so.
+select t.run_id::text, greatest(t.expected_seq, t.got_seq) from deed.run_stale t
+union all
+select b.run_id::text, b.seq from deed.runs_behind() b;
 
 -- name: stored
 -- All snapshots of a run after a number, oldest first.

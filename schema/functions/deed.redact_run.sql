@@ -3,7 +3,8 @@
 -- keys stay, so that every proof still holds (D12). For operators; it is in the audit log.
 --
 -- Of an event's data started_at, steps, engine_run_ref and an error's category, code and
--- retryable stay. The snapshots go, and are to be computed anew (run.Redact does). Messages
+-- retryable stay. The snapshots go; run.Redact computes them anew, else a projector does (deed.run_behind). While the
+-- transaction is open nobody stores one of this run, and those of others are not held up. Messages
 -- that were published go with the retention of deed.run_events. Returns how many events were
 -- emptied; again it changes nothing. Raises DDARG without a reason, DDNFD, DDCON for a run that has not ended.
 create or replace function deed.redact_run(
@@ -22,7 +23,7 @@ begin
   if coalesce(p_reason, '') = '' then
     raise exception 'redact_run: a reason is needed' using errcode = 'DDARG';
   end if;
-  select r.* into v_run from deed.runs r where r.run_id = p_run for no key update;
+  select r.* into v_run from deed.runs r where r.run_id = p_run for update; -- against who stores a snapshot
   if not found then
     raise exception 'redact_run: there is no run %', p_run using errcode = 'DDNFD';
   elsif v_run.finished_at is null then
@@ -44,9 +45,9 @@ begin
   update deed.runs r set input = null, redacted_at = coalesce(r.redacted_at, clock_timestamp()) where r.run_id = p_run;
   perform set_config('deed.act', '', true);
   if v_events > 0 or v_run.redacted_at is null then
-    -- Projectors that read the run before this may be storing it.
-    lock table deed.run_snapshots in share row exclusive mode;
     delete from deed.run_snapshots s where s.run_id = p_run;
+    insert into deed.run_behind (run_id, seq)
+    select p_run, l.run_seq from deed.run_log l where l.run_id = p_run order by l.run_seq desc limit 1;
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, affected)
     values (v_run.tenant_id, coalesce(nullif(left(p_by, 200), ''), session_user), 'redact', 'run', p_run::text, left(p_reason, 1000), v_events);
   end if;

@@ -1,5 +1,6 @@
 -- deed.replace_snapshots: have what a run is by its events, after number p_seq, in the place
--- of what is stored of it; it is noted as stale no more. For deed run rebuild.
+-- of what is stored of it; it is noted as stale no more. For deed run rebuild, in
+-- a transaction of its own: until it ends the run has no other snapshot stored, and takes no event.
 --
 -- What a projector has stored meanwhile, after later events, stays: the run would be behind
 -- until it moves again, and if that was its end, for ever. p_redacted is whether the run was redacted
@@ -19,7 +20,7 @@ declare
   v_tenant   uuid;
   v_redacted boolean;
 begin
-  lock table deed.run_snapshots in row exclusive mode; -- as deed.store_snapshots does
+  perform from deed.runs r where r.run_id = p_run for update; -- as deed.redact_run does, against who stores
   select r.tenant_id, r.redacted_at is not null into v_tenant, v_redacted from deed.runs r where r.run_id = p_run;
   if not found then
     raise exception 'replace_snapshots: there is no run %', p_run using errcode = 'DDNFD';

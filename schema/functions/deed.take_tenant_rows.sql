@@ -52,8 +52,7 @@ begin
     get diagnostics v_of = row_count;
     taken := jsonb_build_object('run_log', v_of);
     if v_of < p_limit then
-      -- For who stores one at this moment; who does so afterwards finds no run (deed.store_snapshots).
-      lock table deed.run_snapshots in share row exclusive mode;
+      -- Nobody stores one meanwhile: the run is locked for that (deed.store_snapshots).
       delete from deed.run_snapshots s where s.run_id = v_run;
       get diagnostics v_of = row_count;
       taken := taken || jsonb_build_object('run_snapshots', v_of);
