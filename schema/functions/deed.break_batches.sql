@@ -4,7 +4,8 @@
 --
 -- The first member of a batch is due in its stead; it is looked at when its time
 -- has come. Where that one is gone there is nothing to wait for. A batch of which
--- somebody has a member in hand is left alone.
+-- somebody has a member in hand is left alone; where that lease has run out, and nothing
+-- else leads to the member any more, it is made due, so that deed.claim_doubts finds it.
 --
 -- Called with every claim, it reads one member each of at most 200 batches, and all
 -- members of few: from a batch at random on, so that each has its turn however many
@@ -28,13 +29,14 @@ declare
   v_from    uuid := gen_random_uuid();
   v_batches uuid[];
   v_due     uuid[];
+  v_lost    tid[];
 begin
   -- The member of each with the lowest place, which is the first unless that is gone.
   with recursive heads as (
     select f.batch_id, f.batch_place, f.waits, f.free, s.upto, 1 as n
     from (values (v_from, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid), ('00000000-0000-0000-0000-000000000000', v_from)) s(base, upto)
     cross join lateral (
-      select c.batch_id, c.batch_place, c.held_at is null and c.ord > v_now as waits, c.lease_until is null and c.doubt_since is not null as free
+      select c.batch_id, c.batch_place, c.held_at is null and c.ord > v_now as waits, c.lease_until is null and c.doubt_since is not null or c.lease_until <= v_now as free
       from deed.channel_outbox c
       where c.provider = p_provider and c.status = 'sending' and c.batch_until is not null and c.batch_id >= s.base and c.batch_id < s.upto
       order by c.batch_id, c.batch_place
@@ -44,7 +46,7 @@ begin
     select f.batch_id, f.batch_place, f.waits, f.free, h.upto, h.n + 1
     from heads h
     cross join lateral (
-      select c.batch_id, c.batch_place, c.held_at is null and c.ord > v_now as waits, c.lease_until is null and c.doubt_since is not null as free
+      select c.batch_id, c.batch_place, c.held_at is null and c.ord > v_now as waits, c.lease_until is null and c.doubt_since is not null or c.lease_until <= v_now as free
       from deed.channel_outbox c
       where c.provider = p_provider and c.status = 'sending' and c.batch_until is not null and c.batch_id > h.batch_id and c.batch_id < h.upto
       order by c.batch_id, c.batch_place
@@ -57,25 +59,36 @@ begin
   into v_batches, v_due
   from heads h
   where h.free;
-  v_batches := array(
-    select b.batch_id
+  with members as materialized (
+    select b.batch_id, b.is_due, m.place, m.taken, m.lost
     from (
-      select u.batch_id from unnest(v_batches) u(batch_id)
+      select u.batch_id, false as is_due from unnest(v_batches) u(batch_id)
       union all
-      select u.batch_id from unnest(v_due) u(batch_id) where not deed.batch_stands(p_provider, u.batch_id)
+      select u.batch_id, true from unnest(v_due) u(batch_id)
     ) b
     cross join lateral (
-      select bool_or(m.taken) as taken
-      from (
-        select c.lease_until is not null or c.doubt_since is null as taken
-        from deed.channel_outbox c
-        where c.provider = p_provider and c.status = 'sending' and c.batch_id = b.batch_id and c.batch_until is not null
-        order by c.batch_place
-        offset 0
-      ) m
-    ) i
-    where not i.taken
-  );
+      select c.ctid as place, c.lease_until is not null or c.doubt_since is null as taken, c.lease_until <= v_now and c.held_at is null and c.ord > v_now as lost
+      from deed.channel_outbox c
+      where c.provider = p_provider and c.status = 'sending' and c.batch_id = b.batch_id and c.batch_until is not null
+      order by c.batch_place
+      offset 0
+    ) m
+  )
+  select (select array_agg(m.place) from members m where m.lost),
+    array(
+      select m.batch_id from members m
+      group by m.batch_id
+      having not bool_or(m.taken) and (not bool_or(m.is_due) or not deed.batch_stands(p_provider, m.batch_id))
+    )
+  into v_lost, v_batches;
+  if v_lost is not null then
+    update deed.channel_outbox c
+    set process_after = v_now, updated_at = v_now
+    where c.ctid = any (array(
+      select o.ctid from unnest(v_lost) u(place)
+      cross join lateral (select d.ctid from deed.channel_outbox d where d.ctid = u.place and d.lease_until <= v_now and d.ord > v_now for update skip locked) o
+    ));
+  end if;
   if v_batches = '{}' then
     return;
   end if;

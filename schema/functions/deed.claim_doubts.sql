@@ -1,7 +1,8 @@
 -- deed.claim_doubts: take over deliveries of a provider whose outcome is in doubt.
 --
 -- First marks as such those that are sending under a lease that has run out:
--- whoever was calling is gone. Then, of what is in doubt, due, and not held for
+-- whoever was calling is gone. They are looked for among those whose time had come, as it has of whatever
+-- is claimed but for the later members of a batch, whose first one leads to them. Then, of what is in doubt, due, and not held for
 -- a person, settles what this provider can say nothing about by its guarantee
 -- (D5): at_least_once goes back to queued, dead if its attempts are spent;
 -- at_most_once is held. The rest is leased and returned, with what to do:
@@ -71,6 +72,7 @@ declare
   v_alone  tid;
   v_mates  tid[] := '{}'; -- of the first members
   v_whole  uuid[] := '{}';
+  v_lost   tid[];
   v_claim  bigint;
   v_paused boolean := exists (select from deed.pauses p where p.provider = p_provider);
   v_shut   boolean := v_paused and coalesce(deed.pause_allows(p_provider, '', null) = 0, false);
@@ -85,18 +87,32 @@ begin
     perform set_config('synchronous_commit', 'on', true);
   end if;
 
-  if exists (
-    select from deed.channel_outbox c
-    where c.provider = p_provider and c.status = 'sending' and c.held_at is null and c.lease_until <= v_now
-  ) then
+  v_lost := array(
+    select c.ctid from deed.channel_outbox c
+    where c.provider = p_provider and c.status = 'sending' and c.held_at is null and c.ord <= v_now and c.lease_until <= v_now
+    order by c.ord
+    limit 1000
+    for update skip locked
+  );
+  if v_lost <> '{}' then
+    v_lost := v_lost || array(
+      select m.place
+      from (
+        select distinct o.batch_id from unnest(v_lost) u(place)
+        cross join lateral (select d.batch_id from deed.channel_outbox d where d.ctid = u.place and d.batch_until is not null offset 0) o
+      ) b
+      cross join lateral (
+        select d.ctid as place from deed.channel_outbox d
+        where d.provider = p_provider and d.status = 'sending' and d.batch_id = b.batch_id and d.batch_until is not null
+          and d.held_at is null and d.ord > v_now and d.lease_until <= v_now
+        for update skip locked
+      ) m
+    );
     return query
     with lost as (
-      select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
-      from deed.channel_outbox c
-      where c.provider = p_provider and c.status = 'sending' and c.held_at is null and c.lease_until <= v_now and c.sandbox
-      order by c.ord
-      limit 1000
-      for update skip locked
+      select u.place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
+      from unnest(v_lost) u(place)
+      cross join lateral (select d.* from deed.channel_outbox d where d.ctid = u.place and d.sandbox offset 0) c
     ),
     noted as ( -- of a look-up that was lost there is nothing to keep
       insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, sandbox, at, began_at, worker, error)
@@ -130,12 +146,9 @@ begin
 
     return query
     with lost as (
-      select c.ctid as place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
-      from deed.channel_outbox c
-      where c.provider = p_provider and c.status = 'sending' and c.held_at is null and c.lease_until <= v_now and not c.sandbox
-      order by c.ord
-      limit 1000
-      for update skip locked
+      select u.place, c.id, c.tenant_id, c.claim, c.attempts, c.sandbox, c.called_at, c.claimed_at, c.claimed_by
+      from unnest(v_lost) u(place)
+      cross join lateral (select d.* from deed.channel_outbox d where d.ctid = u.place and not d.sandbox offset 0) c
     ),
     noted as (
       insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, sandbox, at, began_at, worker, error)
