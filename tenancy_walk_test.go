@@ -46,6 +46,7 @@ var tableCases = map[string]tableCase{
 	"log_seq": nobodies, "claim_seq": nobodies, "list_seq": nobodies, "topic_seq": nobodies, "subscription_seq": nobodies, "mark_seq": nobodies,
 	"pauses": nobodies, "window_lock": nobodies, "list_lock": nobodies, "lane_lock": nobodies, "partition_lock": nobodies, "retention_lock": nobodies, "history_lock": nobodies,
 	"runs": ownRows, "run_requests": ownRows, "run_log": ownRows, "run_events": ownRows, "run_snapshots": ownRows, "run_stale": ownRows, "plans": ownRows, "plan_steps": ownRows, "run_steps": ownRows, "run_partitions": nobodies, "run_behind": nobodies, "run_behind_n_seq": nobodies, "run_transitions": nobodies,
+	"run_functions": nobodies, "run_workers": nobodies,
 	"campaigns": ownRows, "campaign_contents": ownRows, "audiences": ownRows, "audience_members": ownRows, "campaign_runs": ownRows, "job_queue": ownRows, "campaign_audit_log": ownRows, "delivery_holds": ownRows, "campaign_transitions": nobodies,
 	"provider_lock": nobodies, "tenant_removals": nobodies, "shut_logins": nobodies,
 }
@@ -143,6 +144,7 @@ func init() {
 		"is_zone", "plan_mode", "has_revoked", "is_being_erased", "identity_written", "known_addresses", "apply_consents", "accept_messages", "check_message", "claim_messages", "erase_messages", "extend_messages", "finish_messages", "pass_turns", "purge_messages", "retry_messages", "take_turn", "verify_messages", "erase_deliveries", "is_copy_being_erased", "payload_copies", "unsubscribe", "suppressed_copy", "erase_step", "open_deliveries", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
 		"remove_tenant", "count_tenant", "remove_tenant_step", "take_tenant", "take_tenant_pending", "take_tenant_log", "take_tenant_rows", "is_removed", "check_tenants", "check_tenant_removal",
 		"append_events", "try_append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "plan_duration", "verify_steps", "start_runs", "claim_steps", "record_steps", "begin_step", "announce_steps", "extend_steps", "finish_steps", "wake_steps", "approve_run", "stop_run", "retry_step", "run_was_read", "store_snapshots", "runs_behind", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
+		"register_functions", "serve_queues", "unserved_queues", "version_of_request",
 		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "verify_campaigns", "hold_run", "sweep_runs", "due_unheld",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {

@@ -75,6 +75,7 @@ var checks = []check{
 		[]string{"no run misses an event", "snapshots of runs are at most five seconds behind"},
 		true, checkRuns,
 	},
+	{[]string{"steps-unserved"}, []string{"every step of a run that has been due for long is some worker's"}, true, checkSteps},
 	{[]string{"relay-idle"}, []string{"every relay serves its providers as they are registered"}, true, checkIdle},
 	{[]string{"server-version"}, []string{"the server's version is one that deed is tested with"}, false, checkServer},
 	{[]string{"recovery"}, []string{"the server takes writes"}, false, checkRecovery},

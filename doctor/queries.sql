@@ -579,3 +579,11 @@ select u.behind, extract(epoch from pg_catalog.clock_timestamp() - u.oldest)::fl
 from deed.subscriptions s
 cross join lateral deed.count_unread(array[s.id], 10000, true) u
 where s.topic = 'deed.run_events' and s.name = 'projector' and u.oldest < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8);
+
+-- name: unserved_steps
+-- Queues of steps of runs that no worker serves.
+select u.queue, u.steps, extract(epoch from pg_catalog.clock_timestamp() - u.oldest)::float8
+from deed.unserved_queues() u
+where u.oldest < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by u.oldest, u.queue
+limit 20;

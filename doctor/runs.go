@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -41,6 +42,27 @@ func checkRuns(ctx context.Context, e *exam) error {
 		e.addf(Warn, "projector-lag", "deed.run_events/projector",
 			"start a relay whose configuration has runs:, or see in its log why it is slow; deed run show is never behind",
 			"PROJECTOR_LAG_HIGH: snapshots of runs are behind by %d events, the oldest of %s ago", behind, ago(seconds))
+		return nil
+	})
+}
+
+// checkSteps finds steps that are due and that no worker serves.
+func checkSteps(ctx context.Context, e *exam) error {
+	return e.query(ctx, query.UnservedSteps, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+		var queue string
+		var steps int64
+		var seconds float64
+		if err := row.Scan(&queue, &steps, &seconds); err != nil {
+			return err
+		}
+		remedy := "start a relay with runs: {enabled: true}, or a program that has an engine"
+		if name, ok := strings.CutPrefix(queue, "go:"); ok {
+			remedy = "start a program whose engine has the handler, or the version of the function, " + name
+		} else if name, ok := strings.CutPrefix(queue, "external:"); ok {
+			remedy = "start a worker that claims from the queue " + name + " (deed.claim_external)"
+		}
+		e.addf(Warn, "steps-unserved", queue, remedy+"; deed run list --unserved names the runs",
+			"%d steps of runs are due that no worker serves, the oldest for %s", steps, ago(seconds))
 		return nil
 	})
 }

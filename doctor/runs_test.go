@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/deedhq/deed/doctor"
@@ -24,4 +25,19 @@ func runTroubles(t *testing.T, _ *scene) {
 	db.Exec(t, pgtest.Owner, `update deed.run_stale set expected_seq = 1`)
 	says(t, find(t, examine(t, worker, impatient), "projector-gap", doctor.Fail, run), "PROJECTOR_RUN_HALTED", "events from 1 on")
 	says(t, find(t, found, "projector-lag", doctor.Warn, "deed.run_events/projector"), "PROJECTOR_LAG_HIGH", "behind by 1 events")
+}
+
+// Steps that are due are found by their queue, until a worker says that it serves it.
+func unservedSteps(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	db.Exec(t, pgtest.App, `select deed.put_plan('{"plan": "p", "version": "1", "steps": {"a": {"kind": "go", "handler": "ship@3"}}}')`)
+	db.Exec(t, pgtest.App, `select deed.start_run('p', '1', 'r')`)
+	f := find(t, examine(t, worker, impatient), "steps-unserved", doctor.Warn, "go:ship@3")
+	says(t, f, "1 steps of runs are due that no worker serves")
+	if !strings.Contains(f.Remedy, "the version of the function, ship@3") {
+		t.Errorf("the remedy is %q", f.Remedy)
+	}
+	db.Exec(t, pgtest.Worker, `select deed.serve_queues('w', gen_random_uuid(), '{go:ship@3}')`)
+	find(t, examine(t, worker, impatient), "steps-unserved", doctor.OK, "")
 }

@@ -49,6 +49,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"inbound-failed":          inboundTroubles,
 	"projector-gap":           runTroubles,
 	"projector-lag":           runTroubles,
+	"steps-unserved":          unservedSteps,
 	"relay-idle":              deliveryTroubles,
 	"deliveries-elsewhere":    deliveryTroubles,
 	"server-version":          serverTooNew,

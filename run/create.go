@@ -18,14 +18,16 @@ import (
 
 // Request asks for a run of a plan.
 type Request struct {
-	// Plan is the plan's id, and Version the plan's version. Required.
-	Plan, Version string
+	// Plan is the plan's id, or a Go function's name. Required.
+	Plan string
+	// Version is the plan's. Required by [Create]; what it is without one [Start] says.
+	Version string
 	// ID is the caller's own for this request: the same one asks for the same run, for the
 	// tenant, the project, the environment, the plan and its version (R12). Required.
 	ID string
-	// Input is a JSON object of at most 64 KiB. It holds references to secrets, never values.
-	// Default: {}.
-	Input json.RawMessage
+	// Input is what encodes as a JSON object of at most 64 KiB: a struct, a map, or JSON itself as a []byte or
+	// json.RawMessage. It holds references to secrets, never values. Default: {}.
+	Input any
 	// Project and Environment. Default: "default".
 	Project, Environment string
 	// PlanHash is the SHA-256 of the plan's bytes. Default: it is not pinned.
@@ -60,18 +62,37 @@ func CreateFor(ctx context.Context, db deed.DB, owner tenant.ID, req Request) (C
 
 func create(ctx context.Context, db deed.DB, owner any, req Request) (c Created, err error) {
 	const op = "create run"
-	if len(req.Input) == 0 {
-		req.Input = json.RawMessage(`{}`)
-	}
-	if err := errors.Join(checkJSON("input", req.Input), checkOptionalID("original run", req.Original), checkOptionalID("parent run", req.Parent)); err != nil {
+	input, err := inputOf(req)
+	if err := errors.Join(err, checkOptionalID("original run", req.Original), checkOptionalID("parent run", req.Parent)); err != nil {
 		return c, invalidf(op, "%w", err)
 	}
-	rows, err := db.Query(ctx, query.Create, req.Plan, req.Version, req.ID, string(req.Input), orDefault(req.Project), orDefault(req.Environment),
+	rows, err := db.Query(ctx, query.Create, req.Plan, req.Version, req.ID, input, orDefault(req.Project), orDefault(req.Environment),
 		req.PlanHash, sqlvalue.NullIfZero(req.Engine), sqlvalue.NullIfZero(req.Original), sqlvalue.NullIfZero(req.Parent), sqlvalue.NullIfZero(req.ParentStep), owner)
 	if err == nil {
 		c, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Created])
 	}
 	return c, wrap(op, err)
+}
+
+// inputOf is req's input as JSON.
+func inputOf(req Request) (string, error) {
+	var text json.RawMessage
+	switch in := req.Input.(type) {
+	case nil:
+	case []byte:
+		text = in
+	case json.RawMessage:
+		text = in
+	default:
+		var err error
+		if text, err = json.Marshal(in); err != nil {
+			return "", fmt.Errorf("input: %w", err)
+		}
+	}
+	if len(text) == 0 {
+		return "{}", nil
+	}
+	return string(text), checkJSON("input", text)
 }
 
 func orDefault(name string) string {

@@ -48,6 +48,7 @@ type Filter struct {
 	Plan                 string
 	Project, Environment string
 	Stale                bool          // only those that miss an event
+	Unserved             bool          // only those with a step that is due and that no worker serves ([Unserved]); for workers and operators
 	Since                time.Duration // only those that were asked for at most so long ago
 	Cursor               string        // [page.Of.Next] of the page before
 	Limit                int           // default 100
@@ -72,8 +73,18 @@ func List(ctx context.Context, db deed.DB, f Filter) (list page.Of[Run], err err
 	if f.Tenant != nil {
 		owner = f.Tenant.String()
 	}
+	var queues []string
+	if f.Unserved {
+		unserved, err := Unserved(ctx, db)
+		if err != nil || len(unserved) == 0 {
+			return list, err
+		}
+		for _, u := range unserved {
+			queues = append(queues, u.Queue)
+		}
+	}
 	list.Items, err = runs(ctx, db, query.List, sqlvalue.NullIfZero(f.Cursor), owner, sqlvalue.NullIfZero(string(f.Status)), sqlvalue.NullIfZero(f.Plan),
-		sqlvalue.NullIfZero(f.Project), sqlvalue.NullIfZero(f.Environment), f.Stale, sqlvalue.NullIfZero(f.Since.Seconds()), f.Limit)
+		sqlvalue.NullIfZero(f.Project), sqlvalue.NullIfZero(f.Environment), f.Stale, sqlvalue.NullIfZero(f.Since.Seconds()), f.Limit, queues)
 	if err != nil {
 		return page.Of[Run]{}, wrap(op, err)
 	}

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
@@ -25,10 +24,13 @@ type Started struct {
 
 // Start makes the run that req asks for, or finds the one that it has made (R12), and begins it: in
 // tx, the transaction of what it is about, so that it begins if and only if that commits. The
-// tenant is the one that tx has set, and the plan and its version are stored by then: the run keeps that
-// plan. req has neither a PlanHash nor an Engine.
+// tenant is the one that tx has set, and the plan and its version are stored by then, or are a Go function that
+// an engine has registered (local.Func): the run keeps that plan. req has neither a PlanHash nor an Engine.
 //
-// Errors: [deed.Invalid]; [deed.NotFound] for a plan or version that is not stored;
+// Without a Version it is the one that the same request has started before; else of a function the newest that a worker serves
+// (the newest, while none serves any), and of a plan the one that was stored last.
+//
+// Errors: [deed.Invalid]; [deed.NotFound] for a plan or version that is neither stored nor registered;
 // [deed.Conflict] for the same request with another input; [deed.Forbidden] without a tenant.
 func Start(ctx context.Context, tx deed.DB, req Request) (Started, error) {
 	return start(ctx, tx, nil, req)
@@ -72,10 +74,8 @@ const opStart = "start run"
 
 // startArgs checks req. All arguments are texts, which every driver sends alike.
 func startArgs(owner any, req Request) ([]any, error) {
-	if len(req.Input) == 0 {
-		req.Input = json.RawMessage(`{}`)
-	}
-	err := errors.Join(checkJSON("input", req.Input), checkOptionalID("original run", req.Original), checkOptionalID("parent run", req.Parent))
+	input, err := inputOf(req)
+	err = errors.Join(err, checkOptionalID("original run", req.Original), checkOptionalID("parent run", req.Parent))
 	if req.PlanHash != nil || req.Engine != "" {
 		err = errors.Join(err, errors.New("PlanHash and Engine are Create's: a run that is started keeps the plan that is stored, and the engine is the local one"))
 	}
@@ -83,7 +83,7 @@ func startArgs(owner any, req Request) ([]any, error) {
 		return nil, invalidf(opStart, "%w", err)
 	}
 	return []any{
-		req.Plan, req.Version, req.ID, string(req.Input), orDefault(req.Project), orDefault(req.Environment),
+		req.Plan, sqlvalue.NullIfZero(req.Version), req.ID, input, orDefault(req.Project), orDefault(req.Environment),
 		sqlvalue.NullIfZero(req.Original), sqlvalue.NullIfZero(req.Parent), sqlvalue.NullIfZero(req.ParentStep), owner,
 	}, nil
 }

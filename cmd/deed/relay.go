@@ -315,7 +315,7 @@ func (r *relay) measure(ctx context.Context, c *deed.Client, pool *pgxpool.Pool,
 		if err != nil {
 			r.log.Warn("deliveries have no metrics", "error", err)
 		}
-		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Receiver: r.receiver, Events: r.eventCounts, Projector: r.projector, Logger: r.log})
+		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Receiver: r.receiver, Events: r.eventCounts, Projector: r.projector, Runs: pool, Logger: r.log})
 		registry.MustRegister(m)
 		running.Go(func() { m.Run(ctx) })
 	}

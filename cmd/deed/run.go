@@ -26,7 +26,7 @@ func newRun(a *app) *cobra.Command {
 with one. Runs of campaigns are another thing.`,
 		Example: "  deed run start ship-order --input '{\"order\": \"o7\"}' --wait 1m\n  deed run list --status FAILED\n  deed run show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --at-seq 7",
 	}
-	cmd.AddCommand(newRunStart(a), newRunList(a), newRunShow(a), newRunSteps(a), newRunWatch(a), newRunEvents(a))
+	cmd.AddCommand(newRunStart(a), newRunList(a), newRunWorkers(a), newRunShow(a), newRunSteps(a), newRunWatch(a), newRunEvents(a))
 	cmd.AddCommand(newRunApprove(a), newRunRetry(a), newRunCancel(a), newRunRebuild(a), newRunExport(a), newRunRedact(a))
 	return cmd
 }
@@ -38,8 +38,10 @@ func newRunList(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List runs, newest first", Args: cobra.NoArgs,
-		Long:    "List runs, newest first. Those that miss an event are STALE: deed run rebuild says what is missing.",
-		Example: "  deed run list --plan nightly-load --status FAILED --since 7d\n  deed run list --stale",
+		Long: `List runs, newest first. Those that miss an event are STALE: deed run rebuild says what is missing. --unserved lists
+those with a step that is due and that no worker serves, as of a version of a Go function that no program has any more;
+deed run workers says what each serves.`,
+		Example: "  deed run list --plan nightly-load --status FAILED --since 7d\n  deed run list --unserved",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			f.Status = run.Status(strings.ToUpper(status))
 			if f.Tenant, err = owner.id(); err != nil {
@@ -69,6 +71,7 @@ func newRunList(a *app) *cobra.Command {
 	fl.StringVar(&f.Project, "project", "", "only this project's")
 	fl.StringVar(&f.Environment, "environment", "", "only those in this environment")
 	fl.BoolVar(&f.Stale, "stale", false, "only those that miss an event")
+	fl.BoolVar(&f.Unserved, "unserved", false, "only those with a step that is due and that no worker serves")
 	durationVar(cmd, &f.Since, "since", 0, "only those asked for at most this long ago")
 	pageFlags(cmd, &f.Cursor, &f.Limit, 100)
 	fl.BoolVar(&asJSON, "json", false, "print JSON")

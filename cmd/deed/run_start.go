@@ -16,7 +16,6 @@ import (
 	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/run"
-	"github.com/deedhq/deed/run/plan"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -28,9 +27,9 @@ func newRunStart(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "start PLAN", Short: "Start a run of a plan", Args: cobra.ExactArgs(1),
-		Long: `Start a run of a plan that is stored: of the version that was stored last, unless --version names one. The same
---request-id starts one run, however often it is asked, and says which; with another input it is refused. Without one
-each call starts a run. With --wait it waits so long for the run's end: the exit status is 1 where it has failed or was
+		Long: `Start a run of a plan that is stored, or of a Go function that a program has registered: of the version that was stored
+last, or the newest of the function that a worker serves, unless --version names one. The same --request-id starts one
+run, however often it is asked, and says which; with another input it is refused. Without one each call starts a run. With --wait it waits so long for the run's end: the exit status is 1 where it has failed or was
 cancelled, and 3 where it has not ended by then. Who does its steps is an engine's affair: deed run steps says what waits.`,
 		Example: `  deed run start ship-order --input '{"order": "o7"}' --request-id o7
   deed run start nightly-load --version 3 --input @day.json --wait 10m --json`,
@@ -64,7 +63,7 @@ cancelled, and 3 where it has not ended by then. Who does its steps is an engine
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&req.Version, "version", "", "this version; the one that was stored last without it")
+	fl.StringVar(&req.Version, "version", "", "this version; without it the one that was stored last, or the newest that a worker serves")
 	fl.StringVar(&req.ID, "request-id", "", "your name for this request; the same one starts one run (default: a new one)")
 	fl.StringVar(&input, "input", "", "the run's input, a JSON object of at most 64 KiB; @FILE: what the file has, -: standard input (default {})")
 	fl.StringVar(&req.Project, "project", "", "the project that it is of (default default)")
@@ -75,16 +74,8 @@ cancelled, and 3 where it has not ended by then. Who does its steps is an engine
 	return cmd
 }
 
-// startRun starts a run, of the version that was stored last if req names none.
 func startRun(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, req run.Request) (s run.Started, err error) {
 	err = inTenant(ctx, pool, owner, func(tx pgx.Tx) error {
-		if req.Version == "" {
-			p, err := plan.Load(ctx, tx, owner, req.Plan, "", nil)
-			if err != nil {
-				return err
-			}
-			req.Version = p.Version
-		}
 		s, err = run.Start(ctx, tx, req)
 		return err
 	})

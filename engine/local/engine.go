@@ -18,12 +18,13 @@ import (
 	"github.com/deedhq/deed/internal/held"
 	"github.com/deedhq/deed/internal/sqlfile"
 	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/internal/work"
 )
 
 // Options configures an [Engine]. The zero value works, and does steps that need no handler.
 type Options struct {
-	// Handlers do steps of kind go. A step whose handler no engine has waits.
+	// Handlers do steps of kind go, or are functions. A step whose handler no engine has waits.
 	Handlers []Handler
 	// AllowHosts are hosts, addresses and ranges that steps of kind http may call although they are not on the
 	// public Internet, as of webhooks. Default: none.
@@ -87,33 +88,40 @@ func (o Options) withDefaults() (Options, error) {
 
 // Engine does steps of runs; see the package's documentation.
 type Engine struct {
-	pool     *pgxpool.Pool
-	opts     Options
-	gate     *held.Gate
-	handlers map[string]Handler
-	queues   []string
-	woken    chan struct{} // holds one
-	slow     chan *item    // those that run for a while, to be announced
-	records  chan *record  // what inner steps have come to
-	silent   chan struct{} // closed when nothing more is recorded
-	plans    plans
-	client   *http.Transport
-	after    string // the tenant that was served last; of work.Run's one goroutine that exchanges
+	pool      *pgxpool.Pool
+	opts      Options
+	gate      *held.Gate
+	handlers  map[string]Handler
+	queues    []string
+	functions [][]byte // their plans
+	instance  string
+	woken     chan struct{} // holds one
+	slow      chan *item    // those that run for a while, to be announced
+	records   chan *record  // what inner steps have come to
+	silent    chan struct{} // closed when nothing more is recorded
+	plans     plans
+	client    *http.Transport
+	after     string // the tenant that was served last; of work.Run's one goroutine that exchanges
 
 	done, failed, skipped, lost, released atomic.Int64
 }
 
-// New makes one, and looks whether its statements fit the installed schema. pool's login holds deed_worker.
+// New makes one, looks whether its statements fit the installed schema, and registers functions. pool's login holds deed_worker.
+// Errors: [deed.Conflict] for a version of a function that was registered with another [Policy].
 func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error) {
 	const op = "new engine"
 	opts, err := opts.withDefaults()
 	e := &Engine{
 		pool: pool, opts: opts, handlers: map[string]Handler{}, queues: []string{"deed"}, woken: make(chan struct{}, 1), slow: make(chan *item, 1000),
-		records: make(chan *record), silent: make(chan struct{}),
+		records: make(chan *record), silent: make(chan struct{}), instance: uuid.New().String(),
 	}
 	for _, h := range opts.Handlers {
 		if _, twice := e.handlers[h.name]; twice || h.do == nil || h.name == "" {
 			err = errors.Join(err, fmt.Errorf("handler %q has no name or no function, or is there twice", h.name))
+		}
+		p, bad := h.plan()
+		if err = errors.Join(err, bad); p != nil {
+			e.functions = append(e.functions, p.Body())
 		}
 		e.handlers[h.name] = h
 		e.queues = append(e.queues, "go:"+h.name)
@@ -127,6 +135,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error)
 	if err == nil {
 		defer conn.Release()
 		err = errors.Join(sqlfile.Check(ctx, conn.Conn(), query), sqlfile.Check(ctx, conn.Conn(), codeQuery))
+	}
+	if err == nil {
+		err = e.register(ctx)
 	}
 	if err != nil {
 		return nil, deed.WrapError(op, err)
@@ -174,6 +185,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.gate.Watch(ctx, e.pool, end) })
 	beside.Go(func() { e.announcer(announcing) })
 	beside.Go(func() { e.waker(ctx) })
+	beside.Go(func() { e.serving(ctx) })
 	for range recorders {
 		beside.Go(func() { e.recorder(announcing) })
 	}

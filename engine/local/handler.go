@@ -8,10 +8,15 @@ import (
 	"github.com/deedhq/deed/run"
 )
 
-// Handler is what does steps of kind go that name it. [Step] makes one.
+// Handler is what does steps of kind go that name it, or a function that a run calls. [Step] and [Func] make one.
 type Handler struct {
 	name string
 	do   func(ctx context.Context, input json.RawMessage) (json.RawMessage, error)
+
+	// Of a function.
+	function string
+	version  int
+	policy   *Policy
 }
 
 // Step is the handler of that name: what a plan's steps of kind go call. in is what the step's with says, or the
@@ -23,7 +28,7 @@ type Handler struct {
 // counts nothing; of a step that must not be repeated only within [run.NotDone], else nobody knows whether it was
 // done. ctx ends when the step's time is over, when its claim is lost, or when the engine stops.
 func Step[In, Out any](name string, do func(ctx context.Context, in In) (Out, error)) Handler {
-	return Handler{name, func(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
+	return Handler{name: name, do: func(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
 		var in In
 		if err := json.Unmarshal(input, &in); err != nil {
 			return nil, &run.Failure{Code: "INPUT_INVALID", Final: true, NotDone: true, Err: fmt.Errorf("handler %s: its input: %w", name, err)}

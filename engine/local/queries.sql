@@ -65,3 +65,9 @@ select exists (
     select from deed.run_steps s
     where not s.ready and s.process_after <= clock_timestamp() + make_interval(secs => $2::float8) and s.queue = any ($1::text[])
   );
+
+-- name: register
+select deed.register_functions($1::bytea[]);
+
+-- name: serve
+select deed.serve_queues($1::text, $2::text::uuid, $3::text[], make_interval(secs => $4::float8));

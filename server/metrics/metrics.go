@@ -37,7 +37,7 @@ type Options struct {
 	// Deadline bounds each question. Default 30s.
 	Deadline time.Duration
 
-	// Topics is how many topics, and how many providers, have figures of their
+	// Topics is how many topics, how many providers, and how many queues of steps have figures of their
 	// own; the rest is summed up under the name "(others)". Default 500.
 	Topics int
 
@@ -57,6 +57,9 @@ type Options struct {
 
 	// Projector, if given, is asked what it has projected of runs here.
 	Projector *run.Projector
+
+	// Runs, if given, is asked for steps of runs that no worker serves. A pool is one.
+	Runs deed.DB
 
 	// Logger receives what goes wrong. Default: discard.
 	Logger *slog.Logger
@@ -78,6 +81,7 @@ type Collector struct {
 	failures float64                  // guarded by mu
 	waiting  []delivery.ProviderState // guarded by mu
 	rates    []delivery.Rates         // guarded by mu
+	unserved []run.UnservedQueue      // guarded by mu
 	findings []doctor.Count           // guarded by mu
 
 	examineAt time.Time // Run's
@@ -125,6 +129,10 @@ func (m *Collector) refresh(ctx context.Context) error {
 	if err == nil && m.opts.Ledger != nil {
 		waiting, err = m.opts.Ledger.Providers(ctx)
 	}
+	var unserved []run.UnservedQueue
+	if err == nil && m.opts.Runs != nil {
+		unserved, err = run.Unserved(ctx, m.opts.Runs)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
@@ -139,7 +147,7 @@ func (m *Collector) refresh(ctx context.Context) error {
 	if horizon.OldestRunning != "" {
 		horizon.OldestAge = max(horizon.OldestAge, now.Sub(m.since))
 	}
-	m.topics, m.horizon, m.waiting, m.taken = topics, horizon, limitProviders(waiting, m.opts.Topics), now
+	m.topics, m.horizon, m.waiting, m.unserved, m.taken = topics, horizon, limitProviders(waiting, m.opts.Topics), limitQueues(unserved, m.opts.Topics), now
 	return nil
 }
 
@@ -210,6 +218,18 @@ func limitProviders(list []delivery.ProviderState, n int) []delivery.ProviderSta
 	return append(list[:n:n], others)
 }
 
+// limitQueues sums up what is past the first n queues: their names are data.
+func limitQueues(list []run.UnservedQueue, n int) []run.UnservedQueue {
+	if len(list) <= n {
+		return list
+	}
+	others := run.UnservedQueue{Queue: "(others)"}
+	for _, u := range list[n:] {
+		others.Steps += u.Steps
+	}
+	return append(list[:n:n], others)
+}
+
 // Collect implements [prometheus.Collector].
 func (m *Collector) Collect(out chan<- prometheus.Metric) {
 	for _, s := range m.client.Stats() {
@@ -262,6 +282,9 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 				out <- prometheus.MustNewConstMetric(providerTaken, prometheus.GaugeValue, float64(n), r.Provider, window, state)
 			}
 		}
+	}
+	for _, u := range m.unserved {
+		out <- prometheus.MustNewConstMetric(unservedSteps, prometheus.GaugeValue, float64(u.Steps), u.Queue)
 	}
 	for _, p := range m.waiting {
 		for state, n := range map[string]int64{"queued": p.Queued, "due": p.Due, "sending": p.Sending, "in_doubt": p.InDoubt, "held": p.Held, "dead": p.Dead} {

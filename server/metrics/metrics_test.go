@@ -170,6 +170,19 @@ func TestCollector_Streams(t *testing.T) {
 	}
 }
 
+func TestCollector_UnservedSteps(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.App, `select deed.put_plan('{"plan": "p", "version": "1", "steps": {"a": {"kind": "go", "handler": "ship@3"}, "b": {"kind": "sleep", "for": "1s"}}}')`)
+	db.Exec(t, pgtest.App, `select deed.start_run('p', '1', 'r')`)
+	db.Exec(t, pgtest.Worker, `select deed.serve_queues('w', gen_random_uuid(), '{deed}')`)
+	m, scrape := start(t, db, nil, metrics.Options{Runs: db.Pool(pgtest.Worker)})
+	wantLines(t, scrape, `deed_unserved_steps{queue="go:ship@3"} 1`)
+	if n := testutil.CollectAndCount(m, "deed_unserved_steps"); n != 1 {
+		t.Errorf("%d queues", n)
+	}
+}
+
 func TestCollector_Deliveries(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

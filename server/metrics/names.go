@@ -77,6 +77,8 @@ var (
 		"1 if the provider is paused, and 1 for each of its destinations that is, for each tenant.", []string{"provider"}, nil)
 	providerPaused = prometheus.NewDesc("deed_provider_paused_seconds",
 		"For how long the provider, or one of its destinations, has been paused; 0 if none is.", []string{"provider"}, nil)
+	unservedSteps = prometheus.NewDesc("deed_unserved_steps",
+		"Steps of runs that are due and that no worker serves, counted up to 10,000 a queue: of a version of a function that no program has, say.", []string{"queue"}, nil)
 	logPosition = prometheus.NewDesc("deed_log_position",
 		"The newest number of the log, rolled back ones included.", nil, nil)
 	partitionsAhead = prometheus.NewDesc("deed_partitions_ahead",
@@ -98,7 +100,7 @@ func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown, processHeld,
 		exchange, deliver, runEvents, runSnapshots, runGaps, inboundCount, eventCount, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
-		partitionsAhead, oldestPartition, horizonAge, deliveries, providerTaken, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures,
+		partitionsAhead, oldestPartition, horizonAge, deliveries, providerTaken, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures, unservedSteps,
 	} {
 		out <- d
 	}
