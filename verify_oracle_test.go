@@ -118,8 +118,8 @@ var harmlessChanges = []harmless{
 	{"run_snapshots run_stale run_behind", "delete *", "", "computed from the log, and again when it is looked at: deed verify holds them against it"},
 	{"plans", "created_at created_by schema_version", "", "of a plan's history: a run that begins goes by its bytes"},
 	{"run_steps", "begun_at claim claimed_at claimed_by engine_attempt key_n lease_until lost_claims parked process_after ready verdict", "", schedule},
-	{"run_functions", "*", "", "what a program registers again when it starts: a run keeps the plan that it began with"},
-	{"run_workers", "*", "", "a process that shows itself again within a third of its lease"},
+	{"run_functions", "delete *", "", "what a program registers again when it starts: a run keeps the plan that it began with"},
+	{"run_workers", "delete *", "", "a process that shows itself again within a third of its lease"},
 	{"runs", "started_at differing engine engine_run_ref redacted_at", "", "of a run's history, and by whom it is executed: what it is its events say"},
 	{"topics", "lanes ordered retention created_at own", "", setting},
 	{"topics", "delete topic slot_base mode subscriptions", "r.own and r.subscriptions = '{}'", "nothing is published to it while nobody subscribes"},
@@ -289,6 +289,8 @@ func owingStream(t *testing.T, db *pgtest.DB, operator *admin.Client) {
 // owingRuns leaves a run that goes on, with a snapshot.
 func owingRuns(t *testing.T, db *pgtest.DB) {
 	t.Helper()
+	db.Exec(t, pgtest.Worker, `select deed.register_functions('{"{\"plan\": \"f\", \"version\": \"1\", \"steps\": {\"main\": {\"kind\": \"go\", \"handler\": \"f@1\"}}}"}'::text[]::bytea[])`)
+	db.Exec(t, pgtest.Worker, `select deed.serve_queues('w', gen_random_uuid(), '{go:f@1}')`)
 	db.Exec(t, pgtest.Worker, `select deed.put_plan('{"plan": "p", "version": "1", "steps": {"load": {"kind": "sleep"}, "tell": {"kind": "sleep", "after": ["load"]}}}', p_tenant => $1::text::uuid)`, tenant.ID{}.String())
 	r := pgtest.One[string](t, db.Pool(pgtest.Worker), `select run_id::text from deed.create_run('p', '1', 'a', '{"x": 1}', p_tenant => $1::text::uuid)`, tenant.ID{}.String())
 	db.Exec(t, pgtest.Owner, `
