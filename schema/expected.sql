@@ -1298,6 +1298,20 @@ view deed.run_events with security_invoker=true
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+table deed.run_functions rls=true forced=true
+  column registered_at timestamp with time zone not null
+  column version integer not null
+  column function_id text not null
+  column body bytea not null
+  constraint run_functions_are_bounded CHECK (((length(function_id) >= 1) AND (length(function_id) <= 100) AND (octet_length(body) <= 4096)))
+  constraint run_functions_pkey PRIMARY KEY (function_id, version)
+  constraint run_functions_version_counts CHECK ((version >= 1))
+  CREATE UNIQUE INDEX run_functions_pkey ON deed.run_functions USING btree (function_id, version)
+  policy run_functions_admin for r to deed_admin using true
+  policy run_functions_owner for * to owner using true check true
+  policy run_functions_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.run_partitions rls=true forced=true
   column n integer not null
   column from_id uuid not null
@@ -1405,6 +1419,20 @@ table deed.run_transitions rls=true forced=true
   policy run_transitions_admin for r to deed_admin using true
   policy run_transitions_owner for * to owner using true check true
   policy run_transitions_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_worker
+table deed.run_workers rls=true forced=true with fillfactor=50
+  column instance uuid not null
+  column started_at timestamp with time zone not null
+  column seen_until timestamp with time zone not null
+  column worker text not null
+  column queues text[] not null
+  constraint run_workers_are_bounded CHECK (((length(worker) >= 1) AND (length(worker) <= 200) AND (cardinality(queues) <= 10000)))
+  constraint run_workers_pkey PRIMARY KEY (instance)
+  CREATE UNIQUE INDEX run_workers_pkey ON deed.run_workers USING btree (instance)
+  policy run_workers_admin for r to deed_admin using true
+  policy run_workers_owner for * to owner using true check true
+  policy run_workers_worker for r to deed_worker using true
   grant select to deed_admin
   grant select to deed_worker
 table deed.running_calls rls=true forced=true with fillfactor=50
@@ -1983,6 +2011,7 @@ function refuse_change() returns trigger set search_path=pg_catalog, pg_temp bod
 function refuse_members() returns trigger set search_path=pg_catalog, pg_temp body 62460e3543b404148a33d14abdba6a87
 function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body df7e8935b920dff1246220d9d274cbd8
 function refuse_run_change() returns trigger set search_path=pg_catalog, pg_temp body 5853d2a4d8a0cd397d5135b52b5285f9
+function register_functions(p_bodies bytea[]) returns void security definer set search_path=pg_catalog, pg_temp body 74f45ccedde272350e0ca80eb54f07b6 grant to deed_worker
 function register_provider(p_name text, p_kind text, p_lanes text, p_key_window interval, p_can_look_up boolean, p_limited text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body 3c22f22912b3f23ca749cd1069aa3df5 grant to deed_worker
 function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, jit=off body a62bf46fc87a26d9ee6a44739896f8a1 grant to deed_worker
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 43dcf62fbe908f9fb5b60bc43546f70d grant to deed_worker
@@ -2012,6 +2041,7 @@ function roll_up(p_limit integer, p_worker text, OUT looked integer, OUT ended i
 function run_event_id(p_run uuid, p_seq bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function run_was_read(p_run uuid, p_tenant uuid, p_subscriptions integer[], p_unread timestamp with time zone) returns boolean set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body c63b7bfe75cc89221bc81ee152d0db35
 function runs_behind() returns TABLE(run_id uuid, seq bigint) security definer set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 79449b7cf6d6daf0677827334532944c grant to deed_worker
+function serve_queues(p_worker text, p_instance uuid, p_queues text[], p_for interval DEFAULT '00:00:30'::interval) returns void security definer set search_path=pg_catalog, pg_temp body 28b79ccd61df1b4be0197935e64254b3 grant to deed_worker
 function set_consents(p_contacts uuid[], p_channels text[], p_purposes text[], p_states text[], p_sources text[], p_evidence jsonb[] DEFAULT NULL::jsonb[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, contact_id uuid, state text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body fd8b272dfdb6912545bff1aa70706350 grant to deed_admin, deed_app, deed_worker
 function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin
 function set_subscription(p_topic text, p_name text, p_max_attempts integer DEFAULT NULL::integer, p_lease interval DEFAULT NULL::interval, p_backoff interval DEFAULT NULL::interval) returns void security definer set search_path=pg_catalog, pg_temp body 91e56d943595019235e7e4fc9fdeb682 grant to deed_admin
@@ -2020,7 +2050,7 @@ function settle(p_ids uuid[], p_claims bigint[], p_kinds text[], p_message_ids t
 function settle_delivery(p_id uuid, p_decision text, p_reason text, p_actor text, p_message_id text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body 3830ff64af6e6e180225d71a8a5d7eb7 grant to deed_admin
 function slot(p_base integer, p_key text, p_id bigint) returns integer body inline grant to deed_admin, deed_app, deed_worker
 function start_here(p_on_new_cluster text, p_environment text) returns text security definer set search_path=pg_catalog, pg_temp body a48d492227b8312cc1d600d9fa18eaf3 grant to deed_worker
-function start_run(p_plan_id text, p_plan_version text, p_request_id text, p_input jsonb DEFAULT '{}'::jsonb, p_project text DEFAULT 'default'::text, p_environment text DEFAULT 'default'::text, p_original_run_id uuid DEFAULT NULL::uuid, p_parent_run_id uuid DEFAULT NULL::uuid, p_parent_step_id text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, OUT run_id uuid, OUT created boolean, OUT status text) returns record security definer set search_path=pg_catalog, pg_temp body 778b0c2e325362aba94c9111fa50751a grant to deed_admin, deed_app, deed_worker
+function start_run(p_plan_id text, p_plan_version text, p_request_id text, p_input jsonb DEFAULT '{}'::jsonb, p_project text DEFAULT 'default'::text, p_environment text DEFAULT 'default'::text, p_original_run_id uuid DEFAULT NULL::uuid, p_parent_run_id uuid DEFAULT NULL::uuid, p_parent_step_id text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, OUT run_id uuid, OUT created boolean, OUT status text) returns record security definer set search_path=pg_catalog, pg_temp body 7672c4b97fcb9df75ce1f662269d7153 grant to deed_admin, deed_app, deed_worker
 function start_runs(p_runs uuid[], p_adapter text DEFAULT NULL::text) returns TABLE(run_id uuid, status text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, TimeZone=UTC, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 31254606a67c56711710ceb1fb46a4ef grant to deed_worker
 function status(p_most integer DEFAULT 100) returns TABLE(topic text, subscription text, pending bigint, due bigint, claimed bigint, dead bigint, delivered bigint, oldest_due_seconds double precision, parked bigint, blocked_keys bigint, lag bigint, at_least boolean, lanes bigint, lanes_held bigint) set search_path=pg_catalog, pg_temp body cd3ae9dd83ea7a241fd08c27ae94f9a4 grant to deed_admin, deed_worker
 function stop_run(p_run uuid, p_reason text, p_by text DEFAULT NULL::text) returns boolean security definer set search_path=pg_catalog, pg_temp, jit=off body c51a0eb013c8104fd7b74f69397be750 grant to deed_admin
@@ -2054,6 +2084,7 @@ function unfinished(p_subscriptions integer[], p_horizon interval) returns boole
 function unmerge_contacts(p_from uuid, p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns uuid security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body efb033918b87cf3e1c3dfdc8270b95aa grant to deed_admin, deed_app, deed_worker
 function unpunycode(p_ascii text) returns text set search_path=pg_catalog, pg_temp body 10edfcbc3c3a152b47ecadcc1d42ebda grant to deed_admin, deed_app, deed_worker
 function unseen(p_from bigint, p_upto bigint, p_slot_from integer, p_slot_upto integer, p_since bigint, p_cur pg_snapshot, p_restored_id bigint DEFAULT 0, p_restored_h xid8 DEFAULT '0'::xid8) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body b5e687669df10973695fcfe157e9a8b6
+function unserved_queues() returns TABLE(queue text, steps bigint, oldest timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body fcc20be4f414233e42e63995eb771a29 grant to deed_admin, deed_worker
 function unsubscribe(p_delivery uuid, p_channel text, p_purpose text, p_contact uuid DEFAULT NULL::uuid, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 50492e7d64bdc5dc7fe71811ffb7cb71 grant to deed_worker
 function unsuppress(p_channel text, p_addresses text[], p_reason text, p_actor text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_purpose text DEFAULT ''::text) returns bigint security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body e4b55caf5c5b5265fec9fdb114205ef7 grant to deed_admin, deed_app
 function upsert_contacts(p_of integer[], p_types text[], p_values text[], p_data jsonb[], p_zones text[] DEFAULT NULL::text[], p_locales text[] DEFAULT NULL::text[], p_verified boolean[] DEFAULT NULL::boolean[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, id uuid, outcome text, others uuid[]) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan, enable_seqscan=on, enable_bitmapscan=on, enable_hashjoin=on, enable_mergejoin=on, work_mem=64MB body 5dab71292bf2500e3e0315ebfe77551d grant to deed_admin, deed_app, deed_worker
@@ -2066,6 +2097,7 @@ function verify_references() returns TABLE(invariant text, subscription integer,
 function verify_runs() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body db36d45e2c27f911d7ac0c90ca40afd7 grant to deed_admin, deed_worker
 function verify_steps() returns TABLE(invariant text, tenant_id uuid, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 3277f0d78079e02a0163cd029ad37e20 grant to deed_admin, deed_worker
 function verify_streams() returns TABLE(invariant text, subscription integer, message_id bigint, detail text) set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 187fbc42e92f74b493101670de1a73d0 grant to deed_admin, deed_worker
+function version_of_request(p_tenant uuid, p_plan_id text, p_request_id text, p_project text, p_environment text) returns text security definer set search_path=pg_catalog, pg_temp body aa91fd26bbd40badc0635b7e826bc913
 function wake_steps(p_run uuid DEFAULT NULL::uuid, p_place integer DEFAULT NULL::integer, p_limit integer DEFAULT 1000, OUT woken integer, OUT next_run uuid, OUT next_place integer) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 6e18a9c975f5e6e3adbac06a369d5ac2 grant to deed_worker
 function was_read(p_subscription integer, p_lane integer, p_n bigint, p_slot integer, p_id bigint, p_xid xid8) returns TABLE(n bigint, passed boolean) set search_path=pg_catalog, pg_temp body 8d760313b6300db26a4b19ed839807d4 grant to deed_admin, deed_worker
 function watch(p_seq bigint, p_subscriptions integer[], p_floors timestamp with time zone[], p_window bigint DEFAULT NULL::bigint, p_window_h xid8 DEFAULT NULL::xid8, p_slot_from integer[] DEFAULT NULL::integer[], p_slot_upto integer[] DEFAULT NULL::integer[]) returns TABLE(seq bigint, ready integer[], streams integer[], window_n bigint, window_h xid8, slots integer[], low bigint, late xid8[], whole boolean, subscription integer, place_slot integer, slot integer, id bigint, tenant_id uuid, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone, due boolean) set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 2e956134a8a0eae1c96c88a395217caa grant to deed_worker
