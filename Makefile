@@ -72,6 +72,7 @@ torture: setup ## crashes, races and faults for MINUTES (10), with a report
 	$(GO) run ./internal/pgtest/cluster -- $(GO) test -tags torture -run '^TestTorture' -count=1 -v -timeout 0 . -minutes $(MINUTES)
 	DEED_TORTURE=1 $(GO) run ./internal/pgtest/cluster -- $(GO) test -run '^TestModel_KeysInStrictOrder$$' -count=1 -timeout 0 . -rapid.checks=100 -rapid.steps=300
 	DEED_TORTURE=1 $(GO) run ./internal/pgtest/cluster -- $(GO) test -run '^TestContract_D5_KilledAtEveryStep$$' -count=1 -v -timeout 0 ./delivery
+	DEED_TORTURE=1 $(GO) run ./internal/pgtest/cluster -- $(GO) test -run '^TestContract_C4_(RelaysKilledEverySecond|ServerKilled)$$' -count=1 -v -timeout 0 ./campaign
 
 fuzz: setup ## every fuzz target for a minute
 	.ci/fuzz 60s

@@ -45,7 +45,9 @@ func address(channel campaign.Channel, i int) string {
 	switch channel {
 	case campaign.Email:
 		return fmt.Sprintf("p%d@d%d.example", i, i%7)
-	case campaign.Social, campaign.Chat:
+	case campaign.Social:
+		return fmt.Sprintf("@account%d@localhost", i)
+	case campaign.Chat:
 		return fmt.Sprintf("@account%d", i)
 	}
 	return fmt.Sprintf("+4930%07d", i)

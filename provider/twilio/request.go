@@ -21,8 +21,9 @@ type Message struct {
 	Text string `json:"text"` // up to 1600 characters
 }
 
-// Call is what a delivery over voice says: one of Twiml and URL.
+// Call is what a delivery over voice says: one of Text, Twiml and URL.
 type Call struct {
+	Text  string `json:"text,omitempty"`  // what Twilio's voice says; campaigns' scripts are that
 	Twiml string `json:"twiml,omitempty"` // a <Response> of up to 4000 characters
 	URL   string `json:"url,omitempty"`   // that Twilio asks for one when somebody answers
 	// Timeout is for how many seconds it rings, up to 600. Default: as long as Twilio
@@ -93,20 +94,39 @@ func (p *Provider) text(form url.Values, payload json.RawMessage) error {
 	return nil
 }
 
+// given is how many ways there are of what is heard.
+func (c Call) given() (n int) {
+	for _, one := range []string{c.Text, c.Twiml, c.URL} {
+		if one != "" {
+			n++
+		}
+	}
+	return n
+}
+
 func (p *Provider) call(form url.Values, payload json.RawMessage) error {
 	var c Call
-	if err := read(payload, &c, "twiml, url, timeout and machine_detection"); err != nil {
+	if err := read(payload, &c, "text, twiml, url, timeout and machine_detection"); err != nil {
 		return err
 	}
 	switch {
 	case !number.MatchString(p.opts.From):
 		return errors.New("the provider has no number that calls: its From is none")
-	case (c.Twiml == "") == (c.URL == ""):
-		return errors.New("the payload has neither twiml nor url, or both")
+	case c.given() != 1:
+		return errors.New("the payload has none of text, twiml and url, or several")
+	case c.Text != "" && strings.TrimSpace(c.Text) == "":
+		return errors.New("the payload's text is empty")
 	case c.Timeout < 0 || c.Timeout > 600:
 		return errors.New("the payload's timeout is not from 1 to 600 seconds")
 	case c.MachineDetection != "" && c.MachineDetection != "Enable" && c.MachineDetection != "DetectMessageEnd":
 		return errors.New("the payload's machine_detection is neither Enable nor DetectMessageEnd")
+	}
+	if c.Text != "" {
+		var said strings.Builder
+		if err := xml.EscapeText(&said, []byte(c.Text)); err != nil {
+			return err
+		}
+		c.Twiml = "<Response><Say>" + said.String() + "</Say></Response>"
 	}
 	if c.Twiml != "" {
 		if utf8.RuneCountInString(c.Twiml) > mostTwiml {

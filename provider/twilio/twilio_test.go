@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -186,9 +187,11 @@ func TestRender_Bad(t *testing.T) {
 	bad(delivery.SMS, `["canary"]`, "is of another type")
 	bad(delivery.SMS, `{"text": "canary", "to": "+1"}`, "no JSON object of text")
 	bad(delivery.SMS, `{"text": "`+strings.Repeat("ä", 1601)+`"}`, "the text has over 1600 characters")
-	bad(delivery.Voice, `{}`, "neither twiml nor url")
-	bad(delivery.Voice, `{"twiml": "<Response/>", "url": "https://canary.example"}`, "or both")
-	bad(delivery.Voice, `{"text": "canary"}`, "no JSON object of twiml, url")
+	bad(delivery.Voice, `{}`, "none of text, twiml and url")
+	bad(delivery.Voice, `{"twiml": "<Response/>", "url": "https://canary.example"}`, "or several")
+	bad(delivery.Voice, `{"text": "canary", "twiml": "<Response/>"}`, "or several")
+	bad(delivery.Voice, `{"text": " "}`, "text is empty")
+	bad(delivery.Voice, `{"text": "`+strings.Repeat("&", 900)+`"}`, "the twiml has over 4000 characters")
 	bad(delivery.Voice, `{"url": "canary"}`, "url is not an http or https URL")
 	bad(delivery.Voice, `{"url": "https://a_canary.example/"}`, "url is not an http or https URL")
 	bad(delivery.Voice, `{"url": "https://x.example/", "timeout": 601}`, "timeout is not from 1 to 600")
@@ -203,6 +206,10 @@ func TestRender_Bad(t *testing.T) {
 		if _, err := p.Render(delivery.Draft{Channel: delivery.SMS, Recipient: to, Payload: json.RawMessage(`{"text": "hello"}`)}); err == nil {
 			t.Errorf("%q is taken for a number", to)
 		}
+	}
+	said, err := p.Render(delivery.Draft{Channel: delivery.Voice, Recipient: to, Payload: json.RawMessage(`{"text": "Ann & <Bob>, hello"}`)})
+	if form, _ := url.ParseQuery(string(said)); err != nil || form.Get("Twiml") != "<Response><Say>Ann &amp; &lt;Bob&gt;, hello</Say></Response>" {
+		t.Errorf("what is said is %s: %v", said, err)
 	}
 	good, _ := json.Marshal(twilio.Call{Twiml: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Response>\n<Say>ahoy</Say></Response>\n"})
 	if _, err := p.Render(delivery.Draft{Channel: delivery.Voice, Recipient: to, Payload: good}); err != nil {

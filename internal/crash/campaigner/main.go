@@ -1,5 +1,5 @@
 // Command campaigner is a relay of campaigns that tests kill: it expands jobs, ends them, and
-// makes what they owe through one provider.
+// makes what they owe through the provider of a channel.
 package main
 
 import (
@@ -15,18 +15,17 @@ import (
 	"github.com/deedhq/deed/campaign/liquid"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/crash/process"
-	"github.com/deedhq/deed/provider/resend"
 )
 
 func main() { process.Main(work) }
 
 func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
-	p, err := resend.New(resend.Options{APIKey: "re_x", Endpoint: "http://" + os.Getenv("VICTIM_ADDRESS")})
+	p, err := provider(os.Getenv("VICTIM_CHANNEL"), os.Getenv("VICTIM_ADDRESS"))
 	if err != nil {
 		return err
 	}
 	l, err := delivery.New(ctx, pool, delivery.Options{
-		Providers: map[string]delivery.ProviderOptions{"p": {Provider: p, Concurrency: 8, Timeout: 5 * time.Second, Rate: 100_000}},
+		Providers: map[string]delivery.ProviderOptions{"p": {Provider: p, Concurrency: 8, PerLane: 8, Timeout: 5 * time.Second, Rate: 100_000, Lanes: map[string]float64{"*": 0, "-*": 0}}},
 		Composer:  campaign.NewComposer(pool, liquid.Engine), Environment: "crash",
 		PollInterval: 50 * time.Millisecond, ClaimBatch: 50, Lease: time.Second, BaseRetry: 50 * time.Millisecond, Logger: log,
 	})
