@@ -14,7 +14,7 @@ help: ## this list
 
 demo: setup ## the main job before your eyes, on a private PostgreSQL (INPUT=file for your own NDJSON)
 	@.ci/step 'building the demo' $(GO) build -C e2e -o $(CURDIR)/.cache/demo ./demo
-	@./.cache/demo --input $(abspath $(or $(INPUT),examples/flights.ndjson)) $(DEMOFLAGS)
+	@./.cache/demo --input $(abspath $(or $(INPUT),examples/flights.ndjson)) --airports $(abspath examples/airports.csv) $(DEMOFLAGS)
 
 bench: setup ## deed beside River, measured on a private PostgreSQL (BENCHFLAGS='--runs 1 --only drain', --help)
 	@.ci/step 'building the benchmarks' $(GO) build -C bench -ldflags '-X main.version=$(VERSION)' -o $(CURDIR)/.cache/bench .

@@ -38,7 +38,7 @@ func demo(t *testing.T, args ...string) (out string, code int) {
 	if err != nil {
 		t.Fatalf("go build: %v", err)
 	}
-	cmd := exec.Command(filepath.Join(dir, "demo"), append([]string{"--input", "../../examples/flights.ndjson"}, args...)...)
+	cmd := exec.Command(filepath.Join(dir, "demo"), append([]string{"--input", "../../examples/flights.ndjson", "--airports", "../../examples/airports.csv"}, args...)...)
 	text, err := cmd.CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return string(text), exit.ExitCode()
@@ -60,13 +60,14 @@ func numbers(t *testing.T, out, row string) []string {
 
 func TestDemo_LosesNothing(t *testing.T) {
 	t.Parallel()
-	out, code := demo(t, "--flights", "400", "--pace", "6s")
+	out, code := demo(t, "--flights", "400", "--pace", "6s", "--members", "600")
 	if code != 0 {
 		t.Fatalf("exit status %d:\n%s", code, out)
 	}
 	for row, want := range map[string]string{
 		"committed (rows of the flights table)": "380", "rolled back on purpose": "20",
 		"delivered (flights in the far end's own record)": "380",
+		"airports on the list":                            "600", "reached, by the far end's own file": "600", "reached by nothing": "0", "reached twice": "0", "deed campaign verify: findings": "0",
 		"lost": "0", "never committed, yet delivered": "0", "explained by neither": "0",
 	} {
 		if got := numbers(t, out, row); got[0] != want || got[1] != want {
@@ -76,13 +77,19 @@ func TestDemo_LosesNothing(t *testing.T) {
 	if n := strings.Count(out, ", back in "); n != 4 {
 		t.Errorf("%d kills, want 4:\n%s", n, out)
 	}
+	if !regexp.MustCompile(`SIGKILL to relay 1 .*after \d+ e-mails and \d+ posts`).MatchString(out) {
+		t.Errorf("no relay was killed in the campaigns:\n%s", out)
+	}
 }
 
 // The demo can fail: with sinks that acknowledge before they deliver it finds
 // what was lost and says so.
 func TestDemo_SabotageIsFound(t *testing.T) {
 	t.Parallel()
-	out, code := demo(t, "--flights", "400", "--pace", "6s", "--sabotage")
+	out, code := demo(t, "--flights", "400", "--pace", "6s", "--members", "300", "--sabotage")
+	if missed := numbers(t, out, "reached by nothing"); missed[0] == "0" || missed[1] == "0" {
+		t.Errorf("the campaigns missed %v:\n%s", missed, out)
+	}
 	lost := numbers(t, out, "lost")
 	if code != 1 || lost[0] == "0" || lost[1] == "0" {
 		t.Errorf("exit status %d, lost %v:\n%s", code, lost, out)

@@ -41,8 +41,13 @@ func runPart(part string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3) // the demo is gone
 	}()
-	if part == "receiver" {
+	switch part {
+	case "receiver":
 		return receive(ctx)
+	case "catchers":
+		return catch(ctx)
+	case "launcher":
+		return launch(ctx)
 	}
 	return relay(ctx)
 }

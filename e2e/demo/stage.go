@@ -76,7 +76,7 @@ func (s *show) file(name string) string { return filepath.Join(s.dir, name) }
 func (s *show) relayLog(i int) string { return s.file(fmt.Sprintf("relay-%d.log", i+1)) }
 
 // perform runs the whole demo and judges it.
-func perform(ctx context.Context, o options, flights []flight) (err error) {
+func perform(ctx context.Context, o options, flights []flight, airports []airport) (err error) {
 	s := &show{options: o, begun: time.Now(), said: time.Now(), state: func() string { return "still setting up" }}
 	ctx, s.fail = context.WithCancelCause(ctx)
 	var beating sync.WaitGroup
@@ -126,7 +126,14 @@ func perform(ctx context.Context, o options, flights []flight) (err error) {
 	if err := s.stopParts(); err != nil {
 		return err
 	}
-	return s.report(ctx, p)
+	err = s.report(ctx, p)
+	if len(airports) == 0 || err != nil && !errors.Is(err, errVerdict) {
+		return err
+	}
+	if second := s.campaigns(ctx, airports); second != nil {
+		return second
+	}
+	return err
 }
 
 // makeFolder makes the folder of this run; tidy removes it, or says where it
