@@ -33,7 +33,7 @@ var floors = []struct {
 	{2.7, `internal/stream`},
 	{3, ``},
 	{3.5, `internal/order`},
-	{4, `admin|delivery|run|sink/(webhook|nats|kafka)|importer|deedsql|inbox`},
+	{4, `admin|audit/seal|delivery|run|sink/(webhook|nats|kafka)|importer|deedsql|inbox`},
 	{4.5, `run/plan|sink/sinktest|provider/providertest`},
 	{4.6, `inbound`},
 	{4.7, `otel`},

@@ -35,7 +35,7 @@ const (
 // tableCases has every table and sequence of the schema; partitions are as
 // their parent, without a grant of their own.
 var tableCases = map[string]tableCase{
-	"audit_log": ownRows, "channel_outbox": ownRows, "delivery_attempts": ownRows, "delivery_feedback": ownRows, "soft_bounces": ownRows, "contents": ownRows, "erased_contents": nobodies, "erased_contents_n_seq": nobodies, "unmatched_events": nobodies, "unmatched_events_n_seq": nobodies, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
+	"audit_log": ownRows, "audit_seals": nobodies, "audit_blinds": nobodies, "channel_outbox": ownRows, "delivery_attempts": ownRows, "delivery_feedback": ownRows, "soft_bounces": ownRows, "contents": ownRows, "erased_contents": nobodies, "erased_contents_n_seq": nobodies, "unmatched_events": nobodies, "unmatched_events_n_seq": nobodies, "log": ownRows, "pending": ownRows, "publish_keys": ownRows,
 	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows, "erasures": ownRows, "erasing": nobodies, "secrets": nobodies, "erasures_n_seq": nobodies, "channel_messages": ownRows, "message_transitions": nobodies, "turn_seq": nobodies,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
@@ -140,7 +140,7 @@ func init() {
 		"adopt_cluster", "heal_keys", "held", "start_here", "verify_deliveries", "verify_references", "verify_streams",
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",
-		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_at_rates", "look_by_topic", "look_at_dead", "look_at_audit", "look_at_deliveries", "look_at_contents", "look_at_blocked",
+		"summarise_log", "tally", "topics_of", "count_pending", "count_unread", "look_at_topics", "look_at_providers", "look_at_rates", "look_by_topic", "look_at_dead", "look_at_audit", "audit_point", "audit_passed", "audit_unsealed", "put_audit_seal", "forget_salts", "look_at_deliveries", "look_at_contents", "look_at_blocked",
 		"is_zone", "plan_mode", "has_revoked", "is_being_erased", "identity_written", "known_addresses", "apply_consents", "accept_messages", "check_message", "claim_messages", "erase_messages", "extend_messages", "finish_messages", "pass_turns", "purge_messages", "retry_messages", "take_turn", "verify_messages", "erase_deliveries", "is_copy_being_erased", "payload_copies", "unsubscribe", "suppressed_copy", "erase_step", "open_deliveries", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions",
 		"remove_tenant", "count_tenant", "remove_tenant_step", "take_tenant", "take_tenant_pending", "take_tenant_log", "take_tenant_rows", "is_removed", "check_tenants", "check_tenant_removal",
 		"append_events", "try_append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "plan_duration", "verify_steps", "start_runs", "claim_steps", "record_steps", "begin_step", "announce_steps", "extend_steps", "finish_steps", "wake_steps", "approve_run", "stop_run", "retry_step", "run_was_read", "store_snapshots", "runs_behind", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",

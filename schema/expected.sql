@@ -74,6 +74,22 @@ table deed.audiences rls=true forced=true
   grant select to deed_admin
   grant select to deed_app
   grant select to deed_worker
+table deed.audit_blinds rls=true forced=true
+  column n bigint not null
+  column part text not null
+  column salt bytea
+  column sha256 bytea not null
+  constraint audit_blinds_are_whole CHECK (((octet_length(salt) = 16) AND (octet_length(sha256) = 32)))
+  constraint audit_blinds_part_is_known CHECK ((part = ANY (ARRAY['reason'::text, 'subject'::text, 'details'::text])))
+  constraint audit_blinds_pkey PRIMARY KEY (n, part)
+  CREATE UNIQUE INDEX audit_blinds_pkey ON deed.audit_blinds USING btree (n, part)
+  policy audit_blinds_admin for r to deed_admin using true
+  policy audit_blinds_owner for * to owner using true check true
+  policy audit_blinds_worker for r to deed_worker using true
+  CREATE TRIGGER audit_blinds_append_only BEFORE DELETE OR TRUNCATE ON deed.audit_blinds FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  CREATE TRIGGER audit_blinds_rewrite BEFORE UPDATE ON deed.audit_blinds FOR EACH ROW WHEN (((new.salt IS NOT NULL) OR (new.n <> old.n) OR (new.part <> old.part) OR (new.sha256 <> old.sha256))) EXECUTE FUNCTION deed.refuse_change()
+  grant select to deed_admin
+  grant select to deed_worker
 table deed.audit_log rls=true forced=true
   column n bigint not null identity always
   column at timestamp with time zone not null default clock_timestamp()
@@ -105,8 +121,34 @@ table deed.audit_log rls=true forced=true
   policy audit_log_worker for * to deed_worker using true check true
   CREATE TRIGGER audit_log_append_only BEFORE DELETE OR TRUNCATE ON deed.audit_log FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
   CREATE TRIGGER audit_log_rewrite BEFORE UPDATE ON deed.audit_log FOR EACH ROW WHEN ((((new.reason IS DISTINCT FROM old.reason) AND ((old.reason IS NULL) OR (new.reason IS DISTINCT FROM 'erased'::text))) OR ((new.subject_id IS DISTINCT FROM old.subject_id) AND (((old.subject_type <> 'suppression'::text) OR (new.subject_id !~ '^[a-z]+:hmac:[0-9a-f]{32}$'::text)) IS NOT FALSE) AND (NOT ((new.subject_id IS NULL) AND (old.subject_type = ANY (ARRAY['suppression'::text, 'plan'::text])) AND deed.is_removed(old.tenant_id)))) OR (old.n IS DISTINCT FROM new.n) OR (old.at IS DISTINCT FROM new.at) OR (old.tenant_id IS DISTINCT FROM new.tenant_id) OR (old.run_id IS DISTINCT FROM new.run_id) OR (old.actor IS DISTINCT FROM new.actor) OR (old.login IS DISTINCT FROM new.login) OR (old.action IS DISTINCT FROM new.action) OR (old.subject_type IS DISTINCT FROM new.subject_type) OR (old.from_status IS DISTINCT FROM new.from_status) OR (old.to_status IS DISTINCT FROM new.to_status) OR (old.affected IS DISTINCT FROM new.affected) OR ((old.details IS DISTINCT FROM new.details) AND (NOT ((NOT (new.details IS DISTINCT FROM (old.details - ARRAY['last_error'::text, 'error'::text, 'source'::text, 'message_id'::text]))) AND deed.is_removed(old.tenant_id)))))) EXECUTE FUNCTION deed.refuse_change()
+  CREATE TRIGGER audit_log_salts AFTER UPDATE ON deed.audit_log FOR EACH ROW WHEN (((new.reason IS DISTINCT FROM old.reason) OR (new.subject_id IS DISTINCT FROM old.subject_id) OR (new.details IS DISTINCT FROM old.details))) EXECUTE FUNCTION deed.forget_salts()
   grant select to deed_admin
   grant select to deed_app
+  grant select to deed_worker
+table deed.audit_seals rls=true forced=true
+  column k bigint not null
+  column from_n bigint not null
+  column upto_n bigint not null
+  column rows integer not null
+  column leaves bytea not null
+  column previous bytea not null
+  column sha256 bytea not null
+  column key text not null
+  column signature bytea not null
+  column at timestamp with time zone not null
+  constraint audit_seals_are_counted CHECK ((k >= 1))
+  constraint audit_seals_from_key UNIQUE (from_n)
+  constraint audit_seals_hashes_are_whole CHECK (((octet_length(previous) = 32) AND (octet_length(sha256) = 32) AND (octet_length(signature) = 64) AND (length(key) = 16)))
+  constraint audit_seals_leaves_are_whole CHECK (((rows >= 1) AND (octet_length(leaves) = (rows * 40))))
+  constraint audit_seals_numbers_are_a_range CHECK (((from_n >= 0) AND (upto_n > from_n)))
+  constraint audit_seals_pkey PRIMARY KEY (k)
+  CREATE UNIQUE INDEX audit_seals_from_key ON deed.audit_seals USING btree (from_n)
+  CREATE UNIQUE INDEX audit_seals_pkey ON deed.audit_seals USING btree (k)
+  policy audit_seals_admin for r to deed_admin using true
+  policy audit_seals_owner for * to owner using true check true
+  policy audit_seals_worker for r to deed_worker using true
+  CREATE TRIGGER audit_seals_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON deed.audit_seals FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_change()
+  grant select to deed_admin
   grant select to deed_worker
 table deed.backfills rls=true forced=true
   column subscription integer not null
@@ -1817,6 +1859,9 @@ function approve_run(p_run uuid, p_reason text, p_by text DEFAULT NULL::text) re
 function ask_purge(p_id bigint, p_topic text) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body dba2600daa231e1b47654c38f979ac72 grant to deed_admin, deed_worker
 function attempt(p_ids uuid[], p_claims bigint[], p_requests bytea[], p_window interval, p_lease interval, p_worker text, p_kind text DEFAULT NULL::text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false, p_batches uuid[] DEFAULT NULL::uuid[]) returns TABLE(id uuid, status text, attempts integer, repeat_safe_until timestamp with time zone, why text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 73397ee30546e5cd0cf665838b242422 grant to deed_worker
 function attend(p_subscription integer, p_worker text, p_limit integer, p_slots_from integer[], p_slots_upto integer[], p_lease interval, p_run integer DEFAULT 100) returns TABLE(head bigint, key_hash bigint, id bigint, claim bigint, attempts integer, lost_claims integer, tenant_id uuid, topic text, key text, type text, content_type text, headers jsonb, payload bytea, created_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 843e9d3ed31063cccbc9483d76f32092 grant to deed_worker
+function audit_passed(p_writers text[]) returns boolean security definer set search_path=pg_catalog, pg_temp body 988adf32ddc00f0541fdee7ff16e076b grant to deed_admin, deed_worker
+function audit_point(OUT upto bigint, OUT writers text[]) returns record security definer set search_path=pg_catalog, pg_temp body d721c06cf277dcb7cc0b03cda6a813b2 grant to deed_admin, deed_worker
+function audit_unsealed(p_upto bigint, p_limit integer) returns TABLE(n bigint, at timestamp with time zone, tenant_id uuid, run_id uuid, actor text, login text, action text, subject_type text, subject_id text, from_status text, to_status text, reason text, affected bigint, details jsonb) security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body b74f3a10f9b26e90e6703f018b30449f grant to deed_admin, deed_worker
 function backfill(p_subscription integer, p_limit integer DEFAULT 1000) returns TABLE(added integer, finished boolean) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body ec981f79911cc745e15854bc2eeefd2d grant to deed_worker
 function batch_stands(p_provider text, p_batch uuid) returns boolean set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 3dd194079e08b0ee3b4edb00d4fd1640
 function begin_moving(p_n integer, p_snap pg_snapshot) returns void set search_path=pg_catalog, pg_temp body 96b5cd727368426aa7246d452676019b
@@ -1897,6 +1942,7 @@ function finish_steps(p_runs uuid[], p_places integer[], p_claims bigint[], p_st
 function fold_address(p_channel text, p_address text) returns text body inline grant to deed_admin, deed_app, deed_worker
 function fold_case(p_text text) returns text set search_path=pg_catalog, pg_temp body 0e4debfd43e21c16d53d81114ba6eb41 grant to deed_admin, deed_app, deed_worker
 function forget_lanes(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 834112813e7b17cce1174ae478c90ad9 grant to deed_worker
+function forget_salts() returns trigger security definer set search_path=pg_catalog, pg_temp body ac0c7832b926e8b938488c3233743b57
 function give_up_deliveries(p_provider text, p_give_up interval, p_limit integer, p_worker text) returns TABLE(id uuid, tenant_id uuid, provider text, channel text, attempts integer, correlation_id text, channel_message_id uuid, reason text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 6bc2643614a3690d939ffe348326b1a6 grant to deed_worker
 function give_up_job(p_job uuid, p_claim bigint, p_error text, p_worker text) returns text security definer set search_path=pg_catalog, pg_temp body 22fa627f6d25f10b6673061af73040ce grant to deed_worker
 function has_invisible(p_text text) returns boolean body inline grant to deed_admin, deed_app, deed_worker
@@ -1996,6 +2042,7 @@ function purge_kept(p_slot integer, p_id bigint, p_limit integer DEFAULT 5000, O
 function purge_keys(p_limit integer DEFAULT 5000) returns integer security definer set search_path=pg_catalog, pg_temp body f98008ad1c1d01a6b12e00e5f45ffb24 grant to deed_worker
 function purge_messages(p_age interval, p_limit integer, p_actor text) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 77738c8eff31a761c3045b973e7a4f92 grant to deed_worker
 function put_audience(p_name text, p_channel text, p_workspace uuid DEFAULT NULL::uuid, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT audience_id uuid, OUT status text, OUT members bigint) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 268111433809de5719f6d599610f3401 grant to deed_admin, deed_app, deed_worker
+function put_audit_seal(p_k bigint, p_upto bigint, p_leaves bytea, p_previous bytea, p_sha256 bytea, p_key text, p_signature bytea, p_at timestamp with time zone, p_blinds bigint[], p_parts text[], p_salts bytea[], p_hashes bytea[]) returns boolean security definer set search_path=pg_catalog, pg_temp body fd208f41539c118beecb56389dc9fd2f grant to deed_admin, deed_worker
 function put_back_job(p_job uuid, p_claim bigint, p_error text, p_worker text) returns text security definer set search_path=pg_catalog, pg_temp body 951945c5841e5c0fd719a581786585e4 grant to deed_worker
 function put_campaign(p_name text, p_content jsonb, p_workspace uuid DEFAULT NULL::uuid, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT campaign_id uuid, OUT content_id uuid) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 82d4067245e90fbb6f2d6d7897b7ef54 grant to deed_admin, deed_app, deed_worker
 function put_content(p_bytes bytea, p_type text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid) returns TABLE(sha256 bytea, duplicate boolean) security definer set search_path=pg_catalog, pg_temp body 36fc412ed32a36a6e4d8a3caee9eb217 grant to deed_admin, deed_app, deed_worker

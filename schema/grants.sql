@@ -31,6 +31,8 @@ grant execute on function
   deed.remove_tenant, deed.count_tenant
 to deed_admin;
 
+grant execute on function deed.audit_point, deed.audit_passed, deed.audit_unsealed, deed.put_audit_seal to deed_worker, deed_admin;
+
 -- Workers and operators write through the functions alone, which run with the
 -- owner's rights.
 revoke insert, update, delete on deed.pending from deed_worker, deed_admin;

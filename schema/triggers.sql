@@ -15,6 +15,16 @@ create or replace trigger audit_log_rewrite before update on deed.audit_log
     or old.to_status is distinct from new.to_status or old.affected is distinct from new.affected or (old.details is distinct from new.details
       and not (new.details is not distinct from old.details - array['last_error', 'error', 'source', 'message_id'] and deed.is_removed(old.tenant_id)))
   ) execute function deed.refuse_change();
+create or replace trigger audit_log_salts after update on deed.audit_log
+  for each row when (new.reason is distinct from old.reason or new.subject_id is distinct from old.subject_id or new.details is distinct from old.details)
+  execute function deed.forget_salts();
+create or replace trigger audit_seals_append_only before update or delete or truncate on deed.audit_seals
+  for each statement execute function deed.refuse_change();
+create or replace trigger audit_blinds_append_only before delete or truncate on deed.audit_blinds
+  for each statement execute function deed.refuse_change();
+create or replace trigger audit_blinds_rewrite before update on deed.audit_blinds
+  for each row when (new.salt is not null or new.n <> old.n or new.part <> old.part or new.sha256 <> old.sha256)
+  execute function deed.refuse_change();
 -- Without the key nobody knows a mark again.
 create or replace trigger secrets_append_only before update or delete or truncate on deed.secrets
   for each statement execute function deed.refuse_change();

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -380,61 +379,4 @@ func onlyOwed(m admin.MessageDetail) (string, error) {
 		return names[0], nil
 	}
 	return "", usagef("message %d is owed to several subscriptions: %s; give --subscription NAME, or --all to give it up for each", m.Seq, strings.Join(stand, ", "))
-}
-
-func newAudit(a *app) *cobra.Command {
-	var f admin.AuditFilter
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "audit", Short: "List what operators did, newest first", Args: cobra.NoArgs,
-		Long:    "List the append-only audit log: who did what, when and why, and to how many messages, newest first. What the\nprogram itself did with deliveries, a row a batch, is shown with --all or --subject.",
-		Example: "  deed audit --subject inc-211",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.Limit < 1 {
-				return usagef("--limit %d is below 1", f.Limit)
-			}
-			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				page, err := c.Audit(cmd.Context(), f)
-				if err != nil {
-					return err
-				}
-				header := []string{"AT", "ACTOR", "ACTION", "SUBJECT", "AFFECTED", "REASON"}
-				return printPage(cmd, asJSON, "acts", page, header, func(entry admin.AuditEntry) []string {
-					return []string{when(entry.At), entry.Actor, entry.Action, subjectOf(entry), fmt.Sprint(entry.Affected), entry.Reason}
-				})
-			})
-		},
-	}
-	pageFlags(cmd, &f.Cursor, &f.Limit, 100)
-	cmd.Flags().StringVar(&f.Subject, "subject", "", "only what concerns this: a message's number, a request, a delivery")
-	cmd.Flags().BoolVar(&f.All, "all", false, "also what the program did with deliveries")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
-}
-
-// subjectOf is what an act concerned; of a message, for which subscription; of a
-// suppression, for what and until when.
-func subjectOf(entry admin.AuditEntry) string {
-	subject := strings.TrimSpace(entry.SubjectType + " " + entry.SubjectID)
-	var of struct {
-		Topic, Subscription, Purpose string
-		Until                        *time.Time
-	}
-	if json.Unmarshal(entry.Details, &of) != nil {
-		return subject
-	}
-	switch entry.SubjectType {
-	case "message":
-		if of.Subscription != "" {
-			subject += ", " + of.Topic + "/" + of.Subscription
-		}
-	case "suppression":
-		if of.Purpose != "" {
-			subject += " for " + purposeOf(of.Purpose)
-		}
-		if of.Until != nil {
-			subject += " until " + when(*of.Until)
-		}
-	}
-	return subject
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit/seal"
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/engine/local"
@@ -138,6 +139,7 @@ type relay struct {
 	ledger       atomic.Pointer[delivery.Ledger] // nil: no provider is served, or not yet
 	campaigns    *campaign.Worker                // nil: jobs of campaigns are left alone
 	projector    *run.Projector                  // nil: snapshots of runs are left alone
+	sealer       *seal.Sealer                    // nil: the audit log is not sealed here
 	engine       *local.Engine                   // nil: steps of runs are left alone
 	receiver     *inbound.Receiver               // nil: inbound messages are left alone
 }
@@ -197,6 +199,9 @@ func (r *relay) run(ctx context.Context) error {
 	if err == nil {
 		err = r.checkTopics(ctx)
 	}
+	if err == nil && r.file.Audit.Sealed {
+		r.sealer, err = newSealer(ctx, pool, r.file, seal.Options{Every: r.file.Audit.Every, Ready: c.Ready, Logger: r.log})
+	}
 	if err == nil && r.receiving != nil {
 		var release func()
 		if r.receiver, release, err = r.receiving.open(ctx, r.url); err == nil {
@@ -227,10 +232,15 @@ func (r *relay) run(ctx context.Context) error {
 		if r.projector != nil {
 			halted = r.beside(func() { _ = r.projector.Run(ctx) })
 		}
+		sealed := func() {}
+		if r.sealer != nil {
+			sealed = r.beside(func() { r.sealer.Run(ctx) })
+		}
 		err = r.drain(ctx, c)
 		r.log.Info("relay has stopped")
 		cancel()
 		recorded()
+		sealed()
 		halted()
 		measured()
 	}

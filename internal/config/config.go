@@ -45,6 +45,7 @@
 //	    batch: 100
 //	  printer: {type: print}
 //	erasures: {file: erasures.ndjson}       # or topic: NAME; see docs/gdpr.md
+//	audit: {key: file:audit.pem}            # relays seal the audit log: docs/operations.md
 //	runs: {retention: 90d, plans: {hosts: [plans.example]}}   # keep the snapshots of runs, and runs for so long: docs/runs.md
 //	channels:
 //	  outbox:                             # deliveries: docs/deliveries.md
@@ -125,6 +126,8 @@ type Config struct {
 	// Erasures is where they are recorded.
 	Erasures Erasures
 
+	// Audit says how relays seal the audit log.
+	Audit Audit
 	// Campaigns says whether relays expand and end jobs of campaigns.
 	Campaigns Campaigns
 	// Runs says whether relays keep the snapshots of runs.
@@ -216,6 +219,9 @@ func (r *reader) config(root *document.Node) *Config {
 	if e := s.sub("erasures"); e != nil {
 		c.Erasures = e.erasures()
 	}
+	if a := s.sub("audit"); a != nil {
+		c.Audit = a.audit()
+	}
 	if m := s.sub("campaigns"); m != nil {
 		c.Campaigns = Campaigns{Enabled: m.truth("enabled"), PollInterval: m.Duration("poll_interval", 10*time.Millisecond, time.Hour), Heartbeat: m.Duration("heartbeat", 10*time.Second, 24*time.Hour)}
 		m.Done()
@@ -293,6 +299,22 @@ func (s *section) dev() Dev {
 type Campaigns struct {
 	Enabled                 bool
 	PollInterval, Heartbeat time.Duration
+}
+
+// Audit is how relays seal the audit log; a zero duration is the sealer's own.
+type Audit struct {
+	Sealed bool   // the section is there
+	Key    Secret // an Ed25519 key, as package audit/seal reads it
+	Every  time.Duration
+}
+
+func (s *section) audit() Audit {
+	a := Audit{Sealed: true, Key: s.secret("key"), Every: s.Duration("every", time.Second, 24*time.Hour)}
+	if s.Get("key") == nil {
+		s.Problemf(s.Line, s.Path, "want key: env:NAME or file:PATH, by which the audit log is sealed")
+	}
+	s.Done()
+	return a
 }
 
 // Erasures is where relays record who was erased: in one of these, or nowhere.
