@@ -40,7 +40,70 @@ type Request struct {
 	// ExpiresAfter is how long after it was to begin what has not been sent is skipped, so
 	// that a copy that is restored does not send last week's. From 1m to 720h. Default: 24h.
 	ExpiresAfter time.Duration
+
+	// LocalTime has each member's part begin at this time of their own zone, such as
+	// 2026-03-20T09:00, in ScheduledFor's stead. One that clocks skip is an hour later, and of
+	// one that comes twice it is the second.
+	LocalTime string `json:",omitzero"`
+	// IfPassed says what becomes of those for whom LocalTime has passed when the run is made.
+	// Default: [NextDay].
+	IfPassed IfPassed `json:",omitzero"`
+	// QuietHours are two times of members' own zones, such as 22:00-08:00, between which
+	// nothing begins. Default: none.
+	QuietHours string `json:",omitzero"`
+	// Zone is that of members who have none. Default: UTC.
+	Zone string `json:",omitzero"`
+	// Rate is how many go at the most, such as 10/s, 600/min or 5000/h. Default: as many as
+	// the provider takes.
+	Rate string `json:",omitzero"`
+	// Ramp leads up to Rate. Default: none.
+	Ramp *Ramp `json:",omitzero"`
 }
+
+// IfPassed is what becomes of who is late.
+type IfPassed string
+
+// What becomes of those for whom the local time has passed.
+const (
+	NextDay IfPassed = "next_day" // theirs begins at that time of the next day
+	AtOnce  IfPassed = "now"
+	Skip    IfPassed = "skip"
+)
+
+// Ramp is a way to go faster bit by bit: one that doubles, or a table of steps. Its time stands
+// still while nothing of the run goes.
+type Ramp struct {
+	// From is the rate of the beginning, such as 1/s. It doubles after each Every, up to the
+	// request's rate.
+	From  string        `json:",omitzero"`
+	Every time.Duration `json:",omitzero"`
+	// Steps are the table: each rate, and for how long. The request's rate comes last.
+	Steps []Step `json:",omitempty"`
+}
+
+// Step is one of a ramp.
+type Step struct {
+	Rate string
+	For  time.Duration
+}
+
+// option is the ramp as the database has it; nil: there is none.
+func (r *Ramp) option() any {
+	switch {
+	case r == nil:
+	case len(r.Steps) > 0:
+		steps := make([]map[string]string, len(r.Steps))
+		for i, s := range r.Steps {
+			steps[i] = map[string]string{"rate": s.Rate, "for": interval(s.For)}
+		}
+		return steps
+	case r.From != "" || r.Every != 0:
+		return map[string]string{"from": r.From, "every": interval(r.Every)}
+	}
+	return nil
+}
+
+func interval(d time.Duration) string { return fmt.Sprintf("%d microseconds", d.Microseconds()) }
 
 // Deployed is the run of a request.
 type Deployed struct {
@@ -52,12 +115,16 @@ type Deployed struct {
 // Deploy makes the run that req asks for and its jobs, or finds the run that it has made, in
 // db's transaction (C1). What would make it fail is in the error, each by its name (C8):
 // no_provider, no_purpose, no_content, no_sender, no_unsubscribe_url, empty_audience,
-// expired. Errors: [deed.Invalid]; [deed.Conflict] for the same request with anything else
+// expired, window_never_opens. Errors: [deed.Invalid]; [deed.Conflict] for the same request with anything else
 // in it, and an audience that is not ready or of another channel; [deed.NotFound];
 // [deed.Forbidden].
 func Deploy(ctx context.Context, db deed.DB, scope Scope, req Request) (d Deployed, err error) {
 	const op = "deploy campaign"
-	if err := errors.Join(checkID("campaign", req.Campaign), checkID("audience", req.Audience)); err != nil {
+	var ramps error
+	if req.Ramp != nil && len(req.Ramp.Steps) > 0 && (req.Ramp.From != "" || req.Ramp.Every != 0) {
+		ramps = errors.New("a ramp doubles, or it is a table of steps")
+	}
+	if err := errors.Join(checkID("campaign", req.Campaign), checkID("audience", req.Audience), ramps); err != nil {
 		return d, invalidf(op, "%w", err)
 	}
 	options := map[string]any{}
@@ -78,7 +145,15 @@ func Deploy(ctx context.Context, db deed.DB, scope Scope, req Request) (d Deploy
 		options["consent"] = "required"
 	}
 	if req.ExpiresAfter != 0 {
-		options["expires_after"] = fmt.Sprintf("%d microseconds", req.ExpiresAfter.Microseconds())
+		options["expires_after"] = interval(req.ExpiresAfter)
+	}
+	set("at", req.LocalTime)
+	set("if_passed", string(req.IfPassed))
+	set("quiet_hours", req.QuietHours)
+	set("zone", req.Zone)
+	set("rate", req.Rate)
+	if ramp := req.Ramp.option(); ramp != nil {
+		options["ramp"] = ramp
 	}
 	text, err := json.Marshal(options)
 	if err != nil {

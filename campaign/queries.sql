@@ -103,7 +103,9 @@ from deed.retry_run($1::text::uuid, $2::text, $3::bool, $4::text, $5::text::uuid
 
 -- name: runs
 select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
-  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, '')
+  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, ''),
+  r.last_due, coalesce(r.options ->> 'at', ''), coalesce(r.options ->> 'if_passed', ''), coalesce(r.options ->> 'quiet_hours', ''), coalesce(r.options ->> 'zone', ''),
+  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', '')
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where ($1::text is null or r.id < $1::text::uuid) and ($2::text is null or r.tenant_id = $2::text::uuid) and ($3::text is null or r.status = $3::text)
@@ -113,7 +115,9 @@ limit $5::int;
 
 -- name: run
 select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
-  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, '')
+  r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, ''),
+  r.last_due, coalesce(r.options ->> 'at', ''), coalesce(r.options ->> 'if_passed', ''), coalesce(r.options ->> 'quiet_hours', ''), coalesce(r.options ->> 'zone', ''),
+  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', '')
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where r.id = $1::text::uuid;
@@ -144,6 +148,10 @@ where c.run_id = $1::text::uuid and c.status in ('skipped', 'failed', 'dead')
 group by 1, 2
 order by 3 desc, 1, 2
 limit 10;
+
+-- name: waits
+select w.why, w.until, coalesce(w.local_time, ''), coalesce(w.zone, ''), coalesce(w.zones, 0), coalesce(w.deliveries, 0), coalesce(w.rate, 0)
+from deed.run_waits($1::text::uuid) w;
 
 -- name: trace
 select r.status, j.from_n, j.id::text, j.status, j.attempts, coalesce(j.last_error, ''), coalesce(c.id::text, ''), coalesce(c.status, ''), coalesce(c.contact_id::text, ''),

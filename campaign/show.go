@@ -50,6 +50,19 @@ type Run struct {
 	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`
 	FinishedAt   *time.Time `json:"finished_at,omitempty"`
 	RetryOf      string     `json:"retry_of,omitempty"` // the run that it tries again ([Retry])
+	// LastDue is when the last of its members is due, where that goes by their zones.
+	LastDue *time.Time `json:"last_due,omitempty"`
+	Window
+}
+
+// Window is when and how fast a run goes, as it was asked for ([Request]).
+type Window struct {
+	LocalTime  string `json:"local_time,omitempty"`
+	IfPassed   string `json:"if_passed,omitempty"`
+	QuietHours string `json:"quiet_hours,omitempty"`
+	Zone       string `json:"zone,omitempty"`
+	Rate       string `json:"rate,omitempty"`
+	Ramp       string `json:"ramp,omitempty"` // as the database has it
 }
 
 // Filter chooses runs; zero fields choose all.
@@ -98,7 +111,8 @@ func runs(ctx context.Context, db deed.DB, sql string, args ...any) ([]Run, erro
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Run, err error) {
 		var owner, space string
 		err = row.Scan(&r.ID, &owner, &space, &r.Campaign, &r.Name, &r.Status, &r.Channel, &r.Provider, &r.Purpose, &r.RequestID, &r.Audience, &r.Content, &r.Members,
-			&r.CreatedAt, &r.ScheduledFor, &r.ExpiresAt, &r.StartedAt, &r.PausedAt, &r.CancelledAt, &r.FinishedAt, &r.RetryOf)
+			&r.CreatedAt, &r.ScheduledFor, &r.ExpiresAt, &r.StartedAt, &r.PausedAt, &r.CancelledAt, &r.FinishedAt, &r.RetryOf,
+			&r.LastDue, &r.LocalTime, &r.IfPassed, &r.QuietHours, &r.Zone, &r.Rate, &r.Ramp)
 		if err == nil {
 			r.Tenant, err = tenant.Parse(owner)
 		}
@@ -147,11 +161,27 @@ type Reason struct {
 	Count  int64  `json:"count"`
 }
 
+// Wait is why of what a run has queued nothing goes now, or no faster.
+type Wait struct {
+	// Why is quiet hours, local time, tried again (what failed for now), scheduled, provider paused, or rate.
+	Why   string     `json:"why"`
+	Until *time.Time `json:"until,omitempty"` // nil: it goes, at Rate
+	// LocalTime is Until by the clock of Zone, that of most of them, and of Zones others.
+	LocalTime string `json:"local_time,omitempty"`
+	Zone      string `json:"zone,omitempty"`
+	Zones     int64  `json:"zones,omitempty"`
+	// Deliveries is how many wait so, counted up to 10,000 of the tenant's.
+	Deliveries int64 `json:"deliveries,omitempty"`
+	// Rate is how many go a second at the most by now.
+	Rate float64 `json:"rate,omitempty"`
+}
+
 // Shown is a run, what has become of it, and why of those that did not get it.
 type Shown struct {
 	Run
 	Progress Progress `json:"progress"`
 	Reasons  []Reason `json:"reasons"`
+	Waits    []Wait   `json:"waits"` // why nothing goes, the nearest first
 }
 
 // Show returns a run as it is. Its cost grows with what is owed. Errors: as [Find].
@@ -169,6 +199,11 @@ func Show(ctx context.Context, db deed.DB, id string) (s Shown, err error) {
 	}
 	if rows, err = db.Query(ctx, query.Reasons, id); err == nil {
 		s.Reasons, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Reason])
+	}
+	if err == nil {
+		if rows, err = db.Query(ctx, query.Waits, id); err == nil {
+			s.Waits, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Wait])
+		}
 	}
 	return s, wrap(op, err)
 }

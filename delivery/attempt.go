@@ -150,7 +150,7 @@ func (s *source) mayCall(ctx context.Context, it *item, v verdict, late bool) bo
 	case v.status == "skipped":
 		it.kind = settled
 		s.logOf(&it.row).Info("delivery skipped", "from", Queued, "to", Skipped, "attempts", v.attempts, "reason", v.why)
-	case v.why == "paused", v.why == "":
+	case v.why == "paused", v.why == "quiet", v.why == "":
 		it.kind = settled // since it was claimed, and it has been let go
 	default:
 		it.kind = settled // it has been let go

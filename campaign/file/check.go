@@ -30,11 +30,13 @@ type Options struct {
 	Source *Source
 	// Audience is the id of one that is ready.
 	Audience string
-	// RequestID is the request's own. Default: made of all that the file says, of the audience and of At, so that the
+	// RequestID is the request's own. Default: made of all that the file says, of the audience and of when it begins, so that the
 	// same again is the same run.
 	RequestID string
 	// At is when the run begins. Default: now, as of the first call.
 	At time.Time
+	// LocalTime is when it does by each member's zone, in At's stead ([campaign.Request]).
+	LocalTime string
 	// IgnoreBad has [File.Check] pass over rows that are bad, as [LoadOptions.LeaveOut] will.
 	IgnoreBad bool
 	// Sample is of how many members [File.Check] makes what they would get. Default 100, at most 1000.

@@ -55,6 +55,14 @@ func (f *File) put(ctx context.Context, db deed.DB, opts Options) (campaign.Requ
 		return req, err
 	}
 	req.Campaign, req.Content, req.Audience, req.ID, req.ScheduledFor = made.ID, made.Content, opts.Audience, opts.RequestID, opts.At
+	req.LocalTime = opts.LocalTime
+	// The file may say what is not of this run.
+	if req.LocalTime == "" {
+		req.IfPassed = ""
+	}
+	if req.LocalTime == "" && req.QuietHours == "" {
+		req.Zone = ""
+	}
 	if req.ID == "" {
 		req.ID, err = requestID(req)
 	}

@@ -123,6 +123,7 @@ func (r *reader) read(s *document.Section) {
 	f.Request.Transactional = flag(s, "transactional")
 	f.Request.NeedsConsent = s.Choice("consent", "required") != ""
 	f.Request.ExpiresAfter = s.Duration("expires_after", time.Minute, 30*24*time.Hour)
+	r.window(s)
 	if f.Request.Channel == "" {
 		return // which keys it may have is not known
 	}

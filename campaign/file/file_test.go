@@ -1,6 +1,8 @@
 package file_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -78,4 +80,42 @@ audience:
 			t.Errorf("%q: %v, want %s", text, err, problem)
 		}
 	}
+}
+
+// When and how fast it goes.
+func TestParse_Window(t *testing.T) {
+	t.Parallel()
+	f := read(t, spring+"if_passed: skip\nquiet_hours: \"22:00-08:00\"\nzone: Europe/Paris\nrate: 600/min\nramp: {from: 1/s, every: 1h}\n")
+	want(t, "the ramp", fmt.Sprint(*f.Request.Ramp), "{1/s 1h0m0s []}")
+	f.Request.Ramp = nil
+	want(t, "the request", f.Request, campaign.Request{
+		Channel: campaign.Email, Provider: "mail", Purpose: "newsletter", From: "Shop <shop@example.com>",
+		IfPassed: campaign.Skip, QuietHours: "22:00-08:00", Zone: "Europe/Paris", Rate: "600/min",
+	})
+	f = read(t, spring+"rate: 10/s\nramp:\n  - {rate: 100/h, for: 24h}\n  - {rate: 1/s, for: 2h}\n")
+	want(t, "the steps", fmt.Sprint(*f.Request.Ramp), "{ 0s [{100/h 24h0m0s} {1/s 2h0m0s}]}")
+
+	_, err := file.Parse("spring.yaml", []byte(spring+"if_passed: later\nquiet_hours: 22-8\nrate: fast\nramp: [{rate: 1/s}, {for: 1s, colour: red}]\n"), texts)
+	for _, line := range []string{
+		`if_passed: "later" is none of now, next_day, skip`, `quiet_hours: "22-8" is not such as "22:00-08:00"`, `rate: "fast" is not such as 10/s, 600/min or 5000/h`,
+		`ramp: a step is such as {rate: 100/h, for: 24h}`, `ramp.colour: unknown key`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), line) {
+			t.Errorf("%v\nwant %s in it", err, line)
+		}
+	}
+	if _, err := file.Parse("spring.yaml", []byte(spring+"ramp: {from: 1/s}\n"), texts); err == nil || !strings.Contains(err.Error(), "a ramp leads up to a rate") {
+		t.Errorf("a ramp alone: %v", err)
+	}
+}
+
+// What asks for none of that is the request that it was before there was any: the same file to
+// the same people is no other run since.
+func TestRequest_IsWhatItWas(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(campaign.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the request", string(text), `{"Campaign":"","Audience":"","ID":"","Channel":"","ScheduledFor":"0001-01-01T00:00:00Z","Provider":"","Purpose":"","Transactional":false,"From":"","ReplyTo":"","Content":"","NeedsConsent":false,"ExpiresAfter":0}`)
 }

@@ -79,7 +79,7 @@ func newCampaignShow(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show RUN", Short: "Show a run of a campaign, and what became of its members", Args: cobra.ExactArgs(1),
-		Long:    "Show a run of a campaign: where it is, what became of its members so far, and why of those that did not get it.",
+		Long:    "Show a run of a campaign: where it is, what became of its members so far, and why of those that did not get it, and what it\nwaits for.",
 		Example: "  deed campaign show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
@@ -109,7 +109,9 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 		{"request", s.RequestID},
 		{"audience", s.Audience},
 		{"content", s.Content},
-		{"begins", when(s.ScheduledFor)},
+		{"begins", begins(s.Run)},
+		{"quiet hours", s.QuietHours},
+		{"rate", pace(s.Run)},
 		{"expires", when(s.ExpiresAt)},
 		{"started", instant(s.StartedAt)},
 		{"paused", instant(s.PausedAt)},
@@ -142,6 +144,11 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 	} {
 		if line.n > 0 {
 			fmt.Fprintf(w, "%-16s %d\n", line.name, line.n)
+		}
+	}
+	for _, wait := range s.Waits {
+		if wait.Until != nil || wait.Rate > 0 {
+			fmt.Fprintf(w, "%-16s %s\n", "waits", clip(waits(wait), 0))
 		}
 	}
 	if len(s.Reasons) == 0 {

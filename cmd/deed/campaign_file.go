@@ -163,6 +163,7 @@ func newCampaignDeploy(a *app) *cobra.Command {
 	var people peopleFlags
 	var opts file.LoadOptions
 	var request, at string
+	var how campaign.Window
 	var dry, wait, asJSON bool
 	cmd := &cobra.Command{
 		Use: "deploy FILE --csv PEOPLE", Short: "Make a run of a campaign's file", Args: cobra.ExactArgs(1),
@@ -170,30 +171,34 @@ func newCampaignDeploy(a *app) *cobra.Command {
 		Long: `Check a campaign (deed campaign check), load its people, --batch of them in a transaction, and make its run, which
 relays with campaigns.enabled carry out. It may be given again: interrupted, it goes on where it was, and the same
 file to the same people is the same run, so nobody is written to twice; to send it once more give another
---request-id. Bad rows are named, and nobody is written to then, unless --leave-out-bad has only the others be.`,
+--request-id. Where it goes by people's own time, which day and hour that is their zone says. Bad rows are named, and nobody is written to then, unless --leave-out-bad has only the others be.`,
 		Example: "  deed campaign deploy spring.yaml --csv people.csv --dry-run\n  deed campaign deploy spring.yaml --csv people.csv --at 2026-03-20T09:00:00Z\n" +
 			"  deed campaign deploy spring.yaml --sql customers.sql --sql-url postgres://reader@shop/shop --request-id spring-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var begins time.Time
-			if at != "" {
-				var err error
-				if begins, err = time.Parse(time.RFC3339, at); err != nil {
-					return usagef("--at %q is not a time such as 2026-03-20T09:00:00Z", at)
-				}
+			begins, local, err := parseAt(at)
+			if err != nil {
+				return err
 			}
 			if people.csv == "" && people.sql == "" && people.audience == "" && !people.segment {
 				return usagef("to whom? Give --csv, --sql, --segment or --audience")
 			}
 			return people.with(cmd, a, args[0], func(f *file.File, pool *pgxpool.Pool, to file.Options) error {
-				to.RequestID, to.At, to.Load = request, begins, opts
+				to.RequestID, to.At, to.LocalTime, to.Load = request, begins, local, opts
+				if err := overrule(&f.Request, how, local); err != nil {
+					return err
+				}
 				return deployCampaign(cmd, f, pool, to, dry, wait, asJSON)
 			})
 		},
 	}
 	people.add(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&request, "request-id", "", "the request's own id: the same one is the same run (default: made of the file, the people and --at)")
-	fl.StringVar(&at, "at", "", "when it begins, such as 2026-03-20T09:00:00Z (default: now)")
+	fl.StringVar(&request, "request-id", "", "the request's own id: the same one is the same run (default: made of the file, the people, --at and what else is given here)")
+	fl.StringVar(&at, "at", "", "when it begins, such as 2026-03-20T09:00:00Z, or without a Z or an offset by each one's own zone (default: now)")
+	fl.StringVar(&how.IfPassed, "if-passed", "", "who is late for such a time: now, next_day or skip (default: the file's, or next_day)")
+	fl.StringVar(&how.QuietHours, "quiet-hours", "", "when nobody is written to, by their own zone, such as 22:00-08:00 (default: the file's)")
+	fl.StringVar(&how.Zone, "zone", "", "the zone of who has none, such as Europe/Paris (default: the file's, or UTC)")
+	fl.StringVar(&how.Rate, "rate", "", "how many go at the most, such as 10/s, 600/min or 5000/h (default: the file's)")
 	fl.BoolVar(&opts.LeaveOut, "leave-out-bad", false, "leave bad rows out, and write to the others")
 	fl.IntVar(&opts.Batch, "batch", 1000, "rows a transaction, up to 10000")
 	fl.BoolVar(&dry, "dry-run", false, "only check it")
@@ -240,7 +245,7 @@ func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to fil
 		if !d.New {
 			did = "was deployed before, by the same request"
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s; %s, begins %s\n", d.Run, did, many(r.Members, "member", "members"), when(r.ScheduledFor))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s; %s, begins %s\n", d.Run, did, many(r.Members, "member", "members"), begins(r))
 	}
 	if err != nil || !wait {
 		return err

@@ -7,9 +7,12 @@
 -- since (deed.is_being_erased), what is
 -- not an address too, since nobody can tell whether it is suppressed, and what
 -- has expired; the reason says so where an earlier call may have been accepted.
--- What its campaign's run does not send any more is skipped, as cancelled or expired.
+-- What its campaign's run does not send any more is skipped, as cancelled or expired: a
+-- member's time is over as long after its own due time as the run's is after the last one's, and
+-- the time in which the run's rate held it up does not count.
 -- What has been paused since it was claimed, its run or where it goes to, is let go, but for the
--- pause's probe; and so is what is of a tenant that is being removed. Only rows whose claim is still the caller's. Returns a row for
+-- pause's probe; and so is what is of a tenant that is being removed, and what is in its recipient's
+-- quiet hours, until these end. Only rows whose claim is still the caller's. Returns a row for
 -- each of those: status sending means call, any other do not, and why says why.
 --
 -- p_kind, p_account and p_sandbox are how the caller serves the provider. The
@@ -77,12 +80,14 @@ begin
   v_erasing := exists (select from deed.erasing);
   return query
   with mine as (
-    select q.place, q.request, q.tenant_id, q.skip, u.batch, u.n, case when q.why <> 'paused' or q.skip is null then q.why end as why
+    select q.place, q.request, q.tenant_id, q.skip, u.batch, u.n, case when q.why not in ('paused', 'quiet') or q.skip is null then q.why end as why, q.loud
     from (select u.* from unnest(p_ids, p_claims, p_requests, p_batches) with ordinality u(id, claim, request, batch, n) order by u.id) u
     cross join lateral (
-      select c.ctid as place, u.request, c.tenant_id, case when c.expires_at <= v_now then 'expired' when c.run_id is not null and exists (
-            select from deed.campaign_runs r where r.id = c.run_id and (r.cancelled_at is not null or (r.paused_at is null and r.expires_at <= v_now))
-          ) then (select case when r.cancelled_at is not null then 'cancelled' else 'expired' end from deed.campaign_runs r where r.id = c.run_id)
+      select c.ctid as place, u.request, c.tenant_id, t.loud, case when c.expires_at <= v_now then 'expired' when r.cancelled_at is not null then 'cancelled'
+          when r.paused_at is null and coalesce(t.due + (r.expires_at - r.last_due), r.expires_at) <= v_now
+            and coalesce(t.due + (r.expires_at - r.last_due), r.expires_at) + coalesce((
+              select make_interval(secs => b.spent) from deed.rate_limits b where b.provider = c.provider and b.run_id = c.run_id
+            ), interval '0') <= v_now then 'expired'
           when v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)
             or exists (select from deed.contacts k where k.id = c.contact_id and k.erased_at is not null)) then 'erased' else (
           select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end)
@@ -110,8 +115,19 @@ begin
             where p.provider = c.provider and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
           ) or exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id)
             or (c.run_id is not null and exists (select from deed.delivery_holds h where h.run_id = c.run_id)) then 'paused'
+          when t.loud > v_now then 'quiet'
         end as why
       from deed.channel_outbox c
+      left join lateral (
+        select r.id, r.audience_id, r.cancelled_at, r.paused_at, r.created_at, r.scheduled_for, r.expires_at, r.last_due, r.zones, r.options
+        from deed.campaign_runs r where r.id = c.run_id
+      ) r on true
+      left join lateral (
+        select t.due, t.loud
+        from deed.time_in(r.options, r.created_at, r.scheduled_for,
+          (select m.zone from deed.audience_members m where m.contact_id = c.contact_id and m.audience_id = r.audience_id), v_now) t
+        where r.zones is not null
+      ) t on true
       where c.id = u.id and c.claim = u.claim and c.status = 'queued'
       for update of c
     ) q
@@ -119,7 +135,7 @@ begin
   let_go as (
     update deed.channel_outbox c
     set claim = null, claimed_at = null, claimed_by = null, lease_until = null,
-      process_after = case when m.why in ('foreign', 'waits') then v_now + interval '1 minute' * (0.5 + random()) else c.process_after end,
+      process_after = case when m.why in ('foreign', 'waits') then v_now + interval '1 minute' * (0.5 + random()) when m.why = 'quiet' then m.loud else c.process_after end,
       last_error = case m.why when 'foreign' then format('it was first called through the account %s (%s), and %s serves this provider through %s (%s)',
         coalesce(nullif(c.request_account, ''), 'without a name'), c.request_kind, p_worker, coalesce(nullif(p_account, ''), 'one without a name'), p_kind)
         else c.last_error end,

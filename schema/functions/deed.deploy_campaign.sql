@@ -1,5 +1,5 @@
 -- deed.deploy_campaign: make a run of a campaign and its jobs, all queued, in the caller's
--- transaction (C1). It touches no member: jobs are expanded by relays.
+-- transaction (C1). It changes no member: jobs are expanded by relays.
 --
 -- The request is p_request_id, for the tenant's workspace (the campaign's) and the channel. A
 -- repeat gets the first one's run and changes nothing; with anything else in it it raises
@@ -7,11 +7,13 @@
 -- object: provider, purpose (or "transactional": true), from and reply_to of e-mails,
 -- content, an id (default: the only one that the campaign has), consent ("required": only
 -- who has granted it), expires_after, an interval (default: 24 hours; what has not begun by
--- then is not sent).
+-- then is not sent); at, a time of the recipient's zone in p_scheduled_for's stead, with
+-- if_passed (now, skip, or, by default, next_day), quiet_hours (22:00-08:00) and zone, of who has
+-- none (default UTC), as deed.time_in says; rate and ramp, as deed.pace_of.
 --
 -- What would make it fail is named (C8), all of it at once, and then nothing is made:
 -- no_provider, no_purpose, no_content, no_sender, no_unsubscribe_url, empty_audience,
--- expired. Raises DDARG, DDTEN, DDNFD for a campaign, a content or an audience that the
+-- expired, window_never_opens. Raises DDARG, DDTEN, DDNFD for a campaign, a content or an audience that the
 -- tenant does not have, DDCON for an audience that is not ready or of another channel.
 create or replace function deed.deploy_campaign(
   p_campaign_id   uuid,
@@ -43,6 +45,8 @@ declare
   v_purpose  text := p_options ->> 'purpose';
   v_after    interval;
   v_missing  text[];
+  v_problem  text;
+  v_times    record;
 begin
   if (length(p_request_id) between 1 and 200) is not true then
     raise exception 'deploy_campaign: the request id must have 1 to 200 characters' using errcode = 'DDARG';
@@ -50,8 +54,9 @@ begin
     raise exception 'deploy_campaign: channel % is none of email, sms, voice, social, chat', coalesce(quote_literal(left(p_channel, 60)), 'null') using errcode = 'DDARG';
   elsif (jsonb_typeof(p_options) = 'object') is not true or octet_length(p_options::text) > 65536 then
     raise exception 'deploy_campaign: the options must be a JSON object of 64 KiB at the most' using errcode = 'DDARG';
-  elsif exists (select from jsonb_object_keys(p_options) k where k not in ('provider', 'purpose', 'transactional', 'from', 'reply_to', 'content', 'consent', 'expires_after')) then
-    raise exception 'deploy_campaign: the options are provider, purpose, transactional, from, reply_to, content, consent and expires_after' using errcode = 'DDARG';
+  elsif exists (select from jsonb_object_keys(p_options) k where k not in ('provider', 'purpose', 'transactional', 'from', 'reply_to', 'content', 'consent', 'expires_after',
+    'at', 'if_passed', 'quiet_hours', 'zone', 'rate', 'ramp')) then
+    raise exception 'deploy_campaign: the options are provider, purpose, transactional, from, reply_to, content, consent, expires_after, at, if_passed, quiet_hours, zone, rate and ramp' using errcode = 'DDARG';
   elsif not isfinite(p_scheduled_for) or p_scheduled_for >= '10000-01-01Z' then
     raise exception 'deploy_campaign: scheduled_for is infinite or after the year 9999' using errcode = 'DDARG';
   elsif v_purpose !~ '^[A-Za-z0-9._-]{1,100}$' then
@@ -70,6 +75,10 @@ begin
   end;
   if v_after not between interval '1 minute' and interval '30 days' then
     raise exception 'deploy_campaign: expires_after must be an interval from 1 minute to 30 days' using errcode = 'DDARG';
+  end if;
+  v_problem := coalesce(deed.window_problem(p_options, p_scheduled_for), (deed.pace_of(p_options)).problem);
+  if v_problem is not null then
+    raise exception 'deploy_campaign: %', v_problem using errcode = 'DDARG';
   end if;
   select c.* into v_campaign from deed.campaigns c where c.id = p_campaign_id and c.tenant_id = v_tenant;
   if not found then
@@ -107,13 +116,16 @@ begin
       when too_many_rows then
         raise exception 'deploy_campaign: the campaign has several contents; say which in the option content' using errcode = 'DDARG';
     end;
+    select t.* into v_times from deed.run_times(p_audience_id, p_options, v_now, coalesce(p_scheduled_for, v_now)) t;
     v_missing := array_remove(array[
       case when not exists (select from deed.providers p where p.name = p_options ->> 'provider')
         then format('no_provider: no relay has registered %s', coalesce(quote_literal(left(p_options ->> 'provider', 100)), 'a provider, and the options name none')) end,
       case when v_purpose is null and (p_options ->> 'transactional')::boolean is not true
         then 'no_purpose: say what it is for, so that who has left that is not written to, or that it is transactional' end,
       case when v_audience.members = 0 then 'empty_audience: there is nobody in it' end,
-      case when p_scheduled_for + v_after <= v_now then 'expired: it is to begin so long ago that nothing of it would be sent' end,
+      case when v_audience.members > 0 and (v_times.first_due is null or split_part(p_options ->> 'quiet_hours', '-', 1) = split_part(p_options ->> 'quiet_hours', '-', 2))
+        then 'window_never_opens: ' || case when v_times.first_due is null then 'its local time has passed everywhere, and who is late is skipped' else 'its quiet hours are all day' end end,
+      case when p_scheduled_for + v_after <= v_now or (p_options ->> 'at')::timestamp at time zone 'Etc/GMT+12' + v_after <= v_now then 'expired: it is to begin so long ago that nothing of it would be sent' end,
       case
         when p_channel = 'email' and (coalesce(v_content.subject, '') = '' or coalesce(v_content.text, v_content.html, '') = '') then 'no_content: an e-mail needs a subject, and text or html'
         when p_channel = 'voice' and (coalesce(v_content.script, '') = '' or v_content.script_version is null) then 'no_content: a call needs a script and its script_version'
@@ -129,9 +141,9 @@ begin
     end if;
 
     insert into deed.campaign_runs (id, campaign_id, tenant_id, workspace_id, audience_id, content_id, channel, provider, purpose, request_id, request_sha256, members,
-      scheduled_for, expires_at, created_at, options)
+      scheduled_for, expires_at, created_at, options, zones, last_due)
     values (deed.new_id(), p_campaign_id, v_tenant, v_campaign.workspace_id, p_audience_id, v_content.id, p_channel, p_options ->> 'provider', coalesce(v_purpose, ''),
-      p_request_id, v_hash, v_audience.members, coalesce(p_scheduled_for, v_now), coalesce(p_scheduled_for, v_now) + v_after, v_now, p_options)
+      p_request_id, v_hash, v_audience.members, v_times.first_due, coalesce(v_times.last_due, v_times.first_due) + v_after, v_now, p_options, v_times.zones, v_times.last_due)
     on conflict on constraint campaign_runs_request_key do nothing
     returning id into run_id;
     exit when found;

@@ -32,10 +32,13 @@ begin
     set status = o.status, finished_at = v_now
     from over o
     where r.id = o.run_id and r.status = 'running'
-    returning r.id, r.tenant_id, r.status
+    returning r.id, r.tenant_id, r.status, r.provider
   ),
   free as (
     delete from deed.delivery_holds h using ended e where h.run_id = e.id
+  ),
+  unpaced as (
+    delete from deed.rate_limits b using ended e where b.provider = e.provider and b.run_id = e.id
   )
   insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status)
   select e.tenant_id, e.id, p_worker, 'end', 'run', e.id::text, 'running', e.status from ended e;

@@ -4,8 +4,9 @@
 --
 -- Each member of the job's part of the audience gets a row, queued or skipped: erased,
 -- no address, merged (somebody in the audience is the same contact by now), sent before (of a
--- run that retries another one: by then it, or one that it retried in turn, has reached them), cancelled, expired,
--- suppressed, no consent. Keys are those of D2, so that again makes none twice. What people
+-- run that retries another one: by then it, or one that it retried in turn, has reached them), passed (its local
+-- time, and the run says that it is too late then), cancelled, expired, suppressed, no consent. Where the run goes by the
+-- recipient's zone each is due when deed.time_in says. Keys are those of D2, so that again makes none twice. What people
 -- get is rendered at the attempt: the payload is the member's data. Returns what has become
 -- of the job: locked, once it is expanded; queued or dead where that cannot be done, with why
 -- in its last_error; null if the claim is not the caller's. Who holds a contact for longer than
@@ -39,7 +40,8 @@ declare
   v_prefix  text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
   v_when    text;
   v_lanes   text;
-  v_over    text; -- why nobody is written to any more; null: they are
+  v_dues    jsonb; -- when who is in a zone is due; null: all at scheduled_for
+  v_spare   interval; -- how long after that it expires
   v_listed  boolean;
   v_consent boolean;
   v_before  uuid[]; -- the runs that this one retries
@@ -60,7 +62,12 @@ begin
     return;
   end if;
   v_when := to_char(v_run.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
-  v_over := case when v_run.cancelled_at is not null then 'cancelled' when v_run.paused_at is null and v_run.expires_at <= v_now then 'expired' end;
+  select jsonb_object_agg(z, t.due) into v_dues
+  from jsonb_object_keys(v_run.zones) z
+  cross join lateral deed.time_in(v_run.options, v_run.created_at, v_run.scheduled_for, z, v_now) t;
+  v_spare := v_run.expires_at - coalesce(v_run.last_due, v_run.scheduled_for) + coalesce((
+    select make_interval(secs => b.spent) from deed.rate_limits b where b.provider = v_run.provider and b.run_id = v_run.id
+  ), interval '0');
   v_before := array(
     with recursive earlier(id) as (
       select v_run.retry_of
@@ -87,17 +94,19 @@ begin
     select (v_prefix || substr(gen_random_uuid()::text, 16))::uuid, v_job.tenant_id, v_job.workspace_id, u.key,
       case when u.skip is null then 'queued' else 'skipped' end, u.skip is not null, u.skip, case when u.skip is not null then v_now end,
       v_run.channel, v_run.provider, case when u.address is null then '' else coalesce(deed.lane_of(v_lanes, v_run.channel, u.address), '') end,
-      u.address, null, u.payload, 'at_most_once', case when v_run.scheduled_for > v_now then v_run.scheduled_for end, v_run.purpose, u.contact_id, v_job.run_id, p_job,
-      u.skip is null and v_run.scheduled_for <= v_now, octet_length(u.payload::text), v_now, v_now
+      u.address, null, u.payload, 'at_most_once', case when u.at > v_now then u.at end, v_run.purpose, u.contact_id, v_job.run_id, p_job,
+      u.skip is null and u.at <= v_now, octet_length(u.payload::text), v_now, v_now
     from (
       select k.*, coalesce(case
           when k.erased then 'erased'
           when k.address is null then 'no address'
           when k.merged then 'merged'
           when k.before then 'sent before'
-          else v_over end, case when v_listed then (
+          when v_run.cancelled_at is not null then 'cancelled'
+          when k.at is null then 'passed'
+          when v_run.paused_at is null and k.at + v_spare <= v_now then 'expired' end, case when v_listed then (
           select 'suppressed: ' || left(s.reason, 180)
-          from deed.suppressed(v_job.tenant_id, v_run.channel, k.address, v_run.purpose, greatest(v_now, v_run.scheduled_for)) s
+          from deed.suppressed(v_job.tenant_id, v_run.channel, k.address, v_run.purpose, greatest(v_now, k.at)) s
         ) end,
         case when deed.has_revoked(v_job.tenant_id, k.contact_id, v_run.channel, nullif(v_run.purpose, '')) then 'suppressed: consent revoked' end,
         case when v_consent and not exists (
@@ -105,7 +114,7 @@ begin
           where s.channel = v_run.channel and s.purpose = v_run.purpose and s.state = 'granted'
         ) then 'no consent' end) as skip
       from (
-        select m.n, m.contact_id, m.address, case when c.erased_at is null then jsonb_build_object('contact', m.data) else '{}' end as payload, c.erased_at is not null as erased,
+        select m.n, m.contact_id, m.address, case when v_dues is null then v_run.scheduled_for else (v_dues ->> coalesce(m.zone, ''))::timestamptz end as at, case when c.erased_at is null then jsonb_build_object('contact', m.data) else '{}' end as payload, c.erased_at is not null as erased,
           c.merged_into is not null and exists (
             select
             from deed.names_of(deed.contact_of(v_job.tenant_id, c.id)) o(id)

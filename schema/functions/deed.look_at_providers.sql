@@ -43,7 +43,7 @@ as $$
         limit 20
       ) p
     ),
-    (select jsonb_object_agg(r.lane, r.rate)::text from deed.rate_limits r where r.provider = n.name),
+    (select jsonb_object_agg(r.lane, r.rate)::text from deed.rate_limits r where r.provider = n.name and r.run_id is null),
     case when p.idle_until > clock_timestamp() then
       jsonb_build_object('worker', p.idle_worker, 'kind', p.idle_kind, 'account', p.idle_account, 'sandbox', p.idle_sandbox)::text end
   from (

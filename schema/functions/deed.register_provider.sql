@@ -2,7 +2,7 @@
 --
 -- The last one to start wins. p_lanes is what its lanes are (deed.lane_of);
 -- deed.relane_deliveries moves what is queued when that changes. p_limited and p_rates
--- are limits: '' is the provider's own, '*' that of each lane which no other
+-- are limits, beside which those of campaigns' runs stay: '' is the provider's own, '*' that of each lane which no other
 -- names, '-*' of each such lane that begins with -; others name a lane, or of lanes that
 -- are recipients' the recipient. A limit that is not named is
 -- removed. Returns whether
@@ -111,7 +111,7 @@ begin
   ),
   gone as (
     delete from deed.rate_limits r
-    where r.provider = p_name and not exists (select from wanted w where w.lane = r.lane)
+    where r.provider = p_name and r.run_id is null and not exists (select from wanted w where w.lane = r.lane)
     returning 1
   ),
   put as (

@@ -6,7 +6,8 @@
 -- with p_missed also of those who were skipped as cancelled or expired before anybody was called.
 -- Never of who was sent to, is or was in doubt, was skipped for any other reason, or was erased; who is
 -- known by then to have got it after all is skipped by deed.expand_job. What is said, by whom and
--- for what is the old run's; it begins now. The request is p_request_id, as of
+-- for what is the old run's; it begins now, but where it is
+-- night for who has quiet hours. The request is p_request_id, as of
 -- deed.deploy_campaign: a repeat gets the first one's run. A run is retried once: what
 -- failed of its retry, by retrying that one. Raises DDARG where nobody is to be tried again or the provider is
 -- gone, DDTEN, DDNFD, and DDCON for a run that has not ended, was retried by another request, or
@@ -39,6 +40,7 @@ declare
   v_first    deed.campaign_runs;
   v_audience uuid;
   v_chosen   bigint[];
+  v_options  jsonb;
 begin
   if (length(p_request_id) between 1 and 200) is not true then
     raise exception 'retry_run: the request id must have 1 to 200 characters' using errcode = 'DDARG';
@@ -112,10 +114,13 @@ begin
   end if;
   update deed.audiences a set members = retry_run.members where a.id = v_audience;
   perform deed.finish_audience(v_audience, retry_run.members, v_tenant, p_actor);
+  v_options := v_run.options - '{at,if_passed}'::text[];
   insert into deed.campaign_runs (id, campaign_id, tenant_id, workspace_id, audience_id, content_id, channel, provider, purpose, request_id, request_sha256, members,
-    scheduled_for, expires_at, created_at, options, retry_of)
-  values (deed.new_id(), v_run.campaign_id, v_tenant, v_run.workspace_id, v_audience, v_run.content_id, v_run.channel, v_run.provider, v_run.purpose,
-    p_request_id, v_hash, retry_run.members, v_now, v_now + coalesce((v_run.options ->> 'expires_after')::interval, interval '24 hours'), v_now, v_run.options, p_run)
+    scheduled_for, expires_at, created_at, options, retry_of, zones, last_due)
+  select deed.new_id(), v_run.campaign_id, v_tenant, v_run.workspace_id, v_audience, v_run.content_id, v_run.channel, v_run.provider, v_run.purpose,
+    p_request_id, v_hash, retry_run.members, v_now, coalesce(t.last_due, v_now) + coalesce((v_run.options ->> 'expires_after')::interval, interval '24 hours'), v_now,
+    v_options, p_run, t.zones, t.last_due
+  from deed.run_times(v_audience, v_options, v_now, v_now) t
   on conflict do nothing
   returning id into run_id;
   if not found then

@@ -1,5 +1,5 @@
 -- deed.sweep_runs: skip what is queued of campaigns' runs that are cancelled or have expired,
--- and is in nobody's hand; at most p_limit, of one run. Returns how many.
+-- for the last of their members, too, and is in nobody's hand; at most p_limit, of one run. Returns how many.
 create or replace function deed.sweep_runs(
   p_limit  int,
   p_worker text
@@ -20,7 +20,9 @@ begin
   for v_run in
     select r.id, r.tenant_id, r.provider, case when r.cancelled_at is not null then 'cancelled' else 'expired' end as why
     from deed.campaign_runs r
-    where r.finished_at is null and (r.cancelled_at is not null or (r.paused_at is null and r.expires_at <= v_now))
+    where r.finished_at is null and (r.cancelled_at is not null or (r.paused_at is null and r.expires_at <= v_now and r.expires_at + coalesce((
+      select make_interval(secs => b.spent) from deed.rate_limits b where b.provider = r.provider and b.run_id = r.id
+    ), interval '0') <= v_now))
     order by r.id
   loop
     v_ids := array(

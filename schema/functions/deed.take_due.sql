@@ -31,7 +31,10 @@
 -- batch. A lane's limit pays for deliveries.
 --
 -- Without p_runs it takes nothing of a campaign's run: the caller cannot render it. What is
--- held (deed.delivery_holds) is left out, but for what is in doubt.
+-- held (deed.delivery_holds) is left out, but for what is in doubt. Of a run that has a rate of its
+-- own (deed.rate_limits) no more is taken than that has tokens for, and while it has none the run
+-- is left out; who pays from it has it until the commit, and others take what else there is. What
+-- is in its recipient's quiet hours is put off until they end (deed.put_off), and costs nothing.
 --
 -- walk is for the next claim: places; ripened, for deed.ripen; and wait, in how many seconds it may find
 -- something that this one did not, null if only time or another's act can tell.
@@ -82,8 +85,8 @@ declare
   v_rate    float8;
   v_purse   float8; -- in the lane's
   v_refill  float8;
-  v_limited boolean := exists (select from deed.rate_limits b where b.provider = p_provider and b.lane > '');
-  v_names   boolean := exists (select from deed.rate_limits b where b.provider = p_provider and b.lane > '' and b.lane not in ('*', '-*'));
+  v_limited boolean := exists (select from deed.rate_limits b where b.provider = p_provider and b.lane > '' and b.run_id is null);
+  v_names   boolean := exists (select from deed.rate_limits b where b.provider = p_provider and b.lane > '' and b.lane not in ('*', '-*') and b.run_id is null);
   v_each    deed.rate_limits; -- of each lane that no limit names; null: none
   v_group   deed.rate_limits; -- of those that begin with -
   v_class   deed.rate_limits; -- the lane's, if it is one of these
@@ -101,6 +104,11 @@ declare
   v_rotates boolean;
   v_m       int;
   v_most    int; -- for the run
+  v_before  int; -- what was taken before it
+  v_pace    deed.rate_limits; -- its own limit, with the tokens that there are by now; rate null: it has none
+  v_metered boolean; -- it is locked
+  v_quiet   boolean; -- it is night for some of its members
+  v_off     tid[]; -- what was put off
   v_look    int; -- lanes of the run that are looked at
   v_key     text;
   v_start   text;
@@ -135,7 +143,16 @@ declare
 begin
   taken := '{}';
   calls := '{}';
-  select r.seconds, r.after into v_wait, v_ripened from deed.ripen(p_provider, p_status, (p_places ->> 'ripened')::uuid) r;
+  if p_runs and p_status = 'queued' then
+    select v_held || coalesce(array_agg(b.run_id), '{}'), min((1 - b.tokens) / b.rate) into v_held, v_refill
+    from (
+      select b.run_id, b.rate, least(b.burst, b.tokens + b.rate * greatest(0, extract(epoch from v_now - b.at))) as tokens
+      from deed.rate_limits b
+      where b.provider = p_provider and b.run_id is not null
+    ) b
+    where b.tokens < 1;
+  end if;
+  select least(r.seconds, v_refill), r.after into v_wait, v_ripened from deed.ripen(p_provider, p_status, (p_places ->> 'ripened')::uuid) r;
   if v_paused and v_left = 0 and p_limit > 0 then
     walk := jsonb_build_object('ripened', v_ripened, 'wait', (
       select greatest(extract(epoch from p.until - v_now), case when p.probe is not null then 0.5 end) from deed.pauses p
@@ -199,6 +216,22 @@ begin
         v_most := ceil(v_share::float8 / v_m);
         v_look := ceil(v_looks::float8 / v_m);
         v_m := v_m - 1;
+        v_before := cardinality(taken);
+        v_pace.rate := null;
+        v_metered := false;
+        v_quiet := false;
+        if p_status = 'queued' and v_run <> '00000000-0000-0000-0000-000000000000' then
+          select b.* into v_pace from deed.rate_limits b where b.provider = p_provider and b.run_id = v_run;
+          v_pace.tokens := least(v_pace.burst, v_pace.tokens + v_pace.rate * greatest(0, extract(epoch from v_now - v_pace.at)));
+          v_most := least(v_most, floor(v_pace.tokens)::int);
+          select exists (
+            select from jsonb_object_keys(r.zones) z
+            cross join lateral deed.time_in(r.options, r.created_at, r.scheduled_for, z, v_now) t
+            where t.loud > v_now
+          ) into v_quiet
+          from deed.campaign_runs r
+          where r.id = v_run and r.options ? 'quiet_hours';
+        end if;
         v_key := v_tenant || ' ' || v_run;
         v_start := p_places ->> v_key;
         v_at := v_start;
@@ -277,6 +310,19 @@ begin
               for update skip locked
             ) q;
             continue when v_got is null;
+            if v_quiet then
+              v_off := deed.put_off(v_run, v_got, v_now);
+              if cardinality(v_off) > 0 then
+                v_wait := 0; -- there may be more
+                v_look := v_look - cardinality(v_off);
+                v_looks := v_looks - cardinality(v_off);
+                v_visits := v_visits - cardinality(v_off);
+                select array_agg(u.place), array_agg(u.size), array_agg(u.alone) into v_got, v_sizes, v_alone
+                from unnest(v_got, v_sizes, v_alone) u(place, size, alone)
+                where u.place <> all (v_off);
+                continue when v_got is null;
+              end if;
+            end if;
 
             if v_probe is not null then
               -- In its place, which is paid for.
@@ -303,7 +349,19 @@ begin
                 exit around;
               end if;
             end if;
-            v_take := least(cardinality(v_got), v_left);
+            if v_pace.rate is not null and not v_metered then
+              -- Who has it is paying from it, and may wait for others: it is not waited for.
+              select b.* into v_pace from deed.rate_limits b where b.provider = p_provider and b.run_id = v_run for update skip locked;
+              v_metered := found;
+              v_pace.tokens := least(v_pace.burst, v_pace.tokens + v_pace.rate * greatest(0, extract(epoch from clock_timestamp() - v_pace.at)));
+              v_most := case when v_metered then least(v_most, floor(v_pace.tokens)::int) else 0 end;
+              if v_most < 1 then
+                v_wait := least(v_wait, case when v_metered then (1 - v_pace.tokens) / v_pace.rate else 0.01 end);
+                v_round := true;
+                exit lanes;
+              end if;
+            end if;
+            v_take := least(cardinality(v_got), v_left, v_most);
             if v_limited and v_lane <> '' and v_class.rate is not null and v_take > 0 then
               if not v_classes then
                 -- As with the provider's: who holds them waits for nothing.
@@ -407,6 +465,15 @@ begin
           v_round := v_at = v_start;
           exit lanes when v_round;
         end loop;
+        if v_metered and cardinality(taken) > v_before then
+          v_pace.spent := v_pace.spent + (cardinality(taken) - v_before) / v_pace.rate;
+          v_refill := coalesce((
+            select v_pace.ramp[i + 1] from generate_series(1, cardinality(v_pace.ramp), 2) i where v_pace.ramp[i] <= v_pace.spent order by i desc limit 1
+          ), v_pace.rate);
+          update deed.rate_limits b
+          set tokens = v_pace.tokens - (cardinality(taken) - v_before), at = clock_timestamp(), spent = v_pace.spent, rate = v_refill, burst = greatest(1, v_refill)
+          where b.provider = p_provider and b.run_id = v_run;
+        end if;
         -- Behind the last one that had its turn; who was passed over keeps his.
         v_at := coalesce(v_took, case when v_round then v_start else v_at end);
         if v_round and v_seen < 2 then

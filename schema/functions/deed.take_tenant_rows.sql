@@ -79,6 +79,17 @@ begin
     )
     select (select count(*) from gone), (select count(*) from steps) into v_n, v_of;
     taken := jsonb_build_object(p_table, v_n, 'plan_steps', v_of);
+  when 'campaign_runs' then
+    with gone as (
+      delete from deed.campaign_runs r
+      where r.ctid = any (array(select o.ctid from deed.campaign_runs o where o.tenant_id = p_tenant limit p_limit for update skip locked))
+      returning r.id, r.provider
+    ),
+    rates as (
+      delete from deed.rate_limits b using gone g where b.provider = g.provider and b.run_id = g.id returning 1
+    )
+    select (select count(*) from gone), (select count(*) from rates) into v_n, v_of;
+    taken := jsonb_build_object(p_table, v_n, 'rate_limits', v_of);
   when 'contacts' then
     v_ids := array(
       select c.id from deed.contacts c

@@ -1,0 +1,31 @@
+-- deed.run_times: when the members of an audience are due in a run that is asked for with
+-- these options at p_made: the first and the last of them, nulls where nobody ever is, and how
+-- many are in which zone ('' for those without one). It reads each member. Where neither a
+-- local time nor quiet hours are asked for zones is null, and it reads none.
+create or replace function deed.run_times(
+  in  p_audience uuid,
+  in  p_options  jsonb,
+  in  p_made     timestamptz,
+  in  p_for      timestamptz,
+  out zones      jsonb,
+  out first_due  timestamptz,
+  out last_due   timestamptz
+)
+language plpgsql
+stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+begin
+  if not p_options ?| '{at,quiet_hours}' then
+    first_due := p_for;
+    return;
+  end if;
+  select jsonb_object_agg(z.zone, z.n), min(t.due), max(t.due)
+  into zones, first_due, last_due
+  from (
+    select coalesce(m.zone, '') as zone, count(*) as n from deed.audience_members m where m.audience_id = p_audience group by 1
+  ) z
+  cross join lateral deed.time_in(p_options, p_made, p_for, z.zone, p_made) t;
+end
+$$;
