@@ -144,6 +144,7 @@ func TestContract_D7_ARemovedTenantLeavesNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	_, b := ofTwo(t, db)
+	db.Exec(t, pgtest.Owner, `insert into deed.rate_limits (provider, lane, rate, burst, tokens, at, run_id) select provider, id::text, 1, 1, 1, now(), id from deed.campaign_runs`)
 	verified(t, db)
 	before, had := others(t, db, b), left(t, db, b)
 	for _, table := range tenantTables(t, db) {
@@ -197,6 +198,7 @@ func TestContract_D7_ARemovedTenantLeavesNothing(t *testing.T) {
 			t.Errorf("%s: a's rows have changed:\n%s\nwere\n%s", table, after[table], rows)
 		}
 	}
+	same(t, "rates of runs", pgtest.One[int](t, worker, `select count(*) from deed.rate_limits where run_id is not null`), 1)
 	stays := left(t, db, b)
 	same(t, "what is left", slices.Collect(maps.Keys(stays)), []string{"audit_log"})
 	same(t, "its rows in the audit log", stays["audit_log"], had["audit_log"])

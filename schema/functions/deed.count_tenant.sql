@@ -60,39 +60,37 @@ begin
     union all
     select 'job_queue', count(*), 22 from deed.job_queue r where r.tenant_id = p_tenant
     union all
-    select 'rate_limits', count(*), 23 from deed.rate_limits b join deed.campaign_runs r on r.id = b.run_id where r.tenant_id = p_tenant
+    select 'campaign_runs', count(*), 23 from deed.campaign_runs r where r.tenant_id = p_tenant
     union all
-    select 'campaign_runs', count(*), 24 from deed.campaign_runs r where r.tenant_id = p_tenant
+    select 'audience_members', count(*), 24 from deed.audience_members r where r.tenant_id = p_tenant
     union all
-    select 'audience_members', count(*), 25 from deed.audience_members r where r.tenant_id = p_tenant
+    select 'audiences', count(*), 25 from deed.audiences r where r.tenant_id = p_tenant
     union all
-    select 'audiences', count(*), 26 from deed.audiences r where r.tenant_id = p_tenant
+    select 'campaign_contents', count(*), 26 from deed.campaign_contents r where r.tenant_id = p_tenant
     union all
-    select 'campaign_contents', count(*), 27 from deed.campaign_contents r where r.tenant_id = p_tenant
+    select 'campaigns', count(*), 27 from deed.campaigns r where r.tenant_id = p_tenant
     union all
-    select 'campaigns', count(*), 28 from deed.campaigns r where r.tenant_id = p_tenant
+    select 'suppressions', count(*), 28 from deed.suppressions r where r.tenant_id = p_tenant
     union all
-    select 'suppressions', count(*), 29 from deed.suppressions r where r.tenant_id = p_tenant
+    select 'pauses', count(*), 29 from deed.pauses r where r.tenant_id = p_tenant
     union all
-    select 'pauses', count(*), 30 from deed.pauses r where r.tenant_id = p_tenant
+    select 'contacts', count(*), 30 from deed.contacts r where r.tenant_id = p_tenant
     union all
-    select 'contacts', count(*), 31 from deed.contacts r where r.tenant_id = p_tenant
+    select 'contact_identities', count(*), 31 from deed.contact_identities r where r.tenant_id = p_tenant
     union all
-    select 'contact_identities', count(*), 32 from deed.contact_identities r where r.tenant_id = p_tenant
+    select 'contact_merges', count(*), 32 from deed.contact_merges r where r.tenant_id = p_tenant
     union all
-    select 'contact_merges', count(*), 33 from deed.contact_merges r where r.tenant_id = p_tenant
+    select 'identity_conflicts', count(*), 33 from deed.identity_conflicts r where r.tenant_id = p_tenant
     union all
-    select 'identity_conflicts', count(*), 34 from deed.identity_conflicts r where r.tenant_id = p_tenant
+    select 'consents', count(*), 34 from deed.consents r where r.tenant_id = p_tenant
     union all
-    select 'consents', count(*), 35 from deed.consents r where r.tenant_id = p_tenant
+    select 'erasures', count(*), 35 from deed.erasures r where r.tenant_id = p_tenant
     union all
-    select 'erasures', count(*), 36 from deed.erasures r where r.tenant_id = p_tenant
+    select 'tenant_logins', count(*), 36 from deed.tenant_logins r where r.tenant_id = p_tenant
     union all
-    select 'tenant_logins', count(*), 37 from deed.tenant_logins r where r.tenant_id = p_tenant
+    select 'tenants', count(*), 37 from deed.tenants r where r.tenant_id = p_tenant
     union all
-    select 'tenants', count(*), 38 from deed.tenants r where r.tenant_id = p_tenant
-    union all
-    select 'audit_log', count(*), 39 from deed.audit_log r where r.tenant_id = p_tenant
+    select 'audit_log', count(*), 38 from deed.audit_log r where r.tenant_id = p_tenant
   ) c
   order by c.n;
 end

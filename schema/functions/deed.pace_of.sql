@@ -16,7 +16,7 @@ stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  c_rate  constant text := '^[0-9]{1,7}(\.[0-9]{1,6})?/(s|min|h)$';
+  c_rate  constant text := '^[0-9]{1,7}([.][0-9]{1,6})?/(s|min|h)$';
   v_steps jsonb := p_options -> 'ramp';
   v_step  record;
   v_rate  double precision;

@@ -86,10 +86,10 @@ begin
       returning r.id, r.provider
     ),
     rates as (
-      delete from deed.rate_limits b using gone g where b.provider = g.provider and b.run_id = g.id returning 1
+      delete from deed.rate_limits b using gone g where b.provider = g.provider and b.run_id = g.id
     )
-    select (select count(*) from gone), (select count(*) from rates) into v_n, v_of;
-    taken := jsonb_build_object(p_table, v_n, 'rate_limits', v_of);
+    select count(*) into v_n from gone;
+    taken := jsonb_build_object(p_table, v_n);
   when 'contacts' then
     v_ids := array(
       select c.id from deed.contacts c
