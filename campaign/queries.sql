@@ -74,11 +74,15 @@ select deed.sweep_runs($1::int, $2::text);
 
 -- name: unfinished
 -- Jobs that are due, or will be within that time, and those whose deliveries are under way
--- and not held.
+-- and not held, and do not all wait for longer than that by their recipients' clocks.
 select exists (
   select from deed.job_queue j where j.status = 'queued' and j.process_after <= clock_timestamp() + make_interval(secs => $1::float8)
 ) or exists (
-  select from deed.job_queue j join deed.campaign_runs r on r.id = j.run_id where j.status = 'locked' and r.paused_at is null
+  select from deed.job_queue j join deed.campaign_runs r on r.id = j.run_id where j.status = 'locked' and r.paused_at is null and (r.zones is null or coalesce((
+    select bool_or(c.status = 'sending' or c.ord <= clock_timestamp() + make_interval(secs => $1::float8))
+    from deed.channel_outbox c
+    where c.run_id = j.run_id and c.job_id = j.id and c.finished_at is null
+  ), true))
 );
 
 -- name: content

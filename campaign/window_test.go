@@ -201,6 +201,9 @@ func TestWindow_ARelayWaits(t *testing.T) {
 		return err == nil && ok
 	})
 	want(t, "calls by night", c.calls.Load(), 2)
+	if ok, err := worker(t, db).Drained(context.Background()); err != nil || !ok {
+		t.Errorf("the worker by night: drained %t, %v", ok, err)
+	}
 	// Morning comes: the run is as if it had been asked for without.
 	db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs disable trigger campaign_runs_transition`)
 	db.Exec(t, pgtest.Owner, `update deed.campaign_runs set options = options - 'quiet_hours'`)

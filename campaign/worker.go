@@ -226,7 +226,8 @@ func (w *Worker) rollUp(ctx context.Context) (looked int, wait *float64, err err
 }
 
 // Drained reports whether no job is open, but for those of runs that begin more than a
-// minute from now, or are paused.
+// minute from now, or are paused, or of which all that is open waits for longer by its
+// recipients' clocks.
 func (w *Worker) Drained(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, statement)
 	defer cancel()
