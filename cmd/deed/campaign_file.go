@@ -171,7 +171,7 @@ func newCampaignDeploy(a *app) *cobra.Command {
 		Long: `Check a campaign (deed campaign check), load its people, --batch of them in a transaction, and make its run, which
 relays with campaigns.enabled carry out. It may be given again: interrupted, it goes on where it was, and the same
 file to the same people is the same run, so nobody is written to twice; to send it once more give another
---request-id. Where it goes by people's own time, which day and hour that is their zone says. Bad rows are named, and nobody is written to then, unless --leave-out-bad has only the others be.`,
+--request-id. Bad rows are named, and nobody is written to then, unless --leave-out-bad has only the others be.`,
 		Example: "  deed campaign deploy spring.yaml --csv people.csv --dry-run\n  deed campaign deploy spring.yaml --csv people.csv --at 2026-03-20T09:00:00Z\n" +
 			"  deed campaign deploy spring.yaml --sql customers.sql --sql-url postgres://reader@shop/shop --request-id spring-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
