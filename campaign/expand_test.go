@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/delivery"
@@ -105,6 +106,69 @@ func TestContract_C4_MergedBetweenJobs(t *testing.T) {
 			want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
 				select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
 				from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.n in (1, 1001)`, run), "1 queued, 1001 merged")
+		})
+	}
+}
+
+type execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// Two contacts who become one while the jobs of both are expanded, of which neither sees what
+// the other one makes, get one between them.
+func TestContract_C4_MergedWhileBothAreExpanded(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{true, false} { // whose expansion has begun before the merge
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			req := request(t, db, 1001)
+			of := func(n int) string {
+				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
+			}
+			run := deploy(t, db, req)
+			db.Exec(t, pgtest.Worker, `select deed.claim_queued_jobs('w', 2)`)
+			expand := func(tx execer, smallest bool) error {
+				_, err := tx.Exec(t.Context(), `
+					select j.id from deed.job_queue j, deed.expand_job(j.id, j.claim, 'w')
+					where j.id = (select o.id from deed.job_queue o order by o.id limit 1 offset $1)`, map[bool]int{true: 0, false: 1}[smallest])
+				return err
+			}
+			early, err := db.Pool(pgtest.Worker).Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = early.Rollback(context.Background()) }()
+			if err := expand(early, first); err != nil {
+				t.Fatal(err)
+			}
+			db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(1), of(1001))
+			late := make(chan error, 1)
+			go func() { late <- expand(db.Pool(pgtest.Worker), !first) }()
+			var lateErr error
+			if !pgtest.Wait(pgtest.Patience, func() bool {
+				select {
+				case lateErr = <-late:
+					late <- lateErr
+					return true
+				default:
+					return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
+				}
+			}) {
+				t.Fatal("the later one neither waits nor ends")
+			}
+			if err := early.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-late; err != nil && sqlState(err) != "55P03" {
+				t.Fatal(err)
+			}
+			db.Exec(t, pgtest.Owner, `select deed.put_back_job(id, claim, 'test', 'w') from deed.job_queue where status = 'locked' and expanded_at is null`)
+			db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now() where status = 'queued'`)
+			expandAll(t, db)
+			want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+				select string_agg(coalesce(c.skip_reason, c.status), ', ' order by c.status)
+				from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.n in (1, 1001)`, run), "queued, merged")
 		})
 	}
 }

@@ -290,6 +290,45 @@ func TestUpsert_TwoGiveOneContactTheSame(t *testing.T) {
 	calls.Wait()
 }
 
+// Who adds an identity by the contact's id takes locks in the order of those who find the
+// contact by what it is known as: neither is ended as a deadlock.
+func TestAddIdentity_BesideAnUpsert(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ann := upsert(t, db, known("email", "ann@example.com"))[0].ID
+	hold := begin(t, db, pgtest.Owner)
+	if _, err := hold.Exec(t.Context(), `select from deed.contacts where id = $1::text::uuid for no key update`, ann); err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	waiting := int64(0)
+	call := func(what string, do func() error) {
+		calls.Go(func() {
+			if err := do(); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+		waiting++
+		if !pgtest.Wait(pgtest.Patience, func() bool {
+			return waiting == pgtest.One[int64](t, db.Pool(pgtest.Owner), `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
+		}) {
+			t.Error("it did not wait")
+		}
+	}
+	call("add", func() error {
+		_, err := db.Pool(pgtest.App).Exec(t.Context(), `select deed.add_identity($1::text::uuid, 'phone', '+49301234567')`, ann)
+		return err
+	})
+	call("upsert", func() error {
+		_, err := contact.Upsert(t.Context(), db.Pool(pgtest.App), "test", known("email", "ann@example.com", "phone", "+49301234567"))
+		return err
+	})
+	if err := hold.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	calls.Wait()
+}
+
 // A call leaves the settings of the transaction that it is in as they were.
 func TestUpsert_LeavesTheSettings(t *testing.T) {
 	t.Parallel()

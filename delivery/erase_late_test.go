@@ -27,8 +27,12 @@ func TestContract_D12_NobodyIsCalledBeforeItIsEmptied(t *testing.T) {
 		return delivery.Refused(errors.New("no")), false
 	}
 	failed := reserve(t, db, email("Ann@Example.com", "failed"))[0].ID
+	copied := email("bob@example.com", "copied")
+	copied.Payload = delivery.EmailPayload{From: "a@example.com", Subject: "copied", Text: "copied", CC: []string{"Ann@Example.com"}}.JSON()
+	failedCopy := reserve(t, db, copied)[0].ID
 	_, stop := run(t, db, fast(f))
 	until(t, db, failed, delivery.Failed)
+	until(t, db, failedCopy, delivery.Failed)
 	stop()
 
 	begin := func() (reserved string, commit func()) {
@@ -53,7 +57,7 @@ func TestContract_D12_NobodyIsCalledBeforeItIsEmptied(t *testing.T) {
 	_, commitOld := begin()
 	erase(t, db, whom, contact.EraseOptions{})
 	commitLate()
-	if n := pgtest.One[int](t, db.Pool(pgtest.Admin), `select deed.retry_deliveries(array[$1::text::uuid], 'again', 'bob')`, failed); n != 0 {
+	if n := pgtest.One[int](t, db.Pool(pgtest.Admin), `select deed.retry_deliveries(array[$1::text::uuid, $2::text::uuid], 'again', 'bob')`, failed, failedCopy); n != 0 {
 		t.Error("what is being erased was put back")
 	}
 	after := reserve(t, db, email("ann@example.com", "after"), email("bob@example.com", "another's"))
@@ -68,13 +72,40 @@ func TestContract_D12_NobodyIsCalledBeforeItIsEmptied(t *testing.T) {
 	}
 	commitOld()
 	erased(t, db, 100)
-	for _, id := range []string{failed, late} {
+	for _, id := range []string{failed, failedCopy, late} {
 		if e := entry(t, db, id); e.Recipient != "" || e.ErasedAt == nil {
 			t.Errorf("not emptied: %+v", e)
 		}
 	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.verify()`); n != 0 {
 		t.Errorf("deed.verify finds %d", n)
+	}
+}
+
+// A number by chat that was erased when such addresses were kept with their + is still found by
+// the mark that it got then.
+func TestContract_D12_MarksOfNumbersAsTheyWere(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	erase(t, db, person(t, db, mail("ann@example.com")), contact.EraseOptions{})
+	const nobody = `'00000000-0000-0000-0000-000000000000'`
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.suppressions (tenant_id, channel, address, purpose, reason, actor, created_at)
+		select `+nobody+`, 'chat', deed.address_mark(`+nobody+`, 'chat', '+4930123456'), 'news', 'erased', 'op', now()`)
+	for _, address := range []string{"+49 30 123456", "4930123456"} {
+		if why := rowsOf(t, db.Pool(pgtest.Owner), `select reason from deed.suppressed(`+nobody+`, 'chat', deed.fold_address('chat', $1), 'news', now())`, address); len(why) != 1 {
+			t.Errorf("%s is suppressed for %q", address, why)
+		}
+		list, err := delivery.Suppressions(t.Context(), db.Pool(pgtest.Admin), delivery.SuppressionFilter{Address: address})
+		if err != nil || len(list.Items) != 1 {
+			t.Errorf("%s in the list: %v, %v", address, list.Items, err)
+		}
+	}
+	if why := rowsOf(t, db.Pool(pgtest.Owner), `select reason from deed.suppressed(`+nobody+`, 'chat', '4930123457', 'news', now())`); len(why) != 0 {
+		t.Errorf("another is suppressed for %q", why)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.App), `select deed.unsuppress('chat', array['+4930123456'], 'a mistake', p_purpose => 'news')::int`); n != 1 {
+		t.Errorf("%d were taken back", n)
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/internal/crash/harness"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -67,6 +69,69 @@ func killedAt(t *testing.T, program harness.Program, answer, point string) {
 	again.Stop()
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox`); n != sent {
 		t.Errorf("%d replies to %d messages: %s", n, sent, state(t, db))
+	}
+	verified(t, db)
+}
+
+// A process that is frozen while it runs messages, past its lease, and comes back after
+// their senders were erased, writes nothing of them; what others wrote is answered once.
+func TestContract_D12_AFrozenExecutorWritesNothing(t *testing.T) {
+	t.Parallel()
+	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/receiver")
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	db.Exec(t, pgtest.Owner, `create table public.said (text text)`)
+	db.Exec(t, pgtest.Owner, `grant insert on public.said to deed_worker`)
+	began, let := make(chan struct{}, 8), make(chan struct{})
+	gate := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
+		select {
+		case <-let:
+		case <-r.Context().Done():
+		}
+	}))
+	defer gate.Close()
+	start := func(env ...string) (*harness.Victim, string) {
+		address := freeAddress(t)
+		return program.Start(t, "", append(env, "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker), "VICTIM_ADDRESS="+address, "VICTIM_ANSWER=accepted")...), address
+	}
+	frozen, address := start("VICTIM_GATE=" + gate.URL)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	words := []string{"say canary", "publish canary", "write canary", "hello"}
+	for i, text := range words {
+		untilDone(ctx, t, address, fmt.Sprintf("%d sender%d %s", i, i, text))
+		<-began
+	}
+	frozen.Freeze()
+	for i := range words[:3] {
+		of := pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.contact_identities where value = 'sender' || $1::int`, i)
+		if _, err := contact.Erase(t.Context(), db.Pool(pgtest.App), nil, of, act("asked for on paper"), contact.EraseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, _ := start()
+	const ended = "0 denied_erased x1 r0, 1 denied_erased x1 r0, 2 denied_erased x1 r0, 3 executed x2 r1"
+	eventually(t, "the other one to have taken them over", func() bool { return state(t, db) == ended })
+	close(let)
+	frozen.Thaw()
+	untilDone(ctx, t, address, "4 sender3 again")
+	eventually(t, "what comes after", func() bool { return strings.HasSuffix(state(t, db), "4 executed x1 r1") })
+	for _, v := range []*harness.Victim{frozen, other} {
+		v.Stop()
+		if err := v.Wait(t, 30*time.Second); err != nil {
+			t.Errorf("%v:\n%s", err, v.Output())
+		}
+	}
+	want(t, "messages", state(t, db), ended+", 4 executed x1 r1")
+	if found := traces(t, db, "canary"); len(found) > 0 {
+		t.Errorf("left in %v", found)
+	}
+	want(t, "rows of the service", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from public.said`), 0)
+	for _, v := range []*harness.Victim{frozen, other} {
+		if strings.Contains(v.Output(), "canary") {
+			t.Errorf("a log has what was written:\n%s", v.Output())
+		}
 	}
 	verified(t, db)
 }

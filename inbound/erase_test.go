@@ -5,10 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
@@ -137,6 +142,60 @@ func TestErase_BesideTheEndOfAMessage(t *testing.T) {
 		t.Errorf("the erasure: %v", err)
 	}
 	want(t, "messages", state(t, db), "1 executed x1 r0")
+	verified(t, db)
+}
+
+// What is being run while its sender is erased ends as that, and what it would have written
+// with its outcome is not: neither a reply, nor a message with what was said, nor a row of
+// the service's.
+func TestContract_D12_WhatIsBeingRunWritesNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, `create table public.said (text text)`)
+	db.Exec(t, pgtest.Owner, `grant insert on public.said to deed_worker`)
+	began, let := make(chan struct{}, 8), make(chan struct{})
+	wait := func() {
+		began <- struct{}{}
+		<-let
+	}
+	url, _ := one(t, db, func(_ context.Context, m inbound.Message) (inbound.Result, error) {
+		if m.Text == "write canary" {
+			return inbound.Result{InTx: func(ctx context.Context, tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, `insert into public.said (text) values ($1)`, m.Sender)
+				wait()
+				return err
+			}}, nil
+		}
+		wait()
+		switch m.Text {
+		case "publish canary":
+			return inbound.Result{Publish: []deed.Message{{Topic: "said", Payload: m.Body}}}, nil
+		case "fail canary":
+			return inbound.Result{}, errors.New("550 canary@example.com")
+		case "deny canary":
+			return inbound.Deny("rude"), nil
+		}
+		return inbound.Say(m.Text), nil
+	})
+	words := []string{"say canary", "publish canary", "write canary", "fail canary", "deny canary"}
+	var posts sync.WaitGroup
+	for i, text := range append(words, "hello") {
+		posts.Go(func() { want(t, text, post(t, url, fmt.Sprintf("%d sender%d %s", i, i, text)), 200) })
+		<-began // in their order
+	}
+	for i := range words {
+		of := pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.contact_identities where value = 'sender' || $1::int`, i)
+		if _, err := contact.Erase(t.Context(), db.Pool(pgtest.App), nil, of, act("asked for on paper"), contact.EraseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(let)
+	posts.Wait()
+	want(t, "messages", state(t, db), "0 denied_erased x1 r0, 1 denied_erased x1 r0, 2 denied_erased x1 r0, 3 denied_erased x1 r0, 4 denied_rude x1 r0, 5 executed x1 r1")
+	if found := traces(t, db, "canary"); len(found) > 0 {
+		t.Errorf("left in %v", found)
+	}
+	want(t, "rows of the service", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from public.said`), 0)
 	verified(t, db)
 }
 

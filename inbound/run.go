@@ -206,8 +206,12 @@ func (s *source) settleAlone(ctx context.Context, it *item) error {
 	return s.record(ctx, []recorded{{it, Executed, nil}})
 }
 
-// errLost undoes what was written for a message that others have taken.
-var errLost = errors.New("the message was taken over")
+// errLost undoes what was written for a message that others have taken, errErased what was
+// for one whose sender was erased while it was run.
+var (
+	errLost   = errors.New("the message was taken over")
+	errErased = errors.New("the sender was erased")
+)
 
 // record records outcomes in one transaction, together with the replies, the published
 // messages and what else the results of those write that were still this process's. What
@@ -238,11 +242,17 @@ func (s *source) record(ctx context.Context, list []recorded) error {
 		if err != nil {
 			return err
 		}
-		if alone && len(mine) == 0 {
+		switch {
+		case alone && len(ended) > 0 && len(mine) == 0:
+			return errErased
+		case alone && len(mine) == 0:
 			return errLost
 		}
 		return s.write(ctx, tx, mine)
 	})
+	if errors.Is(err, errErased) { // its end is recorded without what its result would write
+		return s.record(ctx, []recorded{{list[0].it, Denied + "erased", nil}})
+	}
 	if err != nil && !errors.Is(err, errLost) {
 		return err
 	}

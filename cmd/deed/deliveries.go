@@ -95,13 +95,17 @@ func (a *app) listDeliveries(cmd *cobra.Command, f delivery.Filter, asJSON bool)
 		} else {
 			header = append(header, "MESSAGE ID", "REASON")
 		}
-		return printPage(cmd, asJSON, "deliveries", page, header, func(e delivery.Entry) []string {
+		err = printPage(cmd, asJSON, "deliveries", page, header, func(e delivery.Entry) []string {
 			row := []string{e.ID, string(e.Status), string(e.Channel), e.Provider, e.Recipient, fmt.Sprint(e.Attempts), when(e.CreatedAt)}
 			if f.InDoubt { // which is what its status would say
 				return append(slices.Delete(row, 1, 2), instant(e.CalledAt), instant(e.HeldAt), instant(repeatedUntil(e)), e.DoubtReason)
 			}
 			return append(row, e.ProviderMessageID, e.SkipReason+e.LastError)
 		})
+		if err == nil && f.Recipient != "" && len(page.Items) == 0 && page.LookedTo == nil && f.Cursor == "" && !asJSON {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note: no delivery of this list goes there; of those who were erased the address is gone")
+		}
+		return err
 	})
 }
 

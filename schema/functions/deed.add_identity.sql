@@ -44,22 +44,29 @@ begin
   if v_root is null then
     raise exception 'add_identity: contact % is not the tenant''s', p_contact using errcode = 'DDNFD';
   end if;
+  -- The value first and the contact then, as in deed.upsert_contacts. Who looks before the
+  -- row waits for others without an entry of the contact's, which they may want.
+  insert into deed.contact_identities (tenant_id, contact_id, type, value, verified_at, created_at)
+  values (v_tenant, v_root, p_type, v_value.folded, case when p_verified then v_now end, v_now)
+  on conflict do nothing;
+  if not found then
+    begin
+      insert into deed.contact_identities (tenant_id, contact_id, type, value, verified_at, created_at)
+      values (v_tenant, v_root, p_type, v_value.folded, case when p_verified then v_now end, v_now);
+    exception when unique_violation then
+      get stacked diagnostics v_index = constraint_name;
+      -- Without the detail, which has the value and would stand in the server's log.
+      raise exception 'duplicate key value violates unique constraint "%"', v_index
+        using errcode = '23505', constraint = v_index, schema = 'deed', table = 'contact_identities',
+          detail = format('Somebody is known by this %s already.', p_type);
+    end;
+  end if;
   perform from deed.contacts c where c.id = v_root for no key update;
   if deed.contact_of(v_tenant, p_contact) is distinct from v_root then
     raise exception 'add_identity: the contact has been merged, or taken from another, meanwhile' using errcode = '40001';
   elsif exists (select from deed.contacts c where c.id = v_root and c.erased_at is not null) then
     raise exception 'add_identity: contact % has been erased', p_contact using errcode = 'DDCON';
   end if;
-  begin
-    insert into deed.contact_identities (tenant_id, contact_id, type, value, verified_at, created_at)
-    values (v_tenant, v_root, p_type, v_value.folded, case when p_verified then v_now end, v_now);
-  exception when unique_violation then
-    get stacked diagnostics v_index = constraint_name;
-    -- Without the detail, which has the value and would stand in the server's log.
-    raise exception 'duplicate key value violates unique constraint "%"', v_index
-      using errcode = '23505', constraint = v_index, schema = 'deed', table = 'contact_identities',
-        detail = format('Somebody is known by this %s already.', p_type);
-  end;
   if 100 < (select count(*) from deed.names_of(v_root) m(id) join deed.contact_identities i on i.contact_id = m.id) then
     raise exception 'add_identity: with it contact % would have over 100 identities', p_contact using errcode = 'DDARG';
   end if;

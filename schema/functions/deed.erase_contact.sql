@@ -60,6 +60,7 @@ begin
     return v_n;
   end if;
   v_now := clock_timestamp();
+  perform deed.take_back_messages(v_names);
   select coalesce(array_agg(a.channel), '{}'), coalesce(array_agg(a.address), '{}'), coalesce(array_agg(deed.address_mark(v_tenant, a.channel, a.address)), '{}')
   into v_channels, v_addresses, v_marks
   from (select distinct k.channel, k.address from deed.known_addresses(v_names) k where k.address is not null) a;

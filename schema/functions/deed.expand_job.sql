@@ -10,7 +10,8 @@
 -- get is rendered at the attempt: the payload is the member's data. Returns what has become
 -- of the job: locked, once it is expanded; queued or dead where that cannot be done, with why
 -- in its last_error; null if the claim is not the caller's. Who holds a contact for longer than
--- two seconds is not waited for: 55P03, which is no attempt (deed.put_back_job).
+-- two seconds is not waited for: 55P03, which is no attempt (deed.put_back_job); and so it is where
+-- contacts are merged whose jobs are expanded at the same time.
 create or replace function deed.expand_job(
   p_job     uuid,
   p_claim   bigint,
@@ -45,6 +46,7 @@ declare
   v_listed  boolean;
   v_consent boolean;
   v_before  uuid[]; -- the runs that this one retries
+  v_beside  uuid[]; -- other jobs of the run that are being expanded, with a member who is one of this job's
   v_skips   bigint;
 begin
   select j.* into v_job
@@ -86,6 +88,14 @@ begin
     order by c.id
     for key share
   ) locked;
+  -- Who is expanding a job of which a member is one with one of this job, since a while ago,
+  -- may not know of it, nor is it seen yet what they make: they are waited for, by the first of two
+  -- who wait for each other, and begin no more before this has ended.
+  v_beside := deed.jobs_beside(p_job);
+  if v_beside <> '{}' then
+    perform from (select j.id from deed.job_queue j where j.id = any (v_beside) and j.id < p_job order by j.id for share nowait) locked;
+    perform from (select j.id from deed.job_queue j where j.id = any (v_beside) and j.id > p_job order by j.id for share) locked;
+  end if;
   with items as (
     insert into deed.channel_outbox (
       id, tenant_id, workspace_id, idempotency_key, status, skipped, skip_reason, finished_at, channel, provider, lane, recipient, recipient_id, payload,
@@ -151,6 +161,10 @@ begin
     returning status
   )
   select count(*), count(*) filter (where i.status = 'skipped') into made, v_skips from items i;
+  -- Of those who have become one since it was looked for jobs beside this.
+  if not deed.jobs_beside(p_job) <@ v_beside or deed.are_merged_twice(p_job) then
+    raise exception 'expand_job: contacts of job % were merged while it was expanded', p_job using errcode = '55P03';
+  end if;
   -- Again: some were there. Or somebody else's are in their place.
   if made < v_job.upto_n - v_job.from_n + 1
     and (select count(*) from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = p_job) < v_job.upto_n - v_job.from_n + 1

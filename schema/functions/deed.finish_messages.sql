@@ -61,8 +61,8 @@ begin
       claimed_by = case when w.status <> 'accepted' then m.claimed_by end, claimed_at = case when w.status <> 'accepted' then m.claimed_at end,
       error = case when m.emptied_at is null then left(w.error, 4000) when w.error is not null then 'erased' end
     from (
-      -- What was erased while it was run is run no more.
-      select u.id, case when u.status in ('dispatch_failed', 'accepted') and o.emptied_at is not null then 'denied_erased' else u.status end as status, u.error, u.again
+      -- Of what was erased while it was run nothing is written, and it is run no more.
+      select u.id, case when u.status in ('executed', 'dispatch_failed', 'accepted') and o.emptied_at is not null then 'denied_erased' else u.status end as status, u.error, u.again
       from unnest(p_ids, p_statuses, p_errors, p_again) u(id, status, error, again)
       join deed.channel_messages o on o.id = u.id
     ) w

@@ -56,7 +56,10 @@ as $$
     cross join lateral (
       select coalesce(deed.fold_address(c.channel, p_address), lower(btrim(p_address))) as folded
     ) k
-    cross join lateral (values (k.folded), (deed.address_mark(t.tenant_id, c.channel, k.folded))) f(address)
+    cross join lateral (
+      values (k.folded), (deed.address_mark(t.tenant_id, c.channel, k.folded)),
+        (case when c.channel = 'chat' and k.folded ~ '^[1-9][0-9]{7,14}$' then deed.address_mark(t.tenant_id, c.channel, '+' || k.folded) end) -- as it was once
+    ) f(address)
     join deed.suppressions s on s.tenant_id = t.tenant_id and s.channel = c.channel and s.address = f.address
     where p_address is not null and (p_tenant is null or t.tenant_id = p_tenant)
       and (s.created_at, s.tenant_id, s.channel, s.address, s.purpose) < (p_at, p_at_tenant, p_at_channel, p_at_address, p_at_purpose)

@@ -3,7 +3,7 @@
 --
 -- They are due from now on, so that they are tried for as long as new ones are
 -- (deed.give_up_deliveries), in the lane that they have by now (deed.lane_of). Their key and request stay as they were. What was proved to have been accepted
--- (proved_at) is left alone, and so is what was for somebody who was erased. Those of a run are refused (DDCON):
+-- (proved_at) is left alone, and so is what was for somebody who was erased, or brought them a copy. Those of a run are refused (DDCON):
 -- a run that has ended stays as it was, and is retried as a new one. Returns
 -- how many.
 create or replace function deed.retry_deliveries(
@@ -37,6 +37,7 @@ begin
     where c.id = any (p_ids) and c.status in ('failed', 'dead') and c.proved_at is null and c.erased_at is null
       and not exists (select from deed.contacts o where o.id = c.contact_id and o.erased_at is not null)
       and not deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at)
+      and (c.cc is null or not deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at))
     order by c.id
     for update of c
   ),

@@ -9,6 +9,10 @@ create or replace function deed.retry_messages(
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan -- where plans were made while there was nobody, they read tables whole
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set jit = off
 as $$
 declare

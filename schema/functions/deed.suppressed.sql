@@ -23,8 +23,10 @@ begin atomic
     union all
     select s.purpose, s.reason, s.expires_at
     from (
-      select deed.address_mark(p_tenant, p_channel, p_address) as mark
-      where exists (select from deed.erasures e where e.tenant_id = p_tenant)
+      -- A number by chat had its + once, and a mark cannot be made anew.
+      select deed.address_mark(p_tenant, p_channel, a.address) as mark
+      from (values (p_address), (case when p_channel = 'chat' and p_address ~ '^[1-9][0-9]{7,14}$' then '+' || p_address end)) a(address)
+      where a.address is not null and exists (select from deed.erasures e where e.tenant_id = p_tenant)
       offset 0
     ) m
     join deed.suppressions s on s.tenant_id = p_tenant and s.channel = p_channel and s.address = m.mark

@@ -5,7 +5,8 @@
 -- merged into it before comes along, what it wrote meanwhile too, and what the other one got since stays there. What
 -- was revoked since is revoked for both: who of them said so is not known. Returns the
 -- one that it was merged into. Raises DDARG without a reason, DDNFD for a contact that the
--- tenant does not have, DDCON for one that was not merged, or erased since, DDTEN.
+-- tenant does not have, DDCON for one that was not merged, or erased since, DDTEN, and 40001 while
+-- somebody has what it wrote, or a reply to it, in hand: run it again then.
 create or replace function deed.unmerge_contacts(
   p_from   uuid,
   p_reason text,
@@ -22,13 +23,15 @@ set enable_mergejoin = off
 set jit = off
 as $$
 declare
-  v_tenant uuid := deed.tenant_of_call('unmerge_contacts', p_tenant);
-  v_actor  text := coalesce(nullif(left(p_actor, 200), ''), session_user);
-  v_c      record;
-  v_merge  bigint;
-  v_root   uuid;
-  v_above  uuid[]; -- those that it was another name of
-  v_wrote  uuid[];
+  v_tenant  uuid := deed.tenant_of_call('unmerge_contacts', p_tenant);
+  v_actor   text := coalesce(nullif(left(p_actor, 200), ''), session_user);
+  v_c       record;
+  v_merge   bigint;
+  v_root    uuid;
+  v_above   uuid[]; -- those that it was another name of
+  v_wrote   uuid[]; -- messages,
+  v_answers uuid[]; -- their deliveries,
+  v_free    bigint; -- and how many of them nobody has in hand
 begin
   if coalesce(length(btrim(p_reason)), 0) not between 1 and 2000 then
     raise exception 'unmerge_contacts: a reason of 1 to 2000 characters is needed' using errcode = 'DDARG';
@@ -76,17 +79,32 @@ begin
     select c.merged_into from above a join deed.contacts c on c.id = a.id and c.merged_into is not null
   )
   select array_agg(a.id) into v_above from above a;
-  with theirs as (
-    update deed.channel_messages m
-    set contact_id = p_from
-    from (select i.type, i.value from deed.names_of(p_from) n(id) join deed.contact_identities i on i.contact_id = n.id) i
-    where m.contact_id = any (v_above) and m.kind = i.type and case when i.type = 'email' then lower(m.sender) = lower(i.value) else m.sender = i.value end
-    returning m.id
-  )
-  select coalesce(array_agg(t.id), '{}') into v_wrote from theirs t;
-  update deed.channel_outbox c
-  set contact_id = p_from
-  where c.channel_message_id = any (v_wrote) and c.contact_id = any (v_above);
+  v_wrote := array(
+    select m.id
+    from deed.channel_messages m
+    join (select i.type, i.value from deed.names_of(p_from) n(id) join deed.contact_identities i on i.contact_id = n.id) i
+      on m.kind = i.type and case when i.type = 'email' then lower(m.sender) = lower(i.value) else m.sender = i.value end
+    where m.contact_id = any (v_above)
+  );
+  v_answers := array(select c.id from deed.channel_outbox c where c.channel_message_id = any (v_wrote) and c.contact_id = any (v_above));
+  -- What is in a worker's hand would be held up for as long as the caller's transaction is
+  -- open, and with it whatever that worker records at once.
+  select count(*) into v_free
+  from (
+    select m.lease_until from deed.channel_messages m where m.id = any (v_wrote) order by m.id for no key update skip locked
+  ) l
+  where (l.lease_until > clock_timestamp() and l.lease_until < 'infinity') is not true;
+  select v_free + count(*) into v_free
+  from (
+    select c.lease_until from deed.channel_outbox c where c.id = any (v_answers) order by c.id for no key update skip locked
+  ) l
+  where (l.lease_until > clock_timestamp()) is not true;
+  if v_free < cardinality(v_wrote) + cardinality(v_answers) then
+    raise exception 'unmerge_contacts: what contact % wrote is being run or answered', p_from
+      using errcode = '40001', hint = 'Run it again in a moment.';
+  end if;
+  update deed.channel_messages m set contact_id = p_from where m.id = any (v_wrote);
+  update deed.channel_outbox c set contact_id = p_from where c.id = any (v_answers);
   update deed.contacts c
   set merged_into = case when c.id = p_from then null else c.merged_into end, updated_at = clock_timestamp()
   where c.id in (p_from, v_root);

@@ -56,7 +56,10 @@ begin
         select k.address
         from unnest(p_addresses) a
         cross join lateral (select coalesce(deed.fold_address(p_channel, a), lower(btrim(a, e' \t\r\n'))) as folded) f
-        cross join lateral (values (f.folded), (deed.address_mark(v_tenant, p_channel, f.folded))) k(address)
+        cross join lateral (
+          values (f.folded), (deed.address_mark(v_tenant, p_channel, f.folded)),
+            (case when p_channel = 'chat' and f.folded ~ '^[1-9][0-9]{7,14}$' then deed.address_mark(v_tenant, p_channel, '+' || f.folded) end) -- as it was once
+        ) k(address)
       ))
     returning s.address
   ),
