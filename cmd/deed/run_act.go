@@ -38,18 +38,35 @@ engine serves: go:HANDLER of a handler that none has. What has ended, and what w
 	return cmd
 }
 
+// actedOnRun is what commands print that act on a run.
+type actedOnRun struct {
+	ID        string `json:"run_id"`
+	Approved  bool   `json:"approved,omitempty"`
+	Cancelled bool   `json:"cancelled,omitempty"`
+	Before    bool   `json:"before,omitempty"` // it was so before
+	Step      string `json:"step_id,omitempty"`
+	Attempt   int    `json:"logical_attempt,omitempty"`
+	said      string
+}
+
 // actOnRun is a command that acts on a run, for a reason.
-func (a *app) actOnRun(cmd *cobra.Command, who *operator, do func(pool *pgxpool.Pool, args []string) (said string, err error)) *cobra.Command {
+func (a *app) actOnRun(cmd *cobra.Command, who *operator, do func(pool *pgxpool.Pool, args []string) (actedOnRun, error)) *cobra.Command {
+	var asJSON bool
 	who.add(cmd, "why; required")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if who.reason == "" {
 			return usagef("why? Give --reason")
 		}
 		return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
-			said, err := do(pool, args)
-			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], said)
+			acted, err := do(pool, args)
+			if err != nil {
+				return err
 			}
+			if acted.ID = args[0]; asJSON {
+				return printJSON(cmd.OutOrStdout(), acted)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], acted.said)
 			return err
 		})
 	}
@@ -64,8 +81,8 @@ func newRunApprove(a *app) *cobra.Command {
 in the audit log.`,
 		Example: "  deed run approve 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the amounts are right'",
 	}
-	return a.actOnRun(cmd, &who, func(pool *pgxpool.Pool, args []string) (string, error) {
-		return "approved; it begins", run.Approve(cmd.Context(), pool, args[0], who.act(a))
+	return a.actOnRun(cmd, &who, func(pool *pgxpool.Pool, args []string) (actedOnRun, error) {
+		return actedOnRun{Approved: true, said: "approved; it begins"}, run.Approve(cmd.Context(), pool, args[0], who.act(a))
 	})
 }
 
@@ -77,12 +94,12 @@ func newRunCancel(a *app) *cobra.Command {
 hears of it when it renews its lease, and what becomes of it is not recorded. It is in the audit log.`,
 		Example: "  deed run cancel 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the order was withdrawn'",
 	}
-	return a.actOnRun(cmd, &who, func(pool *pgxpool.Pool, args []string) (string, error) {
+	return a.actOnRun(cmd, &who, func(pool *pgxpool.Pool, args []string) (actedOnRun, error) {
 		did, err := run.Cancel(cmd.Context(), pool, args[0], who.act(a))
 		if !did {
-			return "it was cancelled before", err
+			return actedOnRun{Cancelled: true, Before: true, said: "it was cancelled before"}, err
 		}
-		return "cancelled", err
+		return actedOnRun{Cancelled: true, said: "cancelled"}, err
 	})
 }
 
@@ -98,8 +115,8 @@ want it twice. It is in the audit log.`,
 		Example: "  deed run retry 01a1fe76-14ee-7f1b-b119-532699ab7d4c charge --reason 'the card was replaced'",
 	}
 	cmd.Flags().BoolVar(&newKey, "new-key", false, "its effects are done anew, under a key of their own")
-	return a.actOnRun(cmd, &who, func(pool *pgxpool.Pool, args []string) (string, error) {
+	return a.actOnRun(cmd, &who, func(pool *pgxpool.Pool, args []string) (actedOnRun, error) {
 		attempt, err := run.RetryStep(cmd.Context(), pool, args[0], args[1], newKey, who.act(a))
-		return fmt.Sprintf("step %s is tried again, as logical attempt %d", args[1], attempt), err
+		return actedOnRun{Step: args[1], Attempt: attempt, said: fmt.Sprintf("step %s is tried again, as logical attempt %d", args[1], attempt)}, err
 	})
 }

@@ -70,8 +70,29 @@ func (e *Engine) do(ctx context.Context, it *item, started time.Time) error {
 		return e.request(ctx, it, p, st, data, started)
 	case plan.Deliver:
 		return it.deliver(p, st, data, started)
+	case plan.External:
+		return it.offer(p, st, data)
 	}
 	return &run.Failure{Category: "infrastructure", Code: "KIND_NOT_SUPPORTED", Final: true, NotDone: true, Err: fmt.Errorf("this engine does no steps of kind %s", st.Kind)}
+}
+
+// offer has workers in other languages do the step, with what it comes to here; its secrets stay references.
+func (it *item) offer(p *plan.Plan, st *plan.Step, data plan.Data) error {
+	input, err := st.Resolve(p, "with", data)
+	if err != nil {
+		return err
+	}
+	if input == nil {
+		input = it.input
+	}
+	it.end = &ending{it: it, outcome: "offered", data: map[string]any{"queue": st.Queue, "input": input, "key": it.key()}}
+	if len(st.Secrets) > 0 {
+		it.end.data["secrets"] = st.Secrets
+	}
+	if st.Timeout > 0 {
+		it.end.data["timeout"] = st.Timeout.Seconds()
+	}
+	return nil
 }
 
 // stepOf is the step in its plan. Where the plan is not what it was, the step fails for good.

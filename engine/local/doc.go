@@ -10,6 +10,7 @@
 // commits with its StepCompleted: it is published exactly once. So is the delivery of a step of kind deliver: it is reserved
 // in the transaction in which its step ends, or waits for it, and sent by a [github.com/deedhq/deed/delivery.Ledger].
 //
-// What the package does not do: steps of kind external fail as KIND_NOT_SUPPORTED, and those of kind http
-// that have secrets as SECRETS_NOT_SUPPORTED.
+// A step of kind external is computed by an engine, and done by workers in other languages (deed.claim_external).
+//
+// What the package does not do: steps of kind http that have secrets fail as SECRETS_NOT_SUPPORTED.
 package local

@@ -266,6 +266,7 @@ func (e *Engine) count(ends []*ending, said []string) {
 		switch {
 		case end.outcome == "released":
 			e.released.Add(1)
+		case end.outcome == "offered" && said[i] != "lost":
 		case said[i] == "lost":
 			e.lost.Add(1)
 			e.about(end.it).Warn("the step was another's by the time it ended; nothing is recorded")

@@ -9,8 +9,8 @@
 -- claim is the fencing token: deed.begin_step, deed.extend_steps and deed.finish_steps act only on rows that
 -- still carry it. From the second lost claim on a step is claimed alone. Where verdict is not null the step
 -- is not to be begun any more, but to be finished: WORKER_LOST after ten lost claims (O17), OUTCOME_UNKNOWN
--- where an attempt that must not be repeated had begun when its lease ran out, HOLD_OVER where no
--- person has decided. parked: it has begun, at begun_at, and waited for a time that it asked for, which has come. Raises DDARG.
+-- where an attempt that must not be repeated had begun when its lease ran out, TIMEOUT where the time of an external
+-- one is over, HOLD_OVER where no person has decided. parked: it has begun, at begun_at, and waited for a time that it asked for, which has come. Raises DDARG.
 create or replace function deed.claim_steps(
   p_queues text[],
   p_worker text,
@@ -64,7 +64,7 @@ begin
   end if;
 
   update deed.run_steps s
-  set ready = true
+  set ready = true, queue = case when s.claim is null then s.queue else 'deed' end -- lost by a worker of the kind external
   where s.ctid = any (array(
     select w.ctid from deed.run_steps w
     where not w.ready and w.process_after <= v_now
@@ -156,11 +156,12 @@ begin
   return query
   with claimed as (
     update deed.run_steps s
-    set claim = v_claim, claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, engine_attempt = s.engine_attempt + 1,
+    set claim = v_claim, claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, deadline = null, engine_attempt = s.engine_attempt + 1,
       lost_claims = s.lost_claims + case when s.claim is null then 0 else 1 end,
       verdict = case
         when s.verdict is not null or s.claim is null then s.verdict
         when s.at_most_once and s.begun_at is not null then 'OUTCOME_UNKNOWN'
+        when s.deadline <= v_now then 'TIMEOUT'
         when s.lost_claims >= 9 then 'WORKER_LOST'
       end
     where s.ctid = any (v_rows) -- locked above: they stay where they are

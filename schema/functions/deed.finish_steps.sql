@@ -7,6 +7,8 @@
 --   skipped    p_data has the reason
 --   waiting    it has begun, and goes on p_again seconds from now, or at p_until
 --   released   it is given back, and no attempt is counted; with p_again or p_until it is due then
+--   offered    of kind external: it is for workers in other languages (deed.claim_external). p_data has queue, input, secrets,
+--              key and timeout, in seconds
 -- p_started_at is when a step began, by its worker. Returns a row for each: recorded; repeated, for an end that this claim
 -- has recorded before, so that who has not heard the answer may ask again (the event in the log carries the
 -- claim); or lost, for which nothing is recorded: the claim is another's, or the run has ended.
@@ -116,14 +118,16 @@ begin
     and coalesce(array_dims(p_again), v_dims) = v_dims and coalesce(array_dims(p_until), v_dims) = v_dims) is not false
   then
     raise exception 'finish_steps: the arrays must have one dimension, the same length, and elements from 1' using errcode = 'DDARG';
-  elsif p_outcomes <@ '{completed,failed,skipped,waiting,released}' is not true then
-    raise exception 'finish_steps: outcomes are completed, failed, skipped, waiting and released' using errcode = 'DDARG';
+  elsif p_outcomes <@ '{completed,failed,skipped,waiting,released,offered}' is not true then
+    raise exception 'finish_steps: outcomes are completed, failed, skipped, waiting, released and offered' using errcode = 'DDARG';
   elsif current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'finish_steps: it needs READ COMMITTED' using errcode = 'DDARG';
   end if;
   for n in 1..v_count loop
     if p_outcomes[n] = 'failed' and (jsonb_typeof(p_data[n] -> 'error') = 'object' and p_data[n] -> 'error' ->> 'code' <> '') is not true then
       raise exception 'finish_steps: step %: one that failed has an error with a code in its data', n using errcode = 'DDARG';
+    elsif p_outcomes[n] = 'offered' and (p_data[n] ->> 'queue' <> '' and p_data[n] ? 'input' and p_data[n] ->> 'key' <> '') is not true then
+      raise exception 'finish_steps: step %: one that is offered has a queue, an input and a key', n using errcode = 'DDARG';
     elsif p_data[n] is not null and jsonb_typeof(p_data[n]) <> 'object' then
       raise exception 'finish_steps: step %: the data are no JSON object', n using errcode = 'DDARG';
     elsif p_outcomes[n] = 'waiting' and (p_again[n] is null) = (p_until[n] is null) then
@@ -167,14 +171,15 @@ begin
     end if;
     if v_code is not null then
       v_outcome := 'failed';
-      v_error := jsonb_build_object('category', 'infrastructure', 'code', v_code, 'retryable', false, 'message', case v_code
+      v_error := jsonb_build_object('category', 'infrastructure', 'code', v_code, 'retryable', v_code = 'TIMEOUT', 'message', case v_code
         when 'WORKER_LOST' then 'the claim was lost ten times: each time the worker died or froze before it could report'
+        when 'TIMEOUT' then 'its time was over before its worker has reported'
         when 'OUTCOME_UNKNOWN' then 'it had begun when its worker was lost; nobody knows whether it was done, and it must not be done twice'
         else 'no person has decided in time' end);
     end if;
-    if v_outcome = 'released' then
+    if v_outcome in ('released', 'offered') then
       s_n := s_n || n;
-      s_what := s_what || 'release'::text;
+      s_what := s_what || case v_outcome when 'offered' then 'offer' else 'release' end;
       s_due := s_due || coalesce(p_until[n], v_now + make_interval(secs => p_again[n]));
       continue;
     end if;
@@ -315,11 +320,14 @@ begin
       parked = case s_what[k] when 'wait' then true when 'release' then s.parked else false end,
       begun_at = case s_what[k] when 'wait' then coalesce(s.begun_at, p_started_at[s_n[k]], v_now) when 'release' then case when s.parked then s.begun_at end end,
       attempt = s.attempt + case s_what[k] when 'retry' then 1 else 0 end,
-      engine_attempt = case s_what[k] when 'retry' then 0 else s.engine_attempt end,
-      lost_claims = case s_what[k] when 'release' then s.lost_claims else 0 end,
+      -- To offer it was no attempt.
+      engine_attempt = case s_what[k] when 'retry' then 0 when 'offer' then s.engine_attempt - 1 else s.engine_attempt end,
+      lost_claims = case when s_what[k] in ('release', 'offer') then s.lost_claims else 0 end,
+      deadline = null,
+      offer = case s_what[k] when 'offer' then p_data[s_n[k]] when 'release' then s.offer end,
       key_n = case when s_what[k] in ('retry', 'hold') and p_not_done[s_n[k]] is true then s.attempt + 1 else s.key_n end,
       verdict = case s_what[k] when 'hold' then 'HOLD_OVER' when 'release' then s.verdict end,
-      queue = case s_what[k] when 'hold' then 'deed' else s.queue end
+      queue = case when s_what[k] = 'offer' then 'external:' || (p_data[s_n[k]] ->> 'queue') when s_what[k] = 'hold' or s.offer is not null then 'deed' else s.queue end
     from generate_series(1, cardinality(s_n)) k
     where s.run_id = p_runs[s_n[k]] and s.place = p_places[s_n[k]];
   end if;

@@ -33,7 +33,14 @@ as $$
       exists (select from unnest(p.depends) u where u < 8 * octet_length(r.done) and get_bit(r.done, least(u, 8 * octet_length(r.done) - 1)) = 0) as waits,
       s.run_id is not null as has_row, s.attempt as row_attempt, s.verdict,
       (s.step_id, s.tenant_id, s.engine, s.at_most_once, s.queue)
-        is not distinct from (p.step_id, r.tenant_id, r.engine, p.at_most_once, case when s.verdict = 'HOLD_OVER' then 'deed' else p.queue end) as row_is_sound
+        is not distinct from (p.step_id, r.tenant_id, r.engine, p.at_most_once, case
+            when s.verdict = 'HOLD_OVER' then 'deed'
+            when s.offer is not null and s.queue <> 'deed' then 'external:' || ( -- offered; a lost claim is the engines' again
+              select convert_from(o.body, 'UTF8')::json -> 'steps' -> p.step_id ->> 'queue'
+              from deed.plans o
+              where o.tenant_id = p.tenant_id and o.plan_id = p.plan_id and o.plan_version = p.plan_version and p.kind = 'external'
+            )
+            else p.queue end) as row_is_sound
     from runs r
     join deed.plan_steps p on p.tenant_id = r.tenant_id and p.plan_id = r.plan_id and p.plan_version = r.plan_version
     left join rows s on s.run_id = r.run_id and s.place = p.place
