@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -163,15 +164,23 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 		it.end = it.back(time.Second, true)
 		return err
 	}
+	if it.guard, err = e.secrets(ctx, it, st); err != nil {
+		if it.end == nil {
+			it.end = it.failed(err, started)
+			it.end.notDone = it.first()
+		}
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(st.Timeout, e.opts.Timeout))
 	defer cancel()
 	defer e.announcing(it).Stop()
 	crash.Point("calling")
-	ctx = runstep.With(ctx, runstep.Step{Run: it.run, Name: it.step, Attempt: it.attempt, EngineAttempt: it.engine, Key: it.key()})
-	output, err := h.do(runstep.WithCode(ctx, inner.root), input)
+	ctx = runstep.With(ctx, e.known(it, it.step, it.attempt, it.key()))
+	output, err := it.guard.call(func() (json.RawMessage, error) { return h.do(runstep.WithCode(ctx, inner.root), input) })
 	crash.Point("called")
 	if end, err := inner.ended(); end != nil {
 		it.end = end
+		_, err = it.guard.checked(nil, err)
 		return err
 	}
 	if err == nil {
@@ -192,6 +201,15 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 	// Whatever the error says, an attempt before it, or an inner step, may have been done.
 	it.end.notDone = it.end.notDone && it.first() && !inner.mayBeDone()
 	return err
+}
+
+// known is what the code of a step, or of an inner one, knows of it.
+func (e *Engine) known(it *item, name string, attempt int, key string) runstep.Step {
+	log := e.about(it)
+	if len(it.guard.values) > 0 {
+		log = slog.New(masked{log.Handler(), it.guard})
+	}
+	return runstep.Step{Run: it.run, Name: name, Attempt: attempt, EngineAttempt: it.engine, Key: key, Secrets: it.guard.values, Log: log}
 }
 
 // announcing has it told of if it is still being done after a while.

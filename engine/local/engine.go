@@ -20,6 +20,7 @@ import (
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/run"
 )
 
 // Options configures an [Engine]. The zero value works, and does steps that need no handler.
@@ -29,6 +30,8 @@ type Options struct {
 	// AllowHosts are hosts, addresses and ranges that steps of kind http may call although they are not on the
 	// public Internet, as of webhooks. Default: none.
 	AllowHosts []string
+	// Secrets resolves references of steps of kind go ([run.Secret]). Default: such a step fails (SECRET_UNRESOLVED).
+	Secrets run.Secrets
 	// Concurrency is how many steps are done at once. Default 16.
 	Concurrency int
 	// Lease is for how long a step is this engine's unless it is renewed, which it is at a third of it. From 1s. Default 30s.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -81,12 +82,12 @@ func external(more string) string {
 		b: {kind: go, handler: b, after: [ext], with: {width: "${steps.ext.output.width}"}}}}`
 }
 
-type width struct{ Width int }
+type width struct{ Width int32 }
 
-func externalHandlers(got *int) []local.Handler {
+func externalHandlers(got *atomic.Int32) []local.Handler {
 	return []local.Handler{
 		local.Step("a", func(context.Context, nothing) (map[string]int, error) { return map[string]int{"n": 6}, nil }),
-		local.Step("b", func(_ context.Context, w width) (nothing, error) { *got = w.Width; return nil, nil }),
+		local.Step("b", func(_ context.Context, w width) (nothing, error) { got.Store(w.Width); return nil, nil }),
 	}
 }
 
@@ -94,7 +95,7 @@ func externalHandlers(got *int) []local.Handler {
 func TestContract_R15_ExternalSteps(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	var got int
+	var got atomic.Int32
 	put(t, db, external(", timeout: 10s"))
 	serve(t, db, local.Options{Handlers: externalHandlers(&got)})
 	id := start(t, db, "r", nil)
@@ -117,7 +118,7 @@ func TestContract_R15_ExternalSteps(t *testing.T) {
 	want(t, "finished", finishExternal(t, db, o, `{"width": 640}`), "recorded")
 	want(t, "finished again", finishExternal(t, db, o, `{"width": 640}`), "repeated")
 	want(t, "the run", ended(t, db, id), "COMPLETED")
-	want(t, "what the next step got", got, 640)
+	want(t, "what the next step got", got.Load(), int32(640))
 	want(t, "finished after the run has ended", finishExternal(t, db, o, `{"width": 1}`), "repeated")
 }
 
@@ -125,7 +126,7 @@ func TestContract_R15_ExternalSteps(t *testing.T) {
 func TestContract_O17_ExternalClaimsThatAreLost(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	var got int
+	var got atomic.Int32
 	put(t, db, external(""))
 	serve(t, db, local.Options{Handlers: externalHandlers(&got)})
 	id := start(t, db, "r", nil)
@@ -138,7 +139,7 @@ func TestContract_O17_ExternalClaimsThatAreLost(t *testing.T) {
 	want(t, "the first one extends", pgtest.One[bool](t, db.Pool(pgtest.Worker), `select deed.extend_external($1::text::uuid, 'ext', $2) is null`, id, first.Claim), true)
 	want(t, "the second one's end", finishExternal(t, db, second, `{"width": 2}`), "recorded")
 	want(t, "the run", ended(t, db, id), "COMPLETED")
-	want(t, "what the next step got", got, 2)
+	want(t, "what the next step got", got.Load(), int32(2))
 
 	poison := start(t, db, "poison", nil)
 	for range 10 {
@@ -153,7 +154,7 @@ func TestContract_O17_ExternalClaimsThatAreLost(t *testing.T) {
 func TestContract_R5_ExternalAtMostOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	var got int
+	var got atomic.Int32
 	put(t, db, external(", guarantee: at_most_once, retry: {attempts: 3, backoff: 1ms}"))
 	serve(t, db, local.Options{Handlers: externalHandlers(&got)})
 	id := start(t, db, "r", nil)
@@ -173,14 +174,14 @@ func TestContract_R5_ExternalAtMostOnce(t *testing.T) {
 	want(t, "the key after a person", third.Key, second.Key)
 	want(t, "the end", finishExternal(t, db, third, `{"width": 3}`), "recorded")
 	want(t, "the run", ended(t, db, id), "COMPLETED")
-	want(t, "what the next step got", got, 3)
+	want(t, "what the next step got", got.Load(), int32(3))
 }
 
 // Past its deadline an attempt has failed, as the plan's retry has it, under the same key; an error of a worker's as well.
 func TestContract_R5_ExternalDeadlines(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	var got int
+	var got atomic.Int32
 	put(t, db, external(", timeout: 1h, retry: {attempts: 3, backoff: 1ms}"))
 	serve(t, db, local.Options{Handlers: externalHandlers(&got)})
 	id := start(t, db, "r", nil)

@@ -77,7 +77,7 @@ func (i *inner) first() bool { return i.keyN == i.attempt && (i.b.of.it.engine <
 func (i *inner) context(ctx context.Context) context.Context {
 	it := i.b.of.it
 	sum := idempotency.Key(it.run, i.name, strconv.Itoa(i.keyN))
-	return runstep.WithCode(runstep.With(ctx, runstep.Step{Run: it.run, Name: i.name, Attempt: i.attempt, EngineAttempt: it.engine, Key: hex.EncodeToString(sum[:])}), leaf{})
+	return runstep.WithCode(runstep.With(ctx, i.b.of.e.known(it, i.name, i.attempt, hex.EncodeToString(sum[:]))), leaf{})
 }
 
 // Step is [runstep.Code]'s.
@@ -87,7 +87,7 @@ func (b *branch) Step(ctx context.Context, ask runstep.Ask, do func(context.Cont
 		return output, err
 	}
 	crash.Point("inner calling")
-	output, err = do(i.context(ctx))
+	output, err = b.of.it.guard.call(func() (json.RawMessage, error) { return do(i.context(ctx)) })
 	crash.Point("inner called")
 	if len(output) > maxOutput {
 		err = &run.Failure{Code: "OUTPUT_TOO_LARGE", Final: true, Err: fmt.Errorf("the output has %d bytes; at most %d are possible: keep it elsewhere, and return where", len(output), maxOutput)}
@@ -106,6 +106,7 @@ func (b *branch) Step(ctx context.Context, ask runstep.Ask, do func(context.Cont
 // ended is not recorded: the code is to end.
 func (i *inner) failed(ctx context.Context, err error) error {
 	c := i.b.of
+	_, err = c.it.guard.checked(nil, err)
 	if reason, ok := run.Skipped(err); ok {
 		reason = errortext.Stored(reason, 1000, "")
 		return cmp.Or(i.record(ctx, "skipped", map[string]any{"reason": reason}), run.Skip(reason))

@@ -39,6 +39,7 @@ type item struct {
 	started  time.Time // when it began here
 	end      *ending   // what became of it; Do sets it
 	recorded bool      // in a transaction of its own
+	guard    guard     // of its secrets
 }
 
 // key is that of the step's effects.

@@ -14,5 +14,5 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Claim, Finish, Next, Extend, Begin, Announce, Results, Deliveries, Wake, Unfinished, Register, Serve string
+	Claim, Finish, Next, Extend, Begin, Announce, Results, Deliveries, Wake, Unfinished, Environment, Register, Serve string
 }

@@ -66,6 +66,9 @@ select exists (
     where not s.ready and s.process_after <= clock_timestamp() + make_interval(secs => $2::float8) and s.queue = any ($1::text[])
   );
 
+-- name: environment
+select r.environment from deed.runs r where r.run_id = $1::text::uuid;
+
 -- name: register
 select deed.register_functions($1::bytea[]);
 

@@ -2,7 +2,10 @@
 // run reads it.
 package runstep
 
-import "context"
+import (
+	"context"
+	"log/slog"
+)
 
 // Step is the step that is being done.
 type Step struct {
@@ -11,6 +14,10 @@ type Step struct {
 	Attempt, EngineAttempt int
 	// Key is that of its effects.
 	Key string
+	// Secrets are values by the names that its plan has for them.
+	Secrets map[string]string
+	// Log is without those values.
+	Log *slog.Logger
 }
 
 type contextKey struct{}

@@ -1,0 +1,181 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/deedhq/deed/run"
+	"github.com/deedhq/deed/run/plan"
+)
+
+// wholeOnly is below how many bytes a secret is only looked for as a whole value: "us" is in "status" without anybody's having told it.
+const wholeOnly = 8
+
+// guard knows the values of a step's secrets, by the names that the step knows them by, and finds them in what the step says. The zero value knows none.
+type guard struct{ values map[string]string }
+
+// secrets resolves those of a step, for its run's tenant and environment.
+func (e *Engine) secrets(ctx context.Context, it *item, st *plan.Step) (g guard, err error) {
+	if len(st.Secrets) == 0 {
+		return g, nil
+	}
+	unresolved := func(err error) error {
+		return &run.Failure{Category: "secret", Code: "SECRET_UNRESOLVED", NotDone: true, Err: fmt.Errorf("its secrets: %w", err)}
+	}
+	if e.opts.Secrets == nil {
+		return g, unresolved(errors.New("this engine has nothing to resolve them with: local.Options.Secrets"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Deadline)
+	defer cancel()
+	var environment string
+	if err := e.pool.QueryRow(ctx, query.Environment, it.run).Scan(&environment); err != nil {
+		it.end = it.back(0, true)
+		return g, err
+	}
+	refs := slices.Sorted(maps.Values(st.Secrets))
+	found, err := e.opts.Secrets.Resolve(ctx, slices.Compact(refs), it.tenant, environment)
+	if err != nil {
+		return g, unresolved(err)
+	}
+	g.values = map[string]string{}
+	for key, ref := range st.Secrets {
+		if g.values[key] = found[ref]; g.values[key] == "" {
+			return guard{}, unresolved(fmt.Errorf("%s has no value", ref))
+		}
+	}
+	return g, nil
+}
+
+// errLeak is what a step has failed with that has told a secret.
+func errLeak() error {
+	return &run.Failure{Category: "secret", Code: "SECRET_LEAK", Final: true, Err: errors.New("what the step has said has the value of a secret in it, and was not stored")}
+}
+
+// checked is what a step has returned, or an error where there is the value of a secret in it.
+func (g guard) checked(output json.RawMessage, err error) (json.RawMessage, error) {
+	if len(g.values) == 0 {
+		return output, err
+	}
+	leaks := g.inJSON(output)
+	if err != nil {
+		leaks = leaks || g.in(err.Error())
+		if f, ok := errors.AsType[*run.Failure](err); ok {
+			leaks = leaks || g.in(f.Code) || g.in(f.Category)
+		}
+		if reason, ok := run.Skipped(err); ok {
+			leaks = leaks || g.in(reason)
+		}
+	}
+	if leaks {
+		return nil, errLeak()
+	}
+	return output, err
+}
+
+// call is what do returns, checked; a panic that tells a secret is a leak, too, and would be logged.
+func (g guard) call(do func() (json.RawMessage, error)) (output json.RawMessage, err error) {
+	if len(g.values) > 0 {
+		defer func() {
+			if p := recover(); p != nil {
+				if !g.in(fmt.Sprint(p)) {
+					panic(p)
+				}
+				output, err = nil, errLeak()
+			}
+		}()
+	}
+	return g.checked(do())
+}
+
+// in reports whether text has a secret in it, or is one.
+func (g guard) in(text string) bool {
+	for _, v := range g.values {
+		whole := strings.TrimSpace(v)
+		if len(v) >= wholeOnly && strings.Contains(text, v) || whole != "" && strings.TrimSpace(text) == whole {
+			return true
+		}
+	}
+	return false
+}
+
+// inJSON reports whether a value, or a key, in output is a secret or has one in it; it is also looked for across them.
+func (g guard) inJSON(output json.RawMessage) bool {
+	if len(output) == 0 {
+		return false
+	}
+	if g.in(string(output)) {
+		return true
+	}
+	d := json.NewDecoder(strings.NewReader(string(output)))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return false // its end, or what is no JSON, which is not stored
+		}
+		if g.in(fmt.Sprint(token)) {
+			return true
+		}
+	}
+}
+
+// masked is h without the values of secrets.
+type masked struct {
+	slog.Handler
+	g guard
+}
+
+func (m masked) Handle(ctx context.Context, r slog.Record) error {
+	clean := slog.NewRecord(r.Time, r.Level, m.text(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool { clean.AddAttrs(m.attr(a)); return true })
+	return m.Handler.Handle(ctx, clean)
+}
+
+func (m masked) WithAttrs(attrs []slog.Attr) slog.Handler {
+	clean := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		clean[i] = m.attr(a)
+	}
+	return masked{m.Handler.WithAttrs(clean), m.g}
+}
+
+func (m masked) WithGroup(name string) slog.Handler {
+	return masked{m.Handler.WithGroup(m.text(name)), m.g}
+}
+
+func (m masked) text(s string) string {
+	if m.g.in(s) {
+		return "(secret)"
+	}
+	return s
+}
+
+func (m masked) attr(a slog.Attr) slog.Attr {
+	a.Key = m.text(a.Key)
+	a.Value = a.Value.Resolve()
+	switch a.Value.Kind() {
+	case slog.KindGroup:
+		var clean []slog.Attr
+		for _, in := range a.Value.Group() {
+			clean = append(clean, m.attr(in))
+		}
+		a.Value = slog.GroupValue(clean...)
+	case slog.KindAny:
+		// A handler may print it as text or as JSON.
+		text, _ := json.Marshal(a.Value.Any())
+		if m.g.in(fmt.Sprintf("%+v", a.Value.Any())) || m.g.inJSON(text) {
+			a.Value = slog.StringValue("(secret)")
+		}
+	default:
+		if m.g.in(a.Value.String()) {
+			a.Value = slog.StringValue("(secret)")
+		}
+	}
+	return a
+}

@@ -1,0 +1,216 @@
+package local_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/engine/local"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/run"
+	"github.com/deedhq/deed/tenant"
+)
+
+// canary is a secret's value; JSON writes it in another way.
+const canary = `canary-<7f"3a>-psp`
+
+// pin is one that is only looked for as a whole value.
+const pin = "us"
+
+type vault map[string]string
+
+func (v vault) Resolve(_ context.Context, refs []string, _ tenant.ID, _ string) (map[string]string, error) {
+	found := map[string]string{}
+	for _, r := range refs {
+		found[r] = v[r]
+	}
+	return found, nil
+}
+
+// safeLog is a log that many write to.
+type safeLog struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (l *safeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(p)
+}
+
+// In whatever way a step tells a secret, it fails for good, and the value is in no table and in no line of the log.
+func TestContract_R9_NoSecretIsStored(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	log := &safeLog{}
+	secret := func(ctx context.Context) string { return run.Secret(ctx, "key") }
+	ways := map[string]func(context.Context) (any, error){
+		"output": func(ctx context.Context) (any, error) { return secret(ctx), nil },
+		"part":   func(ctx context.Context) (any, error) { return "Bearer " + secret(ctx) + "!", nil },
+		"nested": func(ctx context.Context) (any, error) { return map[string]any{"a": []any{1, secret(ctx)}}, nil },
+		"key":    func(ctx context.Context) (any, error) { return map[string]any{secret(ctx): 1}, nil },
+		"short":  func(ctx context.Context) (any, error) { return map[string]any{"pin": run.Secret(ctx, "pin")}, nil },
+		"error":  func(ctx context.Context) (any, error) { return nil, errors.New("refused: " + secret(ctx)) },
+		"code": func(ctx context.Context) (any, error) {
+			return nil, &run.Failure{Code: secret(ctx), Err: errors.New("no")}
+		},
+		"far":   func(ctx context.Context) (any, error) { return nil, errors.New(strings.Repeat("x", 990) + secret(ctx)) },
+		"skip":  func(ctx context.Context) (any, error) { return nil, run.Skip("not with " + secret(ctx)) },
+		"panic": func(ctx context.Context) (any, error) { panic(secret(ctx)) },
+		"inner output": func(ctx context.Context) (any, error) {
+			return run.Step(ctx, "i", func(ctx context.Context) (string, error) { return secret(ctx), nil })
+		},
+		"inner error": func(ctx context.Context) (any, error) {
+			return run.Step(ctx, "i", func(ctx context.Context) (string, error) { return "", errors.New(secret(ctx)) })
+		},
+		"inner panic": func(ctx context.Context) (any, error) {
+			return run.Step(ctx, "i", func(ctx context.Context) (string, error) { panic(errors.New(secret(ctx))) })
+		},
+		"inner name": func(ctx context.Context) (any, error) {
+			return run.Step(ctx, run.Named("i", "canary-7f3a-psp"), func(ctx context.Context) (string, error) { return "", nil })
+		},
+		"tx": func(ctx context.Context) (any, error) {
+			return nil, run.Tx(ctx, "i", func(ctx context.Context, tx pgx.Tx) error { return errors.New(secret(ctx)) })
+		},
+	}
+	handlers := []local.Handler{
+		// What only has a short one in it, or says it to the log, has told nothing.
+		local.Step("fine", func(ctx context.Context, _ nothing) (string, error) {
+			run.Log(ctx).With("token", secret(ctx)).Warn("with "+secret(ctx), "in", map[string]string{"a": secret(ctx)}, slog.Group("g", "b", secret(ctx)))
+			return "status", nil
+		}),
+	}
+	for name, way := range ways {
+		handlers = append(handlers, local.Step(name, func(ctx context.Context, _ nothing) (any, error) { return way(ctx) }))
+	}
+	steps := `fine: {kind: go, handler: fine, secrets: {key: "secret://psp", pin: "secret://pin"}}`
+	for name := range ways {
+		steps += fmt.Sprintf(`, %q: {kind: go, handler: %q, secrets: {key: "secret://psp", pin: "secret://pin", named: "secret://named"}, retry: {attempts: 3, backoff: 1ms}}`, strings.ReplaceAll(name, " ", "_"), name)
+	}
+	put(t, db, `{plan: p, version: "1", steps: {`+steps+`}}`)
+	serve(t, db, local.Options{
+		Handlers: handlers, Secrets: vault{"secret://psp": canary, "secret://pin": pin, "secret://named": "canary-7f3a-psp"},
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	for name := range ways {
+		want(t, name, errorOf(t, db, id, strings.ReplaceAll(name, " ", "_")), "SECRET_LEAK")
+	}
+	want(t, "steps that are fine", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(step_id, ' ') from deed.run_log where event_type = 'StepCompleted'`), "fine")
+	log.mu.Lock()
+	text := log.out.String()
+	log.mu.Unlock()
+	has(t, text, "(secret)")
+	for _, part := range []string{"canary-<7f", "canary-7f3a", "-psp"} {
+		if strings.Contains(text, part) {
+			t.Errorf("the log has %q: %s", part, text)
+		}
+		canaryIn(t, db, part)
+	}
+}
+
+// canaryIn looks for a text in all tables.
+func canaryIn(t testing.TB, db *pgtest.DB, part string) {
+	t.Helper()
+	rows, err := db.Pool(pgtest.Owner).Query(t.Context(), `select c.oid::regclass::text from pg_class c where c.relnamespace = 'deed'::regnamespace and c.relkind in ('r', 'p')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(tables) < 40 {
+		t.Fatal(len(tables), err)
+	}
+	for _, table := range tables {
+		n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from `+table+` t where position($1 in t::text) > 0 or position($2 in t::text) > 0`, part, hex.EncodeToString([]byte(part)))
+		if n > 0 {
+			t.Errorf("%d rows of %s have %q", n, table, part)
+		}
+	}
+}
+
+// A secret is its tenant's and its environment's, and is read anew at each attempt.
+func TestContract_R9_SecretsAreTheTenantsAndTheEnvironments(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("of all\n")
+	other := tenant.ID{9}
+	sources := run.SecretSources{
+		{Ref: "secret://psp", From: "file:" + file},
+		{Ref: "secret://psp", Environment: "test", From: "file:" + file + ".test"},
+		{Ref: "secret://psp", Tenant: &other, From: "file:" + file + ".other"},
+		{Ref: "secret://own", Tenant: &other, From: "file:" + file},
+		{Ref: "secret://inline", From: "sk_live_canary"},
+		{Ref: "secret://unset", From: "env:DEED_TEST_UNSET"},
+	}
+	for suffix, text := range map[string]string{".test": "of test", ".other": "of the other"} {
+		if err := os.WriteFile(file+suffix, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		ref, environment string
+		owner            tenant.ID
+		value            string
+	}{
+		{"secret://psp", "default", tenant.ID{}, "of all"},
+		{"secret://psp", "test", tenant.ID{}, "of test"},
+		{"secret://psp", "test", other, "of the other"},
+		{"secret://own", "default", other, "of all"},
+		{"secret://own", "default", tenant.ID{}, ""},
+		{"secret://inline", "default", tenant.ID{}, ""},
+		{"secret://unset", "default", tenant.ID{}, ""},
+		{"secret://none", "default", tenant.ID{}, ""},
+	} {
+		got, err := sources.Resolve(t.Context(), []string{c.ref}, c.owner, c.environment)
+		if got[c.ref] != c.value || (err == nil) != (c.value != "") {
+			t.Errorf("%+v: %q, %v", c, got[c.ref], err)
+		}
+		if err != nil && strings.Contains(err.Error(), "canary") {
+			t.Errorf("the error repeats what may be the value: %v", err)
+		}
+	}
+
+	db := pgtest.New(t)
+	var mu sync.Mutex
+	var got []string
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a, secrets: {key: "secret://psp"}, retry: {attempts: 2, backoff: 1ms}}, b: {kind: go, handler: b, secrets: {key: "secret://own"}, after: [a]}}}`)
+	serve(t, db, local.Options{Secrets: sources, Handlers: []local.Handler{
+		local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, run.Secret(ctx, "key")+"/"+run.Secret(ctx, "none"))
+			write("a new one")
+			if len(got) == 1 {
+				return nil, fail("AGAIN")
+			}
+			return nil, nil
+		}),
+		local.Step("b", func(context.Context, nothing) (nothing, error) {
+			t.Error("it was called without its secret")
+			return nil, nil
+		}),
+	}})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	mu.Lock()
+	defer mu.Unlock()
+	want(t, "what a got", fmt.Sprint(got), "[of all/ a new one/]")
+	want(t, "why b has failed", errorOf(t, db, id, "b"), "SECRET_UNRESOLVED")
+}
