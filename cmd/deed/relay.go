@@ -217,7 +217,7 @@ func (r *relay) run(ctx context.Context) error {
 	if err == nil && r.file.Runs.Enabled {
 		r.engine, err = local.New(ctx, pool, local.Options{
 			Concurrency: r.file.Runs.Concurrency, Lease: r.file.Runs.Lease, AllowHosts: r.file.Runs.AllowHosts, Worker: worker, Logger: r.log,
-			OnNewCluster: r.onNewCluster, Environment: r.environment,
+			OnNewCluster: r.onNewCluster, Environment: r.environment, Secrets: runSecrets(r.file.Runs.Secrets),
 		})
 	}
 	if err == nil {
@@ -558,4 +558,12 @@ func (r *relay) subscriptions() (subs []deed.Subscription, closeAll func(), err 
 		subs = append(subs, deed.Subscription{Name: "default", Sink: r.catchAll})
 	}
 	return subs, closeAll, nil
+}
+
+// runSecrets are those that deed.yaml has of plans' references.
+func runSecrets(list []config.RunSecret) (sources run.SecretSources) {
+	for _, s := range list {
+		sources = append(sources, run.SecretSource{Ref: s.Ref, Tenant: s.Tenant, Environment: s.Environment, From: s.From})
+	}
+	return sources
 }

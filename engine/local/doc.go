@@ -11,6 +11,4 @@
 // in the transaction in which its step ends, or waits for it, and sent by a [github.com/deedhq/deed/delivery.Ledger].
 //
 // A step of kind external is computed by an engine, and done by workers in other languages (deed.claim_external).
-//
-// What the package does not do: steps of kind http that have secrets fail as SECRETS_NOT_SUPPORTED.
 package local

@@ -30,7 +30,7 @@ type Options struct {
 	// AllowHosts are hosts, addresses and ranges that steps of kind http may call although they are not on the
 	// public Internet, as of webhooks. Default: none.
 	AllowHosts []string
-	// Secrets resolves references of steps of kind go ([run.Secret]). Default: such a step fails (SECRET_UNRESOLVED).
+	// Secrets resolves references of steps of kind go ([run.Secret]) and http. Default: such a step fails (SECRET_UNRESOLVED).
 	Secrets run.Secrets
 	// Concurrency is how many steps are done at once. Default 16.
 	Concurrency int

@@ -46,11 +46,18 @@ type asked struct {
 
 // request does a step of kind http: one request, under the key of the step.
 func (e *Engine) request(ctx context.Context, it *item, p *plan.Plan, st *plan.Step, data plan.Data, started time.Time) error {
-	if len(st.Secrets) > 0 {
-		return &run.Failure{Category: "infrastructure", Code: "SECRETS_NOT_SUPPORTED", Final: true, NotDone: true, Err: errors.New("this engine resolves no secrets for steps of kind http")}
+	var err error
+	if it.guard, err = e.secrets(ctx, it, st); err != nil {
+		if it.end == nil {
+			it.end = it.failed(err, started)
+			it.end.notDone = it.first()
+		}
+		return err
 	}
+	data.Secrets = it.guard.values
 	r, err := it.asks(p, st, data)
 	if err != nil {
+		_, err = it.guard.checked(nil, err)
 		return err
 	}
 	if may, err := e.mayBegin(ctx, it); !may || err != nil {
@@ -63,10 +70,11 @@ func (e *Engine) request(ctx context.Context, it *item, p *plan.Plan, st *plan.S
 	crash.Point("requesting")
 	answer := httpcall.Do(ctx, e.client, r.method, r.url, r.header, r.body)
 	crash.Point("requested")
-	if err := it.refusal(r, answer); err != nil {
+	output, err := it.guard.checked(outputOf(answer), it.refusal(r, answer))
+	if err != nil {
 		return err
 	}
-	it.end = it.completed(outputOf(answer), started)
+	it.end = it.completed(output, started)
 	return nil
 }
 

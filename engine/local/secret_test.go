@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -213,4 +216,47 @@ func TestContract_R9_SecretsAreTheTenantsAndTheEnvironments(t *testing.T) {
 	defer mu.Unlock()
 	want(t, "what a got", fmt.Sprint(got), "[of all/ a new one/]")
 	want(t, "why b has failed", errorOf(t, db, id, "b"), "SECRET_UNRESOLVED")
+}
+
+// A request has secrets in its headers and its body, and they are stored nowhere; what the other end repeats of them is a leak.
+func TestContract_R9_SecretsOfRequests(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const token = "canary-of-requests-7f3a"
+	var mu sync.Mutex
+	got := map[string]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		got[r.URL.Path] = r.Header.Get("Authorization") + " " + string(body)
+		mu.Unlock()
+		switch r.URL.Path {
+		case "/echo":
+			_, _ = w.Write([]byte("you said " + r.Header.Get("Authorization")))
+		case "/refuse":
+			http.Error(w, "no such token: "+r.Header.Get("Authorization"), http.StatusForbidden)
+		}
+	}))
+	defer server.Close()
+	step := func(path string) string {
+		return `{kind: http, url: "` + server.URL + `/` + path + `", secrets: {key: "secret://psp"}, headers: {authorization: "Bearer ${secrets.key}"}, body: {token: "${secrets[\"key\"]}"}}`
+	}
+	put(t, db, `{plan: p, version: "1", steps: {good: `+step("good")+`, echo: `+step("echo")+`, refuse: `+step("refuse")+`, bad: {kind: http, url: "`+server.URL+`/bad", secrets: {key: "secret://psp"}, body: "${int(secrets.key)}"}}}`)
+	log := &safeLog{}
+	serve(t, db, local.Options{Secrets: vault{"secret://psp": token}, AllowHosts: []string{"127.0.0.1"}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	mu.Lock()
+	want(t, "the request", got["/good"], "Bearer "+token+` {"token":"`+token+`"}`)
+	mu.Unlock()
+	want(t, "good", errorOf(t, db, id, "good"), "")
+	for name, code := range map[string]string{"echo": "SECRET_LEAK", "refuse": "SECRET_LEAK", "bad": "CONDITION_ERROR"} {
+		want(t, name, errorOf(t, db, id, name), code)
+	}
+	canaryIn(t, db, "canary-of")
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if strings.Contains(log.out.String(), "canary-of") {
+		t.Errorf("the log has it: %s", log.out.String())
+	}
 }

@@ -2,10 +2,13 @@ package config
 
 import (
 	"net/url"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/deedhq/deed/internal/document"
+	"github.com/deedhq/deed/tenant"
 )
 
 // Runs is what relays do for runs of workflow plans; zero values are the engine's own.
@@ -17,6 +20,15 @@ type Runs struct {
 	Concurrency int
 	Lease       time.Duration
 	AllowHosts  []string // which steps of kind http may call though they are not public
+	Secrets     []RunSecret
+}
+
+// RunSecret says where the value of a reference of plans is, for a tenant and an environment, or for all.
+type RunSecret struct {
+	Ref         string // secret://NAME
+	Tenant      *tenant.ID
+	Environment string
+	From        string // env:NAME or file:PATH, which is read at each attempt
 }
 
 func (s *section) runs() Runs {
@@ -42,6 +54,71 @@ func (s *section) runs() Runs {
 		})
 		h.Done()
 	}
+	if sub := s.sub("secrets"); sub != nil {
+		for _, e := range sub.Node.Entries {
+			r.Secrets = append(r.Secrets, sub.runSecret(e)...)
+		}
+	}
 	s.Done()
 	return r
+}
+
+// secretName is what a plan's secret://NAME may have.
+var secretName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}$`)
+
+// runSecret reads where a secret's value is: a text, or a list of mappings, each for a tenant or an environment.
+func (s *section) runSecret(e document.Entry) (list []RunSecret) {
+	path := document.Join(s.Path, e.Key)
+	if !secretName.MatchString(e.Key) {
+		s.Problemf(e.Line, path, "it is not the NAME of a secret://NAME")
+	}
+	switch n := s.Value(e, path); {
+	case n == nil:
+	case n.Kind == document.Text:
+		list = append(list, RunSecret{From: s.secretSource(n, path)})
+	case n.Kind == document.List:
+		for _, item := range n.Items {
+			one := s.Section.Section(document.Entry{Key: e.Key, Line: max(n.Line, item.Line), Value: item}, path)
+			if one == nil {
+				continue
+			}
+			found := RunSecret{Environment: one.Text("environment")}
+			if text := one.Text("tenant"); text != "" {
+				id, err := tenant.Parse(text)
+				if err != nil {
+					one.Keyf("tenant", "not a tenant's id, a UUID; deed tenant list has them")
+				}
+				found.Tenant = &id
+			}
+			if from := one.Get("from"); from != nil {
+				found.From = s.secretSource(from, document.Join(path, "from"))
+			} else {
+				one.Problemf(one.Line, path, "it has no from: env:NAME or file:PATH")
+			}
+			one.Done()
+			list = append(list, found)
+		}
+	default:
+		s.Problemf(n.Line, path, "want env:NAME or file:PATH, or a list such as [{from: \"env:NAME\", environment: test}]")
+	}
+	for i := range list {
+		list[i].Ref = "secret://" + e.Key
+	}
+	return list
+}
+
+// secretSource checks a source, which is read when it is needed. What it refuses it does not repeat.
+func (s *section) secretSource(n *document.Node, path string) string {
+	if name, ok := strings.CutPrefix(n.Text, "env:"); ok && variableName.MatchString(name) {
+		return n.Text
+	}
+	file, ok := strings.CutPrefix(n.Text, "file:")
+	if n.Kind != document.Text || !ok || file == "" {
+		s.Problemf(n.Line, path, "want env:NAME or file:PATH; a secret must not stand in the file itself")
+		return ""
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(filepath.Dir(s.reader.File), file)
+	}
+	return "file:" + file
 }

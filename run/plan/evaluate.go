@@ -42,7 +42,11 @@ func (p *Plan) variables(d Data) (map[string]any, error) {
 			return nil, fmt.Errorf("what step %s came to: %w", id, err)
 		}
 	}
-	return map[string]any{"input": input, "params": params, "steps": steps}, nil
+	secrets := d.Secrets
+	if secrets == nil {
+		secrets = map[string]string{}
+	}
+	return map[string]any{"input": input, "params": params, "steps": steps, "secrets": secrets}, nil
 }
 
 // decode keeps whole numbers whole.

@@ -27,10 +27,11 @@ type expression struct {
 	program cel.Program
 }
 
-// environment is what expressions see: input, params and steps.
+// environment is what expressions see: input, params and steps; those of a request secrets, too.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	object := cel.MapType(cel.StringType, cel.DynType)
 	return cel.NewEnv(cel.Variable("input", object), cel.Variable("params", object), cel.Variable("steps", object),
+		cel.Variable("secrets", cel.MapType(cel.StringType, cel.StringType)),
 		cel.ParserExpressionSizeLimit(maxExpression), cel.ParserRecursionLimit(maxDepth))
 })
 
@@ -83,10 +84,13 @@ func (r *reader) references(st *Step, root ast.Expr, line int, path string) {
 	named := map[int64]bool{} // the "steps" that a name follows
 	fields := map[int64]string{}
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		if r.secretOf(st, e, named, line, path) {
+			return
+		}
 		if e.Kind() == ast.SelectKind {
 			fields[e.AsSelect().Operand().ID()] = e.AsSelect().FieldName()
 		}
-		of, step, ok := selected(e)
+		of, step, ok := selected(e, "steps")
 		if !ok {
 			if e.Kind() == ast.IdentKind && e.AsIdent() == "steps" && !named[e.ID()] {
 				r.Problemf(line, path, "steps is followed by the name of one: steps.NAME.output")
@@ -105,11 +109,36 @@ func (r *reader) references(st *Step, root ast.Expr, line int, path string) {
 	}))
 }
 
-// selected takes steps.NAME and steps["NAME"] apart.
-func selected(e ast.Expr) (steps ast.Expr, name string, ok bool) {
+// secretOf reports whether e asks for secrets, and what is wrong with that: a value stands in a request's headers and body alone, of
+// which nothing is stored.
+func (r *reader) secretOf(st *Step, e ast.Expr, named map[int64]bool, line int, path string) bool {
+	of, name, ok := selected(e, "secrets")
+	at := "steps." + st.ID
+	switch {
+	case !ok && (e.Kind() != ast.IdentKind || e.AsIdent() != "secrets"):
+		return false
+	case !ok && named[e.ID()]:
+	case st.Kind != HTTP || !strings.HasPrefix(path, at+".headers.") && path != at+".body" && !strings.HasPrefix(path, at+".body."):
+		r.Problemf(line, path, "a secret is asked for in headers and body of a step of kind http, and nowhere else")
+		if ok {
+			named[of.ID()] = true
+		}
+	case !ok:
+		r.Problemf(line, path, "secrets is followed by the name of one: secrets.NAME")
+	default:
+		named[of.ID()] = true
+		if st.Secrets[name] == "" {
+			r.Problemf(line, path, "the step has no secret %q", name)
+		}
+	}
+	return true
+}
+
+// selected takes WHAT.NAME and WHAT["NAME"] apart, of steps and of secrets.
+func selected(e ast.Expr, what string) (whole ast.Expr, name string, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:
-		steps, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
+		whole, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
 	case ast.CallKind:
 		call := e.AsCall()
 		if call.FunctionName() != "_[_]" || len(call.Args()) != 2 || call.Args()[1].Kind() != ast.LiteralKind {
@@ -119,11 +148,11 @@ func selected(e ast.Expr) (steps ast.Expr, name string, ok bool) {
 		if !isText {
 			return nil, "", false
 		}
-		steps, name = call.Args()[0], string(text)
+		whole, name = call.Args()[0], string(text)
 	default:
 		return nil, "", false
 	}
-	return steps, name, steps.Kind() == ast.IdentKind && steps.AsIdent() == "steps"
+	return whole, name, whole.Kind() == ast.IdentKind && whole.AsIdent() == what
 }
 
 // value is a value of a plan in which texts may hold ${expressions}.
@@ -249,6 +278,8 @@ type Data struct {
 	Input json.RawMessage
 	// Steps are those that have ended.
 	Steps map[string]Result
+	// Secrets are values by the step's own names for them; a request's headers and body see them.
+	Secrets map[string]string
 }
 
 // Result is what a step came to.

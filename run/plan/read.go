@@ -126,7 +126,7 @@ func (r *reader) onFailure(s *document.Section) {
 // first list they must have.
 var kindKeys = map[Kind]struct{ must, may []string }{
 	Go:       {[]string{"handler"}, []string{"with", "secrets", "guarantee"}},
-	HTTP:     {[]string{"url"}, []string{"method", "headers", "body", "secrets", "guarantee"}},
+	HTTP:     {[]string{"url"}, []string{"secrets", "method", "headers", "body", "guarantee"}},
 	Publish:  {[]string{"topic", "payload"}, []string{"key", "type", "headers"}},
 	Deliver:  {[]string{"channel", "provider", "to", "payload"}, []string{"wait"}},
 	External: {[]string{"queue"}, []string{"with", "secrets", "guarantee"}},

@@ -171,6 +171,28 @@ func TestContract_R9_PlanHasNoSecrets(t *testing.T) {
 	}
 }
 
+// A secret's value is asked for in a request's headers and body, and nowhere else: all else is stored, or told.
+func TestContract_R9_WhereSecretsAreAskedFor(t *testing.T) {
+	t.Parallel()
+	p := parse(t, withSteps(`a: {kind: http, url: "https://shop.example/", headers: {authorization: "Bearer ${secrets.key}"}, body: {k: "${secrets['key']}"}, secrets: {key: "secret://psp"}}`))
+	got, err := p.Steps[0].Resolve(p, "headers", plan.Data{Secrets: map[string]string{"key": "s3"}})
+	if err != nil || string(got) != `{"authorization":"Bearer s3"}` {
+		t.Errorf("%s, %v", got, err)
+	}
+	for _, text := range []string{
+		`a: {kind: http, url: "https://shop.example/${secrets.key}", secrets: {key: "secret://psp"}}`,
+		`a: {kind: http, url: "https://shop.example/", when: "secrets.key == 'x'", secrets: {key: "secret://psp"}}`,
+		`a: {kind: http, url: "https://shop.example/", body: "${secrets}", secrets: {key: "secret://psp"}}`,
+		`a: {kind: http, url: "https://shop.example/", body: "${secrets.other}", secrets: {key: "secret://psp"}}`,
+		`a: {kind: go, handler: h, with: {k: "${secrets.key}"}, secrets: {key: "secret://psp"}}`,
+		`a: {kind: publish, topic: x, payload: "${secrets.key}"}`,
+	} {
+		if _, err := plan.Parse("p", []byte(withSteps(text))); err == nil || !strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // The same plan is the same bytes, in YAML and in JSON, however it is laid out; the order of
 // steps is part of it.
 func TestPlan_SHA256(t *testing.T) {
