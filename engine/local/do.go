@@ -175,7 +175,8 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 	defer cancel()
 	defer e.announcing(it).Stop()
 	crash.Point("calling")
-	ctx = runstep.With(ctx, e.known(it, it.step, it.attempt, it.key()))
+	known := e.known(it, it.step, it.attempt, it.key())
+	ctx = runstep.With(ctx, known)
 	output, err := it.guard.call(func() (json.RawMessage, error) { return h.do(runstep.WithCode(ctx, inner.root), input) })
 	crash.Point("called")
 	if end, err := inner.ended(); end != nil {
@@ -185,6 +186,7 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 	}
 	if err == nil {
 		it.end = it.completed(output, started)
+		known.Artifacts.(*artifacts).into(it.end.data)
 		return nil
 	}
 	if reason, ok := run.Skipped(err); ok {
@@ -209,7 +211,7 @@ func (e *Engine) known(it *item, name string, attempt int, key string) runstep.S
 	if len(it.guard.values) > 0 {
 		log = slog.New(masked{log.Handler(), it.guard})
 	}
-	return runstep.Step{Run: it.run, Name: name, Attempt: attempt, EngineAttempt: it.engine, Key: key, Secrets: it.guard.values, Log: log}
+	return runstep.Step{Run: it.run, Name: name, Attempt: attempt, EngineAttempt: it.engine, Key: key, Secrets: it.guard.values, Log: log, Artifacts: &artifacts{e: e, it: it, name: name}}
 }
 
 // announcing has it told of if it is still being done after a while.

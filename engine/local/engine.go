@@ -32,6 +32,11 @@ type Options struct {
 	AllowHosts []string
 	// Secrets resolves references of steps of kind go ([run.Secret]) and http. Default: such a step fails (SECRET_UNRESOLVED).
 	Secrets run.Secrets
+	// Artifacts keeps what steps put ([run.Put]). Default: none, and such a step fails.
+	Artifacts run.ArtifactStore
+	// ArtifactRetention is for how long an artifact is kept, by its kind; that of "" is for kinds that it does not name.
+	// Default: for ever.
+	ArtifactRetention map[string]time.Duration
 	// Concurrency is how many steps are done at once. Default 16.
 	Concurrency int
 	// Lease is for how long a step is this engine's unless it is renewed, which it is at a third of it. From 1s. Default 30s.
@@ -80,6 +85,11 @@ func (o Options) withDefaults() (Options, error) {
 	between("PollInterval", o.PollInterval, time.Millisecond, time.Hour)
 	between("Deadline", o.Deadline, 100*time.Millisecond, time.Hour)
 	between("Grace", o.Grace, time.Millisecond, time.Hour)
+	for kind, keep := range o.ArtifactRetention {
+		if keep < 0 {
+			errs = append(errs, fmt.Errorf("option ArtifactRetention: %s of kind %q is below 0", keep, kind))
+		}
+	}
 	if o.Concurrency < 1 || o.Concurrency > 1000 {
 		errs = append(errs, fmt.Errorf("option Concurrency %d is not from 1 to 1000", o.Concurrency))
 	}
@@ -189,6 +199,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.announcer(announcing) })
 	beside.Go(func() { e.waker(ctx) })
 	beside.Go(func() { e.serving(ctx) })
+	beside.Go(func() { e.expiring(ctx) })
 	for range recorders {
 		beside.Go(func() { e.recorder(announcing) })
 	}

@@ -31,6 +31,7 @@ type inner struct {
 	attempt int
 	keyN    int
 	started time.Time
+	made    *artifacts
 }
 
 // find is the inner step that the code asks for, to be done; or nil, with what is recorded of it.
@@ -77,7 +78,9 @@ func (i *inner) first() bool { return i.keyN == i.attempt && (i.b.of.it.engine <
 func (i *inner) context(ctx context.Context) context.Context {
 	it := i.b.of.it
 	sum := idempotency.Key(it.run, i.name, strconv.Itoa(i.keyN))
-	return runstep.WithCode(runstep.With(ctx, i.b.of.e.known(it, i.name, i.attempt, hex.EncodeToString(sum[:]))), leaf{})
+	known := i.b.of.e.known(it, i.name, i.attempt, hex.EncodeToString(sum[:]))
+	i.made = known.Artifacts.(*artifacts)
+	return runstep.WithCode(runstep.With(ctx, known), leaf{})
 }
 
 // Step is [runstep.Code]'s.
@@ -99,6 +102,7 @@ func (b *branch) Step(ctx context.Context, ask runstep.Ask, do func(context.Cont
 	if len(output) > 0 && string(output) != "null" {
 		data["output"] = output
 	}
+	i.made.into(data)
 	return output, i.record(ctx, "completed", data)
 }
 
@@ -151,7 +155,9 @@ func (b *branch) Tx(ctx context.Context, ask runstep.Ask, do func(context.Contex
 		}
 		crash.Point("in tx")
 		// Last: whoever has a run's row takes no other lock.
-		list, err := c.e.recordIn(ctx, tx, []*record{i.note("completed", map[string]any{})})
+		data := map[string]any{}
+		i.made.into(data)
+		list, err := c.e.recordIn(ctx, tx, []*record{i.note("completed", data)})
 		if err != nil {
 			return err
 		}

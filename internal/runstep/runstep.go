@@ -4,7 +4,9 @@ package runstep
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"time"
 )
 
 // Step is the step that is being done.
@@ -18,6 +20,23 @@ type Step struct {
 	Secrets map[string]string
 	// Log is without those values.
 	Log *slog.Logger
+	// Artifacts takes what the step makes.
+	Artifacts Artifacts
+}
+
+// Artifacts takes what a step makes.
+type Artifacts interface {
+	// Put keeps what r has, and makes it the step's.
+	Put(ctx context.Context, kind string, r io.Reader) (Artifact, error)
+	// Attach makes what is kept elsewhere the step's.
+	Attach(a Artifact) error
+}
+
+// Artifact is as package run has it.
+type Artifact struct {
+	URI, Kind, SHA256 string
+	SizeBytes         int64
+	ExpiresAt         *time.Time
 }
 
 type contextKey struct{}

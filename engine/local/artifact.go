@@ -1,0 +1,96 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/deedhq/deed/internal/runstep"
+	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/run"
+)
+
+// maxArtifacts is how many a step may have: their references stand in one event.
+const maxArtifacts = 50
+
+// artifacts are those of a step, or of an inner one. Its methods may be called by several goroutines at once.
+type artifacts struct {
+	e    *Engine
+	it   *item
+	name string // the step's
+
+	mu   sync.Mutex
+	list []run.Artifact
+}
+
+// Put is [runstep.Artifacts]'s.
+func (a *artifacts) Put(ctx context.Context, kind string, r io.Reader) (runstep.Artifact, error) {
+	if a.e.opts.Artifacts == nil {
+		return runstep.Artifact{}, &run.Failure{Category: "infrastructure", Code: "ARTIFACTS_NOT_CONFIGURED", Final: true, Err: errors.New("this engine keeps no artifacts: local.Options.Artifacts")}
+	}
+	made := run.Artifact{Kind: kind}
+	day := "kept"
+	keep, named := a.e.opts.ArtifactRetention[kind]
+	if !named {
+		keep = a.e.opts.ArtifactRetention[""]
+	}
+	if keep > 0 {
+		at := time.Now().Add(keep).UTC().Truncate(time.Second)
+		made.ExpiresAt, day = &at, at.Format("until-20060102")
+	}
+	hash, size := sha256.New(), &counter{}
+	uri, err := a.e.opts.Artifacts.Put(ctx, fmt.Sprintf("%s/%s/%s/%s", day, a.it.run, url.PathEscape(a.name), rand.Text()), io.TeeReader(r, io.MultiWriter(hash, size)))
+	if err != nil {
+		return runstep.Artifact{}, fmt.Errorf("put artifact of kind %s: %w", kind, err)
+	}
+	made.URI, made.SHA256, made.SizeBytes = uri, hex.EncodeToString(hash.Sum(nil)), size.n
+	return runstep.Artifact(made), a.Attach(runstep.Artifact(made))
+}
+
+// Attach is [runstep.Artifacts]'s.
+func (a *artifacts) Attach(made runstep.Artifact) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.list) == maxArtifacts {
+		return &run.Failure{Code: "TOO_MANY_ARTIFACTS", Final: true, Err: fmt.Errorf("a step has at most %d artifacts", maxArtifacts)}
+	}
+	a.list = append(a.list, run.Artifact(made))
+	return nil
+}
+
+// into adds them to the data of an end.
+func (a *artifacts) into(data map[string]any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.list) > 0 {
+		data["artifacts"] = a.list
+	}
+}
+
+// counter counts bytes.
+type counter struct{ n int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}
+
+// expiring removes artifacts whose time is over, until ctx ends, from a store that can.
+func (e *Engine) expiring(ctx context.Context) {
+	store, ok := e.opts.Artifacts.(interface {
+		Expire(ctx context.Context, now time.Time) error
+	})
+	for ok {
+		if err := store.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			e.opts.Logger.Warn("artifacts whose time is over were not removed", "error", err)
+		}
+		ok = work.Sleep(ctx, time.Hour)
+	}
+}

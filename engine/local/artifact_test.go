@@ -1,0 +1,145 @@
+package local_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/engine/local"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/run"
+)
+
+// The log has references to what steps put, theirs and their inner steps', and the bytes are elsewhere and go when their time is over.
+func TestContract_R10_ArtifactsAreReferences(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	files, err := run.NewFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tries atomic.Int32
+	const canary = "canary-of-bytes"
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a, retry: {attempts: 2, backoff: 1ms}}}}`)
+	serve(t, db, local.Options{Artifacts: files, ArtifactRetention: map[string]time.Duration{"": time.Hour, "kept": 0}, Handlers: []local.Handler{
+		local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
+			if _, err := run.Put(ctx, "report", strings.NewReader(canary)); err != nil {
+				return nil, err
+			}
+			if tries.Add(1) == 1 {
+				return nil, fail("AGAIN") // what it has put is no artifact of the run's
+			}
+			if err := run.Attach(ctx, run.Artifact{URI: "s3://bucket/x", Kind: "table"}); err != nil {
+				return nil, err
+			}
+			if _, err := run.Step(ctx, "i", func(ctx context.Context) (nothing, error) {
+				_, err := run.Put(ctx, "page", strings.NewReader("inner"))
+				return nil, err
+			}); err != nil {
+				return nil, err
+			}
+			if a, err := run.Put(ctx, "kept", strings.NewReader("")); err != nil || a.ExpiresAt != nil {
+				t.Errorf("of a kind that is kept: %+v, %v", a, err)
+			}
+			return nil, run.Tx(ctx, "tx", func(ctx context.Context, _ pgx.Tx) error {
+				_, err := run.Put(ctx, "page", strings.NewReader("tx"))
+				return err
+			})
+		}),
+	}})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	shown, err := run.Show(t.Context(), db.Pool(pgtest.App), id, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string][]run.Artifact{}
+	for _, s := range shown.Snapshot.Steps {
+		made[s.ID] = s.Artifacts
+	}
+	want(t, "artifacts of the step, of its inner step, of its transaction, of the run",
+		[4]int{len(made["a"]), len(made["a/i"]), len(made["a/tx"]), len(shown.Snapshot.Artifacts)}, [4]int{3, 1, 1, 5})
+	report := made["a"][0]
+	sum := sha256.Sum256([]byte(canary))
+	want(t, "its hash", report.SHA256, hex.EncodeToString(sum[:]))
+	want(t, "its size", report.SizeBytes, int64(len(canary)))
+	if report.ExpiresAt == nil || report.ExpiresAt.After(time.Now().Add(time.Hour)) || !strings.HasPrefix(report.URI, "file:///") {
+		t.Errorf("the reference: %+v", report)
+	}
+	canaryIn(t, db, canary)
+	r, err := files.Open(t.Context(), report.URI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if want(t, "its bytes", string(text), canary); err != nil || r.Close() != nil {
+		t.Error(err)
+	}
+
+	if err := files.Expire(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := files.Open(t.Context(), report.URI); err != nil {
+		t.Errorf("it is gone before its time: %v", err)
+	} else {
+		r.Close()
+	}
+	if err := files.Expire(t.Context(), time.Now().AddDate(0, 0, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := files.Open(t.Context(), report.URI); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after its time: %v", err)
+	}
+}
+
+// What is no reference, or no place of the store's, is refused; and without a store a step that puts something fails.
+func TestArtifacts_Refused(t *testing.T) {
+	t.Parallel()
+	files, err := run.NewFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uri := range []string{"file:///etc/passwd", "s3://bucket/x", "file://host/x", "../x", "file:///"} {
+		if _, err := files.Open(t.Context(), uri); deed.CodeOf(err) != deed.Invalid {
+			t.Errorf("open %s: %v", uri, err)
+		}
+	}
+	for _, name := range []string{"../x", "/x", ".", "a//b"} {
+		if _, err := files.Put(t.Context(), name, strings.NewReader("")); deed.CodeOf(err) != deed.Invalid {
+			t.Errorf("put %s: %v", name, err)
+		}
+	}
+	if _, err := run.Put(t.Context(), "report", strings.NewReader("")); deed.CodeOf(err) != deed.Invalid {
+		t.Errorf("outside of a step: %v", err)
+	}
+
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}, b: {kind: go, handler: b}}}`)
+	serve(t, db, local.Options{Handlers: []local.Handler{
+		local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
+			_, err := run.Put(ctx, "report", strings.NewReader("x"))
+			return nil, err
+		}),
+		local.Step("b", func(ctx context.Context, _ nothing) (nothing, error) {
+			for _, a := range []run.Artifact{{URI: "ftp://x/y", Kind: "k"}, {URI: "s3://x", Kind: "a b"}, {URI: "https://user:pw@x/", Kind: "k"}, {URI: "s3://x", Kind: "k", SHA256: "x"}} {
+				if err := run.Attach(ctx, a); deed.CodeOf(err) != deed.Invalid {
+					t.Errorf("%+v: %v", a, err)
+				}
+			}
+			return nil, nil
+		}),
+	}})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	want(t, "why", errorOf(t, db, id, "a"), "ARTIFACTS_NOT_CONFIGURED")
+}

@@ -1,0 +1,168 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deedhq/deed/internal/runstep"
+)
+
+// ArtifactStore keeps the bytes of artifacts; the log of a run has references alone (R10).
+type ArtifactStore interface {
+	// Put keeps what r has under a name of parts with / between them, and returns where. It is there whole, or not at all. The name begins
+	// with until-YYYYMMDD/, the day in UTC after which it is needed no more, or with kept/.
+	Put(ctx context.Context, name string, r io.Reader) (uri string, err error)
+	// Open reads what Put has kept. Errors: [fs.ErrNotExist].
+	Open(ctx context.Context, uri string) (io.ReadCloser, error)
+	// Remove removes it; that it is not there is no error.
+	Remove(ctx context.Context, uri string) error
+}
+
+// artifactKind is what kinds are called.
+var artifactKind = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+
+// artifactSchemes are those of references.
+var artifactSchemes = []string{"file", "s3", "gs", "azure", "https"}
+
+// Put keeps what r has in the engine's [ArtifactStore], and makes it an artifact of the step, or inner step, whose code has ctx: the
+// reference is in the run's log if the step ends well. A step that is begun again puts it again, and what was put in vain goes when it
+// expires.
+func Put(ctx context.Context, kind string, r io.Reader) (Artifact, error) {
+	const op = "put artifact"
+	s, _ := runstep.From(ctx)
+	if s.Artifacts == nil {
+		return Artifact{}, invalidf(op, "%w", errNoCode)
+	} else if !artifactKind.MatchString(kind) {
+		return Artifact{}, invalidf(op, "kind %q: want 1 to 100 of A-Z a-z 0-9 _ . -", kind)
+	}
+	a, err := s.Artifacts.Put(ctx, kind, r)
+	return Artifact(a), err
+}
+
+// Attach makes a an artifact of the step, or inner step, whose code has ctx: what it has put elsewhere itself, at a URI of file, s3, gs, azure
+// or https. Nothing removes that.
+func Attach(ctx context.Context, a Artifact) error {
+	const op = "attach artifact"
+	s, _ := runstep.From(ctx)
+	u, err := url.Parse(a.URI)
+	switch {
+	case s.Artifacts == nil:
+		return invalidf(op, "%w", errNoCode)
+	case !artifactKind.MatchString(a.Kind):
+		return invalidf(op, "kind %q: want 1 to 100 of A-Z a-z 0-9 _ . -", a.Kind)
+	case err != nil || !slices.Contains(artifactSchemes, u.Scheme) || u.User != nil || len(a.URI) > 2000:
+		return invalidf(op, "its URI is none of %s, or has a user in it, or over 2000 characters", strings.Join(artifactSchemes, ", "))
+	case a.SHA256 != "" && !isSHA256.MatchString(a.SHA256), a.SizeBytes < 0:
+		return invalidf(op, "its SHA-256 is no 64 hexadecimal digits, or its size is below 0")
+	}
+	return s.Artifacts.Attach(runstep.Artifact(a))
+}
+
+var isSHA256 = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Files is an [ArtifactStore] in a directory, which the processes that need it share. Its URIs are of file.
+type Files struct{ dir string }
+
+// NewFiles returns one, and makes the directory.
+func NewFiles(dir string) (*Files, error) {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o750)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("deed: artifacts: %w", err)
+	}
+	return &Files{dir}, nil
+}
+
+// Put implements [ArtifactStore].
+func (f *Files) Put(_ context.Context, name string, r io.Reader) (uri string, err error) {
+	if !fs.ValidPath(name) || name == "." {
+		return "", invalidf("put artifact", "name %q is no path within the directory", name)
+	}
+	path := filepath.Join(f.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".put-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(temp.Name()) // it has the other name by then
+	_, err = io.Copy(temp, r)
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Rename(temp.Name(), path); err != nil {
+		return "", err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
+		return "", err
+	}
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String(), nil
+}
+
+// path is where uri's bytes are, which is in the directory.
+func (f *Files) path(op, uri string) (string, error) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Host != "" {
+		return "", invalidf(op, "the URI is none of file:///…")
+	}
+	within, err := filepath.Rel(f.dir, filepath.FromSlash(u.Path))
+	if err != nil || !filepath.IsLocal(within) || within == "." {
+		return "", invalidf(op, "the URI is of another directory")
+	}
+	return filepath.Join(f.dir, within), nil
+}
+
+// Open implements [ArtifactStore].
+func (f *Files) Open(_ context.Context, uri string) (io.ReadCloser, error) {
+	path, err := f.path("open artifact", uri)
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(path)
+}
+
+// Remove implements [ArtifactStore].
+func (f *Files) Remove(_ context.Context, uri string) error {
+	path, err := f.path("remove artifact", uri)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Expire removes all whose day is before now's: engines do so every hour.
+func (f *Files) Expire(_ context.Context, now time.Time) error {
+	list, err := os.ReadDir(f.dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range list {
+		day, ok := strings.CutPrefix(e.Name(), "until-")
+		at, err := time.Parse("20060102", day)
+		if ok && err == nil && at.AddDate(0, 0, 1).Before(now.UTC()) {
+			errs = append(errs, os.RemoveAll(filepath.Join(f.dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
