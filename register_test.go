@@ -98,6 +98,20 @@ func TestRegister_Faces(t *testing.T) {
 			t.Errorf("the signatures of the face %s are %s, docs/contracts.md has others; %s", name, has, next)
 		}
 	}
+	events := sha256.Sum256([]byte(readText(t, "run/testdata/events.txt")))
+	if has := fmt.Sprintf("`%x`", events[:8]); !strings.Contains(row("events of runs"), has) {
+		t.Errorf("the events of runs are %s, docs/contracts.md has others; %s", has, next)
+	}
+	// What was recorded under each version is there, and replays (TestContract_R6_RecordedHistories).
+	version := 0
+	if _, err := fmt.Sscanf(row("events of runs"), "| events of runs | %d |", &version); err != nil {
+		t.Error(err)
+	}
+	for v := range version + 1 {
+		if list, err := filepath.Glob(fmt.Sprintf("run/testdata/histories/%d/*.ndjson", v)); err != nil || len(list) == 0 {
+			t.Errorf("no history is kept of version %d of the events of runs: %v", v, err)
+		}
+	}
 	row("deedsql")
 	source := readText(t, "deedsql/deedsql.go")
 	for _, m := range regexp.MustCompile(`(?m)^((?:func|type|var|const) [A-Z].*?)(?: \{)?$`).FindAllStringSubmatch(source, -1) {
@@ -124,7 +138,7 @@ func TestRegister_Owners(t *testing.T) {
 		}
 		owned = append(owned, name)
 	}
-	for _, name := range []string{"/schema/faces/", "/schema/expected_faces.sql", "/deedsql/", "/docs/contracts.md"} {
+	for _, name := range []string{"/schema/faces/", "/schema/expected_faces.sql", "/deedsql/", "/run/testdata/", "/docs/contracts.md"} {
 		if !slices.Contains(owned, name) {
 			t.Errorf("CODEOWNERS says nothing of %s", name)
 		}

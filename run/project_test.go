@@ -18,7 +18,7 @@ import (
 	"github.com/deedhq/deed/run"
 )
 
-var update = flag.Bool("update", false, "renew what is expected of histories that have none yet")
+var update = flag.Bool("update", false, "renew what is expected of histories that have none yet, and testdata/events.txt")
 
 // text is a snapshot as JSON, in which two are compared.
 func text(t rapid.TB, s run.Snapshot) string {

@@ -259,7 +259,11 @@ file that is there is not overwritten.`,
 					} else if err != nil {
 						return &exitError{exitUsage, err}
 					}
-					defer func() { err = errors.Join(err, f.Close()) }()
+					defer func() {
+						if err = errors.Join(err, f.Close()); err != nil {
+							err = errors.Join(err, os.Remove(out)) // else it would be in the way of the next try
+						}
+					}()
 					w = f
 				}
 				return exportRun(cmd.Context(), pool, args[0], w)

@@ -74,7 +74,9 @@ begin
   end if;
   select r.tenant_id, r.status, r.plan_version into v_run from deed.runs r where r.run_id = p_run for no key update;
   v_now := clock_timestamp(); -- after the lock
-  if v_run.tenant_id is null or (v_text <> '' or v_s.bound_logins) and (deed.current_tenant() = v_run.tenant_id) is not true and (v_text <> '' or deed.current_tenant() is not null)
+  if v_run.tenant_id is null
+    or (v_text <> '' or v_s.bound_logins) and (deed.current_tenant() = v_run.tenant_id) is not true
+      and (v_text <> '' or deed.current_tenant() is not null or exists (select from deed.tenant_logins l where l.login = session_user) or exists (select from deed.shut_logins l where l.login = session_user))
     or v_s.removed_tenants and deed.is_removed(v_run.tenant_id)
   then
     return;

@@ -156,6 +156,8 @@ begin
     v_tenant := deed.current_tenant();
     if v_tenant is null and v_text <> '' then
       raise exception 'append_events: app.current_tenant_id is not a UUID, or is a tenant that this login is not bound to' using errcode = 'DDTEN';
+    elsif v_tenant is null and (exists (select from deed.tenant_logins l where l.login = session_user) or exists (select from deed.shut_logins l where l.login = session_user)) then
+      raise exception 'append_events: this login is bound to tenants, and has set none' using errcode = 'DDTEN';
     end if;
   end if;
   select array_agg(q.run_id), array_agg(q.tenant_id), array_agg(q.status), array_agg(q.plan_version) into v_ids, v_tenants, v_statuses, v_versions
