@@ -189,6 +189,18 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "campaigns", take: campaigning, peers: []peer{campaignPeer{}, campaignPeer{held: true}},
+		title: func(o options) string {
+			return fmt.Sprintf("Campaigns: %d members reserved by %d workers, a password reset behind them for %s, and runs of %d sent while they are paused", o.members, expanders, o.steady, sendShare(o.messages))
+		},
+	},
+	{
+		name: "campaigns smtp", take: mailing, peers: []peer{campaignPeer{}, bareSMTP{}},
+		title: func(o options) string {
+			return fmt.Sprintf("A campaign of %d by SMTP, from its deployment to the last mail, beside a bare client with the same server; and once more, the relay killed in the middle", mails(o))
+		},
+	},
+	{
 		name: "inbound", take: receiving, peers: []peer{deedPeer{}},
 		title: func(o options) string {
 			return fmt.Sprintf("Inbound messages over HTTP, stored, executed and answered: %d a second for %s, then as many as %d clients send", inboundRate, o.steady, inboundClients)

@@ -35,7 +35,7 @@ func TestRun_CountsAddUp(t *testing.T) {
 	err := run(t.Context(), []string{
 		"--runs", "1", "--messages", "250", "--batch", "100", "--clients", "2",
 		"--business", "100ms", "--steady", "200ms", "--rate", "100", "--json", file,
-		"--crowd", "500", "--burst", "3000", "--later", "3000", "--idle", "500ms", "--pages", "400",
+		"--crowd", "500", "--burst", "3000", "--later", "3000", "--idle", "500ms", "--pages", "400", "--members", "1200",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,6 +32,8 @@ type options struct {
 	steady   time.Duration
 	backlog  []int
 	crowd    int
+	members  int
+	smtp     string
 	burst    int
 	later    int
 	pages    int
@@ -105,6 +107,8 @@ func parse(args []string) (options, error) {
 	f.DurationVar(&o.steady, "steady", 20*time.Second, "how long each run of latency takes, after a second to warm up")
 	f.StringVar(&backlog, "backlog", "10000", "pending messages among which the app face is measured; several by commas, such as 10000,5000000")
 	f.IntVar(&o.crowd, "crowd", 1_000_000, "finished messages among which a stream is drained; a tenth as many are parked, and scheduled")
+	f.IntVar(&o.members, "members", 1_000_000, "members of the campaign that is reserved and stays")
+	f.StringVar(&o.smtp, "smtp", "", "an SMTP server of yours, host:port without TLS, for 'campaigns smtp'. Default: one of the program's own")
 	f.IntVar(&o.burst, "burst", 100_000, "messages that one transaction publishes to a stream")
 	f.IntVar(&o.later, "later", 200_000, "messages that others publish to a stream, and that are drained, while a transaction stays open")
 	f.DurationVar(&o.idle, "idle", 10*time.Second, "how long a worker is observed that has nothing to do, after half as long to settle")
@@ -125,7 +129,7 @@ func parse(args []string) (options, error) {
 	if o.crowd < 10 {
 		errs = append(errs, fmt.Errorf("--crowd %d is below 10", o.crowd))
 	}
-	for name, n := range map[string]int{"runs": o.runs, "messages": o.messages, "batch": o.batch, "clients": o.clients, "rate": o.rate, "burst": o.burst, "later": o.later} {
+	for name, n := range map[string]int{"runs": o.runs, "messages": o.messages, "batch": o.batch, "clients": o.clients, "rate": o.rate, "burst": o.burst, "later": o.later, "members": o.members} {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s %d is below 1", name, n))
 		}

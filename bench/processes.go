@@ -168,13 +168,13 @@ type child struct {
 // names.
 const childEnv = "DEED_BENCH_WORKER"
 
-func startChild(ctx context.Context, url string) (*child, error) {
+func startChild(ctx context.Context, url string, env ...string) (*child, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := &child{cmd: exec.CommandContext(ctx, program)}
-	c.cmd.Env = append(os.Environ(), childEnv+"="+url)
+	c.cmd.Env = append(append(os.Environ(), childEnv+"="+url), env...)
 	c.cmd.Stderr = os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -222,6 +222,9 @@ func workAsChild(ctx context.Context, url string, in io.Reader, out io.Writer) e
 		return err
 	}
 	defer pool.Close()
+	if address := os.Getenv(mailerEnv); address != "" {
+		return mailAsChild(ctx, pool, address, in)
+	}
 	sink := &tallySink{gate: make(chan struct{})}
 	w, err := startClient(ctx, pool, deed.Options{Subscriptions: []deed.Subscription{
 		{Topic: "bench", Name: "handler", Sink: sink, BatchSize: deedBatch},

@@ -127,10 +127,13 @@ join deed.campaigns c on c.id = r.campaign_id
 where r.id = $1::text::uuid;
 
 -- name: progress
-select j.waiting, j.lost, o.queued, o.sending, o.in_doubt, o.held, o.sent, o.skipped, o.missed, o.failed, o.dead
+-- What has become of a job that has ended stands on it (deed.roll_up), so rows are counted of the others only.
+select j.waiting, j.lost, o.queued, o.sending, o.in_doubt, o.held, j.sent + o.sent, j.skipped + o.skipped, j.missed + o.missed, j.failed + o.failed, j.dead + o.dead
 from (
   select coalesce(sum(q.upto_n - q.from_n + 1) filter (where q.expanded_at is null and q.finished_at is null), 0)::bigint as waiting,
-    coalesce(sum(q.upto_n - q.from_n + 1) filter (where q.expanded_at is null and q.finished_at is not null), 0)::bigint as lost
+    coalesce(sum(q.upto_n - q.from_n + 1) filter (where q.expanded_at is null and q.finished_at is not null), 0)::bigint as lost,
+    coalesce(sum(q.sent), 0)::bigint as sent, coalesce(sum(q.skipped), 0)::bigint as skipped, coalesce(sum(q.missed), 0)::bigint as missed,
+    coalesce(sum(q.failed), 0)::bigint as failed, coalesce(sum(q.dead), 0)::bigint as dead
   from deed.job_queue q
   where q.run_id = $1::text::uuid
 ) j
@@ -139,16 +142,18 @@ cross join (
     count(*) filter (where c.doubt_since is not null) as in_doubt, count(*) filter (where c.held_at is not null) as held,
     count(*) filter (where c.status in ('sent', 'called', 'posted')) as sent, count(*) filter (where c.status = 'skipped' and not m.missed) as skipped,
     count(*) filter (where c.status = 'skipped' and m.missed) as missed, count(*) filter (where c.status = 'failed') as failed, count(*) filter (where c.status = 'dead') as dead
-  from deed.channel_outbox c
+  from deed.job_queue q
+  join deed.channel_outbox c on c.run_id = q.run_id and c.job_id = q.id
   cross join lateral (select coalesce(split_part(c.skip_reason, ';', 1) in ('cancelled', 'expired'), false) as missed) m
-  where c.run_id = $1::text::uuid
+  where q.run_id = $1::text::uuid and q.expanded_at is not null and q.finished_at is null
 ) o;
 
 -- name: reasons
--- The ten that are most frequent, in the order of that.
+-- The ten that are most frequent, in the order of that. Jobs of which all went out have none.
 select c.status, split_part(coalesce(c.skip_reason, c.last_error, ''), ':', 1), count(*)
-from deed.channel_outbox c
-where c.run_id = $1::text::uuid and c.status in ('skipped', 'failed', 'dead')
+from deed.job_queue q
+join deed.channel_outbox c on c.run_id = q.run_id and c.job_id = q.id
+where q.run_id = $1::text::uuid and c.status in ('skipped', 'failed', 'dead') and (q.finished_at is null or q.skipped + q.missed + q.failed + q.dead > 0)
 group by 1, 2
 order by 3 desc, 1, 2
 limit 10;

@@ -29,6 +29,20 @@ func ended(t testing.TB, db *pgtest.DB) string {
 	return run
 }
 
+// A look at a run counts the deliveries of jobs that are open: what became of the others stands on them.
+func TestShow_CountsWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := ended(t, db)
+	db.Exec(t, pgtest.Owner, `delete from deed.channel_outbox where status = 'sent'`)
+	s, err := campaign.Show(t.Context(), db.Pool(pgtest.App), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "progress", s.Progress, campaign.Progress{Sent: 5, Skipped: 1, Failed: 1, Dead: 1})
+	want(t, "reasons", len(s.Reasons), 3)
+}
+
 // A report has what became of everybody, with what was said of those that went out.
 func TestReport_WhatBecameOfEach(t *testing.T) {
 	t.Parallel()
