@@ -34,7 +34,7 @@ var floors = []struct {
 	{3, ``},
 	{3.5, `internal/order`},
 	{4, `admin|audit/seal|delivery|run|sink/(webhook|nats|kafka)|importer|deedsql|inbox`},
-	{4.5, `run/plan|sink/sinktest|provider/providertest`},
+	{4.5, `run/plan|sink/sinktest|provider/providertest|internal/adapter`},
 	{4.6, `inbound`},
 	{4.7, `otel`},
 	{5, `engine/local|campaign|inbound/smtp|doctor|provider/(bluesky|mastodon|postmark|resend|sendgrid|ses|slack|smtp|stub|telegram|twilio|webhook|whatsapp)|examples/receiver`},

@@ -80,9 +80,12 @@ type EmailRules struct {
 	HeadersAllowed []string
 }
 
-// Check says which of the headers that are allowed never can be.
+// Check says whether From is no address, and which of the headers that are allowed never can be.
 func (r EmailRules) Check() error {
 	var errs []error
+	if _, err := mail.ParseAddress(r.From); r.From != "" && err != nil {
+		errs = append(errs, errors.New("option From is not an address"))
+	}
 	for _, entry := range r.HeadersAllowed {
 		name := strings.ToLower(strings.TrimSuffix(entry, "*"))
 		if entry != "*" && (!isHeaderName(name) || strings.Contains(name, "*") || isReserved(name)) {

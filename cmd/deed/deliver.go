@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"os"
 	"path/filepath"
@@ -22,6 +23,8 @@ import (
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/uuid"
 	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/provider/bluesky"
+	"github.com/deedhq/deed/provider/mastodon"
 )
 
 func newDeliver(a *app) *cobra.Command {
@@ -186,17 +189,14 @@ func checkKind(ctx context.Context, l *delivery.Ledger, pool *pgxpool.Pool, d de
 			if d.Channel == delivery.Email {
 				return checkEmail(d)
 			}
-		case "bluesky", "slack", "telegram", "twilio", "whatsapp":
-			built, err := builtIn("127.0.0.1:1", "127.0.0.1:1", devEvents{}) // which call nobody here
+		case "bluesky", "mastodon", "slack", "telegram", "twilio", "whatsapp":
+			p, err := ofKind(s)
 			if err != nil {
 				return err
 			}
-			defer func() {
-				for _, p := range built {
-					closeProviders(map[string]delivery.ProviderOptions{"": {Provider: p}})
-				}
-			}()
-			checking, err := delivery.New(ctx, pool, delivery.Options{Providers: map[string]delivery.ProviderOptions{d.Provider: {Provider: built[s.Kind]}}})
+			list := map[string]delivery.ProviderOptions{d.Provider: {Provider: p}}
+			defer closeProviders(list)
+			checking, err := delivery.New(ctx, pool, delivery.Options{Providers: list})
 			if err != nil {
 				return err
 			}
@@ -204,6 +204,28 @@ func checkKind(ctx context.Context, l *delivery.Ledger, pool *pgxpool.Pool, d de
 		}
 	}
 	return nil
+}
+
+// ofKind is a provider that calls nobody, of the kind that another one is registered as and, where the
+// account is whom deliveries name, of its account.
+func ofKind(s delivery.ProviderState) (delivery.Provider, error) {
+	const nowhere = "127.0.0.1:1"
+	switch s.Kind {
+	case "bluesky":
+		return bluesky.New(bluesky.Options{Account: s.Account, Password: "none", Endpoint: "http://" + nowhere})
+	case "mastodon": // how long a status may be the instance says
+		return mastodon.New(mastodon.Options{Account: s.Account, Token: "none", Endpoint: "http://" + nowhere, MaxCharacters: math.MaxInt32})
+	}
+	built, err := builtIn(nowhere, nowhere, devEvents{})
+	if err != nil {
+		return nil, err
+	}
+	for kind, p := range built {
+		if kind != s.Kind {
+			closeProviders(map[string]delivery.ProviderOptions{"": {Provider: p}})
+		}
+	}
+	return built[s.Kind], nil
 }
 
 // checkEmail says what no provider of e-mail takes, whatever its own rules.

@@ -56,3 +56,36 @@ func TestDeliver_WhatTheProviderRefusesIsTold(t *testing.T) {
 		t.Errorf("%d were reserved, want the one that fits", n)
 	}
 }
+
+// Where deed.yaml has not got the provider, what its kind of service refuses of everybody is told, and what
+// is for the account that it is registered with is taken.
+func TestDeliver_OfAProviderThatIsElsewhere(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "deed.yaml")
+	for name, text := range map[string]string{
+		file: `providers:
+  sky: {type: bluesky, account: Shop.example.com, password: 'file:secret'}
+  toots: {type: mastodon, endpoint: 'https://toots.example', account: '@shop@toots.example', token: 'file:secret', max_characters: 5000}
+`,
+		filepath.Join(dir, "secret"): "abcd-efgh",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deedOK(t, db.URL(pgtest.Worker), "providers", "register", "--config", file)
+	for _, c := range []struct{ provider, to, payload, want string }{
+		{"sky", "shop.example.com", `{"text": "x"}`, ""},
+		{"sky", "another.example.com", `{"text": "x"}`, "the recipient is no account"},
+		{"sky", "shop.example.com", `{"text": "` + strings.Repeat("x", 301) + `"}`, "over 300 characters"},
+		{"toots", "@shop@toots.example", `{"text": "` + strings.Repeat("x", 4000) + `"}`, ""},
+		{"toots", "@shop@toots.example", `{"text": "x", "visibility": "secret"}`, "visibility is none of"},
+	} {
+		p := start(t, db.URL(pgtest.Worker), "deliver", "--provider", c.provider, "--channel", "social", "--to", c.to, "--payload", c.payload)
+		if code := p.wait(); (code == 0) != (c.want == "") || !strings.Contains(p.errOut.String(), c.want) {
+			t.Errorf("%s to %s: exit status %d, said %q", c.provider, c.to, code, p.errOut.String())
+		}
+	}
+}

@@ -64,6 +64,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/graphemes"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
@@ -106,11 +107,8 @@ var account = regexp.MustCompile(`^(?:(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z
 
 // New checks opts and connects to nothing.
 func New(opts Options) (*Provider, error) {
-	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, "https://bsky.social"), "/") + "/")
-	var errs []error
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
+	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, "https://bsky.social"))
+	errs := []error{err}
 	if !isAccount(opts.Account) {
 		errs = append(errs, errors.New("option Account is neither a handle such as shop.example.com nor a DID"))
 	}
@@ -221,7 +219,7 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err != nil {
 		return signedOut(err) // and nothing was posted
 	}
-	h := headers(token)
+	h := adapter.Bearer(token)
 	h.Set("Content-Type", "application/json")
 	a := httpcall.Post(ctx, p.transport, p.method("com.atproto.repo.createRecord"), h, body)
 	out := judge(a, stored.RKey)
@@ -237,16 +235,6 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 }
 
 func (p *Provider) method(name string) *url.URL { return p.base.JoinPath("xrpc", name) }
-
-func headers(token string) http.Header {
-	h := http.Header{}
-	if token != "" {
-		h.Set("Authorization", "Bearer "+token)
-	}
-	h.Set("Accept", "application/json")
-	h.Set("User-Agent", "deed")
-	return h
-}
 
 // said is what a server says of what it refuses.
 type said struct {
@@ -282,11 +270,7 @@ func isAboutToken(a httpcall.Answer) bool {
 
 func judge(a httpcall.Answer, key string) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("bluesky: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("bluesky", a)
 	}
 	if a.Status >= 200 && a.Status < 300 {
 		var made struct {
@@ -355,7 +339,7 @@ func (p *Provider) Find(ctx context.Context, r delivery.Reservation) (delivery.F
 func (p *Provider) look(ctx context.Context, token string, stored create) (delivery.Finding, error) {
 	target := p.method("com.atproto.repo.getRecord")
 	target.RawQuery = url.Values{"repo": {stored.Repo}, "collection": {stored.Collection}, "rkey": {stored.RKey}}.Encode()
-	a := httpcall.Get(ctx, p.transport, target, headers(token))
+	a := httpcall.Get(ctx, p.transport, target, adapter.Bearer(token))
 	var found struct {
 		URI   string `json:"uri"`
 		Value struct {
@@ -379,10 +363,9 @@ func (p *Provider) look(ctx context.Context, token string, stored create) (deliv
 
 // Check asks the server, and signs in.
 func (p *Provider) Check(ctx context.Context) []delivery.Check {
-	a := httpcall.Get(ctx, p.transport, p.method("com.atproto.server.describeServer"), headers(""))
-	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	a := httpcall.Get(ctx, p.transport, p.method("com.atproto.server.describeServer"), adapter.Bearer(""))
+	connected := adapter.Reached(p.base, a)
 	if a.Err != nil {
-		connected.Info = a.Err.Error()
 		return []delivery.Check{connected}
 	}
 	checks := []delivery.Check{connected, p.checkSession(ctx, "account", p.opts.Account)}

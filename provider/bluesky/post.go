@@ -1,13 +1,13 @@
 package bluesky
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/deedhq/deed/internal/adapter"
 )
 
 // Payload is what a delivery says.
@@ -69,13 +69,8 @@ type embed struct {
 const mention = "app.bsky.richtext.facet#mention"
 
 func readPayload(text json.RawMessage) (p Payload, err error) {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&p); err != nil {
-		if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return p, fmt.Errorf("the payload's %s is not what a post has", cmp.Or(typed.Field, "value"))
-		}
-		return p, errors.New("the payload is no JSON object of text, langs, facets and link")
+	if err := adapter.ReadPayload(text, &p, "what a post has", "text, langs, facets and link"); err != nil {
+		return p, err
 	}
 	switch {
 	case strings.TrimSpace(p.Text) == "":

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/httpcall"
 )
 
@@ -100,7 +101,7 @@ func (s *session) drop(ctx context.Context, token string) {
 // error.
 func (s *session) refresh(ctx context.Context) error {
 	s.Access = ""
-	a := httpcall.Post(ctx, s.p.transport, s.p.method("com.atproto.server.refreshSession"), headers(s.Refresh), nil)
+	a := httpcall.Post(ctx, s.p.transport, s.p.method("com.atproto.server.refreshSession"), adapter.Bearer(s.Refresh), nil)
 	switch {
 	case a.Err != nil:
 		return fmt.Errorf("bluesky: %w", a.Err)
@@ -119,7 +120,7 @@ func (s *session) signIn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h := headers("")
+	h := adapter.Bearer("")
 	h.Set("Content-Type", "application/json")
 	a := httpcall.Post(ctx, s.p.transport, s.p.method("com.atproto.server.createSession"), h, body)
 	switch {

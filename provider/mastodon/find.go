@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/httpcall"
 )
 
@@ -140,7 +141,7 @@ func (p *Provider) whose(ctx context.Context, token, account string) (string, er
 // get asks for what changes nothing.
 func (p *Provider) get(ctx context.Context, token string, target *url.URL, query url.Values, into any) error {
 	target.RawQuery = query.Encode()
-	a := httpcall.Get(ctx, p.transport, target, headers(token))
+	a := httpcall.Get(ctx, p.transport, target, adapter.Bearer(token))
 	switch {
 	case a.Err != nil:
 		return fmt.Errorf("mastodon: %w", a.Err)
@@ -155,7 +156,7 @@ func (p *Provider) get(ctx context.Context, token string, target *url.URL, query
 // Check asks whose the tokens are, and how long a status may be.
 func (p *Provider) Check(ctx context.Context) []delivery.Check {
 	target := p.base.JoinPath("api/v2/instance")
-	a := httpcall.Get(ctx, p.transport, target, headers(p.opts.Token))
+	a := httpcall.Get(ctx, p.transport, target, adapter.Bearer(p.opts.Token))
 	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
 	if a.Err != nil {
 		connected.Info = a.Err.Error()

@@ -37,7 +37,6 @@
 package mastodon
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -52,6 +51,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/graphemes"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
@@ -101,11 +101,8 @@ var handle = regexp.MustCompile(`^@([A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?
 // New checks opts and connects to nothing.
 func New(opts Options) (*Provider, error) {
 	opts.MaxCharacters = cmp.Or(opts.MaxCharacters, 500)
-	base, err := url.Parse(strings.TrimSuffix(opts.Endpoint, "/") + "/")
-	var errs []error
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
+	base, err := adapter.Endpoint(opts.Endpoint)
+	errs := []error{err}
 	if !handle.MatchString(opts.Account) {
 		errs = append(errs, errors.New("option Account is not an account such as @name@mastodon.example"))
 	}
@@ -115,10 +112,8 @@ func New(opts Options) (*Provider, error) {
 	if (opts.Sandbox == "") != (opts.SandboxToken == "") && !strings.EqualFold(opts.Sandbox, opts.Account) {
 		errs = append(errs, errors.New("options Sandbox and SandboxToken go together"))
 	}
-	if opts.Token == "" || !visible(opts.Token) {
-		errs = append(errs, errors.New("option Token is empty or not visible ASCII"))
-	}
-	if !visible(opts.SandboxToken) {
+	errs = append(errs, adapter.CheckSecret("Token", opts.Token))
+	if !adapter.IsVisible(opts.SandboxToken) {
 		errs = append(errs, errors.New("option SandboxToken is not visible ASCII"))
 	}
 	if opts.MaxCharacters < 1 {
@@ -128,10 +123,6 @@ func New(opts Options) (*Provider, error) {
 		return nil, &deed.Error{Op: "mastodon", Code: deed.Invalid, Err: err}
 	}
 	return &Provider{opts: opts, base: base, transport: httpcall.NewTransport()}, nil
-}
-
-func visible(secret string) bool {
-	return !strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // Close closes the connections that are not in use.
@@ -181,13 +172,8 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		return nil, err
 	}
 	var said Payload
-	dec := json.NewDecoder(bytes.NewReader(d.Payload))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&said); err != nil {
-		if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return nil, fmt.Errorf("the payload's %s is not what a status has", cmp.Or(typed.Field, "value"))
-		}
-		return nil, errors.New("the payload is no JSON object of text, visibility, language, spoiler_text, sensitive, in_reply_to_id and media_ids")
+	if err := adapter.ReadPayload(d.Payload, &said, "what a status has", "text, visibility, language, spoiler_text, sensitive, in_reply_to_id and media_ids"); err != nil {
+		return nil, err
 	}
 	s := status{
 		Status: said.Text, Visibility: said.Visibility, Language: said.Language, SpoilerText: said.SpoilerText, Sensitive: said.Sensitive,
@@ -239,28 +225,16 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err != nil {
 		return delivery.Refused(fmt.Errorf("mastodon: %w", err))
 	}
-	h := headers(token)
+	h := adapter.Bearer(token)
 	h.Set("Content-Type", "application/json")
 	h.Set("Idempotency-Key", r.Key())
 	a := httpcall.Post(ctx, p.transport, p.base.JoinPath("api/v1/statuses"), h, body)
 	return judge(a).WithCode(a.Code())
 }
 
-func headers(token string) http.Header {
-	h := http.Header{}
-	h.Set("Authorization", "Bearer "+token)
-	h.Set("Accept", "application/json")
-	h.Set("User-Agent", "deed")
-	return h
-}
-
 func judge(a httpcall.Answer) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("mastodon: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("mastodon", a)
 	}
 	if a.Status >= 200 && a.Status < 300 {
 		var made struct {

@@ -22,14 +22,11 @@ package postmark
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/mail"
 	"net/url"
 	"regexp"
 	"slices"
@@ -38,6 +35,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
 	"github.com/deedhq/deed/internal/plaintext"
@@ -83,22 +81,14 @@ const leastPassword = 16 // bytes
 
 // New checks opts and connects to nothing.
 func New(opts Options) (*Provider, error) {
-	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, "https://api.postmarkapp.com"), "/") + "/")
-	var errs []error
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
-	if opts.ServerToken == "" || strings.ContainsFunc(opts.ServerToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("option ServerToken is empty or not visible ASCII"))
-	}
+	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, "https://api.postmarkapp.com"))
+	errs := []error{err}
+	errs = append(errs, adapter.CheckSecret("ServerToken", opts.ServerToken))
 	if opts.MessageStream != "" && !stream.MatchString(opts.MessageStream) {
 		errs = append(errs, errors.New("option MessageStream is not the id of a stream, of letters, digits, - and _"))
 	}
 	if (opts.EventUser == "") != (opts.EventPassword == "") || opts.EventPassword != "" && len(opts.EventPassword) < leastPassword {
 		errs = append(errs, fmt.Errorf("options EventUser and EventPassword go together, and the password has at least %d bytes", leastPassword))
-	}
-	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
-		errs = append(errs, errors.New("option From is not an address"))
 	}
 	rules := delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}
 	errs = append(errs, rules.Check())
@@ -106,8 +96,7 @@ func New(opts Options) (*Provider, error) {
 		return nil, &deed.Error{Op: "postmark", Code: deed.Invalid, Err: err}
 	}
 	if opts.Account == "" {
-		sum := sha256.Sum256([]byte("deed postmark account " + opts.ServerToken))
-		opts.Account = "token-" + hex.EncodeToString(sum[:6])
+		opts.Account = "token-" + adapter.Account("postmark", opts.ServerToken)
 	}
 	return &Provider{opts: opts, rules: rules, base: base, transport: httpcall.NewTransport()}, nil
 }
@@ -125,22 +114,17 @@ func (p *Provider) Capabilities() delivery.Capabilities {
 
 // email is the body of POST /email.
 type email struct {
-	From     string            `json:"From"`
-	To       string            `json:"To"`
-	CC       string            `json:"Cc,omitempty"` // addresses with commas between them, as ReplyTo
-	Subject  string            `json:"Subject"`
-	ReplyTo  string            `json:"ReplyTo,omitempty"`
-	Text     string            `json:"TextBody,omitempty"`
-	HTML     string            `json:"HtmlBody,omitempty"`
-	Headers  []pair            `json:"Headers,omitempty"`
-	Files    []file            `json:"Attachments,omitempty"`
-	Metadata map[string]string `json:"Metadata"`
-	Stream   string            `json:"MessageStream,omitempty"`
-}
-
-type pair struct {
-	Name  string `json:"Name"`
-	Value string `json:"Value"`
+	From     string               `json:"From"`
+	To       string               `json:"To"`
+	CC       string               `json:"Cc,omitempty"` // addresses with commas between them, as ReplyTo
+	Subject  string               `json:"Subject"`
+	ReplyTo  string               `json:"ReplyTo,omitempty"`
+	Text     string               `json:"TextBody,omitempty"`
+	HTML     string               `json:"HtmlBody,omitempty"`
+	Headers  []adapter.NamedValue `json:"Headers,omitempty"`
+	Files    []file               `json:"Attachments,omitempty"`
+	Metadata map[string]string    `json:"Metadata"`
+	Stream   string               `json:"MessageStream,omitempty"`
 }
 
 type file struct {
@@ -149,8 +133,6 @@ type file struct {
 	Type      string `json:"ContentType"`
 	ContentID string `json:"ContentID,omitempty"` // cid: and the id, of what is shown inline
 }
-
-const sandboxHeader = "X-Deed-Sandbox-For"
 
 // Render makes the body of POST /email.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
@@ -163,7 +145,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		Metadata: map[string]string{"deed_id": d.ID}, Stream: p.opts.MessageStream,
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-		m.Headers = append(m.Headers, pair{name, e.Headers[name]})
+		m.Headers = append(m.Headers, adapter.NamedValue{Name: name, Value: e.Headers[name]})
 	}
 	for _, a := range e.Attachments {
 		f := file{Name: a.Name, Content: a.Content, Type: a.Type}
@@ -173,7 +155,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		m.Files = append(m.Files, f)
 	}
 	if d.SandboxFor != "" {
-		m.Headers = append(m.Headers, pair{sandboxHeader, d.SandboxFor})
+		m.Headers = append(m.Headers, adapter.NamedValue{Name: adapter.SandboxHeader, Value: d.SandboxFor})
 	}
 	return json.Marshal(m)
 }
@@ -188,10 +170,8 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err := json.Unmarshal(body, &stored); err != nil || !strings.EqualFold(stored.To, r.Recipient()) {
 		return delivery.Refused(fmt.Errorf("postmark: %w", delivery.ErrOtherRecipient))
 	}
-	for _, h := range stored.Headers {
-		if err := p.rules.CheckHeader(h.Name); err != nil && h.Name != sandboxHeader {
-			return delivery.Refused(fmt.Errorf("postmark: the stored request: %w", err)) // an older version, or other rules, let it pass
-		}
+	if err := adapter.CheckStored("postmark", p.rules, adapter.Names(stored.Headers)); err != nil {
+		return delivery.Refused(err)
 	}
 	h := p.headers()
 	h.Set("Content-Type", "application/json")
@@ -222,11 +202,7 @@ var meanings = map[int]string{
 
 func judge(a httpcall.Answer) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("postmark: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("postmark", a)
 	}
 	var s said
 	_ = json.Unmarshal(a.Body, &s)
@@ -275,9 +251,8 @@ func judgeCode(status, code int, err error, after time.Duration) delivery.Outcom
 // Check asks for the token's server.
 func (p *Provider) Check(ctx context.Context) []delivery.Check {
 	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("server"), p.headers())
-	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	connected := adapter.Reached(p.base, a)
 	if a.Err != nil {
-		connected.Info = a.Err.Error()
 		return []delivery.Check{connected}
 	}
 	var s said

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/httpcall"
 )
 
@@ -39,7 +40,7 @@ func (p *Provider) SendBatch(ctx context.Context, b delivery.Batch) []delivery.O
 	if len(bodies) == 0 {
 		return nil
 	}
-	h := p.headers()
+	h := adapter.Bearer(p.opts.APIKey)
 	h.Set("Content-Type", "application/json")
 	h.Set("Idempotency-Key", b.Key())
 	h.Set("X-Batch-Validation", "permissive")

@@ -30,21 +30,18 @@ package resend
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/mail"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
 	"github.com/deedhq/deed/internal/plaintext"
@@ -91,20 +88,13 @@ type Provider struct {
 func New(opts Options) (*Provider, error) {
 	opts.Endpoint = cmp.Or(opts.Endpoint, "https://api.resend.com")
 	var errs []error
-	base, err := url.Parse(strings.TrimSuffix(opts.Endpoint, "/") + "/")
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
-	if opts.APIKey == "" || strings.ContainsFunc(opts.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("option APIKey is empty or not visible ASCII"))
-	}
+	base, err := adapter.Endpoint(opts.Endpoint)
+	errs = append(errs, err)
+	errs = append(errs, adapter.CheckSecret("APIKey", opts.APIKey))
 	if opts.EventSecret != "" {
 		if err := signing.Check(opts.EventSecret); err != nil {
 			errs = append(errs, fmt.Errorf("option EventSecret: %w", err))
 		}
-	}
-	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
-		errs = append(errs, errors.New("option From is not an address"))
 	}
 	if opts.Batch < 0 || opts.Batch > MostBatch {
 		errs = append(errs, fmt.Errorf("option Batch %d is not from 1 to %d", opts.Batch, MostBatch))
@@ -115,8 +105,7 @@ func New(opts Options) (*Provider, error) {
 		return nil, &deed.Error{Op: "resend", Code: deed.Invalid, Err: err}
 	}
 	if opts.Account == "" {
-		sum := sha256.Sum256([]byte("deed resend account " + opts.APIKey))
-		opts.Account = "key-" + hex.EncodeToString(sum[:6])
+		opts.Account = "key-" + adapter.Account("resend", opts.APIKey)
 	}
 	return &Provider{opts: opts, rules: rules, base: base, transport: httpcall.NewTransport()}, nil
 }
@@ -160,8 +149,6 @@ type tag struct {
 	Value string `json:"value"`
 }
 
-const sandboxHeader = "X-Deed-Sandbox-For"
-
 // Render makes the body of POST /emails. The tag deed_id is in every later
 // event about the e-mail.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
@@ -174,7 +161,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		if e.Headers == nil {
 			e.Headers = map[string]string{}
 		}
-		e.Headers[sandboxHeader] = d.SandboxFor
+		e.Headers[adapter.SandboxHeader] = d.SandboxFor
 	}
 	m := email{
 		From: e.From, To: []string{d.Recipient}, CC: e.CC, Subject: e.Subject,
@@ -201,7 +188,7 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err != nil {
 		return delivery.Refused(err)
 	}
-	h := p.headers()
+	h := adapter.Bearer(p.opts.APIKey)
 	h.Set("Content-Type", "application/json")
 	h.Set("Idempotency-Key", r.Key())
 	a := httpcall.Post(ctx, p.transport, p.base.JoinPath("emails"), h, body)
@@ -218,20 +205,10 @@ func (p *Provider) request(r delivery.Reservation) ([]byte, error) {
 	if err := json.Unmarshal(body, &stored); err != nil || len(stored.To) != 1 || !strings.EqualFold(stored.To[0], r.Recipient()) {
 		return nil, fmt.Errorf("resend: %w", delivery.ErrOtherRecipient)
 	}
-	for _, name := range slices.Sorted(maps.Keys(stored.Headers)) {
-		if err := p.rules.CheckHeader(name); err != nil && name != sandboxHeader {
-			return nil, fmt.Errorf("resend: the stored request: %w", err) // an older version, or other rules, let it pass
-		}
+	if err := adapter.CheckStored("resend", p.rules, maps.Keys(stored.Headers)); err != nil {
+		return nil, err
 	}
 	return body, nil
-}
-
-func (p *Provider) headers() http.Header {
-	h := http.Header{}
-	h.Set("Authorization", "Bearer "+p.opts.APIKey)
-	h.Set("Accept", "application/json")
-	h.Set("User-Agent", "deed")
-	return h
 }
 
 // problem is what Resend says of a request that it refuses.
@@ -255,11 +232,7 @@ func (p *Provider) judge(a httpcall.Answer) delivery.Outcome {
 // judgeProblem says what an answer means that is no 2xx, or none.
 func (p *Provider) judgeProblem(a httpcall.Answer) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("resend: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("resend", a)
 	}
 	// The name is from a fixed list; a message may repeat the request.
 	var said problem
@@ -286,10 +259,9 @@ func (p *Provider) judgeProblem(a httpcall.Answer) delivery.Outcome {
 
 // Check asks for the account's domains, which any full API key may.
 func (p *Provider) Check(ctx context.Context) []delivery.Check {
-	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("domains"), p.headers())
-	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("domains"), adapter.Bearer(p.opts.APIKey))
+	connected := adapter.Reached(p.base, a)
 	if a.Err != nil {
-		connected.Info = a.Err.Error()
 		return []delivery.Check{connected}
 	}
 	var said problem

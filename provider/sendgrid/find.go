@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/httpcall"
 )
 
@@ -59,7 +60,7 @@ func (p *Provider) Find(ctx context.Context, r delivery.Reservation) (delivery.F
 // history, to a key without the permission, or if the search is refused.
 func (p *Provider) activity(ctx context.Context, target *url.URL, query url.Values, into any) (shown bool, err error) {
 	target.RawQuery = query.Encode()
-	a := httpcall.Get(ctx, p.transport, target, p.headers())
+	a := httpcall.Get(ctx, p.transport, target, adapter.Bearer(p.opts.APIKey))
 	switch {
 	case a.Err != nil:
 		return false, fmt.Errorf("sendgrid: activity: %w", a.Err)

@@ -21,8 +21,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/ecdsa"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +34,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
 	"github.com/deedhq/deed/internal/plaintext"
@@ -81,22 +80,14 @@ type Provider struct {
 
 // New checks opts and connects to nothing.
 func New(opts Options) (*Provider, error) {
-	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, "https://api.sendgrid.com"), "/") + "/")
-	var errs []error
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
-	if opts.APIKey == "" || strings.ContainsFunc(opts.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("option APIKey is empty or not visible ASCII"))
-	}
+	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, "https://api.sendgrid.com"))
+	errs := []error{err}
+	errs = append(errs, adapter.CheckSecret("APIKey", opts.APIKey))
 	p := &Provider{opts: opts, base: base, transport: httpcall.NewTransport()}
 	if opts.EventKey != "" {
 		if p.eventKey, err = publicKey(opts.EventKey); err != nil {
 			errs = append(errs, err)
 		}
-	}
-	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
-		errs = append(errs, errors.New("option From is not an address"))
 	}
 	p.rules = delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}
 	errs = append(errs, p.rules.Check())
@@ -104,8 +95,7 @@ func New(opts Options) (*Provider, error) {
 		return nil, &deed.Error{Op: "sendgrid", Code: deed.Invalid, Err: err}
 	}
 	if p.opts.Account == "" {
-		sum := sha256.Sum256([]byte("deed sendgrid account " + opts.APIKey))
-		p.opts.Account = "key-" + hex.EncodeToString(sum[:6])
+		p.opts.Account = "key-" + adapter.Account("sendgrid", opts.APIKey)
 	}
 	return p, nil
 }
@@ -161,8 +151,6 @@ type file struct {
 	ContentID   string `json:"content_id,omitempty"`
 }
 
-const sandboxHeader = "X-Deed-Sandbox-For"
-
 // Render makes the body of POST /v3/mail/send.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	e, err := delivery.ReadEmail(d, p.rules)
@@ -200,7 +188,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		if m.Headers == nil {
 			m.Headers = map[string]string{}
 		}
-		m.Headers[sandboxHeader] = d.SandboxFor
+		m.Headers[adapter.SandboxHeader] = d.SandboxFor
 	}
 	return json.Marshal(m)
 }
@@ -224,34 +212,20 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err := json.Unmarshal(body, &stored); err != nil || len(stored.To) != 1 || len(stored.To[0].To) != 1 || !strings.EqualFold(stored.To[0].To[0].Email, r.Recipient()) {
 		return delivery.Refused(fmt.Errorf("sendgrid: %w", delivery.ErrOtherRecipient))
 	}
-	for name := range stored.Headers {
-		if err := p.rules.CheckHeader(name); err != nil && name != sandboxHeader {
-			return delivery.Refused(fmt.Errorf("sendgrid: the stored request: %w", err)) // an older version, or other rules, let it pass
-		}
+	if err := adapter.CheckStored("sendgrid", p.rules, maps.Keys(stored.Headers)); err != nil {
+		return delivery.Refused(err)
 	}
-	h := p.headers()
+	h := adapter.Bearer(p.opts.APIKey)
 	h.Set("Content-Type", "application/json")
 	a := httpcall.Post(ctx, p.transport, p.base.JoinPath("v3/mail/send"), h, body)
 	return judge(a, time.Now()).WithCode(a.Code())
-}
-
-func (p *Provider) headers() http.Header {
-	h := http.Header{}
-	h.Set("Authorization", "Bearer "+p.opts.APIKey)
-	h.Set("Accept", "application/json")
-	h.Set("User-Agent", "deed")
-	return h
 }
 
 // judge says what came of a call. What SendGrid writes of errors may name the recipient:
 // only the field is kept that one is about.
 func judge(a httpcall.Answer, now time.Time) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("sendgrid: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("sendgrid", a)
 	}
 	err := fmt.Errorf("sendgrid: status %d%s", a.Status, field(a.Body))
 	switch {
@@ -297,10 +271,9 @@ func wait(h http.Header, now time.Time) time.Duration {
 
 // Check asks what the key may do, and with Activity for a part of that.
 func (p *Provider) Check(ctx context.Context) []delivery.Check {
-	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("v3/scopes"), p.headers())
-	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("v3/scopes"), adapter.Bearer(p.opts.APIKey))
+	connected := adapter.Reached(p.base, a)
 	if a.Err != nil {
-		connected.Info = a.Err.Error()
 		return []delivery.Check{connected}
 	}
 	var said struct {

@@ -12,17 +12,18 @@ import (
 	"strings"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/plaintext"
 )
 
 // email is the body of POST /v2/email/outbound-emails.
 type email struct {
-	From             string      `json:"FromEmailAddress"`
-	Destination      destination `json:"Destination"`
-	ReplyTo          []string    `json:"ReplyToAddresses,omitempty"`
-	Content          content     `json:"Content"`
-	Tags             []pair      `json:"EmailTags"`
-	ConfigurationSet string      `json:"ConfigurationSetName,omitempty"`
+	From             string               `json:"FromEmailAddress"`
+	Destination      destination          `json:"Destination"`
+	ReplyTo          []string             `json:"ReplyToAddresses,omitempty"`
+	Content          content              `json:"Content"`
+	Tags             []adapter.NamedValue `json:"EmailTags"`
+	ConfigurationSet string               `json:"ConfigurationSetName,omitempty"`
 }
 
 type destination struct {
@@ -35,10 +36,10 @@ type content struct {
 }
 
 type simple struct {
-	Subject *part  `json:"Subject"`
-	Body    parts  `json:"Body"`
-	Headers []pair `json:"Headers,omitempty"`
-	Files   []file `json:"Attachments,omitempty"`
+	Subject *part                `json:"Subject"`
+	Body    parts                `json:"Body"`
+	Headers []adapter.NamedValue `json:"Headers,omitempty"`
+	Files   []file               `json:"Attachments,omitempty"`
 }
 
 type file struct {
@@ -68,15 +69,9 @@ func utf8(text string) *part {
 	return &part{text, "UTF-8"}
 }
 
-type pair struct {
-	Name  string `json:"Name"`
-	Value string `json:"Value"`
-}
-
 const (
-	sandboxHeader = "X-Deed-Sandbox-For"
-	mostName      = 126 // characters of a header's name
-	mostValue     = 870 // and of its value
+	mostName  = 126 // characters of a header's name
+	mostValue = 870 // and of its value
 )
 
 // Render makes the body of POST /v2/email/outbound-emails. The tag deed_id is in every
@@ -87,7 +82,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		return nil, err
 	}
 	out := email{
-		Destination: destination{[]string{d.Recipient}, e.CC}, Tags: []pair{{"deed_id", d.ID}}, ConfigurationSet: p.opts.ConfigurationSet,
+		Destination: destination{[]string{d.Recipient}, e.CC}, Tags: []adapter.NamedValue{{Name: "deed_id", Value: d.ID}}, ConfigurationSet: p.opts.ConfigurationSet,
 		Content: content{simple{Subject: utf8(e.Subject), Body: parts{utf8(cmp.Or(e.Text, plaintext.Of(e.HTML))), utf8(e.HTML)}}},
 	}
 	var errs []error
@@ -123,10 +118,10 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		if len(name) > mostName || value == "" || len(value) > mostValue || !isASCII(value) {
 			errs = append(errs, fmt.Errorf("header %.140q is not what SES takes: a name of up to %d characters, and a value of 1 to %d of ASCII", name, mostName, mostValue))
 		}
-		out.Content.Simple.Headers = append(out.Content.Simple.Headers, pair{name, value})
+		out.Content.Simple.Headers = append(out.Content.Simple.Headers, adapter.NamedValue{Name: name, Value: value})
 	}
 	if d.SandboxFor != "" {
-		out.Content.Simple.Headers = append(out.Content.Simple.Headers, pair{sandboxHeader, mime.QEncoding.Encode("UTF-8", d.SandboxFor)})
+		out.Content.Simple.Headers = append(out.Content.Simple.Headers, adapter.NamedValue{Name: adapter.SandboxHeader, Value: mime.QEncoding.Encode("UTF-8", d.SandboxFor)})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

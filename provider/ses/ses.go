@@ -36,7 +36,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/mail"
 	"net/url"
 	"regexp"
 	"slices"
@@ -48,6 +47,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
 )
@@ -118,15 +118,13 @@ func New(opts Options) (*Provider, error) {
 		errs = append(errs, errors.New("option Region is not one of AWS, such as eu-central-1"))
 		opts.Region = "unknown"
 	}
-	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, host(opts.Region)), "/") + "/")
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
+	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, host(opts.Region)))
+	errs = append(errs, err)
 	for _, one := range []struct {
 		name, value string
 		required    bool
 	}{{"AccessKeyID", opts.AccessKeyID, true}, {"SecretAccessKey", opts.SecretAccessKey, true}, {"SessionToken", opts.SessionToken, false}} {
-		if one.required && one.value == "" || strings.ContainsFunc(one.value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if one.required && one.value == "" || !adapter.IsVisible(one.value) {
 			errs = append(errs, fmt.Errorf("option %s is empty or not visible ASCII", one.name))
 		}
 	}
@@ -136,17 +134,13 @@ func New(opts Options) (*Provider, error) {
 	if opts.EventTopic != "" && !eventTopic.MatchString(opts.EventTopic) {
 		errs = append(errs, errors.New("option EventTopic is not the ARN of an SNS topic, such as arn:aws:sns:eu-central-1:123456789012:events"))
 	}
-	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
-		errs = append(errs, errors.New("option From is not an address"))
-	}
 	rules := delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}
 	errs = append(errs, rules.Check())
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "ses", Code: deed.Invalid, Err: err}
 	}
 	if opts.Account == "" {
-		sum := sha256.Sum256([]byte("deed ses account " + opts.AccessKeyID))
-		opts.Account = opts.Region + "/key-" + hex.EncodeToString(sum[:6])
+		opts.Account = opts.Region + "/key-" + adapter.Account("ses", opts.AccessKeyID)
 	}
 	return &Provider{opts: opts, rules: rules, base: base, signer: v4.NewSigner(), transport: httpcall.NewTransport()}, nil
 }
@@ -172,10 +166,8 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err := json.Unmarshal(body, &stored); err != nil || len(stored.Destination.To) != 1 || !strings.EqualFold(stored.Destination.To[0], r.Recipient()) {
 		return delivery.Refused(fmt.Errorf("ses: %w", delivery.ErrOtherRecipient))
 	}
-	for _, h := range stored.Content.Simple.Headers {
-		if err := p.rules.CheckHeader(h.Name); err != nil && h.Name != sandboxHeader {
-			return delivery.Refused(fmt.Errorf("ses: the stored request: %w", err)) // an older version, or other rules, let it pass
-		}
+	if err := adapter.CheckStored("ses", p.rules, adapter.Names(stored.Content.Simple.Headers)); err != nil {
+		return delivery.Refused(err)
 	}
 	target := p.base.JoinPath("v2/email/outbound-emails")
 	h, err := p.signed(ctx, http.MethodPost, target, body)
@@ -213,11 +205,7 @@ var (
 
 func judge(a httpcall.Answer) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("ses: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("ses", a)
 	}
 	if a.Status >= 200 && a.Status < 300 {
 		var accepted struct {
@@ -282,9 +270,8 @@ func (p *Provider) Check(ctx context.Context) []delivery.Check {
 		return []delivery.Check{credentials}
 	}
 	a := httpcall.Get(ctx, p.transport, target, h)
-	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	connected := adapter.Reached(p.base, a)
 	if a.Err != nil {
-		connected.Info = a.Err.Error()
 		return []delivery.Check{connected}
 	}
 	var said struct {

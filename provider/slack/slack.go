@@ -21,11 +21,8 @@
 package slack
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +36,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
 )
@@ -73,20 +71,16 @@ type Provider struct {
 
 // New checks opts and connects to nothing.
 func New(opts Options) (*Provider, error) {
-	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, "https://slack.com/api"), "/") + "/")
-	var errs []error
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
-	if !strings.HasPrefix(opts.Token, "xox") || strings.ContainsFunc(opts.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, "https://slack.com/api"))
+	errs := []error{err}
+	if !strings.HasPrefix(opts.Token, "xox") || !adapter.IsVisible(opts.Token) {
 		errs = append(errs, errors.New("option Token is not a token of Slack's, which begins with xox"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "slack", Code: deed.Invalid, Err: err}
 	}
 	if opts.Account == "" {
-		sum := sha256.Sum256([]byte("deed slack account " + opts.Token))
-		opts.Account = "token-" + hex.EncodeToString(sum[:6])
+		opts.Account = "token-" + adapter.Account("slack", opts.Token)
 	}
 	return &Provider{opts: opts, base: base, transport: httpcall.NewTransport()}, nil
 }
@@ -155,13 +149,8 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(d.Payload))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&m.Payload); err != nil {
-		if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return nil, fmt.Errorf("the payload's %s is not what chat.postMessage takes", cmp.Or(typed.Field, "value"))
-		}
-		return nil, errors.New("the payload is no JSON object of text, blocks, reply_broadcast, unfurl_links, unfurl_media and mrkdwn")
+	if err := adapter.ReadPayload(d.Payload, &m.Payload, "what chat.postMessage takes", "text, blocks, reply_broadcast, unfurl_links, unfurl_media and mrkdwn"); err != nil {
+		return nil, err
 	}
 	var blocks []json.RawMessage
 	switch {
@@ -187,17 +176,10 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if err != nil || json.Unmarshal(body, &stored) != nil || stored.Channel != to.Channel || stored.Thread != to.Thread {
 		return delivery.Refused(fmt.Errorf("slack: %w", delivery.ErrOtherRecipient))
 	}
-	h := p.headers()
+	h := adapter.Bearer(p.opts.Token)
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	a := httpcall.Post(ctx, p.transport, p.base.JoinPath("chat.postMessage"), h, body)
 	return judge(a).WithCode(a.Code())
-}
-
-func (p *Provider) headers() http.Header {
-	h := http.Header{}
-	h.Set("Authorization", "Bearer "+p.opts.Token)
-	h.Set("User-Agent", "deed")
-	return h
 }
 
 // said is an answer of the Web API.
@@ -237,11 +219,7 @@ var (
 
 func judge(a httpcall.Answer) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("slack: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("slack", a)
 	}
 	var s said
 	readable := json.Unmarshal(a.Body, &s) == nil
@@ -314,7 +292,7 @@ func seconds(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) + ".
 func (p *Provider) ask(ctx context.Context, method string, query url.Values) (s said, err error) {
 	target := p.base.JoinPath(method)
 	target.RawQuery = query.Encode()
-	a := httpcall.Get(ctx, p.transport, target, p.headers())
+	a := httpcall.Get(ctx, p.transport, target, adapter.Bearer(p.opts.Token))
 	switch {
 	case a.Err != nil:
 		return s, fmt.Errorf("slack: %s: %w", method, a.Err)
@@ -328,10 +306,9 @@ func (p *Provider) ask(ctx context.Context, method string, query url.Values) (s 
 
 // Check asks whose the token is.
 func (p *Provider) Check(ctx context.Context) []delivery.Check {
-	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("auth.test"), p.headers())
-	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	a := httpcall.Get(ctx, p.transport, p.base.JoinPath("auth.test"), adapter.Bearer(p.opts.Token))
+	connected := adapter.Reached(p.base, a)
 	if a.Err != nil {
-		connected.Info = a.Err.Error()
 		return []delivery.Check{connected}
 	}
 	var s said

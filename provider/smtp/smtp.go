@@ -121,9 +121,6 @@ func New(opts Options) (*Provider, error) {
 	if (opts.User == "") != (opts.Password == "") {
 		errs = append(errs, errors.New("options User and Password go together"))
 	}
-	if _, err := mail.ParseAddress(opts.From); opts.From != "" && err != nil {
-		errs = append(errs, errors.New("option From is not an address"))
-	}
 	if opts.Idle < 0 || opts.PerConnection < 1 {
 		errs = append(errs, fmt.Errorf("option Idle %s is negative, or PerConnection %d below 1", opts.Idle, opts.PerConnection))
 	}

@@ -32,6 +32,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/httpcall"
 )
 
@@ -67,11 +68,8 @@ var tokenForm = regexp.MustCompile(`^([0-9]{1,20}):[A-Za-z0-9_-]{1,200}$`)
 
 // New checks opts and connects to nothing.
 func New(opts Options) (*Provider, error) {
-	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, "https://api.telegram.org"), "/") + "/")
-	var errs []error
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
+	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, "https://api.telegram.org"))
+	errs := []error{err}
 	parts := tokenForm.FindStringSubmatch(opts.Token)
 	if parts == nil {
 		errs = append(errs, errors.New("option Token is not a bot's token, as @BotFather gives it: digits, a colon, letters"))
@@ -134,10 +132,9 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(d.Payload))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&m.Payload); err != nil {
-		return nil, payloadError(err)
+	const fields = "text, parse_mode, disable_notification, protect_content, link_preview_options, reply_parameters and reply_markup"
+	if err := adapter.ReadPayload(d.Payload, &m.Payload, "what sendMessage takes", fields); err != nil {
+		return nil, err
 	}
 	switch {
 	case strings.TrimSpace(m.Text) == "":
@@ -148,14 +145,6 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		return nil, fmt.Errorf("the text has over %d characters", mostText)
 	}
 	return json.Marshal(m)
-}
-
-// payloadError says what is wrong with a payload, in words that repeat no value of it.
-func payloadError(err error) error {
-	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("the payload's %s is not what sendMessage takes", cmp.Or(typed.Field, "value"))
-	}
-	return errors.New("the payload is no JSON object of text, parse_mode, disable_notification, protect_content, link_preview_options, reply_parameters and reply_markup")
 }
 
 // Send posts the request.
@@ -201,11 +190,7 @@ var plain = map[string]bool{
 
 func judge(a httpcall.Answer) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("telegram: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("telegram", a)
 	}
 	var s said
 	readable := json.Unmarshal(a.Body, &s) == nil
@@ -243,9 +228,8 @@ func judge(a httpcall.Answer) delivery.Outcome {
 // Check asks who the bot is.
 func (p *Provider) Check(ctx context.Context) []delivery.Check {
 	a := httpcall.Get(ctx, p.transport, p.method("getMe"), http.Header{"User-Agent": {"deed"}})
-	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	connected := adapter.Reached(p.base, a)
 	if a.Err != nil {
-		connected.Info = a.Err.Error()
 		return []delivery.Check{connected}
 	}
 	var s said

@@ -2,7 +2,6 @@ package twilio
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 )
 
 // Message is what a delivery over sms says.
@@ -76,7 +76,7 @@ func marked(callback, id string) string {
 
 func (p *Provider) text(form url.Values, payload json.RawMessage) error {
 	var m Message
-	if err := read(payload, &m, "text"); err != nil {
+	if err := adapter.ReadPayload(payload, &m, "what a message has", "text"); err != nil {
 		return err
 	}
 	switch {
@@ -106,7 +106,7 @@ func (c Call) given() (n int) {
 
 func (p *Provider) call(form url.Values, payload json.RawMessage) error {
 	var c Call
-	if err := read(payload, &c, "text, twiml, url, timeout and machine_detection"); err != nil {
+	if err := adapter.ReadPayload(payload, &c, "what a call has", "text, twiml, url, timeout and machine_detection"); err != nil {
 		return err
 	}
 	switch {
@@ -149,20 +149,6 @@ func (p *Provider) call(form url.Values, payload json.RawMessage) error {
 	}
 	if c.MachineDetection != "" {
 		form.Set("MachineDetection", c.MachineDetection)
-	}
-	return nil
-}
-
-// read reads a payload, and says what is wrong with it without repeating it.
-func read(payload json.RawMessage, into any, fields string) error {
-	dec := json.NewDecoder(bytes.NewReader(payload))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(into)
-	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("the payload's %s is of another type", cmp.Or(typed.Field, "value"))
-	}
-	if err != nil {
-		return fmt.Errorf("the payload is no JSON object of %s", fields)
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
 )
@@ -105,16 +106,14 @@ var (
 
 // New checks opts and connects to nothing.
 func New(opts Options) (*Provider, error) {
-	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, "https://api.twilio.com"), "/") + "/")
+	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, "https://api.twilio.com"))
 	errs := []error{opts.checkSender()}
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
+	errs = append(errs, err)
 	if !accountSID.MatchString(opts.AccountSID) {
 		errs = append(errs, errors.New("option AccountSID is not an account's, which is AC and 32 hexadecimal digits"))
 	}
 	for _, one := range []struct{ name, secret string }{{"AuthToken", opts.AuthToken}, {"APIKeySecret", opts.APIKeySecret}} {
-		if strings.ContainsFunc(one.secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if !adapter.IsVisible(one.secret) {
 			errs = append(errs, fmt.Errorf("option %s is not visible ASCII", one.name))
 		}
 	}
@@ -218,11 +217,7 @@ var meanings = map[int]string{
 
 func judge(a httpcall.Answer) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("twilio: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("twilio", a)
 	}
 	var s said
 	readable := json.Unmarshal(a.Body, &s) == nil
@@ -273,9 +268,8 @@ func (p *Provider) Check(ctx context.Context) []delivery.Check {
 	target := p.base.JoinPath(messages.path)
 	target.RawQuery = "PageSize=1"
 	a := httpcall.Get(ctx, p.transport, target, p.headers())
-	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	connected := adapter.Reached(p.base, a)
 	if a.Err != nil {
-		connected.Info = a.Err.Error()
 		return []delivery.Check{connected}
 	}
 	credentials := delivery.Check{What: "credentials", OK: a.Status == http.StatusOK, Info: "they are accepted, and may look messages up"}

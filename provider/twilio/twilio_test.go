@@ -183,8 +183,8 @@ func TestRender_Bad(t *testing.T) {
 	}
 	bad(delivery.SMS, `{}`, "the payload has no text")
 	bad(delivery.SMS, `{"text": " \n"}`, "the payload has no text")
-	bad(delivery.SMS, `{"text": 7}`, "the payload's text is of another type")
-	bad(delivery.SMS, `["canary"]`, "is of another type")
+	bad(delivery.SMS, `{"text": 7}`, "the payload's text is not what a message has")
+	bad(delivery.SMS, `["canary"]`, "is not what a message has")
 	bad(delivery.SMS, `{"text": "canary", "to": "+1"}`, "no JSON object of text")
 	bad(delivery.SMS, `{"text": "`+strings.Repeat("ä", 1601)+`"}`, "the text has over 1600 characters")
 	bad(delivery.Voice, `{}`, "none of text, twiml and url")

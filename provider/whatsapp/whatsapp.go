@@ -23,7 +23,6 @@
 package whatsapp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -38,6 +37,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/adapter"
 	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
 )
@@ -72,14 +72,9 @@ type Provider struct {
 
 // New checks opts and connects to nothing.
 func New(opts Options) (*Provider, error) {
-	base, err := url.Parse(strings.TrimSuffix(cmp.Or(opts.Endpoint, "https://graph.facebook.com/v23.0"), "/") + "/")
-	var errs []error
-	if err != nil || (base.Scheme != "https" && base.Scheme != "http") || base.Host == "" || base.User != nil {
-		errs = append(errs, errors.New("option Endpoint is not an http or https URL without a user"))
-	}
-	if opts.Token == "" || strings.ContainsFunc(opts.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("option Token is empty or not visible ASCII"))
-	}
+	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, "https://graph.facebook.com/v23.0"))
+	errs := []error{err}
+	errs = append(errs, adapter.CheckSecret("Token", opts.Token))
 	if opts.PhoneNumberID == "" || len(opts.PhoneNumberID) > 30 || strings.Trim(opts.PhoneNumberID, "0123456789") != "" {
 		errs = append(errs, errors.New("option PhoneNumberID is not the id of a number, which is up to 30 digits"))
 	}
@@ -160,13 +155,8 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		return nil, err
 	}
 	var said Payload
-	dec := json.NewDecoder(bytes.NewReader(d.Payload))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&said); err != nil {
-		if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return nil, fmt.Errorf("the payload's %s is of another type", cmp.Or(typed.Field, "value"))
-		}
-		return nil, errors.New("the payload is no JSON object of text, preview_url, template, interactive and reply_to")
+	if err := adapter.ReadPayload(d.Payload, &said, "what a message has", "text, preview_url, template, interactive and reply_to"); err != nil {
+		return nil, err
 	}
 	if err := m.say(said); err != nil {
 		return nil, err
@@ -222,17 +212,10 @@ func (p *Provider) Send(ctx context.Context, r delivery.Reservation) delivery.Ou
 	if to.writeTo(r.Recipient()) != nil || json.Unmarshal(body, &stored) != nil || stored.To != to.To || stored.Recipient != to.Recipient {
 		return delivery.Refused(fmt.Errorf("whatsapp: %w", delivery.ErrOtherRecipient))
 	}
-	h := p.headers()
+	h := adapter.Bearer(p.opts.Token)
 	h.Set("Content-Type", "application/json")
 	a := httpcall.Post(ctx, p.transport, p.base.JoinPath(p.opts.PhoneNumberID, "messages"), h, body)
 	return judge(a)
-}
-
-func (p *Provider) headers() http.Header {
-	h := http.Header{}
-	h.Set("Authorization", "Bearer "+p.opts.Token)
-	h.Set("User-Agent", "deed")
-	return h
 }
 
 // said is an answer of the Cloud API.
@@ -260,11 +243,7 @@ var meanings = map[int]string{
 
 func judge(a httpcall.Answer) delivery.Outcome {
 	if a.Err != nil {
-		err := fmt.Errorf("whatsapp: %w", a.Err)
-		if a.Connected {
-			return delivery.Unknown(err)
-		}
-		return delivery.Outage(err, 0)
+		return adapter.Unanswered("whatsapp", a)
 	}
 	var s said
 	readable := json.Unmarshal(a.Body, &s) == nil
@@ -318,10 +297,9 @@ func judgeCode(status, code int, err error, after time.Duration) delivery.Outcom
 func (p *Provider) Check(ctx context.Context) []delivery.Check {
 	target := p.base.JoinPath(p.opts.PhoneNumberID)
 	target.RawQuery = "fields=display_phone_number,verified_name"
-	a := httpcall.Get(ctx, p.transport, target, p.headers())
-	connected := delivery.Check{What: "connect to " + p.base.Host, OK: a.Err == nil, Info: "it answers"}
+	a := httpcall.Get(ctx, p.transport, target, adapter.Bearer(p.opts.Token))
+	connected := adapter.Reached(p.base, a)
 	if a.Err != nil {
-		connected.Info = a.Err.Error()
 		return []delivery.Check{connected}
 	}
 	var s said

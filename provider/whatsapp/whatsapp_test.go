@@ -135,9 +135,9 @@ func TestRender_Bad(t *testing.T) {
 		`{"template": "canary"}`:                        "template is no object",
 		`{"template": {"name": "canary"}}`:              "template has no name, or no language",
 		`{"interactive": []}`:                           "interactive is no object",
-		`{"text": 7}`:                                   "the payload's text is of another type",
+		`{"text": 7}`:                                   "the payload's text is not what a message has",
 		`{"text": "canary", "to": "16505551234"}`:       "the payload is no JSON object of text",
-		`["canary"]`:                                    "is of another type",
+		`["canary"]`:                                    "is not what a message has",
 		`{"text": "` + strings.Repeat("ä", 4097) + `"}`: "the text has over 4096 characters",
 	} {
 		_, err := plain(t).Render(delivery.Draft{Recipient: "16505551234", Payload: json.RawMessage(payload)})
