@@ -1,0 +1,70 @@
+package campaign_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/pgembed"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// buffers is how many a statement touches.
+func buffers(t testing.TB, conn *pgx.Conn, q string) int {
+	t.Helper()
+	var text string
+	if err := conn.QueryRow(context.Background(), `explain (analyze, buffers, timing off, summary off, format json) `+q).Scan(&text); err != nil {
+		t.Fatalf("%s: %v", q, err)
+	}
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+		t.Fatal(err)
+	}
+	return plans[0].Plan.Hit + plans[0].Plan.Read
+}
+
+// What runs have queued that are held, without a token or asleep costs a claim a look at each
+// run, however many deliveries and lanes there are: a hundred runs with a hundred thousand of them.
+// And who has no run pays next to nothing for there being runs at all.
+func TestPlan_ClaimsAmongManyRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t)
+	db.Broken() // deliveries of runs that are none
+	n := 100_000
+	if testing.Short() {
+		n = 10_000
+	}
+	db.Providers(t, "fake", "fake")
+	conn := db.Conn(t, pgtest.Worker)
+	const claim, without = `select * from deed.claim_deliveries('fake', 'w', 100, '1 minute', p_places => '{}', p_runs => true)`, `select * from deed.claim_deliveries('fake', 'w', 100, '1 minute', p_places => '{}')`
+	look := func(what, q string, most int) {
+		t.Helper()
+		buffers(t, conn, q) // it may tidy pages, and read the catalogue
+		b := buffers(t, conn, q)
+		t.Logf("%6d buffers: %s", b, what)
+		if b > most {
+			t.Errorf("%s: %d buffers, want at most %d", what, b, most)
+		}
+	}
+	look("nothing queued", claim, 60)
+	db.ExecSteps(t, pgtest.Owner, n, `
+		insert into deed.channel_outbox (id, tenant_id, workspace_id, idempotency_key, channel, provider, lane, recipient, payload, guarantee, run_id, due, payload_bytes, created_at, updated_at)
+		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', sha256(n::text::bytea), 'email', 'fake', n % 30011 || '.example',
+			n || '@' || n % 30011 || '.example', '{}', 'at_most_once', md5((n % 100)::text)::uuid, true, 2, now(), now()
+		from generate_series($1::int, $2::int) n`)
+	db.Exec(t, pgtest.Owner, `insert into deed.delivery_holds (run_id, tenant_id, at) select md5(n::text)::uuid, '00000000-0000-0000-0000-000000000000', now() from generate_series(0, 49) n`)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.rate_limits (provider, lane, rate, burst, tokens, at, run_id)
+		select 'fake', md5(n::text)::uuid::text, 1, 1, 0, now() + interval '1 hour', md5(n::text)::uuid from generate_series(50, 99) n`)
+	look("fifty runs held, and fifty without a token", claim, 1200)
+	look("and by who does none of runs", without, 200)
+	db.Exec(t, pgtest.App, `select deed.reserve('{email}', '{fake}', '{reset@d.example}', '{"{}"}', array[sha256('x')])`)
+	look("what is of no run, beside them", claim, 1500)
+}
