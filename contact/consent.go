@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/tenant"
@@ -27,6 +30,9 @@ const (
 	// changes nothing that was said before.
 	Pending State = "pending"
 )
+
+// channels are those of which contacts say something.
+var channels = []string{"email", "sms", "voice", "social", "chat", "webhook"}
 
 // Word is what a contact has said of one purpose.
 type Word struct {
@@ -163,6 +169,9 @@ func Words(ctx context.Context, db DB, f WordFilter) (list page.Of[Noted], err e
 		if err := checkIDs(op, f.Contact); err != nil {
 			return list, err
 		}
+	}
+	if f.Channel != "" && !slices.Contains(channels, f.Channel) {
+		return list, invalidf(op, "there is no channel %q: it is %s", errortext.Clip(f.Channel), strings.Join(channels, ", "))
 	}
 	below, err := numberBelow(f.Cursor)
 	if err != nil {

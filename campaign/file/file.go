@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/mail"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,6 +150,16 @@ func (r *reader) short(s *document.Section, key string) string {
 	return v
 }
 
+// address reads an address with or without a name, as a header has it: that it is none would
+// else be found when the first mail is to go out.
+func address(s *document.Section, key string) string {
+	v := s.Text(key)
+	if _, err := mail.ParseAddress(v); v != "" && err != nil {
+		s.Keyf(key, "want an address, such as Shop <shop@example.com>")
+	}
+	return v
+}
+
 func flag(s *document.Section, key string) bool {
 	n := s.Get(key)
 	if n == nil {
@@ -168,9 +179,9 @@ func (r *reader) said(s *document.Section, key string) {
 	c := &r.file.Content
 	switch key {
 	case "from":
-		r.file.Request.From = s.Text(key)
+		r.file.Request.From = address(s, key)
 	case "reply_to":
-		r.file.Request.ReplyTo = s.Text(key)
+		r.file.Request.ReplyTo = address(s, key)
 	case "asset":
 		c.Asset = r.short(s, key)
 	case "post":

@@ -142,7 +142,10 @@ func (f *File) Query(ctx context.Context, conn *pgx.Conn, name, sql string) (s *
 		n := 0
 		s, err = f.gather(ctx, name, nil, func() (json.RawMessage, int, error) {
 			if !rows.Next() {
-				return nil, 0, errors.Join(rows.Err(), io.EOF)
+				if err := rows.Err(); err != nil {
+					return nil, 0, err
+				}
+				return nil, 0, io.EOF
 			}
 			n++
 			return slices.Clone(rows.RawValues()[0]), n, nil
@@ -181,7 +184,7 @@ func (f *File) gather(ctx context.Context, name string, columns []string, next f
 		switch {
 		case isBad:
 			err = s.put(row{Line: bad.Line, Bad: bad.Err.Error()})
-		case errors.Is(err, io.EOF) && onlyEOF(err):
+		case errors.Is(err, io.EOF):
 			return s, nil
 		case err == nil:
 			err = s.put(f.row(object, line))
@@ -190,12 +193,6 @@ func (f *File) gather(ctx context.Context, name string, columns []string, next f
 			return s, err
 		}
 	}
-}
-
-// onlyEOF is for what joins a cause and the end.
-func onlyEOF(err error) bool {
-	several, ok := err.(interface{ Unwrap() []error })
-	return !ok || len(several.Unwrap()) == 1
 }
 
 // own reports whether a column is none of the data.

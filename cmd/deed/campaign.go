@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -43,7 +44,7 @@ func newCampaignList(a *app) *cobra.Command {
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				list, err := campaign.List(cmd.Context(), pool, f)
 				if err == nil && len(list.Items) == 0 {
-					err = knownTenant(cmd.Context(), pool, f.Tenant)
+					err = cmp.Or(knownTenant(cmd.Context(), pool, f.Tenant), knownCampaign(cmd.Context(), pool, f))
 				}
 				if err != nil {
 					return err
@@ -120,9 +121,7 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 		{"retries", s.RetryOf},
 		{"tenant", s.Tenant.String()},
 	} {
-		if line[1] != "" && line[1] != "-" {
-			fmt.Fprintf(w, "%-16s %s\n", line[0], clip(line[1], 0))
-		}
+		detail(w, 16, line[0], line[1])
 	}
 	p := s.Progress
 	for _, line := range []struct {
@@ -158,6 +157,7 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 	for i, r := range s.Reasons {
 		rows[i] = []string{r.Status, fmt.Sprint(r.Count), clip(r.Reason, 100)}
 	}
+	fmt.Fprintln(w)
 	return table(w, []string{"STATUS", "COUNT", "WHY"}, rows)
 }
 

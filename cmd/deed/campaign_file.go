@@ -285,7 +285,7 @@ func (s *someoneFlags) message(cmd *cobra.Command, f *file.File, pool *pgxpool.P
 		if err != nil {
 			return nil, err
 		}
-	case s.member != 0:
+	case cmd.Flags().Changed("member"):
 		m, err := s.row(cmd, pool, opts)
 		if err != nil {
 			return nil, err

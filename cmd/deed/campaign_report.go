@@ -65,6 +65,7 @@ func printReport(w io.Writer, r campaign.Report) error {
 		if r.Heard.SoftBounced > 0 {
 			rows = append(rows, []string{"bounced for now", fmt.Sprint(r.Heard.SoftBounced), "-"})
 		}
+		fmt.Fprintln(w)
 		if err := table(w, []string{"SAID OF SENT", "COUNT", "RATE"}, rows); err != nil {
 			return err
 		}
@@ -89,6 +90,7 @@ func printReport(w io.Writer, r campaign.Report) error {
 	if len(rows) == 0 {
 		return nil
 	}
+	fmt.Fprintln(w)
 	return table(w, []string{"STATUS", "COUNT", "WHY"}, rows)
 }
 

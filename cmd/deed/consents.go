@@ -119,7 +119,14 @@ deed.yaml the link is printed by which it does. Who noted it is recorded: DEED_A
 			}
 			word.State = contact.State(state)
 			if cmd.Flags().Changed("evidence") {
-				word.Evidence = json.RawMessage(evidence)
+				text, err := textOf(cmd, "evidence", evidence)
+				if err != nil {
+					return err
+				}
+				if !json.Valid([]byte(text)) {
+					return usagef("--evidence is not JSON; want an object, such as {\"form\": 7}")
+				}
+				word.Evidence = json.RawMessage(text)
 			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				var who operator
@@ -169,7 +176,7 @@ deed.yaml the link is printed by which it does. Who noted it is recorded: DEED_A
 	cmd.Flags().StringVar(&word.Purpose, "purpose", "", "what is written for, as newsletter (required)")
 	cmd.Flags().StringVar(&state, "state", "", "granted, revoked or pending (required)")
 	cmd.Flags().StringVar(&word.Source, "source", "", "where it was said, as telephone (required)")
-	cmd.Flags().StringVar(&evidence, "evidence", "", "what shows it, a JSON object")
+	cmd.Flags().StringVar(&evidence, "evidence", "", "what shows it: a JSON object, @FILE or - for standard input")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "of this tenant, a UUID (default: the contact's)")
 	return cmd

@@ -172,11 +172,7 @@ type shownContact struct {
 
 func (s *shownContact) print(w io.Writer) error {
 	c := s.Contact
-	line := func(name, value string) {
-		if value != "" && value != "-" {
-			fmt.Fprintf(w, "%-12s %s\n", name, clip(value, 0))
-		}
-	}
+	line := func(name, value string) { detail(w, 12, name, value) }
 	line("id", c.ID)
 	line("merged into", c.MergedInto)
 	line("erased", instant(c.ErasedAt))
@@ -185,7 +181,7 @@ func (s *shownContact) print(w io.Writer) error {
 	line("tenant", c.Tenant)
 	line("created", when(c.CreatedAt))
 	line("updated", when(c.UpdatedAt))
-	fmt.Fprintf(w, "data         %s\n", contentLine("application/json", c.Data))
+	fmt.Fprintln(w, detailed(terminalWidth(w), "data         ", contentLine("application/json", c.Data)))
 	for _, alias := range s.Aliases {
 		line("alias", alias.ID)
 	}
@@ -214,6 +210,9 @@ func (s *shownContact) print(w io.Writer) error {
 			}
 			rows = append(rows, []string{i.Type, i.Value, verified, alias})
 		}
+	}
+	if len(rows) == 0 { // it was erased
+		return nil
 	}
 	fmt.Fprintln(w)
 	return table(w, []string{"TYPE", "VALUE", "VERIFIED", "ALIAS"}, rows)

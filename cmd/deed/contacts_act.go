@@ -30,7 +30,7 @@ func (f *contactFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.emails, "email", nil, "an e-mail address; may be repeated")
 	flags.StringArrayVar(&f.phones, "phone", nil, "a phone number, with + and the country's code; may be repeated")
 	flags.StringArrayVar(&f.identities, "identity", nil, "TYPE=VALUE, as external_id=acct_7 or telegram=42; may be repeated")
-	flags.StringVar(&f.data, "data", "", "what else is known, a JSON object; its keys take the place of those that the contact has")
+	flags.StringVar(&f.data, "data", "", "what else is known, a JSON object, @FILE or - for standard input; its keys take the place of those that the contact has")
 	flags.StringVar(&f.person.Zone, "zone", "", "the time zone, as Europe/Berlin")
 	flags.StringVar(&f.person.Locale, "locale", "", "the language, as de or pt-BR")
 	flags.BoolVar(&f.verified, "verified", false, "the identities are known to be theirs")
@@ -65,7 +65,11 @@ func (f *contactFlags) read(cmd *cobra.Command) (contact.Person, error) {
 		if f.data == "" {
 			return p, usagef("--data is empty; want a JSON object")
 		}
-		p.Data = json.RawMessage(f.data)
+		text, err := textOf(cmd, "data", f.data)
+		if err != nil {
+			return p, err
+		}
+		p.Data = json.RawMessage(text)
 	}
 	return p, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,13 +92,14 @@ func (c *contactsErase) one(cmd *cobra.Command, a *app, id string) error {
 				return err
 			}
 		}
-		if owner == nil {
-			of, err := tenant.Parse(found.Tenant)
-			if err != nil {
-				return err
-			}
-			owner = &of
+		of, err := tenant.Parse(found.Tenant)
+		if err != nil {
+			return err
 		}
+		if owner != nil && *owner != of {
+			return fmt.Errorf("tenant %s has no contact %s; deed contacts show %s says whose it is", owner, id, id)
+		}
+		owner = &of
 		if !c.yes {
 			return c.count(cmd, pool, found)
 		}
@@ -299,7 +301,7 @@ func newContactsErasures(a *app) *cobra.Command {
 					return usagef("%s", strings.Replace(err.Error(), "invalid: ", "", 1))
 				}
 				if err == nil && len(list.Items) == 0 {
-					err = knownTenant(cmd.Context(), pool, f.Tenant)
+					err = cmp.Or(knownTenant(cmd.Context(), pool, f.Tenant), knownContact(cmd.Context(), pool, f.Contact))
 				}
 				if err != nil {
 					return err

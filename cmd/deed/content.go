@@ -191,7 +191,7 @@ func noContent(ctx context.Context, pool *pgxpool.Pool, sha256 string) error {
 }
 
 func showContent(w io.Writer, c delivery.Content) {
-	line := func(name, value string) { fmt.Fprintf(w, "%-8s %s\n", name, clip(value, 0)) }
+	line := func(name, value string) { detail(w, 8, name, value) }
 	line("sha256", c.SHA256)
 	line("type", c.Type)
 	line("bytes", fmt.Sprint(c.Size))

@@ -161,11 +161,7 @@ func repeatedUntil(e delivery.Entry) *time.Time {
 }
 
 func showDelivery(w io.Writer, e delivery.Entry, said delivery.Feedback, events []delivery.Event) error {
-	line := func(name, value string) {
-		if value != "" && value != "-" {
-			fmt.Fprintf(w, "%-16s %s\n", name, clip(value, 0))
-		}
-	}
+	line := func(name, value string) { detail(w, 16, name, value) }
 	line("id", e.ID)
 	line("status", string(e.Status))
 	if e.Sandbox {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -85,14 +84,14 @@ func printFindings(w io.Writer, width int, findings doctor.Findings, verbose boo
 	return err
 }
 
-// indented breaks text between words into lines of at most width characters; 0
+// indented breaks text between words into lines of at most width places; 0
 // is no limit.
 func indented(width int, first, text string) string {
 	var b strings.Builder
 	line := first
 	room := false // line has a word
 	for word := range strings.FieldsSeq(text) {
-		if room && width > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+		if room && width > 0 && cells(line)+1+cells(word) > width {
 			b.WriteString(line + "\n")
 			line, room = strings.Repeat(" ", len(first)), false
 		}

@@ -16,10 +16,11 @@ import (
 // means the same as before; lines and tabs stay, and the joiners that scripts
 // are written with.
 type escaper struct {
-	to   io.Writer
-	wide bool // tables are as wide as they are
-	mu   sync.Mutex
-	tail []byte // guarded by mu: the beginning of a character whose end has not come
+	to      io.Writer
+	wide    bool // tables are as wide as they are
+	columns int  // how wide tables may be where to is no terminal; 0: as usual
+	mu      sync.Mutex
+	tail    []byte // guarded by mu: the beginning of a character whose end has not come
 }
 
 func (e *escaper) Write(p []byte) (int, error) {

@@ -47,12 +47,12 @@ func newInboundList(a *app) *cobra.Command {
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				list, err := inbound.List(cmd.Context(), pool, f)
 				if err == nil && len(list.Items) == 0 {
-					err = cmp.Or(knownTenant(cmd.Context(), pool, f.Tenant), a.knownSource(cmd.Context(), pool, f.Source))
+					err = cmp.Or(knownTenant(cmd.Context(), pool, f.Tenant), a.knownSource(cmd.Context(), pool, f.Source), knownContact(cmd.Context(), pool, f.Contact))
 				}
 				if err != nil {
 					return err
 				}
-				header := []string{"ID", "STATUS", "SOURCE", "FROM", "ATTEMPTS", "RECEIVED", "ERROR"}
+				header := []string{"ID", "STATUS", "SOURCE", "FROM", "ATTEMPTS", "AT", "ERROR"}
 				return printPage(cmd, asJSON, "messages", list, header, func(e inbound.Entry) []string {
 					return []string{e.ID, statusOf(e), e.Source, cmp.Or(e.Sender, "-"), fmt.Sprint(e.Attempt), when(e.ReceivedAt), e.Error}
 				})
@@ -148,9 +148,7 @@ func showInbound(w io.Writer, e inbound.Entry, changes []inbound.Change, replies
 		{"tenant", e.Tenant.String()},
 		{"text", e.Text},
 	} {
-		if line[1] != "" && line[1] != "-" {
-			fmt.Fprintf(w, "%-16s %s\n", line[0], clip(line[1], 0))
-		}
+		detail(w, 16, line[0], line[1])
 	}
 	rows := make([][]string, len(changes))
 	for i, c := range changes {
@@ -176,7 +174,7 @@ func newInboundRetry(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "retry ID… --reason TEXT", Short: "Run failed inbound messages again", Args: cobra.MinimumNArgs(1),
 		Long: `Run failed inbound messages again, also those that are held, with their attempts at 0: a relay that serves their source
-does. Others are left as they are.`,
+does. Others are left as they are: the exit status is then 3, or 1 if that were all.`,
 		Example: "  deed inbound retry 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the executor is mended'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if who.reason == "" {
@@ -195,13 +193,19 @@ does. Others are left as they are.`,
 					return err
 				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]int{"retried": n})
+					err = printJSON(cmd.OutOrStdout(), map[string]int{"given": len(args), "retried": n})
+				} else if n > 0 {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s will be run again\n", many(n, "message", "messages"))
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %s run again\n", n, many(len(args), "message", "messages"))
-				if err == nil && n < len(args) {
-					err = &exitError{exitPartly, errors.New("the others have not failed, or have been emptied")}
+				switch {
+				case err != nil || n == len(args):
+					return err
+				case n == 0 && len(args) == 1:
+					return errors.New("nothing was changed: the message has not failed, or has been emptied; deed inbound show says")
+				case n == 0:
+					return errors.New("nothing was changed: none of these messages has failed, or they have been emptied; deed inbound show says")
 				}
-				return err
+				return &exitError{exitPartly, fmt.Errorf("%d of %d messages have not failed, or have been emptied", len(args)-n, len(args))}
 			})
 		},
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/run"
@@ -103,6 +105,26 @@ func knownPlan(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, id str
 		return err
 	}
 	return fmt.Errorf("there is no plan %q, and no run of one; deed plan list shows those that there are", id)
+}
+
+func knownContact(ctx context.Context, pool *pgxpool.Pool, id string) error {
+	if id == "" {
+		return nil
+	}
+	_, err := contact.Get(ctx, pool, id)
+	return err
+}
+
+// knownCampaign asks the runs that there are.
+func knownCampaign(ctx context.Context, pool *pgxpool.Pool, f campaign.Filter) error {
+	if f.Campaign == "" {
+		return nil
+	}
+	runs, err := campaign.List(ctx, pool, campaign.Filter{Tenant: f.Tenant, Campaign: f.Campaign, Limit: 1})
+	if err != nil || len(runs.Items) > 0 {
+		return err
+	}
+	return fmt.Errorf("no run is of a campaign %q; deed campaign list shows those that there are", f.Campaign)
 }
 
 // namesOf lists names, for who has typed another.

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -39,15 +40,22 @@ func program() int {
 }
 
 func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
-	out, errs = &escaper{to: out}, &escaper{to: errs}
+	columns, _ := strconv.Atoi(os.Getenv("COLUMNS")) // watch(1) exports it
+	return executeOn(ctx, args, in, &escaper{to: out, columns: max(columns, 0)}, &escaper{to: errs})
+}
+
+func executeOn(ctx context.Context, args []string, in io.Reader, out, errs *escaper) int {
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
+	}
+	if text := ofFlags(err); text != "" {
+		err = usagef("%s; see %s --help", text, cmd.CommandPath())
 	}
 	code := exitFailed
 	if e, ok := errors.AsType[*exitError](err); ok {
@@ -58,7 +66,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 	} else if deed.CodeOf(err) == deed.Invalid || errors.Is(err, contact.ErrInvalid) {
 		code = exitUsage
 	}
-	fmt.Fprintln(errs, "deed:", strings.TrimPrefix(unreachable(err), "deed: "))
+	fmt.Fprintln(errs, "deed:", worded(cmd, err))
 	return code
 }
 
@@ -109,7 +117,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	f.StringVar(&a.worker, "worker", "", "this process's name in claims and receipts; also DEED_WORKER (default host:pid)")
 	f.StringVar(&a.environment, "environment", "", "where this runs, such as production: relays hold in a copy that is another's; also DEED_ENVIRONMENT")
 	f.StringVar(&a.onNewCluster, "on-new-cluster", "", "hold or continue in a copy; also DEED_ON_NEW_CLUSTER (default hold with deliveries or webhooks)")
-	f.BoolVar(&wide, "wide", false, "tables with all of their columns, times and texts (default: as wide as the terminal, or 100 characters)")
+	f.BoolVar(&wide, "wide", false, "tables with all of their columns, times and texts (default: as wide as the terminal, COLUMNS or 100 characters)")
 	root.AddCommand(newDev(a), newRelay(a), newListen(a), newPublish(a), newTail(a), newMigrate(a), newUninstall(a), newVersion(a))
 	for _, add := range []func(*app) *cobra.Command{
 		newStatus, newMessages, newShow, newDead, newReschedule, newAudit, newDeliver, newDeliveries, newContent, newInbound, newContacts, newConsents, newSuppressions, newProviders, newEvents, newRun, newPlan, newCampaign,
@@ -119,6 +127,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	}
 	root.SetVersionTemplate("deed {{.Version}}\n")
 	root.InitDefaultHelpCmd()
+	fitHelp(root)
 	root.InitDefaultCompletionCmd()
 	checkArguments(root)
 	complete(a, root)

@@ -134,7 +134,7 @@ func TestConfig_OneThatIsNamedIsThere(t *testing.T) {
 
 func TestTable_FitsATerminal(t *testing.T) {
 	t.Parallel()
-	header := []string{"ID", "ERROR"}
+	header := []string{"ID", "TEXT"}
 	rows := [][]string{{"12345", strings.Repeat("long\n", 30)}, {"6", "short"}}
 	for _, width := range []int{0, 40, 20, 1} {
 		var out strings.Builder
@@ -147,15 +147,45 @@ func TestTable_FitsATerminal(t *testing.T) {
 		}
 		longest := 0
 		for _, line := range lines {
-			longest = max(longest, len([]rune(line)))
+			longest = max(longest, cells(line))
 		}
 		want := max(width, 15) // no cell is cut below 8 characters
 		if width == 0 {
-			want = 157
+			want = 156 // no line ends with a blank
 		}
 		if longest != want {
 			t.Errorf("width %d: the longest line has %d characters, want %d\n%s", width, longest, want, &out)
 		}
+	}
+}
+
+// Characters that take two places of a line count as two, and columns stay below each other.
+func TestTable_CountsPlacesAndNotCharacters(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	header := []string{"WHO", "REASON", "N"}
+	rows := [][]string{{"日本語", strings.Repeat("長い理由", 20), "1"}, {"e\u0301va", "短い", "2"}, {"ann", "short", "3"}}
+	if _, err := tableOf(&out, 30, header, rows); err != nil {
+		t.Fatal(err)
+	}
+	want := "WHO     REASON               N\n日本語  長い理由長い理由長…  1\ne\u0301va     短い                 2\nann     short                3\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}
+
+// Ids of one cell that are too long for a line stand one below the other, uncut.
+func TestTable_IDsAreNeverCut(t *testing.T) {
+	t.Parallel()
+	const one, two, three = "01a1fe76-14ee-7f1b-b119-532699ab7d4c", "01a1fe76-1a02-70aa-8d1f-0c5a1b2c3d4e", "01a1fe76-1a02-70aa-8d1f-0c5a1b2c3d4f"
+	var out strings.Builder
+	if _, err := tableOf(&out, 80, []string{"N", "CONTACTS", "TYPES"}, [][]string{{"2", one + " " + two + " " + three, "email phone"}, {"1", one + " " + two, "email"}}); err != nil {
+		t.Fatal(err)
+	}
+	blank := "\n   "
+	want := "N  CONTACTS                              TYPES\n2  " + one + "  email phone" + blank + two + blank + three + "\n1  " + one + "  email" + blank + two + "\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", &out, want)
 	}
 }
 

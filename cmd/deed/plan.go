@@ -201,9 +201,7 @@ func showPlan(w io.Writer, p *plan.Stored) error {
 		{"approval", approval},
 		{"when one fails", failure},
 	} {
-		if line[1] != "" {
-			fmt.Fprintf(w, "%-16s %s\n", line[0], clip(line[1], 0))
-		}
+		detail(w, 16, line[0], line[1])
 	}
 	rows := make([][]string, len(p.Steps))
 	for i, s := range p.Steps {

@@ -83,7 +83,7 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// clip makes text one printable line of at most n characters; 0 is no limit.
+// clip makes text one printable line that takes at most n places; 0 is no limit.
 func clip(text string, n int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -91,10 +91,16 @@ func clip(text string, n int) string {
 		}
 		return ' '
 	}, text)
-	if n < 1 || utf8.RuneCountInString(text) <= n {
+	if n < 1 || cells(text) <= n {
 		return text
 	}
-	return string([]rune(text)[:n-1]) + "…"
+	taken := 1 // by the mark of the cut
+	for at, r := range text {
+		if taken += cells(string(r)); taken > n {
+			return text[:at] + "…"
+		}
+	}
+	return text
 }
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -127,7 +127,10 @@ func (p *progress) report(last bool, format string, args ...any) {
 	}
 	p.shown = time.Now()
 	fmt.Fprintf(unescaped(p.cmd.ErrOrStderr()), "\r"+format, args...)
-	if last {
+	switch {
+	case last && terminalWidth(p.cmd.OutOrStdout()) > 0: // which is told the end of it
+		fmt.Fprint(unescaped(p.cmd.ErrOrStderr()), "\r\x1b[K")
+	case last:
 		fmt.Fprintln(p.cmd.ErrOrStderr())
 	}
 }

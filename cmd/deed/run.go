@@ -144,9 +144,7 @@ func showRun(w io.Writer, s run.Shown) error {
 		{"redacted", instant(s.RedactedAt)},
 		{"tenant", s.Tenant.String()},
 	} {
-		if line[1] != "" && line[1] != "-" {
-			fmt.Fprintf(w, "%-16s %s\n", line[0], clip(line[1], 0))
-		}
+		detail(w, 16, line[0], line[1])
 	}
 	rows := make([][]string, len(s.Snapshot.Steps))
 	for i, step := range s.Snapshot.Steps {

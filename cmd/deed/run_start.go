@@ -29,8 +29,9 @@ func newRunStart(a *app) *cobra.Command {
 		Use: "start PLAN", Short: "Start a run of a plan", Args: cobra.ExactArgs(1),
 		Long: `Start a run of a plan that is stored, or of a Go function that a program has registered: of the version that was stored
 last, or the newest of the function that a worker serves, unless --version names one. The same --request-id starts one
-run, however often it is asked, and says which; with another input it is refused. Without one each call starts a run. With --wait it waits so long for the run's end: the exit status is 1 where it has failed or was
-cancelled, and 3 where it has not ended by then. Who does its steps is an engine's affair: deed run steps says what waits.`,
+run, however often it is asked, and says which; with another input it is refused. Without one each call starts a run.
+With --wait it waits so long for the run's end: the exit status is 1 where it has failed or was cancelled, and 3 where it
+has not ended by then. Who does its steps is an engine's affair: deed run steps says what waits.`,
 		Example: `  deed run start ship-order --input '{"order": "o7"}' --request-id o7
   deed run start nightly-load --version 3 --input @day.json --wait 10m --json`,
 		Annotations: map[string]string{takesLong: ""},

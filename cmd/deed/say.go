@@ -14,7 +14,9 @@ import (
 	"hash/fnv"
 	"io"
 	"maps"
+	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,6 +59,9 @@ from a relay that the source trusts: this machine's address must be among those.
 			}
 			if id == "" {
 				id = uuid.New().String()
+			}
+			if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
+				return usagef("--to %q is not an address and a port, such as 127.0.0.1:8443", address)
 			}
 			if usual := usualSenders[s.Type]; usual != "" && !cmd.Flags().Changed("from") {
 				from = usual
@@ -111,6 +116,8 @@ func say(ctx context.Context, out io.Writer, url string, h http.Header, body []b
 	return nil
 }
 
+var whatsAppNumber = regexp.MustCompile(`^[0-9]{8,15}$`)
+
 // spoken is the request by which a source's platform would tell of a message.
 func spoken(s config.Source, id, from, text string, at time.Time) (h http.Header, body []byte, err error) {
 	h = http.Header{"Content-Type": {"application/json"}}
@@ -138,6 +145,10 @@ func spoken(s config.Source, id, from, text string, at time.Time) (h http.Header
 		h.Set("X-Slack-Request-Timestamp", seconds)
 		h.Set("X-Slack-Signature", "v0="+hex.EncodeToString(hmacOf(secret, "v0:"+seconds+":"+string(body))))
 	case "whatsapp":
+		from = strings.TrimPrefix(from, "+") // as WhatsApp has it
+		if !whatsAppNumber.MatchString(from) {
+			return nil, nil, usagef("--from is not a number with its country's code, 8 to 15 digits")
+		}
 		message := map[string]any{"from": from, "id": id, "timestamp": strconv.FormatInt(at.Unix(), 10), "type": "text", "text": map[string]string{"body": text}}
 		value := map[string]any{"messaging_product": "whatsapp", "contacts": []any{map[string]any{"wa_id": from}}, "messages": []any{message}}
 		body, err = json.Marshal(map[string]any{"object": "whatsapp_business_account", "entry": []any{map[string]any{"id": "1", "changes": []any{map[string]any{"field": "messages", "value": value}}}}})

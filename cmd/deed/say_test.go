@@ -68,6 +68,9 @@ func TestSay_AsPlatformsDo(t *testing.T) {
 	if _, _, err := spoken(config.Source{Type: "telegram"}, "1", "ann", "x", time.Now()); err == nil {
 		t.Error("a Telegram user whose id is a name")
 	}
+	if _, _, err := spoken(config.Source{Type: "whatsapp", Secret: config.Known(secret)}, "1", "ann", "x", time.Now()); err == nil {
+		t.Error("a number that is a name")
+	}
 	if _, _, err := spoken(config.Source{Type: "webhook", Fields: config.Fields{Sender: "$.a[0]"}}, "1", "ann", "x", time.Now()); err == nil {
 		t.Error("a field in a list")
 	}

@@ -2,9 +2,14 @@ package main
 
 import (
 	"bufio"
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/delivery"
 )
 
@@ -74,6 +80,9 @@ func newSuppressionsList(a *app) *cobra.Command {
 					filter.Purpose = &f.purpose
 				}
 				list, err := delivery.Suppressions(cmd.Context(), pool, filter)
+				if err == nil && len(list.Items) == 0 {
+					err = cmp.Or(knownTenant(cmd.Context(), pool, owner), couldBeAddress(cmd.Context(), pool, filter.Channel, address))
+				}
 				if err != nil {
 					return err
 				}
@@ -124,16 +133,20 @@ func newSuppressionsImport(a *app) *cobra.Command {
 			if args[0] != "-" {
 				file, err := os.Open(args[0])
 				if err != nil {
-					return fmt.Errorf("import: %w", err)
+					return usagef("import: %w", err)
 				}
 				defer file.Close()
 				in = file
 			}
-			addresses, err := readAddresses(in)
+			addresses, lines, err := readAddresses(in)
 			if err != nil {
 				return fmt.Errorf("import %s: %w", args[0], err)
 			}
-			return a.suppress(cmd, &f, false, addresses)
+			err = a.suppress(cmd, &f, false, addresses)
+			if bad, ok := errors.AsType[*badAddress](err); ok {
+				return usagef("import %s: line %d: %s; nothing was stored", args[0], lines[bad.at], bad.why)
+			}
+			return err
 		},
 	}
 	f.add(cmd, true)
@@ -141,7 +154,21 @@ func newSuppressionsImport(a *app) *cobra.Command {
 	return cmd
 }
 
-func readAddresses(in io.Reader) (list []string, err error) {
+// couldBeAddress refuses what is no address of the channel, "" is email if it has an @: a list of
+// it would be empty whatever is suppressed.
+func couldBeAddress(ctx context.Context, pool *pgxpool.Pool, channel delivery.Channel, address string) error {
+	if strings.HasPrefix(address, "hmac:") || channel != delivery.Email && (channel != "" || !strings.Contains(address, "@")) || address == "" {
+		return nil
+	}
+	problems, err := contact.Check(ctx, pool, contact.Person{Identities: []contact.Identity{{Type: "email", Value: address}}})
+	if err == nil && len(problems) > 0 {
+		err = usagef("--address: %s", problems[0].Text)
+	}
+	return err
+}
+
+// readAddresses reads addresses, and the line of each.
+func readAddresses(in io.Reader) (list []string, at []int, err error) {
 	lines := bufio.NewScanner(in)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
@@ -149,11 +176,33 @@ func readAddresses(in io.Reader) (list []string, err error) {
 			continue
 		}
 		if strings.ContainsAny(line, " \t,;") {
-			return nil, usagef("line %d: want one address a line", n)
+			return nil, nil, usagef("line %d: want one address a line", n)
 		}
-		list = append(list, line)
+		list, at = append(list, line), append(at, n)
 	}
-	return list, lines.Err()
+	return list, at, lines.Err()
+}
+
+// badAddress is one of many that is none, counted from 0.
+type badAddress struct {
+	at  int
+	why string
+	err error
+}
+
+func (b *badAddress) Error() string { return b.err.Error() }
+func (b *badAddress) Unwrap() error { return b.err }
+
+var whichAddress = regexp.MustCompile(`address (\d+) is not one of the channel \w+: (.*)$`)
+
+// whichOf says which of all addresses is meant where a part of them, from one on, was refused.
+func whichOf(err error, from int) error {
+	m := whichAddress.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	n, _ := strconv.Atoi(m[1])
+	return &badAddress{from + n - 1, m[2], err}
 }
 
 // purposeOf says what a suppression is for.
@@ -196,7 +245,7 @@ func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, add
 				rest = rest[len(part):]
 				changed, err := change(cmd.Context(), tx, nil, of, part, act)
 				if err != nil {
-					return err
+					return whichOf(err, len(addresses)-len(rest)-len(part))
 				}
 				n += changed
 			}
@@ -227,8 +276,14 @@ func suppressed(changed, given int64, remove bool, purpose string) string {
 	if given-changed == 1 {
 		same = "1 was " + before
 	}
+	if given == 1 {
+		same = "the address was " + before
+	}
 	switch {
 	case changed == given:
+		if given == 1 {
+			return "the address is " + now
+		}
 		return fmt.Sprintf("%d of %d addresses are %s", changed, given, now)
 	case changed == 0:
 		return same

@@ -7,25 +7,32 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode/utf8"
+	"unicode"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/text/width"
 )
 
-// usualWidth is how wide tables are where no terminal says otherwise.
+// usualWidth is how wide tables are where neither a terminal nor COLUMNS says otherwise.
 const usualWidth = 100
 
 // spare are the columns without which a row can still be told from others, by their headers:
 // where a line has no place for all, they are left out, the first first.
 var spare = []string{
 	"DOOR", "BACKFILLED", "MESSAGE ID", "LANES", "LOCALE", "ZONE", "BYTES", "WHO", "BY", "BACKOFF", "LEASE", "VERSION", "PROJECT", "LOST CLAIMS",
-	"ATTEMPTS", "MAX ATTEMPTS", "ASKED", "DELIVERIES", "CHANNEL", "ENVIRONMENT", "TYPE", "FAILURES", "TENANT", "TIMES",
+	"ATTEMPTS", "MAX ATTEMPTS", "ASKED", "DELIVERIES", "CHANNEL", "ENVIRONMENT", "TYPE", "FAILURES", "TENANT", "TIMES", "AFFECTED",
+	"REPEATED", "PROVIDER", "ERROR", "MEMBERS",
 }
 
-// fixed are cells that are never cut: ids by which other commands know a row, times and numbers.
-var fixed = regexp.MustCompile(`^(|-|[0-9]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}( [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?|\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)$`)
+const anID = `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`
+
+// fixed are cells that are never cut: ids by which other commands know a row, with or without what
+// they are of, times and numbers.
+var fixed = regexp.MustCompile(`^(|-|[0-9]+|([a-z]+ )?` + anID + `( ` + anID + `)*|\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)$`)
+
+// severalIDs are cells that may stand one id a line, where they are too long for one.
+var severalIDs = regexp.MustCompile(`^` + anID + `( ` + anID + `)+$`)
 
 // table prints rows under a header, for people: no line is longer than the terminal's, or
 // usualWidth; with --wide all is there.
@@ -38,7 +45,7 @@ func table(w io.Writer, header []string, rows [][]string) error {
 func printRows(cmd *cobra.Command, header []string, rows [][]string) error {
 	told, err := list(cmd.OutOrStdout(), header, rows)
 	if told != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), told)
+		fmt.Fprint(cmd.ErrOrStderr(), indented(terminalWidth(cmd.ErrOrStderr()), "note: ", told))
 	}
 	return err
 }
@@ -61,10 +68,14 @@ func list(w io.Writer, header []string, rows [][]string) (told string, err error
 
 // widthOf is how long lines of w may be; 0: without bounds.
 func widthOf(w io.Writer) int {
-	if e, ok := w.(*escaper); ok && e.wide {
-		return 0
+	columns := 0
+	if e, ok := w.(*escaper); ok {
+		if e.wide {
+			return 0
+		}
+		columns = e.columns
 	}
-	return cmp.Or(terminalWidth(w), usualWidth)
+	return cmp.Or(terminalWidth(w), columns, usualWidth)
 }
 
 // age is how long ago a time was, if the cell has one: 3d, or in 3d.
@@ -92,54 +103,101 @@ const (
 	columnGap   = 2
 	leastColumn = 8  // a column is not cut below that
 	easyColumn  = 14 // nor, while there are columns to spare, below that
+	longStatus  = 15 // a status that is no longer is never cut
 )
 
 func tableOf(w io.Writer, width int, header []string, rows [][]string) (told string, err error) {
 	columns, cuttable := measure(header, rows)
 	left, cut := []string(nil), false
 	if width > 0 {
-		var keep []int
-		keep, left = fitting(width, header, columns, cuttable)
+		keep, out, fits := fitting(width, header, columns, cuttable)
+		if stacked := stackIDs(rows); !fits && len(stacked) > len(rows) {
+			rows = stacked
+			columns, cuttable = measure(header, rows)
+			keep, out, _ = fitting(width, header, columns, cuttable)
+		}
+		left = out
 		header, columns, cuttable = picked(header, keep), picked(columns, keep), picked(cuttable, keep)
 		for i, row := range rows {
 			rows[i] = picked(row, keep)
 		}
 		cut = narrow(width, columns, cuttable)
 	}
-	tw := tabwriter.NewWriter(w, 0, 4, columnGap, ' ', 0)
+	var b strings.Builder
 	for _, row := range append([][]string{header}, rows...) {
-		cells := make([]string, len(row))
+		line := ""
 		for i, cell := range row {
-			cells[i] = clip(cell, columns[i])
+			cell = clip(cell, columns[i])
+			line += cell + strings.Repeat(" ", columns[i]-cells(cell)+columnGap)
 		}
-		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	switch {
 	case left != nil:
-		told = "note: --wide shows all, " + strings.Join(left, ", ") + " too, and so does --json"
+		told = "--wide shows all, " + strings.Join(left, ", ") + " too, and so does --json"
 	case cut:
-		told = "note: --wide shows all of it, and so does --json"
+		told = "--wide shows all of it, and so does --json"
 	}
-	return told, tw.Flush()
+	_, err = io.WriteString(w, b.String())
+	return told, err
+}
+
+// stackIDs are the rows with cells of several ids one id a line.
+func stackIDs(rows [][]string) (stacked [][]string) {
+	for _, row := range rows {
+		lines := [][]string{slices.Clone(row)}
+		for i, cell := range row {
+			if !severalIDs.MatchString(cell) {
+				continue
+			}
+			for n, id := range strings.Fields(cell) {
+				if n == len(lines) {
+					lines = append(lines, make([]string, len(row)))
+				}
+				lines[n][i] = id
+			}
+		}
+		stacked = append(stacked, lines...)
+	}
+	return stacked
+}
+
+// cells is how many places of a terminal's line text takes: characters of East Asian scripts, and
+// most pictures, take two, and what stands above or below another none.
+func cells(text string) (n int) {
+	for _, r := range text {
+		switch kind := width.LookupRune(r).Kind(); {
+		case unicode.In(r, unicode.Mn, unicode.Me):
+		case kind == width.EastAsianWide, kind == width.EastAsianFullwidth:
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 // measure says how wide columns are, and which may be cut.
 func measure(header []string, rows [][]string) (columns []int, cuttable []bool) {
 	columns, cuttable = make([]int, len(header)), make([]bool, len(header))
 	for i, name := range header {
-		columns[i] = utf8.RuneCountInString(name)
+		columns[i] = cells(name)
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			columns[i] = max(columns[i], utf8.RuneCountInString(cell))
-			cuttable[i] = cuttable[i] || !fixed.MatchString(cell)
+			columns[i] = max(columns[i], cells(cell))
+			cuttable[i] = cuttable[i] || cells(cell) > leastColumn && !fixed.MatchString(cell)
 		}
+	}
+	if i := slices.Index(header, "STATUS"); i >= 0 && columns[i] <= longStatus {
+		cuttable[i] = false
 	}
 	return columns, cuttable
 }
 
-// fitting are the columns for which there is place, and the names of those that are left out.
-func fitting(width int, header []string, columns []int, cuttable []bool) (keep []int, left []string) {
+// fitting are the columns for which there is place, the names of those that are left out, and
+// whether the others fit.
+func fitting(width int, header []string, columns []int, cuttable []bool) (keep []int, left []string, fits bool) {
 	order := spare
 	if slices.Contains(header, "SEQ") { // which says as much as the id
 		order = append([]string{"ID"}, spare...)
@@ -165,7 +223,7 @@ func fitting(width int, header []string, columns []int, cuttable []bool) (keep [
 		keep = slices.DeleteFunc(keep, func(i int) bool { return i == at })
 		left = append(left, name)
 	}
-	return keep, left
+	return keep, left, need <= width
 }
 
 // narrow takes from the widest columns that may be cut until they fit.

@@ -164,6 +164,9 @@ transactions that were open when it was asked for (deed doctor names them); one 
 			if limit < 1 {
 				return usagef("--limit %d is below 1", limit)
 			}
+			if _, err := tenant.Parse(cursor); cursor != "" && err != nil {
+				return usagef("the cursor is none of this list's")
+			}
 			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
 				list, err := tenant.Removals(cmd.Context(), pool, cursor, limit)
 				if err != nil {
