@@ -12,6 +12,7 @@ import (
 
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -280,4 +281,26 @@ func TestContract_C3_FiveFailedExpansions(t *testing.T) {
 		"failed dead, failed queued, locked failed, queued locked")
 	want(t, "who is tried again", audienceOf(t, db, retry(t, db, run, campaign.RetryOptions{}).Run), "1 "+address(campaign.Email, 1000))
 	db.Broken()
+}
+
+// What may keep somebody from getting it is asked once for each member: it costs more than the rest of a row.
+func TestExpand_AsksOnceForEach(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true, Settings: map[string]string{"track_functions": "pl"}}).DB(t)
+	deploy(t, db, request(t, db, 20))
+	err := pgx.BeginFunc(ctx, db.Pool(pgtest.Worker), func(tx pgx.Tx) error {
+		var state string
+		var asked int
+		err := tx.QueryRow(ctx, `select e.state from deed.claim_queued_jobs('w', 1) j cross join lateral deed.expand_job(j.id, j.claim, 'w') e`).Scan(&state)
+		if err == nil {
+			err = tx.QueryRow(ctx, `select calls from pg_stat_xact_user_functions where schemaname = 'deed' and funcname = 'has_revoked'`).Scan(&asked)
+		}
+		want(t, "the job", state, "locked")
+		want(t, "questions", asked, 20)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

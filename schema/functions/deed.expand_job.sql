@@ -156,6 +156,7 @@ begin
         order by key
         offset 0
       ) k
+      offset 0 -- what it is skipped for is asked once, and not in each column that needs it
     ) u
     on conflict on constraint channel_outbox_idempotency_key_key do nothing
     returning status
