@@ -230,7 +230,7 @@ limit $3::int;
 -- What keeps a run from being proved, by kind and member: the first $2 of each kind, and how many there are of it.
 -- Those whose job waits are missing only once the run has ended.
 with run as (
-  select r.id, r.audience_id, r.content_id, r.channel, r.members, r.finished_at, to_char(r.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as begins
+  select r.id, r.audience_id, r.content_id, r.channel, r.members, r.finished_at, r.retry_of, r.created_at, to_char(r.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as begins
   from deed.campaign_runs r
   where r.id = $1::text::uuid
 ),
@@ -311,6 +311,28 @@ found as (
   from run r
   where r.members <> (select count(*) from members) or r.members is distinct from (select sum(j.upto_n - j.from_n + 1) from jobs j)
   union all
+  -- A retry is of those who failed (C7); who is known since to have got it is skipped.
+  select 'other retry', m.n, m.contact_id::text, coalesce(i.id::text, ''), format('in run %s, which this one retries, %s', r.retry_of,
+    case when o.id is null then 'there was nobody of this member' else 'it was ' || o.status || ': ' || coalesce(o.skip_reason, 'it had gone out') end)
+  from run r
+  join deed.campaign_runs b on b.id = r.retry_of
+  join members m on true
+  left join items i on i.contact_id = m.contact_id
+  left join deed.audience_members a on a.audience_id = b.audience_id and a.contact_id = m.contact_id
+  left join deed.channel_outbox o on o.run_id = b.id and o.contact_id = m.contact_id
+  where a.n is null
+    or (o.status in ('sent', 'called', 'posted') and i.status <> 'skipped')
+    or (o.status = 'skipped' and coalesce(split_part(o.skip_reason, ';', 1), '') not in ('cancelled', 'expired', 'erased'))
+  union all
+  select 'other retry', null, a.contact_id::text, o.id::text, format('in run %s, which this one retries, it is %s, and it is not tried again', r.retry_of, o.status)
+  from run r
+  join deed.campaign_runs b on b.id = r.retry_of
+  join deed.channel_outbox o on o.run_id = b.id and o.status in ('failed', 'dead') and o.finished_at < r.created_at
+    and o.proved_at is null and o.unsettled_since is null and o.erased_at is null
+  join deed.audience_members a on a.audience_id = b.audience_id and a.contact_id = o.contact_id and a.address is not null
+  where not exists (select from members m where m.contact_id = o.contact_id)
+    and not exists (select from deed.delivery_attempts d where d.delivery_id = o.id and d.outcome = 'bad address')
+  union all
   select 'other counts', j.from_n, '', '', format('job %s says that %s were sent, and %s of its deliveries were', j.id, j.sent, coalesce(i.done, 0))
   from jobs j
   left join (select o.job_id, count(*) filter (where o.done) as done from items o group by o.job_id) i on i.job_id = j.id
@@ -320,3 +342,26 @@ select f.kind, coalesce(f.n, 0), f.contact, f.delivery, f.detail, f.total
 from (select o.*, count(*) over (partition by o.kind) as total, row_number() over (partition by o.kind order by o.n, o.delivery) as place from found o) f
 where f.place <= $2::int
 order by f.kind, f.place;
+
+-- name: proved
+select s.installation::text, t.sha256, coalesce((select a.k || ':' || encode(a.sha256, 'hex') from deed.audit_seals a order by a.k desc limit 1), ''), clock_timestamp()
+from deed.campaign_runs r
+join deed.campaign_contents t on t.id = r.content_id
+cross join deed.settings s
+where r.id = $1::text::uuid;
+
+-- name: proved_members
+-- Each member once, behind $2, with nothing that an erasure takes away.
+select m.n, m.contact_id::text, coalesce(c.id::text, ''), coalesce(c.status, 'lost'), coalesce(c.provider_message_id, ''), coalesce(c.request_sha256, sha256(c.request)), c.finished_at
+from deed.campaign_runs r
+join deed.audience_members m on m.audience_id = r.audience_id
+left join lateral (
+  select o.id, o.status, o.provider_message_id, o.request_sha256, o.request, o.finished_at
+  from deed.channel_outbox o
+  where o.contact_id = m.contact_id and o.run_id = r.id
+  order by o.id
+  limit 1
+) c on true
+where r.id = $1::text::uuid and m.n > $2::bigint
+order by m.n
+limit $3::int;

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -18,17 +19,22 @@ import (
 
 func newCampaignReport(a *app) *cobra.Command {
 	var asJSON bool
+	var page string
 	cmd := &cobra.Command{
 		Use: "report RUN", Short: "Report what became of a run's members", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
 		Long: `Report what became of a run's members: how many it went out to, what providers have said of those since, as parts of
-them, who was skipped and why, and what failed with which code.`,
-		Example: "  deed campaign report 01a1fe76-14ee-7f1b-b119-532699ab7d4c --json",
+them, who was skipped and why, and what failed with which code. With --html it is a page in one file: tables and charts,
+no script, and nothing that is loaded.`,
+		Example: "  deed campaign report 01a1fe76-14ee-7f1b-b119-532699ab7d4c --html spring.html",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				r, err := campaign.Summarise(cmd.Context(), pool, args[0])
 				if err != nil {
 					return err
+				}
+				if page != "" {
+					return writeReport(page, r)
 				}
 				if asJSON {
 					r.Skipped, r.Failed = orEmpty(r.Skipped), orEmpty(r.Failed)
@@ -39,7 +45,18 @@ them, who was skipped and why, and what failed with which code.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&page, "html", "", "write it to this file, as a page")
+	cmd.MarkFlagsMutuallyExclusive("json", "html")
 	return cmd
+}
+
+// writeReport writes a report as a page, in place of one that is there.
+func writeReport(name string, r campaign.Report) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	return errors.Join(r.HTML(f, time.Now()), f.Close())
 }
 
 func printReport(w io.Writer, r campaign.Report) error {
@@ -165,17 +182,31 @@ func exportCampaign(cmd *cobra.Command, pool *pgxpool.Pool, run, format string) 
 func newCampaignVerify(a *app) *cobra.Command {
 	var limit int
 	var asJSON bool
+	var proof proofFlags
 	cmd := &cobra.Command{
-		Use: "verify RUN", Short: "Prove that a run has reached everybody in its audience once", Args: cobra.ExactArgs(1),
+		Use: "verify RUN", Short: "Prove that a run has reached everybody in its audience once", Args: cobra.MaximumNArgs(1),
 		Annotations: map[string]string{takesLong: ""},
 		Long: `Hold a run against its audience, which never changes: each member has exactly one delivery, sent or with the reason why
 not, each delivery is of a member, keys and what is said are what they were made of, and the provider took none twice.
 Exits 0 for a run that has ended and holds all of this, 1 where something is wrong, and 3 while the run goes on and
-nothing is wrong so far.`,
-		Example: "  deed campaign verify 01a1fe76-14ee-7f1b-b119-532699ab7d4c",
+nothing is wrong so far.
+
+With --signed the proof is written to a file: the run, a line for each member,
+and a signature with audit.key of deed.yaml. With --check such a file is held
+against a public key, without a database.`,
+		Example: "  deed campaign verify 01a1fe76-14ee-7f1b-b119-532699ab7d4c --signed spring.proof\n  deed campaign verify --check spring.proof --key audit.pub.pem",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if limit < 1 {
+			switch {
+			case proof.check != "" && len(args) == 0:
+				return proof.run(cmd, asJSON)
+			case proof.check != "" || len(args) == 0:
+				return usagef("give a RUN, or --check FILE")
+			case limit < 1:
 				return usagef("--limit %d is below 1", limit)
+			}
+			key, err := proof.signer(a)
+			if err != nil {
+				return err
 			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				p, err := campaign.Verify(cmd.Context(), pool, args[0], limit)
@@ -188,10 +219,14 @@ nothing is wrong so far.`,
 				} else {
 					err = printProof(cmd, p)
 				}
+				if err == nil && p.Launched() && key != nil {
+					err = proof.sign(cmd, pool, p.ID, key)
+				}
 				return errors.Join(err, judgeProof(p))
 			})
 		},
 	}
+	proof.add(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 20, "how many findings of a kind are listed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

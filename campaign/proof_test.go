@@ -1,0 +1,91 @@
+package campaign_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"strings"
+	"testing"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// A proof that was signed is checked without the database, and whatever is changed in it is found;
+// what is not launched is not signed.
+func TestContract_C4_ASignedProof(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	public, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := deploy(t, db, request(t, db, 5))
+	expandAll(t, db)
+	var b bytes.Buffer
+	if _, err := campaign.Sign(t.Context(), db.Pool(pgtest.Worker), run, key, &b); deed.CodeOf(err) != deed.Conflict || b.Len() != 0 {
+		t.Fatalf("a run that goes on: %v", err)
+	}
+	endAll(t, db, "recipient = '"+address(campaign.Email, 0)+"'", "failed", "")
+	endAll(t, db, "true", "sent", "")
+	rollUp(t, db)
+	db.Broken() // the test's own changes stand in no audit row
+	made, err := campaign.Sign(t.Context(), db.Pool(pgtest.Worker), run, key, &b)
+	if err != nil || made.Counts["sent"] != 4 || made.Counts["failed"] != 1 {
+		t.Fatalf("%+v %v", made, err)
+	}
+	text := b.String()
+	if strings.Contains(text, "@") {
+		t.Errorf("an address is in it: %s", text)
+	}
+	got, err := campaign.CheckSigned(strings.NewReader(text), public)
+	if err != nil || got.Run.ID != run || got.Counts["sent"] != 4 {
+		t.Fatalf("%+v %v", got, err)
+	}
+	lines := strings.SplitAfter(text, "\n")
+	for name, bad := range map[string]string{
+		"a status":      strings.Replace(text, `"failed"`, `"sent"`, 1),
+		"a run":         strings.Replace(text, `"partial"`, `"completed"`, 1),
+		"a member less": strings.Replace(text, lines[2], "", 1),
+		"the counts":    strings.Replace(text, `"sent":4`, `"sent":5`, 1),
+		"the end":       strings.Join(lines[:len(lines)-2], ""),
+		"nothing":       "",
+		"other lines":   "{}\n{}\n",
+	} {
+		if bad == text {
+			t.Errorf("%s: nothing was changed", name)
+		}
+		if _, err := campaign.CheckSigned(strings.NewReader(bad), public); deed.CodeOf(err) != deed.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	other, _, _ := ed25519.GenerateKey(nil)
+	if _, err := campaign.CheckSigned(strings.NewReader(text), other); err == nil || !strings.Contains(err.Error(), "not signed with a key that was given") {
+		t.Errorf("another key: %v", err)
+	}
+}
+
+// A retry of others than those who failed, or not of all of them, is found.
+func TestContract_C7_VerifyFindsAnotherRetry(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	old := mixed(t, db)
+	r := retry(t, db, old, campaign.RetryOptions{Missed: true})
+	expandAll(t, db)
+	found := func() int64 {
+		t.Helper()
+		p, err := campaign.Verify(t.Context(), db.Pool(pgtest.Worker), r.Run, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Found["other retry"]
+	}
+	want(t, "of the retry as it is", found(), 0)
+	db.Exec(t, pgtest.Owner, `alter table deed.audience_members disable trigger user; alter table deed.channel_outbox disable trigger user`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'sent', sent_at = now() where status = 'dead' and run_id = $1::text::uuid`, old)
+	want(t, "of one who had been sent to", found(), 1)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'dead', sent_at = null where status = 'sent' and recipient = $2 and run_id = $1::text::uuid`, old, address(campaign.Email, 1))
+	want(t, "of the retry as it was", found(), 0)
+	db.Exec(t, pgtest.Owner, `update deed.audience_members m set contact_id = deed.new_id() from deed.campaign_runs r where r.id = $1::text::uuid and m.audience_id = r.audience_id and m.n = 1`, r.Run)
+	want(t, "of a stranger in the place of another", found(), 2)
+}
