@@ -120,13 +120,15 @@ begin
       from deed.channel_outbox c
       left join lateral (
         select r.id, r.audience_id, r.cancelled_at, r.paused_at, r.created_at, r.scheduled_for, r.expires_at, r.last_due, r.zones, r.options
-        from deed.campaign_runs r where r.id = c.run_id
+        from deed.campaign_runs r where c.run_id is not null and r.id = c.run_id
+        offset 0 -- or it would be looked for, and the next one called, of what has no run
       ) r on true
       left join lateral (
         select t.due, t.loud
         from deed.time_in(r.options, r.created_at, r.scheduled_for,
           (select m.zone from deed.audience_members m where m.contact_id = c.contact_id and m.audience_id = r.audience_id), v_now) t
         where r.zones is not null
+        offset 0
       ) t on true
       where c.id = u.id and c.claim = u.claim and c.status = 'queued'
       for update of c
