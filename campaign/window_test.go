@@ -226,7 +226,7 @@ func TestWindow_ExpiresByOnesOwnTime(t *testing.T) {
 	// It was that time an hour and a half ago in the first zone, and will be in four and a half in the other.
 	req.LocalTime = time.Now().UTC().Add(90 * time.Minute).Format("2006-01-02T15:04:05")
 	req.IfPassed, req.ExpiresAfter = campaign.AtOnce, time.Hour
-	run := deploy(t, db, req)
+	deploy(t, db, req)
 	// As if it had been deployed in time.
 	shift := func() {
 		t.Helper()
@@ -240,7 +240,7 @@ func TestWindow_ExpiresByOnesOwnTime(t *testing.T) {
 
 	// One that was reserved in time, and claimed too late.
 	req.ID = "2"
-	run = deploy(t, db, req)
+	run := deploy(t, db, req)
 	expandAll(t, db)
 	shift()
 	db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 10, '1 minute', p_runs => true)`)
