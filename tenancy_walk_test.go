@@ -48,7 +48,7 @@ var tableCases = map[string]tableCase{
 	"runs": ownRows, "run_requests": ownRows, "run_log": ownRows, "run_events": ownRows, "run_snapshots": ownRows, "run_stale": ownRows, "plans": ownRows, "plan_steps": ownRows, "run_steps": ownRows, "run_partitions": nobodies, "run_behind": nobodies, "run_behind_n_seq": nobodies, "run_transitions": nobodies,
 	"run_functions": nobodies, "run_workers": nobodies,
 	"campaigns": ownRows, "campaign_contents": ownRows, "audiences": ownRows, "audience_members": ownRows, "campaign_runs": ownRows, "job_queue": ownRows, "campaign_audit_log": ownRows, "delivery_holds": ownRows, "campaign_transitions": nobodies,
-	"provider_lock": nobodies, "tenant_removals": nobodies, "shut_logins": nobodies,
+	"provider_lock": nobodies, "run_request_lock": nobodies, "tenant_removals": nobodies, "shut_logins": nobodies,
 }
 
 // functionCase says what the application's role gets of a function.

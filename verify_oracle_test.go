@@ -38,6 +38,7 @@ const (
 )
 
 var harmlessChanges = []harmless{
+	{"audit_seals audit_blinds", "delete *", "", "proofs of what was done: deed audit check finds it (TestContract_C6_WhatWasDoneToTheTableIsFound)"},
 	{"attended", "delete *", "", "when somebody last asked: for people, who are told when nobody does"},
 	{"backfills", "made_by", "", "it only tells the first subscriptions of a topic from later ones"},
 	{"backfills", "window_n reached slot id scanned seen upto late_id finished_at", "", "what one passes over is seen when it has finished; one that has finished and does it again finds nothing late"},
@@ -168,6 +169,7 @@ func owing(t *testing.T) *pgtest.DB {
 	owingAnswers(t, db)
 	owingRuns(t, db)
 	owingCampaigns(t, db)
+	owingProofs(t, db)
 	// One that was removed, of which not all is taken away.
 	publish(t, db, message("past", 1), message("past", 2))
 	db.Exec(t, pgtest.Admin, `select deed.remove_subscription('past', 's', 'x')`)
@@ -303,7 +305,17 @@ func owingRuns(t *testing.T, db *pgtest.DB) {
 		select deed.finish_steps(array_agg(c.run_id), array_agg(c.place), array_agg(c.claim), array_agg(c.step_id), array_agg(c.attempt), array_agg('completed'::text))
 		from deed.claim_steps('{deed}', 'w', 1) c`)
 	db.Exec(t, pgtest.Worker, `select from deed.claim_steps('{deed}', 'w', 1)`)
+	db.Exec(t, pgtest.Owner, `insert into deed.run_behind (run_id, seq) select r.run_id, 1 from deed.runs r`)
 	db.Exec(t, pgtest.Owner, `insert into deed.run_stale (run_id, tenant_id, since, expected_seq, got_seq) select r.run_id, r.tenant_id, now(), 2, 3 from deed.runs r`)
+}
+
+// owingProofs leaves a seal of the audit log.
+func owingProofs(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `
+		select deed.put_audit_seal(1, max(a.n), decode(repeat('00', 40 * count(*)::int), 'hex'), decode(repeat('00', 32), 'hex'), decode(repeat('01', 32), 'hex'),
+		  '0123456789abcdef', decode(repeat('02', 64), 'hex'), now(), array[max(a.n)], array['reason'], array[decode(repeat('03', 16), 'hex')], array[decode(repeat('04', 32), 'hex')])
+		from deed.audit_log a`)
 }
 
 // owingCampaigns leaves a run whose deliveries are reserved.
@@ -474,7 +486,7 @@ func changesOf(t *testing.T, owner pgtest.Queryer, table string) (list []change)
 		"bigint": "coalesce(%s, 0) + 1", "smallint": "coalesce(%s, 0::smallint) + 1::smallint", "integer": "coalesce(%s, 0) + 1", "double precision": "coalesce(%s, 0) + 1", "boolean": "not coalesce(%s, false)",
 		"timestamp with time zone": "coalesce(%s, now()) + interval '400 days'", "interval": "coalesce(%s, interval '0') + interval '1 day'",
 		"text": "coalesce(%s, '') || 'x'", "uuid": "gen_random_uuid()", "jsonb": `'{"a": 1}'`, "bytea": `'\x00'`, "xid8": "((%s)::text::bigint + 1000)::text::xid8",
-		"pg_snapshot": "pg_current_snapshot()", "bigint[]": "%s || 1::bigint", "integer[]": "%s || 1", "text[]": "%s || 'x'::text", "uuid[]": "%s || gen_random_uuid()", "bytea[]": "%s || '\\x00'::bytea",
+		"pg_snapshot": "pg_current_snapshot()", "bigint[]": "%s || 1::bigint", "double precision[]": "%s || 1::float8", "integer[]": "%s || 1", "text[]": "%s || 'x'::text", "uuid[]": "%s || gen_random_uuid()", "bytea[]": "%s || '\\x00'::bytea",
 	}
 	for _, c := range columns {
 		value, ok := other[c.Type]

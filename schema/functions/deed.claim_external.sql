@@ -51,11 +51,12 @@ begin
     raise exception 'claim_external: lease must be from 1 second to 24 hours, got %', coalesce(p_lease::text, 'null') using errcode = 'DDARG';
   end if;
 
-  -- It serves the queue, and says so every 20 seconds; two of a name do not wait for each other.
-  if not exists (select from deed.run_workers w where w.instance = v_instance and w.seen_until > v_now + interval '40 seconds')
-    and pg_try_advisory_xact_lock(hashtextextended(v_instance::text, 0))
-  then
-    perform deed.serve_queues(p_worker, v_instance, array[v_queue], interval '1 minute');
+  -- It serves the queue, and says so every 20 seconds; two of a name wait for each other the first time alone.
+  if not exists (select from deed.run_workers w where w.instance = v_instance and w.seen_until > v_now + interval '40 seconds') then
+    perform from deed.run_workers w where w.instance = v_instance for update skip locked;
+    if found or not exists (select from deed.run_workers w where w.instance = v_instance) then
+      perform deed.serve_queues(p_worker, v_instance, array[v_queue], interval '1 minute');
+    end if;
   end if;
 
   -- One look into the index for each tenant that has something here, from a point of chance on.

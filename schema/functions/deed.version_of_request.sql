@@ -15,12 +15,15 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  v_key     bytea := deed.idempotency_key(p_tenant::text, p_project, p_environment, p_plan_id, p_request_id);
   v_version text;
 begin
   if p_plan_id is null or p_request_id is null or p_project is null or p_environment is null then
     return null;
   end if;
-  perform pg_advisory_xact_lock(hashtextextended(encode(deed.idempotency_key(p_tenant::text, p_project, p_environment, p_plan_id, p_request_id), 'hex'), 0));
+  -- Not by a lock that any login may take: the second waits at the index until the first's transaction has ended.
+  insert into deed.run_request_lock (request_key) values (v_key);
+  delete from deed.run_request_lock l where l.request_key = v_key;
   select v.version into v_version
   from (
     select p.plan_version as version from deed.plans p where p.tenant_id = p_tenant and p.plan_id = p_plan_id
