@@ -57,10 +57,11 @@ func TestPlan_LooksAtRuns(t *testing.T) {
 		args      []any
 		most      int64
 	}{
-		{"a page of runs", list, []any{nil, nil, nil, nil, nil, nil, false, nil, 100}, 600},
-		{"those that go on", list, []any{nil, nil, "RUNNING", nil, nil, nil, false, nil, 100}, 600},
-		{"those that failed", list, []any{nil, nil, "FAILED", nil, nil, nil, false, nil, 20}, 600},
-		{"those that are stale", list, []any{nil, nil, nil, nil, nil, nil, true, nil, 100}, 60},
+		{"a page of runs", list, []any{nil, nil, nil, nil, nil, nil, false, nil, 100, nil}, 600},
+		{"those that go on", list, []any{nil, nil, "RUNNING", nil, nil, nil, false, nil, 100, nil}, 600},
+		{"those that failed", list, []any{nil, nil, "FAILED", nil, nil, nil, false, nil, 20, nil}, 600},
+		{"those that are stale", list, []any{nil, nil, nil, nil, nil, nil, true, nil, 100, nil}, 60},
+		{"those that no worker serves", list, []any{nil, nil, nil, nil, nil, nil, false, nil, 100, []string{"go:ship@2"}}, 60},
 		{"a run", run.Statements.Run, []any{r}, 50},
 		{"the steps by which a run goes on", run.Statements.Due, []any{r}, 50},
 		{"the newest snapshot", run.Statements.Newest, []any{r, nil}, 50},

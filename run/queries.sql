@@ -39,10 +39,10 @@ from deed.runs r
 where ($1::text is null or r.run_id < $1::text::uuid) and ($2::text is null or r.tenant_id = $2::text::uuid) and ($3::text is null or r.status = $3::text)
   and ($4::text is null or r.plan_id = $4::text) and ($5::text is null or r.project = $5::text) and ($6::text is null or r.environment = $6::text)
   and (not $7::bool or r.run_id = any (array(select s.run_id from deed.run_stale s))) and ($8::float8 is null or r.created_at >= clock_timestamp() - make_interval(secs => $8::float8))
-  and ($10::text[] is null or exists (
-    select from deed.run_steps s
-    where s.run_id = r.run_id and s.queue = any ($10::text[]) and (s.ready or s.process_after <= clock_timestamp()) and (s.lease_until is null or s.lease_until <= clock_timestamp())
-  ))
+  and ($10::text[] is null or r.run_id = any (array(
+    select s.run_id from deed.run_steps s
+    where s.queue = any ($10::text[]) and (s.ready or s.process_after <= clock_timestamp()) and (s.lease_until is null or s.lease_until <= clock_timestamp())
+  )))
 order by r.run_id desc
 limit $9::int;
 
