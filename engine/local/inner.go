@@ -144,9 +144,9 @@ func (b *branch) Tx(ctx context.Context, ask runstep.Ask, do func(context.Contex
 	}
 	c := b.of
 	said := ""
-	var conn *pgx.Conn
+	closed := true // the connection, or there was none
 	err = pgx.BeginTxFunc(ctx, c.e.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		conn = tx.Conn()
+		defer func() { closed = tx.Conn().IsClosed() }() // here: afterwards it is somebody else's
 		if err := tenant.Set(ctx, tx, c.it.tenant); err != nil {
 			return err
 		}
@@ -173,18 +173,15 @@ func (b *branch) Tx(ctx context.Context, ask runstep.Ask, do func(context.Contex
 		return nil
 	case errors.Is(err, errNotNow):
 		return c.lost()
-	case said != "" && !refused(err) || ctx.Err() == nil && away(conn, err):
+	case said != "" && !refused(err) || ctx.Err() == nil && (closed || ofServer(err)):
 		// It may have been committed, or the database is away. When the code runs again, the log says.
 		return c.stop(c.it.back(work.Backoff(c.it.engine, 100*time.Millisecond, time.Minute), !c.it.once), fmt.Errorf("the transaction of %s: %w", i.name, err))
 	}
 	return i.failed(ctx, err)
 }
 
-// away reports whether a transaction has failed for the database, and not for what it does.
-func away(conn *pgx.Conn, err error) bool {
-	if conn == nil || conn.IsClosed() {
-		return true
-	}
+// ofServer reports whether the database has said that it cannot now: not what the transaction does is wrong.
+func ofServer(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && sqlstate.Passing(pg)
 }
