@@ -140,3 +140,27 @@ func TestContract_D12_ARunRedactedBySQLGoesOn(t *testing.T) {
 	db.Exec(t, pgtest.Worker, `select deed.runs_behind()`)
 	want(t, "what is left", pgtest.One[string](t, db.Pool(pgtest.Owner), `select concat_ws(' ', (select count(*) from deed.runs), (select count(*) from deed.run_snapshots), (select count(*) from deed.run_behind))`), "0 0 0")
 }
+
+// However many runs are behind, a look brings a bounded number, and none stands before the others for ever.
+func TestProjector_AListOfRunsBehindIsReadInParts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	made, err := run.Create(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "p", Version: "1", ID: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Notes of a run that nobody projects, before and behind one of a run that is gone.
+	db.Exec(t, pgtest.Owner, `insert into deed.run_behind (run_id, seq) select case when n = 2000 then gen_random_uuid() else $1::text::uuid end, n from generate_series(1, 4000) n`, made.ID)
+	eventually(t, "the note of the run that is gone to go", func() bool {
+		if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.runs_behind()`); n > 1 {
+			t.Fatalf("%d runs in a look", n)
+		}
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_behind`) == 3999
+	})
+	db.Exec(t, pgtest.Owner, `update deed.run_behind set run_id = gen_random_uuid()`)
+	for _, left := range []int{2999, 1999, 999, 0} {
+		db.Exec(t, pgtest.Worker, `select deed.runs_behind()`)
+		want(t, "notes that are left", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_behind`), left)
+	}
+}

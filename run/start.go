@@ -28,7 +28,8 @@ type Started struct {
 // an engine has registered (local.Func): the run keeps that plan. req has neither a PlanHash nor an Engine.
 //
 // Without a Version it is the one that the same request has started before; else of a function the newest that a worker serves
-// (the newest, while none serves any), and of a plan the one that was stored last.
+// (the newest, while none serves any), and of a plan the one that was stored last. A transaction that is REPEATABLE READ names it: it may
+// not see what the same request has started ([deed.Invalid]).
 //
 // Errors: [deed.Invalid]; [deed.NotFound] for a plan or version that is neither stored nor registered;
 // [deed.Conflict] for the same request with another input; [deed.Forbidden] without a tenant.

@@ -165,6 +165,38 @@ func TestContract_R12_UnversionedRequestsAreOne(t *testing.T) {
 	}
 }
 
+// A snapshot does not see what the same request has started since: without a version it is refused, and with one it is one run.
+func TestContract_R12_UnversionedRequestsUnderASnapshot(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for version := range 2 {
+		if _, err := local.New(t.Context(), db.Pool(pgtest.Worker), local.Options{Handlers: []local.Handler{local.Func("ship", version+1, ship)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	app := db.Pool(pgtest.App)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		for _, version := range []string{"", "1"} {
+			tx, err := app.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = run.Start(t.Context(), tx, run.Request{Plan: "ship", Version: version, ID: string(level)})
+			if version == "" {
+				has(t, fmt.Sprint(err), "name the version")
+				want(t, "the code", deed.CodeOf(err), deed.Invalid)
+				err = tx.Rollback(t.Context())
+			} else {
+				err = errors.Join(err, tx.Commit(t.Context()))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.runs`), 2)
+}
+
 // What a function's one step says is part of its version.
 func TestFunc_Policy(t *testing.T) {
 	t.Parallel()

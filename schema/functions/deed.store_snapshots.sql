@@ -28,58 +28,72 @@ set enable_mergejoin = off
 set jit = off
 as $$
 declare
-  v_of   uuid[];
-  v_free uuid[];
+  v_runs  int := coalesce(cardinality(p_runs), 0);
+  v_count int := v_runs + coalesce(cardinality(p_stale), 0);
+  v_got   int[]; -- of what was brought, those of p_runs and then those of p_stale, what is locked,
+  v_all   int[]; -- and what may be stored
+  v_free  int[]; -- of p_runs alone
 begin
   -- Who redacts, rebuilds or removes a run has its row locked for itself, and waits for who stores; appends
-  -- do not. In two statements: what the first one locks it may read as it was before.
-  v_of := array(select r.run_id from deed.runs r where r.run_id = any (p_runs || p_stale) order by r.run_id);
-  v_free := array(select r.run_id from deed.runs r where r.run_id = any (v_of) order by r.run_id for key share skip locked);
-  v_free := array(
-    select r.run_id
-    from deed.runs r
-    where r.run_id = any (v_free) and coalesce(p_redacted[array_position(p_runs, r.run_id)] = (r.redacted_at is not null), true)
-    order by r.run_id
+  -- do not. In two statements: what the first one locks it may read as it was before. By their places, as everything
+  -- here: to look for a run among a thousand costs more than to store it.
+  v_got := array(
+    select o.n
+    from (
+      select n, case when n <= v_runs then p_runs[n] else p_stale[n - v_runs] end as run_id
+      from generate_series(1, v_count) n
+      order by 2
+    ) o
+    cross join lateral (select r.run_id from deed.runs r where r.run_id = o.run_id for key share skip locked) r
   );
-  if v_free <> v_of then
+  v_all := array(
+    select n
+    from unnest(v_got) n
+    cross join lateral (
+      select r.redacted_at from deed.runs r where r.run_id = case when n <= v_runs then p_runs[n] else p_stale[n - v_runs] end
+    ) r
+    where n > v_runs or p_redacted[n] = (r.redacted_at is not null)
+    order by n
+  );
+  if cardinality(v_all) < v_count then
     insert into deed.run_behind (run_id, seq)
     select o.run_id, o.seq
-    from (
-      select p_runs[n] as run_id, p_seqs[n] as seq from generate_series(1, cardinality(p_runs)) n
-      union all
-      select p_stale[n], greatest(p_expected[n], p_got[n]) from generate_series(1, cardinality(p_stale)) n
+    from (select g from generate_series(1, v_count) g except select a from unnest(v_all) a) m(n)
+    cross join lateral (
+      select case when n <= v_runs then p_runs[n] else p_stale[n - v_runs] end as run_id,
+        case when n <= v_runs then p_seqs[n] else greatest(p_expected[n - v_runs], p_got[n - v_runs]) end as seq
     ) o
-    where o.run_id = any (v_of) and o.run_id <> all (v_free)
+    where exists (select from deed.runs r where r.run_id = o.run_id)
       and not exists (select from deed.run_behind b where b.run_id = o.run_id and b.seq >= o.seq);
   end if;
+  v_free := array(select n from unnest(v_all) n where n <= v_runs);
 
   insert into deed.run_snapshots (run_id, tenant_id, last_event_seq, projected_at, snapshot)
   select p_runs[n], r.tenant_id, p_seqs[n], clock_timestamp(), p_snapshots[n]
-  from generate_series(1, cardinality(p_runs)) n
+  from unnest(v_free) n
   cross join lateral (select r.tenant_id from deed.runs r where r.run_id = p_runs[n]) r
-  where p_runs[n] = any (v_free)
   on conflict do nothing;
 
   delete from deed.run_snapshots s
-  using generate_series(1, cardinality(p_runs)) n
-  where s.run_id = p_runs[n] and p_runs[n] = any (v_free) and s.last_event_seq < p_seqs[n]
+  using unnest(v_free) n
+  where s.run_id = p_runs[n] and s.last_event_seq < p_seqs[n]
     and exists (
       select from deed.run_snapshots o
       where o.run_id = s.run_id and o.last_event_seq < s.last_event_seq and o.last_event_seq > s.last_event_seq / 2
     );
 
   delete from deed.run_stale t
-  using generate_series(1, cardinality(p_runs)) n
-  where t.run_id = p_runs[n] and p_runs[n] = any (v_free) and t.expected_seq <= p_seqs[n] and (p_runs[n] = any (p_stale)) is not true;
+  using unnest(v_free) n
+  where t.run_id = p_runs[n] and t.expected_seq <= p_seqs[n] and (p_runs[n] = any (p_stale)) is not true;
 
   return query
   insert into deed.run_stale as t (run_id, tenant_id, since, expected_seq, got_seq)
   select p_stale[n], r.tenant_id, clock_timestamp(), p_expected[n], p_got[n]
-  from generate_series(1, cardinality(p_stale)) n
+  from (select a - v_runs as n from unnest(v_all) a where a > v_runs) f
   cross join lateral (select r.tenant_id from deed.runs r where r.run_id = p_stale[n]) r
-  where p_stale[n] = any (v_free) and (p_got[n] is null or not exists ( -- it has closed meanwhile
+  where p_got[n] is null or not exists ( -- it has closed meanwhile
     select from deed.run_snapshots s where s.run_id = p_stale[n] and s.last_event_seq >= p_expected[n]
-  ))
+  )
   order by 1
   on conflict on constraint run_stale_pkey do update set expected_seq = excluded.expected_seq, got_seq = excluded.got_seq
   where t.expected_seq <> excluded.expected_seq or t.got_seq is distinct from excluded.got_seq

@@ -2,7 +2,8 @@
 -- has started before, whatever has come since, so that a repeat is one (R12). Else of a Go function the newest that a
 -- worker serves, or if none serves any the newest; and of a plan the one that was stored last. null: there is none.
 --
--- Two at once wait for each other, as two of one version do: the second sees what the first has started.
+-- Two at once wait for each other, as two of one version do: the second sees what the first has started. Under REPEATABLE READ it
+-- would not, and raises DDARG: such a transaction names the version.
 create or replace function deed.version_of_request(
   p_tenant      uuid,
   p_plan_id     text,
@@ -20,6 +21,10 @@ declare
 begin
   if p_plan_id is null or p_request_id is null or p_project is null or p_environment is null then
     return null;
+  end if;
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    raise exception 'start_run: a request for plan "%" without a version, in a transaction that is %', left(p_plan_id, 200), current_setting('transaction_isolation')
+      using errcode = 'DDARG', hint = 'Name the version, or use READ COMMITTED: which version the same request has started before cannot be seen.';
   end if;
   -- Not by a lock that any login may take: the second waits at the index until the first's transaction has ended.
   insert into deed.run_request_lock (request_key) values (v_key);
