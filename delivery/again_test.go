@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -249,5 +250,33 @@ func TestRegister_AnotherAccountIsNotPaused(t *testing.T) {
 	register("b", true)
 	if n := pauses(); n != 0 {
 		t.Errorf("%d pauses of another account", n)
+	}
+}
+
+// What a service tells later is registered: what the adapter says, but for opens and clicks that
+// are not kept; of one that says nothing it is not known.
+func TestRegister_WhatIsReported(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	all := []delivery.Said{delivery.SaidDelivered, delivery.SaidComplained, delivery.SaidClicked}
+	for _, c := range []struct {
+		reports []delivery.Said
+		kept    bool
+		want    string
+	}{{nil, true, "not known"}, {all, true, "{delivered,complained,clicked}"}, {all, false, "{delivered,complained}"}, {[]delivery.Said{}, false, "{}"}} {
+		f.caps.Reports = c.reports
+		o := fast(f)
+		p := o.Providers["fake"]
+		p.Engagement = c.kept
+		o.Providers["fake"] = p
+		registered(t, db, o)
+		if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(reports::text, 'not known') from deed.providers where name = 'fake'`); got != c.want {
+			t.Errorf("%v, kept %t: %s, want %s", c.reports, c.kept, got, c.want)
+		}
+	}
+	f.caps.Reports = []delivery.Said{"read"}
+	if _, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), fast(f)); deed.CodeOf(err) != deed.Invalid {
+		t.Errorf("reports what nobody says: %v", err)
 	}
 }

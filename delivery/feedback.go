@@ -122,11 +122,17 @@ func (l *Ledger) Record(ctx context.Context, provider string, events ...StatusEv
 	return total, nil
 }
 
-func (e StatusEvent) check() error {
-	switch e.Said {
+func (s Said) check() error {
+	switch s {
 	case SaidAccepted, SaidDelivered, SaidBounced, SaidSoftBounced, SaidDropped, SaidComplained, SaidUnsubscribed, SaidOpened, SaidClicked, SaidAnswered:
-	default:
-		return fmt.Errorf("nothing is called %q that a provider says", string(e.Said))
+		return nil
+	}
+	return fmt.Errorf("nothing is called %q that a provider says", string(s))
+}
+
+func (e StatusEvent) check() error {
+	if err := e.Said.check(); err != nil {
+		return err
 	}
 	if e.ID == "" || len(e.ID) > 255 {
 		return errors.New("its id is missing, or has over 255 bytes")

@@ -95,6 +95,10 @@ type Capabilities struct {
 	// Defer and GiveUpAfter are the service's own schedule for what is refused for
 	// now, used where [ProviderOptions] has none. Default: as it says.
 	Defer, GiveUpAfter time.Duration
+	// Reports are what the service tells later of what it took, and the provider can verify: who
+	// asks for a campaign that goes by something else is refused. Empty: it tells nothing.
+	// Default: it is not known.
+	Reports []Said
 }
 
 // LaneKind is what a lane of a provider's is.
@@ -158,6 +162,11 @@ func (c Capabilities) check() error {
 	for _, lane := range slices.Sorted(maps.Keys(c.Limits)) {
 		if c.Limits[lane] == 0 || !isRate(c.Limits[lane]) {
 			errs = append(errs, fmt.Errorf("its capabilities have a limit that is none: %g for %q", c.Limits[lane], lane))
+		}
+	}
+	for _, said := range c.Reports {
+		if err := said.check(); err != nil {
+			errs = append(errs, fmt.Errorf("its capabilities report: %w", err))
 		}
 	}
 	if c.Batch < 0 || c.Batch > 1000 || (c.Batch > 1 && c.Lanes == LanePerHost) {

@@ -97,7 +97,7 @@ func (l *Ledger) Register(ctx context.Context) error {
 		var kind, account *string // as it was
 		var sandbox *bool
 		err := l.pool.QueryRow(bounded, query.RegisterProvider, s.name, s.caps.Kind, string(cmp.Or(s.caps.Lanes, LanePerDomain)), window, s.finder != nil,
-			nonNil(lanes), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "").Scan(&changed, &kind, &account, &sandbox)
+			nonNil(lanes), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "", s.reports()).Scan(&changed, &kind, &account, &sandbox)
 		cancel()
 		if err != nil {
 			return deed.WrapError("register provider "+s.name, err)
@@ -114,6 +114,20 @@ func (l *Ledger) Register(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// reports are what the service tells of deliveries, and is kept; nil: it is not known.
+func (s *source) reports() []string {
+	if s.caps.Reports == nil {
+		return nil
+	}
+	list := []string{}
+	for _, said := range s.caps.Reports {
+		if s.opts.Engagement || said != SaidOpened && said != SaidClicked {
+			list = append(list, string(said))
+		}
+	}
+	return list
 }
 
 // tellRealCalls says how many calls had begun when the sandbox was switched on.

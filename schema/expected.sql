@@ -1152,11 +1152,13 @@ table deed.providers rls=true forced=true
   column idle_until timestamp with time zone
   column lanes text not null default 'domain'::text
   column relane boolean not null default true
+  column reports text[]
   constraint providers_account_is_short CHECK ((length(account) <= 300))
   constraint providers_kind_is_short CHECK (((length(kind) >= 1) AND (length(kind) <= 100)))
   constraint providers_lanes_are_known CHECK ((lanes = ANY (ARRAY['domain'::text, 'host'::text, 'country'::text, 'recipient'::text, 'none'::text])))
   constraint providers_name_is_valid CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text))
   constraint providers_pkey PRIMARY KEY (name)
+  constraint providers_reports_are_known CHECK ((reports <@ ARRAY['accepted'::text, 'delivered'::text, 'bounced'::text, 'soft_bounced'::text, 'dropped'::text, 'complained'::text, 'unsubscribed'::text, 'opened'::text, 'clicked'::text, 'answered'::text]))
   CREATE UNIQUE INDEX providers_pkey ON deed.providers USING btree (name)
   policy providers_admin for r to deed_admin using true
   policy providers_owner for * to owner using true check true
@@ -2084,7 +2086,7 @@ function refuse_members() returns trigger set search_path=pg_catalog, pg_temp bo
 function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body df7e8935b920dff1246220d9d274cbd8
 function refuse_run_change() returns trigger set search_path=pg_catalog, pg_temp body 5853d2a4d8a0cd397d5135b52b5285f9
 function register_functions(p_bodies bytea[]) returns void security definer set search_path=pg_catalog, pg_temp body 74f45ccedde272350e0ca80eb54f07b6 grant to deed_worker
-function register_provider(p_name text, p_kind text, p_lanes text, p_key_window interval, p_can_look_up boolean, p_limited text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false) returns boolean security definer set search_path=pg_catalog, pg_temp body c5e1ec9e3525035a4af4f86d442a5bd4 grant to deed_worker
+function register_provider(p_name text, p_kind text, p_lanes text, p_key_window interval, p_can_look_up boolean, p_limited text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false, p_reports text[] DEFAULT NULL::text[]) returns boolean security definer set search_path=pg_catalog, pg_temp body ba06be1eb6473be836e35738a63c2603 grant to deed_worker
 function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, jit=off body a62bf46fc87a26d9ee6a44739896f8a1 grant to deed_worker
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 43dcf62fbe908f9fb5b60bc43546f70d grant to deed_worker
 function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker

@@ -20,6 +20,14 @@ import (
 	"github.com/deedhq/deed/internal/httpcall"
 )
 
+// Reports are what a service tells later of what it took: nothing, where it cannot be verified.
+func Reports(verified bool, said ...delivery.Said) []delivery.Said {
+	if !verified {
+		return []delivery.Said{}
+	}
+	return said
+}
+
 // Endpoint reads the option of that name: the base of a service's API.
 func Endpoint(text string) (*url.URL, error) {
 	base, err := url.Parse(strings.TrimSuffix(text, "/") + "/")

@@ -148,7 +148,7 @@ func (p *Provider) Close() error {
 func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{
 		Kind: "bluesky", Account: strings.ToLower(p.opts.Account), Channels: []delivery.Channel{delivery.Social}, Key: delivery.HasKey, KeyWindow: Window,
-		Lanes: delivery.OneLane,
+		Lanes: delivery.OneLane, Reports: []delivery.Said{},
 	}
 }
 

@@ -136,7 +136,7 @@ func (p *Provider) Close() error {
 func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{
 		Kind: "mastodon", Account: strings.ToLower(p.opts.Account), Channels: []delivery.Channel{delivery.Social},
-		Key: delivery.HasKey, KeyWindow: Window, SettleDelay: time.Minute, Lanes: delivery.OneLane, Limits: map[string]float64{"": 1},
+		Key: delivery.HasKey, KeyWindow: Window, SettleDelay: time.Minute, Lanes: delivery.OneLane, Limits: map[string]float64{"": 1}, Reports: []delivery.Said{},
 	}
 }
 

@@ -109,7 +109,11 @@ func (p *Provider) Close() error {
 
 // Capabilities says: e-mail, without a key.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "postmark", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+	return delivery.Capabilities{
+		Kind: "postmark", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey,
+		Reports: adapter.Reports(p.opts.EventUser != "", delivery.SaidDelivered, delivery.SaidBounced, delivery.SaidSoftBounced, delivery.SaidDropped,
+			delivery.SaidComplained, delivery.SaidUnsubscribed, delivery.SaidOpened, delivery.SaidClicked),
+	}
 }
 
 // email is the body of POST /email.

@@ -120,6 +120,8 @@ func (p *Provider) Close() error {
 func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{
 		Kind: "resend", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.HasKey, KeyWindow: Window, Batch: p.opts.Batch,
+		Reports: adapter.Reports(p.opts.EventSecret != "", delivery.SaidAccepted, delivery.SaidDelivered, delivery.SaidBounced, delivery.SaidSoftBounced, delivery.SaidDropped,
+			delivery.SaidComplained, delivery.SaidOpened, delivery.SaidClicked),
 	}
 }
 

@@ -108,7 +108,11 @@ func (p *Provider) Close() error {
 
 // Capabilities says: e-mail, without a key.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	c := delivery.Capabilities{Kind: "sendgrid", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+	c := delivery.Capabilities{
+		Kind: "sendgrid", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey,
+		Reports: adapter.Reports(p.eventKey != nil, delivery.SaidAccepted, delivery.SaidDelivered, delivery.SaidBounced, delivery.SaidSoftBounced, delivery.SaidDropped,
+			delivery.SaidComplained, delivery.SaidUnsubscribed, delivery.SaidOpened, delivery.SaidClicked),
+	}
 	if p.opts.Activity {
 		c.SettleDelay = settleDelay
 	}

@@ -153,7 +153,11 @@ func (p *Provider) Close() error {
 
 // Capabilities says: e-mail, without a key.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "ses", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+	return delivery.Capabilities{
+		Kind: "ses", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey,
+		Reports: adapter.Reports(p.opts.EventTopic != "", delivery.SaidAccepted, delivery.SaidDelivered, delivery.SaidBounced, delivery.SaidSoftBounced, delivery.SaidDropped,
+			delivery.SaidComplained, delivery.SaidOpened, delivery.SaidClicked),
+	}
 }
 
 // Send posts the request.

@@ -97,6 +97,7 @@ func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{
 		Kind: "slack", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey, SettleDelay: 2 * time.Second,
 		Lanes: delivery.LanePerRecipient, Limits: map[string]float64{"*": 1}, Defer: 15 * time.Second, GiveUpAfter: 4 * time.Hour,
+		Reports: []delivery.Said{},
 	}
 }
 

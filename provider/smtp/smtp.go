@@ -145,7 +145,11 @@ func (p *Provider) Close() error {
 
 // Capabilities says: e-mail, and no key.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	return delivery.Capabilities{Kind: "smtp", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey}
+	c := delivery.Capabilities{Kind: "smtp", Account: p.opts.Account, Channels: []delivery.Channel{delivery.Email}, Key: delivery.NoKey, Reports: []delivery.Said{}}
+	if p.back != nil {
+		c.Reports = []delivery.Said{delivery.SaidAccepted, delivery.SaidDelivered, delivery.SaidBounced, delivery.SaidSoftBounced, delivery.SaidDropped}
+	}
+	return c
 }
 
 // ownHeaders are those that Render makes.

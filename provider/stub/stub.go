@@ -61,7 +61,7 @@ func New(opts Options) (*Provider, error) {
 // Capabilities says: every channel, without a key.
 func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{
-		Kind: "stub", Key: delivery.NoKey,
+		Kind: "stub", Key: delivery.NoKey, Reports: []delivery.Said{},
 		Channels: []delivery.Channel{delivery.Email, delivery.SMS, delivery.Voice, delivery.Social, delivery.Chat, delivery.Webhook},
 	}
 }

@@ -93,6 +93,7 @@ func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{
 		Kind: "telegram", Account: "bot-" + p.bot, Channels: []delivery.Channel{delivery.Chat}, Key: delivery.NoKey,
 		Lanes: delivery.LanePerRecipient, Limits: map[string]float64{"": 30, "*": 1, "-*": 20.0 / 60}, Defer: 15 * time.Second, GiveUpAfter: 4 * time.Hour,
+		Reports: []delivery.Said{},
 	}
 }
 

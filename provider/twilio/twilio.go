@@ -171,6 +171,8 @@ func (p *Provider) Capabilities() delivery.Capabilities {
 	return delivery.Capabilities{
 		Kind: "twilio", Account: p.opts.AccountSID, Channels: channels, Key: delivery.NoKey, SettleDelay: time.Minute,
 		Lanes: delivery.LanePerCountry, Defer: 30 * time.Second, GiveUpAfter: 4 * time.Hour,
+		Reports: adapter.Reports(p.opts.EventToken != "" && p.opts.StatusCallback != "", delivery.SaidAccepted, delivery.SaidDelivered, delivery.SaidSoftBounced, delivery.SaidDropped,
+			delivery.SaidOpened, delivery.SaidAnswered),
 	}
 }
 

@@ -122,7 +122,7 @@ func (p *Provider) Close() error {
 // Capabilities says: webhooks, each host a destination of its own, with a key
 // if the receivers promise to drop repeats.
 func (p *Provider) Capabilities() delivery.Capabilities {
-	c := delivery.Capabilities{Kind: "webhook", Channels: []delivery.Channel{delivery.Webhook}, Key: delivery.NoKey, Lanes: delivery.LanePerHost}
+	c := delivery.Capabilities{Kind: "webhook", Channels: []delivery.Channel{delivery.Webhook}, Key: delivery.NoKey, Lanes: delivery.LanePerHost, Reports: []delivery.Said{}}
 	if p.opts.DropsRepeats > 0 {
 		c.Key, c.KeyWindow = delivery.HasKey, p.opts.DropsRepeats
 	}

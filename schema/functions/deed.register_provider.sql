@@ -10,6 +10,8 @@
 -- another kind while deliveries that the first one was called for are open:
 -- their requests are in its words, and its key protects them.
 --
+-- p_reports are what the service says later of what it took, such as complained; null: not known.
+--
 -- p_account names the account at the service, without a secret. From now on
 -- deed.attempt refuses dispatchers that serve the name through another one, or
 -- with p_sandbox (everything goes there) otherwise; deliveries that were called
@@ -28,7 +30,8 @@ create or replace function deed.register_provider(
   p_bursts          float8[],
   p_actor           text,
   p_account         text default '',
-  p_sandbox         boolean default false
+  p_sandbox         boolean default false,
+  p_reports         text[] default null
 ) returns boolean
 language plpgsql
 security definer
@@ -91,15 +94,15 @@ begin
       and exists (select from deed.providers o where o.name = p_name and (o.kind, o.account) is distinct from (p_kind, p_account))
     for update skip locked
   ));
-  insert into deed.providers as p (name, kind, account, sandbox, lanes, relane, key_window, can_look_up, registered_at)
-  values (p_name, p_kind, p_account, p_sandbox, p_lanes, false, p_key_window, p_can_look_up, v_now)
+  insert into deed.providers as p (name, kind, account, sandbox, lanes, relane, key_window, can_look_up, reports, registered_at)
+  values (p_name, p_kind, p_account, p_sandbox, p_lanes, false, p_key_window, p_can_look_up, p_reports, v_now)
   on conflict (name) do update
     set kind = excluded.kind, account = excluded.account, sandbox = excluded.sandbox,
       lanes = excluded.lanes, relane = p.relane or p.lanes <> excluded.lanes, key_window = excluded.key_window,
-      can_look_up = excluded.can_look_up, registered_at = v_now,
+      can_look_up = excluded.can_look_up, reports = excluded.reports, registered_at = v_now,
       idle_worker = null, idle_kind = null, idle_account = null, idle_sandbox = null, idle_until = null
-    where (p.kind, p.account, p.sandbox, p.lanes, p.key_window, p.can_look_up)
-      is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lanes, excluded.key_window, excluded.can_look_up);
+    where (p.kind, p.account, p.sandbox, p.lanes, p.key_window, p.can_look_up, p.reports)
+      is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lanes, excluded.key_window, excluded.can_look_up, excluded.reports);
   v_changed := found;
 
   -- Claims lock them in this order, and wait for no other.
