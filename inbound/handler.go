@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,8 @@ const maxBody = 1 << 20
 //	400  it is no request of the platform's; 401, its signature is wrong; nothing is stored
 //	404, 405, 413  no such source, method, or a body of over 1 MiB
 //	500  a message has failed: repeat it
-//	503  the database is away, the process is held or has too much to do: repeat it
+//	503  the database is away, somebody has a message or its sender locked, the process
+//	     is held or has too much to do: repeat it
 //
 // It is made for a listener of its own, which everybody may reach (server.Serve has the
 // limits). While [Receiver.Run] does not run it answers 503.
@@ -222,6 +224,9 @@ func (s *source) keep(ctx context.Context, w http.ResponseWriter, events []Event
 	switch {
 	case err == nil:
 		return list, true
+	case sqlstate.Locked(err):
+		s.log.Warn("somebody has a message or its sender locked; the platform will repeat it", "messages", len(events)-len(list))
+		reply(w, http.StatusServiceUnavailable, "try again")
 	case deed.CodeOf(err) == deed.Invalid:
 		s.log.Error("a message could not be stored", "error", err)
 		reply(w, http.StatusBadRequest, "it cannot be stored")
@@ -288,13 +293,11 @@ func (s *source) accept(ctx context.Context, events []Event, correlation string)
 		}
 	}
 	crash.Point("inbound accepting")
-	for n := 1; ; n++ {
-		if list, err = s.store(ctx, events, correlation); err == nil || !sqlstate.Again(err) || n == 10 {
-			break
-		}
-		work.Sleep(ctx, work.Backoff(n, 5*time.Millisecond, 200*time.Millisecond))
+	list, err = s.storeAgain(ctx, events, correlation)
+	if sqlstate.Locked(err) {
+		list, err = s.storeEach(ctx, events, correlation)
 	}
-	if err != nil {
+	if err != nil && len(list) == 0 {
 		return nil, deed.WrapError("accept message", err)
 	}
 	crash.Point("inbound accepted")
@@ -311,7 +314,46 @@ func (s *source) accept(ctx context.Context, events []Event, correlation string)
 			s.receiver.counts.add(s.name, "denied", 1)
 		}
 	}
+	if err != nil {
+		s.wake() // those that are stored are run
+		return list, deed.WrapError("accept message", err)
+	}
 	return list, nil
+}
+
+// storeAgain stores events together, once more where others were at it.
+func (s *source) storeAgain(ctx context.Context, events []Event, correlation string) (list []accepted, err error) {
+	for n := 1; ; n++ {
+		if list, err = s.store(ctx, events, correlation); err == nil || !sqlstate.Again(err) || n == 10 {
+			return list, err
+		}
+		work.Sleep(ctx, work.Backoff(n, 5*time.Millisecond, 200*time.Millisecond))
+	}
+}
+
+// storeEach stores each of the events by itself, so that none waits for what somebody has
+// locked of another, such as its sender by an erasure that is left open. Without a
+// connection it waits a little, as most locks are short; err is what of the first one
+// that could not be stored.
+func (s *source) storeEach(ctx context.Context, events []Event, correlation string) (list []accepted, err error) {
+	for n := 1; n <= 2 && len(events) > 0; n++ {
+		var left []Event
+		err = nil
+		for _, e := range events {
+			one, refused := s.storeAgain(ctx, []Event{e}, correlation)
+			if refused != nil {
+				err = cmp.Or(err, refused)
+				left = append(left, e)
+				continue
+			}
+			list = append(list, one...)
+		}
+		events = left
+		if err != nil && (!sqlstate.Locked(err) || !work.Sleep(ctx, work.Backoff(n, 100*time.Millisecond, 400*time.Millisecond))) {
+			break
+		}
+	}
+	return list, err
 }
 
 func (s *source) store(ctx context.Context, events []Event, correlation string) ([]accepted, error) {

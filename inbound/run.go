@@ -167,7 +167,7 @@ type recorded struct {
 
 // settle records the outcomes of messages, with all that belongs to them, in one
 // transaction; or, where that is refused, each in one of its own, so that no message
-// fails for another.
+// fails for another, nor waits for one that somebody has locked.
 func (s *source) settle(ctx context.Context, done []work.Done[*item]) error {
 	var list []recorded
 	for _, d := range done {
@@ -186,24 +186,34 @@ func (s *source) settle(ctx context.Context, done []work.Done[*item]) error {
 		return nil
 	}
 	err := s.record(ctx, list)
-	if err == nil || passing(err) || sqlstate.Again(err) {
+	if err == nil || (passing(err) && (!sqlstate.Locked(err) || len(list) == 1)) || sqlstate.Again(err) {
 		return err
 	}
+	var locked error // the loop brings those again
 	for _, one := range list {
 		err := s.record(ctx, []recorded{one})
 		if err != nil && !passing(err) && !sqlstate.Again(err) {
 			err = s.record(ctx, []recorded{{one.it, DispatchFailed, err}})
 		}
-		if err != nil {
+		switch {
+		case sqlstate.Locked(err):
+			locked = err
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return locked
 }
 
-// settleAlone records the outcome of a message whose result has an InTx.
-func (s *source) settleAlone(ctx context.Context, it *item) error {
-	return s.record(ctx, []recorded{{it, Executed, nil}})
+// settleAlone records the outcome of a message whose result has an InTx, which is asked
+// again where somebody had the message or its sender locked.
+func (s *source) settleAlone(ctx context.Context, it *item) (err error) {
+	for n := 1; n <= 5; n++ {
+		if err = s.record(ctx, []recorded{{it, Executed, nil}}); !sqlstate.Locked(err) || !work.Sleep(ctx, work.Backoff(n, 100*time.Millisecond, time.Second)) {
+			break
+		}
+	}
+	return err
 }
 
 // errLost undoes what was written for a message that others have taken, errErased what was

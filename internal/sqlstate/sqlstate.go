@@ -32,6 +32,13 @@ func Again(err error) bool {
 	return ok && (pg.Code == "40001" || pg.Code == "40P01")
 }
 
+// Locked reports whether somebody else has locked what was wanted, for longer than was
+// waited for it.
+func Locked(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "55P03"
+}
+
 // WithHint says what can be done: about a prepared statement that is missing, or
 // there already, in a session that a pooler has chosen; about a right that the
 // login lacks; or what the server says itself.

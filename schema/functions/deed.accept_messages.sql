@@ -16,7 +16,10 @@
 -- waits, a repeat of one that is accepted; again, of one that had failed, and is accepted
 -- again under its id; held, of one that waits for a person; repeat, of one that has
 -- ended. Messages of one sender are run in the order in which they came. Raises DDARG,
--- DDTEN, DDNFD for an unknown tenant, and 40001.
+-- DDTEN, DDNFD for an unknown tenant, 40001, and 55P03 where somebody else has locked what a
+-- message needs, such as its sender by an erasure that is left open: that is waited for no
+-- longer than others who come may wait behind it. A repeat of what nothing can be changed
+-- of needs no lock.
 create or replace function deed.accept_messages(
   p_source         text,
   p_ids            text[],
@@ -40,6 +43,7 @@ set jit = off
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set lock_timeout = '500ms'
 as $$
 #variable_conflict use_column
 declare
@@ -78,13 +82,14 @@ begin
       id := null;
       select m.* into v_row
       from deed.channel_messages m
-      where m.tenant_id = v_tenant and m.source = p_source and m.platform_message_id = p_ids[v_n]
-      for update;
+      where m.tenant_id = v_tenant and m.source = p_source and m.platform_message_id = p_ids[v_n];
       if not found and deed.erased_message_id(p_ids[v_n]) <> p_ids[v_n] then
         select m.* into v_row
         from deed.channel_messages m
-        where m.tenant_id = v_tenant and m.source = p_source and m.platform_message_id = deed.erased_message_id(p_ids[v_n])
-        for update;
+        where m.tenant_id = v_tenant and m.source = p_source and m.platform_message_id = deed.erased_message_id(p_ids[v_n]);
+      end if;
+      if found and v_row.status = 'dispatch_failed' and v_row.held_at is null then
+        select m.* into v_row from deed.channel_messages m where m.id = v_row.id for update;
       end if;
       if found then
         id := v_row.id;

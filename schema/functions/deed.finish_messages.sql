@@ -6,7 +6,8 @@
 -- dispatch_failed, or accepted for one that was not begun and is given back. A failed one
 -- is run again p_again seconds later, null for when the platform repeats it; but when it
 -- has been begun p_most times it is held for a person. The next message of each sender
--- has its turn.
+-- has its turn. Raises 55P03 where somebody else has locked one of them or its sender, such
+-- as by an erasure that is left open: the others are not to wait for that.
 create or replace function deed.finish_messages(
   p_ids      uuid[],
   p_claims   bigint[],
@@ -25,6 +26,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set lock_timeout = '300ms'
 as $$
 #variable_conflict use_column
 declare

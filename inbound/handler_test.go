@@ -1,0 +1,130 @@
+package inbound_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/inbound"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// with are the lines that have a word.
+func (l *lines) with(word string) (list []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.buf.String()) {
+		if strings.Contains(line, word) {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// logged runs a receiver whose log is kept, and returns its URL.
+func logged(t testing.TB, db *pgtest.DB, do inbound.Executor) (r *inbound.Receiver, url string, log *lines) {
+	t.Helper()
+	db.Providers(t, "fake", "hook")
+	log = &lines{}
+	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), inbound.Options{
+		Sources: map[string]inbound.SourceOptions{"plain": source(do)}, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _ := serveIn(t, r)
+	return r, base + "/in/plain", log
+}
+
+// What is not the platform's is counted, each of it, and logged once a second at the most; so
+// that who sends much of it fills no disk. Nothing of it is kept.
+func TestHandler_WhatIsForgedIsCountedAndHardlyLogged(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	r, url, log := logged(t, db, echo)
+	before := r.Counts()
+	started := time.Now()
+	const n = 200
+	for range n {
+		if code, _ := request(t, "POST", url, "theirs", "1 canary canary-text"); code != 401 {
+			t.Fatalf("answered %d", code)
+		}
+	}
+	most := int(time.Since(started)/time.Second) + 1
+	count := func(list []inbound.Count) (forged int64) {
+		for _, c := range list {
+			if c.Outcome == "unverified" {
+				forged += c.N
+			}
+		}
+		return forged
+	}
+	want(t, "counted", count(r.Counts())-count(before), n)
+	if got := len(log.with("signature")); got < 1 || got > most+1 { // one may be of before
+		t.Errorf("%d lines in %d seconds", got, most)
+	}
+	if list := log.with("canary"); len(list) > 0 {
+		t.Errorf("logged: %s", list[0])
+	}
+	want(t, "stored", state(t, db), "")
+}
+
+// Whoever looks after a message finds all that was logged of it by either of its ids (D9), and
+// of a reply that could not be reserved there is one line; what was written, and by whom,
+// stands in none.
+func TestContract_D9_InboundLogLines(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, url, log := logged(t, db, func(_ context.Context, m inbound.Message) (inbound.Result, error) {
+		switch {
+		case m.Text == "canary-fails" && m.Attempt == 1:
+			return inbound.Result{}, errors.New("canary@example.com does not answer")
+		case m.Text == "canary-unreserved" && m.Attempt == 1:
+			return inbound.Result{Replies: []inbound.Reply{{Text: "x", Provider: "none"}}}, nil
+		case m.Text == "canary-denied":
+			return inbound.Deny("rude"), nil
+		}
+		return inbound.Say(m.Text), nil
+	})
+	for id, code := range map[string]int{"1 canary-a canary-fails": 500, "2 canary-b canary-unreserved": 500, "3 canary-c canary-denied": 200, "4 canary-d canary-text": 200} {
+		want(t, id, post(t, url, id), code)
+	}
+	for _, body := range []string{"1 canary-a canary-fails", "2 canary-b canary-unreserved", "4 canary-d canary-text"} {
+		want(t, "again: "+body, post(t, url, body), 200)
+	}
+	if list := log.with("canary"); len(list) > 0 {
+		t.Errorf("logged: %s", list[0])
+	}
+	for platform, of := range map[string]struct{ lines, errors int }{"1": {4, 1}, "2": {4, 1}, "3": {2, 0}, "4": {3, 0}} {
+		id := pgtest.One[string](t, db.Pool(pgtest.Owner), `select id::text from deed.channel_messages where platform_message_id = $1`, platform)
+		list, failed := log.with("channel_message_id="+id), 0
+		for _, line := range list {
+			if !strings.Contains(line, "correlation_id="+id) {
+				t.Errorf("a line without the correlation id: %s", line)
+			}
+			if strings.Contains(line, "level=ERROR") {
+				failed++
+			}
+		}
+		want(t, "lines and errors of "+platform, fmt.Sprint(len(list), failed), fmt.Sprint(of.lines, of.errors))
+	}
+	verified(t, db)
+}

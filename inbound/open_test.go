@@ -1,0 +1,118 @@
+package inbound_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/inbound"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// leftOpen does what it is told in a transaction that stays open until end.
+func leftOpen(t testing.TB, db *pgtest.DB, do func(pgx.Tx) error) (end func()) {
+	t.Helper()
+	tx, err := db.NewPool(pgtest.App, 1).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if err := do(tx); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// moody fails what says fail, and waits for let with what says wait.
+func moody(began, let chan struct{}) inbound.Executor {
+	return func(_ context.Context, m inbound.Message) (inbound.Result, error) {
+		switch {
+		case m.Text == "wait":
+			began <- struct{}{}
+			<-let
+		case m.Text == "fail":
+			return inbound.Result{}, errors.New("no")
+		}
+		return inbound.Say(m.Text), nil
+	}
+}
+
+// An erasure that is left open holds up nobody but whom it is of: not who writes in the same
+// request, nor whose messages end with one of theirs; and of them only what the erasure would
+// change. Once it has ended, it is as if it had been short.
+func TestContract_D12_AnErasureLeftOpenHoldsUpNoMessage(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	began, let := make(chan struct{}, 4), make(chan struct{})
+	url, _ := one(t, db, moody(began, let))
+	want(t, "what ended", post(t, url, "1 canary canary-text"), 200)
+	done := make(chan int, 2)
+	go func() { done <- post(t, url, "2 canary wait") }()
+	go func() { done <- post(t, url, "3 bob wait") }()
+	<-began
+	<-began
+	of := pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.contact_identities where value = 'canary'`)
+	end := leftOpen(t, db, func(tx pgx.Tx) error {
+		_, err := contact.Erase(t.Context(), tx, nil, of, act("asked for on paper"), contact.EraseOptions{})
+		return err
+	})
+	want(t, "a repeat of what ended", post(t, url, "1 canary canary-text"), 200)
+	want(t, "another's, in one request with theirs", post(t, url, "5 canary canary-text\n6 dan hello"), 503)
+	close(let)
+	for _, id := range []string{"3", "6"} { // beside 2, which cannot end
+		eventually(t, "another's to end: "+id, func() bool { return strings.Contains(state(t, db), id+" executed x1 r1") })
+	}
+	want(t, "another's, alone", post(t, url, "7 eve hello"), 200)
+	if got := state(t, db); !strings.Contains(got, "2 accepted x1 r0") || strings.Contains(got, "5 ") {
+		t.Errorf("beside the open erasure: %s", got)
+	}
+	end()
+	want(t, "one of the two that waited", <-done, 200)
+	want(t, "the other", <-done, 200)
+	want(t, "brought again", post(t, url, "5 canary canary-text\n6 dan hello"), 200)
+	for _, ended := range []string{"1 executed x1 r1", "2 denied_erased x1 r0", "3 executed x1 r1", "5 executed x1 r1", "6 executed x1 r1", "7 executed x1 r1"} {
+		if got := state(t, db); !strings.Contains(got, ended) {
+			t.Errorf("%s, want %s", got, ended)
+		}
+	}
+	verified(t, db)
+}
+
+// Who takes contacts apart and leaves the transaction open holds up no repeat but of what
+// would be run again.
+func TestUnmerge_LeftOpenHoldsUpNoRepeat(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	url, _ := one(t, db, moody(nil, nil))
+	for body, code := range map[string]int{"1 canary hello": 200, "2 bob hello": 200, "3 canary fail": 500} {
+		want(t, body, post(t, url, body), code)
+	}
+	of := func(who string) string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.contact_identities where value = $1`, who)
+	}
+	if _, err := contact.Merge(t.Context(), db.Pool(pgtest.App), nil, of("canary"), of("bob"), act("one person")); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "while they are one", post(t, url, "4 canary fail"), 500)
+	end := leftOpen(t, db, func(tx pgx.Tx) error {
+		_, err := contact.Unmerge(t.Context(), tx, nil, of("canary"), act("two persons"))
+		return err
+	})
+	want(t, "what ended", post(t, url, "1 canary hello"), 200)
+	want(t, "what would be run again, and another's", post(t, url, "4 canary fail\n5 dan hello"), 503)
+	eventually(t, "another's to end", func() bool { return strings.Contains(state(t, db), "5 executed x1 r1") })
+	end()
+	want(t, "brought again", post(t, url, "4 canary fail\n5 dan hello"), 500)
+	if got := state(t, db); !strings.Contains(got, "4 dispatch_failed x2 r0") {
+		t.Errorf("brought again: %s", got)
+	}
+	verified(t, db)
+}
