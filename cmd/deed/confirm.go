@@ -28,8 +28,8 @@ func linksOf(file *config.Config) (*contact.Links, error) {
 		return nil, nil
 	}
 	opts := contact.LinkOptions{URL: p.URL, Secret: p.LinkSecret.Reveal()}
-	if previous := p.PreviousLinkSecret.Reveal(); previous != "" {
-		opts.Previous = []string{previous}
+	for _, previous := range p.PreviousLinkSecrets {
+		opts.Previous = append(opts.Previous, previous.Reveal())
 	}
 	links, err := contact.NewLinks(opts)
 	if err != nil {

@@ -1,17 +1,21 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/internal/config"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/tenant"
 )
 
 // The page of a link confirms when its button is pressed, and not when a program follows
@@ -92,5 +96,61 @@ func TestConfirm_ThePage(t *testing.T) {
 		if code := p.wait(); code != 2 {
 			t.Errorf("%q: status %d: %s", bad, code, p.errOut.String())
 		}
+	}
+}
+
+// The secret of links may be rotated more than once while links that an older one has signed
+// are under way: those work until they expire, and as long as it is named.
+func TestLinks_RotatedTwice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	secrets := []string{"the first of three secrets", "the second of three secrets", "the third of three secrets"}
+	for i, secret := range secrets {
+		if err := os.WriteFile(filepath.Join(dir, "link"+strconv.Itoa(i+1)), []byte(secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := func(named string) *contact.Links {
+		t.Helper()
+		path := filepath.Join(dir, "deed.yaml")
+		if err := os.WriteFile(path, []byte("public: {listen: '127.0.0.1:0', url: 'https://hooks.example.com', "+named+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := config.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		links, err := linksOf(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return links
+	}
+	asked, now := contact.Asked{Tenant: tenant.Default.String(), Contact: "01a1fe76-14ee-7f1b-b119-532699ab7d4c", Channel: "email", Purpose: "news"}, time.Now()
+	var made []string
+	for _, n := range []string{"1", "2", "3"} {
+		made = append(made, of("link_secret: 'file:link"+n+"'").Confirm(asked, now.Add(time.Hour)))
+	}
+	for named, good := range map[string][]bool{
+		"link_secret: 'file:link3', previous_link_secret: ['file:link2', 'file:link1']": {true, true, true},
+		"link_secret: 'file:link3', previous_link_secret: 'file:link2'":                 {false, true, true},
+		"link_secret: 'file:link3'": {false, false, true},
+	} {
+		links := of(named)
+		for i, link := range made {
+			if got, err := links.Confirmed(link, now); (err == nil && got == asked) != good[i] || err != nil && !errors.Is(err, contact.ErrForged) {
+				t.Errorf("%s: link %d: %+v, %v", named, i+1, got, err)
+			}
+			if _, err := links.Confirmed(link, now.Add(2*time.Hour)); good[i] && !errors.Is(err, contact.ErrExpired) {
+				t.Errorf("%s: link %d, when its time is over: %v", named, i+1, err)
+			}
+		}
+	}
+	path := filepath.Join(dir, "deed.yaml")
+	if err := os.WriteFile(path, []byte("public: {listen: ':1', url: 'https://x.example', link_secret: 'file:link3', previous_link_secret: ['file:link2', 'the first of three secrets']}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Load(path); err == nil || !strings.Contains(err.Error(), "previous_link_secret: want env:NAME or file:PATH") || strings.Contains(err.Error(), "first of") {
+		t.Errorf("a secret in the file itself: %v", err)
 	}
 }

@@ -19,7 +19,8 @@ type Public struct {
 	Listen string // host:port
 	URL    string // what stands before /in/SOURCE where it is reached
 
-	LinkSecret, PreviousLinkSecret Secret // sign the links that people are sent
+	LinkSecret          Secret   // signs the links that people are sent
+	PreviousLinkSecrets []Secret // have signed those that are under way
 }
 
 // Source is where inbound messages come from, by the name in its URL.
@@ -115,7 +116,7 @@ var sourceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
 func (s *section) public() Public {
 	p := Public{Listen: s.listen("listen"), URL: strings.TrimSuffix(s.Text("url"), "/")}
 	s.lacks("listen", "the address and port that platforms reach, such as :8443")
-	p.LinkSecret, p.PreviousLinkSecret = s.webhookSecret("link_secret"), s.webhookSecret("previous_link_secret")
+	p.LinkSecret, p.PreviousLinkSecrets = s.webhookSecret("link_secret"), s.secrets("previous_link_secret")
 	if s.Has("link_secret") {
 		s.lacks("url", "where links lead, such as https://hooks.example.com")
 	}

@@ -51,7 +51,10 @@ func (s *section) secret(key string) Secret {
 	if n == nil {
 		return Secret{}
 	}
-	path := document.Join(s.Path, key)
+	return s.secretOf(n, document.Join(s.Path, key))
+}
+
+func (s *section) secretOf(n *document.Node, path string) Secret {
 	if n.Kind == document.Text {
 		if value, ok := s.reader.reference(n, path); ok {
 			return value
@@ -59,6 +62,24 @@ func (s *section) secret(key string) Secret {
 	}
 	s.Problemf(n.Line, path, "want env:NAME or file:PATH; a secret must not stand in the file itself")
 	return Secret{}
+}
+
+// secrets reads one secret, or a list of them.
+func (s *section) secrets(key string) (list []Secret) {
+	n := s.Get(key)
+	if n == nil {
+		return nil
+	}
+	path, items := document.Join(s.Path, key), []*document.Node{n}
+	if n.Kind == document.List {
+		items = n.Items
+	}
+	for _, item := range items {
+		secret := s.secretOf(item, path)
+		s.checkSigning(secret, item.Line, path)
+		list = append(list, secret)
+	}
+	return list
 }
 
 // reference resolves env:NAME and file:PATH; ok is false for other texts. After

@@ -107,14 +107,17 @@ func (s *section) endpoint(key string) string {
 
 func (s *section) webhookSecret(key string) Secret {
 	secret := s.secret(key)
-	v := secret.Reveal()
-	if v == "" {
-		return secret
-	}
-	if err := signing.Check(v); err != nil {
-		s.reader.lackf(s.LineOf(key), document.Join(s.Path, key), "the secret %s", err)
-	}
+	s.checkSigning(secret, s.LineOf(key), document.Join(s.Path, key))
 	return secret
+}
+
+// checkSigning reports a secret with which nothing can be signed.
+func (s *section) checkSigning(secret Secret, line int, path string) {
+	if v := secret.Reveal(); v != "" {
+		if err := signing.Check(v); err != nil {
+			s.reader.lackf(line, path, "the secret %s", err)
+		}
+	}
 }
 
 func isHostEntry(v string) bool {
