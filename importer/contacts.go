@@ -25,7 +25,8 @@ type ContactOptions struct {
 	// Verified says that all identities of the file are known to be theirs.
 	Verified bool
 
-	// FromLine passes over the rows that begin before this line. Default: none.
+	// FromLine passes over the rows that begin before this line, which may be the one
+	// after the last. Default: none.
 	FromLine int
 
 	// Format and MaxLine are those of [Options].
@@ -93,6 +94,8 @@ func (c *Contacts) Next() (contact.Person, int, error) {
 		switch {
 		case bad:
 			return contact.Person{}, line, err
+		case err == io.EOF && c.opts.FromLine > max(c.lines.line, 1):
+			c.ended = &deed.Error{Op: "import " + c.name, Code: deed.Invalid, Err: fmt.Errorf("line %d is after the end: the last is line %d", c.opts.FromLine, c.lines.line-1)}
 		case err == io.EOF:
 			c.ended = err
 		case err != nil:

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/importer"
 )
 
@@ -109,7 +110,7 @@ func (c *contactsImport) end(cmd *cobra.Command, t importer.ContactTally, err er
 	} else {
 		fmt.Fprintln(cmd.OutOrStdout(), counts(t))
 	}
-	if err != nil && t.NextLine > 1 {
+	if err != nil && t.NextLine > 1 && deed.CodeOf(err) != deed.Invalid {
 		err = fmt.Errorf("%w; what is before line %d is done: --from-line %d goes on there", err, t.NextLine, t.NextLine)
 	}
 	left := t.Conflicts + t.Rejected
