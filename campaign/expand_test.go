@@ -111,6 +111,31 @@ func TestContract_C4_MergedBetweenJobs(t *testing.T) {
 	}
 }
 
+// What was reserved for two before they became one stays as it is, and each of them gets theirs: a
+// merge counts from when jobs are expanded. What either of them has revoked then stops both.
+func TestExpand_MergedAfterBothWere(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	req := request(t, db, 2)
+	of := func(n int) string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
+	}
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(1), of(2))
+	two := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select string_agg(concat_ws(' ', c.status, deed.has_revoked(c.tenant_id, c.contact_id, c.channel, c.purpose)), ', ') from deed.channel_outbox c where c.run_id = $1::text::uuid`, run)
+	}
+	want(t, "merged", two(), "queued f, queued f")
+	db.Exec(t, pgtest.App, `select deed.set_consents(array[$1::text::uuid], '{email}', '{newsletter}', '{revoked}', '{form}')`, of(1))
+	want(t, "and one has revoked it", two(), "queued t, queued t")
+	p, err := campaign.Verify(t.Context(), db.Pool(pgtest.App), run, 10)
+	if err != nil || len(p.Findings) > 0 {
+		t.Errorf("verified: %+v, %v", p.Findings, err)
+	}
+}
+
 type execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }

@@ -78,12 +78,13 @@ func statusOfCampaign(r campaign.Run) string {
 
 func newCampaignShow(a *app) *cobra.Command {
 	var asJSON bool
+	var owner campaignOwner
 	cmd := &cobra.Command{
 		Use: "show RUN", Short: "Show a run of a campaign, and what became of its members", Args: cobra.ExactArgs(1),
 		Long:    "Show a run of a campaign: where it is, what became of its members so far, and why of those that did not get it, and what it\nwaits for.",
 		Example: "  deed campaign show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return owner.with(cmd, a, args[0], func(pool *pgxpool.Pool) error {
 				s, err := campaign.Show(cmd.Context(), pool, args[0])
 				if err != nil {
 					return err
@@ -96,6 +97,7 @@ func newCampaignShow(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd)
 	return cmd
 }
 
@@ -165,6 +167,7 @@ func newCampaignTrace(a *app) *cobra.Command {
 	var cursor string
 	var limit int
 	var asJSON bool
+	var owner campaignOwner
 	cmd := &cobra.Command{
 		Use: "trace RUN", Short: "Trace a run of a campaign to the provider's message ids", Args: cobra.ExactArgs(1),
 		Long: `Trace a run of a campaign: its jobs in the order of the audience, their deliveries, and the provider's message id of
@@ -174,7 +177,7 @@ each.`,
 			if limit < 1 {
 				return usagef("--limit %d is below 1", limit)
 			}
-			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return owner.with(cmd, a, args[0], func(pool *pgxpool.Pool) error {
 				list, err := campaign.Trace(cmd.Context(), pool, args[0], cursor, limit)
 				if err != nil {
 					return err
@@ -191,6 +194,7 @@ each.`,
 	}
 	pageFlags(cmd, &cursor, &limit, 100)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd)
 	return cmd
 }
 
@@ -205,11 +209,12 @@ type decided struct {
 func newCampaignAct(a *app, use, short, long, did string, act func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error)) *cobra.Command {
 	var who operator
 	var asJSON bool
+	var owner campaignOwner
 	cmd := &cobra.Command{
 		Use: use + " RUN", Short: short, Args: cobra.ExactArgs(1), Long: long,
 		Example: "  deed campaign " + use + " 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the wrong price'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return owner.with(cmd, a, args[0], func(pool *pgxpool.Pool) error {
 				r, err := campaign.Find(cmd.Context(), pool, args[0])
 				if err != nil {
 					return err
@@ -232,6 +237,7 @@ func newCampaignAct(a *app, use, short, long, did string, act func(cmd *cobra.Co
 	}
 	who.add(cmd, "why; it is in the audit log")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd)
 	return cmd
 }
 

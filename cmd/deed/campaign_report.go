@@ -20,6 +20,7 @@ import (
 func newCampaignReport(a *app) *cobra.Command {
 	var asJSON bool
 	var page string
+	var owner campaignOwner
 	cmd := &cobra.Command{
 		Use: "report RUN", Short: "Report what became of a run's members", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
@@ -28,7 +29,7 @@ them, who was skipped and why, and what failed with which code. With --html it i
 no script, and nothing that is loaded.`,
 		Example: "  deed campaign report 01a1fe76-14ee-7f1b-b119-532699ab7d4c --html spring.html",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return owner.with(cmd, a, args[0], func(pool *pgxpool.Pool) error {
 				r, err := campaign.Summarise(cmd.Context(), pool, args[0])
 				if err != nil {
 					return err
@@ -47,6 +48,7 @@ no script, and nothing that is loaded.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&page, "html", "", "write it to this file, as a page")
 	cmd.MarkFlagsMutuallyExclusive("json", "html")
+	owner.add(cmd)
 	return cmd
 }
 
@@ -113,6 +115,7 @@ func printReport(w io.Writer, r campaign.Report) error {
 
 func newCampaignExport(a *app) *cobra.Command {
 	var format string
+	var owner campaignOwner
 	cmd := &cobra.Command{
 		Use: "export RUN", Short: "Write what became of each member of a run, a line each", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
@@ -123,12 +126,13 @@ the columns, or NDJSON. It is read in pages, and no snapshot of the database is 
 			if format != "csv" && format != "ndjson" {
 				return usagef("--format %q is neither csv nor ndjson", format)
 			}
-			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return owner.with(cmd, a, args[0], func(pool *pgxpool.Pool) error {
 				return exportCampaign(cmd, pool, args[0], format)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "csv", "csv or ndjson")
+	owner.add(cmd)
 	return cmd
 }
 
@@ -183,6 +187,7 @@ func newCampaignVerify(a *app) *cobra.Command {
 	var limit int
 	var asJSON bool
 	var proof proofFlags
+	var owner campaignOwner
 	cmd := &cobra.Command{
 		Use: "verify RUN", Short: "Prove that a run has reached everybody in its audience once", Args: cobra.MaximumNArgs(1),
 		Annotations: map[string]string{takesLong: ""},
@@ -208,7 +213,7 @@ against a public key, without a database.`,
 			if err != nil {
 				return err
 			}
-			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return owner.with(cmd, a, args[0], func(pool *pgxpool.Pool) error {
 				p, err := campaign.Verify(cmd.Context(), pool, args[0], limit)
 				if err != nil {
 					return err
@@ -229,6 +234,7 @@ against a public key, without a database.`,
 	proof.add(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 20, "how many findings of a kind are listed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd)
 	return cmd
 }
 
@@ -265,6 +271,7 @@ func judgeProof(p campaign.Proof) error {
 
 func newCampaignWatch(a *app) *cobra.Command {
 	var asJSON bool
+	var owner campaignOwner
 	cmd := &cobra.Command{
 		Use: "watch RUN", Short: "Watch a run until it ends", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
@@ -272,7 +279,7 @@ func newCampaignWatch(a *app) *cobra.Command {
 waits for a person. Exits 0 for a run that is completed, 3 for one that is partial, 1 for one that has failed.`,
 		Example: "  deed campaign watch 01a1fe76-14ee-7f1b-b119-532699ab7d4c",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return owner.with(cmd, a, args[0], func(pool *pgxpool.Pool) error {
 				s, err := watchCampaign(cmd, pool, args[0])
 				if err != nil {
 					return err
@@ -288,5 +295,6 @@ waits for a person. Exits 0 for a run that is completed, 3 for one that is parti
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON of how it ended")
+	owner.add(cmd)
 	return cmd
 }

@@ -21,6 +21,7 @@ func newCampaignRetry(a *app) *cobra.Command {
 	var who operator
 	var opts campaign.RetryOptions
 	var asJSON bool
+	var owner campaignOwner
 	cmd := &cobra.Command{
 		Use: "retry RUN", Short: "Try again what failed of a run, as a new one", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
@@ -30,7 +31,7 @@ it is not known whether it was done. The old run stays as it was. Given again it
 retry is tried again by retrying that one.`,
 		Example: "  deed campaign retry 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the account was blocked'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+			return owner.with(cmd, a, args[0], func(pool *pgxpool.Pool) error {
 				old, err := campaign.Find(cmd.Context(), pool, args[0])
 				if err != nil {
 					return err
@@ -55,5 +56,6 @@ retry is tried again by retrying that one.`,
 	cmd.Flags().StringVar(&opts.RequestID, "request-id", "", "the request's own id: the same one is the same run (default: made of the run)")
 	cmd.Flags().BoolVar(&opts.Missed, "missed", false, "also who was skipped since the run was cancelled or had expired")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	owner.add(cmd)
 	return cmd
 }
