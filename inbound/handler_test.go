@@ -128,3 +128,30 @@ func TestContract_D9_InboundLogLines(t *testing.T) {
 	}
 	verified(t, db)
 }
+
+// Where nobody repeats a message that fails it is run again here, ten times in all; then it is
+// held as well, and the sender's next has its turn.
+func TestContract_D8_HeldWhereNobodyRepeats(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	s := source(func(ctx context.Context, m inbound.Message) (inbound.Result, error) {
+		if m.PlatformID == "1" {
+			return inbound.Result{}, errors.New("broken")
+		}
+		return echo(ctx, m)
+	})
+	s.At = inbound.AfterAccepted
+	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 4), inbound.Options{PollInterval: 20 * time.Millisecond, Sources: map[string]inbound.SourceOptions{"plain": s}})
+	want(t, "taken", post(t, url, "1 ann hello\n2 ann hello"), 200)
+	eventually(t, "ten attempts", func() bool {
+		db.Exec(t, pgtest.Owner, `update deed.channel_messages set process_after = now() where process_after > now()`)
+		return state(t, db) == "1 dispatch_failed x10 r0, 2 executed x1 r1"
+	})
+	list, err := inbound.List(t.Context(), db.Pool(pgtest.App), inbound.Filter{Held: true})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Error != "broken" {
+		t.Errorf("held: %+v, %v", list, err)
+	}
+	want(t, "a repeat", post(t, url, "1 ann hello"), 200)
+	verified(t, db)
+}
