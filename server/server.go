@@ -76,6 +76,7 @@ func Serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    64 << 10, // of each connection
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(listener) }()

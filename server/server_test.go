@@ -65,6 +65,16 @@ func TestServe(t *testing.T) {
 	if r.StatusCode != 200 || !strings.Contains(string(body), "ready") {
 		t.Errorf("%s %s", r.Status, body)
 	}
+	large, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.String()+"/readyz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large.Header.Set("X-Large", strings.Repeat("x", 100<<10))
+	if r, err = client.Do(large); err != nil || r.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("headers of 100 KiB: %v, %v", r, err)
+	} else {
+		r.Body.Close()
+	}
 	if _, err := server.Listen(ctx, a.String()); err == nil || !strings.Contains(err.Error(), a.String()) {
 		t.Errorf("a port that is taken: %v", err)
 	}
