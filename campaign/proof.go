@@ -160,7 +160,9 @@ func checkSigned(r io.Reader, keys []ed25519.PublicKey) (s Signed, err error) {
 	if err := lines.Err(); err != nil {
 		return s, err
 	}
-	if s.Format != proofFormat || json.Unmarshal(last, &s.Signature) != nil || s.Signature.Signature == nil {
+	var again bytes.Buffer
+	if s.Format != proofFormat || json.Unmarshal(last, &s.Signature) != nil || s.Signature.Signature == nil ||
+		proofLine(&again, s.Signature) != nil || again.String() != string(last)+"\n" { // nothing stands beside what is signed
 		return s, errors.New("it is no proof of a run, or was cut off")
 	}
 	over, err := s.signed()

@@ -48,6 +48,8 @@ func TestContract_C4_ASignedProof(t *testing.T) {
 		"a run":         strings.Replace(text, `"partial"`, `"completed"`, 1),
 		"a member less": strings.Replace(text, lines[2], "", 1),
 		"the counts":    strings.Replace(text, `"sent":4`, `"sent":5`, 1),
+		"beside it":     strings.Replace(text, `{"counts"`, `{"note":"all is well","counts"`, 1),
+		"twice":         strings.Replace(text, `"audit_seal"`, `"audit_seal":"9:ff","AUDIT_SEAL"`, 1),
 		"the end":       strings.Join(lines[:len(lines)-2], ""),
 		"nothing":       "",
 		"other lines":   "{}\n{}\n",

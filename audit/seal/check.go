@@ -103,10 +103,8 @@ type checker struct {
 
 func (c *checker) line(text []byte) error {
 	c.lines++
-	var l line
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields() // nothing stands beside what was sealed
-	if err := d.Decode(&l); err != nil {
+	l, ok := readLine(text)
+	if !ok {
 		return fmt.Errorf("line %d is none of an audit log's export", c.lines)
 	}
 	switch {
@@ -126,6 +124,27 @@ func (c *checker) line(text []byte) error {
 		return nil
 	}
 	return fmt.Errorf("line %d is none of an audit log's export", c.lines)
+}
+
+// readLine takes a line apart that is as [Export] writes it but for blanks: what other readers of JSON could
+// understand otherwise, such as a key that stands there twice, in capitals, or behind the end, is none.
+func readLine(text []byte) (l line, ok bool) {
+	var flat, again bytes.Buffer
+	if json.Compact(&flat, text) != nil || json.Unmarshal(text, &l) != nil {
+		return l, false
+	}
+	e := json.NewEncoder(&again)
+	e.SetEscapeHTML(false)
+	if e.Encode(l) != nil || !bytes.Equal(append(flat.Bytes(), '\n'), again.Bytes()) {
+		return l, false
+	}
+	kinds := 0
+	for _, is := range []bool{l.Head != nil, l.Seal != nil, l.Row != nil, l.Tail != nil} {
+		if is {
+			kinds++
+		}
+	}
+	return l, kinds == 1
 }
 
 // onSeal looks whether a seal follows the one before it, all of whose rows were seen.

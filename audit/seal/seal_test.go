@@ -141,6 +141,13 @@ func TestContract_C6_WhatWasDoneToAnExportIsFound(t *testing.T) {
 		{"what a detail quotes", edit(third, "too", "not"), "row " + thirdN + " was changed: its details is not what was sealed"},
 		{"a reason that is taken away", edit(third, `"reason":"because of 3",`, ""), "row " + thirdN + " was changed: its reason is not what was sealed"},
 		{"something beside", edit(third, `"actor"`, `"beside":1,"actor"`), "is none of an audit log's export"},
+		{"a row behind a row", edit(third, "\n", ` {"row":{"n":"1"}}`+"\n"), "is none of an audit log's export"},
+		{"a row beside a seal", edit(seals[1], `{"of":`, `{"row":{"n":"1","at":"2026-01-02T03:04:05Z","actor":"bob","login":"","action":"","subject_type":"","affected":"0"},"of":`), "is none of an audit log's export"},
+		{"a row beside a seal, behind it", func(l []string) []string {
+			l[seals[1]] = strings.TrimSuffix(l[seals[1]], "}\n") + `,"row":{"n":"1","at":"2026-01-02T03:04:05Z","actor":"bob","login":"","action":"","subject_type":"","affected":"0"}}` + "\n"
+			return l
+		}, "is none of an audit log's export"},
+		{"an actor who stands twice", edit(third, `"actor":"ann"`, `"actor":"bob","ACTOR":"ann"`), "is none of an audit log's export"},
 		{"a time", edit(third, `"at":"2`, `"at":"1`), "row " + thirdN + " was changed"},
 		{"a row", cut(third), "row " + thirdN + " was removed"},
 		{"the last row of a seal", func(l []string) []string { return cut(seals[1] - 1)(l) }, "was removed"},
@@ -164,6 +171,9 @@ func TestContract_C6_WhatWasDoneToAnExportIsFound(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || deed.CodeOf(err) != deed.Invalid {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
+	}
+	if _, err := check(bytes.ReplaceAll(text, []byte(`,"at":`), []byte(` , "at" :  `)), key, good.Last); err != nil {
+		t.Errorf("with blanks: %v", err)
 	}
 	if _, err := check(text, newKey(t)); err == nil || !strings.Contains(err.Error(), "seal 1 is not signed with a key that was given") {
 		t.Errorf("another key: %v", err)

@@ -39,7 +39,7 @@ func (p *proofFlags) signer(a *app) (ed25519.PrivateKey, error) {
 	return auditKey(file)
 }
 
-// sign writes the proof of a run. A file that is there is left as it is.
+// sign writes the proof of a run. A file that is there is left as it is, and of what failed none is.
 func (p *proofFlags) sign(cmd *cobra.Command, pool *pgxpool.Pool, run string, key ed25519.PrivateKey) error {
 	f, err := os.OpenFile(p.signed, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -47,7 +47,10 @@ func (p *proofFlags) sign(cmd *cobra.Command, pool *pgxpool.Pool, run string, ke
 	}
 	w := bufio.NewWriter(f)
 	_, err = campaign.Sign(cmd.Context(), pool, run, key, w)
-	return errors.Join(err, w.Flush(), f.Close())
+	if err = errors.Join(err, w.Flush(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(p.signed))
+	}
+	return nil
 }
 
 // run holds a file against the public keys.

@@ -14,7 +14,7 @@ import (
 )
 
 // The first walk of docs/campaigns.md does what it says, with the files and the commands as
-// they are printed.
+// they are printed; and so do the proofs of it, of its page and of docs/operations.md.
 func TestCampaignWalk(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../../docs/campaigns.md")
@@ -56,5 +56,24 @@ func TestCampaignWalk(t *testing.T) {
 	}
 	for i, want := range []string{`(?m)^status +completed$`, `(?m)^sent +2$(.|\n)*^skipped +1 +suppressed`, `(?m)^3,.*cid@example.com,.*,skipped,`, `launched: each of 3 members has one delivery`} {
 		run(strings.ReplaceAll(found[1][i], "RUN", id), want)
+	}
+	for _, c := range [][2]string{
+		{"deed audit key audit.pem > audit.pub.pem; echo 'audit: {key: file:audit.pem}' > proof.yaml", `^$`},
+		{"deed audit key audit.pem && false; echo $?", `audit.pem: file exists(.|\n)*2\n$`},
+		{"deed audit key --public audit.pem | cmp - audit.pub.pem", `^$`},
+		{"deed audit seal && false; echo $?", `deed audit key makes one(.|\n)*2\n$`},
+		{"deed audit seal --config proof.yaml", `^[1-9]\d* rows were sealed\n$`},
+		{"deed audit export > audit.ndjson", `are not sealed yet; newest seal: 1:[0-9a-f]{64}`},
+		{"deed audit check audit.ndjson --key audit.pub.pem", `^as it was sealed: [1-9]\d* rows under 1 seal of`},
+		{`sed '0,/"actor":"[^"]*"/s//"actor":"nobody"/' audit.ndjson > changed; deed audit check changed --key audit.pub.pem && false; echo $?`, `row \d+ was changed(.|\n)*2\n$`},
+		{"deed audit check audit.ndjson --key audit.pem && false; echo $?", `not a public key(.|\n)*2\n$`},
+		{"deed audit check audit.ndjson && false; echo $?", `give --key(.|\n)*2\n$`},
+		{"deed campaign verify RUN --signed spring.proof && false; echo $?; ls", `deed audit key makes one(.|\n)*2\n(.|\n)*spring.yaml`},
+		{"deed campaign verify RUN --signed spring.proof --config proof.yaml", `launched: each of 3 members has one delivery`},
+		{"deed campaign verify RUN --signed spring.proof --config proof.yaml && false; echo $?", `spring.proof: file exists(.|\n)*2\n$`},
+		{"deed campaign verify --check spring.proof --key audit.pub.pem", `RUN: completed, signed .*: each of 3 members has one delivery`},
+		{`sed '/"n"/s/"skipped"/"sent"/' spring.proof > changed; deed campaign verify --check changed --key audit.pub.pem && false; echo $?`, `it was changed since it was signed(.|\n)*2\n$`},
+	} {
+		run(strings.ReplaceAll(c[0], "RUN", id), strings.ReplaceAll(c[1], "RUN", id))
 	}
 }
