@@ -122,6 +122,7 @@ var functionCases = map[string]functionCase{
 	"known_as":    {call: `select 1 / (count(*) = 0)::int from deed.known_as($1::text::uuid, 'email', '` + mark + `@example.com')`},
 	"contact_of":  {call: `select 1 / (count(deed.contact_of($1::text::uuid, c.id)) = 0)::int from deed.contacts c where c.tenant_id = $1::text::uuid`},
 	"names_of":    {call: `select 1 / (count(*) = 0)::int from deed.contacts c, deed.names_of(c.id) where c.tenant_id = $1::text::uuid`},
+	"count_job":   {call: `select 1 / (count(*) = 0)::int from deed.job_queue j, deed.count_job(j.run_id, j.id) where j.tenant_id = $1::text::uuid`},
 	"run_waits":   {call: `select 1 / (count(*) = 0)::int from deed.campaign_runs r, deed.run_waits(r.id) where r.tenant_id = $1::text::uuid`},
 	"consents_of": {call: `select 1 / (count(*) = 0)::int from deed.contacts c, deed.consents_of(array[c.id]) where c.tenant_id = $1::text::uuid`},
 }
@@ -147,7 +148,7 @@ func init() {
 		"append_events", "try_append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "plan_duration", "verify_steps", "start_runs", "claim_steps", "record_steps", "begin_step", "announce_steps", "extend_steps", "finish_steps", "wake_steps", "approve_run", "stop_run", "retry_step", "run_was_read", "store_snapshots", "runs_behind", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
 		"register_functions", "serve_queues", "unserved_queues", "version_of_request",
 		"claim_external", "extend_external", "end_external", "finish_external", "fail_external",
-		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "verify_campaigns", "hold_run", "sweep_runs", "due_unheld",
+		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "run_ends", "pause_failing", "pause_problem", "verify_campaigns", "hold_run", "sweep_runs", "due_unheld",
 		"after_quiet", "time_in", "run_times", "pace_of", "window_problem", "put_off",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {

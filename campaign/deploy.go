@@ -58,6 +58,16 @@ type Request struct {
 	Rate string `json:",omitzero"`
 	// Ramp leads up to Rate. Default: none.
 	Ramp *Ramp `json:",omitzero"`
+	// PauseOn has the run pause itself when too much of it fails. Default: it never does.
+	PauseOn *PauseOn `json:",omitzero"`
+}
+
+// PauseOn is when a run pauses itself, as [Pause] would: when of at least From deliveries that
+// have ended by a call since it was deployed, or resumed, more than a share failed or was complained about.
+type PauseOn struct {
+	Failed     string `json:"failed,omitempty"`     // such as 5%; what is dead counts as well
+	Complained string `json:"complained,omitempty"` // such as 0.3%
+	From       int    `json:"from,omitempty"`       // default 200
 }
 
 // IfPassed is what becomes of who is late.
@@ -115,7 +125,7 @@ type Deployed struct {
 // Deploy makes the run that req asks for and its jobs, or finds the run that it has made, in
 // db's transaction (C1). What would make it fail is in the error, each by its name (C8):
 // no_provider, no_purpose, no_content, no_sender, no_unsubscribe_url, empty_audience,
-// expired, window_never_opens. Errors: [deed.Invalid]; [deed.Conflict] for the same request with anything else
+// expired, window_never_opens, no_complaints. Errors: [deed.Invalid]; [deed.Conflict] for the same request with anything else
 // in it, and an audience that is not ready or of another channel; [deed.NotFound];
 // [deed.Forbidden].
 func Deploy(ctx context.Context, db deed.DB, scope Scope, req Request) (d Deployed, err error) {
@@ -154,6 +164,9 @@ func Deploy(ctx context.Context, db deed.DB, scope Scope, req Request) (d Deploy
 	set("rate", req.Rate)
 	if ramp := req.Ramp.option(); ramp != nil {
 		options["ramp"] = ramp
+	}
+	if req.PauseOn != nil {
+		options["pause_on"] = req.PauseOn
 	}
 	text, err := json.Marshal(options)
 	if err != nil {

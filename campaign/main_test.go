@@ -138,11 +138,11 @@ func rollUp(t testing.TB, db *pgtest.DB) {
 	db.Exec(t, pgtest.Worker, `select deed.roll_up(1000, 'w')`)
 }
 
-// states are a run's status and those of its jobs, in order.
+// states are a run's status and those of its jobs, in order, with the counts of those that have ended.
 func states(t testing.TB, db *pgtest.DB, run string) string {
 	t.Helper()
 	return pgtest.One[string](t, db.Pool(pgtest.Owner), `
-		select r.status || ':' || string_agg(concat_ws(' ', '', j.status, j.sent || '/' || j.skipped || '/' || j.missed || '/' || j.failed || '/' || j.dead), ',' order by j.from_n)
+		select r.status || ':' || string_agg(concat_ws(' ', '', j.status, case when j.finished_at is not null then j.sent || '/' || j.skipped || '/' || j.missed || '/' || j.failed || '/' || j.dead end), ',' order by j.from_n)
 		from deed.campaign_runs r join deed.job_queue j on j.run_id = r.id where r.id = $1::text::uuid group by r.id`, run)
 }
 

@@ -3,10 +3,15 @@ package campaign_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -67,4 +72,57 @@ func TestPlan_ClaimsAmongManyRuns(t *testing.T) {
 	look("and by who does none of runs", without, 200)
 	db.Exec(t, pgtest.App, `select deed.reserve('{email}', '{fake}', '{reset@d.example}', '{"{}"}', array[sha256('x')])`)
 	look("what is of no run, beside them", claim, 1500)
+}
+
+// A look at a run costs the same however many deliveries of its jobs are open: what has become of a job
+// stands on it, and the rows of five are counted.
+func TestPlan_ALookAtARun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t)
+	db.Broken() // deliveries of nobody
+	text, err := os.ReadFile("queries.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, look, _ := strings.Cut(string(text), "-- name: progress\n")
+	look, _, _ = strings.Cut(look, ";\n\n-- name")
+	req := request(t, db, 1)
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	conn := db.Conn(t, pgtest.Owner)
+	costs := map[int]int{}
+	sizes := []int{8, 40}
+	if n, err := strconv.Atoi(os.Getenv("DEED_LOOK_JOBS")); err == nil {
+		sizes = []int{8, n}
+	}
+	made := 1
+	for _, jobs := range sizes {
+		db.Exec(t, pgtest.Owner, `
+			insert into deed.job_queue (id, run_id, tenant_id, workspace_id, job_type, process_after, from_n, upto_n, created_at)
+			select gen_random_uuid(), q.run_id, q.tenant_id, q.workspace_id, q.job_type, now(), n * 1000 + 1, n * 1000 + 1000, now() from deed.job_queue q, generate_series($1::int, $2::int) n where q.from_n = 1`, made, jobs)
+		db.Exec(t, pgtest.Owner, `
+			insert into deed.channel_outbox (id, tenant_id, workspace_id, idempotency_key, channel, provider, lane, recipient, payload, guarantee, run_id, job_id, due, payload_bytes, created_at, updated_at)
+			select gen_random_uuid(), j.tenant_id, j.workspace_id, sha256((j.from_n || ' ' || n)::bytea), 'email', 'fake', n % 301 || '.example', n || '@example.com', '{}', 'at_most_once', j.run_id, j.id, true, 2, now(), now()
+			from deed.job_queue j, generate_series(1, 1000) n where j.status = 'queued'`)
+		db.Exec(t, pgtest.Owner, `update deed.job_queue set status = 'locked', claim = 1, claimed_by = 'w', lease_until = now() where status = 'queued'`)
+		db.Exec(t, pgtest.Owner, `update deed.job_queue set expanded_at = now(), claim = null, claimed_by = null, lease_until = null, process_after = now() where expanded_at is null`)
+		db.Exec(t, pgtest.Owner, `vacuum analyze deed.job_queue, deed.channel_outbox`)
+		for range jobs/200 + 1 {
+			db.Exec(t, pgtest.Worker, `select deed.roll_up(200, 'w')`)
+		}
+		made = jobs + 1
+		q := strings.ReplaceAll(look, "$1", "'"+run+"'")
+		buffers(t, conn, q)
+		costs[jobs] = buffers(t, conn, q)
+		begun := time.Now()
+		s, err := campaign.Show(t.Context(), db.Pool(pgtest.App), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "queued", s.Progress.Queued, int64(jobs)*1000+1)
+		t.Logf("%d members: %d buffers, shown in %s", jobs*1000, costs[jobs], time.Since(begun))
+	}
+	if more := costs[sizes[1]] - costs[sizes[0]]; more > 50+(sizes[1]-sizes[0])/8 {
+		t.Errorf("a look at five times as many costs %d buffers more: %v", more, costs)
+	}
 }

@@ -69,6 +69,10 @@ select coalesce(deed.put_back_job($1::text::uuid, $2::bigint, $3::text, $4::text
 select looked, ended, wait
 from deed.roll_up($1::int, $2::text);
 
+-- name: pause_failing
+select run_id::text, tenant_id::text, why
+from deed.pause_failing($1::text);
+
 -- name: sweep
 select deed.sweep_runs($1::int, $2::text);
 
@@ -109,7 +113,7 @@ from deed.retry_run($1::text::uuid, $2::text, $3::bool, $4::text, $5::text::uuid
 select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
   r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, ''),
   r.last_due, coalesce(r.options ->> 'at', ''), coalesce(r.options ->> 'if_passed', ''), coalesce(r.options ->> 'quiet_hours', ''), coalesce(r.options ->> 'zone', ''),
-  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', '')
+  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', ''), coalesce(r.paused_why, ''), r.options -> 'pause_on'
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where ($1::text is null or r.id < $1::text::uuid) and ($2::text is null or r.tenant_id = $2::text::uuid) and ($3::text is null or r.status = $3::text)
@@ -121,42 +125,56 @@ limit $5::int;
 select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
   r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, ''),
   r.last_due, coalesce(r.options ->> 'at', ''), coalesce(r.options ->> 'if_passed', ''), coalesce(r.options ->> 'quiet_hours', ''), coalesce(r.options ->> 'zone', ''),
-  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', '')
+  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', ''), coalesce(r.paused_why, ''), r.options -> 'pause_on'
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where r.id = $1::text::uuid;
 
 -- name: progress
--- What has become of a job that has ended stands on it (deed.roll_up), so rows are counted of the others only.
-select j.waiting, j.lost, o.queued, o.sending, o.in_doubt, o.held, j.sent + o.sent, j.skipped + o.skipped, j.missed + o.missed, j.failed + o.failed, j.dead + o.dead
-from (
-  select coalesce(sum(q.upto_n - q.from_n + 1) filter (where q.expanded_at is null and q.finished_at is null), 0)::bigint as waiting,
-    coalesce(sum(q.upto_n - q.from_n + 1) filter (where q.expanded_at is null and q.finished_at is not null), 0)::bigint as lost,
-    coalesce(sum(q.sent), 0)::bigint as sent, coalesce(sum(q.skipped), 0)::bigint as skipped, coalesce(sum(q.missed), 0)::bigint as missed,
-    coalesce(sum(q.failed), 0)::bigint as failed, coalesce(sum(q.dead), 0)::bigint as dead
+-- What has become of a job stands on it (deed.roll_up), as of its last count while it is open; the five
+-- whose count is the oldest are counted here. Last come why members did not get it, the ten
+-- reasons that are most frequent; of jobs that ended before these were kept, by their rows.
+with jobs as materialized (
+  select q.id, q.run_id, q.upto_n - q.from_n + 1 as members, q.expanded_at, q.finished_at, q.counted_at, q.queued, q.sending, q.in_doubt, q.held, q.sent, q.skipped, q.missed, q.failed, q.dead,
+    q.reasons
   from deed.job_queue q
   where q.run_id = $1::text::uuid
+),
+counted as materialized (
+  select j.id, c.*
+  from (select o.id, o.run_id from jobs o where o.expanded_at is not null and o.finished_at is null order by o.counted_at nulls first limit 5) j
+  cross join lateral deed.count_job(j.run_id, j.id) c
+),
+known as materialized (
+  select coalesce(c.queued, j.queued, case when j.finished_at is null then j.members end, 0) as queued, coalesce(c.sending, j.sending, 0) as sending,
+    coalesce(c.in_doubt, j.in_doubt, 0) as in_doubt, coalesce(c.held, j.held, 0) as held, coalesce(c.sent, j.sent, 0) as sent, coalesce(c.skipped, j.skipped, 0) as skipped,
+    coalesce(c.missed, j.missed, 0) as missed, coalesce(c.failed, j.failed, 0) as failed, coalesce(c.dead, j.dead, 0) as dead,
+    coalesce(c.reasons, j.reasons, case when j.skipped + j.missed + j.failed + j.dead > 0 then (select o.reasons from deed.count_job(j.run_id, j.id) o) end, '[]') as reasons
+  from jobs j
+  left join counted c on c.id = j.id
+  where j.expanded_at is not null
+),
+named as (
+  select r.why ->> 0 as status, r.why ->> 1 as reason, sum((r.why ->> 2)::bigint)::bigint as n
+  from known k
+  cross join lateral jsonb_array_elements(k.reasons) r(why)
+  group by 1, 2
+  order by 3 desc, 1, 2
+  limit 10
+)
+select j.waiting, j.lost, k.queued, k.sending, k.in_doubt, k.held, k.sent, k.skipped, k.missed, k.failed, k.dead,
+  coalesce((select jsonb_agg(jsonb_build_object('status', n.status, 'reason', n.reason, 'count', n.n)) from named n), '[]')::text
+from (
+  select coalesce(sum(o.members) filter (where o.finished_at is null), 0)::bigint as waiting, coalesce(sum(o.members) filter (where o.finished_at is not null), 0)::bigint as lost
+  from jobs o
+  where o.expanded_at is null
 ) j
 cross join (
-  select count(*) filter (where c.status = 'queued') as queued, count(*) filter (where c.status = 'sending') as sending,
-    count(*) filter (where c.doubt_since is not null) as in_doubt, count(*) filter (where c.held_at is not null) as held,
-    count(*) filter (where c.status in ('sent', 'called', 'posted')) as sent, count(*) filter (where c.status = 'skipped' and not m.missed) as skipped,
-    count(*) filter (where c.status = 'skipped' and m.missed) as missed, count(*) filter (where c.status = 'failed') as failed, count(*) filter (where c.status = 'dead') as dead
-  from deed.job_queue q
-  join deed.channel_outbox c on c.run_id = q.run_id and c.job_id = q.id
-  cross join lateral (select coalesce(split_part(c.skip_reason, ';', 1) in ('cancelled', 'expired'), false) as missed) m
-  where q.run_id = $1::text::uuid and q.expanded_at is not null and q.finished_at is null
-) o;
-
--- name: reasons
--- The ten that are most frequent, in the order of that. Jobs of which all went out have none.
-select c.status, split_part(coalesce(c.skip_reason, c.last_error, ''), ':', 1), count(*)
-from deed.job_queue q
-join deed.channel_outbox c on c.run_id = q.run_id and c.job_id = q.id
-where q.run_id = $1::text::uuid and c.status in ('skipped', 'failed', 'dead') and (q.finished_at is null or q.skipped + q.missed + q.failed + q.dead > 0)
-group by 1, 2
-order by 3 desc, 1, 2
-limit 10;
+  select coalesce(sum(o.queued), 0)::bigint as queued, coalesce(sum(o.sending), 0)::bigint as sending, coalesce(sum(o.in_doubt), 0)::bigint as in_doubt, coalesce(sum(o.held), 0)::bigint as held,
+    coalesce(sum(o.sent), 0)::bigint as sent, coalesce(sum(o.skipped), 0)::bigint as skipped, coalesce(sum(o.missed), 0)::bigint as missed, coalesce(sum(o.failed), 0)::bigint as failed,
+    coalesce(sum(o.dead), 0)::bigint as dead
+  from known o
+) k;
 
 -- name: waits
 select w.why, w.until, coalesce(w.local_time, ''), coalesce(w.zone, ''), coalesce(w.zones, 0), coalesce(w.deliveries, 0), coalesce(w.rate, 0)

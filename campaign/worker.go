@@ -148,6 +148,9 @@ func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	looked, next, err := w.rollUp(ctx)
+	if err == nil && looked > 0 {
+		err = w.pauseFailing(ctx)
+	}
 	if err != nil || expanded || swept > 0 || looked == looksAtOnce {
 		return 0, err
 	}
@@ -223,6 +226,22 @@ func (w *Worker) rollUp(ctx context.Context) (looked int, wait *float64, err err
 	var ended int
 	err = w.pool.QueryRow(ctx, query.RollUp, looksAtOnce, w.opts.Worker).Scan(&looked, &ended, &wait)
 	return looked, wait, err
+}
+
+// pauseFailing pauses runs of which too much fails, and says so.
+func (w *Worker) pauseFailing(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statement)
+	defer cancel()
+	rows, err := w.pool.Query(ctx, query.PauseFailing, w.opts.Worker)
+	if err != nil {
+		return err
+	}
+	var run, owner, why string
+	_, err = pgx.ForEachRow(rows, []any{&run, &owner, &why}, func() error {
+		w.opts.Logger.Warn("run of a campaign has paused itself; deed campaign resume has it go on", "run", run, "tenant", owner, "why", why)
+		return nil
+	})
+	return err
 }
 
 // Drained reports whether no job is open, but for those of runs that begin more than a

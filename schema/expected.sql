@@ -229,12 +229,15 @@ table deed.campaign_runs rls=true forced=true with fillfactor=80
   column retry_of uuid
   column zones jsonb
   column last_due timestamp with time zone
+  column paused_why text
+  column pause_base jsonb
   constraint campaign_runs_audience_fkey FOREIGN KEY (audience_id) REFERENCES deed.audiences(id)
   constraint campaign_runs_campaign_fkey FOREIGN KEY (campaign_id) REFERENCES deed.campaigns(id)
   constraint campaign_runs_channel_is_known CHECK ((channel = ANY (ARRAY['email'::text, 'sms'::text, 'voice'::text, 'social'::text, 'chat'::text])))
   constraint campaign_runs_content_fkey FOREIGN KEY (content_id) REFERENCES deed.campaign_contents(id)
   constraint campaign_runs_end_is_whole CHECK (((finished_at IS NULL) = (status = ANY (ARRAY['queued'::text, 'running'::text]))))
   constraint campaign_runs_has_members CHECK ((members > 0))
+  constraint campaign_runs_paused_why_is_short CHECK (((length(paused_why) <= 500) AND ((paused_why IS NULL) OR (paused_at IS NOT NULL))))
   constraint campaign_runs_pkey PRIMARY KEY (id)
   constraint campaign_runs_request_is_short CHECK (((octet_length(request_sha256) = 32) AND ((length(request_id) >= 1) AND (length(request_id) <= 200))))
   constraint campaign_runs_request_key UNIQUE (tenant_id, workspace_id, request_id, channel)
@@ -687,6 +690,7 @@ table deed.delivery_feedback rls=true forced=true
   constraint delivery_feedback_bounce_is_whole CHECK ((((bounce = ANY (ARRAY['hard'::text, 'dropped'::text, 'soft'::text])) AND (bounce_since IS NOT NULL) AND (bounced_at IS NOT NULL)) OR (num_nonnulls(bounce, bounce_since) = 0)))
   constraint delivery_feedback_pkey PRIMARY KEY (delivery_id)
   constraint delivery_feedback_texts_are_short CHECK (((length(reason) <= 1000) AND (length(code) <= 100)))
+  CREATE INDEX delivery_feedback_complaints_idx ON deed.delivery_feedback USING btree (run_id) WHERE ((complained_at IS NOT NULL) AND (run_id IS NOT NULL))
   CREATE UNIQUE INDEX delivery_feedback_pkey ON deed.delivery_feedback USING btree (delivery_id)
   policy delivery_feedback_admin for r to deed_admin using true
   policy delivery_feedback_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
@@ -857,6 +861,12 @@ table deed.job_queue rls=true forced=true with fillfactor=70
   column failed integer
   column dead integer
   column last_error text
+  column counted_at timestamp with time zone
+  column queued integer
+  column sending integer
+  column in_doubt integer
+  column held integer
+  column reasons jsonb
   constraint job_queue_attempts_are_sane CHECK ((attempts >= 0))
   constraint job_queue_counts_are_whole CHECK ((num_nulls(sent, skipped, missed, failed, dead) = ANY (ARRAY[0, 5])))
   constraint job_queue_end_is_whole CHECK (((finished_at IS NULL) = (status = ANY (ARRAY['queued'::text, 'locked'::text]))))
@@ -864,6 +874,7 @@ table deed.job_queue rls=true forced=true with fillfactor=70
   constraint job_queue_lease_is_whole CHECK (((num_nulls(claim, claimed_by, lease_until) = ANY (ARRAY[0, 3])) AND ((lease_until IS NOT NULL) = ((status = 'locked'::text) AND (expanded_at IS NULL)))))
   constraint job_queue_members_are_a_range CHECK (((from_n >= 1) AND ((upto_n >= from_n) AND (upto_n <= (from_n + 999)))))
   constraint job_queue_members_key UNIQUE (run_id, from_n)
+  constraint job_queue_open_counts_are_whole CHECK ((num_nulls(queued, sending, in_doubt, held, counted_at, reasons) = ANY (ARRAY[0, 6])))
   constraint job_queue_pkey PRIMARY KEY (id)
   constraint job_queue_run_fkey FOREIGN KEY (run_id) REFERENCES deed.campaign_runs(id)
   constraint job_queue_status_is_known CHECK ((status = ANY (ARRAY['queued'::text, 'locked'::text, 'completed'::text, 'failed'::text, 'dead'::text])))
@@ -1889,7 +1900,7 @@ function bind_login(p_login text, p_tenants uuid[], p_reason text, p_actor text)
 function blocked_keys(p_topic text DEFAULT NULL::text, p_limit integer DEFAULT 100) returns TABLE(topic text, subscription text, key text, tenant_id uuid, id bigint, message_id uuid, attempts integer, dead boolean, due timestamp with time zone, last_error text, since timestamp with time zone, behind bigint) set search_path=pg_catalog, pg_temp, jit=off body 1e6d8f5aa2de9f76dc35fa60806dc7b9 grant to deed_admin, deed_worker
 function break_batches(p_provider text, p_all boolean DEFAULT false) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 836c63ce51d971ed2c4c58bfd7e3de0a
 function cancel_redrive(p_request text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 2ba5cb74a8222c02e820d6b169de673c grant to deed_admin
-function cancel_run(p_run uuid, p_reason text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 5931d04758506da4771ca96a7e5fa903 grant to deed_admin, deed_app
+function cancel_run(p_run uuid, p_reason text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 7915161543c008cc6acecb09cd4f28e4 grant to deed_admin, deed_app
 function check_address(p_channel text, p_address text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body 9bd6588cc403c9013256436fe40f1db9 grant to deed_admin, deed_app, deed_worker
 function check_campaign() returns trigger set search_path=pg_catalog, pg_temp body ab75dde631db7b2efc875ba81a335f11
 function check_identity(p_type text, p_value text, OUT folded text, OUT problem text) returns record set search_path=pg_catalog, pg_temp body 0447ae65d9d0adcfc9e18286bc84d8fb grant to deed_admin, deed_app, deed_worker
@@ -1912,6 +1923,7 @@ function claim_steps(p_queues text[], p_worker text, p_limit integer, p_lease in
 function confirm_consent(p_contact uuid, p_channel text, p_purpose text, p_evidence jsonb DEFAULT NULL::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns boolean security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 42bfe4a1cf96d4151243a2bf59f45082 grant to deed_admin, deed_app, deed_worker
 function consents_of(p_contacts uuid[]) returns TABLE(contact_id uuid, channel text, purpose text, state text, n bigint, at timestamp with time zone, expires_at timestamp with time zone) set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body inline grant to deed_admin, deed_app, deed_worker
 function contact_of(p_tenant uuid, p_id uuid) returns uuid body inline grant to deed_admin, deed_app, deed_worker
+function count_job(p_run uuid, p_job uuid, OUT sent integer, OUT skipped integer, OUT missed integer, OUT failed integer, OUT dead integer, OUT queued integer, OUT sending integer, OUT in_doubt integer, OUT held integer, OUT reasons jsonb) returns record set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_seqscan=off, jit=off body cce65f5e6afc552a6e8f7c1f026e39d9 grant to deed_admin, deed_app, deed_worker
 function count_pending(p_most integer) returns TABLE(subscription integer, topic text, pending bigint, due bigint, claimed bigint, parked bigint, blocked_keys bigint, dead bigint, oldest timestamp with time zone, at_least boolean, dead_at_least boolean) set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 0c4232f6dcaf1b3bc191651bd678868d grant to deed_admin, deed_worker
 function count_removal(p_topic text, p_name text DEFAULT NULL::text) returns TABLE(subscription text, mode text, door boolean, waiting bigint, claimed bigint, aside bigint, dead bigint, blocked_keys bigint, unread bigint, at_least boolean, workers text[]) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off body 38bc7652c376fb8780d0d81980b6f9ad grant to deed_admin
 function count_tenant(p_tenant uuid) returns TABLE(what text, amount bigint, stays boolean) security definer set search_path=pg_catalog, pg_temp, jit=off body ecca654ea434d7b4e0b08af2fb5a6a2b grant to deed_admin
@@ -1921,7 +1933,7 @@ function current_tenant() returns uuid security definer set search_path=pg_catal
 function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_type text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_ids bigint[] DEFAULT NULL::bigint[], p_older interval DEFAULT NULL::interval, p_newer interval DEFAULT NULL::interval, p_at timestamp with time zone DEFAULT now()) returns TABLE(subscription integer, id bigint, topic text, name text, key text, type text, tenant_id uuid, created_at timestamp with time zone, attempts integer, lost_claims integer, dead_at timestamp with time zone, last_error text) body inline grant to deed_admin, deed_worker
 function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body e6a99c43ff85ce748fc55518b6495e58 grant to deed_admin, deed_worker
 function delivery_contents(p_id uuid, p_claim bigint) returns TABLE(sha256 text, bytes bytea, type text) security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off body 8355f276c4eab34c8b4707dcebe3e8e0 grant to deed_worker
-function deploy_campaign(p_campaign_id uuid, p_audience_id uuid, p_request_id text, p_channel text, p_scheduled_for timestamp with time zone DEFAULT NULL::timestamp with time zone, p_options jsonb DEFAULT '{}'::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT run_id uuid, OUT created boolean) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 1b4d88f91a4e91f14d9015005389898e grant to deed_admin, deed_app, deed_worker
+function deploy_campaign(p_campaign_id uuid, p_audience_id uuid, p_request_id text, p_channel text, p_scheduled_for timestamp with time zone DEFAULT NULL::timestamp with time zone, p_options jsonb DEFAULT '{}'::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT run_id uuid, OUT created boolean) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 198699869ebe2df44af06a5e538a5b3d grant to deed_admin, deed_app, deed_worker
 function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body c4f077afd3f113e580392b78d5399e7c grant to deed_admin
 function domain_ascii(p_domain text) returns text set search_path=pg_catalog, pg_temp body 7c4d52b4ef1a3a151cf5e6562f434820 grant to deed_admin, deed_app, deed_worker
 function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 26c8c12e98b116c94370359da06f2edd grant to deed_admin, deed_app, deed_worker
@@ -2044,7 +2056,9 @@ function pass_turns(p_tenants uuid[], p_sources text[], p_kinds text[], p_sender
 function passed_by_stream(p_topic text, p_slot integer, p_list_version bigint) returns boolean set search_path=pg_catalog, pg_temp body 819967dc6e4aa28cd620a51cb107d612
 function pause(p_provider text, p_ids uuid[], p_claims bigint[], p_destinations text[], p_errors text[], p_after double precision[], p_opens boolean[], p_base interval DEFAULT '00:00:05'::interval, p_jitter double precision[] DEFAULT '{0.5,1}'::double precision[], p_most interval DEFAULT '00:05:00'::interval, p_until text[] DEFAULT NULL::text[]) returns TABLE(destination text, tenant_id uuid, since timestamp with time zone, until timestamp with time zone, failures integer) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 979e570f9c9f33815bbb0953902bcc46 grant to deed_worker
 function pause_allows(p_provider text, p_destination text, p_tenant uuid) returns integer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan body e3711c31a99c03e916f111f6231fa576
+function pause_failing(p_worker text) returns TABLE(run_id uuid, tenant_id uuid, why text) security definer set search_path=pg_catalog, pg_temp, jit=off body 5f2d770050d39501f3f42ffccdb432c1 grant to deed_worker
 function pause_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body b08d385ecf7e733bbca9e3603dc220c8 grant to deed_worker
+function pause_problem(p_options jsonb) returns text set search_path=pg_catalog, pg_temp body 008c4b4e6f69bdc790e3804ffd316c54
 function pause_run(p_run uuid, p_reason text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns bigint security definer set search_path=pg_catalog, pg_temp body 24b637651b6aea8c693b029029feb7df grant to deed_admin, deed_app
 function payload_contents(p_payload jsonb) returns bytea[] body inline
 function payload_copies(p_payload jsonb) returns text[] body inline
@@ -2102,7 +2116,7 @@ function report_pauses(p_worker uuid, p_name text, p_subscriptions integer[], p_
 function reschedule(p_id bigint, p_at timestamp with time zone, p_subscription text DEFAULT NULL::text, p_reason text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off body af2577838aa7b59a07819b50662806b6 grant to deed_admin, deed_worker
 function reserve(p_channels text[], p_providers text[], p_recipients text[], p_payloads jsonb[], p_keys bytea[], p_recipient_ids text[] DEFAULT NULL::text[], p_guarantees text[] DEFAULT NULL::text[], p_process_after timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_correlation_ids text[] DEFAULT NULL::text[], p_channel_message_ids uuid[] DEFAULT NULL::uuid[], p_workspaces uuid[] DEFAULT NULL::uuid[], p_max_attempts integer[] DEFAULT NULL::integer[], p_expires_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_purposes text[] DEFAULT NULL::text[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, p_contacts uuid[] DEFAULT NULL::uuid[]) returns TABLE(n integer, id uuid, status text, duplicate boolean) security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_generic_plan, work_mem=64MB, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off body 9a704dfb9a41fc55b8726dcc8562edee grant to deed_admin, deed_app, deed_worker
 function resume_provider(p_provider text, p_destination text, p_reason text, p_actor text) returns bigint security definer set search_path=pg_catalog, pg_temp body a12f39555a1ad5874a0d43939a755653 grant to deed_admin
-function resume_run(p_run uuid, p_reason text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns void security definer set search_path=pg_catalog, pg_temp body 7b23683b0fd34c35107ce5b70f94a0f4 grant to deed_admin, deed_app
+function resume_run(p_run uuid, p_reason text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns void security definer set search_path=pg_catalog, pg_temp body a320be403d077d68a735feda123159fb grant to deed_admin, deed_app
 function retain_runs(p_keep interval, p_limit integer DEFAULT 1000) returns TABLE(did text, week integer, runs bigint) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, enable_bitmapscan=off, enable_seqscan=off, jit=off body b13ca28a4c56c6acd88687faf478422c grant to deed_admin, deed_worker
 function retention() returns TABLE(n integer, from_id bigint, upto_id bigint, state text, opened_at timestamp with time zone, closed_at timestamp with time zone, bytes bigint, unfinished bigint, overdue interval, kept_by text[], tried_at timestamp with time zone) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 2f7657ecc0ea6050075b9dd8af37c032 grant to deed_admin, deed_worker
 function retention_step(p_limit integer DEFAULT 1000) returns TABLE(n integer, did text, messages bigint) security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms, jit=off body d0df7d8465cd66e6be0b5e5be7076343 grant to deed_admin, deed_worker
@@ -2111,7 +2125,8 @@ function retry_messages(p_ids uuid[], p_reason text, p_actor text DEFAULT NULL::
 function retry_run(p_run uuid, p_request_id text, p_missed boolean DEFAULT false, p_reason text DEFAULT NULL::text, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT run_id uuid, OUT created boolean, OUT members bigint) returns record security definer set search_path=pg_catalog, pg_temp, enable_nestloop=off, jit=off body 562cc01d892a088f84a1def321ae6568 grant to deed_admin, deed_app
 function retry_step(p_run uuid, p_step text, p_reason text, p_new_key boolean DEFAULT false, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp, jit=off body 0df1ffcb80f7025e55a58b3404275c3e grant to deed_admin
 function ripen(p_provider text, p_status text, p_after uuid, OUT seconds double precision, OUT after uuid) returns record set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, enable_sort=off, jit=off body 8ab4a0bc45bf2655807f55ef9f7c55cb
-function roll_up(p_limit integer, p_worker text, OUT looked integer, OUT ended integer, OUT wait double precision) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body bd21d1ee05e8b24a9c5b7c8a44aecf85 grant to deed_worker
+function roll_up(p_limit integer, p_worker text, OUT looked integer, OUT ended integer, OUT wait double precision) returns record security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 2b904bb2a8339de62e5a7db28c136caf grant to deed_worker
+function run_ends(p_run uuid, p_exact boolean, OUT ended bigint, OUT failed bigint, OUT complained bigint) returns record set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_seqscan=off, jit=off body 31a35a2bbec78e777c9d8974faa4bd05
 function run_event_id(p_run uuid, p_seq bigint) returns uuid body inline grant to deed_admin, deed_app, deed_worker
 function run_times(p_audience uuid, p_options jsonb, p_made timestamp with time zone, p_for timestamp with time zone, OUT zones jsonb, OUT first_due timestamp with time zone, OUT last_due timestamp with time zone) returns record set search_path=pg_catalog, pg_temp, jit=off body c2294b06e70afb6220683a189a317c37
 function run_waits(p_run uuid) returns TABLE(why text, until timestamp with time zone, local_time text, zone text, zones bigint, deliveries bigint, rate double precision) security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off body c427db35f5e0e18b78ae6ac12c6872fc grant to deed_admin, deed_app, deed_worker

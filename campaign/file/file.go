@@ -125,6 +125,7 @@ func (r *reader) read(s *document.Section) {
 	f.Request.NeedsConsent = s.Choice("consent", "required") != ""
 	f.Request.ExpiresAfter = s.Duration("expires_after", time.Minute, 30*24*time.Hour)
 	r.window(s)
+	r.pauseOn(s)
 	if f.Request.Channel == "" {
 		return // which keys it may have is not known
 	}

@@ -119,3 +119,22 @@ func TestRequest_IsWhatItWas(t *testing.T) {
 	}
 	want(t, "the request", string(text), `{"Campaign":"","Audience":"","ID":"","Channel":"","ScheduledFor":"0001-01-01T00:00:00Z","Provider":"","Purpose":"","Transactional":false,"From":"","ReplyTo":"","Content":"","NeedsConsent":false,"ExpiresAfter":0}`)
 }
+
+// When a run pauses itself: shares, and of how many; what is none is named.
+func TestParse_PauseOn(t *testing.T) {
+	t.Parallel()
+	f := read(t, spring+"pause_on: {failed: 5%, complained: 0.3%, from: 200}\n")
+	want(t, "pause_on", *f.Request.PauseOn, campaign.PauseOn{Failed: "5%", Complained: "0.3%", From: 200})
+	for text, want := range map[string]string{
+		"{failed: 0%}":              `pause_on.failed: "0%" is not a share over 0% and below 100%`,
+		"{failed: 101%}":            `pause_on.failed: "101%" is not a share`,
+		"{complained: much}":        `pause_on.complained: "much" is not a share`,
+		"{failed: 5%, from: 0}":     `pause_on.from: `,
+		"{failed: 5%, bounced: 1%}": `pause_on.bounced: unknown key`,
+		"{from: 5}":                 `pause_on: it is such as {failed: 5%, complained: 0.3%, from: 200}`,
+	} {
+		if _, err := file.Parse("spring.yaml", []byte(spring+"pause_on: "+text+"\n"), texts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package file
 
 import (
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/deedhq/deed/campaign"
@@ -11,6 +12,7 @@ import (
 var (
 	aRate  = regexp.MustCompile(`^[0-9]{1,7}(\.[0-9]{1,6})?/(s|min|h)$`)
 	hours  = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$`)
+	share  = regexp.MustCompile(`^[0-9]{1,2}(\.[0-9]{1,4})?%$`)
 	mostOf = 90 * 24 * time.Hour // a step of a ramp
 )
 
@@ -65,4 +67,33 @@ func rate(s *document.Section, key string) string {
 		s.Keyf(key, "%q is not such as 10/s, 600/min or 5000/h", v)
 	}
 	return v
+}
+
+// pauseOn reads when a run pauses itself.
+func (r *reader) pauseOn(s *document.Section) {
+	e, ok := s.Entry("pause_on")
+	if !ok {
+		return
+	}
+	sub := s.Sub("pause_on")
+	if sub == nil {
+		return
+	}
+	on := &campaign.PauseOn{}
+	for key, to := range map[string]*string{"failed": &on.Failed, "complained": &on.Complained} {
+		if !sub.Has(key) {
+			continue
+		}
+		if *to = sub.Text(key); !share.MatchString(*to) || strings.Trim(*to, "0.%") == "" {
+			sub.Keyf(key, "%q is not a share over 0%% and below 100%%, such as 5%% or 0.3%%", *to)
+		}
+	}
+	if sub.Has("from") {
+		on.From = sub.Number("from", 1, 999_999_999)
+	}
+	if on.Failed == "" && on.Complained == "" {
+		s.Problemf(e.Line, "pause_on", "it is such as {failed: 5%%, complained: 0.3%%, from: 200}, with failed, complained, or both")
+	}
+	sub.Done()
+	r.file.Request.PauseOn = on
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -70,6 +71,8 @@ func statusOfCampaign(r campaign.Run) string {
 	switch {
 	case r.FinishedAt == nil && r.CancelledAt != nil:
 		return string(r.Status) + ", cancelled"
+	case r.PausedWhy != "":
+		return string(r.Status) + ", paused itself"
 	case r.PausedAt != nil:
 		return string(r.Status) + ", paused"
 	}
@@ -117,7 +120,8 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 		{"rate", pace(s.Run)},
 		{"expires", when(s.ExpiresAt)},
 		{"started", instant(s.StartedAt)},
-		{"paused", instant(s.PausedAt)},
+		{"pauses on", pausesOn(s.PauseOn)},
+		{"paused", strings.TrimSuffix(instant(s.PausedAt)+", "+s.PausedWhy, ", ")},
 		{"cancelled", instant(s.CancelledAt)},
 		{"ended", instant(s.FinishedAt)},
 		{"retries", s.RetryOf},

@@ -69,6 +69,9 @@ func fares(s campaign.Shown, n int64, in time.Duration) string {
 			text += fmt.Sprintf(", %s to go", time.Duration(float64(s.Members-over)/rate*float64(time.Second)).Round(time.Second))
 		}
 	}
+	if s.PausedWhy != "" && s.FinishedAt == nil {
+		text += ": " + s.PausedWhy
+	}
 	if len(s.Waits) > 0 && s.PausedAt == nil && s.FinishedAt == nil && s.Waits[0].Until != nil && (n == 0 || s.Waits[0].Why == "quiet hours") {
 		text += ", " + waits(s.Waits[0])
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/deedhq/deed/campaign"
@@ -84,4 +85,18 @@ func waits(w campaign.Wait) string {
 		text += fmt.Sprintf(" for %d", w.Deliveries)
 	}
 	return text
+}
+
+// pausesOn says when a run pauses itself.
+func pausesOn(on *campaign.PauseOn) string {
+	if on == nil {
+		return ""
+	}
+	var shares []string
+	for _, share := range [][2]string{{on.Failed, "failed"}, {on.Complained, "complained"}} {
+		if share[0] != "" {
+			shares = append(shares, share[0]+" "+share[1])
+		}
+	}
+	return fmt.Sprintf("%s, of %d or more", strings.Join(shares, " or "), cmp.Or(on.From, 200))
 }

@@ -26,7 +26,7 @@ begin
     raise exception 'cancel_run: run % is %', p_run, v_run.status using errcode = 'DDCON';
   end if;
   if v_run.cancelled_at is null then
-    update deed.campaign_runs r set cancelled_at = clock_timestamp(), paused_at = null where r.id = p_run;
+    update deed.campaign_runs r set cancelled_at = clock_timestamp(), paused_at = null, paused_why = null where r.id = p_run;
     -- Not to wait for what is scheduled. Who has one locked expands it as it is.
     update deed.job_queue j
     set process_after = clock_timestamp()

@@ -9,11 +9,11 @@
 -- who has granted it), expires_after, an interval (default: 24 hours; what has not begun by
 -- then is not sent); at, a time of the recipient's zone in p_scheduled_for's stead, with
 -- if_passed (now, skip, or, by default, next_day), quiet_hours (22:00-08:00) and zone, of who has
--- none (default UTC), as deed.time_in says; rate and ramp, as deed.pace_of.
+-- none (default UTC), as deed.time_in says; rate and ramp, as deed.pace_of; pause_on, as deed.pause_problem.
 --
 -- What would make it fail is named (C8), all of it at once, and then nothing is made:
 -- no_provider, no_purpose, no_content, no_sender, no_unsubscribe_url, empty_audience,
--- expired, window_never_opens. Raises DDARG, DDTEN, DDNFD for a campaign, a content or an audience that the
+-- expired, window_never_opens, no_complaints. Raises DDARG, DDTEN, DDNFD for a campaign, a content or an audience that the
 -- tenant does not have, DDCON for an audience that is not ready or of another channel.
 create or replace function deed.deploy_campaign(
   p_campaign_id   uuid,
@@ -55,8 +55,8 @@ begin
   elsif (jsonb_typeof(p_options) = 'object') is not true or octet_length(p_options::text) > 65536 then
     raise exception 'deploy_campaign: the options must be a JSON object of 64 KiB at the most' using errcode = 'DDARG';
   elsif exists (select from jsonb_object_keys(p_options) k where k not in ('provider', 'purpose', 'transactional', 'from', 'reply_to', 'content', 'consent', 'expires_after',
-    'at', 'if_passed', 'quiet_hours', 'zone', 'rate', 'ramp')) then
-    raise exception 'deploy_campaign: the options are provider, purpose, transactional, from, reply_to, content, consent, expires_after, at, if_passed, quiet_hours, zone, rate and ramp' using errcode = 'DDARG';
+    'at', 'if_passed', 'quiet_hours', 'zone', 'rate', 'ramp', 'pause_on')) then
+    raise exception 'deploy_campaign: the options are provider, purpose, transactional, from, reply_to, content, consent, expires_after, at, if_passed, quiet_hours, zone, rate, ramp and pause_on' using errcode = 'DDARG';
   elsif not isfinite(p_scheduled_for) or p_scheduled_for >= '10000-01-01Z' then
     raise exception 'deploy_campaign: scheduled_for is infinite or after the year 9999' using errcode = 'DDARG';
   elsif v_purpose !~ '^[A-Za-z0-9._-]{1,100}$' then
@@ -76,7 +76,7 @@ begin
   if v_after not between interval '1 minute' and interval '30 days' then
     raise exception 'deploy_campaign: expires_after must be an interval from 1 minute to 30 days' using errcode = 'DDARG';
   end if;
-  v_problem := coalesce(deed.window_problem(p_options, p_scheduled_for), (deed.pace_of(p_options)).problem);
+  v_problem := coalesce(deed.window_problem(p_options, p_scheduled_for), (deed.pace_of(p_options)).problem, deed.pause_problem(p_options));
   if v_problem is not null then
     raise exception 'deploy_campaign: %', v_problem using errcode = 'DDARG';
   end if;
@@ -120,6 +120,8 @@ begin
     v_missing := array_remove(array[
       case when not exists (select from deed.providers p where p.name = p_options ->> 'provider')
         then format('no_provider: no relay has registered %s', coalesce(quote_literal(left(p_options ->> 'provider', 100)), 'a provider, and the options name none')) end,
+      case when p_options -> 'pause_on' ? 'complained' and exists (select from deed.providers p where p.name = p_options ->> 'provider' and not 'complained' = any (p.reports))
+        then 'no_complaints: the provider reports none, and pause_on goes by complaints; have its events sent here, or leave that out' end,
       case when v_purpose is null and (p_options ->> 'transactional')::boolean is not true
         then 'no_purpose: say what it is for, so that who has left that is not written to, or that it is transactional' end,
       case when v_audience.members = 0 then 'empty_audience: there is nobody in it' end,

@@ -1,5 +1,6 @@
 -- deed.resume_run: let a campaign's run that is paused go on; the time in which it was paused
--- does not count for when it expires. Again is harmless. Raises DDTEN, DDNFD, DDCON for a run
+-- does not count for when it expires, and what had failed by now not for when it pauses itself
+-- again (deed.pause_failing). Again is harmless. Raises DDTEN, DDNFD, DDCON for a run
 -- that has ended or is cancelled.
 create or replace function deed.resume_run(
   p_run    uuid,
@@ -24,7 +25,7 @@ begin
     return;
   end if;
   update deed.campaign_runs r
-  set paused_at = null, expires_at = r.expires_at + greatest(interval '0', clock_timestamp() - greatest(r.paused_at, r.scheduled_for))
+  set paused_at = null, paused_why = null, pause_base = case when r.options ? 'pause_on' then (select to_jsonb(e) from deed.run_ends(p_run, true) e) end, expires_at = r.expires_at + greatest(interval '0', clock_timestamp() - greatest(r.paused_at, r.scheduled_for))
   where r.id = p_run;
   delete from deed.delivery_holds h where h.run_id = p_run;
   insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, reason)

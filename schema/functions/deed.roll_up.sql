@@ -2,8 +2,9 @@
 -- that are due for a look, and the runs whose last job that was; the one place where a job's
 -- status is computed (C3).
 --
--- Nothing that sends writes to a job: what became of it is counted from its deliveries, once,
--- when none is open any more. completed: all went out or were rightly skipped, or some did
+-- Nothing that sends writes to a job: what became of it is counted from its deliveries
+-- (deed.count_job), when none is open any more, and now and then before that, for looks at the run
+-- and deed.pause_failing: at its first look, and then so seldom that a million members under way cost about a hundredth of a core. completed: all went out or were rightly skipped, or some did
 -- and others failed; else dead if one is dead, and failed if none is. What was cancelled or
 -- has expired was not rightly skipped. A job with something open is looked at again after a
 -- quarter of its age, at least a tenth of a second and at most a minute; so is one whose run somebody keeps locked. Returns how many were looked at
@@ -31,17 +32,20 @@ declare
   v_sums record;
   v_to   text;
   v_open bool;
+  v_due  bool; -- it is counted though it is open
+  v_next timestamptz;
   v_runs uuid[] := '{}';
 begin
   looked := 0;
   ended := 0;
   for v_job in
-    select j.id, j.run_id, j.tenant_id, j.expanded_at
+    select j.id, j.run_id, j.tenant_id, j.expanded_at, j.counted_at, r.members
     from deed.job_queue j
+    cross join lateral (select o.members from deed.campaign_runs o where o.id = j.run_id) r
     where j.status = 'locked' and j.expanded_at is not null and j.process_after <= v_now
     order by j.process_after
     limit p_limit
-    for update skip locked
+    for update of j skip locked
   loop
     looked := looked + 1;
     v_open := exists (select from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = v_job.id and c.finished_at is null);
@@ -49,26 +53,30 @@ begin
       perform from deed.campaign_runs r where r.id = v_job.run_id for no key update skip locked;
       v_open := not found;
     end if;
+    v_due := coalesce(v_now - v_job.counted_at >= interval '30 microseconds' * v_job.members, true);
+    if v_due or not v_open then
+      select s.* into v_sums from deed.count_job(v_job.run_id, v_job.id) s;
+    end if;
     if v_open then
-      update deed.job_queue j
-      set process_after = v_now + greatest(interval '100 milliseconds', least(interval '1 minute', (v_now - v_job.expanded_at) / 4))
-      where j.id = v_job.id;
+      v_next := v_now + greatest(interval '100 milliseconds', least(interval '1 minute', (v_now - v_job.expanded_at) / 4));
+      if v_due then
+        update deed.job_queue j
+        set process_after = v_next, counted_at = v_now, sent = v_sums.sent, skipped = v_sums.skipped, missed = v_sums.missed, failed = v_sums.failed, dead = v_sums.dead,
+          queued = v_sums.queued, sending = v_sums.sending, in_doubt = v_sums.in_doubt, held = v_sums.held, reasons = v_sums.reasons
+        where j.id = v_job.id;
+      else
+        update deed.job_queue j set process_after = v_next where j.id = v_job.id;
+      end if;
       continue;
     end if;
-    select count(*) filter (where c.status in ('sent', 'called', 'posted')) as sent,
-      count(*) filter (where c.status = 'skipped' and not m.missed) as skipped, count(*) filter (where c.status = 'skipped' and m.missed) as missed,
-      count(*) filter (where c.status = 'failed') as failed, count(*) filter (where c.status = 'dead') as dead
-    into v_sums
-    from deed.channel_outbox c
-    cross join lateral (select coalesce(split_part(c.skip_reason, ';', 1) in ('cancelled', 'expired'), false) as missed) m
-    where c.run_id = v_job.run_id and c.job_id = v_job.id;
     v_to := case
       when v_sums.sent > 0 or v_sums.failed + v_sums.dead + v_sums.missed = 0 then 'completed'
       when v_sums.dead > 0 then 'dead'
       else 'failed' end;
     update deed.job_queue j
     set status = case v_to when 'dead' then 'failed' else v_to end, finished_at = v_now, sent = v_sums.sent, skipped = v_sums.skipped, missed = v_sums.missed,
-      failed = v_sums.failed, dead = v_sums.dead
+      failed = v_sums.failed, dead = v_sums.dead, counted_at = v_now, queued = v_sums.queued, sending = v_sums.sending, in_doubt = v_sums.in_doubt, held = v_sums.held,
+      reasons = v_sums.reasons
     where j.id = v_job.id;
     if v_to = 'dead' then
       update deed.job_queue j set status = 'dead' where j.id = v_job.id;

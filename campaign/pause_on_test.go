@@ -1,0 +1,188 @@
+package campaign_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// ends has n of what is open of a run end as a status.
+func ends(t testing.TB, db *pgtest.DB, run string, n int, status string) {
+	t.Helper()
+	endAll(t, db, fmt.Sprintf("id in (select id from deed.channel_outbox where finished_at is null and run_id = '%s' order by id limit %d)", run, n), status, "suppressed: asked")
+}
+
+// complain has n recipients of what went out complain.
+func complain(t testing.TB, db *pgtest.DB, run string, n int) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.delivery_feedback (delivery_id, tenant_id, run_id, complained_at)
+		select c.id, c.tenant_id, c.run_id, now() from deed.channel_outbox c
+		where c.run_id = $1::text::uuid and c.status = 'sent' and not exists (select from deed.delivery_feedback f where f.delivery_id = c.id) limit $2`, run, n)
+}
+
+// judged rolls up, counting each job, and has runs pause themselves; it returns why a run has, or "".
+func judged(t testing.TB, db *pgtest.DB, run string) string {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set counted_at = counted_at - interval '1 hour'`)
+	rollUp(t, db)
+	db.Exec(t, pgtest.Worker, `select deed.pause_failing('w')`)
+	return pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(paused_why, '') from deed.campaign_runs where id = $1::text::uuid and (paused_why is null or paused_at is not null)`, run)
+}
+
+// A run of which more fails than it allows pauses itself as a person would, and says why: to who
+// looks, and in the audit log. Once it is resumed what had failed counts no more.
+func TestContract_C3_ARunPausesItself(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // what ends stands in no audit row
+	req := request(t, db, 400)
+	req.PauseOn = &campaign.PauseOn{Failed: "5%", Complained: "0.5%", From: 100}
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	ends(t, db, run, 30, "skipped") // nobody was called for these
+	ends(t, db, run, 89, "sent")
+	ends(t, db, run, 10, "dead")
+	want(t, "of 99", judged(t, db, run), "")
+	ends(t, db, run, 1, "failed")
+	want(t, "of 100", judged(t, db, run), "failed: 11 of 100 that have ended, over 5%")
+	if of, _ := claimed(t, db, run, 100); of != 0 {
+		t.Errorf("%d were claimed of a run that has paused itself", of)
+	}
+	s, err := campaign.Show(t.Context(), db.Pool(pgtest.App), run)
+	if err != nil || s.PausedAt == nil || s.PausedWhy == "" || *s.PauseOn != *req.PauseOn {
+		t.Errorf("shown as %+v, %v", s.Run, err)
+	}
+	want(t, "the audit log", pgtest.One[string](t, db.Pool(pgtest.App), `select string_agg(actor || ' ' || action || ': ' || reason, ', ') from deed.campaign_audit_log where subject_type = 'run' and action = 'pause'`),
+		"w pause: failed: 11 of 100 that have ended, over 5%")
+
+	if err := campaign.Resume(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "after it was resumed", judged(t, db, run), "")
+	ends(t, db, run, 99, "sent")
+	complain(t, db, run, 1)
+	want(t, "of 99 since", judged(t, db, run), "")
+	ends(t, db, run, 1, "sent")
+	want(t, "of 100 since", judged(t, db, run), "complained: 1 of 100 that have ended, over 0.5%")
+	if _, err := campaign.Cancel(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "after it was cancelled", judged(t, db, run), "")
+}
+
+// In whatever order deliveries end, people complain, looks come, and persons pause and resume: a
+// look pauses the run if, and only if, what has ended since it was resumed last says so.
+func TestContract_C3_PausesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	req := request(t, db, 1500)
+	req.PauseOn = &campaign.PauseOn{Failed: "20%", Complained: "10%", From: 15}
+	pauses := 0
+	for seed := range uint64(4) {
+		req.ID = fmt.Sprint("walk ", seed)
+		run := deploy(t, db, req)
+		expandAll(t, db)
+		r := rand.New(rand.NewPCG(seed, 16))
+		var ended, failed, complained, sent int
+		var base [3]int
+		paused, why := false, ""
+		for step := range 60 {
+			switch r.IntN(9) {
+			case 0, 1:
+				n := 1 + r.IntN(12)
+				ends(t, db, run, n, "sent")
+				ended, sent = ended+n, sent+n
+			case 2:
+				n := 1 + r.IntN(7)
+				ends(t, db, run, n, []string{"failed", "dead"}[r.IntN(2)])
+				ended, failed = ended+n, failed+n
+			case 3:
+				n := min(r.IntN(3), sent-complained)
+				complain(t, db, run, n)
+				complained += n
+			case 4:
+				if err := campaign.Resume(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{}); err != nil {
+					t.Fatal(err)
+				}
+				if paused {
+					base, paused, why = [3]int{ended, failed, complained}, false, ""
+				}
+			case 5:
+				if r.IntN(4) > 0 {
+					continue
+				}
+				if _, err := campaign.Pause(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{}); err != nil {
+					t.Fatal(err)
+				}
+				paused = true
+			default:
+				of := ended - base[0]
+				if f, c := failed-base[1], complained-base[2]; !paused && of >= 15 && f*5 > of {
+					paused, why = true, fmt.Sprintf("failed: %d of %d that have ended, over 20%%", f, of)
+				} else if !paused && of >= 15 && c*10 > of {
+					paused, why = true, fmt.Sprintf("complained: %d of %d that have ended, over 10%%", c, of)
+				}
+				if got := judged(t, db, run); got != why {
+					t.Fatalf("seed %d, step %d: %q, want %q", seed, step, got, why)
+				}
+				if why != "" {
+					pauses++
+				}
+			}
+			if got := pgtest.One[bool](t, db.Pool(pgtest.Owner), `select paused_at is not null from deed.campaign_runs where id = $1::text::uuid`, run); got != paused {
+				t.Fatalf("seed %d, step %d: paused %t, want %t", seed, step, got, paused)
+			}
+		}
+	}
+	if pauses == 0 {
+		t.Error("no run ever paused itself")
+	}
+}
+
+// Bounds that are none are named, and so are complaints of a provider that reports none; nothing
+// is deployed then.
+func TestContract_C8_PauseOnIsSound(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	req := request(t, db, 1)
+	for on, want := range map[campaign.PauseOn]string{
+		{}:                         "failed, complained, or both",
+		{Failed: "0%"}:             "failed of pause_on is a share over 0% and below 100%",
+		{Failed: "0.0%"}:           "failed of pause_on is a share",
+		{Failed: "101%"}:           "failed of pause_on is a share",
+		{Failed: "100%"}:           "failed of pause_on is a share",
+		{Failed: "5"}:              "failed of pause_on is a share",
+		{Complained: "-1%"}:        "complained of pause_on is a share",
+		{Failed: "5%", From: -1}:   "from of pause_on is a number from 1",
+		{Failed: "5%", From: 1e10}: "from of pause_on is a number from 1",
+	} {
+		req.PauseOn = &on
+		_, err := campaign.Deploy(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, req)
+		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", on, err, want)
+		}
+	}
+	for options, want := range map[string]string{
+		`"5%"`: "pause_on is such as", `{"bounced": "5%"}`: "and not 'bounced'", `{"failed": "5%", "from": "many"}`: "from of pause_on", `{"failed": 5}`: "failed of pause_on",
+	} {
+		if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select deed.pause_problem(jsonb_build_object('pause_on', $1::text::jsonb))`, options); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %q", options, got, want)
+		}
+	}
+	req.PauseOn = &campaign.PauseOn{Complained: "0.3%"}
+	db.Exec(t, pgtest.Owner, `update deed.providers set reports = '{delivered}'`)
+	if _, err := campaign.Deploy(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, req); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "no_complaints: ") {
+		t.Errorf("complaints of a provider that reports none: %v", err)
+	}
+	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.campaign_runs`), 0)
+	db.Exec(t, pgtest.Owner, `update deed.providers set reports = '{delivered,complained}'`)
+	deploy(t, db, req)
+}
