@@ -24,7 +24,7 @@ var floors = []struct {
 	{0.5, `audit|page|internal/(uuid|duration)`},
 	{1, `tenant|schema|internal/(pgembed|crash|breaker)`},
 	{1.5, `internal/pgtest|internal/crash/(harness|process)|internal/pgembed/find`},
-	{1.6, `internal/pgtest/cluster|internal/conformance|internal/measure`},
+	{1.6, `internal/journal|internal/pgtest/cluster|internal/conformance|internal/measure`},
 	{1.7, `internal/(limits|header|signing|graphemes|plaintext|document)`},
 	{2, `internal/work|internal/sqlfile|internal/(sqlstate|sqlvalue)|internal/config|internal/idempotency|internal/httpcall|internal/errortext|internal/catcher|internal/signedlink|internal/runstep`},
 	{2.1, `contact`},

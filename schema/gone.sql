@@ -18,3 +18,4 @@ drop function if exists deed.add_audience_members(uuid, bigint, text[], jsonb[],
 drop function if exists deed.plan_graph(bytea);
 drop function if exists deed.erase_deliveries(uuid[], text);
 drop function if exists deed.record_events(text, text, text, uuid[], text[], text[], text[], text[], text[], timestamptz[], text[], text[], text);
+drop function if exists deed.announce_steps(uuid[], int[], bigint[], timestamptz[], text);

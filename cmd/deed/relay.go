@@ -218,6 +218,7 @@ func (r *relay) run(ctx context.Context) error {
 		r.engine, err = local.New(ctx, pool, local.Options{
 			Concurrency: r.file.Runs.Concurrency, Lease: r.file.Runs.Lease, AllowHosts: r.file.Runs.AllowHosts, Worker: worker, Logger: r.log,
 			OnNewCluster: r.onNewCluster, Environment: r.environment, Secrets: runSecrets(r.file.Runs.Secrets),
+			Journal: r.file.Runs.Journal, StateStore: stateStore(r.file.Runs.StateStore),
 		})
 	}
 	if err == nil {
@@ -325,7 +326,7 @@ func (r *relay) measure(ctx context.Context, c *deed.Client, pool *pgxpool.Pool,
 		if err != nil {
 			r.log.Warn("deliveries have no metrics", "error", err)
 		}
-		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Receiver: r.receiver, Events: r.eventCounts, Projector: r.projector, Runs: pool, Logger: r.log})
+		m := metrics.New(c, r.operator, metrics.Options{Doctor: pool, Ledger: ledger, Receiver: r.receiver, Events: r.eventCounts, Projector: r.projector, Steps: r.steps(), Runs: pool, Logger: r.log})
 		registry.MustRegister(m)
 		running.Go(func() { m.Run(ctx) })
 	}
@@ -558,12 +559,4 @@ func (r *relay) subscriptions() (subs []deed.Subscription, closeAll func(), err 
 		subs = append(subs, deed.Subscription{Name: "default", Sink: r.catchAll})
 	}
 	return subs, closeAll, nil
-}
-
-// runSecrets are those that deed.yaml has of plans' references.
-func runSecrets(list []config.RunSecret) (sources run.SecretSources) {
-	for _, s := range list {
-		sources = append(sources, run.SecretSource{Ref: s.Ref, Tenant: s.Tenant, Environment: s.Environment, From: s.From})
-	}
-	return sources
 }

@@ -18,7 +18,7 @@ func TestContract_R5_KilledAnywhere(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
-			db.Exec(t, pgtest.Owner, `create table public.effects (n serial, key text); grant all on public.effects, public.effects_n_seq to deed_worker; grant usage on schema public to deed_worker`)
+			effects(t, db)
 			put(t, db, `
 plan: p
 version: "1"

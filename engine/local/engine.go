@@ -37,6 +37,11 @@ type Options struct {
 	// ArtifactRetention is for how long an artifact is kept, by its kind; that of "" is for kinds that it does not name.
 	// Default: for ever.
 	ArtifactRetention map[string]time.Duration
+	// StateStore is for how long writes of events are waited for, and what becomes of those that take longer (R14).
+	StateStore StateStore
+	// Journal is a file of this process's own, of at most 64 MiB, for announcements that the database did not take within
+	// the budget. They are told every second, and by the next process that has the file. Default: none, and they wait in memory.
+	Journal string
 	// Concurrency is how many steps are done at once. Default 16.
 	Concurrency int
 	// Lease is for how long a step is this engine's unless it is renewed, which it is at a third of it. From 1s. Default 30s.
@@ -75,6 +80,9 @@ func (o Options) withDefaults() (Options, error) {
 		o.Worker = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
 	errs := []error{o.OnNewCluster.Check(o.Environment)}
+	var bad error
+	o.StateStore, bad = o.StateStore.withDefaults()
+	errs = append(errs, bad)
 	between := func(name string, d, low, high time.Duration) {
 		if d < low || d > high {
 			errs = append(errs, fmt.Errorf("option %s %s is not from %s to %s", name, d, low, high))
@@ -116,7 +124,8 @@ type Engine struct {
 	client    *http.Transport
 	after     string // the tenant that was served last; of work.Run's one goroutine that exchanges
 
-	done, failed, skipped, lost, released atomic.Int64
+	done, failed, skipped, lost, released, expired atomic.Int64
+	journaled, replayed, journalErrors             atomic.Int64
 }
 
 // New makes one, looks whether its statements fit the installed schema, and registers functions. pool's login holds deed_worker.
@@ -141,7 +150,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error)
 	}
 	var bad error
 	e.client, bad = newClient(opts.AllowHosts)
-	if err = errors.Join(err, bad); err != nil {
+	if err = errors.Join(err, bad, checkJournal(opts.Journal)); err != nil {
 		return nil, &deed.Error{Op: op, Code: deed.Invalid, Err: err}
 	}
 	conn, err := pool.Acquire(ctx)
@@ -177,11 +186,19 @@ type Stats struct {
 	Skipped   int64 // by their own condition, or their code
 	Released  int64 // given back, to be begun again
 	Lost      int64 // outcomes that were not recorded: the claim had gone to another
+	Expired   int64 // outcomes that could not be recorded while their lease lasted
+
+	Journaled     int64 // announcements that went to [Options.Journal]
+	Replayed      int64 // of those, and of what was in it before, that are settled
+	JournalErrors int64 // times that it could not be opened or written, and lines of it that were not what was written
 }
 
 // Stats returns e's counters.
 func (e *Engine) Stats() Stats {
-	return Stats{e.done.Load(), e.failed.Load(), e.skipped.Load(), e.released.Load(), e.lost.Load()}
+	return Stats{
+		e.done.Load(), e.failed.Load(), e.skipped.Load(), e.released.Load(), e.lost.Load(), e.expired.Load(),
+		e.journaled.Load(), e.replayed.Load(), e.journalErrors.Load(),
+	}
 }
 
 // Run does steps until ctx ends. It blocks. A stop begins nothing more and waits for what is being done, and past

@@ -88,6 +88,11 @@ func (e *Engine) exchange(ctx context.Context, ends []*ending, n int) (claimed [
 	}
 	at := time.Now()
 	crash.Point("exchanging")
+	if len(ends) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = e.budgeted(ctx)
+		defer cancel()
+	}
 	results := e.pool.SendBatch(ctx, b)
 	var said []string
 	var wait *float64
@@ -199,11 +204,13 @@ func finishArgs(ends []*ending) ([]any, error) {
 const adapter = "local/1"
 
 // finish records ends through db, and returns what was said of each.
-func finish(ctx context.Context, db deed.DB, ends []*ending) ([]string, error) {
+func (e *Engine) finish(ctx context.Context, db deed.DB, ends []*ending) ([]string, error) {
 	args, err := finishArgs(ends)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := e.budgeted(ctx)
+	defer cancel()
 	rows, err := db.Query(ctx, query.Finish, args...)
 	if err != nil {
 		return nil, err
@@ -214,11 +221,11 @@ func finish(ctx context.Context, db deed.DB, ends []*ending) ([]string, error) {
 // each records ends one by one, of which together one is refused: no step fails for another.
 func (e *Engine) each(ctx context.Context, ends []*ending, together error) error {
 	for _, end := range ends {
-		said, err := finish(ctx, e.pool, []*ending{end})
+		said, err := e.finish(ctx, e.pool, []*ending{end})
 		if err != nil && !passing(err) {
 			e.about(end.it).Error("the outcome of a step cannot be stored; the step has failed", "error", err)
 			refused := end.it.failed(&run.Failure{Code: "OUTPUT_REFUSED", Final: true, Err: errors.New("what it returned cannot be stored: " + deed.WrapError("record step", err).Error())}, end.started)
-			said, err = finish(ctx, e.pool, []*ending{refused})
+			said, err = e.finish(ctx, e.pool, []*ending{refused})
 		}
 		if err != nil && !passing(err) {
 			e.about(end.it).Error("that a step has failed cannot be stored; it is begun again when its lease is over", "error", err, "first", together)
@@ -285,36 +292,4 @@ func (e *Engine) count(ends []*ending, said []string) {
 // about returns a log whose lines name a step.
 func (e *Engine) about(it *item) *slog.Logger {
 	return e.opts.Logger.With("run", it.run, "step", it.step, "attempt", it.attempt, "engine_attempt", it.engine, "tenant", it.tenant)
-}
-
-// announcer tells of steps that run for a while, until ctx ends.
-func (e *Engine) announcer(ctx context.Context) {
-	for {
-		var list []*item
-		select {
-		case <-ctx.Done():
-			return
-		case it := <-e.slow:
-			list = append(list, it)
-		}
-		for more := true; more && len(list) < 100; {
-			select {
-			case it := <-e.slow:
-				list = append(list, it)
-			default:
-				more = false
-			}
-		}
-		n := len(list)
-		runs, places, claims, started := make([]string, n), make([]int, n), make([]int64, n), make([]time.Time, n)
-		for i, it := range list {
-			runs[i], places[i], claims[i], started[i] = it.run, it.place, it.claim, it.started
-		}
-		bounded, cancel := context.WithTimeout(ctx, e.opts.Deadline)
-		_, err := e.pool.Exec(bounded, query.Announce, runs, places, claims, started, adapter)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			e.opts.Logger.Warn("that steps have begun was not told; it is told with their ends", "error", err)
-		}
-	}
 }

@@ -128,6 +128,13 @@ func has(t testing.TB, text string, parts ...string) {
 	}
 }
 
+// effects makes the table in which the programs that tests kill note their calls.
+func effects(t testing.TB, db *pgtest.DB) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `create table public.effects (n serial, key text);
+		grant all on public.effects, public.effects_n_seq to deed_worker; grant usage on schema public to deed_worker`)
+}
+
 // nothing is what a handler takes that asks for nothing.
 type nothing map[string]any
 

@@ -26,7 +26,7 @@ select n from deed.extend_steps($1::text[]::uuid[], $2::int[], $3::bigint[], mak
 select coalesce(deed.begin_step($1::text::uuid, $2::int, $3::bigint), '');
 
 -- name: announce
-select deed.announce_steps($1::text[]::uuid[], $2::int[], $3::bigint[], $4::timestamptz[], $5::text);
+select n from deed.announce_steps($1::text[]::uuid[], $2::int[], $3::bigint[], $4::timestamptz[], $5::text, $6::int[], $7::int[]) n;
 
 -- name: results
 -- What steps of a run came to.

@@ -61,7 +61,7 @@ func (i *inner) fallAsleep(ctx context.Context, d time.Duration) error {
 	return i.b.sleep(*s.until)
 }
 
-// tell has r recorded. While the database is away it is tried again until the code is cut short; what the database refuses
+// tell has r recorded. While the database is away it is tried again while the lease lasts; what the database refuses
 // has failed. The code ends where nothing is recorded.
 func (i *inner) tell(ctx context.Context, r *record) (said, error) {
 	c := i.b.of
@@ -79,6 +79,9 @@ func (i *inner) tell(ctx context.Context, r *record) (said, error) {
 			return s, i.failed(ctx, f)
 		case !passing(err):
 			return s, c.stop(c.it.failed(fmt.Errorf("that %s has failed cannot be stored: %w", r.name, err), c.it.started), err)
+		}
+		if !c.it.once && !work.Lasts(ctx, c.it) {
+			return s, c.stop(c.it.back(0, true), err) // somebody else may have it by now
 		}
 		c.e.about(c.it).Warn("the end of an inner step was not recorded; it is tried again", "inner", r.name, "error", err)
 		if !work.Sleep(ctx, work.Backoff(n, 50*time.Millisecond, 5*time.Second)) {
@@ -173,7 +176,7 @@ func (e *Engine) recordIn(ctx context.Context, db deed.DB, list []*record) ([]sa
 		}
 		data[k] = string(text)
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.opts.Deadline)
+	ctx, cancel := e.budgeted(ctx)
 	defer cancel()
 	rows, err := db.Query(ctx, codeQuery.Record, runs, places, claims, names, attempts, outcomes, data, started, again, e.opts.Lease.Seconds(), adapter)
 	if err != nil {

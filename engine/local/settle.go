@@ -66,7 +66,7 @@ func (e *Engine) settleTogether(ctx context.Context, effects []*ending) error {
 			return err
 		}
 		crash.Point("published")
-		if said, err = finish(ctx, tx, ends); err != nil {
+		if said, err = e.finish(ctx, tx, ends); err != nil {
 			return err
 		}
 		for _, s := range said {

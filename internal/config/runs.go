@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,15 @@ type Runs struct {
 	Lease       time.Duration
 	AllowHosts  []string // which steps of kind http may call though they are not public
 	Secrets     []RunSecret
+	Journal     string // for announcements past the budget; "": none
+	StateStore  StateStore
+}
+
+// StateStore is R14's section, under the names of seed 001 §5; nil and 0 are the engine's own.
+type StateStore struct {
+	WriteLatencyBudget    time.Duration
+	FailOpenForEventClass []string
+	NeverFailOpen         []string
 }
 
 // RunSecret says where the value of a reference of plans is, for a tenant and an environment, or for all.
@@ -59,8 +69,44 @@ func (s *section) runs() Runs {
 			r.Secrets = append(r.Secrets, sub.runSecret(e)...)
 		}
 	}
+	if r.Journal = s.Text("journal"); r.Journal != "" && !filepath.IsAbs(r.Journal) {
+		r.Journal = filepath.Join(filepath.Dir(s.reader.File), r.Journal)
+	}
+	if sub := s.sub("stateStore"); sub != nil {
+		r.StateStore = sub.stateStore()
+	}
 	s.Done()
 	return r
+}
+
+// stepEnds are the types of events that end an attempt of a step.
+var stepEnds = []string{"StepCompleted", "StepFailed", "StepSkipped"}
+
+func (s *section) stateStore() StateStore {
+	const open, never = "failOpenForEventClass", "neverFailOpen"
+	store := StateStore{WriteLatencyBudget: time.Duration(s.Number("writeLatencyBudgetMs", 10, 3_600_000)) * time.Millisecond}
+	s.Texts(never, func(v string, line int) {
+		if v != "StepStarted" && !slices.Contains(stepEnds, v) {
+			s.Problemf(line, document.Join(s.Path, never), "%q is none of StepStarted, %s", v, strings.Join(stepEnds, ", "))
+		}
+		store.NeverFailOpen = append(store.NeverFailOpen, v)
+	})
+	if s.Has(open) {
+		store.FailOpenForEventClass = []string{}
+	}
+	s.Texts(open, func(v string, line int) {
+		switch {
+		case slices.Contains(stepEnds, v):
+			s.Problemf(line, document.Join(s.Path, open), "%s ends an attempt: it is stored, or the attempt has failed", v)
+		case v != "StepStarted":
+			s.Problemf(line, document.Join(s.Path, open), "%q: want StepStarted, or nothing", v)
+		case slices.Contains(store.NeverFailOpen, v):
+			s.Problemf(line, document.Join(s.Path, open), "%s is in %s, too", v, never)
+		}
+		store.FailOpenForEventClass = append(store.FailOpenForEventClass, v)
+	})
+	s.Done()
+	return store
 }
 
 // secretName is what a plan's secret://NAME may have.

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -37,6 +38,30 @@ func TestParse_SecretsOfRuns(t *testing.T) {
 	for _, text := range []string{"psp: hunter2", "psp: {from: hunter2}", "psp: [{from: hunter2}]", "psp: [{environment: test}]", `psp: ["env:A"]`, `"a b": "env:A"`, `psp: "env:hunter 2"`, `psp: [{from: "env:A", tenant: x}]`} {
 		if _, err := parse("runs: {secrets: {" + text + "}}"); err == nil || strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The budget stands under the names of seed 001; a class in both lists, or an end in the first, is refused.
+func TestParse_StateStoreOfRuns(t *testing.T) {
+	t.Parallel()
+	got, err := parse(`runs: {journal: /var/lib/j, stateStore: {writeLatencyBudgetMs: 3000, failOpenForEventClass: ["StepStarted"], neverFailOpen: ["StepCompleted", "StepFailed"]}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.StateStore{WriteLatencyBudget: 3 * time.Second, FailOpenForEventClass: []string{"StepStarted"}, NeverFailOpen: []string{"StepCompleted", "StepFailed"}}
+	if diff := cmp.Diff(want, got.Runs.StateStore); diff != "" || got.Runs.Journal != "/var/lib/j" {
+		t.Errorf("journal %q, (-want +got):\n%s", got.Runs.Journal, diff)
+	}
+	if got, err = parse(`runs: {stateStore: {failOpenForEventClass: []}}`); err != nil || got.Runs.StateStore.FailOpenForEventClass == nil {
+		t.Errorf("none that fails open: %+v, %v", got.Runs.StateStore, err)
+	}
+	for _, text := range []string{
+		`failOpenForEventClass: [StepCompleted]`, `failOpenForEventClass: [StepSkipped]`, `failOpenForEventClass: [StepStarted], neverFailOpen: [StepStarted]`, `failOpenForEventClass: [RunStarted]`,
+		`neverFailOpen: [StepStartled]`, `writeLatencyBudgetMs: 3s`, `writeLatencyBudgetMs: 0`, `failOpen: []`,
+	} {
+		if _, err := parse("runs: {stateStore: {" + text + "}}"); err == nil {
+			t.Errorf("%s is accepted", text)
 		}
 	}
 }

@@ -204,15 +204,40 @@ func Held[T comparable](ctx context.Context, items []T) []bool {
 	return held
 }
 
+// Lasts reports whether item, which the caller's Do was given with ctx, was claimed or renewed less than a lease ago, by this
+// process's clocks. Other than [Held] it asks nobody.
+func Lasts[T comparable](ctx context.Context, item T) bool {
+	h, ok := ctx.Value(holderKey{}).(*holder[T])
+	if !ok {
+		return false
+	}
+	for _, u := range h.ready {
+		if u.item == item {
+			return u.lasts(h.loop.opts.Lease)
+		}
+	}
+	return false
+}
+
+func (u *unit[T]) lasts(lease time.Duration) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return !u.lost && u.age(time.Now()) <= lease
+}
+
+// age is how long ago u was claimed or renewed, by both clocks: the monotonic one stands still while the machine sleeps. Only with mu held.
+func (u *unit[T]) age(now time.Time) time.Duration {
+	return max(now.Sub(u.renewed), now.Round(0).Sub(u.renewed.Round(0)))
+}
+
 // stale are those of units that were claimed or renewed too long ago, as after
 // the process was frozen: only the database knows whether they are still ours.
-// By both clocks: the monotonic one stands still while the machine sleeps.
 func (l *loop[T]) stale(units iter.Seq[*unit[T]]) []*unit[T] {
 	var stale []*unit[T]
 	now := time.Now()
 	for u := range units {
 		u.mu.Lock()
-		if !u.lost && max(now.Sub(u.renewed), now.Round(0).Sub(u.renewed.Round(0))) > l.opts.Lease*2/3 {
+		if !u.lost && u.age(now) > l.opts.Lease*2/3 {
 			stale = append(stale, u)
 		}
 		u.mu.Unlock()

@@ -65,6 +65,12 @@ type Grouper[T comparable] interface {
 	Groups(claimed []T) [][]T
 }
 
+// Expirer is a Source that is asked of an item whose outcome could not be recorded, when its lease is over by this
+// process's clocks: true lets go of it, unrecorded. With others it is tried on.
+type Expirer[T comparable] interface {
+	Expired(item T) bool
+}
+
 // Done is an item that is out of the loop's hands once it is recorded.
 type Done[T comparable] struct {
 	Item T
@@ -389,6 +395,7 @@ func (l *loop[T]) exchangeFailed(ctx context.Context, err error, part []*unit[T]
 		l.split = min(l.split+1, 14)
 		l.done = append(slices.Clone(l.done[len(part):]), part...)
 	}
+	l.expire()
 	if ctx.Err() != nil {
 		return
 	}
@@ -396,6 +403,21 @@ func (l *loop[T]) exchangeFailed(ctx context.Context, err error, part []*unit[T]
 	l.hungry = true
 	l.opts.Logger.Warn("database exchange failed; will try again", "error", err, "failures", l.failures)
 	l.retryAt = time.Now().Add(Backoff(l.failures, 50*time.Millisecond, 5*time.Second))
+}
+
+// expire lets go of outcomes whose lease is over, where the source does.
+func (l *loop[T]) expire() {
+	src, ok := l.src.(Expirer[T])
+	if !ok {
+		return
+	}
+	l.done = slices.DeleteFunc(l.done, func(u *unit[T]) bool {
+		if u.lasts(l.opts.Lease) || !src.Expired(u.item) {
+			return false
+		}
+		l.forget([]*unit[T]{u})
+		return true
+	})
 }
 
 // Backoff returns the pause after the n-th failure in a row: base doubled each

@@ -58,6 +58,10 @@ type Options struct {
 	// Projector, if given, is asked what it has projected of runs here.
 	Projector *run.Projector
 
+	// Steps, if given, is asked what became of steps of runs here, and of announcements that the database did not take in time,
+	// by outcome.
+	Steps func() (steps, journal map[string]int64)
+
 	// Runs, if given, is asked for steps of runs that no worker serves. A pool is one.
 	Runs deed.DB
 
@@ -254,6 +258,15 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(runEvents, prometheus.CounterValue, float64(s.Events))
 		out <- prometheus.MustNewConstMetric(runSnapshots, prometheus.CounterValue, float64(s.Snapshots))
 		out <- prometheus.MustNewConstMetric(runGaps, prometheus.CounterValue, float64(s.Gaps))
+	}
+	if m.opts.Steps != nil {
+		steps, journal := m.opts.Steps()
+		for outcome, n := range steps {
+			out <- prometheus.MustNewConstMetric(runSteps, prometheus.CounterValue, float64(n), outcome)
+		}
+		for outcome, n := range journal {
+			out <- prometheus.MustNewConstMetric(runJournal, prometheus.CounterValue, float64(n), outcome)
+		}
 	}
 	out <- prometheus.MustNewConstMetric(processHeld, prometheus.GaugeValue, holding)
 	m.mu.Lock()

@@ -38,6 +38,12 @@ var (
 		"Snapshots of runs that were stored from here.", nil, nil)
 	runGaps = prometheus.NewDesc("deed_process_run_gaps_total",
 		"PROJECTOR_GAP_DETECTED, PROJECTOR_RUN_HALTED: runs of which an event was found missing here, or that could not be projected.", nil, nil)
+	runSteps = prometheus.NewDesc("deed_process_run_steps_total",
+		"What became of steps of runs here: completed, failed, skipped, released (given back), lost (to another), expired (not recorded while the lease lasted).",
+		[]string{"outcome"}, nil)
+	runJournal = prometheus.NewDesc("deed_process_run_journal_total",
+		"Announcements that the database did not take within the budget: written to the journal, told from it; and error: times that it could not be used, and lines of it that were broken.",
+		[]string{"outcome"}, nil)
 	inboundCount = prometheus.NewDesc("deed_process_inbound_total",
 		"What came of platforms' requests (unverified, invalid, ignored, failed, busy) and of their messages (new, repeat, executed, denied, dispatch_failed, held, late, unreadable; status of what became of messages that went out).",
 		[]string{"source", "outcome"}, nil)
@@ -99,7 +105,7 @@ var (
 func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown, processHeld,
-		exchange, deliver, runEvents, runSnapshots, runGaps, inboundCount, eventCount, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
+		exchange, deliver, runEvents, runSnapshots, runGaps, runSteps, runJournal, inboundCount, eventCount, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
 		partitionsAhead, oldestPartition, horizonAge, deliveries, providerTaken, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures, unservedSteps,
 	} {
 		out <- d

@@ -1,0 +1,278 @@
+package local_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/engine/local"
+	"github.com/deedhq/deed/internal/crash/harness"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/run"
+)
+
+// serveOn is as serve, over a pool of the test's.
+func serveOn(t testing.TB, w *wire, opts local.Options) (e *local.Engine, stop func()) {
+	t.Helper()
+	opts.PollInterval = 10 * time.Millisecond
+	e, err := local.New(t.Context(), w.pool(t), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		w.speak()
+		if cancel(); true {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Cleanup(stop)
+	return e, stop
+}
+
+// entries are what a journal has.
+func entries(t testing.TB, path string) (list []struct {
+	Started time.Time `json:"started_at"`
+},
+) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		if i == 0 {
+			continue // what it is
+		}
+		_, entry, _ := strings.Cut(line, " ")
+		list = append(list, struct {
+			Started time.Time `json:"started_at"`
+		}{})
+		if err := json.Unmarshal([]byte(entry), &list[i-1]); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	return list
+}
+
+// beginnings are the times when a step has begun, as the log has it.
+func beginnings(t testing.TB, db *pgtest.DB, id, step string) string {
+	t.Helper()
+	return pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select coalesce(string_agg(to_char(l.emitted_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), ' ' order by l.run_seq), '')
+		from deed.run_log l where l.run_id = $1::text::uuid and l.step_id = $2 and l.event_type = 'StepStarted'`, id, step)
+}
+
+func micros(at time.Time) string {
+	return at.UTC().Format("2006-01-02T15:04:05.000000")
+}
+
+// An announcement that the database does not take within the budget is in the journal, holds up no step, and is told when the database
+// takes it, with the time at which the step began; then the journal is empty.
+func TestContract_R14_AnnouncementsGoToTheJournal(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}, b: {kind: go, handler: b, after: [a]}}}`)
+	w := newWire(t, db)
+	goOn := make(chan struct{})
+	path := filepath.Join(t.TempDir(), "journal")
+	e, _ := serveOn(t, w, local.Options{
+		Journal: path, StateStore: local.StateStore{WriteLatencyBudget: 100 * time.Millisecond},
+		Handlers: []local.Handler{
+			local.Step("a", func(ctx context.Context, in struct{ Slow bool }) (nothing, error) {
+				if in.Slow {
+					<-goOn
+				}
+				return nil, nil
+			}),
+			local.Step("b", func(context.Context, nothing) (nothing, error) { return nil, nil }),
+		},
+	})
+	w.hush("announce_steps") // not before: a new engine looks at all statements
+	slow := start(t, db, "slow", map[string]bool{"slow": true})
+	eventually(t, "the announcement to be in the journal", func() bool { return e.Stats().Journaled == 1 })
+	want(t, "another run meanwhile", ended(t, db, start(t, db, "other", map[string]bool{})), "COMPLETED")
+	kept := entries(t, path)
+	if len(kept) != 1 || beginnings(t, db, slow, "a") != "" {
+		t.Fatalf("the journal has %v, the log %q", kept, beginnings(t, db, slow, "a"))
+	}
+	w.speak()
+	eventually(t, "the journal to be empty", func() bool { return len(entries(t, path)) == 0 })
+	want(t, "when it began, by the log", beginnings(t, db, slow, "a"), micros(kept[0].Started))
+	want(t, "told from the journal", e.Stats().Replayed, 1)
+	close(goOn)
+	want(t, "the run", ended(t, db, slow), "COMPLETED")
+	want(t, "its events", logOf(t, db, slow), "RunApproved, RunStarted, StepStarted a#1, StepCompleted a#1, StepStarted b#1, StepCompleted b#1, RunCompleted")
+}
+
+// A process that is killed while it writes the journal, or between telling and emptying it: another goes on. No beginning is told twice, and
+// what the journal has is told as it began, by whichever process has the file.
+func TestContract_R14_KilledAtTheJournal(t *testing.T) {
+	t.Parallel()
+	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/stepper")
+	for _, point := range []string{"journal appending", "journal appended", "journal told", "journal replacing"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			effects(t, db)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: slow}}}`)
+			w := newWire(t, db)
+			path := filepath.Join(t.TempDir(), "journal")
+			victim := program.Start(t, point, "VICTIM_DATABASE_URL="+w.url+"&default_query_exec_mode=exec", "VICTIM_JOURNAL="+path)
+			eventually(t, "the victim to run", func() bool { return strings.Contains(victim.Output(), "victim: runs") })
+			w.hush("announce_steps")
+			id := start(t, db, "r", nil)
+			told := strings.Contains(point, "told") || strings.Contains(point, "replacing")
+			if told {
+				eventually(t, "the announcement to be in the journal", func() bool { _, err := os.Stat(path); return err == nil && len(entries(t, path)) == 1 })
+				w.speak()
+			}
+			victim.Crashed(t, point, time.Minute)
+			kept := entries(t, path)
+			want(t, "what is in the journal", len(kept), map[bool]int{false: 1, true: 0}[point == "journal appending"])
+			want(t, "whether the log has it", beginnings(t, db, id, "a") != "", told)
+			again := program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker), "VICTIM_JOURNAL="+path)
+			eventually(t, "it to be told", func() bool { return beginnings(t, db, id, "a") != "" && len(entries(t, path)) == 0 })
+			if len(kept) == 1 {
+				want(t, "when it began, by the log", beginnings(t, db, id, "a"), micros(kept[0].Started))
+			}
+			db.Exec(t, pgtest.Owner, `insert into public.effects (key) values ('go on')`)
+			want(t, "the run", ended(t, db, id), "COMPLETED")
+			want(t, "its events", logOf(t, db, id), "RunApproved, RunStarted, StepStarted a#1, StepCompleted a#1, RunCompleted")
+			again.Stop()
+		})
+	}
+}
+
+// An end that cannot be recorded is kept while its lease lasts. Then the engine's attempt has failed, and is repeated under the same key; only an
+// attempt that must not be repeated is kept on.
+func TestContract_R14_AnEndPastItsLease(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		more         string
+		inner, other bool
+		calls        int
+		engine       int
+	}{
+		"by the same engine":   {calls: 2, engine: 2},
+		"by another":           {other: true, calls: 2, engine: 2},
+		"of an inner step":     {inner: true, calls: 2, engine: 2},
+		"not to be repeated":   {more: ", guarantee: at_most_once", calls: 1, engine: 1},
+		"an inner step not to": {more: ", guarantee: at_most_once", inner: true, calls: 1, engine: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a`+c.more+`}}}`)
+			w := newWire(t, db)
+			var mu sync.Mutex
+			var keys []string
+			effect := func(ctx context.Context) (string, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if keys = append(keys, run.Key(ctx)); len(keys) == 1 {
+					w.silence()
+				}
+				return "done", nil
+			}
+			opts := local.Options{
+				Lease: time.Second, StateStore: local.StateStore{WriteLatencyBudget: 100 * time.Millisecond},
+				Handlers: []local.Handler{local.Step("a", func(ctx context.Context, _ nothing) (string, error) {
+					if c.inner {
+						return run.Step(ctx, "inner", effect)
+					}
+					return effect(ctx)
+				})},
+			}
+			e, _ := serveOn(t, w, opts)
+			id := start(t, db, "r", nil)
+			eventually(t, "the lease to be over", func() bool {
+				return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.run_steps where claim is not null and lease_until < clock_timestamp())`)
+			})
+			switch {
+			case c.other:
+				serve(t, db, opts)
+				want(t, "the run, while the first is cut off", ended(t, db, id), "COMPLETED")
+			case c.calls == 2:
+				eventually(t, "the end to be given up", func() bool { return e.Stats().Expired == 1 })
+			}
+			w.speak()
+			want(t, "the run", ended(t, db, id), "COMPLETED")
+			mu.Lock()
+			defer mu.Unlock()
+			want(t, "calls", len(keys), c.calls)
+			want(t, "keys", fmt.Sprint(keys), fmt.Sprint([]string{keys[0], keys[0]}[:len(keys)]))
+			want(t, "by the engine's attempt", pgtest.One[int](t, db.Pool(pgtest.Owner), `select engine_attempt from deed.run_log where run_id = $1::text::uuid and step_id = 'a' and event_type = 'StepCompleted'`, id), c.engine)
+		})
+	}
+}
+
+// A journal that cannot be used holds up nothing: what it would have waits in memory. Who has it does not share it, and who comes after has it.
+func TestContract_R14_AJournalThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+	path := filepath.Join(t.TempDir(), "journal")
+	if err := os.WriteFile(path+".another's", []byte("root:x:0:0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var calls atomic.Int64
+	goOn := make(chan struct{})
+	handlers := []local.Handler{local.Step("a", func(context.Context, nothing) (nothing, error) { calls.Add(1); <-goOn; return nil, nil })}
+	store := local.StateStore{WriteLatencyBudget: 50 * time.Millisecond}
+	first, stopFirst := serve(t, db, local.Options{Journal: path, StateStore: store})
+	eventually(t, "the first to have the journal", func() bool { _, err := os.Stat(path); return err == nil })
+	w := newWire(t, db)
+	second, _ := serveOn(t, w, local.Options{Journal: path, StateStore: store, Handlers: handlers})
+	w.hush("announce_steps")
+	id := start(t, db, "r", nil)
+	eventually(t, "the second to say that it has no journal", func() bool { return second.Stats().JournalErrors > 0 && calls.Load() == 1 })
+	want(t, "what it has written", second.Stats().Journaled, 0)
+	stopFirst()
+	want(t, "errors of the first", first.Stats().JournalErrors, 0)
+	eventually(t, "the second to have the journal", func() bool { return second.Stats().Journaled == 1 })
+	w.speak()
+	eventually(t, "it to be told", func() bool { return len(entries(t, path)) == 0 && beginnings(t, db, id, "a") != "" })
+	close(goOn)
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+
+	_, err := local.New(t.Context(), db.Pool(pgtest.Worker), local.Options{Journal: path + ".another's"})
+	if deed.CodeOf(err) != deed.Invalid {
+		t.Errorf("a file that is no journal: %v", err)
+	}
+}
+
+// What must be stored never fails open.
+func TestContract_R14_NoEndFailsOpen(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for _, c := range []struct {
+		store local.StateStore
+		good  bool
+	}{
+		{local.StateStore{WriteLatencyBudget: 3 * time.Second, FailOpenForEventClass: []run.Type{run.StepStarted}, NeverFailOpen: []run.Type{run.StepCompleted, run.StepFailed}}, true},
+		{local.StateStore{FailOpenForEventClass: []run.Type{}, NeverFailOpen: []run.Type{run.StepStarted, run.StepSkipped}}, true},
+		{local.StateStore{FailOpenForEventClass: []run.Type{run.StepStarted}, NeverFailOpen: []run.Type{run.StepStarted}}, false},
+		{local.StateStore{FailOpenForEventClass: []run.Type{run.StepCompleted}}, false},
+		{local.StateStore{FailOpenForEventClass: []run.Type{run.StepFailed}}, false},
+		{local.StateStore{FailOpenForEventClass: []run.Type{run.RunStarted}}, false},
+		{local.StateStore{NeverFailOpen: []run.Type{"StepStartled"}}, false},
+		{local.StateStore{WriteLatencyBudget: time.Millisecond}, false},
+	} {
+		if _, err := local.New(t.Context(), db.Pool(pgtest.Worker), local.Options{StateStore: c.store}); (err == nil) != c.good || err != nil && deed.CodeOf(err) != deed.Invalid {
+			t.Errorf("%+v: %v", c.store, err)
+		}
+	}
+}
