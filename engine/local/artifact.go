@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deedhq/deed/internal/crash"
 	"github.com/deedhq/deed/internal/runstep"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/run"
@@ -50,6 +51,7 @@ func (a *artifacts) Put(ctx context.Context, kind string, r io.Reader) (runstep.
 	if err != nil {
 		return runstep.Artifact{}, fmt.Errorf("put artifact of kind %s: %w", kind, err)
 	}
+	crash.Point("artifact put")
 	made.URI, made.SHA256, made.SizeBytes = uri, hex.EncodeToString(hash.Sum(nil)), size.n
 	return runstep.Artifact(made), a.Attach(runstep.Artifact(made))
 }

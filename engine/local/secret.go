@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deedhq/deed/internal/crash"
 	"github.com/deedhq/deed/run"
 	"github.com/deedhq/deed/run/plan"
 )
@@ -43,6 +44,7 @@ func (e *Engine) secrets(ctx context.Context, it *item, st *plan.Step) (g guard,
 	if err != nil {
 		return g, unresolved(err)
 	}
+	crash.Point("secrets resolved")
 	g.values = map[string]string{}
 	for key, ref := range st.Secrets {
 		if g.values[key] = found[ref]; g.values[key] == "" {
