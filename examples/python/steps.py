@@ -3,11 +3,13 @@
 
     DATABASE_URL=postgres://my_worker@localhost/shop steps.py QUEUE  (or PGHOST and its like)
 
-Needs psycopg 3 and a login with the role deed_worker. Replace handle() by your own. SIGTERM or Ctrl-C ends it when
-the step in hand is done; with --steps N it ends after N of them. The protocol: docs/protocol.md.
+Needs psycopg 3 and a login with the role deed_worker. Replace handle() by your own. It claims as many steps at once as it
+has room for (--parallel). SIGTERM or Ctrl-C ends it when what is in hand is done; with --steps N it ends after N of
+them. The protocol: docs/protocol.md.
 """
 
 import argparse
+import concurrent.futures
 import os
 import random
 import signal
@@ -37,14 +39,14 @@ def handle(step):
     return {"width": 2 * step["input"]["width"]}
 
 
-CLAIM = "select * from deed.claim_external(%s, %s, p_lease => make_interval(secs => %s))"
+CLAIM = "select * from deed.claim_external(%s, %s, %s, make_interval(secs => %s))"
 EXTEND = "select deed.extend_external(%s, %s, %s, make_interval(secs => %s)) as until"
 FINISH = "select deed.finish_external(%s, %s, %s, %s) as said"
 FAIL = "select deed.fail_external(%s, %s, %s, %s, %s, p_retryable => %s, p_not_done => %s) as said"
 
 
 class Database:
-    """One connection, made again when it is lost. What was asked may be asked again: the answer is the same."""
+    """One connection for all threads, made again when it is lost. What was asked may be asked again: the answer is the same."""
 
     def __init__(self):
         self.conn, self.lock = None, threading.Lock()
@@ -56,7 +58,7 @@ class Database:
                     if self.conn is None or self.conn.closed:
                         # Nothing is prepared: a pooler in transaction mode would not find it again.
                         self.conn = psycopg.connect(os.environ.get("DATABASE_URL", ""), autocommit=True, prepare_threshold=None, row_factory=dict_row)
-                    return self.conn.execute(sql, args).fetchone()
+                    return self.conn.execute(sql, args).fetchall()
             except (psycopg.OperationalError, psycopg.errors.LockNotAvailable):
                 if pause is None:
                     raise
@@ -73,7 +75,7 @@ class Lease:
 
     def renew(self):
         while self.held and not self.over.wait(LEASE / 3):
-            self.held = self.db.ask(EXTEND, (*self.place, LEASE))["until"] is not None
+            self.held = self.db.ask(EXTEND, (*self.place, LEASE))[0]["until"] is not None
 
     def __enter__(self):
         self.thread.start()
@@ -84,39 +86,47 @@ class Lease:
         self.thread.join()
 
 
-def work(db, queue, worker):
-    """Claim one step and see it through; returns whether there was one."""
-    step = db.ask(CLAIM, (queue, worker, LEASE))
-    if step is None:
-        return False
+def work(db, step):
+    """See a step through that was claimed."""
     place = (step["run_id"], step["step_id"], step["claim"])
     try:
         with Lease(db, place):
             output = handle(step)
     except Failed as error:
-        said = db.ask(FAIL, (*place, error.code, str(error), error.retryable, error.not_done))["said"]
+        said = db.ask(FAIL, (*place, error.code, str(error), error.retryable, error.not_done))
     except Exception as error:  # pylint: disable=broad-except
-        said = db.ask(FAIL, (*place, type(error).__name__, str(error), True, False))["said"]
+        said = db.ask(FAIL, (*place, type(error).__name__, str(error), True, False))
     else:
-        said = db.ask(FINISH, (*place, Jsonb(output)))["said"]
-    print(step["run_id"], step["step_id"], said, flush=True)  # lost: another worker has it, or the run has ended
-    return True
+        said = db.ask(FINISH, (*place, Jsonb(output)))
+    # lost: another worker has it, or the run has ended
+    print(step["run_id"], step["step_id"], said[0]["said"], flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description="Do steps of runs, of a queue.")
     parser.add_argument("queue")
+    parser.add_argument("--parallel", type=int, default=4, help="do so many at once")
     parser.add_argument("--steps", type=int, help="end after so many")
     args = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    db, done = Database(), 0
-    while not stop.is_set() and done != args.steps:
-        if work(db, args.queue, f"python:{os.getpid()}"):
-            done += 1
-        else:
-            stop.wait(0.2 + random.random() / 10)
+    db, running, left = Database(), set(), args.steps
+    with concurrent.futures.ThreadPoolExecutor(args.parallel) as pool:
+        while not stop.is_set() and (left is None or left > 0):
+            # What is claimed is begun at once: a lease that nobody renews runs out.
+            room = args.parallel - len(running) if left is None else min(args.parallel - len(running), left)
+            steps = db.ask(CLAIM, (args.queue, f"python:{os.getpid()}", room, LEASE)) if room else []
+            running |= {pool.submit(work, db, step) for step in steps}
+            if left is not None:
+                left -= len(steps)
+            if len(steps) < room:
+                stop.wait(0.2 + random.random() / 10)
+            ended, running = concurrent.futures.wait(
+                running, timeout=None if len(running) == args.parallel else 0, return_when=concurrent.futures.FIRST_COMPLETED
+            )
+            for one in ended:
+                one.result()  # what could not be told ends the worker
 
 
 if __name__ == "__main__":
