@@ -189,6 +189,12 @@ var measures = []measure{
 		},
 	},
 	{
+		name: "steps", take: stepping, peers: []peer{deedPeer{}},
+		title: func(o options) string {
+			return fmt.Sprintf("Runs on the embedded engine: %d of functions, %d in flight; runs of ten steps drained; from step to step at a pace of %d runs a second for %s; and beside %d that sleep", max(50, o.messages/10), stepCallers, stepsPace, o.steady, min(mostSleepers, o.messages))
+		},
+	},
+	{
 		name: "campaigns", take: campaigning, peers: []peer{campaignPeer{}, campaignPeer{held: true}},
 		title: func(o options) string {
 			return fmt.Sprintf("Campaigns: %d members reserved by %d workers, a password reset behind them for %s, and runs of %d sent while they are paused", o.members, expanders, o.steady, sendShare(o.messages))
