@@ -26,10 +26,10 @@ test: setup ## all tests, on a PostgreSQL of their own
 	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 	cd bench && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 
-test-pg: setup ## all tests on the PostgreSQL of PG=18 (15, 16, 17), whose server npm brings
+test-pg: setup ## all tests that ask a PostgreSQL, on that of PG=18 (15, 16, 17), whose server npm brings
 	@.ci/setup kcat systemd-analyze python3-psycopg
-	bin=$$(.ci/postgres $(PG)) && export DEED_PG_BIN=$$bin && \
-	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./... && \
+	bin=$$(.ci/postgres $(PG)) && export DEED_PG_BIN=$$bin && packages=$$(.ci/with-postgres) && \
+	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) $$packages && \
 	cd e2e && $(GO) test -timeout 10m -skip '^(TestHold_ADump|TestRestore_)' $(TESTFLAGS) ./... # npm brings no pg_dump: see test-upgrade
 
 # Left out are tests of plans, of packets that vanish, of transactions prepared or left open by more sessions than the pool has, and of processes that end at
@@ -51,12 +51,13 @@ test-upgrade: setup ## pg_upgrade, and pg_dump and pg_restore, from PostgreSQL 1
 conformance: setup ## the tests of the contracts alone, and docs/contracts.md as a table of what passed
 	@$(GO) run ./internal/pgtest/cluster -- $(GO) run ./internal/conformance $(TESTFLAGS)
 
-ci: setup tools lint ## what CI runs: lint, the tests under the race detector, those of the core through PgBouncer, then all on the newest PostgreSQL
-	.ci/noskip $(MAKE) test TESTFLAGS='-race -count=1 -v'
-	.ci/noskip $(MAKE) test-pooler TESTFLAGS='-race -count=1 -v'
-	.ci/noskip $(MAKE) test-pg PG=18 TESTFLAGS='-count=1 -v'
-	.ci/noskip $(MAKE) test-brokers TESTFLAGS='-count=1 -v'
-	.ci/noskip $(MAKE) test-upgrade TESTFLAGS='-count=1 -v'
+# lint has vetted every package: go test need not, once for each way of building.
+ci: setup tools lint ## what CI runs: lint, the tests under the race detector, those of the core through PgBouncer, then on the newest PostgreSQL
+	.ci/noskip $(MAKE) test TESTFLAGS='-race -count=1 -v -vet=off'
+	.ci/noskip $(MAKE) test-pooler TESTFLAGS='-race -count=1 -v -vet=off'
+	.ci/noskip $(MAKE) test-pg PG=18 TESTFLAGS='-count=1 -v -vet=off'
+	.ci/noskip $(MAKE) test-brokers TESTFLAGS='-count=1 -v -vet=off'
+	.ci/noskip $(MAKE) test-upgrade TESTFLAGS='-count=1 -v -vet=off'
 
 build: ## bin/deed
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/deed ./cmd/deed
