@@ -82,6 +82,12 @@ type server struct {
 
 	mu   sync.Mutex
 	made string // the template, once it is known to be there
+
+	// Sessions that make and drop databases, for the next test to use: a new one
+	// costs the server as much as a tenth of the database. Only of a server that no
+	// test may kill, or counts the sessions of.
+	keeps bool
+	idle  []*pgx.Conn
 }
 
 // shared is the process's server. Its life is the process's: only [Main] ends
@@ -114,7 +120,7 @@ func (s *sharedServer) open() (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &server{url: func(database string) string { return onDatabase(*u, database) }, pooler: pooler}, nil
+		return &server{url: func(database string) string { return onDatabase(*u, database) }, pooler: pooler, keeps: true}, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -123,7 +129,7 @@ func (s *sharedServer) open() (*server, error) {
 		return nil, err
 	}
 	s.cluster = c
-	return &server{url: c.URL}, nil
+	return &server{url: c.URL, keeps: true}, nil
 }
 
 func (s *sharedServer) stop() error {
@@ -172,15 +178,45 @@ func (s *server) do(ctx context.Context, database string, f func(*pgx.Conn) erro
 	return f(conn)
 }
 
+// exec runs statements as the superuser, where databases are made and dropped.
 func (s *server) exec(ctx context.Context, statements ...string) error {
-	return s.do(ctx, "postgres", func(conn *pgx.Conn) error {
-		for _, sql := range statements {
-			if _, err := conn.Exec(ctx, sql); err != nil {
-				return fmt.Errorf("%s: %w", sql, err)
-			}
+	conn, err := s.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.give(ctx, conn)
+	for _, sql := range statements {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
 		}
-		return nil
-	})
+	}
+	return nil
+}
+
+func (s *server) take(ctx context.Context) (*pgx.Conn, error) {
+	s.mu.Lock()
+	var conn *pgx.Conn
+	if n := len(s.idle); n > 0 {
+		conn, s.idle = s.idle[n-1], s.idle[:n-1]
+	}
+	s.mu.Unlock()
+	if conn != nil {
+		if conn.Ping(ctx) == nil {
+			return conn, nil
+		}
+		_ = conn.Close(ctx) // the server was started anew
+	}
+	return pgx.Connect(ctx, s.url("postgres"))
+}
+
+func (s *server) give(ctx context.Context, conn *pgx.Conn) {
+	if !s.keeps || conn.IsClosed() {
+		_ = conn.Close(ctx)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = append(s.idle, conn)
 }
 
 func sqlState(err error) string {
