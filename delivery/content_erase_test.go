@@ -67,6 +67,35 @@ func TestContract_D12_AFileThatWasPutJustNowStays(t *testing.T) {
 	}
 }
 
+// A file stays for two days, and so does the delivery that named it, however soon deliveries
+// go: an erasure finds the file by it.
+func TestContract_D12_AFileGoesBeforeItsDelivery(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	list := reserve(t, db, withFile("ann@example.com", put(t, db, "hers")), email("bob@example.com"), withFile("cat@example.com", put(t, db, "not hers")))
+	l, stop := run(t, db, fast(newFake()))
+	drained(t, l)
+	stop()
+	purged := func(hours int) int {
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set finished_at = clock_timestamp() - make_interval(hours => $1::int)`, hours)
+		db.Exec(t, pgtest.Owner, `update deed.contents set used_at = clock_timestamp() - make_interval(hours => $1::int)`, hours)
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.purge_deliveries('1 day', 100, 'w')`)
+	}
+	if n := purged(47); n != 1 {
+		t.Errorf("%d deliveries went within two days, want the one without a file", n)
+	}
+	db.Exec(t, pgtest.Owner, `select deed.erase_deliveries(array[$1::text::uuid], 'gdpr')`, list[0].ID)
+	if got := rowsOf(t, db.Pool(pgtest.Owner), `select convert_from(bytes, 'UTF8') from deed.contents`); fmt.Sprint(got) != "[not hers]" {
+		t.Errorf("left after the erasure: %q", got)
+	}
+	if n := purged(49); n != 2 {
+		t.Errorf("%d deliveries went after two days, want both", n)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.purge_contents('2 days', 100, 'w')`); n != 1 {
+		t.Errorf("%d files went after two days", n)
+	}
+}
+
 // However many old files are needed, a purge looks at as many as it is asked to, and at others
 // the next time, until it has come by all; a day later it looks again.
 func TestPurgeContents_WhatIsNeededHoldsUpNothing(t *testing.T) {

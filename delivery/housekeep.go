@@ -41,11 +41,11 @@ func (l *Ledger) keepHouse(ctx context.Context) {
 			s.look(ctx)
 		}
 		l.endWaiting(ctx)
+		if !first { // files before the deliveries that tell whose they are
+			l.chore(ctx, "remove files that nothing needs", contentBatch, l.purgeContents)
+		}
 		if l.opts.Retention > 0 && !first {
 			l.chore(ctx, "remove old deliveries", purgeBatch, l.purge)
-		}
-		if !first {
-			l.chore(ctx, "remove files that nothing needs", contentBatch, l.purgeContents)
 		}
 		if !work.Sleep(ctx, housekeepEvery/2+rand.N(housekeepEvery)) {
 			return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -44,8 +45,9 @@ type Options struct {
 	// it the memory of its key. At least a day. Default: kept for ever.
 	Retention time.Duration
 	// ContentRetention removes files that were put ([PutContent]) or named by a reservation so long ago
-	// and that nothing unfinished needs. At least two days. Default 30 days, or Retention if that is
-	// less: of what outlives the deliveries that named it an erasure cannot tell whose it was.
+	// and that nothing unfinished needs. At least two days, and no more than Retention or two
+	// days: of what outlives the deliveries that named it an erasure cannot tell whose it was.
+	// Default 30 days, or what it may be at most.
 	ContentRetention time.Duration
 
 	// Links make the header List-Unsubscribe of e-mails that have a purpose and no such
@@ -146,11 +148,15 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	between("PollInterval", o.PollInterval, time.Millisecond, time.Hour)
 	between("Deadline", o.Deadline, 10*time.Millisecond, time.Hour)
+	most := time.Duration(math.MaxInt64)
+	if o.Retention != 0 {
+		most = max(o.Retention, 48*time.Hour) // as long as deliveries that name files are kept at least
+	}
 	if o.ContentRetention == 0 {
-		o.ContentRetention = 30 * 24 * time.Hour
-		if o.Retention != 0 {
-			o.ContentRetention = min(o.ContentRetention, max(o.Retention, 48*time.Hour))
-		}
+		o.ContentRetention = min(30*24*time.Hour, most)
+	}
+	if o.ContentRetention > most {
+		errs = append(errs, fmt.Errorf("option ContentRetention %s is more than the %s for which deliveries are kept (Retention): an erasure would not find the files of those that are gone", o.ContentRetention, most))
 	}
 	between("ContentRetention", o.ContentRetention, 48*time.Hour, 100*365*24*time.Hour)
 	if o.Retention != 0 {

@@ -56,7 +56,7 @@ var outboxFlags = []outboxFlag{
 	{"jitter-min", "the least factor of a pause", "0.5", func(o *config.Outbox) *string { return &o.JitterMin }},
 	{"jitter-max", "the greatest factor of a pause", "1", func(o *config.Outbox) *string { return &o.JitterMax }},
 	{"retention-days", "remove what was delivered so long ago, and forget its key; '' for never", "", func(o *config.Outbox) *string { return &o.RetentionDays }},
-	{"content-retention-days", "remove files that attachments named and nothing needs when they were last used so long ago; '' for 30, or --channels-outbox-retention-days if that is less", "", func(o *config.Outbox) *string { return &o.ContentRetentionDays }},
+	{"content-retention-days", "remove files that attachments named and nothing needs when they were last used so long ago; at most --channels-outbox-retention-days, or 2; '' for 30, or what it may be at most", "", func(o *config.Outbox) *string { return &o.ContentRetentionDays }},
 }
 
 func (s *outboxSettings) add(cmd *cobra.Command) {
@@ -104,6 +104,10 @@ func (s *outboxSettings) options(cmd *cobra.Command, file config.Outbox) (enable
 	}
 	if value["content-retention-days"] != "" {
 		opts.ContentRetention = time.Duration(whole("content-retention-days")) * 24 * time.Hour
+	}
+	if most := max(opts.Retention, 48*time.Hour); opts.Retention > 0 && opts.ContentRetention > most {
+		errs = append(errs, fmt.Errorf("channels.outbox.content_retention_days %s is more than retention_days %s: an erasure would not find the files of deliveries that are gone; make it %d at most, or leave it out",
+			value["content-retention-days"], value["retention-days"], most/(24*time.Hour)))
 	}
 	if errs != nil {
 		return false, opts, &exitError{exitUsage, errors.Join(errs...)}

@@ -38,34 +38,39 @@ func TestContract_D10_FileEnvironmentAndFlags(t *testing.T) {
 	}
 	file := config.Outbox{
 		Enabled: "true", PollIntervalSeconds: "2", ClaimBatchSize: "20", LockTimeoutSeconds: "30", MaxAttempts: "3", BaseRetrySeconds: "7",
-		JitterMin: "0.7", JitterMax: "1.2", RetentionDays: "10", ContentRetentionDays: "20",
+		JitterMin: "0.7", JitterMax: "1.2", RetentionDays: "10", ContentRetentionDays: "9",
 	}
 	enabled, opts, err = outboxOf(t, file)
 	if err != nil || !enabled || opts.PollInterval != 2*time.Second || opts.ClaimBatch != 20 || opts.Lease != 30*time.Second || opts.MaxAttempts != 3 ||
-		opts.BaseRetry != 7*time.Second || opts.JitterMin != 0.7 || opts.JitterMax != 1.2 || opts.Retention != 240*time.Hour || opts.ContentRetention != 480*time.Hour {
+		opts.BaseRetry != 7*time.Second || opts.JitterMin != 0.7 || opts.JitterMax != 1.2 || opts.Retention != 240*time.Hour || opts.ContentRetention != 216*time.Hour {
 		t.Errorf("the file's: %t, %+v, %v", enabled, opts, err)
 	}
 	for name, value := range map[string]string{
 		"ENABLED": "false", "POLL_INTERVAL_SECONDS": "0.25", "CLAIM_BATCH_SIZE": "21", "LOCK_TIMEOUT_SECONDS": "31", "MAX_ATTEMPTS": "4",
-		"BASE_RETRY_SECONDS": "8", "JITTER_MIN": "0.8", "JITTER_MAX": "1.3", "RETENTION_DAYS": "11", "CONTENT_RETENTION_DAYS": "21",
+		"BASE_RETRY_SECONDS": "8", "JITTER_MIN": "0.8", "JITTER_MAX": "1.3", "RETENTION_DAYS": "11", "CONTENT_RETENTION_DAYS": "10",
 	} {
 		t.Setenv("DEED_CHANNELS_OUTBOX_"+name, value)
 	}
 	enabled, opts, err = outboxOf(t, file)
 	if err != nil || enabled || opts.PollInterval != 250*time.Millisecond || opts.ClaimBatch != 21 || opts.Lease != 31*time.Second || opts.MaxAttempts != 4 ||
-		opts.BaseRetry != 8*time.Second || opts.JitterMin != 0.8 || opts.JitterMax != 1.3 || opts.Retention != 264*time.Hour || opts.ContentRetention != 504*time.Hour {
+		opts.BaseRetry != 8*time.Second || opts.JitterMin != 0.8 || opts.JitterMax != 1.3 || opts.Retention != 264*time.Hour || opts.ContentRetention != 240*time.Hour {
 		t.Errorf("the environment's: %t, %+v, %v", enabled, opts, err)
 	}
 	enabled, opts, err = outboxOf(t, file, "--channels-outbox-enabled=true", "--channels-outbox-poll-interval-seconds=3", "--channels-outbox-claim-batch-size=22",
 		"--channels-outbox-lock-timeout-seconds=32", "--channels-outbox-max-attempts=6", "--channels-outbox-base-retry-seconds=9",
-		"--channels-outbox-jitter-min=0.9", "--channels-outbox-jitter-max=1.4", "--channels-outbox-retention-days=12", "--channels-outbox-content-retention-days=22")
+		"--channels-outbox-jitter-min=0.9", "--channels-outbox-jitter-max=1.4", "--channels-outbox-retention-days=12", "--channels-outbox-content-retention-days=8")
 	if err != nil || !enabled || opts.PollInterval != 3*time.Second || opts.ClaimBatch != 22 || opts.Lease != 32*time.Second || opts.MaxAttempts != 6 ||
-		opts.BaseRetry != 9*time.Second || opts.JitterMin != 0.9 || opts.JitterMax != 1.4 || opts.Retention != 288*time.Hour || opts.ContentRetention != 528*time.Hour {
+		opts.BaseRetry != 9*time.Second || opts.JitterMin != 0.9 || opts.JitterMax != 1.4 || opts.Retention != 288*time.Hour || opts.ContentRetention != 192*time.Hour {
 		t.Errorf("the flags': %t, %+v, %v", enabled, opts, err)
 	}
 	_, _, err = outboxOf(t, file, "--channels-outbox-enabled=perhaps", "--channels-outbox-max-attempts=many")
 	if err == nil || !strings.Contains(err.Error(), "perhaps") || !strings.Contains(err.Error(), "max-attempts") {
 		t.Errorf("wrong ones: %v", err)
+	}
+	// Of a file whose deliveries are gone an erasure could not tell whose it was.
+	_, _, err = outboxOf(t, file, "--channels-outbox-content-retention-days=12")
+	if err == nil || !strings.Contains(err.Error(), "channels.outbox.content_retention_days 12 is more than retention_days 11") {
+		t.Errorf("files that outlive their deliveries: %v", err)
 	}
 }
 

@@ -1,6 +1,9 @@
 -- deed.purge_deliveries: remove finished deliveries that ended longer than p_age
 -- ago, at most p_limit, with their attempts and what was said of them; dead and failed ones never (O11).
 --
+-- One that names files stays for two days at least, as they do (deed.purge_contents): by it an
+-- erasure finds them.
+--
 -- One audit row for each tenant and status. Returns how many.
 create or replace function deed.purge_deliveries(
   p_age   interval,
@@ -21,7 +24,7 @@ begin
     delete from deed.channel_outbox c
     where c.ctid = any (array(
       select o.ctid from deed.channel_outbox o
-      where o.finished_at < clock_timestamp() - p_age and o.status in ('sent', 'called', 'posted', 'skipped') and o.run_id is null
+      where o.finished_at < clock_timestamp() - p_age and (o.contents is null or o.finished_at < clock_timestamp() - interval '2 days') and o.status in ('sent', 'called', 'posted', 'skipped') and o.run_id is null
       order by o.finished_at
       limit p_limit
       for update skip locked
