@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +131,34 @@ func TestTeller_Orders(t *testing.T) {
 		}
 		if !pgtest.Wait(10*time.Second, func() bool { return got() == want }) || len(ids) != 2 {
 			t.Errorf("%q: %s, want %s; %d ids", when, got(), want, len(ids))
+		}
+		teller.Close()
+		receiver.Close()
+	}
+}
+
+// Twilio calls back once, unless the URL asks for more: so a receiver that is in trouble for a
+// moment hears it only if whoever sends has asked.
+func TestTwilio_CallsAgainAsItIsAsked(t *testing.T) {
+	t.Parallel()
+	for fragment, want := range map[string]int{"": 1, "#rc=5&rp=5xx,ct,rt": 3, "#rc=1&rp=all": 2, "#rc=5&rp=4xx": 1} {
+		var calls atomic.Int32
+		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if calls.Add(1) < 3 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		teller := &catcher.Teller{When: catcher.Early, Delay: time.Millisecond} // all is said before the answer
+		fake := &catcher.Twilio{Mailbox: &catcher.Mailbox{}, EventToken: "x"}
+		fake.Events = catcher.Events{Teller: teller}
+		form := url.Values{"To": {"+15005550101"}, "From": {"+15005550006"}, "StatusCallback": {receiver.URL + "/?ob=1" + fragment}, "Twiml": {"<Response/>"}}
+		r := httptest.NewRequest(http.MethodPost, "/2010-04-01/Accounts/AC00000000000000000000000000000000/Calls.json", strings.NewReader(form.Encode()))
+		r.SetBasicAuth("AC00000000000000000000000000000000", "x")
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		fake.ServeHTTP(w, r)
+		if got := int(calls.Load()); got != want || w.Code != http.StatusCreated {
+			t.Errorf("%q: called %d times, want %d; %d %s", fragment, got, want, w.Code, w.Body)
 		}
 		teller.Close()
 		receiver.Close()

@@ -82,6 +82,16 @@ type said struct {
 	sign func(r *http.Request, body []byte, at time.Time)
 	// before, if not nil, is done before it; false: it is not said.
 	before func(ctx context.Context) bool
+	// again, if not nil, reports whether it is said again after so many tries, of which the last had
+	// this answer, 0 for none. Else it is as long as the other side is in trouble.
+	again func(status, tries int) bool
+}
+
+func (one said) isSaidAgain(status, tries int) bool {
+	if one.again != nil {
+		return one.again(status, tries)
+	}
+	return tries < 6 && (status == 0 || status >= 500)
 }
 
 // Close ends what is still to be said, and waits for it.
@@ -158,7 +168,7 @@ func (t *Teller) post(ctx context.Context, one said) (taken bool) {
 		if status >= 200 && status < 300 {
 			return true
 		}
-		if again := err != nil || status >= 500; again && tries < 6 && t.wait(ctx, 1<<(tries-1)) {
+		if one.isSaidAgain(status, tries) && t.wait(ctx, 1<<(tries-1)) {
 			continue
 		}
 		if t.Logger != nil && ctx.Err() == nil {

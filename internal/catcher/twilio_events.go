@@ -1,6 +1,7 @@
 package catcher
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha1"
 	"encoding/base64"
@@ -8,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -28,7 +31,7 @@ func (s *Twilio) says(m twilioMade, form url.Values) (list []said) {
 		maps.Copy(form, more)
 		list = append(list, said{
 			url: target, contentType: "application/x-www-form-urlencoded", body: []byte(form.Encode()),
-			sign: func(r *http.Request, _ []byte, _ time.Time) { s.sign(r, target, form) },
+			sign: func(r *http.Request, _ []byte, _ time.Time) { s.sign(r, target, form) }, again: callsAgain(target),
 		})
 	}
 	if m.call {
@@ -67,6 +70,32 @@ func (s *Twilio) says(m twilioMade, form url.Values) (list []said) {
 		written("delivered", "")
 	}
 	return list
+}
+
+// callsAgain is how often Twilio calls a URL again, and after what, as the URL's fragment
+// has it: once, and only where it could not connect, unless that says otherwise.
+func callsAgain(target string) func(status, tries int) bool {
+	count, policy := 1, "ct"
+	if u, err := url.Parse(target); err == nil {
+		asked, _ := url.ParseQuery(u.Fragment)
+		if n, err := strconv.Atoi(asked.Get("rc")); err == nil {
+			count = min(n, 5)
+		}
+		policy = cmp.Or(asked.Get("rp"), policy)
+	}
+	return func(status, tries int) bool {
+		why := ""
+		switch {
+		case status == 0:
+			why = "ct"
+		case status >= 500:
+			why = "5xx"
+		case status >= 400:
+			why = "4xx"
+		}
+		listed := strings.Split(policy, ",")
+		return tries <= count && why != "" && (slices.Contains(listed, why) || slices.Contains(listed, "all"))
+	}
 }
 
 // sign signs a form for the URL as it was given.

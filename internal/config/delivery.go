@@ -301,7 +301,7 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.AccountSID, p.AuthToken = s.Text("account_sid"), s.secret("auth_token")
 		p.APIKeySID, p.APIKeySecret = s.Text("api_key_sid"), s.secret("api_key_secret")
 		p.From, p.MessagingServiceSID, p.Endpoint = s.Text("from"), s.Text("messaging_service_sid"), s.endpoint("endpoint")
-		p.StatusCallback, p.EventToken, p.LookUpCalls = s.endpoint("status_callback"), s.secret("event_token"), s.truth("look_up_calls")
+		p.StatusCallback, p.EventToken, p.LookUpCalls = s.called("status_callback", ""), s.secret("event_token"), s.truth("look_up_calls")
 		if s.Has("api_key_sid") != s.Has("api_key_secret") || s.Has("auth_token") == s.Has("api_key_sid") {
 			s.Problemf(s.Line, s.Path, "want auth_token, or api_key_sid and api_key_secret")
 		}

@@ -17,7 +17,7 @@ func TestParse_Deliveries(t *testing.T) {
 	t.Parallel()
 	c, err := parse(`
 channels:
-  outbox: {enabled: true, poll_interval_seconds: 0.5, claim_batch_size: 50, lock_timeout_seconds: 90, max_attempts: 7, base_retry_seconds: 2, jitter_min: 0.6, jitter_max: 1.1, retention_days: 30, content_retention_days: 90}
+  outbox: {enabled: true, poll_interval_seconds: 0.5, claim_batch_size: 50, lock_timeout_seconds: 90, max_attempts: 7, base_retry_seconds: 2, jitter_min: 0.6, jitter_max: 1.1, retention_days: 30, content_retention_days: 20}
 providers:
   mail:
     type: smtp
@@ -37,7 +37,7 @@ providers:
   post: {type: postmark, server_token: env:API_KEY, message_stream: broadcast, event_user: deed, event_password: env:API_KEY, account: acme, from: a@example.com, sandbox: me@example.com, endpoint: "http://127.0.0.1:5"}
   grid: {type: sendgrid, api_key: env:API_KEY, event_key: MFkw, activity: true, account: acme, from: a@example.com, sandbox: me@example.com, endpoint: "http://127.0.0.1:6"}
   bulk: {type: ses, region: eu-central-1, access_key_id: env:API_KEY, secret_access_key: env:API_KEY, session_token: env:API_KEY, configuration_set: events, account: acme, from: a@example.com, from_allowed: ["@example.com"], headers_allowed: ["X-Shop-*"], sandbox: me@example.com, endpoint: "http://127.0.0.1:3"}
-  calls: {type: twilio, account_sid: AC0, auth_token: env:API_KEY, from: "+15017122661", messaging_service_sid: MG0, status_callback: "https://hooks.example.com/x", look_up_calls: true, sandbox: "+15005550006", endpoint: "http://127.0.0.1:4"}
+  calls: {type: twilio, account_sid: AC0, auth_token: env:API_KEY, from: "+15017122661", messaging_service_sid: MG0, status_callback: "https://hooks.example.com/x#rc=2", look_up_calls: true, sandbox: "+15005550006", endpoint: "http://127.0.0.1:4"}
   texts: {type: twilio, account_sid: AC0, api_key_sid: SK0, api_key_secret: env:API_KEY, messaging_service_sid: MG0}
   fedi: {type: mastodon, endpoint: "http://127.0.0.1:7", account: "@shop@mastodon.example", token: env:API_KEY, sandbox: "@test@mastodon.example", sandbox_token: env:API_KEY, max_characters: 5000}
   sky: {type: bluesky, account: did:plc:z72i7hdynmk6r22z27h6tvur, password: env:API_KEY, sandbox: test.example.com, sandbox_password: env:API_KEY, endpoint: "http://127.0.0.1:8"}
@@ -52,7 +52,7 @@ providers:
 	}
 	wantOutbox := config.Outbox{
 		Enabled: "true", PollIntervalSeconds: "0.5", ClaimBatchSize: "50", LockTimeoutSeconds: "90", MaxAttempts: "7", BaseRetrySeconds: "2",
-		JitterMin: "0.6", JitterMax: "1.1", RetentionDays: "30", ContentRetentionDays: "90",
+		JitterMin: "0.6", JitterMax: "1.1", RetentionDays: "30", ContentRetentionDays: "20",
 	}
 	if diff := cmp.Diff(wantOutbox, c.Outbox); diff != "" {
 		t.Error(diff)
@@ -88,7 +88,7 @@ providers:
 		t.Errorf("%+v", s)
 	}
 	if v := c.Providers["calls"]; v.AccountSID != "AC0" || v.AuthToken.Reveal() != "key-hunter2" || v.From != "+15017122661" || v.MessagingServiceSID != "MG0" ||
-		v.StatusCallback != "https://hooks.example.com/x" || !v.LookUpCalls || v.Sandbox != "+15005550006" || v.Endpoint != "http://127.0.0.1:4" {
+		v.StatusCallback != "https://hooks.example.com/x#rc=2" || !v.LookUpCalls || v.Sandbox != "+15005550006" || v.Endpoint != "http://127.0.0.1:4" {
 		t.Errorf("%+v", v)
 	}
 	if v := c.Providers["texts"]; v.APIKeySID != "SK0" || v.APIKeySecret.Reveal() != "key-hunter2" || v.LookUpCalls {

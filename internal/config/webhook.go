@@ -84,6 +84,11 @@ func (s *section) webhook() *Webhook {
 
 // endpoint never repeats the URL in a problem: it may hold credentials.
 func (s *section) endpoint(key string) string {
+	return s.called(key, "the URL has a fragment, which is never sent")
+}
+
+// called is a URL that is called; fragment, if not "", is what is wrong with one that has a fragment.
+func (s *section) called(key, fragment string) string {
 	v := s.Text(key)
 	if v == "" {
 		return ""
@@ -99,8 +104,8 @@ func (s *section) endpoint(key string) string {
 		s.Keyf(key, "the URL names no host")
 	case u.User != nil:
 		s.Keyf(key, "the URL holds a user or password; put an authorization header under headers, from env: or file:")
-	case u.Fragment != "":
-		s.Keyf(key, "the URL has a fragment, which is never sent")
+	case u.Fragment != "" && fragment != "":
+		s.Keyf(key, "%s", fragment)
 	}
 	return v
 }

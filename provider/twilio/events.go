@@ -1,6 +1,7 @@
 package twilio
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha1"
 	"encoding/base64"
@@ -92,14 +93,17 @@ func called(status string, form url.Values) (delivery.Said, string) {
 
 // isSigned reports whether Twilio has signed a request: over the URL of StatusCallback with
 // the query that it has, since a proxy may have changed the rest; with or without the
-// port, since some of Twilio's programs sign the one and some the other.
+// port, since some of Twilio's programs sign the one and some the other, and with or without
+// the fragment, of which nothing that Twilio publishes says whether it is signed.
 func (p *Provider) isSigned(r *http.Request, form url.Values) bool {
 	given, err := base64.StdEncoding.Strict().DecodeString(r.Header.Get("X-Twilio-Signature"))
 	base, wrong := url.Parse(p.opts.StatusCallback)
 	if err != nil || wrong != nil || len(r.Header.Values("X-Twilio-Signature")) != 1 || len(given) != sha1.Size {
 		return false
 	}
-	base.RawQuery, base.Fragment = r.URL.RawQuery, ""
+	base.RawQuery = r.URL.RawQuery
+	fragment := "#" + cmp.Or(base.EscapedFragment(), repeats)
+	base.Fragment, base.RawFragment = "", ""
 	usual := map[string]string{"https": ":443", "http": ":80"}[base.Scheme]
 	without := *base
 	without.Host = base.Hostname()
@@ -108,10 +112,12 @@ func (p *Provider) isSigned(r *http.Request, form url.Values) bool {
 		with.Host += usual
 	}
 	match := false
-	for _, target := range []*url.URL{base, &with, &without} {
-		mac := hmac.New(sha1.New, []byte(p.opts.EventToken))
-		mac.Write([]byte(signedText(target.String(), form)))
-		match = hmac.Equal(given, mac.Sum(nil)) || match
+	for _, target := range []string{base.String(), with.String(), without.String()} {
+		for _, signed := range []string{target, target + fragment} {
+			mac := hmac.New(sha1.New, []byte(p.opts.EventToken))
+			mac.Write([]byte(signedText(signed, form)))
+			match = hmac.Equal(given, mac.Sum(nil)) || match
+		}
 	}
 	return match
 }

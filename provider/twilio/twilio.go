@@ -73,7 +73,8 @@ type Options struct {
 	// Twilio's: "MG…". Default: they are From's.
 	MessagingServiceSID string
 	// StatusCallback is the URL that Twilio tells what became of messages and calls, with
-	// ob=ID of the delivery added to its query. Default: Twilio is not asked to.
+	// ob=ID of the delivery added to its query, and, unless it has a fragment of its own, one
+	// that has Twilio call again where the answer is a 5xx. Default: Twilio is not asked to.
 	StatusCallback string
 	// EventToken is the auth token with which Twilio signs what it tells StatusCallback:
 	// the account's primary one. Default: AuthToken; without either nothing is believed.
