@@ -75,6 +75,8 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 			switch {
 			case !slices.Contains(channels, d.Channel):
 				return usagef("there is no channel %q: it is email, sms, voice, social, chat or webhook", channel)
+			case d.Recipient == "":
+				return usagef("to whom? Give --to")
 			case payload != "" && (e.From+e.ReplyTo+e.Subject+e.Text+e.HTML != "" || e.CC != nil || e.Attachments != nil):
 				return usagef("--payload and the fields of an e-mail exclude each other")
 			case payload != "":
@@ -86,8 +88,10 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 				if err := checkEmail(d); err != nil {
 					return err
 				}
+			case d.Channel == delivery.Webhook:
+				return usagef(`the channel webhook wants a --payload, a JSON object of yours`)
 			default:
-				return usagef("the channel %s wants a --payload", channel)
+				return usagef(`the channel %s wants a --payload, such as '{"text": "Hello"}'`, channel)
 			}
 			if expires > 0 {
 				d.ExpiresAt = time.Now().Add(expires)
@@ -299,7 +303,7 @@ func pausedWhy(ctx context.Context, l *delivery.Ledger, e delivery.Entry, wait t
 func undelivered(e delivery.Entry, wait time.Duration) string {
 	switch {
 	case e.DoubtReason != "":
-		return "in doubt: " + e.DoubtReason
+		return fmt.Sprintf("in doubt: %s; deed deliveries show %s says what becomes of it", e.DoubtReason, e.ID)
 	case e.SkipReason != "":
 		return "skipped: " + e.SkipReason
 	case e.LastError != "":

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/config"
 )
 
 func newProviders(a *app) *cobra.Command {
@@ -42,6 +43,16 @@ A name that deed.yaml does not have is that of a provider of a running deed dev.
 	return cmd
 }
 
+// thereAre says which providers there are.
+func thereAre(ofFile map[string]config.Provider, built map[string]delivery.Provider) string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(ofFile)), maps.Keys(built))
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return "; there are " + strings.Join(slices.Compact(names), ", ")
+}
+
 // providerNamed is the one of deed.yaml, or of the deed dev whose mailbox is at
 // catch, and where it was found.
 func (a *app) providerNamed(ctx context.Context, name, catch string) (p delivery.Provider, found string, err error) {
@@ -60,10 +71,10 @@ func (a *app) providerNamed(ctx context.Context, name, catch string) (p delivery
 	}
 	built, err := builtInOf(ctx, catch)
 	if err != nil {
-		return nil, "", usagef("deed.yaml has no provider %q, and no deed dev answers at %s", name, catch)
+		return nil, "", usagef("deed.yaml has no provider %q, and no deed dev answers at %s%s", name, catch, thereAre(file.Providers, nil))
 	}
 	if p = built[name]; p == nil {
-		return nil, "", usagef("deed.yaml has no provider %q", name)
+		return nil, "", usagef("deed.yaml has no provider %q, and neither has deed dev%s", name, thereAre(file.Providers, built))
 	}
 	return p, "built into deed dev", nil
 }

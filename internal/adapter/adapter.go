@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/internal/httpcall"
 )
 
@@ -84,7 +85,7 @@ func Reached(base *url.URL, a httpcall.Answer) delivery.Check {
 }
 
 // ReadPayload reads a payload of these fields and no others. What is wrong is said in words that repeat
-// no value: of a field that it is not what takes says, such as "what a status has".
+// no value: which other field there is, or of a field that it is not what takes says, such as "what a status has".
 func ReadPayload(payload json.RawMessage, into any, takes, fields string) error {
 	dec := json.NewDecoder(bytes.NewReader(payload))
 	dec.DisallowUnknownFields()
@@ -93,6 +94,9 @@ func ReadPayload(payload json.RawMessage, into any, takes, fields string) error 
 		return fmt.Errorf("the payload's %s is not %s", cmp.Or(typed.Field, "value"), takes)
 	}
 	if err != nil {
+		if other, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok { // which has no type of its own
+			return fmt.Errorf("the payload is no JSON object of %s: it has %s", fields, errortext.Clip(other))
+		}
 		return fmt.Errorf("the payload is no JSON object of %s", fields)
 	}
 	return nil

@@ -28,7 +28,7 @@ func TestReadPayload(t *testing.T) {
 	for payload, want := range map[string]string{
 		`{"text": "secret"}`:       "",
 		`{"text": 77001}`:          "the payload's text is not what a post has",
-		`{"other": "secret"}`:      "the payload is no JSON object of text",
+		`{"other": "secret"}`:      `the payload is no JSON object of text: it has "other"`,
 		`["secret"]`:               "the payload's value is not what a post has",
 		`{"text": "secret"`:        "the payload is no JSON object of text",
 		`{"text": "a", "text": 5}`: "the payload's text is not what a post has",

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +81,33 @@ func TestAdapters_AreProved(t *testing.T) {
 	}
 	if adapters != 12 {
 		t.Errorf("%d adapters, want 12", adapters)
+	}
+}
+
+// The header that says that a request may be repeated goes to services that promise to know it, and to
+// no other: there it would promise what nobody keeps, and Go's client repeats a request that has it.
+func TestAdapters_TheKeyIsSentWhereItIsHonoured(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("..", "*", "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(len(files), err)
+	}
+	sets := regexp.MustCompile(`(?i)\.(Set|Add)\("idempotency-key"|\["idempotency-key"\] *=|"idempotency-key":`)
+	var send []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sets.Match(text) {
+			send = append(send, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	if got := slices.Compact(send); !slices.Equal(got, []string{"mastodon", "resend"}) {
+		t.Errorf("Idempotency-Key is sent by %q, and honoured by Mastodon and Resend", got)
 	}
 }
 
