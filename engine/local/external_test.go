@@ -84,21 +84,28 @@ func external(more string) string {
 
 type width struct{ Width int32 }
 
-func externalHandlers(got *atomic.Int32) []local.Handler {
-	return []local.Handler{
+// externalRun is a run of such a plan, with an engine for its other steps; got is what the step after it got.
+func externalRun(t testing.TB, more string) (db *pgtest.DB, id string, got *atomic.Int32) {
+	t.Helper()
+	db, got = pgtest.New(t), &atomic.Int32{}
+	put(t, db, external(more))
+	serve(t, db, local.Options{Handlers: []local.Handler{
 		local.Step("a", func(context.Context, nothing) (map[string]int, error) { return map[string]int{"n": 6}, nil }),
 		local.Step("b", func(_ context.Context, w width) (nothing, error) { got.Store(w.Width); return nil, nil }),
-	}
+	}})
+	return db, start(t, db, "r", nil), got
+}
+
+// extendExternal reports whether a step is still its worker's.
+func extendExternal(t testing.TB, db *pgtest.DB, o offered) bool {
+	t.Helper()
+	return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select coalesce(deed.extend_external($1::text::uuid, $2, $3) > now(), false)`, o.Run, o.Step, o.Claim)
 }
 
 // A step of kind external is computed by an engine and done through SQL functions alone; what it returns later steps see.
 func TestContract_R15_ExternalSteps(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	var got atomic.Int32
-	put(t, db, external(", timeout: 10s"))
-	serve(t, db, local.Options{Handlers: externalHandlers(&got)})
-	id := start(t, db, "r", nil)
+	db, id, got := externalRun(t, ", timeout: 10s")
 	o := take(t, db)
 	want(t, "the step", fmt.Sprintf("%t %s %d %d %t", o.Run == id, o.Step, o.Attempt, o.Engine, o.Bounded), "true ext 1 1 true")
 	want(t, "its input", o.Input, `{"n": 7}`)
@@ -109,12 +116,13 @@ func TestContract_R15_ExternalSteps(t *testing.T) {
 	if err != nil || !strings.Contains(fmt.Sprint(workers), "external:resize") {
 		t.Errorf("it is not said who serves the queue: %v, %v", workers, err)
 	}
-	want(t, "extended", pgtest.One[bool](t, db.Pool(pgtest.Worker), `select deed.extend_external($1::text::uuid, 'ext', $2) > now()`, id, o.Claim), true)
-	want(t, "extended with another claim", pgtest.One[bool](t, db.Pool(pgtest.Worker), `select deed.extend_external($1::text::uuid, 'ext', $2) is null`, id, o.Claim+1), true)
+	another := offered{Run: id, Step: "ext", Claim: o.Claim + 1}
+	want(t, "extended", extendExternal(t, db, o), true)
+	want(t, "extended with another claim", extendExternal(t, db, another), false)
 	has(t, logOf(t, db, id), "StepStarted ext#1")
 	_, err = db.Pool(pgtest.Worker).Exec(t.Context(), `select deed.finish_external($1::text::uuid, 'ext', $2, to_jsonb(repeat('x', 16400)))`, id, o.Claim)
 	want(t, "an output that is too large", deed.CodeOf(deed.WrapError("finish", err)), deed.Invalid)
-	want(t, "finished by another claim", finishExternal(t, db, offered{Run: id, Step: "ext", Claim: o.Claim + 1}, `{}`), "lost")
+	want(t, "finished by another claim", finishExternal(t, db, another, `{}`), "lost")
 	want(t, "finished", finishExternal(t, db, o, `{"width": 640}`), "recorded")
 	want(t, "finished again", finishExternal(t, db, o, `{"width": 640}`), "repeated")
 	want(t, "the run", ended(t, db, id), "COMPLETED")
@@ -125,18 +133,14 @@ func TestContract_R15_ExternalSteps(t *testing.T) {
 // A worker that dies, or freezes, loses its claim: the step is offered again under the same key, and the late answer counts for nothing.
 func TestContract_O17_ExternalClaimsThatAreLost(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	var got atomic.Int32
-	put(t, db, external(""))
-	serve(t, db, local.Options{Handlers: externalHandlers(&got)})
-	id := start(t, db, "r", nil)
+	db, id, got := externalRun(t, "")
 	first := take(t, db)
 	loseClaims(t, db, "")
 	second := take(t, db)
 	want(t, "the engine's attempt, and the logical one", fmt.Sprint(second.Engine, second.Attempt), "2 1")
 	want(t, "its key", second.Key, first.Key)
 	want(t, "the first one's end", finishExternal(t, db, first, `{"width": 1}`), "lost")
-	want(t, "the first one extends", pgtest.One[bool](t, db.Pool(pgtest.Worker), `select deed.extend_external($1::text::uuid, 'ext', $2) is null`, id, first.Claim), true)
+	want(t, "the first one extends", extendExternal(t, db, first), false)
 	want(t, "the second one's end", finishExternal(t, db, second, `{"width": 2}`), "recorded")
 	want(t, "the run", ended(t, db, id), "COMPLETED")
 	want(t, "what the next step got", got.Load(), int32(2))
@@ -153,11 +157,7 @@ func TestContract_O17_ExternalClaimsThatAreLost(t *testing.T) {
 // What must not be repeated is not, unless its worker knows that it did nothing; a person decides.
 func TestContract_R5_ExternalAtMostOnce(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	var got atomic.Int32
-	put(t, db, external(", guarantee: at_most_once, retry: {attempts: 3, backoff: 1ms}"))
-	serve(t, db, local.Options{Handlers: externalHandlers(&got)})
-	id := start(t, db, "r", nil)
+	db, id, got := externalRun(t, ", guarantee: at_most_once, retry: {attempts: 3, backoff: 1ms}")
 	first := take(t, db)
 	want(t, "a refusal", failExternal(t, db, first, "REFUSED", true), "recorded")
 	second := take(t, db)
@@ -180,11 +180,7 @@ func TestContract_R5_ExternalAtMostOnce(t *testing.T) {
 // Past its deadline an attempt has failed, as the plan's retry has it, under the same key; an error of a worker's as well.
 func TestContract_R5_ExternalDeadlines(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	var got atomic.Int32
-	put(t, db, external(", timeout: 1h, retry: {attempts: 3, backoff: 1ms}"))
-	serve(t, db, local.Options{Handlers: externalHandlers(&got)})
-	id := start(t, db, "r", nil)
+	db, id, _ := externalRun(t, ", timeout: 1h, retry: {attempts: 3, backoff: 1ms}")
 	first := take(t, db)
 	db.Exec(t, pgtest.Owner, `update deed.run_steps set deadline = lease_until - interval '10 seconds' where claim is not null and not ready`)
 	want(t, "a lease past the deadline", pgtest.One[bool](t, db.Pool(pgtest.Worker), `
