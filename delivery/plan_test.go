@@ -163,3 +163,20 @@ func TestPlan_VeryManyComeDue(t *testing.T) {
 		t.Errorf("%d buffers for a thousand that come due, want at most 14,000", b)
 	}
 }
+
+// A claim of doubts where nothing is in doubt, as every dispatcher makes several
+// times a second, writes nothing: not even a claim's number is taken.
+func TestPlan_ClaimsOfNoDoubtsWriteNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "fake")
+	manyLanes(t, db, 10, `now() + interval '1 day'`)
+	conn := db.Conn(t, pgtest.Worker)
+	const claim = `select * from deed.claim_doubts('fake', 'w', 100, '1 minute', true, true, p_places => '{}', p_batches => true)`
+	cost(t, conn, claim) // the session's first call reads the catalogue
+	for range 40 {       // a sequence logs each thirty-second number
+		if b, r, wal := cost(t, conn, claim); r != 1 || b > 100 || wal > 0 {
+			t.Fatalf("%d buffers for %d rows and %d bytes of WAL, want at most 100 for none", b, r-1, wal)
+		}
+	}
+}

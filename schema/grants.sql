@@ -18,7 +18,7 @@ to deed_worker;
 
 grant execute on function deed.log_extents, deed.look_by_number, deed.look_at_kept, deed.look_at_suppressions, deed.tail_window to deed_app, deed_worker, deed_admin;
 grant execute on function
-  deed.look_by_topic, deed.look_at_dead, deed.look_at_audit, deed.look_at_deliveries, deed.look_at_contents, deed.look_at_blocked, deed.blocked_keys, deed.status, deed.look_at_topics, deed.look_at_providers, deed.look_at_rates, deed.count_pending, deed.count_unread, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_deliveries, deed.verify_messages, deed.verify_runs, deed.verify_plans, deed.plan_graph, deed.plan_duration, deed.verify_steps, deed.verify_campaigns, deed.oldest_calls, deed.oldest_pauses, deed.unattended, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
+  deed.look_by_topic, deed.look_at_dead, deed.look_at_audit, deed.look_at_deliveries, deed.look_at_contents, deed.look_at_blocked, deed.blocked_keys, deed.status, deed.look_at_topics, deed.look_at_providers, deed.look_at_rates, deed.count_pending, deed.count_unread, deed.verify, deed.verify_streams, deed.verify_references, deed.verify_queues, deed.verify_deliveries, deed.verify_messages, deed.verify_runs, deed.verify_plans, deed.plan_graph, deed.plan_duration, deed.verify_steps, deed.verify_campaigns, deed.oldest_calls, deed.oldest_pauses, deed.unattended, deed.ask_purge, deed.purge, deed.reschedule, deed.dead_letters, deed.stream_states, deed.was_read, deed.window_late, deed.late_xids
 to deed_worker, deed_admin;
 grant execute on function deed.held to deed_worker, deed_admin;
 grant execute on function deed.start_here to deed_worker;

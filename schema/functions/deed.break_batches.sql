@@ -59,6 +59,9 @@ begin
   into v_batches, v_due
   from heads h
   where h.free;
+  if v_batches is null and v_due is null then
+    return;
+  end if;
   with members as materialized (
     select b.batch_id, b.is_due, m.place, m.taken, m.lost
     from (

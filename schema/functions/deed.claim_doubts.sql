@@ -193,132 +193,142 @@ begin
   if p_batches is not null then
     perform deed.break_batches(p_provider, not p_batches);
   end if;
-  -- Those about which nothing can be learnt.
-  return query
-  with open as (
-    select c.ctid as place,
-      case when c.guarantee = 'at_most_once' or c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10 then 'sending' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end as becomes
-    from deed.channel_outbox c
-    where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
-      and c.lease_until is null and c.ord <= v_now
-      and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
-      and (c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10
-        or not (coalesce(c.batch_id is null and p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
-          select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
-        ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
-          and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true)
-        and not coalesce(v_now < c.batch_until, false)
-        and not (p_look_up and v_now < c.doubt_since + p_patience))
-    order by c.ord
-    limit 1000
-    for update skip locked
-  ),
-  decided as (
-    update deed.channel_outbox c
-    set status = o.becomes,
-      held_at = case o.becomes when 'sending' then v_now end,
-      doubt_since = case o.becomes when 'sending' then c.doubt_since end,
-      doubt_reason = case o.becomes when 'sending' then left(case when c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10
-        then format('claim lost %s times: each time the worker died or froze before it could report; ', c.lost_claims) else '' end
-        || c.doubt_reason, 4000) end,
-      last_error = coalesce(c.doubt_reason, c.last_error),
-      process_after = case o.becomes when 'queued' then null else c.process_after end,
-      batch_until = null,
-      claim = case o.becomes when 'queued' then null else c.claim end,
-      finished_at = case o.becomes when 'dead' then v_now end,
-      updated_at = v_now
-    from open o
-    where c.ctid = o.place
-    returning c.id, c.tenant_id, c.status, c.channel, c.recipient, c.attempts, c.correlation_id, c.channel_message_id, c.held_at is not null as held, coalesce(c.doubt_reason, c.last_error) as reason
-  ),
-  audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
-    select d.tenant_id, p_worker, case d.status when 'sending' then 'hold' else 'reconcile' end, 'delivery',
-      case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
-      case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'by its guarantee'
+  -- Those about which nothing can be learnt. That anything is due is asked for first: a dispatcher claims several
+  -- times a second, and each session would plan what follows, and every claim begin with it, to find nothing.
+  perform from deed.channel_outbox c
+  where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
+    and c.lease_until is null and c.ord <= v_now
+  order by c.ord
+  limit 1;
+  if found then
+    return query
+    with open as (
+      select c.ctid as place,
+        case when c.guarantee = 'at_most_once' or c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10 then 'sending' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end as becomes
+      from deed.channel_outbox c
+      where c.provider = p_provider and c.status = 'sending' and c.doubt_since is not null and c.held_at is null
+        and c.lease_until is null and c.ord <= v_now
+        and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
+        and (c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10
+          or not (coalesce(c.batch_id is null and p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
+            select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
+          ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
+            and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true)
+          and not coalesce(v_now < c.batch_until, false)
+          and not (p_look_up and v_now < c.doubt_since + p_patience))
+      order by c.ord
+      limit 1000
+      for update skip locked
+    ),
+    decided as (
+      update deed.channel_outbox c
+      set status = o.becomes,
+        held_at = case o.becomes when 'sending' then v_now end,
+        doubt_since = case o.becomes when 'sending' then c.doubt_since end,
+        doubt_reason = case o.becomes when 'sending' then left(case when c.lost_claims >= coalesce(c.max_attempts, p_max_attempts) + 10
+          then format('claim lost %s times: each time the worker died or froze before it could report; ', c.lost_claims) else '' end
+          || c.doubt_reason, 4000) end,
+        last_error = coalesce(c.doubt_reason, c.last_error),
+        process_after = case o.becomes when 'queued' then null else c.process_after end,
+        batch_until = null,
+        claim = case o.becomes when 'queued' then null else c.claim end,
+        finished_at = case o.becomes when 'dead' then v_now end,
+        updated_at = v_now
+      from open o
+      where c.ctid = o.place
+      returning c.id, c.tenant_id, c.status, c.channel, c.recipient, c.attempts, c.correlation_id, c.channel_message_id, c.held_at is not null as held, coalesce(c.doubt_reason, c.last_error) as reason
+    ),
+    audited as (
+      insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+      select d.tenant_id, p_worker, case d.status when 'sending' then 'hold' else 'reconcile' end, 'delivery',
+        case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
+        case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'by its guarantee'
+      from decided d
+      group by d.tenant_id, d.status
+    )
+    select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, d.recipient, null::text, null::jsonb, null::bytea, null::text, d.attempts,
+      d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
     from decided d
-    group by d.tenant_id, d.status
-  )
-  select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, d.recipient, null::text, null::jsonb, null::bytea, null::text, d.attempts,
-    d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
-  from decided d
-  where p_places is not null;
+    where p_places is not null;
+  end if;
 
   select t.taken, t.walk into v_places, v_walk
   from deed.take_due(p_provider, 'sending', p_limit, p_lanes, p_rooms, p_room, p_bytes, case when p_has_key and p_look_up then 2 else 1 end, not p_look_up,
     p_kind, p_account, p_places) t;
-  select u.place into v_alone
-  from unnest(v_places) with ordinality u(place, n)
-  cross join lateral (select o.lost_claims from deed.channel_outbox o where o.ctid = u.place offset 0) c
-  where c.lost_claims > 1
-  order by u.n
-  limit 1;
-  if v_alone is not null and random() < 0.5 then
-    v_places := array[v_alone];
-  elsif v_alone is not null then
-    v_places := array(select c.ctid from deed.channel_outbox c where c.ctid = any (v_places) and c.lost_claims < 2);
-  end if;
-  if p_batches then
-    v_mates := array(
-      select m.place
-      from unnest(v_places) u(place)
-      cross join lateral (select d.batch_id from deed.channel_outbox d where d.ctid = u.place and d.batch_place = 1 and d.batch_until is not null offset 0) h
+  if cardinality(v_places) > 0 then
+    select u.place into v_alone
+    from unnest(v_places) with ordinality u(place, n)
+    cross join lateral (select o.lost_claims from deed.channel_outbox o where o.ctid = u.place offset 0) c
+    where c.lost_claims > 1
+    order by u.n
+    limit 1;
+    if v_alone is not null and random() < 0.5 then
+      v_places := array[v_alone];
+    elsif v_alone is not null then
+      v_places := array(select c.ctid from deed.channel_outbox c where c.ctid = any (v_places) and c.lost_claims < 2);
+    end if;
+    if p_batches then
+      v_mates := array(
+        select m.place
+        from unnest(v_places) u(place)
+        cross join lateral (select d.batch_id from deed.channel_outbox d where d.ctid = u.place and d.batch_place = 1 and d.batch_until is not null offset 0) h
+        cross join lateral (
+          select d.ctid as place from deed.channel_outbox d
+          where d.provider = p_provider and d.status = 'sending' and d.batch_id = h.batch_id and d.batch_until is not null and d.batch_place > 1
+            and d.doubt_since is not null and d.held_at is null and d.lease_until is null
+          for update skip locked
+        ) m
+      );
+      -- In a statement of its own, which sees them as they were locked.
+      v_whole := array(
+        select o.batch_id
+        from unnest(v_places || v_mates) u(place)
+        cross join lateral (select d.batch_id, d.batch_size from deed.channel_outbox d where d.ctid = u.place and d.batch_until is not null offset 0) o
+        group by o.batch_id
+        having count(*) = max(o.batch_size)
+      );
+    end if;
+    v_claim := deed.claim_number();
+    return query
+    with open as (
+      select c.place, r.repeats, c.batch_id
+      -- Of those that were taken for a look any tenant's may be the probe, and of it any.
+      from (
+        select o.* from unnest(v_places) u(place)
+        cross join lateral (select d.ctid as place, d.* from deed.channel_outbox d where d.ctid = u.place offset 0) o
+        order by hashtextextended(o.tenant_id::text, v_claim), random()
+      ) c
       cross join lateral (
-        select d.ctid as place from deed.channel_outbox d
-        where d.provider = p_provider and d.status = 'sending' and d.batch_id = h.batch_id and d.batch_until is not null and d.batch_place > 1
-          and d.doubt_since is not null and d.held_at is null and d.lease_until is null
-        for update skip locked
-      ) m
-    );
-    -- In a statement of its own, which sees them as they were locked.
-    v_whole := array(
-      select o.batch_id
-      from unnest(v_places || v_mates) u(place)
-      cross join lateral (select d.batch_id, d.batch_size from deed.channel_outbox d where d.ctid = u.place and d.batch_until is not null offset 0) o
-      group by o.batch_id
-      having count(*) = max(o.batch_size)
-    );
+        select case when c.batch_id is not null then c.batch_id = any (v_whole)
+          else coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
+            select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
+          ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
+            and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true end
+      ) r(repeats)
+      where (r.repeats or not coalesce(v_now < c.batch_until, false))
+        and (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
+        and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
+        and (not r.repeats or not v_paused or (not v_shut and deed.take_probe(p_provider, c.tenant_id, c.lane, c.id, v_claim)))
+    ),
+    chosen as (
+      select o.place, o.repeats from open o
+      union all
+      select u.place, true
+      from unnest(v_mates) u(place)
+      cross join lateral (select d.batch_id from deed.channel_outbox d where d.ctid = u.place offset 0) m
+      where m.batch_id in (select o.batch_id from open o where o.repeats)
+    )
+    update deed.channel_outbox c
+    set claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, claim = v_claim,
+      attempts = c.attempts + case when o.repeats then 1 else 0 end, called_at = case when o.repeats then v_now else c.called_at end,
+      updated_at = v_now
+    from chosen o
+    where c.ctid = o.place -- locked above: they stay where they are
+    returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane, c.recipient, c.recipient_id,
+      c.payload, c.request, c.guarantee, c.attempts, c.correlation_id, c.channel_message_id,
+      case when o.repeats then 'repeat' else 'look_up' end, c.called_at, null::jsonb,
+      case when o.repeats then c.batch_id end, c.batch_place::int, c.batch_size::int;
   end if;
-  v_claim := deed.claim_number();
-  return query
-  with open as (
-    select c.place, r.repeats, c.batch_id
-    -- Of those that were taken for a look any tenant's may be the probe, and of it any.
-    from (
-      select o.* from unnest(v_places) u(place)
-      cross join lateral (select d.ctid as place, d.* from deed.channel_outbox d where d.ctid = u.place offset 0) o
-      order by hashtextextended(o.tenant_id::text, v_claim), random()
-    ) c
-    cross join lateral (
-      select case when c.batch_id is not null then c.batch_id = any (v_whole)
-        else coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
-          select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
-        ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
-          and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true end
-    ) r(repeats)
-    where (r.repeats or not coalesce(v_now < c.batch_until, false))
-      and (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))
-      and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
-      and (not r.repeats or not v_paused or (not v_shut and deed.take_probe(p_provider, c.tenant_id, c.lane, c.id, v_claim)))
-  ),
-  chosen as (
-    select o.place, o.repeats from open o
-    union all
-    select u.place, true
-    from unnest(v_mates) u(place)
-    cross join lateral (select d.batch_id from deed.channel_outbox d where d.ctid = u.place offset 0) m
-    where m.batch_id in (select o.batch_id from open o where o.repeats)
-  )
-  update deed.channel_outbox c
-  set claimed_at = v_now, claimed_by = p_worker, lease_until = v_now + p_lease, claim = v_claim,
-    attempts = c.attempts + case when o.repeats then 1 else 0 end, called_at = case when o.repeats then v_now else c.called_at end,
-    updated_at = v_now
-  from chosen o
-  where c.ctid = o.place -- locked above: they stay where they are
-  returning c.id, v_claim, c.tenant_id, c.workspace_id, c.idempotency_key, c.channel, c.lane, c.recipient, c.recipient_id,
-    c.payload, c.request, c.guarantee, c.attempts, c.correlation_id, c.channel_message_id,
-    case when o.repeats then 'repeat' else 'look_up' end, c.called_at, null::jsonb,
-    case when o.repeats then c.batch_id end, c.batch_place::int, c.batch_size::int;
   if p_places is not null then
     walk := v_walk;
     return next;
