@@ -223,7 +223,7 @@ type violation struct{ Invariant, Subscription, Message, Detail string }
 
 func (db *DB) verify(ctx context.Context) error {
 	var list []violation
-	err := db.server.do(ctx, db.name, func(conn *pgx.Conn) error {
+	err := db.inspect(ctx, func(conn *pgx.Conn) error {
 		var installed bool
 		err := conn.QueryRow(ctx, `select to_regprocedure('deed.verify()') is not null`).Scan(&installed)
 		if err != nil || !installed {
@@ -242,6 +242,29 @@ func (db *DB) verify(ctx context.Context) error {
 		db.t.Errorf("deed.verify: %s: subscription %q, message %q: %s", v.Invariant, v.Subscription, v.Message, v.Detail)
 	}
 	return err
+}
+
+// inspect runs f in a session of the superuser's: one of the test's own that is idle,
+// as new as it can be made, for it has read the catalogue; or else a new one.
+func (db *DB) inspect(ctx context.Context, f func(*pgx.Conn) error) error {
+	db.mu.Lock()
+	pool := db.shared[Owner]
+	db.mu.Unlock()
+	if pool != nil {
+		idle := pool.AcquireAllIdle(ctx)
+		defer func() {
+			for _, conn := range idle {
+				conn.Release()
+			}
+		}()
+		for _, conn := range idle {
+			// The test may have cut it, or left it with settings.
+			if _, err := conn.Exec(ctx, `discard all`, pgx.QueryExecModeSimpleProtocol); err == nil {
+				return f(conn.Conn())
+			}
+		}
+	}
+	return db.server.do(ctx, db.name, f)
 }
 
 // closeAll closes every connection. A pool waits for those that are in use: a
