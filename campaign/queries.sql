@@ -229,20 +229,24 @@ select m.n, m.contact_id::text, coalesce(m.address, ''), coalesce(c.id::text, ''
   case when c.id is not null then c.status when j.finished_at is not null then 'lost' when j.expanded_at is null then 'waiting' else 'missing' end,
   coalesce(case when c.id is null then j.last_error when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error) end, ''),
   coalesce(c.provider_message_id, ''), c.sent_at, f.delivered_at, f.bounced_at, coalesce(f.bounce, ''), f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at
-from deed.campaign_runs r
-join deed.audience_members m on m.audience_id = r.audience_id
-left join deed.job_queue j on j.run_id = r.id and m.n between j.from_n and j.upto_n
+from (
+  -- these alone are joined, whatever the statistics say
+  select m.n, m.contact_id, m.address
+  from deed.audience_members m
+  where m.audience_id = (select r.audience_id from deed.campaign_runs r where r.id = $1::text::uuid) and m.n > $2::bigint
+  order by m.n
+  limit $3::int
+) m
+left join deed.job_queue j on j.run_id = $1::text::uuid and m.n between j.from_n and j.upto_n
 left join lateral (
   select o.*
   from deed.channel_outbox o
-  where o.contact_id = m.contact_id and o.run_id = r.id
+  where o.contact_id = m.contact_id and o.run_id is not distinct from $1::text::uuid -- by the contact, who has few, and not by the run
   order by o.id
   limit 1
 ) c on true
 left join deed.delivery_feedback f on f.delivery_id = c.id
-where r.id = $1::text::uuid and m.n > $2::bigint
-order by m.n
-limit $3::int;
+order by m.n;
 
 -- name: verify
 -- What keeps a run from being proved, by kind and member: the first $2 of each kind, and how many there are of it.
@@ -371,15 +375,18 @@ where r.id = $1::text::uuid;
 -- name: proved_members
 -- Each member once, behind $2, with nothing that an erasure takes away.
 select m.n, m.contact_id::text, coalesce(c.id::text, ''), coalesce(c.status, 'lost'), coalesce(c.provider_message_id, ''), coalesce(c.request_sha256, sha256(c.request)), c.finished_at
-from deed.campaign_runs r
-join deed.audience_members m on m.audience_id = r.audience_id
+from (
+  select m.n, m.contact_id
+  from deed.audience_members m
+  where m.audience_id = (select r.audience_id from deed.campaign_runs r where r.id = $1::text::uuid) and m.n > $2::bigint
+  order by m.n
+  limit $3::int
+) m
 left join lateral (
   select o.id, o.status, o.provider_message_id, o.request_sha256, o.request, o.finished_at
   from deed.channel_outbox o
-  where o.contact_id = m.contact_id and o.run_id = r.id
+  where o.contact_id = m.contact_id and o.run_id is not distinct from $1::text::uuid -- as in members
   order by o.id
   limit 1
 ) c on true
-where r.id = $1::text::uuid and m.n > $2::bigint
-order by m.n
-limit $3::int;
+order by m.n;

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -100,6 +102,23 @@ func TestMembers_EachOnce(t *testing.T) {
 	}
 	want(t, "members", len(statuses), 1003)
 	want(t, "the last ones", strings.Join(statuses[998:], " "), "queued queued waiting waiting waiting")
+
+	// A page reads the deliveries of its members, with tables that were never analysed, too.
+	err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.App), func(tx pgx.Tx) error {
+		read := func() int { // by what of this session was not told yet
+			return pgtest.One[int](t, tx, `
+				select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_all_tables where relid = 'deed.channel_outbox'::regclass`)
+		}
+		before := read()
+		if _, err := campaign.Members(t.Context(), tx, run, 500, 7); err != nil {
+			return err
+		}
+		want(t, "deliveries read", read()-before, 7)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // Whatever is not as C4 has it is found, by its kind, in the run and by deed.verify; a run
