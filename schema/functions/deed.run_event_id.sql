@@ -7,4 +7,11 @@ create or replace function deed.run_event_id(
 ) returns uuid
 language sql
 immutable strict parallel safe
-return overlay(overlay(encode(substr(sha256(uuid_send(p_run) || int8send(p_seq)), 1, 16), 'hex') placing '8' from 13 for 1) placing 'a' from 17 for 1)::uuid;
+return encode(
+  set_bit(set_bit(set_bit(set_bit( -- the version, 8
+  set_bit(set_bit(set_bit(set_bit( -- the variant, a
+    substr(sha256(uuid_send(p_run) || int8send(p_seq)), 1, 16),
+    71, 1), 70, 0), 69, 1), 68, 0),
+    55, 1), 54, 0), 53, 0), 52, 0),
+  'hex'
+)::uuid;

@@ -50,39 +50,37 @@ declare
   v_tenants  uuid[];
   v_statuses text[];
   v_versions text[];
+  v_names    text[]; -- as keys of messages
+  v_slots    int[];
   v_last     bigint[];
-  -- Of deed.run_transitions, what was asked for: type and status, and where it leads.
+  -- Of deed.run_transitions, what was asked for: type and status, and where it leads; and the last of it.
   v_edges    text[] := '{}';
   v_leads    text[] := '{}';
+  v_edge     int;
+  v_asked    text;
+  v_status   text;
+  v_lead     text;
   -- The events given: of which run; their first one and their first start in this call, and
-  -- which attempt of the step the call ends before; their keys, and what the log says of
-  -- them; their numbers, and those of their StepStarted.
+  -- which attempt of the step the call ends before, all empty where each is of another run;
+  -- their keys, and what the log says of them; their numbers and ids, and of ends the numbers of their StepStarted.
   e_i        int[] := '{1}';
-  e_first    int[] := '{1}';
-  e_start    int[] := '{1}';
-  e_ended    int[] := '{null}';
+  e_first    int[] := '{}';
+  e_start    int[] := '{}';
+  e_ended    int[] := '{}';
   e_key      bytea[];
   e_startkey bytea[];
-  e_old      bigint[];
-  e_differs  boolean[];
+  e_old      bigint[]; -- negative: with other data
   e_oldstart bigint[];
   e_oldended int[];
   v_seqs     bigint[] := array_fill(null::bigint, array[v_count]);
+  v_events   uuid[] := array_fill(null::uuid, array[v_count]);
   v_starts   bigint[] := array_fill(null::bigint, array[v_count]);
-  -- What is appended: of which event, negative for a StepStarted before its end; of which run; number; id; key.
-  o_n        int[] := '{}';
-  o_i        int[] := '{}';
-  o_seq      bigint[] := '{}';
-  o_id       uuid[] := '{}';
-  o_key      bytea[] := '{}';
+  v_new      int[] := '{}'; -- the events that are appended, negative for a StepStarted before its end
   v_changed  boolean := false;
   v_started  int[]; -- of each run: its RunStarted
   v_differs  int[] := '{}';
   v_type     text;
   v_i        int;
-  v_ended    int;
-  v_edge     int;
-  v_lead     text;
   v_rest     text; -- of messages: what all have
 begin
   if v_count = 0 then
@@ -106,8 +104,8 @@ begin
       when p_runs[n] is null then 'the run is null'
       when (p_types[n] = any ('{StepStarted,StepCompleted,StepFailed,StepSkipped,RunApproved,RunStarted,SignalAccepted,SignalRejected,RunPaused,RunResumed,RunCompleted,RunFailed,RunCancelled}')) is not true
         then format('there is no event of type %s', coalesce(quote_literal(left(p_types[n], 60)), 'null'))
-      when left(p_types[n], 4) <> 'Step' and p_steps[n] is not null then format('%s is of the run, and has no step', p_types[n])
-      when left(p_types[n], 4) = 'Step' and coalesce(p_steps[n], '') = '' then format('%s is of a step, which is not named', p_types[n])
+      when not starts_with(p_types[n], 'Step') and p_steps[n] is not null then format('%s is of the run, and has no step', p_types[n])
+      when starts_with(p_types[n], 'Step') and coalesce(p_steps[n], '') = '' then format('%s is of a step, which is not named', p_types[n])
       when p_steps[n] = 'RUN' then 'no step may be called RUN: in keys that is the run itself'
       when length(p_steps[n]) > 200 then format('a step''s name of %s characters is over the limit of 200', length(p_steps[n]))
       when (p_attempts[n] >= 1) is not true then format('logical attempt %s: they count from 1', coalesce(p_attempts[n]::text, 'null'))
@@ -160,9 +158,10 @@ begin
       raise exception 'append_events: this login is bound to tenants, and has set none' using errcode = 'DDTEN';
     end if;
   end if;
-  select array_agg(q.run_id), array_agg(q.tenant_id), array_agg(q.status), array_agg(q.plan_version) into v_ids, v_tenants, v_statuses, v_versions
+  select array_agg(q.run_id), array_agg(q.tenant_id), array_agg(q.status), array_agg(q.plan_version), array_agg(q.name), array_agg(deed.slot(v_base, q.name, 0))
+  into v_ids, v_tenants, v_statuses, v_versions, v_names, v_slots
   from (
-    select r.run_id, r.tenant_id, r.status, r.plan_version
+    select r.run_id, r.tenant_id, r.status, r.plan_version, r.run_id::text as name
     from deed.runs r
     where r.run_id = any (p_runs)
     order by r.run_id
@@ -192,11 +191,17 @@ begin
   end if;
 
   v_started := array_fill(null::int, array[cardinality(v_ids)]);
-  if v_count > 1 then
-    select array_agg(w.i order by w.n), array_agg(w.first_n order by w.n), array_agg(w.start_n order by w.n), array_agg(w.ended order by w.n)
+  if cardinality(v_ids) = v_count then -- none has to do with another
+    if v_count > 1 and v_ids = p_runs then
+      e_i := array(select generate_series(1, v_count));
+    elsif v_count > 1 then
+      e_i := array(select q.i from (select n, row_number() over (order by p_runs[n])::int as i from generate_series(1, v_count) n) q order by q.n);
+    end if;
+  else
+    select array_agg(w.i), array_agg(w.first_n), array_agg(w.start_n), array_agg(w.ended)
     into e_i, e_first, e_start, e_ended
     from (
-      select w.n, w.i,
+      select w.i,
         min(w.n) over (partition by w.i, w.subject, w.attempt, w.type) as first_n,
         min(w.n) filter (where w.type in ('StepStarted', 'StepCompleted', 'StepFailed')) over (partition by w.i, w.subject, w.attempt) as start_n,
         max(w.attempt) filter (where w.type in ('StepCompleted', 'StepFailed', 'StepSkipped'))
@@ -209,26 +214,46 @@ begin
           end collate "C" as subject
         from generate_series(1, v_count) n
       ) w
+      order by w.n
     ) w;
   end if;
 
   -- Into arrays: a loop over a query has its parameters copied, and each look into an array of
   -- texts then walks along it. Each look is in the order of the index that it is meant for: by
   -- costs alone a table that nobody has analysed has its rows found by the run, all of them.
-  select array_agg(q.key), array_agg(q.start_key), array_agg(q.old_seq), array_agg(q.differs), array_agg(q.start_seq), array_agg(q.ended), array(
+  select array_agg(q.key), array_agg(q.start_key), array_agg(q.old_seq), array_agg(q.start_seq), array_agg(q.ended), array(
       select coalesce((select l.run_seq from deed.run_log l where l.run_id = v_ids[i] order by l.run_seq desc limit 1), 0)
       from generate_series(1, cardinality(v_ids)) i
     )
-  into e_key, e_startkey, e_old, e_differs, e_oldstart, e_oldended, v_last
+  into e_key, e_startkey, e_old, e_oldstart, e_oldended, v_last
   from (
-    select e.key, e.start_key, k.run_seq as old_seq, k.differs, s.run_seq as start_seq, (
+    select e.key, e.start_key, (
+        select case
+            when case when l.redacted_sha256 is null then l.event_data <> coalesce(p_data[e.n], '{}')
+                else l.redacted_sha256 <> sha256(convert_to(coalesce(p_data[e.n], '{}')::text, 'UTF8')) end
+              then -l.run_seq
+            else l.run_seq
+          end
+        from deed.run_log l
+        where l.run_id = p_runs[e.n] and l.idempotency_key >= e.key and l.idempotency_key <= e.key
+        order by l.idempotency_key
+        limit 1
+      ) as old_seq,
+      case when e.start_key is not null then (
+        select l.run_seq
+        from deed.run_log l
+        where l.run_id = p_runs[e.n] and l.idempotency_key >= e.start_key and l.idempotency_key <= e.start_key
+        order by l.idempotency_key
+        limit 1
+      ) end as start_seq,
+      case when p_steps[e.n] is not null then (
         select l.logical_attempt
         from deed.run_log l
         where l.run_id = p_runs[e.n] and l.step_id = p_steps[e.n] and l.logical_attempt >= p_attempts[e.n] - 1
           and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
         order by l.logical_attempt desc
         limit 1
-      ) as ended
+      ) end as ended
     from (
       select n, deed.event_key(p_runs[n], g.subject, p_attempts[n], g.type, v_versions[g.i]) as key,
         case when g.type in ('StepCompleted', 'StepFailed') then deed.event_key(p_runs[n], g.subject, p_attempts[n], 'StepStarted', v_versions[g.i]) end as start_key
@@ -242,106 +267,84 @@ begin
       ) g
       offset 0 -- or each look computes the key
     ) e
-    left join lateral (
-      select l.run_seq, case when l.redacted_sha256 is null then l.event_data <> coalesce(p_data[e.n], '{}')
-          else l.redacted_sha256 <> sha256(convert_to(coalesce(p_data[e.n], '{}')::text, 'UTF8')) end as differs
-      from deed.run_log l
-      where l.run_id = p_runs[e.n] and l.idempotency_key >= e.key and l.idempotency_key <= e.key
-      order by l.idempotency_key
-      limit 1
-    ) k on true
-    left join lateral (
-      select l.run_seq
-      from deed.run_log l
-      where e.start_key is not null and l.run_id = p_runs[e.n] and l.idempotency_key >= e.start_key and l.idempotency_key <= e.start_key
-      order by l.idempotency_key
-      limit 1
-    ) s on true
-    order by e.n
   ) q;
 
   for n in 1..v_count loop
     v_i := e_i[n];
     v_type := p_types[n];
     ordinal := n;
-    repeated := true;
-    if e_old[n] is not null or e_first[n] < n then
-      run_seq := coalesce(e_old[n], v_seqs[e_first[n]]);
-      if coalesce(e_differs[n], p_data[n] is distinct from p_data[e_first[n]]) then
-        v_differs := v_differs || v_i;
-      end if;
-      v_starts[n] := case when v_type = 'StepStarted' then run_seq else e_oldstart[n] end;
-    elsif v_type = 'StepStarted' and e_start[n] < n then
-      run_seq := v_starts[e_start[n]]; -- which its end has brought
-    else
-      repeated := false;
-      v_edge := array_position(v_edges, v_type || ' ' || v_statuses[v_i]);
-      if v_edge is null then
-        select t.to_status into v_lead from deed.run_transitions t where t.event_type = v_type and t.from_status = v_statuses[v_i];
-        v_edges := v_edges || (v_type || ' ' || v_statuses[v_i]);
-        v_leads := v_leads || v_lead;
-        v_edge := cardinality(v_edges);
-      end if;
-      if v_leads[v_edge] is null then
-        raise exception 'append_events: event %: run % is %, and takes no %', n, p_runs[n], v_statuses[v_i], v_type
-          using errcode = 'DDCON', hint = 'deed.run_transitions lists what is allowed.';
-      elsif v_leads[v_edge] <> v_statuses[v_i] then
-        v_statuses[v_i] := v_leads[v_edge];
-        v_changed := true;
-        if v_type = 'RunStarted' then
-          v_started[v_i] := n;
+    repeated := coalesce(e_old[n] is not null or e_first[n] < n or (v_type = 'StepStarted' and e_start[n] < n), false);
+    if not repeated then
+      if (v_asked = v_type and v_status = v_statuses[v_i] and v_lead = v_status and greatest(e_ended[n], e_oldended[n], 0) = p_attempts[n] - 1) is not true then
+        if (v_asked = v_type and v_status = v_statuses[v_i]) is not true then
+          v_asked := v_type;
+          v_status := v_statuses[v_i];
+          v_edge := array_position(v_edges, v_asked || ' ' || v_status);
+          if v_edge is null then
+            v_edges := v_edges || (v_asked || ' ' || v_status);
+            v_leads := v_leads || (select t.to_status from deed.run_transitions t where t.event_type = v_asked and t.from_status = v_status);
+            v_edge := cardinality(v_edges);
+          end if;
+          v_lead := v_leads[v_edge];
         end if;
-      end if;
-      if p_steps[n] is not null then
-        v_ended := greatest(e_ended[n], e_oldended[n], 0);
-        if v_ended <> p_attempts[n] - 1 then
+        if v_lead is null then
+          raise exception 'append_events: event %: run % is %, and takes no %', n, p_runs[n], v_status, v_type
+            using errcode = 'DDCON', hint = 'deed.run_transitions lists what is allowed.';
+        elsif v_lead <> v_status then
+          v_statuses[v_i] := v_lead;
+          v_changed := true;
+          if v_type = 'RunStarted' then
+            v_started[v_i] := n;
+          end if;
+        end if;
+        if p_steps[n] is not null and greatest(e_ended[n], e_oldended[n], 0) <> p_attempts[n] - 1 then
           raise exception 'append_events: event %: attempt % of step % of run % %', n, p_attempts[n], quote_literal(p_steps[n]), p_runs[n],
-            case when v_ended >= p_attempts[n] then 'has ended' else 'comes before the one before it has ended' end using errcode = 'DDCON';
+            case when greatest(e_ended[n], e_oldended[n], 0) >= p_attempts[n] then 'has ended' else 'comes before the one before it has ended' end using errcode = 'DDCON';
         end if;
       end if;
       if e_startkey[n] is not null then
-        v_starts[n] := coalesce(e_oldstart[n], v_starts[e_start[n]]);
+        v_starts[n] := coalesce(e_oldstart[n], v_starts[e_start[n]], case when p_types[e_start[n]] = 'StepStarted' then v_seqs[e_start[n]] end);
         if v_starts[n] is null then
           v_last[v_i] := v_last[v_i] + 1;
           v_starts[n] := v_last[v_i];
-          o_n := o_n || -n;
-          o_i := o_i || v_i;
-          o_seq := o_seq || v_last[v_i];
-          o_id := o_id || deed.run_event_id(p_runs[n], v_last[v_i]);
-          o_key := o_key || e_startkey[n];
+          v_new := v_new || -n;
         end if;
       end if;
       run_seq := v_last[v_i] + 1;
       v_last[v_i] := run_seq;
-      if v_type = 'StepStarted' then
-        v_starts[n] := run_seq;
+      v_new := v_new || n;
+    elsif e_old[n] is not null or e_first[n] < n then
+      run_seq := coalesce(abs(e_old[n]), v_seqs[e_first[n]]);
+      v_starts[n] := e_oldstart[n];
+      if coalesce(e_old[n] < 0, p_data[n] is distinct from p_data[e_first[n]]) then
+        v_differs := v_differs || v_i;
       end if;
+    else
+      run_seq := v_starts[e_start[n]]; -- which its end has brought
     end if;
-    v_seqs[n] := run_seq;
     event_id := deed.run_event_id(p_runs[n], run_seq);
-    if not repeated then
-      o_n := o_n || n;
-      o_i := o_i || v_i;
-      o_seq := o_seq || run_seq;
-      o_id := o_id || event_id;
-      o_key := o_key || e_key[n];
-    end if;
+    v_seqs[n] := run_seq;
+    v_events[n] := event_id;
     return next;
   end loop;
-  if o_n = '{}' and v_differs = '{}' then
+  if v_new = '{}' and v_differs = '{}' then
     return;
   end if;
 
   v_rest := ',"persistedAt":' || to_json(v_now)::text || coalesce(',"adapterVersion":' || to_json(p_adapter)::text, '');
   with appended as materialized (
-    select p_runs[a.n] as run_id, v_tenants[a.i] as tenant_id, a.seq, a.event_id, a.type, p_steps[a.n] as step, p_attempts[a.n] as attempt, p_engine_attempts[a.n] as engine_attempt,
-      a.key, case when a.brought then v_begun[a.n] else coalesce(p_emitted_at[a.n], v_now) end as emitted_at,
+    select p_runs[a.n] as run_id, v_names[a.i] as name, v_slots[a.i] as slot, v_tenants[a.i] as tenant_id, p_steps[a.n] as step, p_attempts[a.n] as attempt, p_engine_attempts[a.n] as engine_attempt,
+      case when a.brought then v_starts[a.n] else v_seqs[a.n] end as seq,
+      case when a.brought then deed.run_event_id(p_runs[a.n], v_starts[a.n]) else v_events[a.n] end as event_id,
+      case when a.brought then 'StepStarted' else p_types[a.n] end as type,
+      case when a.brought then e_startkey[a.n] else e_key[a.n] end as key,
+      case when a.brought then v_begun[a.n] else coalesce(p_emitted_at[a.n], v_now) end as emitted_at,
       case when a.brought then '{}' else coalesce(p_data[a.n], '{}') end as data, p_signals[a.n] as signal, p_parents[a.n] as parent,
-      case when a.type = 'RunStarted' then p_data[a.n] -> 'engine_run_ref' end as engine_run_ref
+      case when p_types[a.n] = 'RunStarted' then p_data[a.n] -> 'engine_run_ref' end as engine_run_ref
     from (
-      select abs(o_n[o]) as n, o_i[o] as i, o_seq[o] as seq, o_id[o] as event_id, o_key[o] as key, o_n[o] < 0 as brought,
-        case when o_n[o] < 0 then 'StepStarted' else p_types[o_n[o]] end as type
-      from generate_series(1, cardinality(o_n)) o
+      select abs(u) as n, e_i[abs(u)] as i, u < 0 as brought
+      from unnest(v_new) u
+      offset 0 -- or each look into an array computes them
     ) a
   ),
   events as (
@@ -352,13 +355,9 @@ begin
     from appended a
   )
   insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, key, type, content_type, payload)
-  select m.id, v_xid, deed.slot(v_base, m.key, m.id), v_version, m.tenant_id, v_now, 'deed.run_events', m.key, m.type, 'application/json',
-    deed.event_message(m.key, m.seq, m.event_id, m.type, m.step, m.attempt, m.engine_attempt, m.idempotency_key, m.emitted_at, v_rest, m.signal, m.parent, m.engine_run_ref, m.data)
-  from (
-    select nextval('deed.log_seq') as id, a.run_id::text as key, a.tenant_id, a.seq, a.event_id, a.step, a.engine_attempt, a.attempt, a.type,
-      a.key as idempotency_key, a.emitted_at, a.signal, a.parent, a.engine_run_ref, a.data
-    from appended a
-  ) m;
+  select nextval('deed.log_seq'), v_xid, a.slot, v_version, a.tenant_id, v_now, 'deed.run_events', a.name, a.type, 'application/json',
+    deed.event_message(a.name, a.seq, a.event_id, a.type, a.step, a.attempt, a.engine_attempt, a.key, a.emitted_at, v_rest, a.signal, a.parent, a.engine_run_ref, a.data)
+  from appended a;
 
   if v_changed then
     update deed.runs r
