@@ -101,6 +101,9 @@ var functionCases = map[string]functionCase{
 	"pause_run":            {call: `select deed.pause_run('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"resume_run":           {call: `select deed.resume_run('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"cancel_run":           {call: `select deed.cancel_run('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"choose_winner":        {call: `select deed.choose_winner('` + someID + `', 'A', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"cells_of":             {pure: true},
+	"variant_of":           {pure: true},
 	"retry_run":            {call: `select deed.retry_run('` + someID + `', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"put_plan":             {call: `select deed.put_plan('{"plan": "x", "version": "1", "steps": {"a": {"kind": "sleep"}}}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"load_plan":            {call: `select body from deed.load_plan('p', '1', p_tenant => $1::text::uuid)`, state: "DDTEN"},
@@ -148,7 +151,7 @@ func init() {
 		"append_events", "try_append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "plan_duration", "verify_steps", "start_runs", "claim_steps", "record_steps", "begin_step", "announce_steps", "extend_steps", "finish_steps", "wake_steps", "approve_run", "stop_run", "retry_step", "run_was_read", "store_snapshots", "runs_behind", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
 		"register_functions", "serve_queues", "unserved_queues", "version_of_request",
 		"claim_external", "extend_external", "end_external", "finish_external", "fail_external",
-		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "run_ends", "pause_failing", "pause_problem", "verify_campaigns", "hold_run", "sweep_runs", "due_unheld",
+		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "run_ends", "pause_failing", "pause_problem", "verify_campaigns", "decide_winners", "write_winner", "count_variants", "said_by", "content_problems", "variants_problem", "hold_run", "sweep_runs", "due_unheld",
 		"after_quiet", "time_in", "run_times", "pace_of", "window_problem", "put_off",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {

@@ -51,7 +51,7 @@ type Composer struct {
 	parse Engine
 
 	mu   sync.Mutex
-	runs map[string]*Message // guarded by mu
+	runs map[string]*Message // by run and variant; guarded by mu
 }
 
 // NewComposer makes one. pool's login holds deed_worker.
@@ -63,33 +63,35 @@ func NewComposer(pool *pgxpool.Pool, parse Engine) *Composer {
 // channels an object with text. The error's code is [deed.Invalid] where the template makes
 // nothing of the data.
 func (c *Composer) Compose(ctx context.Context, d delivery.Draft) (json.RawMessage, error) {
-	s, err := c.said(ctx, d.Run)
+	var data map[string]any
+	if err := json.Unmarshal(d.Payload, &data); err != nil {
+		return nil, invalidf("compose", "%w", err)
+	}
+	variant, _ := data["variant"].(string)
+	s, err := c.said(ctx, d.Run, variant)
 	if err != nil {
 		return nil, err
 	}
 	if s.channel == Email && s.purpose != "" && d.Unsubscribe == "" {
 		return nil, errors.New("there is no link to leave by: this ledger has no Links")
 	}
-	var data map[string]any
-	if err := json.Unmarshal(d.Payload, &data); err != nil {
-		return nil, invalidf("compose", "%w", err)
-	}
 	return s.Make(ctx, data, d.Unsubscribe)
 }
 
-// said is what a run says, read once.
-func (c *Composer) said(ctx context.Context, run string) (*Message, error) {
+// said is what a run says, by one of its variants, read once.
+func (c *Composer) said(ctx context.Context, run, variant string) (*Message, error) {
+	key := run + " " + variant
 	c.mu.Lock()
-	s := c.runs[run]
+	s := c.runs[key]
 	c.mu.Unlock()
 	if s != nil {
 		return s, nil
 	}
 	var o MessageOptions
 	var content Content
-	err := c.pool.QueryRow(ctx, query.Content, run).Scan(&o.Channel, &o.Purpose, &o.From, &o.ReplyTo, &content.Subject, &content.Text, &content.HTML, &content.Script)
+	err := c.pool.QueryRow(ctx, query.Content, run, variant).Scan(&o.Channel, &o.Purpose, &o.From, &o.ReplyTo, &content.Subject, &content.Text, &content.HTML, &content.Script)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, &deed.Error{Op: "compose", Code: deed.Invalid, Err: fmt.Errorf("there is no run %s", run)}
+		return nil, &deed.Error{Op: "compose", Code: deed.Invalid, Err: fmt.Errorf("there is no run %s that has variant %q", run, variant)}
 	}
 	if err != nil {
 		return nil, err
@@ -102,6 +104,6 @@ func (c *Composer) said(ctx context.Context, run string) (*Message, error) {
 	if len(c.runs) >= mostRuns {
 		clear(c.runs)
 	}
-	c.runs[run] = s
+	c.runs[key] = s
 	return s, nil
 }

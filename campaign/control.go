@@ -34,6 +34,23 @@ func Cancel(ctx context.Context, db deed.DB, scope Scope, run string, act audit.
 	return hold(ctx, db, "cancel run", query.Cancel, scope, run, act)
 }
 
+// Winner has the rest of a run's members get this variant of its test, however that is decided
+// else and however far it is. It is written once: it returns false for what had been said or decided before,
+// and [deed.Conflict] where that was another one. Of a run that has ended without a winner it says what a retry
+// brings. Errors: [deed.NotFound]; [deed.Invalid] for what is no variant; [deed.Conflict], too, for a
+// run without a test, or that is being cancelled; [deed.Forbidden] without a tenant.
+func Winner(ctx context.Context, db deed.DB, scope Scope, run, variant string, act audit.Act) (decided bool, err error) {
+	const op = "choose winner of a run"
+	if err := checkID("run", run); err != nil {
+		return false, invalidf(op, "%w", err)
+	}
+	rows, err := db.Query(ctx, query.Winner, run, variant, sqlvalue.NullIfZero(act.Reason), scope.tenant(), sqlvalue.NullIfZero(act.By))
+	if err == nil {
+		decided, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	}
+	return decided, wrap(op, err)
+}
+
 // RetryOptions say what [Retry] does. The zero value works.
 type RetryOptions struct {
 	// RequestID is the caller's own for this request: the same one asks for the same run.

@@ -60,6 +60,46 @@ type Request struct {
 	Ramp *Ramp `json:",omitzero"`
 	// PauseOn has the run pause itself when too much of it fails. Default: it never does.
 	PauseOn *PauseOn `json:",omitzero"`
+
+	// Variants are contents' ids by their names, in Content's stead: each member gets one of them,
+	// by a hash of the request and of who they are. They are of one asset, script version and
+	// post. Default: none.
+	Variants map[string]string `json:",omitempty"`
+	// Test has a part of the members get the variants first, and the rest the one that did best.
+	// Default: all are divided among them.
+	Test *Test `json:",omitzero"`
+}
+
+// Test is a test of variants on a part of the members. It goes with no LocalTime.
+type Test struct {
+	// Share is the part of the members that takes part in it, from 0.0001 to 0.99, divided among
+	// the variants. Required.
+	Share float64
+	// By is what it is decided by. Required.
+	By By
+	// Wait is for how long after the last of them was called clicks or complaints are waited for,
+	// from 1m to 720h. Required, but for [ByPerson].
+	Wait time.Duration `json:",omitzero"`
+}
+
+// By is what a test is decided by.
+type By string
+
+// What a test is decided by: the most clicks or the fewest complaints for each delivery that
+// went out, or what a person says ([Winner]), who may say so in any case.
+const (
+	ByClicks     By = "clicks"
+	ByComplaints By = "complaints"
+	ByPerson     By = "person"
+)
+
+// option is the test as the database has it.
+func (t Test) option() map[string]any {
+	o := map[string]any{"share": t.Share, "by": t.By}
+	if t.Wait != 0 {
+		o["wait"] = interval(t.Wait)
+	}
+	return o
 }
 
 // PauseOn is when a run pauses itself, as [Pause] would: when of at least From deliveries that
@@ -125,7 +165,7 @@ type Deployed struct {
 // Deploy makes the run that req asks for and its jobs, or finds the run that it has made, in
 // db's transaction (C1). What would make it fail is in the error, each by its name (C8):
 // no_provider, no_purpose, no_content, no_sender, no_unsubscribe_url, empty_audience,
-// expired, window_never_opens, no_complaints. Errors: [deed.Invalid]; [deed.Conflict] for the same request with anything else
+// expired, window_never_opens, no_clicks, no_complaints. Errors: [deed.Invalid]; [deed.Conflict] for the same request with anything else
 // in it, and an audience that is not ready or of another channel; [deed.NotFound];
 // [deed.Forbidden].
 func Deploy(ctx context.Context, db deed.DB, scope Scope, req Request) (d Deployed, err error) {
@@ -167,6 +207,12 @@ func Deploy(ctx context.Context, db deed.DB, scope Scope, req Request) (d Deploy
 	}
 	if req.PauseOn != nil {
 		options["pause_on"] = req.PauseOn
+	}
+	if len(req.Variants) > 0 {
+		options["variants"] = req.Variants
+	}
+	if req.Test != nil {
+		options["test"] = req.Test.option()
 	}
 	text, err := json.Marshal(options)
 	if err != nil {

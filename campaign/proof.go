@@ -29,6 +29,8 @@ type ProvedRun struct {
 	Run          Run    `json:"run"`
 	// ContentSHA256 is of what was said.
 	ContentSHA256 []byte `json:"content_sha256"`
+	// VariantsSHA256 are of each of its variants.
+	VariantsSHA256 map[string][]byte `json:"variants_sha256,omitempty"`
 }
 
 // ProvedMember is what became of a member: nobody's address, and nothing that an erasure
@@ -41,6 +43,7 @@ type ProvedMember struct {
 	ProviderID    string     `json:"provider_message_id,omitempty"`
 	RequestSHA256 []byte     `json:"request_sha256,omitempty"`
 	FinishedAt    *time.Time `json:"finished_at,omitempty"`
+	Variant       string     `json:"variant,omitempty"`
 }
 
 // Signature ends a signed proof.
@@ -89,7 +92,7 @@ func Sign(ctx context.Context, db deed.DB, id string, key ed25519.PrivateKey, w 
 	if err == nil {
 		s, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (o Signed, err error) {
 			o = s
-			return o, row.Scan(&o.Installation, &o.ContentSHA256, &o.Seal, &o.At)
+			return o, row.Scan(&o.Installation, &o.ContentSHA256, &o.Seal, &o.At, &o.VariantsSHA256)
 		})
 	}
 	if err != nil {
@@ -104,7 +107,7 @@ func Sign(ctx context.Context, db deed.DB, id string, key ed25519.PrivateKey, w 
 			return s, wrap(op, err)
 		}
 		list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m ProvedMember, err error) {
-			return m, row.Scan(&m.N, &m.Contact, &m.Delivery, &m.Status, &m.ProviderID, &m.RequestSHA256, &m.FinishedAt)
+			return m, row.Scan(&m.N, &m.Contact, &m.Delivery, &m.Status, &m.ProviderID, &m.RequestSHA256, &m.FinishedAt, &m.Variant)
 		})
 		if err != nil {
 			return s, wrap(op, err)

@@ -73,6 +73,9 @@ from deed.roll_up($1::int, $2::text);
 select run_id::text, tenant_id::text, why
 from deed.pause_failing($1::text);
 
+-- name: decide
+select deed.decide_winners($1::int, $2::text);
+
 -- name: sweep
 select deed.sweep_runs($1::int, $2::text);
 
@@ -87,13 +90,16 @@ select exists (
     from deed.channel_outbox c
     where c.run_id = j.run_id and c.job_id = j.id and c.finished_at is null
   ), true))
+) or exists ( -- a test that can be decided by then
+  select from deed.campaign_runs r where r.decide_at <= clock_timestamp() + make_interval(secs => $1::float8)
 );
 
 -- name: content
+-- Of a run with variants that of the variant $2.
 select r.channel, r.purpose, coalesce(r.options ->> 'from', ''), coalesce(r.options ->> 'reply_to', ''),
   coalesce(c.subject, ''), coalesce(c.text, ''), coalesce(c.html, ''), coalesce(c.script, '')
 from deed.campaign_runs r
-join deed.campaign_contents c on c.id = r.content_id
+join deed.campaign_contents c on c.id = case when r.options ? 'variants' then (r.options -> 'variants' ->> $2::text)::uuid else r.content_id end
 where r.id = $1::text::uuid;
 
 -- name: pause
@@ -105,6 +111,9 @@ select deed.resume_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
 -- name: cancel
 select deed.cancel_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
 
+-- name: winner
+select deed.choose_winner($1::text::uuid, $2::text, $3::text, $4::text::uuid, $5::text);
+
 -- name: retry
 select run_id::text, created, members
 from deed.retry_run($1::text::uuid, $2::text, $3::bool, $4::text, $5::text::uuid, $6::text);
@@ -113,7 +122,9 @@ from deed.retry_run($1::text::uuid, $2::text, $3::bool, $4::text, $5::text::uuid
 select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
   r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, ''),
   r.last_due, coalesce(r.options ->> 'at', ''), coalesce(r.options ->> 'if_passed', ''), coalesce(r.options ->> 'quiet_hours', ''), coalesce(r.options ->> 'zone', ''),
-  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', ''), coalesce(r.paused_why, ''), r.options -> 'pause_on'
+  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', ''), coalesce(r.paused_why, ''), r.options -> 'pause_on',
+  (deed.cells_of(r.options, r.request_id)).names, coalesce(r.options #>> '{test,by}', ''),
+  coalesce((r.options #>> '{test,share}')::float8, 0), coalesce(extract(epoch from (r.options #>> '{test,wait}')::interval)::float8, 0), coalesce(r.winner, ''), r.winner_at, coalesce(r.options ->> 'from', '')
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where ($1::text is null or r.id < $1::text::uuid) and ($2::text is null or r.tenant_id = $2::text::uuid) and ($3::text is null or r.status = $3::text)
@@ -125,7 +136,9 @@ limit $5::int;
 select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text, c.name, r.status, r.channel, r.provider, r.purpose, r.request_id, r.audience_id::text,
   r.content_id::text, r.members, r.created_at, r.scheduled_for, r.expires_at, r.started_at, r.paused_at, r.cancelled_at, r.finished_at, coalesce(r.retry_of::text, ''),
   r.last_due, coalesce(r.options ->> 'at', ''), coalesce(r.options ->> 'if_passed', ''), coalesce(r.options ->> 'quiet_hours', ''), coalesce(r.options ->> 'zone', ''),
-  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', ''), coalesce(r.paused_why, ''), r.options -> 'pause_on'
+  coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', ''), coalesce(r.paused_why, ''), r.options -> 'pause_on',
+  (deed.cells_of(r.options, r.request_id)).names, coalesce(r.options #>> '{test,by}', ''),
+  coalesce((r.options #>> '{test,share}')::float8, 0), coalesce(extract(epoch from (r.options #>> '{test,wait}')::interval)::float8, 0), coalesce(r.winner, ''), r.winner_at, coalesce(r.options ->> 'from', '')
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where r.id = $1::text::uuid;
@@ -135,7 +148,7 @@ where r.id = $1::text::uuid;
 -- whose count is the oldest are counted here. Last come why members did not get it, the ten
 -- reasons that are most frequent; of jobs that ended before these were kept, by their rows.
 with jobs as materialized (
-  select q.id, q.run_id, q.upto_n - q.from_n + 1 as members, q.expanded_at, q.finished_at, q.counted_at, q.queued, q.sending, q.in_doubt, q.held, q.sent, q.skipped, q.missed, q.failed, q.dead,
+  select q.id, q.run_id, coalesce(q.members, q.upto_n - q.from_n + 1) as members, q.expanded_at, q.finished_at, q.counted_at, q.queued, q.sending, q.in_doubt, q.held, q.sent, q.skipped, q.missed, q.failed, q.dead,
     q.reasons
   from deed.job_queue q
   where q.run_id = $1::text::uuid
@@ -182,12 +195,12 @@ from deed.run_waits($1::text::uuid) w;
 
 -- name: trace
 select r.status, j.from_n, j.id::text, j.status, j.attempts, coalesce(j.last_error, ''), coalesce(c.id::text, ''), coalesce(c.status, ''), coalesce(c.contact_id::text, ''),
-  case when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error, '') else '' end, coalesce(c.provider_message_id, ''), coalesce(c.id::text, j.id::text)
+  case when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error, '') else '' end, coalesce(c.provider_message_id, ''), coalesce(c.payload ->> 'variant', ''), coalesce(c.id::text, j.id::text)
 from deed.campaign_runs r
 join deed.job_queue j on j.run_id = r.id
 left join deed.channel_outbox c on c.run_id = j.run_id and c.job_id = j.id
-where r.id = $1::text::uuid and (j.from_n > $2::bigint or (j.from_n = $2::bigint and c.id > $3::text::uuid))
-order by j.from_n, c.id
+where r.id = $1::text::uuid and (j.from_n > $2::bigint or (j.from_n = $2::bigint and coalesce(c.id, j.id) > $3::text::uuid))
+order by j.from_n, coalesce(c.id, j.id)
 limit $4::int;
 
 -- name: heard
@@ -197,6 +210,28 @@ select count(*) filter (where c.proved_at is not null), count(f.delivered_at), c
 from deed.channel_outbox c
 left join deed.delivery_feedback f on f.delivery_id = c.id and c.status in ('sent', 'called', 'posted')
 where c.run_id = $1::text::uuid;
+
+-- name: variants
+-- Of each variant, those who got it in the test's cells, and all: what went out, and what was said of it. Members of the
+-- rest are those of the winner. Counted is what is expanded.
+select v.name, v.part, count(*), count(*) filter (where v.done), count(v.delivered_at), count(v.bounced_at), count(v.complained_at), count(v.unsubscribed_at), count(v.opened_at), count(v.clicked_at)
+from (
+  select coalesce(c.cell, r.winner) as name, case when r.options ? 'test' and c.cell is not null then 'test' when r.options ? 'test' then 'rest' else '' end as part, c.done,
+    f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at
+  from deed.campaign_runs r
+  cross join lateral deed.cells_of(r.options, r.request_id) s
+  cross join lateral (
+    select o.id, o.status in ('sent', 'called', 'posted') as done, deed.variant_of(s.names, s.share, s.salt, o.contact_id) as cell
+    from deed.channel_outbox o
+    where o.run_id = r.id
+    offset 0
+  ) c
+  left join deed.delivery_feedback f on f.delivery_id = c.id and c.done
+  where r.id = $1::text::uuid and s.names is not null
+) v
+where v.name is not null
+group by v.name, v.part
+order by v.name collate "C", v.part desc;
 
 -- name: skips
 -- Of a suppression its reason, too, but for what that says of a single delivery.
@@ -228,16 +263,24 @@ limit 100;
 select m.n, m.contact_id::text, coalesce(m.address, ''), coalesce(c.id::text, ''),
   case when c.id is not null then c.status when j.finished_at is not null then 'lost' when j.expanded_at is null then 'waiting' else 'missing' end,
   coalesce(case when c.id is null then j.last_error when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error) end, ''),
-  coalesce(c.provider_message_id, ''), c.sent_at, f.delivered_at, f.bounced_at, coalesce(f.bounce, ''), f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at
+  coalesce(c.provider_message_id, ''), c.sent_at, f.delivered_at, f.bounced_at, coalesce(f.bounce, ''), f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at,
+  coalesce(m.cell, m.winner, '')
 from (
   -- these alone are joined, whatever the statistics say
-  select m.n, m.contact_id, m.address
-  from deed.audience_members m
-  where m.audience_id = (select r.audience_id from deed.campaign_runs r where r.id = $1::text::uuid) and m.n > $2::bigint
-  order by m.n
-  limit $3::int
+  select o.n, o.contact_id, o.address, deed.variant_of(r.names, r.share, r.salt, o.contact_id) as cell, r.winner
+  from (
+    select m.n, m.contact_id, m.address
+    from deed.audience_members m
+    where m.audience_id = (select r.audience_id from deed.campaign_runs r where r.id = $1::text::uuid) and m.n > $2::bigint
+    order by m.n
+    limit $3::int
+  ) o
+  cross join (
+    select s.names, s.share, s.salt, r.winner from deed.campaign_runs r cross join lateral deed.cells_of(r.options, r.request_id) s where r.id = $1::text::uuid
+  ) r
+  offset 0 -- each is asked for once
 ) m
-left join deed.job_queue j on j.run_id = $1::text::uuid and m.n between j.from_n and j.upto_n
+left join deed.job_queue j on j.run_id = $1::text::uuid and m.n between j.from_n and j.upto_n and (j.part is null or (m.cell is null) = (j.part = 'rest'))
 left join lateral (
   select o.*
   from deed.channel_outbox o
@@ -252,29 +295,34 @@ order by m.n;
 -- What keeps a run from being proved, by kind and member: the first $2 of each kind, and how many there are of it.
 -- Those whose job waits are missing only once the run has ended.
 with run as (
-  select r.id, r.audience_id, r.content_id, r.channel, r.members, r.finished_at, r.retry_of, r.created_at, to_char(r.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as begins
+  select r.id, r.audience_id, r.content_id, r.channel, r.members, r.finished_at, r.retry_of, r.created_at, r.options, r.winner, s.names, s.share, s.salt, to_char(r.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as begins
   from deed.campaign_runs r
+  cross join lateral deed.cells_of(r.options, r.request_id) s
   where r.id = $1::text::uuid
 ),
 jobs as materialized (
-  select j.id, j.from_n, j.upto_n, j.expanded_at, j.finished_at, j.last_error, j.sent, j.skipped, j.missed, j.failed, j.dead
+  select j.id, j.from_n, j.upto_n, j.part, coalesce(j.members, j.upto_n - j.from_n + 1) as members, j.expanded_at, j.finished_at, j.last_error, j.sent, j.skipped, j.missed, j.failed, j.dead
   from deed.job_queue j
   where j.run_id = $1::text::uuid
 ),
 members as materialized (
-  select m.n, m.contact_id, m.address, j.id as job_id, j.expanded_at, j.finished_at as ended_at, j.last_error
-  from run r
-  join deed.audience_members m on m.audience_id = r.audience_id
-  left join jobs j on j.from_n = (m.n - 1) / 1000 * 1000 + 1 and m.n <= j.upto_n
+  select m.n, m.contact_id, m.address, m.variant, j.id as job_id, j.expanded_at, j.finished_at as ended_at, j.last_error
+  from (
+    select o.n, o.contact_id, o.address, case when r.names is not null then deed.variant_of(r.names, r.share, r.salt, o.contact_id) end as variant
+    from run r
+    join deed.audience_members o on o.audience_id = r.audience_id
+    offset 0 -- each is asked for once
+  ) m
+  left join jobs j on j.from_n = (m.n - 1) / 1000 * 1000 + 1 and m.n <= j.upto_n and (j.part is null or (m.variant is null) = (j.part = 'rest'))
 ),
 items as materialized (
-  select c.id, c.job_id, c.contact_id, c.status, c.finished_at, c.idempotency_key, c.claim, c.provider_message_id, c.request is null and c.request_sha256 is null as no_hash,
+  select c.id, c.job_id, c.contact_id, c.status, c.finished_at, c.idempotency_key, c.claim, c.provider_message_id, c.request is null and c.request_sha256 is null as no_hash, c.payload ->> 'variant' as says, c.payload ? 'contact' as is_there,
     c.status in ('sent', 'called', 'posted') as done
   from deed.channel_outbox c
   where c.run_id = $1::text::uuid
 ),
 placed as materialized (
-  select i.*, m.n, m.address, m.job_id as job_of_member
+  select i.*, m.n, m.address, m.variant, m.job_id as job_of_member
   from items i
   left join members m on m.contact_id = i.contact_id
 ),
@@ -319,19 +367,25 @@ found as (
     when 'social' then deed.idempotency_key(r.id::text, t.post_id, b.address, r.begins)
     else deed.idempotency_key(r.id::text, b.contact_id::text, t.asset_id, r.begins, r.channel) end
   union all
+  -- What was erased says none any more.
+  select 'other variant', b.n, b.contact_id::text, b.id::text, format('it says %s, and the member''s is %s', coalesce('variant ' || b.says, 'no variant'), coalesce(b.variant, r.winner, 'not decided'))
+  from placed b
+  cross join run r
+  where b.n is not null and b.is_there and b.status <> 'skipped' and b.says is distinct from case when r.names is not null then coalesce(b.variant, r.winner) end
+  union all
   select 'no hash', b.n, b.contact_id::text, b.id::text, 'it went out, and neither its request nor the SHA-256 of it is there'
   from placed b
   where b.done and b.no_hash
   union all
   select 'other content', null, '', '', format('content %s is not what its SHA-256 says', t.id)
   from run r
-  join deed.campaign_contents t on t.id = r.content_id
+  join deed.campaign_contents t on t.id = r.content_id or t.id in (select v.id::uuid from jsonb_each_text(r.options -> 'variants') v(name, id))
   where t.sha256 <> sha256(convert_to(jsonb_strip_nulls(jsonb_build_object('asset', t.asset_id, 'variant', t.variant, 'subject', t.subject, 'text', t.text, 'html', t.html,
     'script', t.script, 'script_version', t.script_version, 'post', t.post_id))::text, 'UTF8'))
   union all
-  select 'other audience', null, '', '', format('the run is for %s members, its audience has %s, and its jobs %s', r.members, (select count(*) from members), (select sum(j.upto_n - j.from_n + 1) from jobs j))
+  select 'other audience', null, '', '', format('the run is for %s members, its audience has %s, and its jobs %s', r.members, (select count(*) from members), (select sum(j.members) from jobs j))
   from run r
-  where r.members <> (select count(*) from members) or r.members is distinct from (select sum(j.upto_n - j.from_n + 1) from jobs j)
+  where r.members <> (select count(*) from members) or r.members is distinct from (select sum(j.members) from jobs j)
   union all
   -- A retry is of those who failed (C7); who is known since to have got it is skipped.
   select 'other retry', m.n, m.contact_id::text, coalesce(i.id::text, ''), format('in run %s, which this one retries, %s', r.retry_of,
@@ -366,7 +420,8 @@ where f.place <= $2::int
 order by f.kind, f.place;
 
 -- name: proved
-select s.installation::text, t.sha256, coalesce((select a.k || ':' || encode(a.sha256, 'hex') from deed.audit_seals a order by a.k desc limit 1), ''), clock_timestamp()
+select s.installation::text, t.sha256, coalesce((select a.k || ':' || encode(a.sha256, 'hex') from deed.audit_seals a order by a.k desc limit 1), ''), clock_timestamp(),
+  (select jsonb_object_agg(v.name, encode(c.sha256, 'base64')) from jsonb_each_text(r.options -> 'variants') v(name, id) join deed.campaign_contents c on c.id = v.id::uuid)
 from deed.campaign_runs r
 join deed.campaign_contents t on t.id = r.content_id
 cross join deed.settings s
@@ -374,7 +429,8 @@ where r.id = $1::text::uuid;
 
 -- name: proved_members
 -- Each member once, behind $2, with nothing that an erasure takes away.
-select m.n, m.contact_id::text, coalesce(c.id::text, ''), coalesce(c.status, 'lost'), coalesce(c.provider_message_id, ''), coalesce(c.request_sha256, sha256(c.request)), c.finished_at
+select m.n, m.contact_id::text, coalesce(c.id::text, ''), coalesce(c.status, 'lost'), coalesce(c.provider_message_id, ''), coalesce(c.request_sha256, sha256(c.request)), c.finished_at,
+  coalesce(deed.variant_of(r.names, r.share, r.salt, m.contact_id), r.winner, '')
 from (
   select m.n, m.contact_id
   from deed.audience_members m
@@ -382,6 +438,9 @@ from (
   order by m.n
   limit $3::int
 ) m
+cross join (
+  select s.names, s.share, s.salt, r.winner from deed.campaign_runs r cross join lateral deed.cells_of(r.options, r.request_id) s where r.id = $1::text::uuid
+) r
 left join lateral (
   select o.id, o.status, o.provider_message_id, o.request_sha256, o.request, o.finished_at
   from deed.channel_outbox o

@@ -45,6 +45,21 @@ type Failure struct {
 	Count   int64  `json:"count"`
 }
 
+// VariantOf is what became of those who got a variant, of what is expanded by now.
+type VariantOf struct {
+	Name string `json:"variant"`
+	// Part is test, rest (of the winner), or "" where there is no test.
+	Part         string `json:"part,omitempty"`
+	Members      int64  `json:"members"`
+	Sent         int64  `json:"sent"`
+	Delivered    int64  `json:"delivered"`
+	Bounced      int64  `json:"bounced"`
+	Complained   int64  `json:"complained"`
+	Unsubscribed int64  `json:"unsubscribed"`
+	Opened       int64  `json:"opened"`
+	Clicked      int64  `json:"clicked"`
+}
+
 // Report is what has become of a run.
 type Report struct {
 	Run
@@ -55,6 +70,8 @@ type Report struct {
 	// Skipped and Failed are the hundred that are most frequent.
 	Skipped []Reason  `json:"skipped"`
 	Failed  []Failure `json:"failed"`
+	// Results are those of its variants, in order, of each the test before the rest; nil: it has none.
+	Results []VariantOf `json:"variant_results,omitempty"`
 }
 
 // Summarise returns what has become of a run's members, and of which it is still to come. The
@@ -81,6 +98,11 @@ func Summarise(ctx context.Context, db deed.DB, id string) (r Report, err error)
 	}
 	if rows, err = db.Query(ctx, query.Failures, id); err == nil {
 		r.Failed, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Failure])
+	}
+	if err == nil && len(r.Run.Variants) > 0 {
+		if rows, err = db.Query(ctx, query.Variants, id); err == nil {
+			r.Results, err = pgx.CollectRows(rows, pgx.RowToStructByPos[VariantOf])
+		}
 	}
 	if sent := float64(r.Progress.Sent); sent > 0 {
 		h := r.Heard
@@ -111,6 +133,8 @@ type Reached struct {
 	UnsubscribedAt *time.Time `json:"unsubscribed_at,omitempty"`
 	OpenedAt       *time.Time `json:"opened_at,omitempty"`
 	ClickedAt      *time.Time `json:"clicked_at,omitempty"`
+	// Variant is the one that they got or are to get; "": the run has none, or their test is not decided.
+	Variant string `json:"variant,omitempty"`
 }
 
 // Members returns what has become of up to limit members of a run's audience behind the
@@ -137,7 +161,7 @@ func Members(ctx context.Context, db deed.DB, id string, after int64, limit int)
 // Finding is what keeps a run from being proved.
 type Finding struct {
 	// Kind is what is wrong: missing, twice, stranger (a delivery for nobody in the audience),
-	// open (though the run has ended), accepted twice, other key, no hash, other content, other
+	// open (though the run has ended), accepted twice, other key, other variant, no hash, other content, other
 	// audience, other counts.
 	Kind     string `json:"kind"`
 	N        int64  `json:"n,omitempty"` // the member, or the first one of a job; 0: neither

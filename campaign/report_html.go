@@ -34,7 +34,12 @@ type bar struct {
 // HTML writes the report as a page that is whole by itself: tables, charts as inline SVG, no
 // script, and nothing that is loaded from elsewhere. at is when it is written.
 func (r Report) HTML(w io.Writer, at time.Time) error {
-	return reportPage.Execute(w, map[string]any{"Report": r, "At": at, "Members": r.memberBars(), "Heard": r.heardBars(), "Why": r.why()})
+	return r.page(w, at, false)
+}
+
+// page writes it for a browser, or for mail programs, which show pictures that go with the mail and no SVG.
+func (r Report) page(w io.Writer, at time.Time, mail bool) error {
+	return reportPage.Execute(w, map[string]any{"Report": r, "At": at, "Members": r.memberBars(), "Heard": r.heardBars(), "Why": r.why(), "Mail": mail})
 }
 
 func (r Report) memberBars() (bars []bar) {

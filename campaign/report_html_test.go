@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
+	"image/color"
+	"image/png"
 	"io"
 	"strings"
 	"testing"
@@ -63,5 +66,50 @@ func TestReport_HTMLEscapesAll(t *testing.T) {
 	}
 	if err := (campaign.Report{}).HTML(&b, end); err != nil {
 		t.Error(err)
+	}
+}
+
+// The report as an e-mail has each chart as a picture that its text names, nothing that is loaded, and the page beside it.
+func TestReport_Email(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 20, 9, 0, 0, 0, time.UTC)
+	r := campaign.Report{
+		Run:      campaign.Run{ID: "01a1fe76-14ee-7f1b-b119-532699ab7d4c", Name: "spring\n<script>", Status: campaign.Completed, Channel: campaign.Email, Members: 4, ScheduledFor: at},
+		Progress: campaign.Progress{Sent: 3, Skipped: 1}, Heard: campaign.Heard{Delivered: 3}, Rates: &campaign.Rates{Delivered: 1},
+		Results: []campaign.VariantOf{{Name: "A<", Part: "test", Members: 4, Sent: 3}},
+	}
+	e, err := r.Email("shop@example.com", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the subject", e.Subject, "spring <script>: completed, 3 of 4 sent")
+	for _, bad := range []string{"<script", "<svg", "http", "url(", "<link"} {
+		if strings.Contains(e.HTML, bad) {
+			t.Errorf("%s is in it:\n%s", bad, e.HTML)
+		}
+	}
+	pictures := 0
+	for _, a := range e.Attachments {
+		if !a.Inline {
+			want(t, "the page", a.Name+" "+fmt.Sprint(bytes.Contains(a.Content, []byte("<svg")) && !bytes.Contains(a.Content, []byte("cid:"))), "report.html true")
+			continue
+		}
+		pictures++
+		if !strings.Contains(e.HTML, `src="cid:`+a.ContentID+`"`) {
+			t.Errorf("nothing shows %s", a.ContentID)
+		}
+		if _, err := png.Decode(bytes.NewReader(a.Content)); err != nil {
+			t.Errorf("%s: %v", a.Name, err)
+		}
+	}
+	want(t, "the pictures", pictures, 7)
+	want(t, "the pictures that it names", strings.Count(e.HTML, "cid:"), 7)
+	members, err := png.Decode(bytes.NewReader(e.Attachments[0].Content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide := members.Bounds().Dx()
+	for x, colour := range map[int]color.RGBA{1: {0x2e, 0x7d, 0x32, 255}, wide*3/4 - 2: {0x2e, 0x7d, 0x32, 255}, wide*3/4 + 2: {0x9e, 0x9e, 0x9e, 255}, wide - 1: {0x9e, 0x9e, 0x9e, 255}} {
+		want(t, fmt.Sprintf("the colour at %d", x), color.RGBAModel.Convert(members.At(x, 5)).(color.RGBA), colour)
 	}
 }

@@ -39,6 +39,7 @@ type Run struct {
 	Channel      Channel    `json:"channel"`
 	Provider     string     `json:"provider"`
 	Purpose      string     `json:"purpose,omitempty"`
+	From         string     `json:"-"` // of e-mails; proofs have no address
 	RequestID    string     `json:"request_id"`
 	Audience     string     `json:"audience_id"`
 	Content      string     `json:"content_id"`
@@ -56,6 +57,21 @@ type Run struct {
 	LastDue *time.Time `json:"last_due,omitempty"`
 	Window
 	PauseOn *PauseOn `json:"pause_on,omitempty"` // as it was asked for
+	// Variants are the names of those that it has, in order.
+	Variants []string `json:"variants,omitempty"`
+	// Test is of a run of which a part gets the variants first; nil: there is none.
+	Test *TestOf `json:"test,omitempty"`
+}
+
+// TestOf is a run's test, and what came of it.
+type TestOf struct {
+	By    By      `json:"by"`
+	Share float64 `json:"share"`
+	// Wait is for how many seconds clicks or complaints are waited for.
+	Wait float64 `json:"wait_seconds,omitempty"`
+	// Winner is what the rest gets, since WinnerAt; "": that is not decided.
+	Winner   string     `json:"winner,omitempty"`
+	WinnerAt *time.Time `json:"winner_at,omitempty"`
 }
 
 // Window is when and how fast a run goes, as it was asked for ([Request]).
@@ -113,9 +129,14 @@ func runs(ctx context.Context, db deed.DB, sql string, args ...any) ([]Run, erro
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Run, err error) {
 		var owner, space string
+		var test TestOf
 		err = row.Scan(&r.ID, &owner, &space, &r.Campaign, &r.Name, &r.Status, &r.Channel, &r.Provider, &r.Purpose, &r.RequestID, &r.Audience, &r.Content, &r.Members,
 			&r.CreatedAt, &r.ScheduledFor, &r.ExpiresAt, &r.StartedAt, &r.PausedAt, &r.CancelledAt, &r.FinishedAt, &r.RetryOf,
-			&r.LastDue, &r.LocalTime, &r.IfPassed, &r.QuietHours, &r.Zone, &r.Rate, &r.Ramp, &r.PausedWhy, &r.PauseOn)
+			&r.LastDue, &r.LocalTime, &r.IfPassed, &r.QuietHours, &r.Zone, &r.Rate, &r.Ramp, &r.PausedWhy, &r.PauseOn,
+			&r.Variants, &test.By, &test.Share, &test.Wait, &test.Winner, &test.WinnerAt, &r.From)
+		if test.By != "" {
+			r.Test = &test
+		}
 		if err == nil {
 			r.Tenant, err = tenant.Parse(owner)
 		}
@@ -166,9 +187,9 @@ type Reason struct {
 
 // Wait is why of what a run has queued nothing goes now, or no faster.
 type Wait struct {
-	// Why is quiet hours, local time, tried again (what failed for now), scheduled, provider paused, or rate.
+	// Why is quiet hours, local time, winner (of the test), tried again (what failed for now), scheduled, provider paused, or rate.
 	Why   string     `json:"why"`
-	Until *time.Time `json:"until,omitempty"` // nil: it goes, at Rate
+	Until *time.Time `json:"until,omitempty"` // nil: it goes, at Rate, or a person decides
 	// LocalTime is Until by the clock of Zone, that of most of them, and of Zones others.
 	LocalTime string `json:"local_time,omitempty"`
 	Zone      string `json:"zone,omitempty"`
@@ -225,6 +246,7 @@ type Traced struct {
 	Contact      string `json:"contact_id,omitempty"`
 	Reason       string `json:"reason,omitempty"`
 	ProviderID   string `json:"provider_message_id,omitempty"`
+	Variant      string `json:"variant,omitempty"` // none of who was erased
 	n            int64
 	afterOfThose string
 }
@@ -249,7 +271,7 @@ func Trace(ctx context.Context, db deed.DB, id, cursor string, limit int) (list 
 	rows, err := db.Query(ctx, query.Trace, id, n, after, limit)
 	if err == nil {
 		list.Items, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t Traced, err error) {
-			return t, row.Scan(&t.RunStatus, &t.n, &t.Job, &t.JobStatus, &t.Attempts, &t.JobError, &t.Delivery, &t.Status, &t.Contact, &t.Reason, &t.ProviderID, &t.afterOfThose)
+			return t, row.Scan(&t.RunStatus, &t.n, &t.Job, &t.JobStatus, &t.Attempts, &t.JobError, &t.Delivery, &t.Status, &t.Contact, &t.Reason, &t.ProviderID, &t.Variant, &t.afterOfThose)
 		})
 	}
 	if err != nil {

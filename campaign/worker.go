@@ -49,6 +49,9 @@ const statement = 30 * time.Second
 // looksAtOnce is how many jobs one statement looks at.
 const looksAtOnce = 200
 
+// decidedAtOnce is of how many runs one statement decides the tests.
+const decidedAtOnce = 10
+
 // sweptAtOnce is how many deliveries one statement skips.
 const sweptAtOnce = 1000
 
@@ -143,6 +146,10 @@ func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
+	decided, err := w.decide(ctx)
+	if err != nil {
+		return 0, err
+	}
 	swept, err := w.sweep(ctx)
 	if err != nil {
 		return 0, err
@@ -151,7 +158,7 @@ func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
 	if err == nil && looked > 0 {
 		err = w.pauseFailing(ctx)
 	}
-	if err != nil || expanded || swept > 0 || looked == looksAtOnce {
+	if err != nil || expanded || decided > 0 || swept > 0 || looked == looksAtOnce {
 		return 0, err
 	}
 	poll := w.opts.PollInterval/2 + rand.N(w.opts.PollInterval)
@@ -209,6 +216,15 @@ func (w *Worker) expandOne(ctx context.Context) (bool, error) {
 		log.Debug("job of a campaign", "state", state, "deliveries", made)
 	}
 	return true, nil
+}
+
+// decide decides the tests of runs that can be.
+func (w *Worker) decide(ctx context.Context) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statement)
+	defer cancel()
+	err = w.pool.QueryRow(ctx, query.Decide, decidedAtOnce, w.opts.Worker).Scan(&n)
+	crash.Point("decided")
+	return n, err
 }
 
 // sweep skips what is queued of runs that are cancelled or have expired.

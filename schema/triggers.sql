@@ -125,6 +125,7 @@ create or replace trigger campaign_runs_transition before update on deed.campaig
     old.status <> new.status or old.id <> new.id or old.campaign_id <> new.campaign_id or old.tenant_id <> new.tenant_id or old.workspace_id <> new.workspace_id
     or old.audience_id <> new.audience_id or old.content_id <> new.content_id or old.channel <> new.channel or old.provider <> new.provider or old.purpose <> new.purpose
     or old.request_id <> new.request_id or old.members <> new.members or old.retry_of is distinct from new.retry_of or old.scheduled_for <> new.scheduled_for or old.options <> new.options
+    or (old.winner is not null and (old.winner, old.winner_at) is distinct from (new.winner, new.winner_at))
     or old.zones is distinct from new.zones or old.last_due is distinct from new.last_due
     or old.finished_at is distinct from new.finished_at or (old.cancelled_at is not null and old.cancelled_at is distinct from new.cancelled_at)
   ) execute function deed.check_campaign();
@@ -135,7 +136,7 @@ create or replace trigger job_queue_insert before insert on deed.job_queue
 create or replace trigger job_queue_transition before update on deed.job_queue
   for each row when (
     old.status <> new.status or old.id <> new.id or old.run_id <> new.run_id or old.tenant_id <> new.tenant_id or old.workspace_id <> new.workspace_id
-    or old.job_type <> new.job_type or old.from_n <> new.from_n or old.upto_n <> new.upto_n or (old.expanded_at is not null and old.expanded_at is distinct from new.expanded_at)
+    or old.job_type <> new.job_type or old.from_n <> new.from_n or old.upto_n <> new.upto_n or old.part is distinct from new.part or old.members is distinct from new.members or (old.expanded_at is not null and old.expanded_at is distinct from new.expanded_at)
   ) execute function deed.check_campaign();
 create or replace trigger job_queue_delete before delete on deed.job_queue for each row execute function deed.check_campaign();
 create or replace trigger job_queue_truncate before truncate on deed.job_queue for each statement execute function deed.refuse_change();

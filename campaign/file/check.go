@@ -181,21 +181,33 @@ func (t *trial) sample(ctx context.Context, db deed.DB) error {
 
 // render makes what the sample would get, and looks for what is missing of it.
 func (t *trial) render(ctx context.Context, needs []string) error {
-	message, err := t.file.Message()
-	if err != nil {
-		return err
+	var messages []*campaign.Message
+	said := t.file.each()
+	for _, f := range said {
+		message, err := f.Message()
+		if err != nil {
+			return err
+		}
+		messages = append(messages, message)
 	}
 	lacks := map[string]*Missing{}
 	for _, r := range t.rows {
 		data, err := templateData(r.Data)
-		if err == nil {
-			_, err = message.Make(ctx, data, sampleLink)
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		if err != nil {
 			t.rowProblem(r.Line, "%s", withoutOp(err))
+		}
+		for i := 0; i < len(messages) && err == nil; i++ {
+			_, err := messages[i].Make(ctx, data, sampleLink)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			of := ""
+			if name := said[i].Content.Variant; name != "" {
+				of = "variant " + name + ": "
+			}
+			if err != nil {
+				t.rowProblem(r.Line, "%s%s", of, withoutOp(err))
+			}
 		}
 		for _, name := range needs {
 			if has(data, strings.Split(name, ".")) {

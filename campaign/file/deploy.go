@@ -50,11 +50,21 @@ func (f *File) Deploy(ctx context.Context, db DB, opts Options) (d Deployed, err
 // put stores what is said, and returns the request for it.
 func (f *File) put(ctx context.Context, db deed.DB, opts Options) (campaign.Request, error) {
 	req := f.Request
-	made, err := campaign.Put(ctx, db, opts.Scope, f.Campaign, f.Content)
-	if err != nil {
-		return req, err
+	for _, one := range f.each() {
+		made, err := campaign.Put(ctx, db, opts.Scope, f.Campaign, one.Content)
+		if err != nil {
+			return req, err
+		}
+		if req.Campaign = made.ID; len(f.Variants) == 0 {
+			req.Content = made.Content
+			break
+		}
+		if req.Variants == nil {
+			req.Variants = map[string]string{}
+		}
+		req.Variants[one.Content.Variant] = made.Content
 	}
-	req.Campaign, req.Content, req.Audience, req.ID, req.ScheduledFor = made.ID, made.Content, opts.Audience, opts.RequestID, opts.At
+	req.Audience, req.ID, req.ScheduledFor = opts.Audience, opts.RequestID, opts.At
 	req.LocalTime = opts.LocalTime
 	// The file may say what is not of this run.
 	if req.LocalTime == "" {
@@ -63,9 +73,11 @@ func (f *File) put(ctx context.Context, db deed.DB, opts Options) (campaign.Requ
 	if req.LocalTime == "" && req.QuietHours == "" {
 		req.Zone = ""
 	}
-	if req.ID == "" {
-		req.ID, err = requestID(req)
+	if req.ID != "" {
+		return req, nil
 	}
+	var err error
+	req.ID, err = requestID(req)
 	return req, err
 }
 

@@ -29,7 +29,11 @@ type File struct {
 	Name string
 	// Campaign is the campaign's name.
 	Campaign string
-	Content  campaign.Content
+	// Content is what is said, or what its variants have in common.
+	Content campaign.Content
+	// Variants are the contents among which the members are divided, in the order of their names; each
+	// has all that it says.
+	Variants []campaign.Content
 	// Request is what the file says of a run: all but the ids of campaign, content and
 	// audience, the request's own id, and when it begins.
 	Request campaign.Request
@@ -130,8 +134,9 @@ func (r *reader) read(s *document.Section) {
 		return // which keys it may have is not known
 	}
 	for _, key := range channels[f.Request.Channel].keys {
-		r.said(s, key)
+		r.said(s, key, &f.Content)
 	}
+	r.variants(s)
 	f.Columns.Address = channels[f.Request.Channel].column
 	if a := s.Sub("audience"); a != nil {
 		r.audience(a)
@@ -173,11 +178,10 @@ func flag(s *document.Section, key string) bool {
 }
 
 // said reads a key of what is said.
-func (r *reader) said(s *document.Section, key string) {
+func (r *reader) said(s *document.Section, key string, c *campaign.Content) {
 	if !s.Has(key) {
 		return
 	}
-	c := &r.file.Content
 	switch key {
 	case "from":
 		r.file.Request.From = address(s, key)

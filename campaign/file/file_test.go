@@ -3,6 +3,7 @@ package file_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +17,11 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	f := read(t, spring+"expires_after: 2h\nconsent: required\nreply_to: help@example.com\n")
 	want(t, "the campaign", f.Campaign, "spring")
-	want(t, "the request", f.Request, campaign.Request{
+	if request := (campaign.Request{
 		Channel: campaign.Email, Provider: "mail", Purpose: "newsletter", From: "Shop <shop@example.com>", ReplyTo: "help@example.com", NeedsConsent: true, ExpiresAfter: 2 * time.Hour,
-	})
+	}); !reflect.DeepEqual(f.Request, request) {
+		t.Errorf("the request: %+v, want %+v", f.Request, request)
+	}
 	want(t, "the subject", f.Content.Subject, "{{ contact.name }}, spring is here")
 	want(t, "the text", f.Content.Text, string(texts["spring.txt"].Data))
 	want(t, "the columns", strings.Join(append(f.Columns.Data, f.Columns.Address, f.Columns.Zone), " "), "name city email tz")
@@ -88,10 +91,12 @@ func TestParse_Window(t *testing.T) {
 	f := read(t, spring+"if_passed: skip\nquiet_hours: \"22:00-08:00\"\nzone: Europe/Paris\nrate: 600/min\nramp: {from: 1/s, every: 1h}\n")
 	want(t, "the ramp", fmt.Sprint(*f.Request.Ramp), "{1/s 1h0m0s []}")
 	f.Request.Ramp = nil
-	want(t, "the request", f.Request, campaign.Request{
+	if request := (campaign.Request{
 		Channel: campaign.Email, Provider: "mail", Purpose: "newsletter", From: "Shop <shop@example.com>",
 		IfPassed: campaign.Skip, QuietHours: "22:00-08:00", Zone: "Europe/Paris", Rate: "600/min",
-	})
+	}); !reflect.DeepEqual(f.Request, request) {
+		t.Errorf("the request: %+v, want %+v", f.Request, request)
+	}
 	f = read(t, spring+"rate: 10/s\nramp:\n  - {rate: 100/h, for: 24h}\n  - {rate: 1/s, for: 2h}\n")
 	want(t, "the steps", fmt.Sprint(*f.Request.Ramp), "{ 0s [{100/h 24h0m0s} {1/s 2h0m0s}]}")
 

@@ -21,7 +21,7 @@ of workflow plans are another thing.`,
 		Example: "  deed campaign deploy spring.yaml --csv people.csv\n  deed campaign list --status running\n  deed campaign pause 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the wrong price'",
 	}
 	cmd.AddCommand(newCampaignCheck(a), newCampaignDeploy(a), newCampaignPreview(a), newCampaignTest(a), newCampaignList(a), newCampaignShow(a), newCampaignTrace(a),
-		newCampaignWatch(a), newCampaignReport(a), newCampaignExport(a), newCampaignVerify(a), newCampaignPause(a), newCampaignResume(a), newCampaignCancel(a), newCampaignRetry(a))
+		newCampaignWatch(a), newCampaignReport(a), newCampaignExport(a), newCampaignVerify(a), newCampaignPause(a), newCampaignResume(a), newCampaignCancel(a), newCampaignRetry(a), newCampaignWinner(a))
 	return cmd
 }
 
@@ -118,6 +118,9 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 		{"begins", begins(s.Run)},
 		{"quiet hours", s.QuietHours},
 		{"rate", pace(s.Run)},
+		{"variants", variants(s.Run)},
+		{"test", tested(s.Run)},
+		{"winner", winner(s.Run)},
 		{"expires", when(s.ExpiresAt)},
 		{"started", instant(s.StartedAt)},
 		{"pauses on", pausesOn(s.PauseOn)},
@@ -152,7 +155,7 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 		}
 	}
 	for _, wait := range s.Waits {
-		if wait.Until != nil || wait.Rate > 0 {
+		if wait.Until != nil || wait.Rate > 0 || wait.Why == "winner" {
 			fmt.Fprintf(w, "%-16s %s\n", "waits", clip(waits(wait), 0))
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/uuid"
+	"github.com/deedhq/deed/tenant"
 )
 
 // peopleFlags say to whom a campaign goes: the same flags for every command that reads one.
@@ -259,14 +260,15 @@ func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to fil
 
 // someoneFlags say whose data a message is made of.
 type someoneFlags struct {
-	contact, data string
-	member        int64
+	contact, data, variant string
+	member                 int64
 }
 
 func (s *someoneFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.contact, "contact", "", "made of this contact's data: ID or TYPE:VALUE, such as email:ann@example.com")
 	cmd.Flags().Int64Var(&s.member, "member", 0, "made of the people's row of this number, from 1")
 	cmd.Flags().StringVar(&s.data, "data", "", `made of these data, a JSON object such as {"name": "Ann"}`)
+	cmd.Flags().StringVar(&s.variant, "variant", "", "by this variant, of a campaign that has some")
 	cmd.MarkFlagsOneRequired("contact", "member", "data")
 	cmd.MarkFlagsMutuallyExclusive("contact", "member", "data")
 }
@@ -275,6 +277,10 @@ func (s *someoneFlags) add(cmd *cobra.Command) {
 func (s *someoneFlags) message(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, opts file.Options) (json.RawMessage, error) {
 	ctx := cmd.Context()
 	data := json.RawMessage(s.data)
+	f, err := f.Of(s.variant)
+	if err != nil {
+		return nil, usagef("%v (--variant)", errors.Unwrap(err))
+	}
 	switch {
 	case s.contact != "":
 		err := inTenant(ctx, pool, opts.Scope.Tenant, func(tx pgx.Tx) error {
@@ -405,7 +411,6 @@ with [Test].`,
 }
 
 func (a *app) sendTest(cmd *cobra.Command, f *file.File, opts file.Options, to string, payload json.RawMessage, wait time.Duration) error {
-	ctx := cmd.Context()
 	if f.Request.Channel == campaign.Email {
 		var e delivery.EmailPayload
 		if err := json.Unmarshal(payload, &e); err != nil {
@@ -418,12 +423,18 @@ func (a *app) sendTest(cmd *cobra.Command, f *file.File, opts file.Options, to s
 		Channel: delivery.Channel(f.Request.Channel), Provider: f.Request.Provider, Recipient: to, Payload: payload,
 		Key: delivery.NewKey("deed campaign test", uuid.New().String()),
 	}
+	return a.sendOne(cmd, opts.Scope.Tenant, d, wait)
+}
+
+// sendOne reserves a delivery that is no part of any run, and tells what becomes of it: again is the same one.
+func (a *app) sendOne(cmd *cobra.Command, owner *tenant.ID, d delivery.Delivery, wait time.Duration) error {
+	ctx := cmd.Context()
 	return a.withLedgerOf(ctx, d.Provider, func(l *delivery.Ledger, pool *pgxpool.Pool) error {
 		if err := checkKind(ctx, l, pool, d); err != nil {
 			return err
 		}
 		var made []delivery.Reserved
-		err := inTenant(ctx, pool, opts.Scope.Tenant, func(tx pgx.Tx) (err error) {
+		err := inTenant(ctx, pool, owner, func(tx pgx.Tx) (err error) {
 			made, err = l.Reserve(ctx, tx, d)
 			return err
 		})

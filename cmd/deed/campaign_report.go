@@ -21,14 +21,21 @@ func newCampaignReport(a *app) *cobra.Command {
 	var asJSON bool
 	var page string
 	var owner campaignOwner
+	var mail mailedReport
 	cmd := &cobra.Command{
 		Use: "report RUN", Short: "Report what became of a run's members", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
 		Long: `Report what became of a run's members: how many it went out to, what providers have said of those since, as parts of
 them, who was skipped and why, and what failed with which code. With --html it is a page in one file: tables and charts,
-no script, and nothing that is loaded.`,
-		Example: "  deed campaign report 01a1fe76-14ee-7f1b-b119-532699ab7d4c --html spring.html",
+no script, and nothing that is loaded. With --send-to it is an e-mail: one delivery of
+the run's provider, or of --provider, with the page beside it. The same request
+again is the same delivery; without --request-id it is made of the run, its
+status and the address.`,
+		Example: "  deed campaign report 01a1fe76-14ee-7f1b-b119-532699ab7d4c --html spring.html\n  deed campaign report 01a1fe76-14ee-7f1b-b119-532699ab7d4c --send-to boss@example.com",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := mail.check(cmd); err != nil {
+				return err
+			}
 			return owner.with(cmd, a, args[0], func(pool *pgxpool.Pool) error {
 				r, err := campaign.Summarise(cmd.Context(), pool, args[0])
 				if err != nil {
@@ -36,6 +43,9 @@ no script, and nothing that is loaded.`,
 				}
 				if page != "" {
 					return writeReport(page, r)
+				}
+				if mail.to != "" {
+					return mail.send(cmd, a, r)
 				}
 				if asJSON {
 					r.Skipped, r.Failed = orEmpty(r.Skipped), orEmpty(r.Failed)
@@ -47,7 +57,8 @@ no script, and nothing that is loaded.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&page, "html", "", "write it to this file, as a page")
-	cmd.MarkFlagsMutuallyExclusive("json", "html")
+	mail.add(cmd)
+	cmd.MarkFlagsMutuallyExclusive("json", "html", "send-to")
 	owner.add(cmd)
 	return cmd
 }
@@ -88,6 +99,9 @@ func printReport(w io.Writer, r campaign.Report) error {
 		if err := table(w, []string{"SAID OF SENT", "COUNT", "RATE"}, rows); err != nil {
 			return err
 		}
+	}
+	if err := printVariants(w, r.Results); err != nil {
+		return err
 	}
 	var rows [][]string
 	for _, s := range r.Skipped {
@@ -139,7 +153,7 @@ the columns, or NDJSON. It is read in pages, and no snapshot of the database is 
 // reachedColumns are those of deed campaign export, named as in its NDJSON.
 var reachedColumns = []string{
 	"n", "contact_id", "address", "delivery_id", "status", "reason", "provider_message_id", "sent_at", "delivered_at", "bounced_at", "bounce", "complained_at", "unsubscribed_at",
-	"opened_at", "clicked_at",
+	"opened_at", "clicked_at", "variant",
 }
 
 func reachedRow(r campaign.Reached) []string {
@@ -151,7 +165,7 @@ func reachedRow(r campaign.Reached) []string {
 	}
 	return []string{
 		strconv.FormatInt(r.N, 10), r.Contact, r.Address, r.Delivery, r.Status, r.Reason, r.ProviderID, at(r.SentAt), at(r.DeliveredAt), at(r.BouncedAt), r.Bounce,
-		at(r.ComplainedAt), at(r.UnsubscribedAt), at(r.OpenedAt), at(r.ClickedAt),
+		at(r.ComplainedAt), at(r.UnsubscribedAt), at(r.OpenedAt), at(r.ClickedAt), r.Variant,
 	}
 }
 

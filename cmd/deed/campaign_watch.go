@@ -72,7 +72,7 @@ func fares(s campaign.Shown, n int64, in time.Duration) string {
 	if s.PausedWhy != "" && s.FinishedAt == nil {
 		text += ": " + s.PausedWhy
 	}
-	if len(s.Waits) > 0 && s.PausedAt == nil && s.FinishedAt == nil && s.Waits[0].Until != nil && (n == 0 || s.Waits[0].Why == "quiet hours") {
+	if len(s.Waits) > 0 && s.PausedAt == nil && s.FinishedAt == nil && (s.Waits[0].Why == "winner" || s.Waits[0].Until != nil && (n == 0 || s.Waits[0].Why == "quiet hours")) {
 		text += ", " + waits(s.Waits[0])
 	}
 	for _, extra := range []struct {

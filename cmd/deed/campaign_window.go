@@ -72,6 +72,12 @@ func waits(w campaign.Wait) string {
 		return fmt.Sprintf("its rate, %v/%s by now", math.Round(n*100)/100, unit)
 	}
 	text := w.Why
+	if w.Why == "winner" {
+		text = "the winner of its test, which a person decides"
+		if w.Until != nil {
+			text = "the winner of its test,"
+		}
+	}
 	switch {
 	case w.LocalTime != "":
 		text += fmt.Sprintf(" until %s in %s", w.LocalTime, w.Zone)

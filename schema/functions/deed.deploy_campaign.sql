@@ -9,11 +9,14 @@
 -- who has granted it), expires_after, an interval (default: 24 hours; what has not begun by
 -- then is not sent); at, a time of the recipient's zone in p_scheduled_for's stead, with
 -- if_passed (now, skip, or, by default, next_day), quiet_hours (22:00-08:00) and zone, of who has
--- none (default UTC), as deed.time_in says; rate and ramp, as deed.pace_of; pause_on, as deed.pause_problem.
+-- none (default UTC), as deed.time_in says; rate and ramp, as deed.pace_of; pause_on, as deed.pause_problem; in content's stead
+-- variants, an object of names and contents' ids, among which its members are divided (deed.cells_of), and
+-- test, an object: share, the part of the audience to which they go first, by: clicks, complaints or
+-- person, and wait, after how long the rest gets the one that did best (deed.decide_winners).
 --
 -- What would make it fail is named (C8), all of it at once, and then nothing is made:
 -- no_provider, no_purpose, no_content, no_sender, no_unsubscribe_url, empty_audience,
--- expired, window_never_opens, no_complaints. Raises DDARG, DDTEN, DDNFD for a campaign, a content or an audience that the
+-- expired, window_never_opens, no_clicks, no_complaints. Raises DDARG, DDTEN, DDNFD for a campaign, a content or an audience that the
 -- tenant does not have, DDCON for an audience that is not ready or of another channel.
 create or replace function deed.deploy_campaign(
   p_campaign_id   uuid,
@@ -40,7 +43,7 @@ declare
   v_hash     bytea;
   v_campaign deed.campaigns;
   v_audience deed.audiences;
-  v_content  deed.campaign_contents;
+  v_contents uuid[];
   v_first    bytea;
   v_purpose  text := p_options ->> 'purpose';
   v_after    interval;
@@ -55,8 +58,8 @@ begin
   elsif (jsonb_typeof(p_options) = 'object') is not true or octet_length(p_options::text) > 65536 then
     raise exception 'deploy_campaign: the options must be a JSON object of 64 KiB at the most' using errcode = 'DDARG';
   elsif exists (select from jsonb_object_keys(p_options) k where k not in ('provider', 'purpose', 'transactional', 'from', 'reply_to', 'content', 'consent', 'expires_after',
-    'at', 'if_passed', 'quiet_hours', 'zone', 'rate', 'ramp', 'pause_on')) then
-    raise exception 'deploy_campaign: the options are provider, purpose, transactional, from, reply_to, content, consent, expires_after, at, if_passed, quiet_hours, zone, rate, ramp and pause_on' using errcode = 'DDARG';
+    'at', 'if_passed', 'quiet_hours', 'zone', 'rate', 'ramp', 'pause_on', 'variants', 'test')) then
+    raise exception 'deploy_campaign: the options are provider, purpose, transactional, from, reply_to, content, consent, expires_after, at, if_passed, quiet_hours, zone, rate, ramp, pause_on, variants and test' using errcode = 'DDARG';
   elsif not isfinite(p_scheduled_for) or p_scheduled_for >= '10000-01-01Z' then
     raise exception 'deploy_campaign: scheduled_for is infinite or after the year 9999' using errcode = 'DDARG';
   elsif v_purpose !~ '^[A-Za-z0-9._-]{1,100}$' then
@@ -76,7 +79,7 @@ begin
   if v_after not between interval '1 minute' and interval '30 days' then
     raise exception 'deploy_campaign: expires_after must be an interval from 1 minute to 30 days' using errcode = 'DDARG';
   end if;
-  v_problem := coalesce(deed.window_problem(p_options, p_scheduled_for), (deed.pace_of(p_options)).problem, deed.pause_problem(p_options));
+  v_problem := coalesce(deed.window_problem(p_options, p_scheduled_for), (deed.pace_of(p_options)).problem, deed.pause_problem(p_options), deed.variants_problem(p_options));
   if v_problem is not null then
     raise exception 'deploy_campaign: %', v_problem using errcode = 'DDARG';
   end if;
@@ -106,16 +109,7 @@ begin
       raise exception 'deploy_campaign: the audience % is %, and of the channel %', p_audience_id, v_audience.status, v_audience.channel
         using errcode = 'DDCON', hint = 'Load all of it, and finish it (deed.finish_audience); an audience is for one channel.';
     end if;
-    begin
-      select c.* into strict v_content
-      from deed.campaign_contents c
-      where c.campaign_id = p_campaign_id and c.id = coalesce((p_options ->> 'content')::uuid, c.id);
-    exception
-      when no_data_found or invalid_text_representation then
-        raise exception 'deploy_campaign: the campaign has no such content' using errcode = 'DDNFD';
-      when too_many_rows then
-        raise exception 'deploy_campaign: the campaign has several contents; say which in the option content' using errcode = 'DDARG';
-    end;
+    v_contents := array(select c.id from deed.said_by(p_campaign_id, p_options) c);
     select t.* into v_times from deed.run_times(p_audience_id, p_options, v_now, coalesce(p_scheduled_for, v_now)) t;
     v_missing := array_remove(array[
       case when not exists (select from deed.providers p where p.name = p_options ->> 'provider')
@@ -128,23 +122,19 @@ begin
       case when v_audience.members > 0 and (v_times.first_due is null or split_part(p_options ->> 'quiet_hours', '-', 1) = split_part(p_options ->> 'quiet_hours', '-', 2))
         then 'window_never_opens: ' || case when v_times.first_due is null then 'its local time has passed everywhere, and who is late is skipped' else 'its quiet hours are all day' end end,
       case when p_scheduled_for + v_after <= v_now or (p_options ->> 'at')::timestamp at time zone 'Etc/GMT+12' + v_after <= v_now then 'expired: it is to begin so long ago that nothing of it would be sent' end,
-      case
-        when p_channel = 'email' and (coalesce(v_content.subject, '') = '' or coalesce(v_content.text, v_content.html, '') = '') then 'no_content: an e-mail needs a subject, and text or html'
-        when p_channel = 'voice' and (coalesce(v_content.script, '') = '' or v_content.script_version is null) then 'no_content: a call needs a script and its script_version'
-        when p_channel = 'social' and (coalesce(v_content.text, '') = '' or v_content.post_id is null) then 'no_content: a post needs a text and its id (post)'
-        when p_channel in ('sms', 'chat') and coalesce(v_content.text, '') = '' then 'no_content: a message needs a text'
-      end,
       case when p_channel = 'email' and coalesce(p_options ->> 'from', '') = '' then 'no_sender: say from whom it is' end,
-      case when p_channel = 'email' and v_purpose is not null and concat(v_content.text, v_content.html) !~ 'unsubscribe_url'
-        then 'no_unsubscribe_url: what has a purpose must offer a way to leave it; write {{ unsubscribe_url }} where it is' end
-    ], null);
+      (select format('no_%1$s: %2$s does not report %1$s: have its events arrive%3$s, or let a person decide', p_options #>> '{test,by}', quote_literal(p.name),
+            case when p_options #>> '{test,by}' = 'clicks' then ', with engagement: true' else '' end)
+        from deed.providers p
+        where p.name = p_options ->> 'provider' and p_options #>> '{test,by}' <> 'person' and case p_options #>> '{test,by}' when 'clicks' then 'clicked' when 'complaints' then 'complained' end <> all (p.reports))
+    ], null) || deed.content_problems(v_contents, p_channel, v_purpose);
     if cardinality(v_missing) > 0 then
       raise exception 'deploy_campaign: %', array_to_string(v_missing, '; ') using errcode = 'DDARG';
     end if;
 
     insert into deed.campaign_runs (id, campaign_id, tenant_id, workspace_id, audience_id, content_id, channel, provider, purpose, request_id, request_sha256, members,
       scheduled_for, expires_at, created_at, options, zones, last_due)
-    values (deed.new_id(), p_campaign_id, v_tenant, v_campaign.workspace_id, p_audience_id, v_content.id, p_channel, p_options ->> 'provider', coalesce(v_purpose, ''),
+    values (deed.new_id(), p_campaign_id, v_tenant, v_campaign.workspace_id, p_audience_id, v_contents[1], p_channel, p_options ->> 'provider', coalesce(v_purpose, ''),
       p_request_id, v_hash, v_audience.members, v_times.first_due, coalesce(v_times.last_due, v_times.first_due) + v_after, v_now, p_options, v_times.zones, v_times.last_due)
     on conflict on constraint campaign_runs_request_key do nothing
     returning id into run_id;

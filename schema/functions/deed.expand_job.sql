@@ -7,7 +7,9 @@
 -- run that retries another one: by then it, or one that it retried in turn, has reached them), passed (its local
 -- time, and the run says that it is too late then), cancelled, expired, suppressed, no consent. Where the run goes by the
 -- recipient's zone each is due when deed.time_in says. Keys are those of D2, so that again makes none twice. What people
--- get is rendered at the attempt: the payload is the member's data. Returns what has become
+-- get is rendered at the attempt: the payload is the member's data, and which variant they get, where
+-- there are some; it is no part of the key, so that nobody gets two. The job of a test's rest is
+-- expanded once its winner is written, or the run is cancelled. Returns what has become
 -- of the job: locked, once it is expanded; queued or dead where that cannot be done, with why
 -- in its last_error; null if the claim is not the caller's. Who holds a contact for longer than
 -- two seconds is not waited for: 55P03, which is no attempt (deed.put_back_job); and so it is where
@@ -46,6 +48,8 @@ declare
   v_listed  boolean;
   v_consent boolean;
   v_before  uuid[]; -- the runs that this one retries
+  v_cells   record; -- of its variants
+  v_members int;
   v_beside  uuid[]; -- other jobs of the run that are being expanded, with a member who is one of this job's
   v_skips   bigint;
 begin
@@ -63,6 +67,11 @@ begin
     state := deed.fail_job(p_job, format('the provider %s is gone', v_run.provider), true, p_worker);
     return;
   end if;
+  if v_job.part = 'rest' and v_run.winner is null and v_run.cancelled_at is null then
+    raise exception 'expand_job: job % is for the rest of a test that is not decided', p_job using errcode = 'DDCON';
+  end if;
+  select c.names, c.share, c.salt into v_cells from deed.cells_of(v_run.options, v_run.request_id) c;
+  v_members := coalesce(v_job.members, v_job.upto_n - v_job.from_n + 1);
   v_when := to_char(v_run.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
   select jsonb_object_agg(z, t.due) into v_dues
   from jsonb_object_keys(v_run.zones) z
@@ -124,7 +133,12 @@ begin
           where s.channel = v_run.channel and s.purpose = v_run.purpose and s.state = 'granted'
         ) then 'no consent' end) as skip
       from (
-        select m.n, m.contact_id, m.address, case when v_dues is null then v_run.scheduled_for else (v_dues ->> coalesce(m.zone, ''))::timestamptz end as at, case when c.erased_at is null then jsonb_build_object('contact', m.data) else '{}' end as payload, c.erased_at is not null as erased,
+        select m.n, m.contact_id, m.address, case when v_dues is null then v_run.scheduled_for else (v_dues ->> coalesce(m.zone, ''))::timestamptz end as at, 
+          case
+            when c.erased_at is not null then '{}'
+            when v_cells.names is null then jsonb_build_object('contact', m.data)
+            else jsonb_build_object('contact', m.data, 'variant', coalesce(deed.variant_of(v_cells.names, v_cells.share, v_cells.salt, m.contact_id), v_run.winner))
+          end as payload, c.erased_at is not null as erased,
           c.merged_into is not null and exists (
             select
             from deed.names_of(deed.contact_of(v_job.tenant_id, c.id)) o(id)
@@ -153,6 +167,7 @@ begin
         from deed.audience_members m
         join deed.contacts c on c.id = m.contact_id
         where m.audience_id = v_run.audience_id and m.n between v_job.from_n and v_job.upto_n
+          and (v_job.part is null or (deed.variant_of(v_cells.names, v_cells.share, v_cells.salt, m.contact_id) is null) = (v_job.part = 'rest'))
         order by key
         offset 0
       ) k
@@ -167,8 +182,8 @@ begin
     raise exception 'expand_job: contacts of job % were merged while it was expanded', p_job using errcode = '55P03';
   end if;
   -- Again: some were there. Or somebody else's are in their place.
-  if made < v_job.upto_n - v_job.from_n + 1
-    and (select count(*) from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = p_job) < v_job.upto_n - v_job.from_n + 1
+  if made < v_members
+    and (select count(*) from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = p_job) < v_members
   then
     raise exception 'expand_job: of job % there are fewer deliveries than members: their audience has gone, or others have reserved under their keys', p_job using errcode = 'DDCON';
   end if;

@@ -6,11 +6,11 @@
 -- with p_missed also of those who were skipped as cancelled or expired before anybody was called.
 -- Never of who was sent to, is or was in doubt, was skipped for any other reason, or was erased; who is
 -- known by then to have got it after all is skipped by deed.expand_job. What is said, by whom and
--- for what is the old run's; it begins now, but where it is
+-- for what is the old run's, and of its variants everybody gets the same again; it begins now, but where it is
 -- night for who has quiet hours. The request is p_request_id, as of
 -- deed.deploy_campaign: a repeat gets the first one's run. A run is retried once: what
 -- failed of its retry, by retrying that one. Raises DDARG where nobody is to be tried again or the provider is
--- gone, DDTEN, DDNFD, and DDCON for a run that has not ended, was retried by another request, or
+-- gone, DDTEN, DDNFD, and DDCON for a run that has not ended, whose test has no winner yet, was retried by another request, or
 -- for a request that meant something else.
 create or replace function deed.retry_run(
   p_run        uuid,
@@ -41,6 +41,7 @@ declare
   v_audience uuid;
   v_chosen   bigint[];
   v_options  jsonb;
+  v_cells    record;
 begin
   if (length(p_request_id) between 1 and 200) is not true then
     raise exception 'retry_run: the request id must have 1 to 200 characters' using errcode = 'DDARG';
@@ -66,6 +67,10 @@ begin
   if v_run.finished_at is null then
     raise exception 'retry_run: run % is %; only one that has ended is retried', p_run, v_run.status using errcode = 'DDCON';
   end if;
+  if v_run.options ? 'test' and v_run.winner is null then
+    raise exception 'retry_run: the test of run % has no winner', p_run using errcode = 'DDCON', hint = 'Say which it is: deed campaign winner ' || p_run || ' VARIANT.';
+  end if;
+  select c.names, c.share, c.salt into v_cells from deed.cells_of(v_run.options, v_run.request_id) c;
   select r.id into run_id from deed.campaign_runs r where r.retry_of = p_run;
   if found then
     raise exception 'retry_run: run % was retried as run %', p_run, run_id using errcode = 'DDCON', hint = 'What failed of that one is tried again by retrying it.';
@@ -89,6 +94,7 @@ begin
         -- Where its job was expanded there was a delivery, whoever has lost it: what became of it is not known.
         when c.id is null then exists (
           select from deed.job_queue j where j.run_id = p_run and j.from_n <= m.n and j.upto_n >= m.n and j.expanded_at is null
+            and (j.part is null or (deed.variant_of(v_cells.names, v_cells.share, v_cells.salt, m.contact_id) is null) = (j.part = 'rest'))
         )
         when c.status = 'dead' then true
         when c.status = 'failed' then not exists (select from deed.delivery_attempts a where a.delivery_id = c.id and a.outcome = 'bad address')
@@ -114,12 +120,12 @@ begin
   end if;
   update deed.audiences a set members = retry_run.members where a.id = v_audience;
   perform deed.finish_audience(v_audience, retry_run.members, v_tenant, p_actor);
-  v_options := v_run.options - '{at,if_passed}'::text[];
+  v_options := v_run.options - '{at,if_passed}'::text[] || case when v_run.options ? 'variants' then jsonb_build_object('cells', v_cells.salt) else '{}' end;
   insert into deed.campaign_runs (id, campaign_id, tenant_id, workspace_id, audience_id, content_id, channel, provider, purpose, request_id, request_sha256, members,
-    scheduled_for, expires_at, created_at, options, retry_of, zones, last_due)
+    scheduled_for, expires_at, created_at, options, retry_of, zones, last_due, winner, winner_at)
   select deed.new_id(), v_run.campaign_id, v_tenant, v_run.workspace_id, v_audience, v_run.content_id, v_run.channel, v_run.provider, v_run.purpose,
     p_request_id, v_hash, retry_run.members, v_now, coalesce(t.last_due, v_now) + coalesce((v_run.options ->> 'expires_after')::interval, interval '24 hours'), v_now,
-    v_options, p_run, t.zones, t.last_due
+    v_options, p_run, t.zones, t.last_due, v_run.winner, v_run.winner_at
   from deed.run_times(v_audience, v_options, v_now, v_now) t
   on conflict do nothing
   returning id into run_id;

@@ -4,7 +4,8 @@
 --
 -- quiet hours and local time: deliveries (counted up to 10,000 of the tenant's that wait) until
 -- then, which is local_time by the clock of zone, where the most members are, and of zones
--- others; tried again: those that failed for now; provider paused: the provider's own pause;
+-- others; winner: members of a test's rest, until when it is decided at the earliest (null: a
+-- person does); tried again: those that failed for now; provider paused: the provider's own pause;
 -- rate: how many a second go at the most, and until when there is no token.
 create or replace function deed.run_waits(p_run uuid)
 returns table (why text, until timestamptz, local_time text, zone text, zones bigint, deliveries bigint, rate double precision)
@@ -17,7 +18,7 @@ set enable_bitmapscan = off
 set jit = off
 as $$
   with run as (
-    select r.id, r.tenant_id, r.provider, r.zones, r.options, r.created_at, r.scheduled_for, clock_timestamp() as now
+    select r.id, r.tenant_id, r.provider, r.zones, r.options, r.created_at, r.scheduled_for, r.winner, r.decide_at, clock_timestamp() as now
     from deed.campaign_runs r
     where r.id = p_run and r.finished_at is null
       and (r.tenant_id = deed.current_tenant() or pg_has_role(session_user, 'deed_worker', 'member') or pg_has_role(session_user, 'deed_admin', 'member'))
@@ -53,6 +54,10 @@ as $$
     from named n
     group by n.why, case when n.zone is not null then n.until end
     union all
+    select 'winner', r.decide_at, null, 0, (select sum(j.members) from deed.job_queue j where j.run_id = r.id and j.part = 'rest' and j.finished_at is null), null
+    from run r
+    where r.options ? 'test' and r.winner is null
+    union all
     select 'provider paused', p.until, null, 0, null, null
     from run r
     join deed.pauses p on p.provider = r.provider and p.destination = ''
@@ -70,6 +75,7 @@ as $$
     f.zone, f.zones, f.deliveries, f.rate
   from found f
   cross join run r
+  where f.why <> 'winner' or f.deliveries > 0
   order by f.until nulls last, f.why
   limit 10
 $$;

@@ -1,7 +1,7 @@
 -- deed.verify_campaigns: the part of deed.verify that is about campaigns, but for those of
 -- tenants that were removed: an audience has as many members as it says, the jobs of a run
 -- are all of its audience, each that is expanded has a delivery for every member and none for
--- anybody else, nobody has two of a run, and no job has ended before all of its deliveries have; and runs are where their jobs say.
+-- anybody else, nobody has two of a run, or another variant than is theirs, and no job has ended before all of its deliveries have; and runs are where their jobs say.
 -- What one run lacks, and whom, campaign.Verify says.
 create or replace function deed.verify_campaigns() returns table (
   invariant text, tenant_id uuid, detail text
@@ -16,10 +16,10 @@ as $$
     select array(select r.tenant_id from deed.tenant_removals r) as ids
   ),
   runs as materialized (
-    select r.id, r.tenant_id, r.status, r.members, r.audience_id from deed.campaign_runs r where r.tenant_id <> all ((select ids from removed)::uuid[])
+    select r.id, r.tenant_id, r.status, r.members, r.audience_id, r.options, r.request_id, r.winner from deed.campaign_runs r where r.tenant_id <> all ((select ids from removed)::uuid[])
   ),
   jobs as materialized (
-    select j.id, j.run_id, j.tenant_id, j.status, j.expanded_at, j.finished_at, j.from_n, j.upto_n, j.sent, j.skipped, j.missed, j.failed, j.dead
+    select j.id, j.run_id, j.tenant_id, j.status, j.expanded_at, j.finished_at, j.from_n, j.upto_n, coalesce(j.members, j.upto_n - j.from_n + 1) as members, j.sent, j.skipped, j.missed, j.failed, j.dead
     from deed.job_queue j
     where j.tenant_id <> all ((select ids from removed)::uuid[])
   ),
@@ -36,13 +36,13 @@ as $$
   union all
   select 'jobs of a campaign''s run are missing', r.tenant_id, format('run %s has %s members, and its jobs have %s', r.id, r.members, coalesce(j.n, 0))
   from runs r
-  left join (select o.run_id, sum(o.upto_n - o.from_n + 1) as n from jobs o group by o.run_id) j on j.run_id = r.id
+  left join (select o.run_id, sum(o.members) as n from jobs o group by o.run_id) j on j.run_id = r.id
   where coalesce(j.n, 0) <> r.members
   union all
-  select 'job of a campaign has other deliveries than members', j.tenant_id, format('job %s of run %s has %s deliveries for %s members', j.id, j.run_id, coalesce(i.n, 0), j.upto_n - j.from_n + 1)
+  select 'job of a campaign has other deliveries than members', j.tenant_id, format('job %s of run %s has %s deliveries for %s members', j.id, j.run_id, coalesce(i.n, 0), j.members)
   from jobs j
   left join items i on i.run_id = j.run_id and i.job_id = j.id
-  where coalesce(i.n, 0) <> case when j.expanded_at is null then 0 else j.upto_n - j.from_n + 1 end
+  where coalesce(i.n, 0) <> case when j.expanded_at is null then 0 else j.members end
   union all
   select 'deliveries of no job of a campaign', i.tenant_id, format('job %s of run %s is not there, and has %s deliveries', i.job_id, i.run_id, i.n)
   from items i
@@ -62,6 +62,13 @@ as $$
   group by c.run_id, c.contact_id
   having count(*) > 1
   union all
+  select 'delivery of a campaign says another variant than its member is to get', c.tenant_id, format('delivery %s of run %s says variant %s', c.id, c.run_id, coalesce(c.payload ->> 'variant', 'none'))
+  from runs r
+  cross join lateral deed.cells_of(r.options, r.request_id) s
+  join deed.channel_outbox c on c.run_id = r.id
+  where r.options ? 'variants' and c.status <> 'skipped' and c.payload ? 'contact'
+    and c.payload ->> 'variant' is distinct from coalesce(deed.variant_of(s.names, s.share, s.salt, c.contact_id), r.winner)
+  union all
   select 'job of a campaign has ended, and its deliveries have not', j.tenant_id, format('job %s of run %s is %s; open: %s', j.id, j.run_id, j.status, i.open)
   from jobs j
   join items i on i.run_id = j.run_id and i.job_id = j.id
@@ -69,7 +76,7 @@ as $$
   union all
   select 'job of a campaign does not add up', j.tenant_id, format('job %s of run %s is %s', j.id, j.run_id, j.status)
   from jobs j
-  where j.finished_at is not null and j.expanded_at is not null and j.sent + j.skipped + j.missed + j.failed + j.dead is distinct from j.upto_n - j.from_n + 1
+  where j.finished_at is not null and j.expanded_at is not null and j.sent + j.skipped + j.missed + j.failed + j.dead is distinct from j.members
   union all
   select 'run of a campaign is not where its jobs say', r.tenant_id, format('run %s is %s; open jobs: %s', r.id, r.status, coalesce(j.open, 0))
   from runs r

@@ -1,0 +1,26 @@
+-- deed.content_problems: what contents lack for a channel, each by its precondition's name
+-- (C8): no_content, no_unsubscribe_url.
+create or replace function deed.content_problems(
+  p_contents uuid[],
+  p_channel  text,
+  p_purpose  text
+) returns text[]
+language sql
+stable
+set search_path = pg_catalog, pg_temp
+as $$
+  select coalesce(array_agg(p.name || ': ' || case when c.variant <> '' and cardinality(p_contents) > 1 then 'variant ' || c.variant || ': ' else '' end || p.what order by u.n, p.n), '{}')
+  from unnest(p_contents) with ordinality u(id, n)
+  join deed.campaign_contents c on c.id = u.id
+  cross join lateral (values
+    (1, 'no_content', case
+      when p_channel = 'email' and (coalesce(c.subject, '') = '' or coalesce(c.text, c.html, '') = '') then 'an e-mail needs a subject, and text or html'
+      when p_channel = 'voice' and (coalesce(c.script, '') = '' or c.script_version is null) then 'a call needs a script and its script_version'
+      when p_channel = 'social' and (coalesce(c.text, '') = '' or c.post_id is null) then 'a post needs a text and its id (post)'
+      when p_channel in ('sms', 'chat') and coalesce(c.text, '') = '' then 'a message needs a text'
+    end),
+    (2, 'no_unsubscribe_url', case when p_channel = 'email' and p_purpose is not null and concat(c.text, c.html) !~ 'unsubscribe_url'
+      then 'what has a purpose must offer a way to leave it; write {{ unsubscribe_url }} where it is' end)
+  ) p(n, name, what)
+  where p.what is not null
+$$;

@@ -1,0 +1,66 @@
+-- deed.decide_winners: decide the tests of campaigns' runs that can be, of up to p_limit runs
+-- that are due for a look. Returns how many were decided.
+--
+-- A test is decided wait after the last of its cells' first calls: nobody of them waits for that
+-- to be made any more. What is in doubt or tried again is not waited for. The variant with the most
+-- clicks, or the fewest complaints, for each delivery that went out wins; of equal ones the first
+-- by name, and the first of all where nothing went out. One with something to come is looked
+-- at again after a quarter of its age, at least a second and at most a minute later.
+create or replace function deed.decide_winners(
+  p_limit  int,
+  p_worker text
+) returns int
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_now     timestamptz := clock_timestamp();
+  v_run     deed.campaign_runs;
+  v_last    timestamptz; -- the last first call
+  v_due     timestamptz;
+  v_winner  text;
+  v_details jsonb;
+  v_decided int := 0;
+begin
+  for v_run in
+    select r.* from deed.campaign_runs r where r.decide_at <= v_now order by r.decide_at limit p_limit for no key update skip locked
+  loop
+    if v_run.finished_at is not null or v_run.cancelled_at is not null then
+      update deed.campaign_runs r set decide_at = null where r.id = v_run.id;
+      continue;
+    end if;
+    if exists (select from deed.job_queue j where j.run_id = v_run.id and j.part = 'test' and j.expanded_at is null and j.finished_at is null)
+      or exists (
+        select from deed.job_queue j
+        join deed.channel_outbox c on c.run_id = j.run_id and c.job_id = j.id
+        where j.run_id = v_run.id and j.part = 'test' and j.finished_at is null and c.status = 'queued' and c.first_called_at is null
+      )
+    then
+      update deed.campaign_runs r
+      set decide_at = v_now + greatest(interval '1 second', least(interval '1 minute', (v_now - r.scheduled_for) / 4))
+      where r.id = v_run.id;
+      continue;
+    end if;
+    select max(c.first_called_at) into v_last
+    from deed.job_queue j
+    join deed.channel_outbox c on c.run_id = j.run_id and c.job_id = j.id
+    where j.run_id = v_run.id and j.part = 'test';
+    v_due := coalesce(v_last + (v_run.options #>> '{test,wait}')::interval, v_run.scheduled_for);
+    if v_due > v_now then
+      update deed.campaign_runs r set decide_at = v_due where r.id = v_run.id;
+      continue;
+    end if;
+    select v.winner, v.details into v_winner, v_details from deed.count_variants(v_run.id) v;
+    perform deed.write_winner(v_run.id, v_winner, v_due, p_worker, null, v_details);
+    v_decided := v_decided + 1;
+  end loop;
+  return v_decided;
+end
+$$;
