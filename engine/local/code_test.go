@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -100,9 +101,11 @@ func TestCode_RemembersInnerSteps(t *testing.T) {
 	if n, ok := keys.Load(key); !ok || n != 1 {
 		t.Errorf("the inner step's key is not that of its name, or its attempt is %v", n)
 	}
-	want(t, "events", logOf(t, db, id), "RunApproved, RunStarted, StepStarted main/charge#1, StepCompleted main/charge#1, StepStarted main/item[a]#1, StepCompleted main/item[a]#1, "+
+	// Where the start of main stands goes by how slow the machine is: before its end, which deed.verify looks at.
+	events := regexp.MustCompile(`StepStarted main#\d, `).ReplaceAllString(logOf(t, db, id), "")
+	want(t, "events", events, "RunApproved, RunStarted, StepStarted main/charge#1, StepCompleted main/charge#1, StepStarted main/item[a]#1, StepCompleted main/item[a]#1, "+
 		"StepStarted main/item[b%2F%5Bx%5D]#1, StepCompleted main/item[b%2F%5Bx%5D]#1, StepStarted main/order#1, StepCompleted main/order#1, "+
-		"StepStarted main#1, StepFailed main#1, StepStarted main#2, StepCompleted main#2, RunCompleted")
+		"StepFailed main#1, StepCompleted main#2, RunCompleted")
 	sound(t, db)
 }
 
@@ -299,7 +302,7 @@ func TestCode_Sleeps(t *testing.T) {
 	want(t, "steps that came before their time", early.Load(), 0)
 	want(t, "the sleep took its time", pgtest.One[bool](t, db.Pool(pgtest.Owner), `
 		select max(persisted_at) >= min(event_data ->> 'until')::timestamptz from deed.run_log where step_id = 'main/sleeps/long'`), true)
-	has(t, logOf(t, db, id), "StepStarted main/sleeps/long#1", "StepStarted main#1", "StepCompleted main/sleeps/long#1", "StepCompleted main/sleeps/after#1", "StepCompleted main/last#1", "StepCompleted main#1, RunCompleted")
+	has(t, logOf(t, db, id), "StepStarted main/sleeps/long#1", "StepCompleted main/sleeps/long#1", "StepCompleted main/sleeps/after#1", "StepCompleted main/last#1", "StepCompleted main#1, RunCompleted")
 	sound(t, db)
 }
 
