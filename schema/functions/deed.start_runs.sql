@@ -81,11 +81,12 @@ begin
     insert into deed.run_steps (run_id, tenant_id, process_after, place, ready, at_most_once, engine, queue, step_id)
     select r.run_id, r.tenant_id, v_now, s.place, true, s.at_most_once, r.engine, s.queue, s.step_id
     from unnest(v_ids) u(run_id)
-    cross join lateral (select o.run_id, o.tenant_id, o.plan_id, o.plan_version, o.engine from deed.runs o where o.run_id = u.run_id) r
+    cross join lateral (select o.run_id, o.tenant_id, o.plan_id, o.plan_version, o.engine from deed.runs o where o.run_id = u.run_id offset 0) r -- or all of the tenant's are walked through
     cross join lateral (
       select p.place, p.at_most_once, p.queue, p.step_id
       from deed.plan_steps p
       where p.tenant_id = r.tenant_id and p.plan_id = r.plan_id and p.plan_version = r.plan_version and p.depends = '{}'
+      offset 0
     ) s;
   end if;
   return query
