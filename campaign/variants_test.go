@@ -212,6 +212,41 @@ func TestContract_C1_TwoWinnersAtOnce(t *testing.T) {
 	proved(t, db, run)
 }
 
+// Who decides while another one's decision is not committed waits for it, and is refused then; a relay leaves it.
+func TestContract_C1_ASecondWinnerWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	app := db.Pool(pgtest.App)
+	run := deploy(t, db, tested(t, db, 60, campaign.ByClicks))
+	expandAll(t, db)
+	endAll(t, db, "true", "sent", "")
+	anHourAgo(t, db)
+	tx, err := app.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if decided, err := campaign.Winner(t.Context(), tx, campaign.Scope{}, run, "B", audit.Act{}); err != nil || !decided {
+		t.Fatal(decided, err)
+	}
+	want(t, "decided by a relay meanwhile", decide(t, db), 0)
+	second := make(chan error, 1)
+	go func() {
+		_, err := campaign.Winner(context.Background(), app, campaign.Scope{}, run, "A", audit.Act{})
+		second <- err
+	}()
+	waitFor(t, "the second one to wait", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_locks l where not l.granted and l.pid in (select a.pid from pg_stat_activity a where a.datname = current_database()))`)
+	})
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; deed.CodeOf(err) != deed.Conflict {
+		t.Errorf("the second one: %v", err)
+	}
+	want(t, "the winner", winnerOf(t, db, run), "B")
+}
+
 // What one relay has decided before it was killed the next one expands, whatever is said and clicked meanwhile.
 func TestContract_C5_KilledBetweenDecisionAndExpansion(t *testing.T) {
 	t.Parallel()
