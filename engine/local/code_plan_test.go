@@ -194,3 +194,38 @@ func (b both) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.Trac
 	return ctx
 }
 func (b both) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A start, and its repeat, cost a session the same among thousands of runs as when its plans were made: beside none, in
+// tables that nobody has analysed.
+func TestPlan_Starts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, codePlan)
+	for _, table := range []string{"runs", "run_requests", "run_steps", "run_request_lock"} {
+		db.Exec(t, pgtest.Owner, `alter table deed.`+table+` set (autovacuum_enabled = off)`)
+	}
+	app := db.Conn(t, pgtest.App)
+	starts := map[string]string{
+		"a start": `select deed.start_run('p', '1', $1)`, "one without a version": `select deed.start_run('p', null, $1)`,
+		"a repeat": `select deed.start_run('p', '1', 'few a start1' || left($1, 0))`,
+	}
+	measure := func(when string) map[string]int64 {
+		got := map[string]int64{}
+		for _, what := range []string{"a start", "one without a version", "a repeat"} {
+			for n := range 3 { // the session's first reads the catalogue
+				got[what], _ = explained(t, app, starts[what], fmt.Sprint(when, " ", what, n))
+			}
+		}
+		return got
+	}
+	few := measure("few")
+	if _, err := app.Exec(t.Context(), `select count(deed.start_run('p', '1', n::text)) from generate_series(1, 2000) n`); err != nil {
+		t.Fatal(err)
+	}
+	for what, many := range measure("many") {
+		t.Logf("%s: %d pages, and %d among many", what, few[what], many)
+		if many > few[what]*3/2+20 {
+			t.Errorf("%s touches %d pages, and %d among many", what, few[what], many)
+		}
+	}
+}

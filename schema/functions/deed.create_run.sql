@@ -65,13 +65,13 @@ begin
   v_hash := sha256(convert_to(p_input::text, 'UTF8'));
   v_key := deed.idempotency_key(v_tenant::text, p_project, p_environment, p_plan_id, p_plan_version, p_request_id);
   created := false;
-  -- Two statements, or the second of two at once finds no row; repeated, if its run went
-  -- between them.
+  -- Look, and then insert, or the second of two at once finds no row; repeated, if its run went
+  -- between them. Not a join, which may read all requests in the order of their runs.
   loop
-    select q.run_id, r.input_sha256 into run_id, v_first
-    from deed.run_requests q
-    join deed.runs r on r.run_id = q.run_id
-    where q.request_key = v_key;
+    select q.run_id into run_id from deed.run_requests q where q.request_key = v_key;
+    if found then
+      select r.input_sha256 into v_first from deed.runs r where r.run_id = create_run.run_id;
+    end if;
     if found then
       if v_first <> v_hash then
         raise exception 'create_run: request % has made run %, with another input', quote_literal(p_request_id), run_id

@@ -27,6 +27,7 @@ declare
   v_runs  uuid[] := '{}';
   v_types text[] := '{}';
   v_data  jsonb[] := '{}';
+  v_found int := 0;
   v_run   record;
   v_plan  record;
   v_names jsonb;
@@ -38,6 +39,7 @@ begin
     order by r.run_id
     for no key update
   loop
+    v_found := v_found + 1;
     continue when v_run.status not in ('PENDING', 'APPROVED');
     select p.sha256, p.approval into v_plan
     from deed.plans p
@@ -91,7 +93,7 @@ begin
   end if;
   return query
   select r.run_id, r.status from unnest(p_runs) u(run_id) cross join lateral (select o.run_id, o.status from deed.runs o where o.run_id = u.run_id) r;
-  if (select count(distinct u) from unnest(p_runs) u) > (select count(*) from deed.runs r where r.run_id = any (p_runs)) then
+  if (select count(distinct u) from unnest(p_runs) u) > v_found then
     raise exception 'start_runs: there is no run %', (select u from unnest(p_runs) u where not exists (select from deed.runs r where r.run_id = u) limit 1) using errcode = 'DDNFD';
   end if;
 end
