@@ -38,6 +38,10 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	if len(done) == 0 && n == 0 {
 		return nil, 0, nil
 	}
+	// Before the claim, which is told what each lane may take: their calls have ended, or were never made.
+	for _, d := range done {
+		s.hand.drop(d.Item)
+	}
 	batch := &pgx.Batch{}
 	st := s.queueSettle(batch, done)
 	c := &claiming{}
@@ -50,9 +54,6 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		}
 	}
 	s.account(st)
-	for _, d := range done {
-		s.hand.drop(d.Item)
-	}
 	s.hand.take(c)
 	s.tellClaim(c)
 	if n == 0 || len(c.items) > 0 {

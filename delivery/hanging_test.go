@@ -105,3 +105,24 @@ func TestDispatch_ATenantsBytesHoldUpNoOther(t *testing.T) {
 		t.Errorf("%d MB of one tenant's are in hand, want half of 64 MiB", in/1e6)
 	}
 }
+
+// Deliveries that are skipped uncalled at the front of a destination of which nothing is known, as after a relay's start, hold up what is behind them
+// by no poll each.
+func TestLanes_WhatIsSkippedHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	list := make([]delivery.Delivery, 41)
+	gone := make([]string, 40)
+	for n := range list {
+		list[n] = email(fmt.Sprint("n", n, "@one.example"))
+		if n < len(gone) {
+			gone[n] = fmt.Sprint("n", n, "@one.example")
+		}
+	}
+	made := reserve(t, db, list...)
+	db.Exec(t, pgtest.App, `select deed.suppress('email', $1::text[], 'bounced', 'ann')`, gone)
+	opts := fast(newFake())
+	opts.PollInterval = time.Minute
+	run(t, db, opts)
+	until(t, db, made[40].ID, delivery.Sent)
+}
