@@ -79,6 +79,9 @@ sources:
 	address := p.prints(&p.errOut, `listening for mail" source=mail address=(\S+)`)
 	health := p.prints(&p.errOut, `listening address=(\S+)`)
 	eventually(t, "/readyz", func() bool { return get("http://"+health+"/readyz") == 200 })
+	eventually(t, "the provider to be registered", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.providers where name = 'mail')`)
+	})
 	send := func(to, key, more string) (id, from string) {
 		t.Helper()
 		made, err := delivery.Reserve(t.Context(), db.Pool(pgtest.App), delivery.Delivery{

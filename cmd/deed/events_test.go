@@ -54,6 +54,9 @@ providers:
 	address := p.prints(&p.errOut, `listening for platforms" address=(\S+)`)
 	health := p.prints(&p.errOut, `listening address=(\S+)`)
 	eventually(t, "/readyz", func() bool { return get("http://"+health+"/readyz") == 200 })
+	eventually(t, "the provider to be registered", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.providers where name = 'api')`)
+	})
 	made, err := delivery.Reserve(t.Context(), db.Pool(pgtest.App), delivery.Delivery{
 		Channel: delivery.Email, Provider: "api", Recipient: "zoe@example.org", Key: delivery.NewKey("one"), Payload: []byte(`{"subject": "hello", "text": "canary"}`),
 	})
