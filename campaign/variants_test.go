@@ -326,6 +326,17 @@ func TestContract_C3_WhatDecidesATest(t *testing.T) {
 			db.Exec(t, pgtest.Owner, `update deed.campaign_runs set decide_at = now() - interval '1 second'`)
 			want(t, "decided before its time", decide(t, db), 0)
 			anHourAgo(t, db)
+			tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), `insert into deed.tenant_removals (tenant_id, name, actor, reason, made_by, taken) select r.tenant_id, 'x', 'ann', 'x', 'ann', '{}' from deed.campaign_runs r`); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "decided of a tenant that was removed", pgtest.One[int](t, tx, `select deed.decide_winners(10, 'w')`), 0)
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			want(t, "decided", decide(t, db), 1)
 			want(t, "the winner", winnerOf(t, db, run), c.winner)
 		})
@@ -459,6 +470,10 @@ func TestContract_C8_Variants(t *testing.T) {
 			t.Errorf("%s: %v", problem, err)
 		}
 		db.Exec(t, pgtest.Owner, `update deed.providers set reports = '{complained,clicked}'`)
+	}
+	// No relay would ever decide it.
+	if said := pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(deed.variants_problem('{"variants": {"A": "1", "B": "2"}, "test": {"share": 0.1, "by": "clicks", "wait": null}}'), '')`); !strings.Contains(said, "the wait of a test must be") {
+		t.Errorf("a wait that is null: %q", said)
 	}
 }
 

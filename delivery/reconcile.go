@@ -72,6 +72,9 @@ func (r *reconciler) Extend(ctx context.Context, held []*item) ([]*item, error) 
 
 // Exchange settles what was reconciled and takes over more.
 func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {
+	for _, d := range done { // before the claim, as those of calls
+		r.hand.drop(d.Item)
+	}
 	batch := &pgx.Batch{}
 	st := r.queueSettle(batch, done)
 	c := &claiming{}
@@ -112,9 +115,6 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 	}
 	r.account(st)
 	r.tellDecisions(decided)
-	for _, d := range done {
-		r.hand.drop(d.Item)
-	}
 	r.hand.take(c)
 	return c.items, r.hand.look(c, r.ledger.opts.PollInterval), nil
 }

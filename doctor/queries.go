@@ -9,13 +9,17 @@ import (
 //go:embed queries.sql
 var queriesText string
 
-// query holds the statements of queries.sql; read-only.
-var query = sqlfile.Load[statements](queriesText)
+//go:embed campaigns.sql
+var campaignsText string
 
-// statements are those of queries.sql, in its order.
+// query holds the statements of queries.sql and campaigns.sql; read-only.
+var query = sqlfile.Load[statements](queriesText + "\n" + campaignsText)
+
+// statements are those of queries.sql, in its order, and then those of campaigns.sql.
 type statements struct {
 	Bound, Login, Roles, SuperuserLogins, Functions, RowSecurity, InvalidIndexes, Partitions, RunPartitions, Retention,
 	Sequence, Cluster, Backfills, Removals, Version, Recovery, Settings, Clock, Connections, Autovacuum,
 	DeadRows, Wraparound, Horizon, PublishedSince, Publishers, Suppressions, LocksHeld, LockWaits, Calls, SinkPauses,
-	Unattended, Unread, OldDead, Pauses, IdleRelays, ForeignDeliveries, DeadDeliveries, BadRates, HeldMessages, FailedMessages, WaitingMessages, StaleRuns, ProjectorLag, UnservedSteps, PausedRuns, LoadingAudiences, Unsealed string
+	Unattended, Unread, OldDead, Pauses, IdleRelays, ForeignDeliveries, DeadDeliveries, BadRates, HeldMessages, FailedMessages, WaitingMessages, StaleRuns, ProjectorLag, UnservedSteps, Unsealed,
+	PausedRuns, LoadingAudiences string
 }

@@ -30,7 +30,12 @@ declare
   v_decided int := 0;
 begin
   for v_run in
-    select r.* from deed.campaign_runs r where r.decide_at <= v_now order by r.decide_at limit p_limit for no key update skip locked
+    select r.*
+    from deed.campaign_runs r
+    where r.decide_at <= v_now and not exists (select from deed.tenant_removals t where t.tenant_id = r.tenant_id)
+    order by r.decide_at
+    limit p_limit
+    for no key update of r skip locked
   loop
     if v_run.finished_at is not null or v_run.cancelled_at is not null then
       update deed.campaign_runs r set decide_at = null where r.id = v_run.id;

@@ -133,7 +133,7 @@ begin
           where s.channel = v_run.channel and s.purpose = v_run.purpose and s.state = 'granted'
         ) then 'no consent' end) as skip
       from (
-        select m.n, m.contact_id, m.address, case when v_dues is null then v_run.scheduled_for else (v_dues ->> coalesce(m.zone, ''))::timestamptz end as at, 
+        select m.n, m.contact_id, m.address, case when v_dues is null then v_run.scheduled_for else (v_dues ->> coalesce(m.zone, ''))::timestamptz end as at,
           case
             when c.erased_at is not null then '{}'
             when v_cells.names is null then jsonb_build_object('contact', m.data)

@@ -28,7 +28,7 @@ begin
     return 'wait is how long clicks or complaints are waited for, and does not go with by person';
   elsif p_options ? 'at' then
     return 'a test is decided at one instant for all, and cannot begin at each one''s own time: give scheduled_for';
-  elsif (v_test ->> 'wait')::interval not between interval '1 minute' and interval '30 days' then
+  elsif v_test ? 'wait' and ((v_test ->> 'wait')::interval between interval '1 minute' and interval '30 days') is not true then
     return 'the wait of a test must be an interval from 1 minute to 30 days';
   end if;
   return null;
