@@ -330,7 +330,7 @@ func TestContract_C3_WhatDecidesATest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := tx.Exec(t.Context(), `insert into deed.tenant_removals (tenant_id, name, actor, reason, made_by, taken) select r.tenant_id, 'x', 'ann', 'x', 'ann', '{}' from deed.campaign_runs r`); err != nil {
+			if _, err := tx.Exec(t.Context(), `insert into deed.tenant_removals (tenant_id, name, actor, reason, made_by, taken) select r.tenant_id, 'x', 'ann', 'x', pg_current_xact_id(), '{}' from deed.campaign_runs r`); err != nil {
 				t.Fatal(err)
 			}
 			want(t, "decided of a tenant that was removed", pgtest.One[int](t, tx, `select deed.decide_winners(10, 'w')`), 0)
