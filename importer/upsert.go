@@ -8,11 +8,14 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -23,6 +26,10 @@ type UpsertOptions struct {
 	Rejected func(*LineError)                // if not nil, is told of each row that is left out
 	Conflict func(line int, others []string) // if not nil, is told of each conflict, and between which contacts
 	Progress func(ContactTally)              // if not nil, is told after each transaction how it stands
+
+	// Waiting, if not nil, is told now and then that somebody else's transaction, such as an
+	// erasure that is left open, keeps a contact of these lines: that is waited for.
+	Waiting func(first, last int)
 }
 
 // ContactTally is how the rows of a file fared.
@@ -137,16 +144,23 @@ func (u *upserter) reject(bad *LineError) {
 
 // store stores a batch. If the database refuses it, one question finds those that it
 // refuses for what they are (sifted: it was asked); where that is not all, the halves
-// are stored, and theirs, down to the ones that are refused.
+// are stored, and theirs, down to the ones that are refused. Where somebody else has locked
+// one of them it is the same, so that whoever waits for that one has no other locked.
 func (u *upserter) store(ctx context.Context, batch []person, sifted bool) error {
 	if len(batch) == 0 {
 		return nil
 	}
 	first, last := batch[0].line, batch[len(batch)-1].line
-	list, err := u.transact(ctx, batch)
+	list, err := u.patiently(ctx, batch)
 	switch {
 	case err == nil:
 		u.count(batch, list)
+	case sqlstate.Locked(err) && len(batch) > 1:
+		half := len(batch) / 2
+		if err := u.store(ctx, batch[:half], sifted); err != nil {
+			return err
+		}
+		return u.store(ctx, batch[half:], sifted)
 	case !errors.Is(err, contact.ErrInvalid):
 		return fmt.Errorf("lines %d to %d: %w", first, last, err)
 	case len(batch) == 1:
@@ -173,10 +187,32 @@ func (u *upserter) store(ctx context.Context, batch []person, sifted bool) error
 	return nil
 }
 
+// patiently stores a batch in a transaction, or nothing of it; once more where others were at
+// it. For one contact that somebody else has locked it waits until ctx ends.
+func (u *upserter) patiently(ctx context.Context, batch []person) (list []contact.Upserted, err error) {
+	for n := 1; ; n++ {
+		list, err = u.transact(ctx, batch)
+		locked := sqlstate.Locked(err)
+		if locked && u.opts.Waiting != nil {
+			u.opts.Waiting(batch[0].line, batch[len(batch)-1].line)
+		}
+		if again := locked && len(batch) == 1 || sqlstate.Again(err) && n < 10; !again {
+			return list, err
+		}
+		if !work.Sleep(ctx, work.Backoff(n, 10*time.Millisecond, 500*time.Millisecond)) {
+			return nil, fmt.Errorf("it waited for a transaction that keeps a contact: %w", context.Cause(ctx))
+		}
+	}
+}
+
 // transact stores a batch in a transaction, or nothing of it.
 func (u *upserter) transact(ctx context.Context, batch []person) (list []contact.Upserted, err error) {
 	persons := personsOf(batch)
 	err = pgx.BeginFunc(ctx, u.db, func(tx pgx.Tx) (err error) {
+		// Others wait for what this one has locked, while it waits.
+		if _, err := tx.Exec(ctx, `set local lock_timeout = '500ms'`); err != nil {
+			return err
+		}
 		if owner := u.rows.opts.Tenant; owner != nil {
 			if err := tenant.Set(ctx, tx, *owner); err != nil {
 				return err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -83,7 +82,7 @@ sent, as their own click on it does: public.link_secret in deed.yaml signs links
 	return cmd
 }
 
-func confirm(ctx context.Context, pool *pgxpool.Pool, by string, asked contact.Asked) (bool, error) {
+func confirm(ctx context.Context, db contact.DB, by string, asked contact.Asked) (bool, error) {
 	owner, err := tenant.Parse(asked.Tenant)
 	if asked.Tenant == "" {
 		owner, err = tenant.ID{}, nil
@@ -91,15 +90,14 @@ func confirm(ctx context.Context, pool *pgxpool.Pool, by string, asked contact.A
 	if err != nil {
 		return false, err
 	}
-	return contact.ConfirmConsent(ctx, pool, &owner, by, asked, json.RawMessage(`{"link": true}`))
+	return contact.ConfirmConsent(ctx, db, &owner, by, asked, json.RawMessage(`{"link": true}`))
 }
 
 // confirmPage is where links to confirm lead: a page with a button, since programs that
 // look at mails follow links and press no buttons.
 type confirmPage struct {
 	links *contact.Links
-	pool  *pgxpool.Pool
-	log   *slog.Logger
+	acts  *linked
 }
 
 var confirmHTML = template.Must(template.New("confirm").Parse(`<!doctype html>
@@ -141,15 +139,16 @@ func (p *confirmPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, confirmText{Title: "Please confirm", Text: "Do you want to be written to for: " + asked.Purpose + "?", Ask: true})
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
-	defer cancel()
-	switch _, err := confirm(ctx, p.pool, "link", asked); {
+	err = p.acts.do(r.Context(), func(ctx context.Context, tx contact.DB) error {
+		_, err := confirm(ctx, tx, "link", asked)
+		return err
+	})
+	switch {
 	case err == nil:
 		answer(http.StatusOK, confirmText{Title: "Thank you", Text: "It is confirmed."})
 	case errors.Is(err, contact.ErrNotFound), errors.Is(err, contact.ErrConflict):
 		answer(http.StatusGone, confirmText{Title: "Too late", Text: "The time of this link is over. Ask for another one."})
 	default:
-		p.log.Error("a consent could not be confirmed", "contact", asked.Contact, "error", err)
-		answer(http.StatusServiceUnavailable, confirmText{Title: "Not now", Text: "Please try again in a moment."})
+		p.acts.failed(w, answer, err, "a consent could not be confirmed", "contact", asked.Contact)
 	}
 }

@@ -41,7 +41,7 @@ func TestConfirm_ThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/confirm/{token}", &confirmPage{links, db.Pool(pgtest.Worker), slog.New(slog.DiscardHandler)})
+	mux.Handle("/confirm/{token}", &confirmPage{links, newLinked(db.Pool(pgtest.Worker), slog.New(slog.DiscardHandler))})
 	ask := func(method, link string) (int, string) {
 		t.Helper()
 		w := httptest.NewRecorder()

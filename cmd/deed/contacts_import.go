@@ -91,6 +91,9 @@ func (c *contactsImport) run(cmd *cobra.Command, a *app, name string) error {
 				shown.reject(line, "conflict: its identities are of contacts "+strings.Join(others, " and "))
 			},
 			Progress: func(t importer.ContactTally) { report(t, false) },
+			Waiting: func(first, last int) {
+				shown.report(false, "lines %d to %d: waits for a transaction that keeps a contact of theirs, such as an erasure that is left open ", first, last)
+			},
 		})
 		report(tally, true)
 		return c.end(cmd, tally, err)

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"html/template"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/contact"
 )
@@ -20,8 +17,7 @@ import (
 // button, since programs that look at mails follow links, and that alone changes nothing.
 type leavePage struct {
 	links *contact.Links
-	pool  *pgxpool.Pool
-	log   *slog.Logger
+	acts  *linked
 }
 
 var leaveHTML = template.Must(template.New("leave").Parse(`<!doctype html>
@@ -30,10 +26,7 @@ var leaveHTML = template.Must(template.New("leave").Parse(`<!doctype html>
 <body><h1>{{.Title}}</h1><p>{{.Text}}</p>{{if .Ask}}<form method="post"><input type="hidden" name="page" value="1"><button>Unsubscribe</button></form>{{end}}</body></html>
 `))
 
-const (
-	mostLeaveBody = 4 << 10 // of a form with one field
-	leaveTimeout  = 10 * time.Second
-)
+const mostLeaveBody = 4 << 10 // of a form with one field
 
 func (p *leavePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -63,7 +56,7 @@ func (p *leavePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, confirmText{Title: "Unsubscribe", Text: "Do you want no more e-mails of: " + from.Purpose + "?", Ask: true})
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leaveTimeout)) // some writers have none
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linkedTimeout)) // some writers have none
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostLeaveBody))
 	byPage := string(body) == "page=1"
 	if err != nil || !byPage && !isOneClick(string(body)) {
@@ -79,14 +72,16 @@ func isOneClick(body string) bool {
 }
 
 func (p *leavePage) leave(ctx context.Context, w http.ResponseWriter, from contact.Leaving, byPage bool, answer func(int, confirmText)) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
-	switch left, err := contact.Leave(ctx, p.pool, "link", from); {
+	var left contact.Left
+	err := p.acts.do(ctx, func(ctx context.Context, tx contact.DB) (err error) {
+		left, err = contact.Leave(ctx, tx, "link", from)
+		return err
+	})
+	switch {
 	case errors.Is(err, contact.ErrNotFound), errors.Is(err, contact.ErrConflict): // its tenant is gone
 		answer(http.StatusNotFound, confirmText{Title: "No such link", Text: "This link is none of ours any more."})
 	case err != nil:
-		p.log.Error("somebody could not unsubscribe", "delivery", from.Delivery, "error", err)
-		answer(http.StatusServiceUnavailable, confirmText{Title: "Not now", Text: "Please try again in a moment."})
+		p.acts.failed(w, answer, err, "somebody could not unsubscribe", "delivery", from.Delivery)
 	case !byPage:
 		w.WriteHeader(http.StatusOK)
 	case left == contact.LeftNobody:

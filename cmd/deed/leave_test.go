@@ -27,7 +27,7 @@ func TestLeave_ThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/u/{token}", &leavePage{links, db.Pool(pgtest.Worker), slog.New(slog.DiscardHandler)})
+	mux.Handle("/u/{token}", &leavePage{links, newLinked(db.Pool(pgtest.Worker), slog.New(slog.DiscardHandler))})
 	ask := func(method, link, body string) (int, string) {
 		t.Helper()
 		w := httptest.NewRecorder()

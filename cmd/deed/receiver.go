@@ -394,8 +394,9 @@ func (r *receiving) run(ctx context.Context, receiver *inbound.Receiver) error {
 		mux.Handle("/events/", events)
 	}
 	if r.links != nil {
-		mux.Handle("/confirm/{token}", &confirmPage{r.links, r.pool, r.opts.Logger})
-		mux.Handle("/u/{token}", &leavePage{r.links, r.pool, r.opts.Logger})
+		acts := newLinked(r.pool, r.opts.Logger)
+		mux.Handle("/confirm/{token}", &confirmPage{r.links, acts})
+		mux.Handle("/u/{token}", &leavePage{r.links, acts})
 	}
 	return both(ctx, run, func(ctx context.Context) error { return server.Serve(ctx, r.listener, mux) })
 }

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/work"
+)
+
+// linked does what the buttons of links' pages say.
+type linked struct {
+	pool *pgxpool.Pool
+	log  *slog.Logger
+	room chan struct{} // the connections are the messages' of platforms, too
+}
+
+func newLinked(pool *pgxpool.Pool, log *slog.Logger) *linked {
+	return &linked{pool: pool, log: log, room: make(chan struct{}, mostLinked)}
+}
+
+const (
+	mostLinked    = 4 // at once
+	linkedTimeout = 10 * time.Second
+)
+
+// do has act in a transaction, and once more where others were at it. For what somebody has
+// locked, such as a contact by an erasure that is left open, it waits as deed.accept_messages
+// does: not for as long as that takes.
+func (l *linked) do(ctx context.Context, act func(context.Context, contact.DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, linkedTimeout)
+	defer cancel()
+	select {
+	case l.room <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("too many at once: %w", ctx.Err())
+	}
+	defer func() { <-l.room }()
+	for n := 1; ; n++ {
+		err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `set local lock_timeout = '500ms'`); err != nil {
+				return err
+			}
+			return act(ctx, tx)
+		})
+		if !sqlstate.Again(err) || n == 10 {
+			return err
+		}
+		work.Sleep(ctx, work.Backoff(n, 5*time.Millisecond, 200*time.Millisecond))
+	}
+}
+
+// failed answers whoever pressed a button in vain. What keeps them waiting is somebody's
+// transaction, or a database that is away: a minute may do.
+func (l *linked) failed(w http.ResponseWriter, answer func(int, confirmText), err error, what string, of ...any) {
+	of = append(of, "error", err)
+	switch {
+	case sqlstate.Locked(err):
+		l.log.Warn(what+": somebody has the contact locked", of...)
+	case errors.Is(err, context.Canceled): // nobody is there any more
+	default:
+		l.log.Error(what, of...)
+	}
+	w.Header().Set("Retry-After", "60")
+	answer(http.StatusServiceUnavailable, confirmText{Title: "Not now", Text: "Nothing was changed. Please try again in a minute."})
+}
