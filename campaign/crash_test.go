@@ -99,6 +99,33 @@ func TestContract_C4_ServerKilled(t *testing.T) {
 	}
 }
 
+// A relay is killed when it has decided a test, before anything of the rest is expanded: the next one brings the
+// rest the winner that was written, whatever has been clicked by then.
+func TestContract_C5_RelayKilledBetweenDecisionAndExpansion(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := deploy(t, db, tested(t, db, 60, campaign.ByClicks))
+	expandAll(t, db)
+	endAll(t, db, "true", "sent", "")
+	clicked(t, db, "clicked_at", "B", 3)
+	anHourAgo(t, db)
+	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/campaigner")
+	l := &launch{T: t, db: db, owner: db.Conn(t, pgtest.Owner), channel: campaign.Email, run: run}
+	env := []string{"VICTIM_DATABASE_URL=" + db.URL(pgtest.Worker), "VICTIM_CHANNEL=email", "VICTIM_ADDRESS=127.0.0.1:9"}
+	program.Start(t, "decided", env...).Crashed(t, "decided", pgtest.Patience)
+	rest := `select coalesce(string_agg(distinct coalesce(c.payload ->> 'variant', 'none'), ', '), '') from deed.channel_outbox c join deed.job_queue j on j.id = c.job_id where j.part = 'rest'`
+	want(t, "the rest after the kill", pgtest.One[string](t, l.owner, rest), "")
+	want(t, "the winner after the kill", winnerOf(t, db, run), "B")
+	clicked(t, db, "clicked_at", "A", 30)
+	next := program.Start(t, "", env...)
+	l.await("the rest to be expanded", func() bool {
+		return pgtest.One[bool](t, l.owner, `select not exists (select from deed.job_queue where expanded_at is null)`)
+	})
+	next.Kill()
+	want(t, "the rest", pgtest.One[string](t, l.owner, rest), "B")
+	want(t, "decisions", pgtest.One[int](t, l.owner, `select count(*) from deed.audit_log where action = 'decide'`), 1)
+}
+
 // launch is a run in the middle of trouble.
 type launch struct {
 	*testing.T
