@@ -272,7 +272,11 @@ func (t *trial) deploy(ctx context.Context, db DB) error {
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	req, err := t.file.put(ctx, tx, t.opts)
 	if err == nil && req.Audience == "" {
+		req.ID = "check " + uuid.New().String() // the run of this request has another audience than the sample
 		req.Audience, err = t.audience(ctx, tx)
+	}
+	if zone := t.file.Request.Zone; req.Zone != zone {
+		req.Zone, req.QuietHours = zone, "00:00-00:01" // nothing of this run goes by it; that it is one is looked at all the same
 	}
 	if err == nil {
 		_, err = campaign.Deploy(ctx, tx, t.opts.Scope, req)

@@ -15,8 +15,10 @@ func parseAt(at string) (begins time.Time, local string, err error) {
 	if at == "" {
 		return time.Time{}, "", nil
 	}
-	if begins, err = time.Parse(time.RFC3339, at); err == nil {
-		return begins, "", nil
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
+		if begins, err = time.Parse(layout, at); err == nil {
+			return begins, "", nil
+		}
 	}
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05"} {
 		if _, err := time.Parse(layout, at); err == nil {
