@@ -3,6 +3,7 @@ package campaign
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -69,6 +70,11 @@ type Signed struct {
 	Signature
 }
 
+// purged says that there is nothing any more of which a proof could be made.
+func purged(op, id string) error {
+	return &deed.Error{Op: op, Code: deed.Conflict, Err: fmt.Errorf("the deliveries of run %s are purged: a proof is signed while they are there", id)}
+}
+
 // proofPage is of how many members a statement reads.
 const proofPage = 1000
 
@@ -80,6 +86,9 @@ func Sign(ctx context.Context, db deed.DB, id string, key ed25519.PrivateKey, w 
 	p, err := Verify(ctx, db, id, 1)
 	if err != nil {
 		return s, err
+	}
+	if p.SealedAt != nil {
+		return s, purged(op, id)
 	}
 	if !p.Launched() {
 		return s, &deed.Error{Op: op, Code: deed.Conflict, Err: fmt.Errorf("run %s is %s, with findings of %d kinds: deed campaign verify says which", id, p.Status, len(p.Found))}
@@ -101,25 +110,11 @@ func Sign(ctx context.Context, db deed.DB, id string, key ed25519.PrivateKey, w 
 	if err := proofLine(out, s.ProvedRun); err != nil {
 		return s, err
 	}
-	for after, n := int64(0), proofPage; n == proofPage; {
-		rows, err := db.Query(ctx, query.ProvedMembers, id, after, proofPage)
-		if err != nil {
-			return s, wrap(op, err)
-		}
-		list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m ProvedMember, err error) {
-			return m, row.Scan(&m.N, &m.Contact, &m.Delivery, &m.Status, &m.ProviderID, &m.RequestSHA256, &m.FinishedAt, &m.Variant)
-		})
-		if err != nil {
-			return s, wrap(op, err)
-		}
-		for _, m := range list {
-			if err := proofLine(out, m); err != nil {
-				return s, err
-			}
-			s.Counts[m.Status]++
-			after = m.N
-		}
-		n = len(list)
+	if err := proveMembers(ctx, db, id, out, s.Counts); err != nil {
+		return s, wrap(op, err)
+	}
+	if r, err := Find(ctx, db, id); err != nil || r.SealedAt != nil { // while it was written
+		return s, cmp.Or(err, purged(op, id))
 	}
 	s.SHA256, s.At = sum.Sum(nil), s.At.UTC()
 	over, err := s.signed()

@@ -79,6 +79,18 @@ select deed.decide_winners($1::int, $2::text);
 -- name: sweep
 select deed.sweep_runs($1::int, $2::text);
 
+-- name: to_seal
+select deed.run_to_seal(make_interval(secs => $1::float8), $2::text[]::uuid[])::text;
+
+-- name: seal
+select deed.seal_run($1::text::uuid, $2::text::jsonb, $3::text);
+
+-- name: purge
+select deed.purge_run($1::int, $2::text);
+
+-- name: sealed
+select r.sealed::text from deed.campaign_runs r where r.id = $1::text::uuid and r.sealed_at is not null;
+
 -- name: unfinished
 -- Jobs that are due, or will be within that time, and those whose deliveries are under way
 -- and not held, and do not all wait for longer than that by their recipients' clocks.
@@ -124,7 +136,7 @@ select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text,
   r.last_due, coalesce(r.options ->> 'at', ''), coalesce(r.options ->> 'if_passed', ''), coalesce(r.options ->> 'quiet_hours', ''), coalesce(r.options ->> 'zone', ''),
   coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', ''), coalesce(r.paused_why, ''), r.options -> 'pause_on',
   (deed.cells_of(r.options, r.request_id)).names, coalesce(r.options #>> '{test,by}', ''),
-  coalesce((r.options #>> '{test,share}')::float8, 0), coalesce(extract(epoch from (r.options #>> '{test,wait}')::interval)::float8, 0), coalesce(r.winner, ''), r.winner_at, coalesce(r.options ->> 'from', '')
+  coalesce((r.options #>> '{test,share}')::float8, 0), coalesce(extract(epoch from (r.options #>> '{test,wait}')::interval)::float8, 0), coalesce(r.winner, ''), r.winner_at, coalesce(r.options ->> 'from', ''), r.sealed_at, r.purged_at
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where ($1::text is null or r.id < $1::text::uuid) and ($2::text is null or r.tenant_id = $2::text::uuid) and ($3::text is null or r.status = $3::text)
@@ -138,7 +150,7 @@ select r.id::text, r.tenant_id::text, r.workspace_id::text, r.campaign_id::text,
   r.last_due, coalesce(r.options ->> 'at', ''), coalesce(r.options ->> 'if_passed', ''), coalesce(r.options ->> 'quiet_hours', ''), coalesce(r.options ->> 'zone', ''),
   coalesce(r.options ->> 'rate', ''), coalesce(r.options ->> 'ramp', ''), coalesce(r.paused_why, ''), r.options -> 'pause_on',
   (deed.cells_of(r.options, r.request_id)).names, coalesce(r.options #>> '{test,by}', ''),
-  coalesce((r.options #>> '{test,share}')::float8, 0), coalesce(extract(epoch from (r.options #>> '{test,wait}')::interval)::float8, 0), coalesce(r.winner, ''), r.winner_at, coalesce(r.options ->> 'from', '')
+  coalesce((r.options #>> '{test,share}')::float8, 0), coalesce(extract(epoch from (r.options #>> '{test,wait}')::interval)::float8, 0), coalesce(r.winner, ''), r.winner_at, coalesce(r.options ->> 'from', ''), r.sealed_at, r.purged_at
 from deed.campaign_runs r
 join deed.campaigns c on c.id = r.campaign_id
 where r.id = $1::text::uuid;
@@ -194,7 +206,7 @@ select w.why, w.until, coalesce(w.local_time, ''), coalesce(w.zone, ''), coalesc
 from deed.run_waits($1::text::uuid) w;
 
 -- name: trace
-select r.status, j.from_n, j.id::text, j.status, j.attempts, coalesce(j.last_error, ''), coalesce(c.id::text, ''), coalesce(c.status, ''), coalesce(c.contact_id::text, ''),
+select r.status, j.from_n, j.id::text, j.status, j.attempts, coalesce(j.last_error, ''), coalesce(c.id::text, ''), coalesce(c.status, case when r.sealed_at is not null and j.expanded_at is not null then 'purged' end, ''), coalesce(c.contact_id::text, ''),
   case when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error, '') else '' end, coalesce(c.provider_message_id, ''), coalesce(c.payload ->> 'variant', ''), coalesce(c.id::text, j.id::text)
 from deed.campaign_runs r
 join deed.job_queue j on j.run_id = r.id
@@ -261,13 +273,13 @@ limit 100;
 -- name: members
 -- Each member once, behind $2.
 select m.n, m.contact_id::text, coalesce(m.address, ''), coalesce(c.id::text, ''),
-  case when c.id is not null then c.status when j.finished_at is not null then 'lost' when j.expanded_at is null then 'waiting' else 'missing' end,
-  coalesce(case when c.id is null then j.last_error when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error) end, ''),
+  case when c.id is not null then c.status when m.sealed and j.expanded_at is not null then 'purged' when j.finished_at is not null then 'lost' when j.expanded_at is null then 'waiting' else 'missing' end,
+  coalesce(case when c.id is null and not (m.sealed and j.expanded_at is not null) then j.last_error when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error) end, ''),
   coalesce(c.provider_message_id, ''), c.sent_at, f.delivered_at, f.bounced_at, coalesce(f.bounce, ''), f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at,
   coalesce(m.cell, m.winner, '')
 from (
   -- these alone are joined, whatever the statistics say
-  select o.n, o.contact_id, o.address, deed.variant_of(r.names, r.share, r.salt, o.contact_id) as cell, r.winner
+  select o.n, o.contact_id, o.address, deed.variant_of(r.names, r.share, r.salt, o.contact_id) as cell, r.winner, r.sealed
   from (
     select m.n, m.contact_id, m.address
     from deed.audience_members m
@@ -276,7 +288,7 @@ from (
     limit $3::int
   ) o
   cross join (
-    select s.names, s.share, s.salt, r.winner from deed.campaign_runs r cross join lateral deed.cells_of(r.options, r.request_id) s where r.id = $1::text::uuid
+    select s.names, s.share, s.salt, r.winner, r.sealed_at is not null as sealed from deed.campaign_runs r cross join lateral deed.cells_of(r.options, r.request_id) s where r.id = $1::text::uuid
   ) r
   offset 0 -- each is asked for once
 ) m

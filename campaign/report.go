@@ -1,8 +1,12 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -83,18 +87,43 @@ func Summarise(ctx context.Context, db deed.DB, id string) (r Report, err error)
 		return r, err
 	}
 	r = Report{Run: s.Run, Progress: s.Progress}
+	if s.SealedAt == nil {
+		err = summarise(ctx, db, id, &r)
+	}
+	kept, keptErr := sealed(ctx, db, id) // it may have been meanwhile
+	if err = cmp.Or(err, keptErr); err != nil {
+		return r, wrap(op, err)
+	}
+	if kept != nil {
+		if r.Run, err = Find(ctx, db, id); err != nil {
+			return r, err
+		}
+		r.Heard, r.Skipped, r.Failed, r.Results = kept.Heard, kept.Skipped, kept.Failed, kept.Results
+	}
+	if sent := float64(r.Progress.Sent); sent > 0 {
+		h := r.Heard
+		r.Rates = &Rates{
+			Delivered: float64(h.Delivered) / sent, Bounced: float64(h.Bounced) / sent, Complained: float64(h.Complained) / sent,
+			Unsubscribed: float64(h.Unsubscribed) / sent, Opened: float64(h.Opened) / sent, Clicked: float64(h.Clicked) / sent,
+		}
+	}
+	return r, nil
+}
+
+// summarise counts what its deliveries say of a run.
+func summarise(ctx context.Context, db deed.DB, id string, r *Report) error {
 	rows, err := db.Query(ctx, query.Heard, id)
 	if err == nil {
 		r.Heard, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Heard])
 	}
 	if err != nil {
-		return r, wrap(op, err)
+		return err
 	}
 	if rows, err = db.Query(ctx, query.Skips, id); err == nil {
 		r.Skipped, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Reason])
 	}
 	if err != nil {
-		return r, wrap(op, err)
+		return err
 	}
 	if rows, err = db.Query(ctx, query.Failures, id); err == nil {
 		r.Failed, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Failure])
@@ -104,14 +133,7 @@ func Summarise(ctx context.Context, db deed.DB, id string) (r Report, err error)
 			r.Results, err = pgx.CollectRows(rows, pgx.RowToStructByPos[VariantOf])
 		}
 	}
-	if sent := float64(r.Progress.Sent); sent > 0 {
-		h := r.Heard
-		r.Rates = &Rates{
-			Delivered: float64(h.Delivered) / sent, Bounced: float64(h.Bounced) / sent, Complained: float64(h.Complained) / sent,
-			Unsubscribed: float64(h.Unsubscribed) / sent, Opened: float64(h.Opened) / sent, Clicked: float64(h.Clicked) / sent,
-		}
-	}
-	return r, wrap(op, err)
+	return err
 }
 
 // Reached is what has become of a member of a run's audience.
@@ -120,7 +142,7 @@ type Reached struct {
 	Contact string `json:"contact_id"`
 	Address string `json:"address,omitempty"` // none of who was erased
 	// Delivery is the ledger's; without one Status is waiting, while its job is not expanded,
-	// lost, where that is dead, or missing, which [Verify] would find.
+	// lost, where that is dead, purged, where the run's retention is over, or missing, which [Verify] would find.
 	Delivery       string     `json:"delivery_id,omitempty"`
 	Status         string     `json:"status"`
 	Reason         string     `json:"reason,omitempty"`
@@ -177,6 +199,8 @@ type Proof struct {
 	// Findings are the first ones of each kind, and Found how many there are of each.
 	Findings []Finding        `json:"findings"`
 	Found    map[string]int64 `json:"found"`
+	// MembersSHA256 is of a run that is sealed: of the lines that a signed proof of it has of its members.
+	MembersSHA256 []byte `json:"members_sha256,omitempty"`
 }
 
 // Launched reports whether the run has ended, and everybody in its audience has one
@@ -195,7 +219,7 @@ func (p Proof) MarshalJSON() ([]byte, error) {
 // Verify holds a run against its audience, which never changes: each member has exactly one
 // delivery, each delivery is of a member, its key and what is said are what they were made
 // of, and the provider took none twice. Of each kind of findings the first limit ones are
-// listed. Of a run that goes on it finds what is wrong by now. Its cost grows with the run. Errors: as [Find].
+// listed. Of a run that goes on it finds what is wrong by now, and of one whose deliveries are purged what was found before. Its cost grows with the run. Errors: as [Find].
 func Verify(ctx context.Context, db deed.DB, id string, limit int) (p Proof, err error) {
 	const op = "verify run of a campaign"
 	if err := sqlvalue.Count("limit", limit, 1); err != nil {
@@ -206,9 +230,32 @@ func Verify(ctx context.Context, db deed.DB, id string, limit int) (p Proof, err
 		return p, err
 	}
 	p = Proof{Run: s.Run, Progress: s.Progress, Found: map[string]int64{}}
-	rows, err := db.Query(ctx, query.Verify, id, limit)
+	if s.SealedAt == nil {
+		if err := verify(ctx, db, id, limit, &p); err != nil {
+			return p, wrap(op, err)
+		}
+	}
+	kept, err := sealed(ctx, db, id) // it may have been meanwhile
 	if err != nil {
 		return p, wrap(op, err)
+	}
+	if kept != nil {
+		if p.Run, err = Find(ctx, db, id); err != nil {
+			return p, err
+		}
+		p.Findings, p.Found, p.MembersSHA256 = nil, kept.Found, kept.MembersSHA256
+		for _, kind := range slices.Sorted(maps.Keys(kept.Found)) {
+			p.Findings = append(p.Findings, Finding{Kind: kind, Detail: fmt.Sprintf("%d of these, when the run was sealed", kept.Found[kind])})
+		}
+	}
+	return p, nil
+}
+
+// verify finds what is wrong by the rows of a run.
+func verify(ctx context.Context, db deed.DB, id string, limit int, p *Proof) error {
+	rows, err := db.Query(ctx, query.Verify, id, limit)
+	if err != nil {
+		return err
 	}
 	p.Findings, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Finding, err error) {
 		var total int64
@@ -216,5 +263,5 @@ func Verify(ctx context.Context, db deed.DB, id string, limit int) (p Proof, err
 		p.Found[f.Kind] = total
 		return f, err
 	})
-	return p, wrap(op, err)
+	return err
 }

@@ -53,6 +53,10 @@ type Run struct {
 	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`
 	FinishedAt   *time.Time `json:"finished_at,omitempty"`
 	RetryOf      string     `json:"retry_of,omitempty"` // the run that it tries again ([Retry])
+	// SealedAt is since when its deliveries are being removed, as its retention is over, and PurgedAt since when
+	// they are gone; what is said of it since is what was known then.
+	SealedAt *time.Time `json:"sealed_at,omitempty"`
+	PurgedAt *time.Time `json:"purged_at,omitempty"`
 	// LastDue is when the last of its members is due, where that goes by their zones.
 	LastDue *time.Time `json:"last_due,omitempty"`
 	Window
@@ -133,7 +137,7 @@ func runs(ctx context.Context, db deed.DB, sql string, args ...any) ([]Run, erro
 		err = row.Scan(&r.ID, &owner, &space, &r.Campaign, &r.Name, &r.Status, &r.Channel, &r.Provider, &r.Purpose, &r.RequestID, &r.Audience, &r.Content, &r.Members,
 			&r.CreatedAt, &r.ScheduledFor, &r.ExpiresAt, &r.StartedAt, &r.PausedAt, &r.CancelledAt, &r.FinishedAt, &r.RetryOf,
 			&r.LastDue, &r.LocalTime, &r.IfPassed, &r.QuietHours, &r.Zone, &r.Rate, &r.Ramp, &r.PausedWhy, &r.PauseOn,
-			&r.Variants, &test.By, &test.Share, &test.Wait, &test.Winner, &test.WinnerAt, &r.From)
+			&r.Variants, &test.By, &test.Share, &test.Wait, &test.Winner, &test.WinnerAt, &r.From, &r.SealedAt, &r.PurgedAt)
 		if test.By != "" {
 			r.Test = &test
 		}

@@ -32,6 +32,9 @@ type WorkerOptions struct {
 	// Heartbeat is for how long a job is locked while it is expanded: one whose worker has
 	// stopped is taken back then (C5). At least 10s. Default 5m.
 	Heartbeat time.Duration
+	// Retention is for how long deliveries of a run are kept once it has ended, at least 48h; then what became
+	// of them is written on the run ([Sealed]), and they go. Default: for ever.
+	Retention time.Duration
 	// OnNewCluster says what to do on another cluster than the installation's, or in another
 	// environment. Default: [deed.Hold]: a copy expands nothing.
 	OnNewCluster deed.OnNewCluster
@@ -61,6 +64,7 @@ type Worker struct {
 	pool *pgxpool.Pool
 	opts WorkerOptions
 	gate *held.Gate
+	open []string // runs that have ended with deliveries that have not, which Verify finds: Retain leaves them
 }
 
 // NewWorker makes one, and looks whether its statements fit the installed schema. pool's
@@ -82,6 +86,9 @@ func NewWorker(ctx context.Context, pool *pgxpool.Pool, opts WorkerOptions) (*Wo
 	if opts.PollInterval < time.Millisecond || opts.PollInterval > time.Hour || opts.Heartbeat < 10*time.Second || opts.Heartbeat > 24*time.Hour {
 		return nil, invalidf("new campaign worker", "option PollInterval %s is not from 1ms to 1h, or Heartbeat %s not from 10s to 24h", opts.PollInterval, opts.Heartbeat)
 	}
+	if opts.Retention != 0 && opts.Retention < 48*time.Hour {
+		return nil, invalidf("new campaign worker", "option Retention %s is below 48h", opts.Retention)
+	}
 	opts.OnNewCluster = cmp.Or(opts.OnNewCluster, deed.Hold)
 	if err := opts.OnNewCluster.Check(opts.Environment); err != nil {
 		return nil, invalidf("new campaign worker", "%w", err)
@@ -94,7 +101,7 @@ func NewWorker(ctx context.Context, pool *pgxpool.Pool, opts WorkerOptions) (*Wo
 	if err != nil {
 		return nil, deed.WrapError("new campaign worker", err)
 	}
-	return &Worker{pool: pool, opts: opts, gate: &held.Gate{
+	return &Worker{pool: pool, opts: opts, open: []string{}, gate: &held.Gate{
 		Pool: pool, What: "campaigns", OnNewCluster: string(opts.OnNewCluster), Environment: opts.Environment,
 		Logger: opts.Logger, Deadline: statement, Passing: sqlstate.Passing,
 	}}, nil
@@ -111,6 +118,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer end(nil)
 	var watching sync.WaitGroup
 	watching.Go(func() { w.gate.Watch(ctx, w.pool, end) })
+	if w.opts.Retention > 0 {
+		watching.Go(func() { w.retain(ctx) })
+	}
 	w.loop(ctx)
 	end(nil)
 	watching.Wait()

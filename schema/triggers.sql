@@ -126,6 +126,7 @@ create or replace trigger campaign_runs_transition before update on deed.campaig
     or old.audience_id <> new.audience_id or old.content_id <> new.content_id or old.channel <> new.channel or old.provider <> new.provider or old.purpose <> new.purpose
     or old.request_id <> new.request_id or old.members <> new.members or old.retry_of is distinct from new.retry_of or old.scheduled_for <> new.scheduled_for or old.options <> new.options
     or (old.winner is not null and (old.winner, old.winner_at) is distinct from (new.winner, new.winner_at))
+    or (old.sealed_at is not null and (old.sealed, old.sealed_at) is distinct from (new.sealed, new.sealed_at))
     or old.zones is distinct from new.zones or old.last_due is distinct from new.last_due
     or old.finished_at is distinct from new.finished_at or (old.cancelled_at is not null and old.cancelled_at is distinct from new.cancelled_at)
   ) execute function deed.check_campaign();

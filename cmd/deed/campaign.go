@@ -127,6 +127,8 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 		{"paused", strings.TrimSuffix(instant(s.PausedAt)+", "+s.PausedWhy, ", ")},
 		{"cancelled", instant(s.CancelledAt)},
 		{"ended", instant(s.FinishedAt)},
+		{"sealed", instant(s.SealedAt)},
+		{"purged", instant(s.PurgedAt)},
 		{"retries", s.RetryOf},
 		{"tenant", s.Tenant.String()},
 	} {
@@ -192,7 +194,7 @@ each.`,
 				header := []string{"DELIVERY", "STATUS", "JOB", "PROVIDER ID", "WHY"}
 				return printPage(cmd, asJSON, "trace", list, header, func(t campaign.Traced) []string {
 					if t.Delivery == "" {
-						return []string{"-", "-", t.JobStatus, "-", t.JobError}
+						return []string{"-", cmp.Or(t.Status, "-"), t.JobStatus, "-", t.JobError}
 					}
 					return []string{t.Delivery, t.Status, t.JobStatus, t.ProviderID, t.Reason}
 				})

@@ -253,6 +253,11 @@ against a public key, without a database.`,
 }
 
 func printProof(cmd *cobra.Command, p campaign.Proof) error {
+	if p.SealedAt != nil {
+		if err := printSealed(cmd.OutOrStdout(), p); err != nil || p.Launched() {
+			return err
+		}
+	}
 	if p.Launched() {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: launched: each of %s has one delivery, which has ended: %d sent, %d skipped, %d missed, %d failed, %d dead\n", p.ID,
 			many(p.Members, "member", "members"), p.Progress.Sent, p.Progress.Skipped, p.Progress.Missed, p.Progress.Failed, p.Progress.Dead)
@@ -267,6 +272,21 @@ func printProof(cmd *cobra.Command, p campaign.Proof) error {
 		rows[i] = []string{f.Kind, fmt.Sprint(f.N), f.Delivery, f.Detail}
 	}
 	return table(cmd.OutOrStdout(), []string{"FOUND", "MEMBER", "DELIVERY", "DETAIL"}, rows)
+}
+
+// printSealed says what is known of a run whose deliveries are purged.
+func printSealed(w io.Writer, p campaign.Proof) error {
+	gone := "purged since " + instant(p.SealedAt)
+	if p.PurgedAt != nil {
+		gone = "purged on " + instant(p.PurgedAt)
+	}
+	said := "something was found"
+	if p.Launched() {
+		said = "launched"
+	}
+	_, err := fmt.Fprintf(w, "%s: %s, %s. Sealed of %s: %d sent, %d skipped, %d missed, %d failed, %d dead; members' lines SHA-256 %x\n", p.ID, said, gone,
+		many(p.Members, "member", "members"), p.Progress.Sent, p.Progress.Skipped, p.Progress.Missed, p.Progress.Failed, p.Progress.Dead, p.MembersSHA256)
+	return err
 }
 
 func judgeProof(p campaign.Proof) error {

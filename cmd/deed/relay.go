@@ -210,7 +210,7 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	if err == nil && r.file.Campaigns.Enabled {
 		r.campaigns, err = campaign.NewWorker(ctx, pool, campaign.WorkerOptions{
-			PollInterval: r.file.Campaigns.PollInterval, Heartbeat: r.file.Campaigns.Heartbeat, Worker: worker, Logger: r.log,
+			PollInterval: r.file.Campaigns.PollInterval, Heartbeat: r.file.Campaigns.Heartbeat, Retention: r.file.Campaigns.Retention, Worker: worker, Logger: r.log,
 			OnNewCluster: r.onNewCluster, Environment: r.environment,
 		})
 	}

@@ -223,7 +223,10 @@ func (r *reader) config(root *document.Node) *Config {
 		c.Audit = a.audit()
 	}
 	if m := s.sub("campaigns"); m != nil {
-		c.Campaigns = Campaigns{Enabled: m.truth("enabled"), PollInterval: m.Duration("poll_interval", 10*time.Millisecond, time.Hour), Heartbeat: m.Duration("heartbeat", 10*time.Second, 24*time.Hour)}
+		c.Campaigns = Campaigns{
+			Enabled: m.truth("enabled"), PollInterval: m.Duration("poll_interval", 10*time.Millisecond, time.Hour), Heartbeat: m.Duration("heartbeat", 10*time.Second, 24*time.Hour),
+			Retention: m.Duration("retention", 48*time.Hour, 100*365*24*time.Hour),
+		}
 		m.Done()
 	}
 	if r := s.sub("runs"); r != nil {
@@ -299,6 +302,7 @@ func (s *section) dev() Dev {
 type Campaigns struct {
 	Enabled                 bool
 	PollInterval, Heartbeat time.Duration
+	Retention               time.Duration // for how long deliveries of runs that have ended are kept; 0: for ever
 }
 
 // Audit is how relays seal the audit log; a zero duration is the sealer's own.

@@ -10,7 +10,7 @@
 -- night for who has quiet hours. The request is p_request_id, as of
 -- deed.deploy_campaign: a repeat gets the first one's run. A run is retried once: what
 -- failed of its retry, by retrying that one. Raises DDARG where nobody is to be tried again or the provider is
--- gone, DDTEN, DDNFD, and DDCON for a run that has not ended, whose test has no winner yet, was retried by another request, or
+-- gone, DDTEN, DDNFD, and DDCON for a run that has not ended, is sealed (deed.seal_run), whose test has no winner yet, was retried by another request, or
 -- for a request that meant something else.
 create or replace function deed.retry_run(
   p_run        uuid,
@@ -66,6 +66,9 @@ begin
   end if;
   if v_run.finished_at is null then
     raise exception 'retry_run: run % is %; only one that has ended is retried', p_run, v_run.status using errcode = 'DDCON';
+  end if;
+  if v_run.sealed_at is not null then
+    raise exception 'retry_run: the deliveries of run % are purged, since %, and with them who of it failed', p_run, v_run.sealed_at using errcode = 'DDCON';
   end if;
   if v_run.options ? 'test' and v_run.winner is null then
     raise exception 'retry_run: the test of run % has no winner', p_run using errcode = 'DDCON', hint = 'Say which it is: deed campaign winner ' || p_run || ' VARIANT.';

@@ -1,7 +1,7 @@
 -- deed.verify_campaigns: the part of deed.verify that is about campaigns, but for those of
 -- tenants that were removed: an audience has as many members as it says, the jobs of a run
 -- are all of its audience, each that is expanded has a delivery for every member and none for
--- anybody else, nobody has two of a run, or another variant than is theirs, and no job has ended before all of its deliveries have; and runs are where their jobs say.
+-- anybody else, but where they are purged (deed.purge_run), nobody has two of a run, or another variant than is theirs, and no job has ended before all of its deliveries have; and runs are where their jobs say.
 -- What one run lacks, and whom, campaign.Verify says.
 create or replace function deed.verify_campaigns() returns table (
   invariant text, tenant_id uuid, detail text
@@ -16,7 +16,7 @@ as $$
     select array(select r.tenant_id from deed.tenant_removals r) as ids
   ),
   runs as materialized (
-    select r.id, r.tenant_id, r.status, r.members, r.audience_id, r.options, r.request_id, r.winner from deed.campaign_runs r where r.tenant_id <> all ((select ids from removed)::uuid[])
+    select r.id, r.tenant_id, r.status, r.members, r.audience_id, r.options, r.request_id, r.winner, r.sealed_at from deed.campaign_runs r where r.tenant_id <> all ((select ids from removed)::uuid[])
   ),
   jobs as materialized (
     select j.id, j.run_id, j.tenant_id, j.status, j.expanded_at, j.finished_at, j.from_n, j.upto_n, coalesce(j.members, j.upto_n - j.from_n + 1) as members, j.sent, j.skipped, j.missed, j.failed, j.dead
@@ -42,7 +42,8 @@ as $$
   select 'job of a campaign has other deliveries than members', j.tenant_id, format('job %s of run %s has %s deliveries for %s members', j.id, j.run_id, coalesce(i.n, 0), j.members)
   from jobs j
   left join items i on i.run_id = j.run_id and i.job_id = j.id
-  where coalesce(i.n, 0) <> case when j.expanded_at is null then 0 else j.members end
+  join runs r on r.id = j.run_id
+  where coalesce(i.n, 0) <> case when j.expanded_at is null then 0 else j.members end and r.sealed_at is null
   union all
   select 'deliveries of no job of a campaign', i.tenant_id, format('job %s of run %s is not there, and has %s deliveries', i.job_id, i.run_id, i.n)
   from items i

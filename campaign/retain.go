@@ -1,0 +1,187 @@
+package campaign
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/work"
+)
+
+const (
+	// retainEvery is how often a worker looks for runs whose retention is over.
+	retainEvery = time.Minute
+	// purgedAtOnce is how many deliveries one statement removes.
+	purgedAtOnce = 1000
+	// sealing is the deadline of a seal, whose cost grows with the run.
+	sealing = 10 * time.Minute
+)
+
+// Sealed is what is kept of a run whose deliveries are removed: what [Summarise] and [Verify] said
+// of it at that moment. No address is in it, nor anything else that an erasure would take away.
+type Sealed struct {
+	Heard   Heard       `json:"heard"`
+	Skipped []Reason    `json:"skipped"` // the most frequent ones
+	Failed  []Failure   `json:"failed"`
+	Results []VariantOf `json:"variant_results,omitempty"`
+	// Found is how many findings of each kind there were; none: the run was launched.
+	Found map[string]int64 `json:"found"`
+	// Counts are of members, by their status, and MembersSHA256 is of the lines that a signed proof
+	// ([Sign]) has of them: of a file that was written before it is known that it is of this run.
+	Counts        map[string]int64 `json:"counts"`
+	MembersSHA256 []byte           `json:"members_sha256"`
+}
+
+// sealed is what is kept of a run; nil: its deliveries are there.
+func sealed(ctx context.Context, db deed.DB, id string) (*Sealed, error) {
+	rows, err := db.Query(ctx, query.Sealed, id)
+	if err != nil {
+		return nil, err
+	}
+	text, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	s := new(Sealed)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), s)
+	}
+	return s, err
+}
+
+// mayBeAddress is as deed.count_job has it.
+var mayBeAddress = regexp.MustCompile(`@|%40|[0-9][0-9 ()./-]{5,}[0-9]`)
+
+// sealOf computes what is kept of a run.
+func sealOf(ctx context.Context, tx pgx.Tx, id string) (s Sealed, err error) {
+	shown, err := Show(ctx, tx, id)
+	if err != nil {
+		return s, err
+	}
+	r, err := Summarise(ctx, tx, id)
+	if err != nil {
+		return s, err
+	}
+	p, err := Verify(ctx, tx, id, 1)
+	if err != nil {
+		return s, err
+	}
+	s = Sealed{Heard: r.Heard, Failed: r.Failed, Results: r.Results, Found: p.Found, Counts: map[string]int64{}}
+	for _, why := range shown.Reasons { // and not the report's, in which an address may stand
+		if why.Status == "skipped" {
+			s.Skipped = append(s.Skipped, why)
+		}
+	}
+	for i, f := range s.Failed {
+		if mayBeAddress.MatchString(f.Code) {
+			s.Failed[i].Code = ""
+		}
+	}
+	sum := sha256.New()
+	err = proveMembers(ctx, tx, id, sum, s.Counts)
+	s.MembersSHA256 = sum.Sum(nil)
+	return s, err
+}
+
+// retain seals runs whose retention is over and removes their deliveries, until ctx ends.
+func (w *Worker) retain(ctx context.Context) {
+	for work.Sleep(ctx, retainEvery) {
+		for more := true; more && ctx.Err() == nil; {
+			var err error
+			if more, err = w.Retain(ctx); err != nil && ctx.Err() == nil {
+				w.opts.Logger.Warn("runs whose retention is over were not removed; will try again", "error", err)
+				more = false
+			}
+		}
+	}
+}
+
+// Retain takes one small step towards being rid of the deliveries of runs whose retention is over, and
+// reports whether there may be another; [Worker.Run] does so every minute. In one process one at a time.
+func (w *Worker) Retain(ctx context.Context) (more bool, err error) {
+	if w.opts.Retention == 0 {
+		return false, nil
+	}
+	removed, err := w.purge(ctx)
+	if err != nil || removed != nil {
+		return true, err
+	}
+	return w.seal(ctx)
+}
+
+// purge removes some deliveries of a run that is sealed; nil: there is none.
+func (w *Worker) purge(ctx context.Context) (removed *int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statement)
+	defer cancel()
+	err = w.pool.QueryRow(ctx, query.Purge, purgedAtOnce, w.opts.Worker).Scan(&removed)
+	return removed, err
+}
+
+// seal seals a run whose retention is over, and reports whether there was one: of one snapshot, so that
+// what is kept of it fits together.
+func (w *Worker) seal(ctx context.Context) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sealing)
+	defer cancel()
+	err = pgx.BeginTxFunc(ctx, w.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		var id *string
+		if err := tx.QueryRow(ctx, query.ToSeal, w.opts.Retention.Seconds(), w.open).Scan(&id); err != nil || id == nil {
+			return err
+		}
+		found = true
+		s, err := sealOf(ctx, tx, *id)
+		if err != nil {
+			return err
+		}
+		if s.Found["open"] > 0 {
+			w.open = append(w.open, *id)
+			w.opts.Logger.Error("the retention of a run of a campaign is over, and it has deliveries that have not ended: deed campaign verify says which; it stays", "run", *id)
+			return nil
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, query.Seal, *id, string(text), w.opts.Worker); err != nil {
+			return err
+		}
+		w.opts.Logger.Info("the retention of a run of a campaign is over; its deliveries go, and what became of them is kept", "run", *id)
+		return nil
+	})
+	if err != nil && sqlstate.Again(err) { // another worker has it
+		return true, nil
+	}
+	return found, err
+}
+
+// proveMembers writes the lines that a proof of a run has of its members, and counts them by their status.
+func proveMembers(ctx context.Context, db deed.DB, id string, w io.Writer, counts map[string]int64) error {
+	for after, n := int64(0), proofPage; n == proofPage; {
+		rows, err := db.Query(ctx, query.ProvedMembers, id, after, proofPage)
+		if err != nil {
+			return err
+		}
+		list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m ProvedMember, err error) {
+			return m, row.Scan(&m.N, &m.Contact, &m.Delivery, &m.Status, &m.ProviderID, &m.RequestSHA256, &m.FinishedAt, &m.Variant)
+		})
+		if err != nil {
+			return err
+		}
+		for _, m := range list {
+			if err := proofLine(w, m); err != nil {
+				return err
+			}
+			counts[m.Status]++
+			after = m.N
+		}
+		n = len(list)
+	}
+	return nil
+}
