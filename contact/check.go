@@ -92,13 +92,40 @@ func printable(name string) string {
 }
 
 const (
-	mostDepth  = 1000  // arrays and objects in each other
-	mostDigits = 65536 // bytes of numbers, as PostgreSQL writes them
+	mostDepth    = 1000  // arrays and objects in each other
+	mostDigits   = 65536 // bytes of numbers, as PostgreSQL writes them
+	mostEvidence = 8192  // of those in a word's evidence
 )
 
-// dataProblem says why data are no object that jsonb can hold and give back: what
-// takes a few bytes to write can take a server's stack, or its memory.
+// dataProblem says why data are no object that jsonb can hold and give back.
 func dataProblem(data []byte) string {
+	if problem := jsonbProblem(data, mostDigits); problem != "" {
+		return "data have " + problem
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) || !json.Valid(data) {
+		return "data must be a JSON object"
+	}
+	return ""
+}
+
+// evidenceProblem says the same of what shows a word. That it is an object, and not too much,
+// is asked by the database.
+func evidenceProblem(evidence []byte) string {
+	if len(evidence) == 0 {
+		return ""
+	}
+	if !utf8.Valid(evidence) || !json.Valid(evidence) {
+		return "evidence is not JSON"
+	}
+	if problem := jsonbProblem(evidence, mostEvidence); problem != "" {
+		return "evidence has " + problem
+	}
+	return ""
+}
+
+// jsonbProblem says what a JSON text has that jsonb cannot hold and give back: what
+// takes a few bytes to write can take a server's stack, or its memory.
+func jsonbProblem(data []byte, mostDigits int) string {
 	depth, digits := 0, 0
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -110,7 +137,7 @@ func dataProblem(data []byte) string {
 			i = end
 		case c == '{' || c == '[':
 			if depth++; depth > mostDepth {
-				return fmt.Sprintf("data have over %d arrays and objects in each other", mostDepth)
+				return fmt.Sprintf("over %d arrays and objects in each other", mostDepth)
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -120,13 +147,10 @@ func dataProblem(data []byte) string {
 				end++
 			}
 			if digits += digitsOf(string(data[i:end])); digits > mostDigits {
-				return fmt.Sprintf("data have numbers with so many digits that they are over the limit of %d bytes", mostDigits)
+				return fmt.Sprintf("numbers with so many digits that they are over the limit of %d bytes", mostDigits)
 			}
 			i = end - 1
 		}
-	}
-	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) || !json.Valid(data) {
-		return "data must be a JSON object"
 	}
 	return ""
 }
@@ -143,9 +167,9 @@ func stringEnd(data []byte, i int) (end int, problem string) {
 		low := escape && code >= 0xdc00 && code < 0xe000
 		switch {
 		case high != low:
-			return i, "data have half of a surrogate pair, which is no character"
+			return i, "half of a surrogate pair, which is no character"
 		case escape && code == 0 && string(data[i+2:i+6]) == "0000":
-			return i, `data have the escape \u0000, which PostgreSQL's jsonb cannot hold`
+			return i, `the escape \u0000, which PostgreSQL's jsonb cannot hold`
 		case data[i] == '"':
 			return i, ""
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -73,8 +72,11 @@ func setConsents(ctx context.Context, db DB, owner any, by string, words []Word)
 		if err := checkIDs(op, w.Contact); err != nil {
 			return nil, err
 		}
-		if !utf8.ValidString(w.Channel+w.Purpose+string(w.State)+w.Source) || !utf8.Valid(w.Evidence) || (len(w.Evidence) > 0 && !json.Valid(w.Evidence)) {
-			return nil, invalidf(op, "consent %d: a text is not UTF-8, or the evidence not JSON", i+1)
+		if !isText(w.Channel + w.Purpose + string(w.State) + w.Source) {
+			return nil, invalidf(op, "consent %d: channel, purpose, state or source are not UTF-8, or have a NUL", i+1)
+		}
+		if problem := evidenceProblem(w.Evidence); problem != "" {
+			return nil, invalidf(op, "consent %d: %s", i+1, problem)
 		}
 		contacts, channels, purposes = append(contacts, w.Contact), append(channels, w.Channel), append(purposes, w.Purpose)
 		states, sources = append(states, string(w.State)), append(sources, w.Source)
@@ -102,8 +104,8 @@ func ConfirmConsent(ctx context.Context, db DB, owner *tenant.ID, by string, ask
 	if err := checkIDs(op, asked.Contact); err != nil {
 		return false, err
 	}
-	if !utf8.Valid(evidence) || (len(evidence) > 0 && !json.Valid(evidence)) {
-		return false, invalidf(op, "the evidence is not JSON")
+	if problem := evidenceProblem(evidence); problem != "" {
+		return false, invalidf(op, "%s", problem)
 	}
 	return one[bool](ctx, db, op, query.ConfirmConsent, asked.Contact, asked.Channel, asked.Purpose, sqlvalue.NullIfZero(string(evidence)), id(owner), by)
 }

@@ -142,8 +142,14 @@ func TestSetConsents_BadInput(t *testing.T) {
 		"source,":        func(w *contact.Word) { w.Source = strings.Repeat("x", 201) },
 		"evidence mu":    func(w *contact.Word) { w.Evidence = []byte(`[1]`) },
 		"evidence m":     func(w *contact.Word) { w.Evidence = fmt.Appendf(nil, `{"x": "%s"}`, strings.Repeat("x", 9000)) },
-		"not JSON":       func(w *contact.Word) { w.Evidence = []byte(`{`) },
-		"not UTF-8":      func(w *contact.Word) { w.Source = "\xff" },
+		"evidence has n": func(w *contact.Word) { w.Evidence = []byte(`{"x": [1e131071, 1]}`) },
+		"evidence has o": func(w *contact.Word) {
+			w.Evidence = []byte(`{"x": ` + strings.Repeat("[", 1001) + strings.Repeat("]", 1001) + `}`)
+		},
+		"the escape": func(w *contact.Word) { w.Evidence = []byte(`{"x": "\u0000"}`) },
+		"half of a":  func(w *contact.Word) { w.Evidence = []byte(`{"x": "\ud800"}`) },
+		"not JSON":   func(w *contact.Word) { w.Evidence = []byte(`{`) },
+		"not UTF-8":  func(w *contact.Word) { w.Source = "\xff" },
 	} {
 		bad := good
 		change(&bad)
@@ -151,6 +157,10 @@ func TestSetConsents_BadInput(t *testing.T) {
 		if !errors.Is(err, contact.ErrInvalid) && !errors.Is(err, contact.ErrNotFound) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
+	}
+	_, err := db.Pool(pgtest.App).Exec(t.Context(), `select deed.set_consents(array[$1::text::uuid], '{email}', '{news}', '{granted}', '{form}', array['{"x": [1e131071, 1]}'::jsonb])`, ann)
+	if err == nil || !strings.Contains(err.Error(), "evidence has numbers") {
+		t.Errorf("by SQL: %v", err)
 	}
 	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.consents`), 0)
 	same(t, "suppressed", suppressed(t, db), "")

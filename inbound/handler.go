@@ -105,8 +105,12 @@ func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Requ
 		return nil, nil, false
 	case err != nil:
 		r.counts.add(s.name, "invalid", 1)
-		s.unverified.tell(func(more int) { s.log.Warn("a request that is none of the platform's was refused", "more_since", more) })
-		reply(w, http.StatusBadRequest, "it is no request of the platform's")
+		text := "it is no request of the platform's"
+		if why, ok := errors.AsType[unreadable](err); ok { // another source's words may be the sender's
+			text += ": " + string(why)
+		}
+		s.unverified.tell(func(more int) { s.log.Warn("a request was refused: "+text, "more_since", more) })
+		reply(w, http.StatusBadRequest, text)
 		return nil, nil, false
 	}
 	for _, n := range received.Ignored {

@@ -3,9 +3,13 @@ package inbound_test
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -154,4 +158,64 @@ func TestContract_D8_HeldWhereNobodyRepeats(t *testing.T) {
 	}
 	want(t, "a repeat", post(t, url, "1 ann hello"), 200)
 	verified(t, db)
+}
+
+// rude is a source that is not ours, and says what was written.
+type rude struct{}
+
+func (rude) Read(_ *http.Request, body []byte, _ time.Time) (inbound.Received, error) {
+	return inbound.Received{}, fmt.Errorf("%w: %s", inbound.ErrInvalid, body)
+}
+
+// Who sends what cannot be read is told which field it is; neither they nor the log are told what
+// was written.
+func TestHandler_WhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	const secret = "a secret of sixteen bytes"
+	hook, err := inbound.Webhook(inbound.WebhookOptions{Secrets: []string{secret}, Scheme: "hmac", Header: "Signature", Sender: "$.from", Text: "$.text", ID: "$.id"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log lines
+	url, stop := receive(t, db, db.NewPool(pgtest.Worker, 8), inbound.Options{
+		Sources: map[string]inbound.SourceOptions{"plain": source(echo), "hook": withSource(hook), "rude": withSource(rude{})},
+		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	at := strings.TrimSuffix(url, "plain")
+	for body, text := range map[string]string{
+		`{"id": "1", "text": "canary"}`:                                                  "the message's sender is missing",
+		`{"from": "canary", "text": "canary"}`:                                           "the message's id is missing",
+		`{"id": "1", "from": {"a": "canary"}}`:                                           "the message's sender is neither a string nor a whole number",
+		`{"id": "1", "from": "` + strings.Repeat("canary", 100) + `"}`:                   "sender is missing, or has over 255 bytes",
+		`{"id": "1", "from": "ann", "x": [` + strings.Repeat("1e131071,", 10000) + `1]}`: "numbers of too many digits",
+		`{"id": "1", "from": "ann", "x": ` + strings.Repeat(`{"canary": `, 5000) + `1}`:  "the body is not one JSON value",
+		`{"canary": ` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`:      "100 arrays and objects in each other",
+		`{"id": "1", "from": "ann", "text": "canary", "text": "canary"}`:                 "same name twice",
+		`{"id": "1", "from": "ann", "text": "canary\u0000"}`:                             "an escaped NUL",
+	} {
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(body))
+		code, said := request(t, http.MethodPost, at+"hook", hex.EncodeToString(mac.Sum(nil)), body)
+		if code != 400 || !strings.Contains(said, text) || strings.Contains(said, "canary") {
+			t.Errorf("%.60s: %d %s, want %q", body, code, said, text)
+		}
+	}
+	code, said := request(t, http.MethodPost, at+"rude", "", "canary")
+	want(t, "another's source", fmt.Sprint(code, said), "400"+"{\"status\":\"it is no request of the platform's\"}\n")
+	want(t, "stored", state(t, db), "")
+	stop()
+	if told := log.with("canary"); told != nil {
+		t.Errorf("the log says what was written: %s", told)
+	}
+	if told := log.with("a request was refused: it is no request of the platform's"); len(told) == 0 {
+		t.Error("the log does not say that requests were refused")
+	}
+}
+
+func withSource(s inbound.Source) inbound.SourceOptions {
+	o := source(echo)
+	o.Source = s
+	return o
 }

@@ -132,7 +132,16 @@ func isPlain(text string, longest int) bool {
 
 func unverified(text string) error { return fmt.Errorf("%w: %s", ErrUnverified, text) }
 
-func invalid(text string) error { return fmt.Errorf("%w: %s", ErrInvalid, text) }
+// unreadable says what of a request cannot be read, in words that repeat nothing of it: who sent
+// it, and the log, are told.
+type unreadable string
+
+func (u unreadable) Error() string { return ErrInvalid.Error() + ": " + string(u) }
+
+// Unwrap returns [ErrInvalid].
+func (u unreadable) Unwrap() error { return ErrInvalid }
+
+func invalid(text string) error { return unreadable(text) }
 
 // misconfigured is a constructor's error, or nil if there is none in errs.
 func misconfigured(source string, errs ...error) error {

@@ -108,7 +108,7 @@ func (c *catchers) start(ctx context.Context, file config.Dev, log *slog.Logger)
 	mux.HandleFunc("GET /public", func(w http.ResponseWriter, _ *http.Request) {
 		address, _ := c.public.Load().(string)
 		w.Header().Set("Content-Type", "application/json")
-		_ = printJSON(w, map[string]string{"address": address})
+		_ = printJSON(w, map[string]string{"address": address, "data": c.data})
 	})
 	mux.Handle("/hook", &c.hooks)
 	mux.HandleFunc("GET /mailbox", func(w http.ResponseWriter, _ *http.Request) {

@@ -50,7 +50,7 @@ func (f *contactFlags) read(cmd *cobra.Command) (contact.Person, error) {
 	}
 	for i, text := range f.identities {
 		typ, value, ok := strings.Cut(text, "=")
-		if !ok {
+		if !ok || typ == "" {
 			return p, usagef("--identity, number %d, is not TYPE=VALUE", i+1)
 		}
 		if err := (contact.Identity{Type: typ, Value: value}).Check(); err != nil {

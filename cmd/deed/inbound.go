@@ -161,10 +161,20 @@ func showInbound(w io.Writer, e inbound.Entry, changes []inbound.Change, replies
 	}
 	rows = make([][]string, len(replies))
 	for i, r := range replies {
-		rows[i] = []string{r.ID, r.Status, r.Channel, r.Provider, cmp.Or(r.ProviderMessageID, "-"), instant(r.FinishedAt), r.LastError}
+		rows[i] = []string{r.ID, r.Status, r.Channel, r.Provider, instant(r.FinishedAt), r.LastError}
 	}
 	fmt.Fprintln(w)
-	return table(w, []string{"REPLY", "STATUS", "CHANNEL", "PROVIDER", "MESSAGE ID", "ENDED", "ERROR"}, rows)
+	if err := table(w, []string{"REPLY", "STATUS", "CHANNEL", "PROVIDER", "ENDED", "ERROR"}, rows); err != nil {
+		return err
+	}
+	for _, r := range replies { // a column of the table it would not fit into
+		text := cmp.Or(r.ProviderMessageID, "-")
+		if len(replies) > 1 && text != "-" {
+			text += " of " + r.ID
+		}
+		detail(w, 16, "message id", text)
+	}
+	return nil
 }
 
 func newInboundRetry(a *app) *cobra.Command {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/deedhq/deed/inbound"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -185,4 +186,30 @@ func body(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// The way of a message is told to its end: how the provider calls the reply, however long that is.
+func TestInbound_ShowNamesTheReply(t *testing.T) {
+	t.Parallel()
+	long := "wamid." + strings.Repeat("HBgLMTU1NTU1", 8)
+	one := inbound.Answered{ID: "01a1fe76-14ee-7f1b-b119-532699ab7d4c", Status: "sent", Channel: "chat", Provider: "whatsapp", ProviderMessageID: long}
+	two := one
+	two.ID, two.ProviderMessageID = "01a1fe76-1a02-70aa-8d1f-0c5a1b2c3d4e", "m2"
+	for _, c := range []struct {
+		replies []inbound.Answered
+		want    []string
+	}{
+		{[]inbound.Answered{one}, []string{"message id       " + long + "\n"}},
+		{[]inbound.Answered{one, two}, []string{"message id       " + long + " of " + one.ID + "\n", "message id       m2 of " + two.ID + "\n"}},
+	} {
+		var out strings.Builder
+		if err := showInbound(&out, inbound.Entry{}, nil, c.replies); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range c.want {
+			if !strings.Contains(out.String(), line) {
+				t.Errorf("lacks %q:\n%s", line, out.String())
+			}
+		}
+	}
 }

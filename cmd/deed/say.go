@@ -16,6 +16,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -70,14 +71,9 @@ from a relay that the source trusts: this machine's address must be among those.
 				return sayByMail(cmd.Context(), cmd.OutOrStdout(), s, address, id, from, args[0])
 			}
 			if address == "" {
-				at := setting(catch, "DEED_CATCH_HTTP", file.Dev.CatchHTTP, defaultCatchHTTP)
-				var said struct {
-					Address string `json:"address"`
-				}
-				if err := askCatcher(cmd.Context(), at, "/public", &said); err != nil {
+				if address, err = publicOfDev(cmd.Context(), catch, file.Dev); err != nil {
 					return err
 				}
-				address = said.Address
 			}
 			h, body, err := spoken(s, id, from, args[0], time.Now())
 			if err != nil {
@@ -92,6 +88,33 @@ from a relay that the source trusts: this machine's address must be among those.
 	cmd.Flags().StringVar(&address, "to", "", "the public address, host:port (default the running deed dev's; of a source of mail its listen)")
 	cmd.Flags().StringVar(&catch, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
 	return cmd
+}
+
+// publicOfDev is where the running deed dev is written to. One that was found at the usual
+// address may be another project's, which nobody means to write to.
+func publicOfDev(ctx context.Context, catch string, dev config.Dev) (string, error) {
+	at := setting(catch, "DEED_CATCH_HTTP", dev.CatchHTTP, "")
+	found := at == ""
+	at = cmp.Or(at, defaultCatchHTTP)
+	var said struct {
+		Address string `json:"address"`
+		Data    string `json:"data"`
+	}
+	if err := askCatcher(ctx, at, "/public", &said); err != nil {
+		return "", err
+	}
+	return said.Address, isOfProject(found, at, said.Data, dev.Data)
+}
+
+// isOfProject refuses a deed dev that was found, whose data are not the project's.
+func isOfProject(found bool, at, data, project string) error {
+	if !found || data == "" || project == "" {
+		return nil
+	}
+	if own, err := filepath.Abs(project); err != nil || own == data {
+		return err
+	}
+	return fmt.Errorf("the deed dev at %s is another project's: its data are in %s, and dev.data of deed.yaml is %s; give --catch-http as yours has printed it", at, data, project)
 }
 
 func say(ctx context.Context, out io.Writer, url string, h http.Header, body []byte) error {

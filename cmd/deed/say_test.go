@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +74,26 @@ func TestSay_AsPlatformsDo(t *testing.T) {
 	}
 	if _, _, err := spoken(config.Source{Type: "webhook", Fields: config.Fields{Sender: "$.a[0]"}}, "1", "ann", "x", time.Now()); err == nil {
 		t.Error("a field in a list")
+	}
+}
+
+// The deed dev that answers where they all listen may be another project's: nothing is said to it.
+func TestSay_ToAnotherProject(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		found         bool
+		data, project string
+		refused       bool
+	}{
+		{true, "/a/.deed", "/b/.deed", true},
+		{true, "/a/.deed", "/a/../a/.deed", false},
+		{true, "/a/.deed", "", false}, // it has none of its own
+		{true, "", "/b/.deed", false},
+		{false, "/a/.deed", "/b/.deed", false}, // somebody has said where
+	} {
+		err := isOfProject(c.found, "127.0.0.1:8426", c.data, c.project)
+		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "--catch-http") {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

@@ -50,6 +50,9 @@ begin
   v_before := array(select l.tenant_id from deed.tenant_logins l where l.login = p_login order by l.tenant_id);
   delete from deed.shut_logins l where l.login = p_login;
   if v_before = v_after and not found then
+    if v_login.oid is null then
+      raise exception 'bind_login: there is no login %, and none of that name is bound', coalesce(quote_literal(left(p_login, 60)), 'null') using errcode = 'DDARG';
+    end if;
     return false;
   end if;
   delete from deed.tenant_logins l where l.login = p_login and l.tenant_id <> all (v_after);

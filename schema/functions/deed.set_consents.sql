@@ -56,6 +56,8 @@ begin
         when (p_states[i] in ('granted', 'revoked', 'pending')) is not true then 'state must be granted, revoked or pending'
         when (length(p_sources[i]) between 1 and 200) is not true then 'source, which is where it was said, must have 1 to 200 characters'
         when jsonb_typeof(p_evidence[i]) <> 'object' or pg_column_size(p_evidence[i]) > 8192 then 'evidence must be a JSON object of up to 8 KiB'
+        when jsonb_path_exists(p_evidence[i], 'strict $.** ? (@.type() == "number")') and deed.json_digits(p_evidence[i]) > 8192
+          then 'evidence has numbers with so many digits that they are over the limit of 8192 bytes'
       end as problem
     from generate_series(1, v_count) i
   ) b
