@@ -24,7 +24,7 @@ type New struct {
 	Attempt int
 	// EngineAttempt counts the engine's own retries, from 1. Default: not known.
 	EngineAttempt int
-	// EmittedAt is when it happened. Default: now.
+	// EmittedAt is when it happened, in the years 1970 to 9999. Default: now.
 	EmittedAt time.Time
 	// Data is a JSON object of at most 64 KiB; that of [StepCompleted] and [StepFailed] has
 	// "started_at", in RFC 3339. Default: {}.
@@ -77,9 +77,15 @@ type columns struct {
 	emittedAt                                  []*time.Time
 }
 
+// Between them an event may have happened; read-only.
+var earliest, latest = time.Unix(0, 0), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+
 func (a *columns) add(e New) error {
 	err := errors.Join(checkID("run", e.Run), checkOptionalID("signal", e.Signal), checkOptionalID("parent", e.Parent),
 		sqlvalue.Count("logical attempt", e.Attempt, 1), sqlvalue.Count("engine attempt", e.EngineAttempt, 0))
+	if !e.EmittedAt.IsZero() && (e.EmittedAt.Before(earliest) || !e.EmittedAt.Before(latest)) { // the driver would make another time of some
+		err = errors.Join(err, errors.New("emitted at: it is not of the years 1970 to 9999"))
+	}
 	if len(e.Data) > 0 {
 		err = errors.Join(err, checkJSON("data", e.Data))
 	}

@@ -321,6 +321,7 @@ func TestContract_R3_BadInput(t *testing.T) {
 		{"1,001 levels", r, "'StepStarted'", "'s'", "1", `, p_data => array[('{"a": ' || repeat('[', 1000) || repeat(']', 1000) || '}')::jsonb]`, "DDARG"},
 		{"unequal length", r, "'StepStarted'", "'s'", "1", ", p_data => '{null,null}'", "DDARG"},
 		{"arrays of two dimensions", r, "'StepStarted'", "'s'", "1", ", p_engine_attempts => '{{1}}'", "DDARG"},
+		{"more types", r, "'StepStarted', 'StepStarted'", "'s'", "1", "", "DDARG"},
 		{"a long adapter", r, "'StepStarted'", "'s'", "1", ", p_adapter => repeat('x', 41)", "DDARG"},
 		{"an unknown run", "00000000-0000-7000-8000-000000000000", "'StepStarted'", "'s'", "1", "", "DDNFD"},
 	} {
@@ -329,6 +330,28 @@ func TestContract_R3_BadInput(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.what, err, c.code)
 		}
 	}
+	// However few runs are named, or free.
+	held, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Rollback(t.Context())
+	if _, err := held.Exec(t.Context(), `select from deed.runs where run_id = $1::text::uuid for no key update`, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		`select from deed.append_events('{}', '{StepStarted}', '{s}', '{1}')`,
+		`select from deed.append_events(null, '{StepStarted}', '{s}', '{1}')`,
+		`select from deed.append_events('{}', '{}', '{}', '{}', p_data => '{null}')`,
+		`select from deed.try_append_events('{}', '{StepStarted}', '{s}', '{1}')`,
+		`select from deed.try_append_events('{` + r + `}', '{StepStarted,StepStarted}', '{s}', '{1}')`,
+		`select from deed.try_append_events('{` + r + `}', '{StepStarted}', '{s}', '{1}', p_data => '{null,null}')`,
+	} {
+		if _, err := db.Pool(pgtest.Worker).Exec(t.Context(), sql); sqlState(err) != "DDARG" {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	held.Rollback(t.Context())
 	good := run.New{Run: r, Type: run.StepStarted, Step: "s", Attempt: 1}
 	if err := inTenant(tenant.ID{0xb}, pgtest.Worker, func(tx pgx.Tx) error { _, err := run.Append(t.Context(), tx, "", good); return err }); deed.CodeOf(err) != deed.Forbidden {
 		t.Errorf("another tenant's: %v", err)
@@ -341,6 +364,8 @@ func TestContract_R3_BadInput(t *testing.T) {
 	for _, spoil := range []func(){
 		func() { bad.Step = "" }, func() { bad.Step = "a\x00b" }, func() { bad.Run = "x" }, func() { bad.Attempt = 0 }, func() { bad.Attempt = 1 << 40 },
 		func() { bad.Data = json.RawMessage(`{`) }, func() { bad.Data = json.RawMessage(`{"a": "\u0000"}`) }, func() { bad.Data = json.RawMessage("{\"a\": \"\xff\"}") },
+		func() { bad.EmittedAt = time.Unix(1<<60, 0) }, // what the driver would make another time of
+		func() { bad.EmittedAt = time.Unix(-1, 0) }, func() { bad.EmittedAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
 	} {
 		bad = good
 		spoil()

@@ -104,6 +104,15 @@ func TestContract_R12_BadRequests(t *testing.T) {
 			t.Errorf("%s: %v, want %s", what, err, c.code)
 		}
 	}
+	for _, sql := range []string{
+		`select deed.create_run(null, '1', 'a')`, `select deed.create_run('p', null, 'a')`, `select deed.create_run('p', '1', null)`,
+		`select deed.create_run('p', '1', 'a', p_project => null)`, `select deed.create_run('p', '1', 'a', p_environment => null)`,
+		`select deed.create_run('p', '1', 'a', null)`, `select deed.create_run('p', '1', 'a', ('{"a": ' || repeat('[', 1000) || repeat(']', 1000) || '}')::jsonb)`,
+	} {
+		if _, err := db.Pool(pgtest.App).Exec(t.Context(), sql); sqlState(err) != "DDARG" || !strings.Contains(err.Error(), "create_run: ") {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
 	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.runs`), 1)
 	sub, err := run.Create(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "p", Version: "1", ID: "sub", Parent: parent, ParentStep: "s", Original: parent})
 	if err != nil || !sub.New {

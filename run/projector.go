@@ -354,31 +354,40 @@ func (p *Projector) read(ctx context.Context, ids []string, list []advance) erro
 		return err
 	}
 	defer rows.Close()
-	events := make([][]Event, len(some))
-	for rows.Next() {
-		e, err := scanEvent(rows)
-		if err != nil {
-			return err
-		}
-		n, _ := slices.BinarySearch(some, e.RunID) // ids are sorted
-		events[n] = append(events[n], e)
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	for n, next := range events {
+	var events []Event // of the run n; a page may be of many, and what events say is large
+	n, projected := 0, int64(0)
+	apply := func() {
 		a := &list[at[n]]
 		before := a.after.LastEventSeq
 		var err error
-		a.after, err = a.after.Apply(next...)
-		p.projected.Add(a.after.LastEventSeq - before)
+		a.after, err = a.after.Apply(events...)
+		projected += a.after.LastEventSeq - before
 		if gap, ok := errors.AsType[*GapError](err); ok {
 			a.gap = gap
 		} else {
 			a.wrong = err
 		}
-		a.whole = err != nil || len(next) < eventsAtOnce
+		a.whole = err != nil || len(events) < eventsAtOnce
+		clear(events)
+		events, n = events[:0], n+1
 	}
+	for rows.Next() {
+		e, err := scanEvent(rows)
+		if err != nil {
+			return err
+		}
+		for some[n] != e.RunID { // both are in the order of the ids
+			apply()
+		}
+		events = append(events, e)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for n < len(some) {
+		apply()
+	}
+	p.projected.Add(projected)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -397,6 +398,47 @@ func TestContract_R6_LongRunsCostNoMoreAnEvent(t *testing.T) {
 	t.Logf("%d snapshots are kept of 8,002 events; they cost %d bytes an event, and of 1,002 they did %d", rows, each[32], each[4])
 	if rows > 7 || each[32] > each[4]*3/2 {
 		t.Error("that is more than it should be")
+	}
+}
+
+// What events say is held of one run at a time, however many a page of messages is of: a projector that was away
+// finds much. Not beside other tests, whose memory it would count.
+func TestProjector_HoldsTheEventsOfOneRun(t *testing.T) {
+	db := pgtest.New(t)
+	const runs, each = 60, 30
+	data := json.RawMessage(fmt.Sprintf(`{"started_at": "2026-01-02T03:04:05Z", "output": %q}`, strings.Repeat("x", 60_000)))
+	var page []deed.Message
+	for n := range runs {
+		r := running(t, db, fmt.Sprint(n))
+		var events []run.New
+		for i := range each {
+			events = append(events, run.New{Run: r, Type: run.StepCompleted, Step: fmt.Sprint("s", i), Attempt: 1, Data: data})
+		}
+		appendAs(t, db, events...)
+		page = append(page, deed.Message{Payload: fmt.Appendf(nil, `{"runId": %q, "runSeq": %d}`, r, 2+2*each), CreatedAt: time.Now()})
+	}
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{})
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	runtime.GC()
+	before, most := heap(), int64(0)
+	done := make(chan []error)
+	go func() { done <- p.Deliver(t.Context(), page) }()
+	for tick := time.Tick(time.Millisecond); ; {
+		select {
+		case errs := <-done:
+			want(t, "what failed", fmt.Sprint(errs), "[]")
+			want(t, "projected", p.Stats(), run.ProjectorStats{Events: runs * (2 + 2*each), Snapshots: runs})
+			if most > 40<<20 {
+				t.Errorf("it held %d MB of %d", most>>20, runs*each*len(data)>>20)
+			}
+			return
+		case <-tick:
+			most = max(most, heap()-before)
+		}
 	}
 }
 

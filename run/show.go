@@ -49,7 +49,7 @@ type Filter struct {
 	Project, Environment string
 	Stale                bool          // only those that miss an event
 	Unserved             bool          // only those with a step that is due and that no worker serves ([Unserved]); for workers and operators
-	Since                time.Duration // only those that were asked for at most so long ago
+	Since                time.Duration // only those that were asked for at most so long ago; not negative
 	Cursor               string        // [page.Of.Next] of the page before
 	Limit                int           // default 100
 }
@@ -65,6 +65,9 @@ func List(ctx context.Context, db deed.DB, f Filter) (list page.Of[Run], err err
 	}
 	if checkOptionalID("", f.Cursor) != nil {
 		return list, invalidf(op, "cursor %q is none of this list's", errortext.Clip(f.Cursor))
+	}
+	if f.Since < 0 {
+		return list, invalidf(op, "since %s is negative", f.Since)
 	}
 	if f.Status != "" && !slices.Contains(statuses[:], f.Status) {
 		return list, invalidf(op, "status %q is none of a run's", errortext.Clip(string(f.Status)))
@@ -138,6 +141,9 @@ type Shown struct {
 // have; [deed.Invalid]; a [*GapError] where an event is missing.
 func Show(ctx context.Context, db deed.DB, id string, seq int64) (s Shown, err error) {
 	const op = "show run"
+	if seq < 0 {
+		return s, invalidf(op, "event %d: they count from 1", seq)
+	}
 	if s.Run, err = Find(ctx, db, id); err != nil {
 		return s, err
 	}

@@ -53,6 +53,9 @@ func TestContract_R6_ShowIsNeverBehind(t *testing.T) {
 	if err != nil || text(t, again.Snapshot) != text(t, whole.Snapshot) {
 		t.Errorf("over a snapshot: %v", err)
 	}
+	if _, err := run.Show(t.Context(), app, r, -1); deed.CodeOf(err) != deed.Invalid { // of a long run, it was looked for without end
+		t.Errorf("after event -1: %v", err)
+	}
 	for _, seq := range []int64{1, 1999, 2000, 2001, 2402} {
 		if s, err := run.Show(t.Context(), app, r, seq); err != nil || s.Snapshot.LastEventSeq != seq {
 			t.Errorf("after event %d: %d, %v", seq, s.Snapshot.LastEventSeq, err)
@@ -147,7 +150,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	want(t, "page by page", seen, 7)
-	for _, f := range []run.Filter{{Limit: -1}, {Cursor: "x"}, {Status: "ODD"}} {
+	for _, f := range []run.Filter{{Limit: -1}, {Cursor: "x"}, {Status: "ODD"}, {Since: -time.Hour}} {
 		if _, err := run.List(t.Context(), worker, f); deed.CodeOf(err) != deed.Invalid {
 			t.Errorf("%+v: %v", f, err)
 		}

@@ -37,10 +37,10 @@ func putHelloPlan(ctx context.Context, url string) error {
 	return err
 }
 
-// devRuns is file, and does the steps of runs, also those that call this machine.
+// devRuns is file, and keeps the snapshots of runs and does their steps, also those that call this machine.
 func devRuns(file *config.Config) *config.Config {
 	with := *file
-	with.Runs.Enabled = true
+	with.Runs.Enabled, with.Runs.Project = true, true
 	with.Runs.AllowHosts = append([]string{"127.0.0.1", "::1"}, file.Runs.AllowHosts...)
 	return &with
 }

@@ -401,6 +401,14 @@ func TestDev(t *testing.T) {
 		if got := deedOK(t, url, "run", "start", "hello", "--wait", "2m"); !strings.Contains(got, "COMPLETED") {
 			t.Errorf("the run of the plan hello: %s", got)
 		}
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the snapshot of the run", func() bool {
+			return pgtest.One[bool](t, conn, `select exists (select from deed.run_snapshots s where s.snapshot ->> 'status' = 'COMPLETED')`)
+		})
+		_ = conn.Close(t.Context())
 		if got := deedOK(t, url, "verify"); !strings.Contains(got, "no violations") {
 			t.Errorf("verify: %s", got)
 		}

@@ -11,6 +11,7 @@ import (
 
 func newRunRedact(a *app) *cobra.Command {
 	var who operator
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "redact ID --reason TEXT", Short: "Take away what people have put into a run", Args: cobra.ExactArgs(1),
 		Long: `Empty the input of a run that has ended, and the data of its events but for what the run is by them: hashes, times, types
@@ -26,11 +27,15 @@ run on deed.run_events go with that topic's retention.`,
 				if err != nil {
 					return err
 				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"run_id": args[0], "events": n})
+				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: the input is gone, and the data of %s\n", args[0], many(n, "event", "events"))
 				return err
 			})
 		},
 	}
 	who.add(cmd, "why; required")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

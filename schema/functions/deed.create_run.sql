@@ -41,14 +41,16 @@ declare
   v_other  uuid;
   v_first  bytea;
 begin
-  if not (length(p_plan_id) between 1 and 200 and length(p_plan_version) between 1 and 200 and length(p_request_id) between 1 and 200
-    and length(p_project) between 1 and 200 and length(p_environment) between 1 and 200) is not false
+  if (length(p_plan_id) between 1 and 200 and length(p_plan_version) between 1 and 200 and length(p_request_id) between 1 and 200
+    and length(p_project) between 1 and 200 and length(p_environment) between 1 and 200) is not true
   then
     raise exception 'create_run: plan, plan version, request id, project and environment must have 1 to 200 characters each' using errcode = 'DDARG';
   elsif (jsonb_typeof(p_input) = 'object') is not true then
     raise exception 'create_run: the input must be a JSON object' using errcode = 'DDARG';
   elsif octet_length(p_input::text) > 65536 then
     raise exception 'create_run: the input of % bytes is over the limit of 65536', octet_length(p_input::text) using errcode = 'DDARG';
+  elsif octet_length(p_input::text) > 2000 and deed.is_deep(convert_to(p_input::text, 'UTF8')) then
+    raise exception 'create_run: the input has over 1000 arrays and objects in each other' using errcode = 'DDARG';
   elsif octet_length(p_plan_sha256) <> 32 then
     raise exception 'create_run: a SHA-256 has 32 bytes, and the plan''s has %', octet_length(p_plan_sha256) using errcode = 'DDARG';
   elsif (p_engine ~ '^[a-z][a-z0-9_-]{0,62}$') is not true then

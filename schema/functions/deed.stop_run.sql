@@ -13,7 +13,8 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 declare
-  v_run record;
+  v_run  record;
+  v_rows tid[];
 begin
   if coalesce(p_reason, '') = '' then
     raise exception 'stop_run: a reason is needed' using errcode = 'DDARG';
@@ -26,8 +27,9 @@ begin
   elsif v_run.finished_at is not null then
     raise exception 'stop_run: run % has ended, it is %', p_run, v_run.status using errcode = 'DDCON';
   end if;
-  delete from deed.run_steps s
-  where s.ctid = any (array(select o.ctid from deed.run_steps o where o.run_id = p_run order by o.place for update));
+  -- In two statements: a row that somebody has claimed while the first one waited, that one does not see.
+  v_rows := array(select o.ctid from deed.run_steps o where o.run_id = p_run order by o.place for update);
+  delete from deed.run_steps s where s.ctid = any (v_rows);
   perform deed.write_events(array[p_run], '{RunCancelled}', array[null::text], '{1}', p_data => array[jsonb_build_object('reason', left(p_reason, 1000))]);
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
   values (v_run.tenant_id, coalesce(nullif(left(p_by, 200), ''), session_user), 'cancel', 'run', p_run::text, v_run.status, 'CANCELLED', left(p_reason, 1000));

@@ -29,6 +29,7 @@ as $$
 #variable_conflict use_column
 declare
   v_count int := coalesce(cardinality(p_runs), 0);
+  v_dims  text := '[1:' || v_count || ']';
   v_free  uuid[];
   v_held  uuid[];
   v_of    int[];
@@ -40,7 +41,12 @@ begin
   v_held := array(
     select r.run_id from deed.runs r where r.run_id = any (array(select u from unnest(p_runs) u where (u = any (v_free)) is not true))
   );
-  if v_held = '{}' or array_dims(p_runs) <> '[1:' || v_count || ']' then
+  -- Arrays that are not alike it refuses, whoever is held.
+  if v_held = '{}' or (array_dims(p_runs) = v_dims and array_dims(p_types) = v_dims and array_dims(p_steps) = v_dims and array_dims(p_attempts) = v_dims
+    and coalesce(array_dims(p_engine_attempts) = v_dims, p_engine_attempts is null) and coalesce(array_dims(p_emitted_at) = v_dims, p_emitted_at is null)
+    and coalesce(array_dims(p_data) = v_dims, p_data is null) and coalesce(array_dims(p_signals) = v_dims, p_signals is null)
+    and coalesce(array_dims(p_parents) = v_dims, p_parents is null)) is not true
+  then
     return query
     select e.ordinal, e.run_seq, e.event_id, e.repeated
     from deed.append_events(p_runs, p_types, p_steps, p_attempts, p_engine_attempts, p_emitted_at, p_data, p_signals, p_parents, p_adapter) e;

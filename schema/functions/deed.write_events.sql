@@ -84,6 +84,11 @@ declare
   v_rest     text; -- of messages: what all have
 begin
   if v_count = 0 then
+    if cardinality(p_types) > 0 or cardinality(p_steps) > 0 or cardinality(p_attempts) > 0 or cardinality(p_engine_attempts) > 0 or cardinality(p_emitted_at) > 0
+      or cardinality(p_data) > 0 or cardinality(p_signals) > 0 or cardinality(p_parents) > 0
+    then
+      raise exception 'append_events: no run is named, and the arrays are not empty' using errcode = 'DDARG';
+    end if;
     return;
   end if;
   if v_count > 10000 then
