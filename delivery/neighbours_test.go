@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 )
 
 // chats is a bot's service, of which one chat's answers are lost every other time and
-// another chat hangs.
+// those hang whose numbers begin with 2.
 type chats struct {
 	fake *catcher.Telegram
 	hold chan struct{}
@@ -43,7 +44,7 @@ func (c *chats) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Unlock()
 	switch {
-	case said.To == "2":
+	case strings.HasPrefix(said.To.String(), "2"):
 		<-c.hold
 	case loses:
 		w.WriteHeader(http.StatusInternalServerError)
@@ -59,10 +60,11 @@ func (c *chats) all() ([]call, int) {
 	return append([]call(nil), c.calls...), c.lost
 }
 
-// A chat at its limit whose answers are lost half the time, a chat that hangs and an
-// account whose quota ends slow no other, over two processes and the services' own
-// adapters; and the limit holds for what is called again.
-func TestNeighbours_ALimitAHangAndAQuotaSlowNoOther(t *testing.T) {
+// Beside a chat at its limit whose answers are lost half the time, a chat that hangs and an
+// account whose quota ends, all others are called, over two processes and the services' own
+// adapters; and the limit holds for what is called again. How soon the others are is
+// TestNeighbours_OthersWithinTwoSeconds.
+func TestNeighbours_ALimitAHangAndAQuotaHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	service := &chats{fake: &catcher.Telegram{Mailbox: &catcher.Mailbox{}}, hold: make(chan struct{})}
@@ -118,11 +120,6 @@ func TestNeighbours_ALimitAHangAndAQuotaSlowNoOther(t *testing.T) {
 	eventually(t, "the others", func() bool {
 		return pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where provider = 'bot' and length(recipient) = 4 and status = 'sent'`) == 100
 	})
-	took := time.Since(begun)
-	t.Logf("the others took %s", took)
-	if took > 10*time.Second {
-		t.Errorf("the others took %s", took)
-	}
 	eventually(t, "eight seconds of calls", func() bool { return time.Since(begun) > 8*time.Second })
 	calls, lost := service.all()
 	one := func(c call) bool { return c.recipient == "1" }

@@ -1,0 +1,171 @@
+package delivery_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/provider/resend"
+	"github.com/deedhq/deed/provider/telegram"
+)
+
+// neighbourhood is two processes that serve a bot and an account of mail of their own.
+type neighbourhood struct {
+	db   *pgtest.DB
+	bot  *chats
+	mail *catcher.Resend
+}
+
+func neighbours(t *testing.T) neighbourhood {
+	t.Helper()
+	n := neighbourhood{
+		db:   pgtest.New(t),
+		bot:  &chats{fake: &catcher.Telegram{Mailbox: &catcher.Mailbox{}}, hold: make(chan struct{})},
+		mail: &catcher.Resend{Mailbox: &catcher.Mailbox{}},
+	}
+	chat, post := httptest.NewServer(n.bot), httptest.NewServer(n.mail)
+	t.Cleanup(chat.Close)
+	t.Cleanup(post.Close)
+	for range 2 {
+		bot, err := telegram.New(telegram.Options{Token: "1:token", Endpoint: chat.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mail, err := resend.New(resend.Options{APIKey: "re_x", Endpoint: post.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := patient(mail)
+		opts.Providers = map[string]delivery.ProviderOptions{
+			"bot": {Provider: bot, Rate: 500, Timeout: 10 * time.Minute}, "mail": {Provider: mail},
+		}
+		registered(t, n.db, opts)
+		run(t, n.db, opts)
+	}
+	t.Cleanup(func() { close(n.bot.hold) }) // before those stop
+	return n
+}
+
+func (n neighbourhood) say(to string, parts ...string) delivery.Delivery {
+	return delivery.Delivery{
+		Channel: delivery.Chat, Provider: "bot", Recipient: to, Payload: json.RawMessage(`{"text": "hello"}`),
+		Guarantee: delivery.AtLeastOnce, Key: delivery.NewKey(append(parts, to)...),
+	}
+}
+
+func (n neighbourhood) write(parts ...string) delivery.Delivery {
+	return delivery.Delivery{
+		Channel: delivery.Email, Provider: "mail", Recipient: "a@example.org", Payload: delivery.EmailPayload{From: "a@example.com", Subject: "x", Text: "x"}.JSON(),
+		Key: delivery.NewKey(parts...),
+	}
+}
+
+// round reserves others, and says how long the last of them took by the database's clock.
+func (n neighbourhood) round(t *testing.T, name string, others []delivery.Delivery) time.Duration {
+	t.Helper()
+	var ids []string
+	for _, made := range reserve(t, n.db, others...) {
+		ids = append(ids, made.ID)
+	}
+	var seconds float64
+	eventually(t, "the others of "+name, func() bool {
+		sent := pgtest.One[int](t, n.db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where id = any($1::text[]::uuid[]) and status = 'sent'`, ids)
+		if sent < len(ids) {
+			return false
+		}
+		seconds = pgtest.One[float64](t, n.db.Pool(pgtest.Owner), `select extract(epoch from max(sent_at - created_at))::float8 from deed.channel_outbox where id = any($1::text[]::uuid[])`, ids)
+		return true
+	})
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// Beside each of a chat at its limit whose answers are lost half the time, chats that hang
+// for as long as the test lasts, and an account whose quota has ended, all others are sent
+// within two seconds of being reserved. The same others are sent in turns without such a
+// neighbour: a time that these take on a busy machine, too, says nothing about neighbours,
+// and that turn is taken again.
+func TestNeighbours_OthersWithinTwoSeconds(t *testing.T) {
+	t.Parallel()
+	// In each turn they are others, so that none waits for its own limit, of one call a second.
+	chats := func(n neighbourhood, turn int) (others []delivery.Delivery) {
+		for i := range 20 {
+			others = append(others, n.say(fmt.Sprint(1000+20*turn+i)))
+		}
+		return others
+	}
+	all := func(n neighbourhood, turn int) []delivery.Delivery {
+		return append(chats(n, turn), n.write("turn", fmt.Sprint(turn)))
+	}
+	for name, c := range map[string]struct {
+		neighbour func(n neighbourhood) []delivery.Delivery
+		// begun says that the neighbour has begun to do what it does, and still does it.
+		begun  func(n neighbourhood) bool
+		others func(n neighbourhood, turn int) []delivery.Delivery
+	}{
+		"a limit, with half of the answers lost": {
+			neighbour: func(n neighbourhood) (list []delivery.Delivery) {
+				for i := range 200 {
+					list = append(list, n.say("1", fmt.Sprint(i)))
+				}
+				return list
+			},
+			begun:  func(n neighbourhood) bool { _, lost := n.bot.all(); return lost > 0 },
+			others: all,
+		},
+		"chats that hang": {
+			neighbour: func(n neighbourhood) (list []delivery.Delivery) {
+				for i := range 200 {
+					list = append(list, n.say(fmt.Sprint(200+i%20), fmt.Sprint(i)))
+				}
+				return list
+			},
+			begun:  func(n neighbourhood) bool { calls, _ := n.bot.all(); return len(calls) > 0 },
+			others: all,
+		},
+		"a quota that has ended": {
+			neighbour: func(n neighbourhood) (list []delivery.Delivery) {
+				n.mail.Faults.Set(func(int) catcher.Fault { return catcher.OverQuota })
+				for i := range 200 {
+					list = append(list, n.write(fmt.Sprint(i)))
+				}
+				return list
+			},
+			begun:  func(n neighbourhood) bool { return n.mail.Faults.Count() > 0 },
+			others: chats,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			beside, alone := neighbours(t), neighbours(t)
+			reserve(t, beside.db, c.neighbour(beside)...)
+			eventually(t, "the neighbour", func() bool { return c.begun(beside) })
+			var slow, well []time.Duration
+			for turn, begun := 0, time.Now(); len(well) < 3; turn++ {
+				if time.Since(begun) > pgtest.Patience {
+					t.Fatal("nothing is sent within two seconds here, neighbours or not")
+				}
+				without := alone.round(t, "no neighbour", c.others(alone, turn))
+				took := beside.round(t, "the neighbour", c.others(beside, turn))
+				t.Logf("turn %d: %s; without the neighbour %s", turn, took, without)
+				switch {
+				case took < 2*time.Second:
+					well = append(well, took)
+				case took > 2*without:
+					slow = append(slow, took)
+				}
+				if len(slow) == 3 {
+					t.Fatalf("the others took %s, where two seconds are allowed", slices.Min(slow))
+				}
+			}
+			if pgtest.One[int](t, beside.db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status in ('queued', 'sending')`) < 100 {
+				t.Error("the neighbour had ended before the others did")
+			}
+		})
+	}
+}
