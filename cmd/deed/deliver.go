@@ -40,11 +40,12 @@ func newDeliver(a *app) *cobra.Command {
 		Short: "Reserve one delivery",
 		Long: `Reserve one delivery (an e-mail, a webhook or another call of a provider) and print its id; a relay with
 channels.outbox.enabled makes it. Reserving under the same --key again makes no second one. An e-mail is made of --from,
---subject, --text, --html, --cc, --reply-to and --attach; other channels take a --payload, a JSON object. What the
-provider's service would refuse of itself, such as a text that is too long, is told at once if the provider is in
+--subject, --text, --html, --cc, --reply-to and --attach; a message, a call or a post of a --text, or of a --payload, a
+JSON object, as a webhook is. What the provider's service would refuse of itself, such as a text that is too long, is told at once if the provider is in
 deed.yaml, and nothing is reserved; else the delivery fails when it is attempted.`,
 		Example: `  deed deliver --channel email --provider smtp --to you@example.com --subject Hello --text 'It works.' --wait 10s
   deed deliver --provider mail --to you@example.com --cc boss@example.com --subject Bill --text Here. --attach invoice.pdf
+  deed deliver --channel sms --provider twilio --to +16505551234 --text 'It works.'
   deed deliver --channel webhook --provider hooks --to https://example.com/hook --payload '{"n": 1}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -90,8 +91,14 @@ deed.yaml, and nothing is reserved; else the delivery fails when it is attempted
 				}
 			case d.Channel == delivery.Webhook:
 				return usagef(`the channel webhook wants a --payload, a JSON object of yours`)
+			case e.From+e.ReplyTo+e.Subject+e.HTML != "" || e.CC != nil || e.Attachments != nil:
+				return usagef("--from, --reply-to, --subject, --html, --cc and --attach are an e-mail's: the channel %s takes --text or a --payload", channel)
+			case e.Text == "":
+				return usagef(`the channel %s wants a --text, or a --payload such as '{"text": "Hello"}'`, channel)
 			default:
-				return usagef(`the channel %s wants a --payload, such as '{"text": "Hello"}'`, channel)
+				if d.Payload, err = json.Marshal(map[string]string{"text": e.Text}); err != nil {
+					return err
+				}
 			}
 			if expires > 0 {
 				d.ExpiresAt = time.Now().Add(expires)
@@ -190,9 +197,10 @@ func checkKind(ctx context.Context, l *delivery.Ledger, pool *pgxpool.Pool, d de
 		}
 		switch s.Kind {
 		case "smtp", "postmark", "resend", "sendgrid", "ses":
-			if d.Channel == delivery.Email {
-				return checkEmail(d)
+			if d.Channel != delivery.Email {
+				return usagef("the provider %s (%s) does not serve the channel %s", s.Name, s.Kind, d.Channel)
 			}
+			return checkEmail(d)
 		case "bluesky", "mastodon", "slack", "telegram", "twilio", "whatsapp":
 			p, err := ofKind(s)
 			if err != nil {

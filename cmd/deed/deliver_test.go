@@ -67,6 +67,8 @@ func TestDeliver_OfAProviderThatIsElsewhere(t *testing.T) {
 	for name, text := range map[string]string{
 		file: `providers:
   sky: {type: bluesky, account: Shop.example.com, password: 'file:secret'}
+  texts: {type: twilio, account_sid: AC0123456789abcdef0123456789abcdef, auth_token: 'file:secret', from: '+15017122661'}
+  post: {type: smtp, address: 'smtp.example:25', security: none}
   toots: {type: mastodon, endpoint: 'https://toots.example', account: '@shop@toots.example', token: 'file:secret', max_characters: 5000}
 `,
 		filepath.Join(dir, "secret"): "abcd-efgh",
@@ -87,5 +89,27 @@ func TestDeliver_OfAProviderThatIsElsewhere(t *testing.T) {
 		if code := p.wait(); (code == 0) != (c.want == "") || !strings.Contains(p.errOut.String(), c.want) {
 			t.Errorf("%s to %s: exit status %d, said %q", c.provider, c.to, code, p.errOut.String())
 		}
+	}
+	owner := db.Pool(pgtest.Owner)
+	before := pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox`)
+	for _, c := range []struct{ provider, flags, want string }{
+		{"post", "--channel sms --to +16505551234 --text x", "the provider post (smtp) does not serve the channel sms"},
+		{"texts", "--channel email --to a@example.com --subject x --text x", "does not serve the channel email"},
+		{"texts", "--channel sms --to +16505551234 --text " + strings.Repeat("x", 1601), "the text has over 1600 characters"},
+		{"texts", "--channel sms --to +16505551234", "the channel sms wants a --text, or a --payload"},
+		{"texts", "--channel sms --to +16505551234 --text x --subject y", "--subject, --html, --cc and --attach are an e-mail's"},
+		{"texts", "--channel sms --to +16505551234 --text x --payload {}", "exclude each other"},
+	} {
+		p := start(t, db.URL(pgtest.Worker), append([]string{"deliver", "--provider", c.provider}, strings.Fields(c.flags)...)...)
+		if code := p.wait(); code != exitUsage || !strings.Contains(p.errOut.String(), c.want) {
+			t.Errorf("%s with %.60s: exit status %d, said %q", c.provider, c.flags, code, p.errOut.String())
+		}
+	}
+	if n := pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox`); n != before {
+		t.Errorf("%d of what is refused were reserved", n-before)
+	}
+	deedOK(t, db.URL(pgtest.Worker), "deliver", "--provider", "texts", "--channel", "sms", "--to", "+16505551234", "--text", `a "text"`)
+	if text := pgtest.One[string](t, owner, `select payload ->> 'text' from deed.channel_outbox where provider = 'texts'`); text != `a "text"` {
+		t.Errorf("--text made %q", text)
 	}
 }

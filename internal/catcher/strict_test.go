@@ -283,6 +283,7 @@ func TestWhatsApp_IsStrict(t *testing.T) {
 	refuses(t, &catcher.WhatsApp{Mailbox: box}, box, text, []change{
 		{what: "no template's name", old: `"name":"a",`, new: "", status: 400, says: `"code":131008`},
 		{what: "no language", old: `"code":"en"`, new: "", status: 400, says: `"code":131008`},
+		{what: "no such template", old: `"name":"a"`, new: `"name":"unknown_template"`, status: 404, says: `"code":132001`},
 	})
 }
 

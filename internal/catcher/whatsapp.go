@@ -86,15 +86,21 @@ func (s *WhatsApp) send(w http.ResponseWriter, r *http.Request) {
 	}
 	m, to, code := checkWhatsApp(r, body)
 	if code != 0 {
-		whatsAppRefuses(w, http.StatusBadRequest, code)
+		status := http.StatusBadRequest
+		if code == noTemplate {
+			status = http.StatusNotFound
+		}
+		whatsAppRefuses(w, status, code)
 		return
 	}
 	var text struct {
 		Body string `json:"body"`
+		Name string `json:"name"` // of a template
 	}
 	_ = json.Unmarshal(m.Text, &text)
+	_ = json.Unmarshal(m.Template, &text)
 	id := fmt.Sprintf("wamid.%d", s.sent.Add(1))
-	s.Mailbox.Add(Mail{ID: id, Via: "whatsapp", Key: m.Marker, To: []string{to}, Text: text.Body, At: time.Now(), Raw: body})
+	s.Mailbox.Add(Mail{ID: id, Via: "whatsapp", Key: m.Marker, To: []string{to}, Text: text.Body + text.Name, At: time.Now(), Raw: body})
 	s.Events.tell(func() []said { return s.says(m, to, id) })
 	if fault == ServerError {
 		whatsAppRefuses(w, http.StatusInternalServerError, 131000)
@@ -106,6 +112,10 @@ func (s *WhatsApp) send(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 }
+
+// noTemplate is said of a template that the account has not got in that language: here those
+// whose names begin with "unknown".
+const noTemplate = 132001
 
 // checkWhatsApp finds what the documentation says is refused, by its code.
 func checkWhatsApp(r *http.Request, body []byte) (m whatsAppMessage, to string, code int) {
@@ -138,6 +148,8 @@ func checkWhatsApp(r *http.Request, body []byte) (m whatsAppMessage, to string, 
 		return m, to, 131009
 	case m.Type == "template" && (json.Unmarshal(said, &template) != nil || template.Name == "" || template.Language.Code == ""):
 		return m, to, 131008
+	case strings.HasPrefix(template.Name, "unknown"):
+		return m, to, noTemplate
 	case len(m.Marker) > 512:
 		return m, to, 131009
 	}

@@ -8,7 +8,7 @@
 //
 //	func TestMain(m *testing.M) { providertest.Main(m) }
 //
-//	func TestConformance(t *testing.T) { providertest.Run(t, newHarness) }
+//	func TestConformance(t *testing.T) { providertest.Run(t, newHarness, nil) }
 package providertest
 
 import (

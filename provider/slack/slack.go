@@ -33,6 +33,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
@@ -109,7 +110,10 @@ type message struct {
 	Metadata metadata `json:"metadata"`
 }
 
-const eventType = "deed_delivery"
+const (
+	eventType = "deed_delivery"
+	maxText   = 40000 // of what is longer Slack posts a part, or nothing
+)
 
 type metadata struct {
 	Type    string `json:"event_type"`
@@ -161,6 +165,8 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 		return nil, errors.New("the payload has over 50 blocks")
 	case m.Blocks == nil && strings.TrimSpace(m.Text) == "":
 		return nil, errors.New("the payload has neither text nor blocks")
+	case utf8.RuneCountInString(m.Text) > maxText:
+		return nil, fmt.Errorf("the text has over %d characters", maxText)
 	}
 	m.Metadata.Type, m.Metadata.Payload.ID = eventType, d.ID
 	return json.Marshal(m)

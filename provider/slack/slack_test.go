@@ -179,11 +179,15 @@ func TestRender_Bad(t *testing.T) {
 		`{"blocks": {"type": "canary"}}`:       "blocks are no array",
 		`{"blocks": []}`:                       "blocks are no array",
 		`{"blocks": [` + strings.Repeat(`{},`, 50) + `{}]}`: "over 50 blocks",
+		`{"text": "` + strings.Repeat("ü", 40001) + `"}`:    "the text has over 40000 characters",
 	} {
 		_, err := p.Render(delivery.Draft{Recipient: "C024BE91L", Payload: json.RawMessage(payload)})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%.40s: %v", payload, err)
 		}
+	}
+	if _, err := p.Render(delivery.Draft{Recipient: "C024BE91L", Payload: json.RawMessage(`{"text": "` + strings.Repeat("ü", 40000) + `"}`)}); err != nil {
+		t.Errorf("40000 characters: %v", err)
 	}
 	for _, to := range []string{"", "#general", "general", "C1", "c024be91l", "C024BE91L/", "C024BE91L/x", "C024BE91L/1.2/3", "X024BE91L", "C024BE91L ", "T1:U024BE7LH", "T024BE91L:C024BE91L", "T024BE91L:U024BE7LH/1.2", "t024be91l:u024be7lh"} {
 		if _, err := p.Render(delivery.Draft{Recipient: to, Payload: json.RawMessage(`{"text": "hello"}`)}); err == nil {
