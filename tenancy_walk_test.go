@@ -109,6 +109,7 @@ var functionCases = map[string]functionCase{
 	"load_plan":            {call: `select body from deed.load_plan('p', '1', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"create_run":           {call: `select deed.create_run('p', '1', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"start_run":            {call: `select deed.start_run('p', '1', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
+	"start_requests":       {call: `select r.run_id from deed.start_requests('{p}', '{1}', '{x}', '{"{}"}', '{default}', '{default}', '{null}', '{null}', '{null}', array[$1::text::uuid]) r`, state: "DDTEN"},
 	"event_key":            {call: `select deed.event_key($1::text::uuid, 'RUN', 1, 'RunStarted', '1')`}, // what one gives it
 	"run_event_id":         {pure: true},
 	"check_identity":       {pure: true},
@@ -149,7 +150,7 @@ func init() {
 		"is_zone", "plan_mode", "has_revoked", "is_being_erased", "identity_written", "known_addresses", "apply_consents", "accept_messages", "check_message", "claim_messages", "erase_messages", "extend_messages", "finish_messages", "pass_turns", "purge_messages", "retry_messages", "take_turn", "verify_messages", "erase_deliveries", "is_copy_being_erased", "payload_copies", "unsubscribe", "suppressed_copy", "erase_step", "open_deliveries", "erased_message_id", "export_erasures", "lock_contacts", "mark_audit", "mark_suppressions", "take_back_messages", "jobs_beside", "are_merged_twice",
 		"remove_tenant", "count_tenant", "remove_tenant_step", "take_tenant", "take_tenant_pending", "take_tenant_log", "take_tenant_rows", "is_removed", "check_tenants", "check_tenant_removal",
 		"append_events", "try_append_events", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "plan_duration", "verify_steps", "start_runs", "claim_steps", "record_steps", "begin_step", "announce_steps", "extend_steps", "finish_steps", "wake_steps", "approve_run", "stop_run", "retry_step", "run_was_read", "store_snapshots", "runs_behind", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
-		"register_functions", "serve_queues", "unserved_queues", "version_of_request",
+		"register_functions", "serve_queues", "unserved_queues", "versions_of_requests", "create_runs", "begin_requests", "write_beginnings", "first_bits",
 		"claim_external", "extend_external", "end_external", "finish_external", "fail_external",
 		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "run_ends", "pause_failing", "pause_problem", "verify_campaigns", "decide_winners", "write_winner", "count_variants", "said_by", "content_problems", "variants_problem", "hold_run", "sweep_runs", "due_unheld",
 		"after_quiet", "time_in", "run_times", "pace_of", "window_problem", "put_off",

@@ -9,6 +9,12 @@ from deed.create_run($1::text, $2::text, $3::text, $4::text::jsonb, $5::text, $6
 select run_id::text, created, status
 from deed.start_run($1::text, $2::text, $3::text, $4::text::jsonb, $5::text, $6::text, $7::text::uuid, $8::text::uuid, $9::text, $10::text::uuid);
 
+-- name: start_many
+-- The arguments are arrays of start's.
+select run_id::text, created, status
+from deed.start_requests($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::text[], $6::text[], $7::text[]::uuid[], $8::text[]::uuid[], $9::text[], $10::text[]::uuid[])
+order by ordinal;
+
 -- name: stop
 select deed.stop_run($1::text::uuid, $2::text, $3::text);
 

@@ -119,6 +119,7 @@ type Engine struct {
 	woken     chan struct{} // holds one
 	slow      chan *item    // those that run for a while, to be announced
 	records   chan *record  // what inner steps have come to
+	recording chan struct{} // taken by the statement that records them
 	silent    chan struct{} // closed when nothing more is recorded
 	plans     plans
 	client    *http.Transport
@@ -135,7 +136,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error)
 	opts, err := opts.withDefaults()
 	e := &Engine{
 		pool: pool, opts: opts, handlers: map[string]Handler{}, queues: []string{"deed"}, woken: make(chan struct{}, 1), slow: make(chan *item, 1000),
-		records: make(chan *record), silent: make(chan struct{}), instance: uuid.New().String(),
+		records: make(chan *record), recording: make(chan struct{}, 1), silent: make(chan struct{}), instance: uuid.New().String(),
 	}
 	for _, h := range opts.Handlers {
 		if _, twice := e.handlers[h.name]; twice || h.do == nil || h.name == "" {

@@ -119,6 +119,20 @@ func (e *Engine) write(r *record) (said, error) {
 	return a.said, a.err
 }
 
+// patience is how long a statement that records is waited for before another one is made beside it.
+const patience = 20 * time.Millisecond
+
+// awaitTurn waits until no other statement records, so that as many as can be go in the next: each costs as much as ten of what it
+// records. It reports whether it is so: one that is held up is waited for no longer than a while.
+func (e *Engine) awaitTurn() bool {
+	select {
+	case e.recording <- struct{}{}:
+		return true
+	case <-time.After(patience):
+		return false
+	}
+}
+
 // recorder records inner steps until the engine has stopped, all that wait at a time in one statement: the next ones gather while it is under
 // way.
 func (e *Engine) recorder(ctx context.Context) {
@@ -130,6 +144,7 @@ func (e *Engine) recorder(ctx context.Context) {
 		case r := <-e.records:
 			list = append(list, r)
 		}
+		turn := e.awaitTurn()
 		for more := true; more && len(list) < mostRecords; {
 			select {
 			case r := <-e.records:
@@ -139,6 +154,9 @@ func (e *Engine) recorder(ctx context.Context) {
 			}
 		}
 		e.recordAll(ctx, list)
+		if turn {
+			<-e.recording
+		}
 	}
 }
 

@@ -348,7 +348,7 @@ begin
       when array_position(m_n, n) is not null then 'recorded'
       when exists (
         select from deed.run_log l
-        where l.run_id = p_runs[n] and l.step_id = p_steps[n] and l.logical_attempt = p_attempts[n] and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
+        where l.run_id = p_runs[n] and l.run_id between v_ids[1] and v_ids[cardinality(v_ids)] and l.step_id = p_steps[n] and l.logical_attempt = p_attempts[n] and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
           and l.event_data ->> 'claim' = p_claims[n]::text
       ) then 'repeated'
       else 'lost' end

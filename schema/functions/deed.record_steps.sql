@@ -42,6 +42,10 @@ declare
   v_count    int := coalesce(cardinality(p_runs), 0);
   v_dims     text := '[1:' || v_count || ']';
   v_now      timestamptz;
+  -- The runs, and the first and the last: of their log no other partitions are opened than those between them.
+  v_ids      uuid[];
+  v_low      uuid;
+  v_high     uuid;
   -- The inner steps whose outer one is still the claim's: which of the call, and the outer one's row.
   m_n        int[];
   m_row      tid[];
@@ -91,7 +95,9 @@ begin
     perform set_config('synchronous_commit', 'on', true);
   end if;
 
-  perform from (select r.run_id from deed.runs r where r.run_id = any (p_runs) order by r.run_id for no key update) locked;
+  v_ids := array(select r.run_id from deed.runs r where r.run_id = any (p_runs) order by r.run_id for no key update);
+  v_low := v_ids[1];
+  v_high := v_ids[cardinality(v_ids)];
   v_now := clock_timestamp();
   select coalesce(array_agg(s.n), '{}'), array_agg(s.ctid), array_agg(s.step_id), array_agg(s.attempt), array_agg(s.engine_attempt),
     array_agg(s.lost_claims > 0 or s.lease_until < v_now + p_lease / 2), array_agg(s.old), array_agg(s.until)
@@ -100,14 +106,14 @@ begin
     select c.*, (
         select coalesce(l.event_data ->> 'claim', '')
         from deed.run_log l
-        where l.run_id = p_runs[c.n] and l.step_id = p_steps[c.n] and l.logical_attempt = p_attempts[c.n] and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
+        where l.run_id = p_runs[c.n] and l.run_id between v_low and v_high and l.step_id = p_steps[c.n] and l.logical_attempt = p_attempts[c.n] and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
       ) as old, case when p_outcomes[c.n] = 'waiting' then (
         select (l.event_data ->> 'until')::timestamptz
         from deed.runs r
         cross join lateral (select deed.event_key(p_runs[c.n], p_steps[c.n], p_attempts[c.n], 'StepStarted', r.plan_version) as key offset 0) k
         cross join lateral (
           select o.event_data from deed.run_log o
-          where o.run_id = p_runs[c.n] and o.idempotency_key >= k.key and o.idempotency_key <= k.key
+          where o.run_id = p_runs[c.n] and o.run_id between v_low and v_high and o.idempotency_key >= k.key and o.idempotency_key <= k.key
           order by o.idempotency_key limit 1
         ) l
         where r.run_id = p_runs[c.n]

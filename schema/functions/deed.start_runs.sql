@@ -29,11 +29,12 @@ declare
   v_data  jsonb[] := '{}';
   v_found int := 0;
   v_run   record;
+  v_of    text := ''; -- whose plan v_plan and v_names are: runs that begin together are mostly of one
   v_plan  record;
   v_names jsonb;
 begin
   for v_run in
-    select r.run_id, r.tenant_id, r.status, r.plan_id, r.plan_version, r.plan_sha256
+    select r.run_id, r.tenant_id, r.status, r.plan_id, r.plan_version, r.plan_sha256, jsonb_build_array(r.tenant_id, r.plan_id, r.plan_version)::text as of
     from deed.runs r
     where r.run_id = any (p_runs)
     order by r.run_id
@@ -41,21 +42,24 @@ begin
   loop
     v_found := v_found + 1;
     continue when v_run.status not in ('PENDING', 'APPROVED');
-    select p.sha256, p.approval into v_plan
-    from deed.plans p
-    where p.tenant_id = v_run.tenant_id and p.plan_id = v_run.plan_id and p.plan_version = v_run.plan_version;
-    if not found then
+    if v_of <> v_run.of then
+      select p.sha256, p.approval into v_plan
+      from deed.plans p
+      where p.tenant_id = v_run.tenant_id and p.plan_id = v_run.plan_id and p.plan_version = v_run.plan_version;
+      v_names := (
+        select jsonb_agg(s.step_id order by s.place)
+        from deed.plan_steps s
+        where s.tenant_id = v_run.tenant_id and s.plan_id = v_run.plan_id and s.plan_version = v_run.plan_version
+      );
+      v_of := v_run.of;
+    end if;
+    if v_plan.sha256 is null then
       raise exception 'start_runs: run %: version % of plan % is not stored', v_run.run_id, quote_literal(v_run.plan_version), quote_literal(v_run.plan_id)
         using errcode = 'DDNFD', hint = 'Store it with: deed plan put';
     elsif v_run.plan_sha256 <> v_plan.sha256 then
       raise exception 'start_runs: run % was asked for with another plan than the one that is stored', v_run.run_id using errcode = 'DDCON';
     end if;
     continue when v_run.status = 'PENDING' and v_plan.approval;
-    v_names := (
-      select jsonb_agg(s.step_id order by s.place)
-      from deed.plan_steps s
-      where s.tenant_id = v_run.tenant_id and s.plan_id = v_run.plan_id and s.plan_version = v_run.plan_version
-    );
     if v_run.status = 'PENDING' then
       v_runs := v_runs || v_run.run_id;
       v_types := v_types || 'RunApproved'::text;
@@ -74,8 +78,7 @@ begin
     from unnest(v_ids) u(run_id)
     cross join lateral (select o.tenant_id, o.plan_id, o.plan_version from deed.runs o where o.run_id = u.run_id) o
     cross join lateral (
-      -- Eight bits to a byte, the first step's the lowest of the first; those behind the last step are set.
-      select decode(repeat('00', p.steps / 8) || case when p.steps % 8 > 0 then lpad(to_hex(256 - (1 << p.steps % 8)), 2, '0') else '' end, 'hex') as bits
+      select deed.first_bits(p.steps) as bits
       from deed.plans p
       where p.tenant_id = o.tenant_id and p.plan_id = o.plan_id and p.plan_version = o.plan_version
     ) b

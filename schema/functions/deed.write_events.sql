@@ -47,6 +47,8 @@ declare
   v_begun    timestamptz[];
   -- The runs, in the order of their ids, by number.
   v_ids      uuid[];
+  v_low      uuid;
+  v_high     uuid;
   v_tenants  uuid[];
   v_statuses text[];
   v_versions text[];
@@ -223,11 +225,14 @@ begin
     ) w;
   end if;
 
+  -- With the first and the last as parameters no other partitions are opened than those between them, mostly one.
+  v_low := v_ids[1];
+  v_high := v_ids[cardinality(v_ids)];
   -- Into arrays: a loop over a query has its parameters copied, and each look into an array of
   -- texts then walks along it. Each look is in the order of the index that it is meant for: by
   -- costs alone a table that nobody has analysed has its rows found by the run, all of them.
   select array_agg(q.key), array_agg(q.start_key), array_agg(q.old_seq), array_agg(q.start_seq), array_agg(q.ended), array(
-      select coalesce((select l.run_seq from deed.run_log l where l.run_id = v_ids[i] order by l.run_seq desc limit 1), 0)
+      select coalesce((select l.run_seq from deed.run_log l where l.run_id = v_ids[i] and l.run_id between v_low and v_high order by l.run_seq desc limit 1), 0)
       from generate_series(1, cardinality(v_ids)) i
     )
   into e_key, e_startkey, e_old, e_oldstart, e_oldended, v_last
@@ -240,21 +245,21 @@ begin
             else l.run_seq
           end
         from deed.run_log l
-        where l.run_id = p_runs[e.n] and l.idempotency_key >= e.key and l.idempotency_key <= e.key
+        where l.run_id = p_runs[e.n] and l.run_id between v_low and v_high and l.idempotency_key >= e.key and l.idempotency_key <= e.key
         order by l.idempotency_key
         limit 1
       ) as old_seq,
       case when e.start_key is not null then (
         select l.run_seq
         from deed.run_log l
-        where l.run_id = p_runs[e.n] and l.idempotency_key >= e.start_key and l.idempotency_key <= e.start_key
+        where l.run_id = p_runs[e.n] and l.run_id between v_low and v_high and l.idempotency_key >= e.start_key and l.idempotency_key <= e.start_key
         order by l.idempotency_key
         limit 1
       ) end as start_seq,
       case when p_steps[e.n] is not null then (
         select l.logical_attempt
         from deed.run_log l
-        where l.run_id = p_runs[e.n] and l.step_id = p_steps[e.n] and l.logical_attempt >= p_attempts[e.n] - 1
+        where l.run_id = p_runs[e.n] and l.run_id between v_low and v_high and l.step_id = p_steps[e.n] and l.logical_attempt >= p_attempts[e.n] - 1
           and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
         order by l.logical_attempt desc
         limit 1
