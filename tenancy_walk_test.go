@@ -104,6 +104,7 @@ var functionCases = map[string]functionCase{
 	"choose_winner":        {call: `select deed.choose_winner('` + someID + `', 'A', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"cells_of":             {pure: true},
 	"variant_of":           {pure: true},
+	"remove_audience":      {call: `select deed.remove_audience('` + someID + `', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"retry_run":            {call: `select deed.retry_run('` + someID + `', 'x', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"put_plan":             {call: `select deed.put_plan('{"plan": "x", "version": "1", "steps": {"a": {"kind": "sleep"}}}', p_tenant => $1::text::uuid)`, state: "DDTEN"},
 	"load_plan":            {call: `select body from deed.load_plan('p', '1', p_tenant => $1::text::uuid)`, state: "DDTEN"},

@@ -23,6 +23,18 @@ where m.audience_id = $1::text::uuid and m.n >= $2::bigint
 order by m.n
 limit $3::int;
 
+-- name: audiences
+select a.id::text, a.tenant_id::text, a.workspace_id::text, a.name, a.channel, a.status, a.members, a.rows_read, a.left_out, a.created_at, a.ready_at
+from deed.audiences a
+where ($1::text is null or a.id < $1::text::uuid) and ($2::text is null or a.tenant_id = $2::text::uuid) and ($3::text is null or a.status = $3::text)
+  and ($4::text is null or a.id = $4::text::uuid)
+order by a.id desc -- as they were made: UUIDv7
+limit $5::int;
+
+-- name: remove_audience
+select removed, gone
+from deed.remove_audience($1::text::uuid, $2::int, $3::text, $4::text::uuid, $5::text);
+
 -- name: segment
 -- Who has an address of the type, the one that is known to be theirs, or the oldest. $5 is the purpose
 -- to which they are to have agreed, for the channel $4.

@@ -21,6 +21,22 @@ func checkPausedRuns(ctx context.Context, e *exam) error {
 	})
 }
 
+// checkJobs finds runs of campaigns whose jobs nobody expands.
+func checkJobs(ctx context.Context, e *exam) error {
+	return e.query(ctx, query.WaitingJobs, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
+		var run, name string
+		var jobs int64
+		var seconds float64
+		if err := row.Scan(&run, &name, &jobs, &seconds); err != nil {
+			return err
+		}
+		e.addf(Warn, "campaign-unexpanded", run,
+			"run a relay with campaigns: {enabled: true} in its deed.yaml, or see in its log why it expands none",
+			"nobody expands a run of the campaign %s: jobs of it that have been due for up to %s: %d", name, ago(seconds), jobs)
+		return nil
+	})
+}
+
 // checkAudiences finds audiences whose load has begun and was never finished.
 func checkAudiences(ctx context.Context, e *exam) error {
 	return e.query(ctx, query.LoadingAudiences, nil, func(row pgx.Rows) error {
@@ -31,7 +47,7 @@ func checkAudiences(ctx context.Context, e *exam) error {
 			return err
 		}
 		e.addf(Warn, "audience-unfinished", name,
-			"give the same command, with the same file and people, again: it goes on where it was; nobody gets anything by an audience that is not finished",
+			"give the same command, with the same file and people, again: it goes on where it was; or deed campaign audiences says its id, and deed campaign audiences remove ID removes it; nobody gets anything by an audience that is not finished",
 			"an audience for %s has been loading for %s, and has %d members", channel, ago(seconds), members)
 		return nil
 	})

@@ -35,6 +35,22 @@ func pausedRun(t *testing.T, _ *scene) {
 	find(t, examine(t, worker, impatient), "run-paused-itself", doctor.OK, "")
 }
 
+// Jobs that nobody expands are named, with their run; those of a test's rest are not as long as it is not decided.
+func waitingJobs(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	run := campaignRun(t, db, `{}`)
+	worker := db.Pool(pgtest.Worker)
+	patient := doctor.Options{}
+	find(t, examine(t, worker, patient), "campaign-unexpanded", doctor.OK, "")
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = process_after - interval '10 minutes'`)
+	says(t, find(t, examine(t, worker, patient), "campaign-unexpanded", doctor.Warn, run), "campaign spring", "due for up to 10m")
+	db.Exec(t, pgtest.Owner, `alter table deed.job_queue disable trigger user; update deed.job_queue set part = 'rest', members = 1; alter table deed.job_queue enable trigger user`)
+	find(t, examine(t, worker, patient), "campaign-unexpanded", doctor.OK, "")
+	db.Exec(t, pgtest.Owner, `alter table deed.job_queue disable trigger user; update deed.job_queue set part = null, members = null; alter table deed.job_queue enable trigger user`)
+	db.Exec(t, pgtest.Worker, `select deed.expand_job(j.id, j.claim, 'w') from deed.claim_queued_jobs('w', 1) j`)
+	find(t, examine(t, worker, patient), "campaign-unexpanded", doctor.OK, "")
+}
+
 // An audience that was never finished is named after a day; who loads it on finds what is there.
 func unfinishedAudience(t *testing.T, _ *scene) {
 	db := pgtest.New(t)

@@ -77,6 +77,7 @@ var checks = []check{
 	},
 	{[]string{"steps-unserved"}, []string{"every step of a run that has been due for long is some worker's"}, true, checkSteps},
 	{[]string{"run-paused-itself"}, []string{"no run of a campaign has paused itself"}, true, checkPausedRuns},
+	{[]string{"campaign-unexpanded"}, []string{"every job of a campaign that has been due for long was expanded"}, true, checkJobs},
 	{[]string{"audience-unfinished"}, []string{"no audience of a campaign has been loading for more than a day"}, true, checkAudiences},
 	{[]string{"audit-unsealed"}, []string{"what was written to the audit log long ago is sealed, if anything of it is"}, true, checkSeals},
 	{[]string{"relay-idle"}, []string{"every relay serves its providers as they are registered"}, true, checkIdle},

@@ -21,5 +21,5 @@ type statements struct {
 	Sequence, Cluster, Backfills, Removals, Version, Recovery, Settings, Clock, Connections, Autovacuum,
 	DeadRows, Wraparound, Horizon, PublishedSince, Publishers, Suppressions, LocksHeld, LockWaits, Calls, SinkPauses,
 	Unattended, Unread, OldDead, Pauses, IdleRelays, ForeignDeliveries, DeadDeliveries, BadRates, HeldMessages, FailedMessages, WaitingMessages, StaleRuns, ProjectorLag, UnservedSteps, Unsealed,
-	PausedRuns, LoadingAudiences string
+	PausedRuns, LoadingAudiences, WaitingJobs string
 }

@@ -51,6 +51,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"projector-lag":           runTroubles,
 	"steps-unserved":          unservedSteps,
 	"run-paused-itself":       pausedRun,
+	"campaign-unexpanded":     waitingJobs,
 	"audience-unfinished":     unfinishedAudience,
 	"audit-unsealed":          unsealedAudit,
 	"relay-idle":              deliveryTroubles,

@@ -20,3 +20,4 @@ drop function if exists deed.erase_deliveries(uuid[], text);
 drop function if exists deed.record_events(text, text, text, uuid[], text[], text[], text[], text[], text[], timestamptz[], text[], text[], text);
 drop function if exists deed.announce_steps(uuid[], int[], bigint[], timestamptz[], text);
 drop function if exists deed.version_of_request(uuid, text, text, text, text);
+drop function if exists deed.run_ends(uuid, boolean);

@@ -29,13 +29,13 @@ func TestSQLDocument(t *testing.T) {
 		    'remove_subscription', 'remove_topic', 'remove_step', 'count_removal', 'remove_tenant', 'count_tenant', 'remove_tenant_step',
 		    'upsert_contacts', 'merge_contacts', 'unmerge_contacts', 'check_identity', 'known_as',
 		    'set_consents', 'confirm_consent', 'consents_of', 'add_identity', 'erase_contact', 'reserve', 'put_content', 'remove_content', 'suppress', 'unsuppress', 'idempotency_key', 'create_run', 'start_run', 'start_requests', 'redact_run', 'append_events', 'put_plan', 'load_plan', 'record_steps', 'claim_external', 'extend_external', 'finish_external', 'fail_external',
-		    'put_campaign', 'put_audience', 'add_audience_members', 'finish_audience', 'deploy_campaign', 'pause_run', 'resume_run', 'cancel_run', 'retry_run', 'choose_winner')
+		    'put_campaign', 'put_audience', 'add_audience_members', 'finish_audience', 'deploy_campaign', 'pause_run', 'resume_run', 'cancel_run', 'retry_run', 'choose_winner', 'remove_audience')
 		order by p.proname`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	signatures, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(signatures) != 65 {
+	if err != nil || len(signatures) != 66 {
 		t.Fatal(len(signatures), err)
 	}
 	for _, s := range signatures {

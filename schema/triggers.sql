@@ -114,7 +114,7 @@ create or replace trigger audience_members_delete before delete on deed.audience
 create or replace trigger audience_members_truncate before truncate on deed.audience_members for each statement execute function deed.refuse_change();
 create or replace trigger audiences_rewrite before update on deed.audiences
   for each row when (
-    old.status = 'ready' or old.id <> new.id or old.tenant_id <> new.tenant_id or old.workspace_id <> new.workspace_id or old.name <> new.name
+    old.status in ('ready', 'removing') or old.id <> new.id or old.tenant_id <> new.tenant_id or old.workspace_id <> new.workspace_id or old.name <> new.name
     or old.channel <> new.channel or old.created_at <> new.created_at or new.members < old.members
   ) execute function deed.refuse_campaign_change();
 create or replace trigger audiences_delete before delete on deed.audiences for each row execute function deed.refuse_campaign_change();

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ of workflow plans are another thing.`,
 		Example: "  deed campaign deploy spring.yaml --csv people.csv\n  deed campaign list --status running\n  deed campaign pause 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'the wrong price'",
 	}
 	cmd.AddCommand(newCampaignCheck(a), newCampaignDeploy(a), newCampaignPreview(a), newCampaignTest(a), newCampaignList(a), newCampaignShow(a), newCampaignTrace(a),
-		newCampaignWatch(a), newCampaignReport(a), newCampaignExport(a), newCampaignVerify(a), newCampaignPause(a), newCampaignResume(a), newCampaignCancel(a), newCampaignRetry(a), newCampaignWinner(a))
+		newCampaignWatch(a), newCampaignReport(a), newCampaignExport(a), newCampaignVerify(a), newCampaignPause(a), newCampaignResume(a), newCampaignCancel(a), newCampaignRetry(a), newCampaignWinner(a), newCampaignAudiences(a))
 	return cmd
 }
 
@@ -77,6 +78,14 @@ func statusOfCampaign(r campaign.Run) string {
 		return string(r.Status) + ", paused"
 	}
 	return string(r.Status)
+}
+
+// unbegun says that no relay has begun a run that was to begin a while ago; "": one has, or it is too early to say so.
+func unbegun(r campaign.Run) string {
+	if r.Status != campaign.Queued || time.Since(r.ScheduledFor) < time.Minute || time.Since(r.CreatedAt) < time.Minute {
+		return ""
+	}
+	return "no relay has begun it: run one with campaigns: {enabled: true}"
 }
 
 func newCampaignShow(a *app) *cobra.Command {
@@ -155,6 +164,9 @@ func showCampaign(w io.Writer, s campaign.Shown) error {
 		if line.n > 0 {
 			fmt.Fprintf(w, "%-16s %d\n", line.name, line.n)
 		}
+	}
+	if why := unbegun(s.Run); why != "" {
+		fmt.Fprintf(w, "%-16s %s\n", "waits", why)
 	}
 	for _, wait := range s.Waits {
 		if wait.Until != nil || wait.Rate > 0 || wait.Why == "winner" {

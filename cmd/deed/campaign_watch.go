@@ -69,6 +69,9 @@ func fares(s campaign.Shown, n int64, in time.Duration) string {
 			text += fmt.Sprintf(", %s to go", time.Duration(float64(s.Members-over)/rate*float64(time.Second)).Round(time.Second))
 		}
 	}
+	if why := unbegun(s.Run); why != "" {
+		text += ", " + why
+	}
 	if s.PausedWhy != "" && s.FinishedAt == nil {
 		text += ": " + s.PausedWhy
 	}

@@ -88,7 +88,7 @@ begin
   elsif p_after is distinct from v_audience.members then
     raise exception 'add_audience_members: the audience has % members, and these would come after %', v_audience.members, coalesce(p_after::text, 'null') using errcode = 'DDCON';
   elsif v_audience.status <> 'loading' then
-    raise exception 'add_audience_members: the audience is ready, and cannot be changed' using errcode = 'DDCON';
+    raise exception 'add_audience_members: the audience is %, and cannot be changed', case v_audience.status when 'removing' then 'being removed' else v_audience.status end using errcode = 'DDCON';
   end if;
 
   if cardinality(array_remove(p_contacts, null)) > 0 then

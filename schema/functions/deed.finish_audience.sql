@@ -18,6 +18,8 @@ begin
   select a.* into v_audience from deed.audiences a where a.id = p_audience and a.tenant_id = v_tenant for update;
   if not found then
     raise exception 'finish_audience: there is no audience %', p_audience using errcode = 'DDNFD';
+  elsif v_audience.status = 'removing' then
+    raise exception 'finish_audience: the audience % is being removed', p_audience using errcode = 'DDCON';
   elsif v_audience.members is distinct from p_members then
     raise exception 'finish_audience: the audience has % members, and not %', v_audience.members, coalesce(p_members::text, 'null') using errcode = 'DDCON';
   elsif v_audience.status = 'ready' then

@@ -3,7 +3,7 @@
 --
 -- Of what has ended by a call since the run was resumed last, and only once that is at least from
 -- (default: 200), more than the share failed or was complained about. It is counted again each
--- time (deed.run_ends), and nothing that sends writes to a run. One that somebody keeps locked is
+-- time, by what stands on its jobs, of all runs in one statement, and nothing that sends writes to a run. One that somebody keeps locked is
 -- looked at the next time.
 create or replace function deed.pause_failing(p_worker text)
 returns table (run_id uuid, tenant_id uuid, why text)
@@ -15,26 +15,36 @@ as $$
 #variable_conflict use_column
 declare
   v_run record;
-  v_now record;
 begin
   for v_run in
-    select r.id, r.tenant_id, r.options -> 'pause_on' as bounds, coalesce(r.pause_base, '{}') as base
-    from deed.campaign_runs r
-    where r.finished_at is null and r.status = 'running' and r.paused_at is null and r.cancelled_at is null and r.options ? 'pause_on'
-      and not exists (select from deed.tenant_removals t where t.tenant_id = r.tenant_id)
-    order by r.id
+    select o.*
+    from (
+      select r.id, r.tenant_id, r.options -> 'pause_on' as bounds, coalesce(r.pause_base, '{}') as base,
+        j.ended - coalesce((r.pause_base ->> 'ended')::bigint, 0) as ended, j.failed - coalesce((r.pause_base ->> 'failed')::bigint, 0) as failed,
+        f.complained - coalesce((r.pause_base ->> 'complained')::bigint, 0) as complained
+      from deed.campaign_runs r
+      cross join lateral (
+        select coalesce(sum(q.sent + q.failed + q.dead), 0) as ended, coalesce(sum(q.failed + q.dead), 0) as failed
+        from deed.job_queue q
+        where q.run_id = r.id
+      ) j
+      cross join lateral (
+        select count(*) as complained
+        from deed.delivery_feedback d
+        where d.run_id = r.id and d.complained_at is not null and r.options -> 'pause_on' ? 'complained'
+      ) f
+      where r.finished_at is null and r.status = 'running' and r.paused_at is null and r.cancelled_at is null and r.options ? 'pause_on'
+        and not exists (select from deed.tenant_removals t where t.tenant_id = r.tenant_id)
+      offset 0 -- each is counted once
+    ) o
+    where o.ended >= coalesce((o.bounds ->> 'from')::bigint, 200)
+      and (o.failed * 100.0 > rtrim(o.bounds ->> 'failed', '%')::numeric * o.ended or o.complained * 100.0 > rtrim(o.bounds ->> 'complained', '%')::numeric * o.ended)
+    order by o.id
   loop
-    select e.ended - coalesce((v_run.base ->> 'ended')::bigint, 0) as ended, e.failed - coalesce((v_run.base ->> 'failed')::bigint, 0) as failed,
-      e.complained - coalesce((v_run.base ->> 'complained')::bigint, 0) as complained
-    into v_now
-    from deed.run_ends(v_run.id, false) e;
-    continue when v_now.ended < coalesce((v_run.bounds ->> 'from')::bigint, 200);
     why := case
-      when v_now.failed * 100.0 > rtrim(v_run.bounds ->> 'failed', '%')::numeric * v_now.ended
-        then format('failed: %s of %s that have ended, over %s', v_now.failed, v_now.ended, v_run.bounds ->> 'failed')
-      when v_now.complained * 100.0 > rtrim(v_run.bounds ->> 'complained', '%')::numeric * v_now.ended
-        then format('complained: %s of %s that have ended, over %s', v_now.complained, v_now.ended, v_run.bounds ->> 'complained') end;
-    continue when why is null;
+      when v_run.failed * 100.0 > rtrim(v_run.bounds ->> 'failed', '%')::numeric * v_run.ended
+        then format('failed: %s of %s that have ended, over %s', v_run.failed, v_run.ended, v_run.bounds ->> 'failed')
+      else format('complained: %s of %s that have ended, over %s', v_run.complained, v_run.ended, v_run.bounds ->> 'complained') end;
     perform from deed.campaign_runs r
     where r.id = v_run.id and r.finished_at is null and r.paused_at is null and r.cancelled_at is null and coalesce(r.pause_base, '{}') = v_run.base
     for no key update skip locked;

@@ -2,7 +2,7 @@
 -- transaction: who loads one and was interrupted goes on behind members.
 --
 -- Its members are of one channel. Raises DDARG, DDTEN, DDNFD for an unknown tenant, DDCON
--- where there is one of the name for another channel.
+-- where there is one of the name for another channel, or that is being removed.
 create or replace function deed.put_audience(
   p_name          text,
   p_channel       text,
@@ -42,6 +42,8 @@ begin
   where a.tenant_id = v_tenant and a.workspace_id = v_space and a.name = p_name;
   if not found then
     raise exception 'put_audience: an audience of the name was made since this transaction began' using errcode = '40001';
+  elsif status = 'removing' then
+    raise exception 'put_audience: the audience % is being removed', quote_literal(p_name) using errcode = 'DDCON', hint = 'deed campaign audiences remove ends it.';
   elsif v_channel <> p_channel then
     raise exception 'put_audience: the audience % is of the channel %', quote_literal(p_name), v_channel using errcode = 'DDCON';
   end if;

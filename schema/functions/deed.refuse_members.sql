@@ -13,7 +13,7 @@ begin
   where a.status <> 'loading'
   limit 1;
   if found then
-    raise exception 'audience %: it is ready, and cannot be changed', v_id using errcode = 'DDCON';
+    raise exception 'audience %: it is ready or being removed, and cannot be changed', v_id using errcode = 'DDCON';
   end if;
   return null;
 end

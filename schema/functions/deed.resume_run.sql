@@ -25,7 +25,7 @@ begin
     return;
   end if;
   update deed.campaign_runs r
-  set paused_at = null, paused_why = null, pause_base = case when r.options ? 'pause_on' then (select to_jsonb(e) from deed.run_ends(p_run, true) e) end, expires_at = r.expires_at + greatest(interval '0', clock_timestamp() - greatest(r.paused_at, r.scheduled_for))
+  set paused_at = null, paused_why = null, pause_base = case when r.options ? 'pause_on' then (select to_jsonb(e) from deed.run_ends(p_run) e) end, expires_at = r.expires_at + greatest(interval '0', clock_timestamp() - greatest(r.paused_at, r.scheduled_for))
   where r.id = p_run;
   delete from deed.delivery_holds h where h.run_id = p_run;
   insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, reason)

@@ -32,7 +32,7 @@ as $$
   select 'members of an audience are missing', a.tenant_id, format('audience %s has %s members, and is to have %s', a.id, coalesce(m.n, 0), a.members)
   from deed.audiences a
   left join (select o.audience_id, count(*) as n from deed.audience_members o group by o.audience_id) m on m.audience_id = a.id
-  where coalesce(m.n, 0) <> a.members and a.tenant_id <> all ((select ids from removed)::uuid[])
+  where coalesce(m.n, 0) <> a.members and a.status <> 'removing' and a.tenant_id <> all ((select ids from removed)::uuid[])
   union all
   select 'jobs of a campaign''s run are missing', r.tenant_id, format('run %s has %s members, and its jobs have %s', r.id, r.members, coalesce(j.n, 0))
   from runs r

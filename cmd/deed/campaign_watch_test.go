@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/campaign"
+)
+
+// A run that no relay begins says so, a minute after it was to begin and not before; one that has begun does not.
+func TestWatch_SaysThatNobodyBegins(t *testing.T) {
+	t.Parallel()
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	for name, c := range map[string]struct {
+		run  campaign.Run
+		says bool
+	}{
+		"nobody has begun it":  {campaign.Run{Status: campaign.Queued, ScheduledFor: ago(2 * time.Minute), CreatedAt: ago(time.Hour)}, true},
+		"it was made just now": {campaign.Run{Status: campaign.Queued, ScheduledFor: ago(2 * time.Minute), CreatedAt: ago(time.Second)}, false},
+		"it is to begin later": {campaign.Run{Status: campaign.Queued, ScheduledFor: ago(-time.Hour), CreatedAt: ago(time.Hour)}, false},
+		"it has begun":         {campaign.Run{Status: campaign.Running, ScheduledFor: ago(2 * time.Minute), CreatedAt: ago(time.Hour)}, false},
+	} {
+		c.run.Members = 3
+		s := campaign.Shown{Run: c.run, Progress: campaign.Progress{Waiting: 3}}
+		var shown strings.Builder
+		if err := showCampaign(&shown, s); err != nil {
+			t.Fatal(err)
+		}
+		for what, text := range map[string]string{"show": shown.String(), "watch": fares(s, 0, time.Second)} {
+			if strings.Contains(text, "no relay has begun it") != c.says {
+				t.Errorf("%s, %s: %s", name, what, text)
+			}
+		}
+	}
+}
