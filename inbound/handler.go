@@ -228,6 +228,11 @@ func (s *source) keep(ctx context.Context, w http.ResponseWriter, events []Event
 	switch {
 	case err == nil:
 		return list, true
+	case errors.Is(ctx.Err(), context.Canceled): // many at once, where this process was frozen
+		s.gone.tell(func(more int) {
+			s.log.Warn("who sent a request has gone before its messages were stored; the platform will repeat them", "more_since", more)
+		})
+		reply(w, http.StatusServiceUnavailable, "try again")
 	case sqlstate.Locked(err):
 		s.log.Warn("somebody has a message or its sender locked; the platform will repeat it", "messages", len(events)-len(list))
 		reply(w, http.StatusServiceUnavailable, "try again")

@@ -3,8 +3,12 @@ package inbound_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -114,5 +118,44 @@ func TestUnmerge_LeftOpenHoldsUpNoRepeat(t *testing.T) {
 	if got := state(t, db); !strings.Contains(got, "4 dispatch_failed x2 r0") {
 		t.Errorf("brought again: %s", got)
 	}
+	verified(t, db)
+}
+
+// Platforms that go away before their messages are stored, as many do at once where the process was
+// frozen, fill no log.
+func TestHandler_WhoHasGoneFillsNoLog(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	var log lines
+	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 8), inbound.Options{Sources: map[string]inbound.SourceOptions{"plain": source(echo)}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	want(t, "before", post(t, url, "1 canary hello"), 200)
+	of := pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.contact_identities where value = 'canary'`)
+	end := leftOpen(t, db, func(tx pgx.Tx) error {
+		_, err := contact.Erase(t.Context(), tx, nil, of, act("asked for on paper"), contact.EraseOptions{})
+		return err
+	})
+	const many = 20
+	begun := time.Now()
+	for i := range many {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(fmt.Sprintf("%d canary hello", i+2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Signature", "ours")
+		if answer, err := http.DefaultClient.Do(req); err == nil {
+			answer.Body.Close()
+			t.Errorf("it was answered: %d", answer.StatusCode)
+		}
+		cancel()
+	}
+	told := func() int { return len(log.with("has gone before its messages were stored")) }
+	eventually(t, "it to be said", func() bool { return told() > 0 })
+	if most := 2 + int(time.Since(begun)/time.Second); told() > most || len(log.with("level=ERROR")) > 0 {
+		t.Errorf("%d lines of those who have gone, at most %d; errors: %v", told(), most, log.with("level=ERROR"))
+	}
+	end()
+	want(t, "brought again", post(t, url, "2 canary hello"), 200)
 	verified(t, db)
 }

@@ -30,6 +30,7 @@ type source struct {
 	reading    chan struct{} // a place for each request that is read and stored,
 	waiting    chan struct{} // and for each that waits for outcomes
 	unverified sometimes
+	gone       sometimes
 }
 
 // item is a message in this process's hands.
