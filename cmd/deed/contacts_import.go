@@ -92,7 +92,11 @@ func (c *contactsImport) run(cmd *cobra.Command, a *app, name string) error {
 			},
 			Progress: func(t importer.ContactTally) { report(t, false) },
 			Waiting: func(first, last int) {
-				shown.report(false, "lines %d to %d: waits for a transaction that keeps a contact of theirs, such as an erasure that is left open ", first, last)
+				where := fmt.Sprintf("line %d", first)
+				if last > first {
+					where = fmt.Sprintf("lines %d to %d", first, last)
+				}
+				shown.report(false, "%s: waits for somebody's transaction, such as an erasure that is left open ", where)
 			},
 		})
 		report(tally, true)

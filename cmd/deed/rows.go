@@ -126,7 +126,7 @@ func (p *progress) report(last bool, format string, args ...any) {
 		return
 	}
 	p.shown = time.Now()
-	fmt.Fprintf(unescaped(p.cmd.ErrOrStderr()), "\r"+format, args...)
+	fmt.Fprintf(unescaped(p.cmd.ErrOrStderr()), "\r\x1b[K"+format, args...)
 	switch {
 	case last && terminalWidth(p.cmd.OutOrStdout()) > 0: // which is told the end of it
 		fmt.Fprint(unescaped(p.cmd.ErrOrStderr()), "\r\x1b[K")
