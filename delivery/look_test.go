@@ -26,3 +26,14 @@ func TestLook_WhatMayNotBeCalledIsLookedAtSeldom(t *testing.T) {
 		t.Errorf("after one that found something it waits %s", wait)
 	}
 }
+
+// A look for doubts has a twentieth of the time where it takes long, as beside an old snapshot, and comes once in a lease.
+func TestLook_ForDoubtsHasATwentiethOfTheTime(t *testing.T) {
+	t.Parallel()
+	r := &reconciler{source: &source{ledger: &Ledger{opts: Options{PollInterval: time.Second, Lease: 30 * time.Second}}}}
+	for took, want := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 100 * time.Millisecond: 2 * time.Second, time.Minute: 30 * time.Second} {
+		if got := r.rest(took); got != want {
+			t.Errorf("after a look of %s it rests %s, want %s", took, got, want)
+		}
+	}
+}

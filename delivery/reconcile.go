@@ -108,15 +108,23 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 			return rows.Err()
 		})
 	}
+	begun := time.Now()
 	if batch.Len() > 0 {
 		if err := r.ledger.pool.SendBatch(ctx, batch).Close(); err != nil {
 			return nil, 0, err
 		}
 	}
+	took := time.Since(begun)
 	r.account(st)
 	r.tellDecisions(decided)
 	r.hand.take(c)
-	return c.items, r.hand.look(c, r.ledger.opts.PollInterval), nil
+	return c.items, r.hand.look(c, r.rest(took)), nil
+}
+
+// rest is how often doubts are looked for where there are none: beside an old snapshot a look steps over all that was
+// called since, so it has a twentieth of the time, and comes once in a lease at least.
+func (r *reconciler) rest(took time.Duration) time.Duration {
+	return max(r.ledger.opts.PollInterval, min(20*took, r.ledger.opts.Lease))
 }
 
 // Do asks the provider about one delivery in doubt, or the members of a batch. Those

@@ -21,3 +21,5 @@ drop function if exists deed.record_events(text, text, text, uuid[], text[], tex
 drop function if exists deed.announce_steps(uuid[], int[], bigint[], timestamptz[], text);
 drop function if exists deed.version_of_request(uuid, text, text, text, text);
 drop function if exists deed.run_ends(uuid, boolean);
+drop function if exists deed.due_tenants(text, text, uuid, uuid, int);
+drop function if exists deed.due_runs(text, text, uuid, uuid, uuid, int, uuid[]);

@@ -110,6 +110,14 @@ declare
   v_quiet   boolean; -- it is night for some of its members
   v_off     tid[]; -- what was put off
   v_look    int; -- lanes of the run that are looked at
+  v_marks   jsonb; -- where in the lanes of the tenant's runs something is due (deed.mark_lanes); null: a look begins at the beginning
+  v_known   jsonb; -- those of the run
+  v_from    timestamptz;
+  v_from_id uuid;
+  v_marked  uuid[] := '{}'; -- tenants that have some
+  v_begun   timestamptz;
+  v_walked  interval; -- what it took to find the tenant's runs and lanes
+  v_found   int;
   v_key     text;
   v_start   text;
   v_at      text;
@@ -184,10 +192,13 @@ begin
     v_wait := coalesce(least(v_wait, 1 / v_rate), 1 / v_rate);
   end if;
 
+  if p_runs and p_status = 'queued' then
+    v_marked := array(select left(k, 36)::uuid from jsonb_object_keys(p_places) k where k like '% marks' order by 1);
+  end if;
   <<around>>
   loop
     exit when v_left < 1 or v_visits < 1;
-    v_tenants := deed.due_tenants(p_provider, p_status, v_last, v_origin, 100);
+    v_tenants := deed.due_tenants(p_provider, p_status, v_last, v_origin, 100, v_marked);
     v_n := cardinality(v_tenants);
     exit when v_n = 0;
     foreach v_tenant in array v_tenants loop
@@ -199,8 +210,25 @@ begin
       v_own := (p_places -> 'bytes' ->> v_tenant::text)::bigint;
       continue when v_share < 1 or v_own < 1 or v_tenant = any (v_gone);
       v_start := p_places ->> v_tenant::text;
+      v_marks := null;
+      v_walked := '0';
+      v_found := 0;
       if p_runs then
-        v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20, v_held);
+        if v_tenant = any (v_marked) then
+          v_marks := p_places ->> (v_tenant || ' marks');
+          if (v_marks ->> 'at')::float8 > extract(epoch from v_now)
+              or (v_marks ->> 'at')::float8 + greatest(0.05, 20 * (v_marks ->> 'cost')::float8) <= extract(epoch from v_now) then
+            v_marks := deed.mark_lanes(p_provider, v_tenant, array(select h.run_id from deed.delivery_holds h), 200);
+            if (v_marks ->> 'cost')::float8 < 0.0005 + 0.00003 * (v_marks ->> 'lanes')::int then
+              v_marks := null; -- there is next to nothing to step over
+            end if;
+            v_places := v_places || jsonb_build_object(v_tenant || ' marks', v_marks::text);
+          end if;
+        end if;
+        v_begun := clock_timestamp();
+        v_runs := deed.due_runs(p_provider, p_status, v_tenant, v_start::uuid, v_start::uuid, 20, v_held, v_marks);
+        v_walked := clock_timestamp() - v_begun;
+        v_found := cardinality(v_runs);
       else
         v_start := null;
         v_runs := array(select r from unnest(deed.due_runs(p_provider, p_status, v_tenant, null, null, 1)) r where r = '00000000-0000-0000-0000-000000000000');
@@ -238,10 +266,22 @@ begin
         v_round := false;
         v_seen := 0;
         v_took := null;
+        v_known := nullif(v_marks -> 'runs' -> v_run::text, 'null');
+        v_from := '-infinity';
+        v_from_id := '00000000-0000-0000-0000-000000000000';
         <<lanes>>
         loop
           exit when v_most < 1 or v_look < 1;
-          v_list := deed.due_lanes(p_provider, p_status, v_tenant, v_run, v_at, v_start, least(100, v_most, v_look));
+          if v_known is not null then
+            v_list := case when v_at is distinct from v_start then '{}' else array(
+              select l.lane from (select k as lane, v_start is not null and k <= v_start as later from jsonb_object_keys(v_known) k) l order by l.later, l.lane
+            ) end;
+          else
+            v_begun := clock_timestamp();
+            v_list := deed.due_lanes(p_provider, p_status, v_tenant, v_run, v_at, v_start, least(100, v_most, v_look));
+            v_walked := v_walked + (clock_timestamp() - v_begun);
+            v_found := v_found + cardinality(v_list);
+          end if;
           v_k := cardinality(v_list);
           v_round := v_k = 0;
           exit lanes when v_round;
@@ -295,6 +335,10 @@ begin
                 continue;
               end if;
             end if;
+            if v_known is not null then
+              v_from := v_known -> v_lane ->> 0;
+              v_from_id := v_known -> v_lane ->> 1;
+            end if;
             select array_agg(q.place), array_agg(q.size), min(q.ord), array_agg(q.alone) into v_got, v_sizes, v_ord, v_alone
             from (
               select c.ctid as place, c.ord,
@@ -303,12 +347,25 @@ begin
               from deed.channel_outbox c
               where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id = v_tenant
                 and coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) = v_run and c.lane = v_lane and c.ord <= coalesce(v_ords[v_probe], v_now)
+                and (c.ord, c.id) >= (v_from, v_from_id)
                 and (c.lease_until is null or (p_status = 'queued' and c.lease_until <= v_now))
                 and (p_kind is null or c.request_kind is null or (c.request_kind, c.request_account) = (p_kind, p_account))
-              order by c.ord
+              order by c.ord, c.id
               limit v_take
               for update skip locked
             ) q;
+            if v_known is not null and random() < 0.2 then
+              -- Not to where this has begun: another claim may have what stands before that, and give it back.
+              select c.ord, c.id into v_from, v_from_id
+              from deed.channel_outbox c
+              where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id = v_tenant
+                and coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) = v_run and c.lane = v_lane and (c.ord, c.id) >= (v_from, v_from_id)
+              order by c.ord, c.id
+              limit 1;
+              if found then
+                v_known := v_known || jsonb_build_object(v_lane, jsonb_build_array(v_from, v_from_id));
+              end if;
+            end if;
             continue when v_got is null;
             if v_quiet then
               v_off := deed.put_off(v_run, v_got, v_now);
@@ -474,6 +531,9 @@ begin
           set tokens = v_pace.tokens - (cardinality(taken) - v_before), at = clock_timestamp(), spent = v_pace.spent, rate = v_refill, burst = greatest(1, v_refill)
           where b.provider = p_provider and b.run_id = v_run;
         end if;
+        if v_known is not null then
+          v_marks := jsonb_set(v_marks, array['runs', v_run::text], v_known);
+        end if;
         -- Behind the last one that had its turn; who was passed over keeps his.
         v_at := coalesce(v_took, case when v_round then v_start else v_at end);
         if v_round and v_seen < 2 then
@@ -491,6 +551,14 @@ begin
         v_looked := v_run;
         v_cut := v_cut or v_round is not true;
       end loop;
+      if v_marks is not null then
+        v_places := v_places || jsonb_build_object(v_tenant || ' marks', v_marks::text);
+        v_refill := (v_marks ->> 'at')::float8 + greatest(0.05, 20 * (v_marks ->> 'cost')::float8) - extract(epoch from v_now);
+        v_wait := least(v_wait, greatest(0.02, v_refill)); -- what stands before its mark is found then
+      elsif p_status = 'queued' and extract(epoch from v_walked) > 0.0005 + 0.00003 * v_found and not v_places ? (v_tenant || ' marks') then
+        -- It has stepped over much that is dead.
+        v_places := v_places || jsonb_build_object(v_tenant || ' marks', '{"at": 0, "cost": 0}');
+      end if;
       if v_idle and (cardinality(v_runs) = 20 or v_looked <> v_runs[cardinality(v_runs)]) then
         -- There may be others behind those of which nothing may be taken.
         v_places := v_places || jsonb_build_object(v_tenant::text, v_looked);
