@@ -25,6 +25,7 @@ const (
 	expanders    = 2      // workers that expand, each on a connection of its own at a time
 	resets       = 20     // password resets behind a campaign
 	watches      = 50     // looks at a run
+	workersName  = "workers"
 )
 
 // campaignPeer is deed with audiences that are ready, alone or beside a snapshot that somebody holds.
@@ -134,7 +135,7 @@ func (e *env) holdSnapshot(ctx context.Context) (release func(), err error) {
 type launcher struct {
 	*env
 	pool    *pgxpool.Pool // of those who send
-	workers *pgxpool.Pool // of those who expand and roll up; what its functions take is counted
+	workers *pgxpool.Pool // of those who expand and roll up; its sessions are called workersName
 	p       delivery.Provider
 	ledger  *delivery.Ledger
 }
@@ -145,11 +146,15 @@ func (e *env) campaign(ctx context.Context, p delivery.Provider, opts delivery.P
 	if c.pool, err = e.pool(ctx, workerConns); err != nil {
 		return nil, err
 	}
-	if _, err := e.owner.Exec(ctx, `alter role `+login+` in database `+e.database+` set track_functions = 'pl'`); err != nil {
-		return nil, err
-	}
 	if c.workers, err = e.pool(ctx, expanders+1); err != nil {
 		return nil, err
+	}
+	for _, conn := range c.workers.AcquireAllIdle(ctx) {
+		_, err = conn.Exec(ctx, `set application_name = '`+workersName+`'`)
+		conn.Release()
+		if err != nil {
+			return nil, err
+		}
 	}
 	opts.Provider = p
 	if c.ledger, err = ledgerOf(ctx, c.pool, opts); err != nil {
@@ -306,12 +311,10 @@ func (c *launcher) behind(ctx context.Context, run string) error {
 	return nil
 }
 
-// rolled is how long roll-ups have taken so far, as their sessions have told: with what they have waited for, so it is no
-// less than a core's time.
-func (e *env) rolled(ctx context.Context) (at time.Time, took time.Duration, err error) {
-	var ms float64
-	err = e.owner.QueryRow(ctx, `select coalesce(sum(total_time), 0) from pg_stat_user_functions where schemaname = 'deed' and funcname = 'roll_up'`).Scan(&ms)
-	return time.Now(), time.Duration(ms * float64(time.Millisecond)), err
+// rolled is what processor time the sessions of those have taken that expand and roll up, with all else that they ask.
+func (c *launcher) rolled(ctx context.Context) (at time.Time, took time.Duration, err error) {
+	took, err = c.sessionsTime(ctx, workersName)
+	return time.Now(), took, err
 }
 
 // serve has a ledger send, and a worker roll up, until end.

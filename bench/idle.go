@@ -92,13 +92,19 @@ func (e *env) processorTime(ctx context.Context) (own, sessions time.Duration, e
 		return 0, 0, fmt.Errorf("getrusage: %w", err)
 	}
 	own = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	rows, err := e.owner.Query(ctx, `select pid from pg_stat_activity where datname = current_database() and usename = $1`, login)
+	sessions, err = e.sessionsTime(ctx, "")
+	return own, sessions, err
+}
+
+// sessionsTime is what the plain login's sessions of an application_name have taken so far, of any if that is empty; 0 where it is not known.
+func (e *env) sessionsTime(ctx context.Context, name string) (sum time.Duration, err error) {
+	rows, err := e.owner.Query(ctx, `select pid from pg_stat_activity where datname = current_database() and usename = $1 and $2 in ('', application_name)`, login, name)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	for _, pid := range pids {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -106,11 +112,11 @@ func (e *env) processorTime(ctx context.Context) (own, sessions time.Duration, e
 			continue
 		}
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
-		sessions += ticks(string(text))
+		sum += ticks(string(text))
 	}
-	return own, sessions, nil
+	return sum, nil
 }
 
 // ticks adds up utime and stime of a line of /proc/PID/stat, which are the 14th

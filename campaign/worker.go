@@ -52,6 +52,9 @@ const statement = 30 * time.Second
 // looksAtOnce is how many jobs one statement looks at.
 const looksAtOnce = 200
 
+// looksApart is how long it has jobs come due for a look, to look at them together: so long an open one waits at least.
+const looksApart = 100 * time.Millisecond
+
 // decidedAtOnce is of how many runs one statement decides the tests.
 const decidedAtOnce = 10
 
@@ -173,7 +176,7 @@ func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
 	}
 	poll := w.opts.PollInterval/2 + rand.N(w.opts.PollInterval)
 	if next != nil {
-		poll = min(poll, max(time.Duration(*next*float64(time.Second)), time.Millisecond))
+		poll = min(poll, max(time.Duration(*next*float64(time.Second)), looksApart))
 	}
 	return poll, nil
 }
