@@ -63,8 +63,9 @@ func newCampaignAudiencesRemove(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remove ID", Short: "Remove an audience that was never finished", Args: cobra.ExactArgs(1),
 		Annotations: map[string]string{takesLong: ""},
-		Long: `Remove an audience whose load was given up, in small steps: nobody goes on loading it from the first one on, and interrupted,
-the same again goes on. Contacts that were made for it stay. One that is ready is never removed: runs are proved by it.`,
+		Long: `Remove an audience whose load was given up, in small steps: nobody goes on loading it from the first one on, and
+interrupted, the same again goes on. Contacts that were made for it stay. One that is ready is never removed: runs are
+proved by it.`,
 		Example: "  deed campaign audiences remove 01a1fe76-14ee-7f1b-b119-532699ab7d4c --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, err := owner.id()

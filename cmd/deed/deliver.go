@@ -41,8 +41,8 @@ func newDeliver(a *app) *cobra.Command {
 		Long: `Reserve one delivery (an e-mail, a webhook or another call of a provider) and print its id; a relay with
 channels.outbox.enabled makes it. Reserving under the same --key again makes no second one. An e-mail is made of --from,
 --subject, --text, --html, --cc, --reply-to and --attach; a message, a call or a post of a --text, or of a --payload, a
-JSON object, as a webhook is. What the provider's service would refuse of itself, such as a text that is too long, is told at once if the provider is in
-deed.yaml, and nothing is reserved; else the delivery fails when it is attempted.`,
+JSON object, as a webhook is. What the provider's service would refuse of itself, such as a text that is too long, is
+told at once if the provider is in deed.yaml, and nothing is reserved; else the delivery fails when it is attempted.`,
 		Example: `  deed deliver --channel email --provider smtp --to you@example.com --subject Hello --text 'It works.' --wait 10s
   deed deliver --provider mail --to you@example.com --cc boss@example.com --subject Bill --text Here. --attach invoice.pdf
   deed deliver --channel sms --provider twilio --to +16505551234 --text 'It works.'
