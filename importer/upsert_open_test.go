@@ -79,12 +79,11 @@ func TestUpsert_AnErasureLeftOpen(t *testing.T) {
 			if stored != 6 || free != lines-1 {
 				t.Errorf("while it waits: %d stored, %d not locked", stored, free)
 			}
+			end := open.Rollback
 			if commits {
-				err = open.Commit(t.Context())
-			} else {
-				err = open.Rollback(t.Context())
+				end = open.Commit
 			}
-			if err != nil {
+			if err := end(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			<-done
