@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deedhq/deed/internal/sqlstate"
+	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -23,7 +25,7 @@ type StarterOptions struct {
 	// Batch is the most runs that one statement starts, at most 1,000. Default 200.
 	Batch int
 
-	// Deadline is how long a statement may take; then each of its requests is tried alone. Default 10s.
+	// Deadline is how long a statement may take; then each of its requests is tried alone, for as long once more. Default 10s.
 	Deadline time.Duration
 }
 
@@ -126,13 +128,44 @@ func (s *Starter) start(ctx context.Context, owner any, req Request) (Started, e
 	if !said.alone {
 		return said.started, nil
 	}
+	for n := 1; ; n++ {
+		started, err := s.startAlone(ctx, owner, req)
+		if !sqlstate.Locked(err) {
+			return started, err
+		}
+		// Whoever has it may keep it for long: without the room that all have who are tried alone.
+		if !work.Sleep(ctx, work.Backoff(n, 50*time.Millisecond, 2*time.Second)) {
+			return Started{}, fmt.Errorf("deed: %s: somebody else is starting it: %w; the run may have been started", opStart, context.Cause(ctx))
+		}
+	}
+}
+
+// startAlone starts a run in a transaction of its own. A request that somebody else is starting it waits for no longer than
+// a statement of many does.
+func (s *Starter) startAlone(ctx context.Context, owner any, req Request) (started Started, err error) {
 	select {
 	case s.alone <- struct{}{}:
 		defer func() { <-s.alone }()
 	case <-ctx.Done():
 		return Started{}, fmt.Errorf("deed: %s: %w; the run may have been started", opStart, context.Cause(ctx))
 	}
-	return start(ctx, s.pool, owner, req)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Deadline)
+	defer cancel()
+	var refused error // it says already what was attempted
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `set local lock_timeout = '200ms'`); err != nil {
+			return err
+		}
+		started, refused = start(ctx, tx, owner, req)
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return Started{}, refused
+	case err != nil:
+		return Started{}, wrap(opStart, err)
+	}
+	return started, nil
 }
 
 var errStarterStopped = errors.New("deed: " + opStart + ": the Starter has stopped, and the run was not started")

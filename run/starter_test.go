@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -147,15 +148,20 @@ func TestStarter_AnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var held []startedBy
+	// Of more callers than are tried alone at a time, and as they come in again and again.
+	var held [8][]startedBy
 	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		held = ask(t.Context(), s, run.Request{Plan: "p", ID: "held"}, run.Request{Plan: "p", ID: "held", Version: "1"})
-	})
-	for i := range 20 {
-		for _, a := range ask(t.Context(), s, run.Request{Plan: "p", ID: fmt.Sprint("a", i)}, run.Request{Plan: "p", ID: fmt.Sprint("b", i), Version: "1"}) {
+	others, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i := range 40 {
+		if i < len(held) {
+			waiting.Go(func() {
+				held[i] = ask(t.Context(), s, run.Request{Plan: "p", ID: "held"}, run.Request{Plan: "p", ID: "held", Version: "1"})
+			})
+		}
+		for _, a := range ask(others, s, run.Request{Plan: "p", ID: fmt.Sprint("a", i)}, run.Request{Plan: "p", ID: fmt.Sprint("b", i), Version: "1"}) {
 			if a.err != nil || !a.got.New {
-				t.Errorf("%+v: %+v, %v", a.req, a.got, a.err)
+				t.Fatalf("%+v: %+v, %v", a.req, a.got, a.err)
 			}
 		}
 	}
@@ -163,7 +169,7 @@ func TestStarter_AnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	waiting.Wait()
-	for _, a := range held {
+	for _, a := range slices.Concat(held[:]...) {
 		if a.err != nil || a.got != (run.Started{ID: first.ID, Status: run.Running}) {
 			t.Errorf("the request that was held: %+v, %v; want run %s", a.got, a.err, first.ID)
 		}
