@@ -185,7 +185,7 @@ func TestContract_R5_ExternalDeadlines(t *testing.T) {
 	db.Exec(t, pgtest.Owner, `update deed.run_steps set deadline = lease_until - interval '10 seconds' where claim is not null and not ready`)
 	want(t, "a lease past the deadline", pgtest.One[bool](t, db.Pool(pgtest.Worker), `
 		select deed.extend_external($1::text::uuid, 'ext', $2, '10 minutes') < now() + interval '30 seconds'`, id, first.Claim), true)
-	loseClaims(t, db, ", deadline = clock_timestamp()")
+	loseClaims(t, db, ", deadline = clock_timestamp() - interval '1 second'")
 	second := take(t, db)
 	want(t, "why the first has failed", errorOf(t, db, id, "ext"), "TIMEOUT")
 	want(t, "the second attempt", fmt.Sprint(second.Attempt, second.Engine), "2 1")

@@ -62,6 +62,10 @@ func (l *loop[T]) awaitRenewal() {
 	}
 }
 
+// askAgain is when what seems to be lost is asked for once more. A source passes over a row that is locked, and cannot say then that a lease
+// which is over is still this worker's; who has locked it is often another statement of this worker, which renews as well.
+const askAgain = 50 * time.Millisecond
+
 func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 	items := make([]T, len(units))
 	for i, u := range units {
@@ -71,6 +75,9 @@ func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 	defer cancel()
 	started := time.Now()
 	lost, err := l.src.Extend(ctx, items)
+	if err == nil && len(lost) > 0 && Sleep(ctx, askAgain) {
+		lost, err = l.src.Extend(ctx, lost)
+	}
 	if err != nil {
 		return err
 	}

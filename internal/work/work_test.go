@@ -215,6 +215,31 @@ func TestRun_LostClaimEndsTheAttempt(t *testing.T) {
 	})
 }
 
+// A row that another statement has locked cannot be renewed just now, and is not lost for that: it is asked for once more.
+func TestRun_WhatWasOnlyLockedIsNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0 // by Extend, which has the fake's lock
+		f := &fake{left: 1, lost: func(int) bool { asked++; return asked == 1 }}
+		f.do = func(ctx context.Context, _ int) error {
+			select {
+			case <-ctx.Done():
+				t.Errorf("the attempt's context ended: %v", context.Cause(ctx))
+			case <-time.After(time.Minute):
+			}
+			return nil
+		}
+		stop := start(t, f, work.Options{Lease: 30 * time.Second})
+		time.Sleep(2 * time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if asked < 3 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
 // Outcomes are kept while the database is away, and brought again.
 func TestRun_OutcomesSurviveAnOutage(t *testing.T) {
 	t.Parallel()
