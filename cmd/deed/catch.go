@@ -193,11 +193,11 @@ func builtInOf(ctx context.Context, address string) (map[string]delivery.Provide
 
 func newMailbox(a *app) *cobra.Command {
 	var address, via string
-	var asJSON bool
+	var asJSON, headers bool
 	cmd := &cobra.Command{
 		Use: "mailbox", Short: "List what deed dev has caught", Args: cobra.NoArgs,
 		Long:    "List what the built-in providers of a running deed dev have been sent, oldest first.",
-		Example: "  deed dev mailbox --via telegram --json",
+		Example: "  deed dev mailbox --via telegram --json\n  deed dev mailbox --headers    # what List-Unsubscribe says, say",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at, err := a.catcherAt(address)
 			if err != nil {
@@ -221,6 +221,9 @@ func newMailbox(a *app) *cobra.Command {
 			if data != "" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "caught by the deed dev whose data is in %s\n", data)
 			}
+			if headers {
+				return printMails(cmd.OutOrStdout(), list)
+			}
 			rows := make([][]string, len(list))
 			for i, m := range list {
 				rows[i] = []string{when(m.At), m.Via, m.From, strings.Join(m.To, ", "), m.Subject, attached(m), strings.TrimSpace(m.Text)}
@@ -230,8 +233,28 @@ func newMailbox(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&address, "catch-http", "", "where deed dev says that its mailbox listens; also DEED_CATCH_HTTP (default "+defaultCatchHTTP+")")
 	cmd.Flags().StringVar(&via, "via", "", "only what came by this provider, such as smtp or telegram")
+	cmd.Flags().BoolVar(&headers, "headers", false, "each in full, with the headers of those that came by SMTP")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// printMails prints each as a mail program shows its source: headers, and what its recipient reads.
+func printMails(w io.Writer, list []catcher.Mail) error {
+	for i, m := range list {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s by %s, from %s to %s\n", when(m.At), m.Via, m.From, strings.Join(m.To, ", "))
+		for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+			for _, value := range m.Headers[name] {
+				fmt.Fprintf(w, "%s: %s\n", name, value)
+			}
+		}
+		if _, err := fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(m.Text)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // attached names what a mail had with it.

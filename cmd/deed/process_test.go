@@ -382,6 +382,9 @@ func TestDev(t *testing.T) {
 			}
 		}
 		deedOK(t, url, "deliver", "--provider", "telegram", "--channel", "chat", "--to", "42", "--payload", `{"text": "Hello by bot"}`, "--wait", "30s")
+		if got := deedOK(t, url, append(strings.Fields(mailbox), "--via", "smtp", "--headers")...); !strings.Contains(got, "\nMessage-Id: <") || !strings.Contains(got, "\nSubject: Hello by smtp\n") {
+			t.Errorf("the headers of a mail: %s", got)
+		}
 		if got := deedOK(t, url, append(strings.Fields(mailbox), "--via", "telegram")...); !strings.Contains(got, "Hello by bot") || strings.Contains(got, "Hello by smtp") {
 			t.Errorf("the mailbox of telegram: %s", got)
 		}

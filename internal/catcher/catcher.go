@@ -19,7 +19,8 @@ type Mail struct {
 	Text    string    `json:"text,omitempty"`
 	At      time.Time `json:"at"`
 
-	Attachments []Attachment `json:"attachments,omitempty"`
+	Headers     map[string][]string `json:"headers,omitempty"` // of an e-mail that came as one
+	Attachments []Attachment        `json:"attachments,omitempty"`
 
 	Raw []byte `json:"-"` // as it arrived
 }

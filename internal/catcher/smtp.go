@@ -129,6 +129,7 @@ func (s *session) Data(r io.Reader) error {
 	}
 	m := Mail{ID: uuid.New().String(), Via: "smtp", From: s.from, To: s.to, At: time.Now(), Raw: raw}
 	if parsed, err := mail.ReadMessage(bytes.NewReader(raw)); err == nil {
+		m.Headers = parsed.Header
 		m.Key = parsed.Header.Get("Message-ID")
 		m.Subject, _ = new(mime.WordDecoder).DecodeHeader(parsed.Header.Get("Subject"))
 		m.Text = textOf(parsed.Header, parsed.Body)
