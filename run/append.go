@@ -51,7 +51,8 @@ type Appended struct {
 //
 // Errors: [deed.Invalid] for an event that is wrong in itself, [deed.NotFound] for an
 // unknown run, [deed.Forbidden] for another tenant's, [deed.Conflict] for an event that its run
-// does not take, such as one after its end. Of one bad event nothing tells the others: split the batch.
+// does not take, such as one after its end, or one of a step of its plan, which the engine records that has the run. Of one
+// bad event nothing tells the others: split the batch.
 func Append(ctx context.Context, db deed.DB, adapter string, events ...New) ([]Appended, error) {
 	if len(events) == 0 {
 		return nil, nil

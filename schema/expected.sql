@@ -1100,6 +1100,7 @@ table deed.plan_steps rls=true forced=true
   constraint plan_steps_kind_is_known CHECK ((kind = ANY (ARRAY['go'::text, 'http'::text, 'publish'::text, 'deliver'::text, 'external'::text, 'sleep'::text])))
   constraint plan_steps_pkey PRIMARY KEY (tenant_id, plan_id, plan_version, place)
   constraint plan_steps_place_is_bounded CHECK (((place >= 0) AND (place <= 999)))
+  CREATE INDEX plan_steps_name_idx ON deed.plan_steps USING btree (tenant_id, plan_id, plan_version, step_id)
   CREATE UNIQUE INDEX plan_steps_pkey ON deed.plan_steps USING btree (tenant_id, plan_id, plan_version, place)
   policy plan_steps_admin for r to deed_admin using true
   policy plan_steps_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
@@ -1894,7 +1895,7 @@ function adopt(p_pack text, p_limit integer DEFAULT 500) returns integer set sea
 function adopt_cluster(p_reason text, p_by text DEFAULT NULL::text, p_environment text DEFAULT NULL::text) returns text security definer set search_path=pg_catalog, pg_temp body c39af25a099645d3a33d3954b95faa6c grant to deed_admin
 function after_quiet(p_at timestamp with time zone, p_quiet text, p_zone text) returns timestamp with time zone set search_path=pg_catalog, pg_temp body b9fbc195421f8ee9bcfe22035ddff2ae
 function announce_steps(p_runs uuid[], p_places integer[], p_claims bigint[], p_started_at timestamp with time zone[], p_adapter text DEFAULT NULL::text, p_attempts integer[] DEFAULT NULL::integer[], p_engine_attempts integer[] DEFAULT NULL::integer[]) returns SETOF integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body e4f75c204f56ee1434b29f059af1dfb0 grant to deed_worker
-function append_events(p_runs uuid[], p_types text[], p_steps text[], p_attempts integer[], p_engine_attempts integer[] DEFAULT NULL::integer[], p_emitted_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_data jsonb[] DEFAULT NULL::jsonb[], p_signals uuid[] DEFAULT NULL::uuid[], p_parents uuid[] DEFAULT NULL::uuid[], p_adapter text DEFAULT NULL::text) returns TABLE(ordinal integer, run_seq bigint, event_id uuid, repeated boolean) security definer set search_path=pg_catalog, pg_temp body 6124c9397a12ad0fa05e3fdd96eba15b grant to deed_worker
+function append_events(p_runs uuid[], p_types text[], p_steps text[], p_attempts integer[], p_engine_attempts integer[] DEFAULT NULL::integer[], p_emitted_at timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_data jsonb[] DEFAULT NULL::jsonb[], p_signals uuid[] DEFAULT NULL::uuid[], p_parents uuid[] DEFAULT NULL::uuid[], p_adapter text DEFAULT NULL::text) returns TABLE(ordinal integer, run_seq bigint, event_id uuid, repeated boolean) security definer set search_path=pg_catalog, pg_temp body 7e8e97d1bb0ddda351408c8cb87757f6 grant to deed_worker
 function apply_consents(p_tenant uuid, p_contacts uuid[], p_actor text) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 6ed215f8ee46ddd3f9c65b678f19be80
 function apply_events(p_ids uuid[], p_events text[], p_event_ids text[], p_message_ids text[], p_addresses text[], p_ats timestamp with time zone[], p_reasons text[], p_codes text[], p_actor text) returns uuid[] set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 3f0b6adb6fd5ea6ed25a38db72f0413b
 function approve_run(p_run uuid, p_reason text, p_by text DEFAULT NULL::text) returns void security definer set search_path=pg_catalog, pg_temp, jit=off body 4e169f437d0ac12765399e381b20af93 grant to deed_admin
@@ -2119,6 +2120,7 @@ function redrive_deliveries(p_request text, p_statuses text[], p_provider text D
 function refold_suppressions() returns bigint set search_path=pg_catalog, pg_temp body cbd2aeac28f8eb86a2c2009c28418357
 function refuse_campaign_change() returns trigger set search_path=pg_catalog, pg_temp body 150879d94f1f007c437ef2b03218c2b2
 function refuse_change() returns trigger set search_path=pg_catalog, pg_temp body 476db46351943413014ac2480ef09b67
+function refuse_engines_steps(p_runs uuid[], p_steps text[], p_repeated boolean[]) returns void set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 8ed71ccc0490f95de529869c3cf27a5f
 function refuse_members() returns trigger set search_path=pg_catalog, pg_temp body b373c90d8c93330dbefbb5947695b23f
 function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body df7e8935b920dff1246220d9d274cbd8
 function refuse_run_change() returns trigger set search_path=pg_catalog, pg_temp body 5853d2a4d8a0cd397d5135b52b5285f9

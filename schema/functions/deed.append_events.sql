@@ -13,7 +13,7 @@
 -- transaction ends. All or nothing: raises DDARG for what is wrong in itself, and for events
 -- that only those functions append that decide them; DDNFD for an unknown run, DDTEN for
 -- another tenant's; DDCON for what deed.run_transitions does not allow, for a step's
--- attempt that has ended or that the one before has not, and for a removed tenant. Under
+-- attempt that has ended or that the one before has not, for a removed tenant, and for what its engine records (deed.refuse_engines_steps). Under
 -- REPEATABLE READ an append to the same run since the snapshot raises 40001: run the transaction again.
 create or replace function deed.append_events(
   p_runs            uuid[],
@@ -32,6 +32,10 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
+declare
+  v_seqs     bigint[];
+  v_ids      uuid[];
+  v_repeated bool[];
 begin
   if p_types && '{RunApproved,RunStarted,SignalAccepted,SignalRejected,RunPaused,RunResumed,RunCompleted,RunFailed,RunCancelled}' then
     raise exception 'append_events: Run and Signal events are appended by the functions that decide them, and by nobody else' using errcode = 'DDARG';
@@ -44,24 +48,25 @@ begin
       select e.run_seq, e.event_id into run_seq, event_id
       from deed.write_event(p_runs[1], p_types[1], p_steps[1], p_attempts[1], p_engine_attempts[1], p_emitted_at[1], p_data[1], p_signals[1], p_parents[1], p_adapter) e;
       if run_seq is not null then
+        perform deed.refuse_engines_steps(p_runs, p_steps, '{f}');
         ordinal := 1;
         repeated := false;
         return next;
         return;
       end if;
     end if;
-    return query
-    select w.ordinal, w.run_seq, w.event_id, w.repeated
+    select array_agg(w.run_seq), array_agg(w.event_id), array_agg(w.repeated) into v_seqs, v_ids, v_repeated
     from deed.write_events(p_runs, p_types, p_steps, p_attempts, p_engine_attempts, p_emitted_at, p_data, p_signals, p_parents, p_adapter) w;
-    return;
+  else
+    -- A lock on a run does not tell what was appended since the snapshot; the keys do.
+    begin
+      select array_agg(w.run_seq), array_agg(w.event_id), array_agg(w.repeated) into v_seqs, v_ids, v_repeated
+      from deed.write_events(p_runs, p_types, p_steps, p_attempts, p_engine_attempts, p_emitted_at, p_data, p_signals, p_parents, p_adapter) w;
+    exception when unique_violation then
+      raise exception 'append_events: events were appended to a run since the transaction''s snapshot' using errcode = '40001';
+    end;
   end if;
-  -- A lock on a run does not tell what was appended since the snapshot; the keys do.
-  begin
-    return query
-    select w.ordinal, w.run_seq, w.event_id, w.repeated
-    from deed.write_events(p_runs, p_types, p_steps, p_attempts, p_engine_attempts, p_emitted_at, p_data, p_signals, p_parents, p_adapter) w;
-  exception when unique_violation then
-    raise exception 'append_events: events were appended to a run since the transaction''s snapshot' using errcode = '40001';
-  end;
+  perform deed.refuse_engines_steps(p_runs, p_steps, v_repeated);
+  return query select u.n::int, u.run_seq, u.event_id, u.repeated from unnest(v_seqs, v_ids, v_repeated) with ordinality u(run_seq, event_id, repeated, n);
 end
 $$;
