@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deedhq/deed/internal/crash"
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
@@ -156,9 +157,12 @@ func (s *Starter) startAlone(ctx context.Context, owner any, req Request) (start
 		if _, err := tx.Exec(ctx, `set local lock_timeout = '200ms'`); err != nil {
 			return err
 		}
+		crash.Point("starting alone")
 		started, refused = start(ctx, tx, owner, req)
+		crash.Point("started alone")
 		return refused
 	})
+	crash.Point("committed alone")
 	switch {
 	case refused != nil:
 		return Started{}, refused
@@ -212,8 +216,11 @@ func (s *Starter) work(ctx context.Context) {
 			}
 		}
 		// Not cut short when ctx ends: runs may be started by then.
+		crash.Point("starting together")
 		started, err := s.statement(context.WithoutCancel(ctx), list)
+		crash.Point("started together")
 		for k, a := range list {
+			crash.Point("answering")
 			if err != nil {
 				a.answer <- answered{alone: true}
 			} else {
