@@ -74,6 +74,7 @@ torture: setup ## crashes, races and faults for MINUTES (10), with a report
 	DEED_TORTURE=1 $(GO) run ./internal/pgtest/cluster -- $(GO) test -run '^TestModel_KeysInStrictOrder$$' -count=1 -timeout 0 . -rapid.checks=100 -rapid.steps=300
 	DEED_TORTURE=1 $(GO) run ./internal/pgtest/cluster -- $(GO) test -run '^TestContract_D5_KilledAtEveryStep$$' -count=1 -v -timeout 0 ./delivery
 	DEED_TORTURE=1 $(GO) run ./internal/pgtest/cluster -- $(GO) test -run '^TestContract_C4_(RelaysKilledEverySecond|ServerKilled)$$' -count=1 -v -timeout 0 ./campaign
+	DEED_TORTURE=1 $(GO) run ./internal/pgtest/cluster -- $(GO) test -run '^TestContract_C3_ModelOfRuns$$' -count=1 -timeout 0 ./campaign -rapid.checks=500 -rapid.steps=100
 
 fuzz: setup ## every fuzz target for a minute
 	.ci/fuzz 60s
