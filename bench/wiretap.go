@@ -169,6 +169,9 @@ func (s *overheard) heard(line []byte) {
 	if from, to := bytes.IndexByte(text, '<'), bytes.IndexByte(text, '>'); string(verb) == "RCPT" && from >= 0 && to > from {
 		s.to = append(s.to, string(text[from+1:to]))
 	}
+	if v := string(verb); v == "MAIL" || v == "RSET" { // what is said behind it in the same breath is heard before its answer
+		s.to = nil
+	}
 	if len(verb) > 0 {
 		s.asked = append(s.asked, string(verb))
 	}
@@ -186,8 +189,6 @@ func (s *overheard) answered(line []byte) (accepted []string) {
 	switch {
 	case verb == "DATA" && line[0] == '3':
 		s.data = true
-	case verb == "MAIL", verb == "RSET":
-		s.to = s.to[:0:0]
 	case verb == "." && line[0] == '2':
 		accepted, s.to = s.to, nil
 	}

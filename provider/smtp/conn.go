@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,8 @@ const (
 	dialTimeout = 10 * time.Second
 	noopTimeout = 2 * time.Second
 	mostIdle    = 100
+	// justUsed is for how long after a message was accepted the next one is begun without asking whether the server is still there.
+	justUsed = time.Second
 )
 
 // conn is a conversation with the server.
@@ -23,6 +26,9 @@ type conn struct {
 	client   *gosmtp.Client
 	messages int
 	since    time.Time // when it was put aside
+	proved   bool      // the server has answered since it was taken
+	clean    bool      // the last message was accepted, so that nothing is begun
+	unusable bool      // the server may be about to take a message of which nothing is to be sent
 }
 
 func (c *conn) close() { _ = c.net.Close() } // without QUIT: nothing hangs on it
@@ -47,16 +53,108 @@ func (p *Provider) connection(ctx context.Context) (*conn, error) {
 		if c == nil {
 			return p.dial(ctx)
 		}
+		clean := c.clean
+		c.clean, c.proved = false, false
+		if clean && time.Since(c.since) < justUsed {
+			return c, nil
+		}
 		bounded, cancel := context.WithTimeout(ctx, noopTimeout)
 		release := c.bound(bounded)
 		err := c.client.Reset()
 		release()
 		cancel()
 		if err == nil {
+			c.proved = true
 			return c, nil
 		}
 		c.close()
 	}
+}
+
+// command is one that comes before a message.
+type command struct {
+	what string
+	line string
+	want int // the answer that lets it go on, or how it begins
+}
+
+// begin has the server take the sender and the recipients, and await the message. Of an error it says at which
+// step; what was said behind that in the same breath is answered by then.
+func (c *conn) begin(e envelope) (what string, err error) {
+	list := c.commands(e)
+	for _, one := range list {
+		if strings.ContainsAny(one.line, "\r\n") {
+			return one.what, errors.New("an address has a line break")
+		}
+	}
+	together := 1
+	if pipelining, _ := c.client.Extension("PIPELINING"); pipelining {
+		together = len(list)
+		if len(e.CC) > 0 {
+			together-- // it would await the message for those whom it has taken
+		}
+	}
+	for len(list) > 0 {
+		n := min(together, len(list))
+		if what, err := c.ask(list[:n]); err != nil {
+			return what, err
+		}
+		list = list[n:]
+	}
+	return "", nil
+}
+
+func (c *conn) commands(e envelope) []command {
+	from := "MAIL FROM:<" + e.From + ">"
+	for _, extension := range []struct{ name, parameter string }{{"8BITMIME", " BODY=8BITMIME"}, {"SMTPUTF8", " SMTPUTF8"}} {
+		if ok, _ := c.client.Extension(extension.name); ok {
+			from += extension.parameter
+		}
+	}
+	list := []command{{stepMail, from, 250}, {stepRcpt, "RCPT TO:<" + e.To + ">", 25}}
+	for _, to := range e.CC {
+		list = append(list, command{stepCopy, "RCPT TO:<" + to + ">", 25})
+	}
+	return append(list, command{stepData, "DATA", 354})
+}
+
+// ask says commands in one breath and reads what is answered to each, until the server has closed the connection. The error is
+// of the first that was refused.
+func (c *conn) ask(list []command) (what string, err error) {
+	text := c.client.Text
+	for _, one := range list {
+		_, _ = text.W.WriteString(one.line + "\r\n") // an error stays until the flush
+	}
+	if err := text.W.Flush(); err != nil {
+		return list[0].what, err
+	}
+	for _, one := range list {
+		_, _, answer := text.ReadResponse(one.want)
+		code := codeOf(answer)
+		switch {
+		case err == nil && answer != nil:
+			if what, err = one.what, answer; code == 0 || code == 421 {
+				return what, err
+			}
+		case err != nil && (answer == nil && one.what == stepData || answer != nil && code < 400 || code == 421):
+			// It awaits a message for nobody, or makes no sense: the next one needs another connection.
+			c.unusable = true
+			return what, err
+		}
+		c.proved = true
+	}
+	return what, err
+}
+
+// say hands the message over, and returns what is answered to it.
+func (c *conn) say(message []byte) error {
+	w := c.client.Text.DotWriter()
+	if _, err := w.Write(message); err != nil {
+		return err
+	}
+	_ = w.Close() // what is wrong with it, the answer says, or that there is none
+	_, _, err := c.client.Text.ReadResponse(250)
+	return err
 }
 
 // dial connects, encrypts and authenticates.
@@ -77,7 +175,7 @@ func (p *Provider) dial(ctx context.Context) (*conn, error) {
 	if p.opts.Security == ImplicitTLS {
 		nc = tls.Client(nc, config)
 	}
-	c := &conn{net: nc}
+	c := &conn{net: nc, proved: true}
 	release := c.bound(ctx)
 	defer release()
 	if err := p.greet(c, config); err != nil {

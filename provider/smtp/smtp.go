@@ -17,9 +17,15 @@
 //
 // One recipient a message, and those who get a copy: one of them who is refused ends it for
 // all, before anything is sent.
-// Connections are used again, after a RSET that shows that they still live. A 421
+// Connections are used again, after a RSET that shows that they still live, or at once within
+// a second of a message that was accepted. A 421
 // over one that was used may be for what others said over it, such as recipients
-// that were refused: before the message the delivery goes over a new one at once.
+// that were refused: before the message the delivery goes over a new one at once, and so it does where one
+// that was used at once is not there any more.
+//
+// Where the server offers PIPELINING, sender, recipient and DATA are said together (RFC 2920), with
+// copies without DATA. The message follows when all of them have been taken, and not before; so what is told
+// apart stays the same.
 package smtp
 
 import (
@@ -202,6 +208,7 @@ const (
 	usable              // the next message
 	closed              // nothing: the server has closed it before the message
 	late                // the same, after it
+	gone                // nothing: it was cut off when it was to be used again, and answered nothing
 )
 
 // converse sends a message over a connection that is there or a new one, or,
@@ -222,7 +229,7 @@ func (p *Provider) converse(ctx context.Context, e envelope, message []byte, id 
 		if then == broken {
 			return out
 		}
-		if then == late || !used {
+		if then == late || then == closed && !used {
 			return p.orOutage(ctx, out)
 		}
 		if c, err = p.dial(ctx); err != nil && ctx.Err() != nil {
@@ -257,29 +264,25 @@ func (p *Provider) send(ctx context.Context, c *conn, e envelope, message []byte
 	release := c.bound(ctx)
 	defer release()
 	c.messages++
-	if err := c.client.Mail("<" + e.From + ">"); err != nil {
-		return p.refusal(stepMail, err)
-	}
-	if err := c.client.Rcpt("<" + e.To + ">"); err != nil {
-		return p.refusal(stepRcpt, err)
-	}
-	for _, to := range e.CC {
-		if err := c.client.Rcpt("<" + to + ">"); err != nil {
-			return p.refusal(stepCopy, e.withoutCopies(err))
+	if what, err := c.begin(e); err != nil {
+		if what == stepCopy {
+			err = e.withoutCopies(err)
 		}
-	}
-	w, err := c.client.Data()
-	if err != nil {
-		return p.refusal("DATA", err)
+		out, then = p.refusal(what, err)
+		switch {
+		case codeOf(err) == 0 && what == stepMail && !c.proved:
+			then = gone
+		case then == usable && c.unusable:
+			then = broken
+		}
+		return out, then
 	}
 	// From here on the server may have all of it whatever goes wrong: what was
 	// written need not have been read, and what was answered need not arrive.
-	_, err = w.Write(message)
-	if err == nil {
-		err = w.Close()
-	}
+	err := c.say(message)
 	switch code := codeOf(err); {
 	case err == nil, code >= 200 && code < 300: // 250 is usual; all of them say that it was taken
+		c.clean = true
 		return delivery.Accepted(id), usable
 	case code >= 400:
 		step := stepMessage
@@ -323,6 +326,7 @@ const (
 	stepMail     = "MAIL"
 	stepRcpt     = "RCPT"
 	stepCopy     = "RCPT of a copy"
+	stepData     = "DATA"
 	stepMessage  = "the message"
 	stepMessages = "the message and its copies"
 )
