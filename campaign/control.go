@@ -3,12 +3,16 @@ package campaign
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/sqlvalue"
+	"github.com/deedhq/deed/internal/work"
 )
 
 // Pause lets nothing of a run begin until [Resume]: once it has returned, nothing does but what
@@ -19,6 +23,65 @@ import (
 // [deed.Forbidden] without a tenant.
 func Pause(ctx context.Context, db deed.DB, scope Scope, run string, act audit.Act) (sending int64, err error) {
 	return hold(ctx, db, "pause run", query.Pause, scope, run, act)
+}
+
+// UnderWay is what of a run is being sent. What is held is in doubt, and waits for a person.
+type UnderWay struct {
+	Sending int64    `json:"sending"`            // not what is held
+	InDoubt int64    `json:"in_doubt,omitempty"` // of these
+	Held    int64    `json:"held,omitempty"`
+	HeldIDs []string `json:"held_ids,omitempty"` // the first hundred, by their ids
+}
+
+// Sending looks at what of a run is being sent. Of one that is paused, that becomes less until
+// nothing but what is held is left: [AwaitPaused] waits for that. Errors: as [Find].
+func Sending(ctx context.Context, db deed.DB, run string) (UnderWay, error) {
+	u, _, err := sending(ctx, db, run)
+	return u, err
+}
+
+// sending says, too, whether the run begins nothing: it is paused or cancelled, or has ended.
+func sending(ctx context.Context, db deed.DB, run string) (u UnderWay, still bool, err error) {
+	const op = "what of a run is being sent"
+	if err := checkID("run", run); err != nil {
+		return u, false, invalidf(op, "%w", err)
+	}
+	rows, err := db.Query(ctx, query.Sending, run)
+	if err == nil {
+		still, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (still bool, err error) {
+			return still, row.Scan(&u.Sending, &u.InDoubt, &u.Held, &u.HeldIDs, &still)
+		})
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return u, false, &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no run of a campaign %s", run)}
+	}
+	return u, still, wrap(op, err)
+}
+
+// AwaitPaused waits until nothing of a run that [Pause] has paused is being sent any more but
+// what is held for a person, and returns that. look, if not nil, is called with each look
+// at it. Whatever ends the wait, the run stays paused. Errors: ctx's cause, with what was being sent at the last look;
+// [deed.Conflict] if somebody resumes it meanwhile; as [Find].
+func AwaitPaused(ctx context.Context, db deed.DB, run string, look func(UnderWay)) (u UnderWay, err error) {
+	for {
+		begun := time.Now()
+		now, still, err := sending(ctx, db, run)
+		if err != nil {
+			return u, cmp.Or(context.Cause(ctx), err)
+		}
+		if u = now; !still {
+			return u, &deed.Error{Op: "wait for a run to be paused", Code: deed.Conflict, Err: fmt.Errorf("run %s was resumed meanwhile", run)}
+		}
+		if look != nil {
+			look(u)
+		}
+		if u.Sending == 0 {
+			return u, nil
+		}
+		if !work.Sleep(ctx, max(100*time.Millisecond, 10*time.Since(begun))) {
+			return u, context.Cause(ctx)
+		}
+	}
 }
 
 // Resume lets a run that is paused go on. Again is harmless. Errors: as [Pause].

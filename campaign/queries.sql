@@ -129,6 +129,20 @@ where r.id = $1::text::uuid;
 -- name: pause
 select deed.pause_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
 
+-- name: sending
+-- By what its provider is sending, and not by all that the run has.
+select count(c.id) filter (where c.held_at is null), count(c.id) filter (where c.held_at is null and c.doubt_since is not null), count(c.id) filter (where c.held_at is not null),
+  coalesce((array_agg(c.id::text order by c.id) filter (where c.held_at is not null))[1:100], '{}'), bool_or(r.paused_at is not null or r.cancelled_at is not null or r.finished_at is not null)
+from deed.campaign_runs r
+left join lateral (
+  select o.id, o.run_id, o.held_at, o.doubt_since
+  from deed.channel_outbox o
+  where o.provider = r.provider and o.status = 'sending'
+  offset 0
+) c on c.run_id = r.id
+where r.id = $1::text::uuid
+group by r.id;
+
 -- name: resume
 select deed.resume_run($1::text::uuid, $2::text, $3::text::uuid, $4::text);
 

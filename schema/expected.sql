@@ -2008,7 +2008,7 @@ function has_revoked(p_tenant uuid, p_contact uuid, p_channel text, p_purpose te
 function has_vast_numbers(p_payload bytea) returns boolean set search_path=pg_catalog, pg_temp body 73fcc05b896d4e713e07414d9af8c163 grant to deed_admin, deed_app, deed_worker
 function heal_keys(p_subscription integer, p_slots_from integer[], p_slots_upto integer[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 69909f463ed3cec61507bd0d9e5baad4 grant to deed_worker
 function held(p_cluster boolean, p_environment text) returns text security definer set search_path=pg_catalog, pg_temp body a52f861044cdf9cfe07957eb2bfcdfb7 grant to deed_admin, deed_worker
-function hold_run(p_run uuid, p_tenant uuid) returns bigint set search_path=pg_catalog, pg_temp body 08317be5d5a2119751eaa295c5ae16d3
+function hold_run(p_run uuid, p_tenant uuid) returns bigint set search_path=pg_catalog, pg_temp, enable_bitmapscan=off, enable_seqscan=off, jit=off body 387c6095fab62761a65db4d9aeae00fc
 function idempotency_key(VARIADIC p_parts text[]) returns bytea set search_path=pg_catalog, pg_temp body 1fde0724e3bec5cc715250a0f285c0de grant to deed_admin, deed_app, deed_worker
 function identity_written() returns trigger set search_path=pg_catalog, pg_temp body 53ac31916dc87d010f421f1014c41265
 function is_bad_header(p_name text, p_value jsonb) returns boolean body inline grant to deed_admin, deed_app, deed_worker

@@ -221,13 +221,13 @@ each.`,
 
 // decided is what came of an act on a run.
 type decided struct {
-	Run     string `json:"run_id"`
-	Did     string `json:"did"`
-	Sending int64  `json:"sending"`
+	Run string `json:"run_id"`
+	Did string `json:"did"`
+	campaign.UnderWay
 }
 
 // newCampaignAct is a command that decides about a run.
-func newCampaignAct(a *app, use, short, long, did string, act func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error)) *cobra.Command {
+func newCampaignAct(a *app, use, short, long, did string, act func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (campaign.UnderWay, error)) *cobra.Command {
 	var who operator
 	var asJSON bool
 	var owner campaignOwner
@@ -240,18 +240,18 @@ func newCampaignAct(a *app, use, short, long, did string, act func(cmd *cobra.Co
 				if err != nil {
 					return err
 				}
-				n, err := act(cmd, pool, campaign.Scope{Tenant: &r.Tenant}, r.ID, who.act(a))
+				left, err := act(cmd, pool, campaign.Scope{Tenant: &r.Tenant}, r.ID, who.act(a))
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), decided{r.ID, did, n})
+					return printJSON(cmd.OutOrStdout(), decided{r.ID, did, left})
 				}
 				text := fmt.Sprintf("%s: %s", r.ID, did)
-				if n > 0 {
-					text += fmt.Sprintf("; %s being sent, and not stopped", many(n, "delivery is", "deliveries are"))
+				if left.Sending > 0 {
+					text += fmt.Sprintf("; %s being sent, and not stopped", many(left.Sending, "delivery is", "deliveries are"))
 				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), text+heldOf(left))
 				return err
 			})
 		},
@@ -262,25 +262,18 @@ func newCampaignAct(a *app, use, short, long, did string, act func(cmd *cobra.Co
 	return cmd
 }
 
-func newCampaignPause(a *app) *cobra.Command {
-	return newCampaignAct(a, "pause", "Let nothing of a run begin until it is resumed", `Let nothing of a run begin until it is resumed: when this has returned, nothing does but what is being sent. A run does not
-expire while it is paused.`, "paused",
-		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error) {
-			return campaign.Pause(cmd.Context(), pool, scope, run, by)
-		})
-}
-
 func newCampaignResume(a *app) *cobra.Command {
 	return newCampaignAct(a, "resume", "Let a run that is paused go on", "Let a run that is paused go on where it was.", "resumed",
-		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error) {
-			return 0, campaign.Resume(cmd.Context(), pool, scope, run, by)
+		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (campaign.UnderWay, error) {
+			return campaign.UnderWay{}, campaign.Resume(cmd.Context(), pool, scope, run, by)
 		})
 }
 
 func newCampaignCancel(a *app) *cobra.Command {
 	return newCampaignAct(a, "cancel", "End a run for good", `End a run for good: what is queued, and who was not reached, is skipped as cancelled by a relay, and what is being sent
 ends by itself. There is no way back.`, "cancelled",
-		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (int64, error) {
-			return campaign.Cancel(cmd.Context(), pool, scope, run, by)
+		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (campaign.UnderWay, error) {
+			n, err := campaign.Cancel(cmd.Context(), pool, scope, run, by)
+			return campaign.UnderWay{Sending: n}, err
 		})
 }

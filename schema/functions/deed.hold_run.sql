@@ -11,6 +11,9 @@ create or replace function deed.hold_run(
 ) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_bitmapscan = off
+set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_until timestamptz := clock_timestamp() + interval '2 seconds';
@@ -36,6 +39,16 @@ begin
       perform pg_sleep(0.002);
     end loop;
   end if;
-  return (select count(*) from deed.channel_outbox c where c.run_id = p_run and c.status = 'sending');
+  -- By what its provider is sending, and not by all that the run has.
+  return (
+    select count(*)
+    from (
+      select c.run_id
+      from deed.channel_outbox c
+      where c.provider = (select r.provider from deed.campaign_runs r where r.id = p_run) and c.status = 'sending'
+      offset 0
+    ) s
+    where s.run_id = p_run
+  );
 end
 $$;

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/internal/sqlstate"
+)
+
+func newCampaignPause(a *app) *cobra.Command {
+	var wait bool
+	cmd := newCampaignAct(a, "pause", "Let nothing of a run begin until it is resumed", `Let nothing of a run begin until it is resumed: when this has returned, nothing does but what is being sent. A run does not
+expire while it is paused.
+
+With --wait it returns when that, too, is over: nothing of the run is being sent any more but what is in doubt and held for
+a person, which is named and not waited for. What else is in doubt may take as long as its provider needs to know; --timeout
+bounds it. However the wait ends, by ^C too, the run stays paused.`, "paused",
+		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (campaign.UnderWay, error) {
+			n, err := campaign.Pause(cmd.Context(), pool, scope, run, by)
+			for wait && sqlstate.Locked(err) { // it is paused, and attempts that began before have not ended
+				if n, err = campaign.Pause(cmd.Context(), pool, scope, run, by); cmd.Context().Err() != nil {
+					return campaign.UnderWay{}, staysPaused(cmd.Context(), run, "attempts that began before it had not ended")
+				}
+			}
+			if err != nil || !wait {
+				return campaign.UnderWay{Sending: n}, err
+			}
+			return awaitPaused(cmd, pool, run)
+		})
+	cmd.Example += "\n  deed campaign pause 01a1fe76-14ee-7f1b-b119-532699ab7d4c --wait --timeout 1m"
+	cmd.Flags().BoolVar(&wait, "wait", false, "return when nothing of it is being sent any more")
+	return cmd
+}
+
+// awaitPaused tells on standard error what of a run that is paused is still being sent, until
+// nothing is.
+func awaitPaused(cmd *cobra.Command, pool *pgxpool.Pool, run string) (campaign.UnderWay, error) {
+	out := unescaped(cmd.ErrOrStderr())
+	live := terminalWidth(cmd.ErrOrStderr()) > 0
+	var told time.Time
+	shown := false
+	left, err := campaign.AwaitPaused(cmd.Context(), pool, run, func(u campaign.UnderWay) {
+		line := fmt.Sprintf("paused; %s being sent", many(u.Sending, "delivery is", "deliveries are"))
+		if u.InDoubt > 0 {
+			line += fmt.Sprintf(", %d of them in doubt", u.InDoubt)
+		}
+		switch {
+		case live && (u.Sending > 0 || shown):
+			_, _ = io.WriteString(out, "\r\x1b[K"+line)
+			shown = true
+		case !live && u.Sending > 0 && time.Since(told) >= quietProgress:
+			_, _ = io.WriteString(out, line+"\n")
+			told = time.Now()
+		}
+	})
+	if shown {
+		_, _ = io.WriteString(out, "\n")
+	}
+	if err != nil && cmd.Context().Err() != nil {
+		err = staysPaused(cmd.Context(), run, "at the last look "+many(left.Sending, "delivery was", "deliveries were")+" being sent")
+	}
+	return left, err
+}
+
+// staysPaused says what becomes of a run whose pause is no longer waited for.
+func staysPaused(ctx context.Context, run, rest string) error {
+	why := ""
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // of which its --timeout is named
+		why = "interrupted: "
+	}
+	return fmt.Errorf("%srun %s stays paused; %s; deed campaign resume lets it go on", why, run, rest)
+}
+
+// heldOf names what is held for a person.
+func heldOf(left campaign.UnderWay) string {
+	if left.Held == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("; %s in doubt, and held for a person: %s", many(left.Held, "delivery is", "deliveries are"), strings.Join(left.HeldIDs, ", "))
+	if more := left.Held - int64(len(left.HeldIDs)); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
