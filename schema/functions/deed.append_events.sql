@@ -48,7 +48,9 @@ begin
       select e.run_seq, e.event_id into run_seq, event_id
       from deed.write_event(p_runs[1], p_types[1], p_steps[1], p_attempts[1], p_engine_attempts[1], p_emitted_at[1], p_data[1], p_signals[1], p_parents[1], p_adapter) e;
       if run_seq is not null then
-        perform deed.refuse_engines_steps(p_runs, p_steps, '{f}');
+        if (select r.done is not null from deed.runs r where r.run_id = p_runs[1]) then -- begun by a plan
+          perform deed.refuse_engines_steps(p_runs, p_steps, '{f}');
+        end if;
         ordinal := 1;
         repeated := false;
         return next;
