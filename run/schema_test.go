@@ -13,7 +13,7 @@ import (
 
 // What the tables of runs say is written by functions: no role writes them, and a status is set by what appends, and by
 // nothing else. A run that begins with its request is made with the status that its first events give it, by the one function that has
-// both done (TestContract_R12_BegunAtOnce).
+// both done (TestContract_R12_BegunAtOnce); and one that steps end, with its last events, by the one that writes both (TestContract_R1_EndsAreWrittenAlike).
 func TestContract_R1_OnlyAnAppendSetsAStatus(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -22,7 +22,7 @@ func TestContract_R1_OnlyAnAppendSetsAStatus(t *testing.T) {
 		select string_agg(p.proname, ' ' order by p.proname)
 		from pg_proc p
 		cross join lateral regexp_matches(p.prosrc, 'update deed\.runs\M.*?(?:\mwhere\M|;)', 'g') m
-		where p.pronamespace = 'deed'::regnamespace and m[1] ~ '\mstatus\s*='`), "write_events")
+		where p.pronamespace = 'deed'::regnamespace and m[1] ~ '\mstatus\s*='`), "write_ends write_events")
 	want(t, "what makes runs", pgtest.One[string](t, owner, `
 		select string_agg(p.proname, ' ' order by p.proname) from pg_proc p where p.pronamespace = 'deed'::regnamespace and p.prosrc ~ 'insert into deed\.runs\M'`), "create_runs")
 	want(t, "what makes them, and begins them", pgtest.One[string](t, owner, `
@@ -30,7 +30,7 @@ func TestContract_R1_OnlyAnAppendSetsAStatus(t *testing.T) {
 		from pg_proc p cross join lateral regexp_matches(p.prosrc, 'deed\.(create_runs|write_beginnings)\(', 'g') m
 		where p.pronamespace = 'deed'::regnamespace`), "begin_requests:create_runs begin_requests:write_beginnings create_run:create_runs")
 	want(t, "what appends", pgtest.One[string](t, owner, `
-		select string_agg(p.proname, ' ' order by p.proname) from pg_proc p where p.pronamespace = 'deed'::regnamespace and p.prosrc ~ 'insert into deed\.run_log\M'`), "write_beginnings write_event write_events")
+		select string_agg(p.proname, ' ' order by p.proname) from pg_proc p where p.pronamespace = 'deed'::regnamespace and p.prosrc ~ 'insert into deed\.run_log\M'`), "write_beginnings write_ends write_event write_events")
 	want(t, "who may write them", pgtest.One[string](t, owner, `
 		select coalesce(string_agg(r.rolname || ' ' || p || ' ' || c.relname, ', '), '')
 		from pg_class c

@@ -81,6 +81,9 @@ declare
   e_engine   int[] := '{}';
   e_at       timestamptz[] := '{}';
   e_data     jsonb[] := '{}';
+  e_i        int[] := '{}';
+  e_begun    timestamptz[] := '{}'; -- of ends of steps
+  v_plain    bool := true; -- there is nothing but ends, each of another step
   -- Steps that have ended for good: of which run, and their places; and the rows that go.
   t_i        int[] := '{}';
   t_place    int[] := '{}';
@@ -183,7 +186,10 @@ begin
       s_due := s_due || coalesce(p_until[n], v_now + make_interval(secs => p_again[n]));
       continue;
     end if;
+    v_plain := v_plain and v_outcome <> 'waiting' and m_row[m] is distinct from m_row[m - 1] and v_statuses[m_i[m]] in ('RUNNING', 'PAUSED');
     if v_code is distinct from 'HOLD_OVER' then
+      e_i := e_i || m_i[m];
+      e_begun := e_begun || case when v_outcome in ('completed', 'failed') then coalesce(p_started_at[n], m_begun[m], v_now) end;
       e_runs := e_runs || p_runs[n];
       e_types := e_types || case v_outcome when 'completed' then 'StepCompleted' when 'failed' then 'StepFailed' when 'skipped' then 'StepSkipped' else 'StepStarted' end;
       e_steps := e_steps || p_steps[n];
@@ -280,6 +286,8 @@ begin
         b_queue := b_queue || c_queue[k];
         b_once := b_once || c_once[k];
       else
+        e_i := e_i || v_i;
+        e_begun := e_begun || null::timestamptz;
         e_runs := e_runs || v_ids[v_i];
         e_types := e_types || 'StepSkipped'::text;
         e_steps := e_steps || c_step[k];
@@ -297,6 +305,9 @@ begin
   for i in 1..coalesce(cardinality(v_ids), 0) loop
     -- A run that is paused ends when it goes on.
     if v_moved[i] and v_statuses[i] = 'RUNNING' and v_done[i] = decode(repeat('ff', octet_length(v_done[i])), 'hex') then
+      v_statuses[i] := case when v_failing[i] then 'FAILED' else 'COMPLETED' end;
+      e_i := e_i || i;
+      e_begun := e_begun || null::timestamptz;
       e_runs := e_runs || v_ids[i];
       e_types := e_types || case when v_failing[i] then 'RunFailed' else 'RunCompleted' end;
       e_steps := e_steps || null::text;
@@ -307,7 +318,9 @@ begin
     end if;
   end loop;
 
-  if e_runs <> '{}' then
+  v_plain := v_plain and e_runs <> '{}' and deed.write_ends(v_ids, v_tenants, v_versions, v_statuses, v_moved, v_done, v_passed, v_failing,
+    e_i, e_types, e_steps, e_attempts, e_engine, e_begun, e_data, p_adapter);
+  if not v_plain and e_runs <> '{}' then
     perform deed.write_events(e_runs, e_types, e_steps, e_attempts, e_engine, e_at, e_data, p_adapter => p_adapter);
   end if;
   if g_row <> '{}' then
@@ -336,7 +349,7 @@ begin
     select v_ids[b_i[k]], v_tenants[b_i[k]], v_now, b_place[k], true, b_once[k], v_engines[b_i[k]], b_queue[k], b_step[k]
     from generate_series(1, cardinality(b_i)) k;
   end if;
-  if true = any (v_moved) then
+  if true = any (v_moved) and not v_plain then
     update deed.runs r
     set done = v_done[i], passed = v_passed[i], failing = v_failing[i]
     from generate_series(1, cardinality(v_ids)) i
