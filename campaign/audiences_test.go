@@ -2,6 +2,7 @@ package campaign_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -61,6 +62,9 @@ func TestAudiences_GivenUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = campaign.RemoveAudience(t.Context(), app, campaign.Scope{}, o.ID, audit.Act{})
+			if err == nil || !strings.Contains(err.Error(), "is ready, and runs are proved by it") {
+				t.Errorf("it is said of a ready one: %v", err)
+			}
 			return err
 		}(),
 	} {
