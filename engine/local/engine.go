@@ -118,9 +118,7 @@ type Engine struct {
 	instance  string
 	woken     chan struct{} // holds one
 	slow      chan *item    // those that run for a while, to be announced
-	records   chan *record  // what inner steps have come to
-	recording chan struct{} // taken by the statement that records them
-	silent    chan struct{} // closed when nothing more is recorded
+	inner     *gatherer     // of what inner steps have come to
 	plans     plans
 	client    *http.Transport
 	after     string // the tenant that was served last; of work.Run's one goroutine that exchanges
@@ -136,8 +134,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error)
 	opts, err := opts.withDefaults()
 	e := &Engine{
 		pool: pool, opts: opts, handlers: map[string]Handler{}, queues: []string{"deed"}, woken: make(chan struct{}, 1), slow: make(chan *item, 1000),
-		records: make(chan *record), recording: make(chan struct{}, 1), silent: make(chan struct{}), instance: uuid.New().String(),
+		instance: uuid.New().String(),
 	}
+	e.inner = newGatherer(e.recordPooled)
 	for _, h := range opts.Handlers {
 		if _, twice := e.handlers[h.name]; twice || h.do == nil || h.name == "" {
 			err = errors.Join(err, fmt.Errorf("handler %q has no name or no function, or is there twice", h.name))
@@ -219,7 +218,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.serving(ctx) })
 	beside.Go(func() { e.expiring(ctx) })
 	for range recorders {
-		beside.Go(func() { e.recorder(announcing) })
+		beside.Go(func() { e.inner.run(announcing) })
 	}
 	err := work.Run(ctx, e, work.Options{
 		Concurrency: e.opts.Concurrency, Batch: max(100, e.opts.Concurrency), Lease: e.opts.Lease, Deadline: e.opts.Deadline, Grace: e.opts.Grace,
@@ -227,7 +226,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 	held := heldBy(ctx)
 	end(nil)
-	close(e.silent)
+	close(e.inner.silent)
 	silent()
 	beside.Wait()
 	e.client.CloseIdleConnections()

@@ -66,7 +66,7 @@ func (i *inner) fallAsleep(ctx context.Context, d time.Duration) error {
 func (i *inner) tell(ctx context.Context, r *record) (said, error) {
 	c := i.b.of
 	for n := 1; ; n++ {
-		s, err := c.e.write(r)
+		s, err := c.e.inner.write(r)
 		switch {
 		case err == nil && s.result == "lost":
 			return s, c.lost()
@@ -99,85 +99,12 @@ func (c *code) lost() error {
 	return c.stop(c.it.back(0, true), errLost)
 }
 
-// errSilent is what records get that come when the engine has stopped.
-var errSilent = errors.New("the engine has stopped")
-
-// recorders is how many statements record inner steps at a time.
-const recorders = 2
-
-// mostRecords is how many inner steps gather for one statement.
-const mostRecords = 500
-
-// write returns once r is recorded, or will not be. It is not cut short: statements have a deadline.
-func (e *Engine) write(r *record) (said, error) {
-	select {
-	case e.records <- r:
-	case <-e.silent:
-		return said{}, errSilent
-	}
-	a := <-r.answer
-	return a.said, a.err
-}
-
-// patience is how long a statement that records is waited for before another one is made beside it.
-const patience = 20 * time.Millisecond
-
-// awaitTurn waits until no other statement records, so that as many as can be go in the next: each costs as much as ten of what it
-// records. It reports whether it is so: one that is held up is waited for no longer than a while.
-func (e *Engine) awaitTurn() bool {
-	select {
-	case e.recording <- struct{}{}:
-		return true
-	case <-time.After(patience):
-		return false
-	}
-}
-
-// recorder records inner steps until the engine has stopped, all that wait at a time in one statement: the next ones gather while it is under
-// way.
-func (e *Engine) recorder(ctx context.Context) {
-	for {
-		var list []*record
-		select {
-		case <-e.silent:
-			return
-		case r := <-e.records:
-			list = append(list, r)
-		}
-		turn := e.awaitTurn()
-		for more := true; more && len(list) < mostRecords; {
-			select {
-			case r := <-e.records:
-				list = append(list, r)
-			default:
-				more = false
-			}
-		}
-		e.recordAll(ctx, list)
-		if turn {
-			<-e.recording
-		}
-	}
-}
-
-// recordAll records list, one by one where together one is refused, or its run is locked by somebody: none waits for another.
-func (e *Engine) recordAll(ctx context.Context, list []*record) {
+// recordPooled records list in a statement of its own.
+func (e *Engine) recordPooled(ctx context.Context, list []*record) ([]said, error) {
 	crash.Point("recording")
 	answers, err := e.recordIn(ctx, e.pool, list)
 	crash.Point("recorded")
-	if err != nil && len(list) > 1 {
-		for _, r := range list {
-			e.recordAll(ctx, []*record{r})
-		}
-		return
-	}
-	for k, r := range list {
-		a := answer{err: err}
-		if err == nil {
-			a.said = answers[k]
-		}
-		r.answer <- a
-	}
+	return answers, err
 }
 
 // recordIn records list through db, and returns what was said of each.
