@@ -113,6 +113,14 @@ func TestContract_R12_BadRequests(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
+	for args, what := range map[string]string{
+		"null, '1', 'a'": "plan", "null, null, 'a'": "plan", "'p', null, null": "request id", "'p', '1', null": "request id",
+		"'p', null, 'a', p_project => null": "project", "'p', null, 'a', p_environment => null": "environment",
+	} {
+		if _, err := db.Pool(pgtest.App).Exec(t.Context(), `select deed.start_run(`+args+`)`); sqlState(err) != "DDARG" || !strings.Contains(err.Error(), "start_run: the "+what+" is null") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
 	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.runs`), 1)
 	sub, err := run.Create(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "p", Version: "1", ID: "sub", Parent: parent, ParentStep: "s", Original: parent})
 	if err != nil || !sub.New {

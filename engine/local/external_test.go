@@ -102,6 +102,54 @@ func extendExternal(t testing.TB, db *pgtest.DB, o offered) bool {
 	return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select coalesce(deed.extend_external($1::text::uuid, $2, $3) > now(), false)`, o.Run, o.Step, o.Claim)
 }
 
+// A row that somebody changes while its lease is being renewed, after it was read and before it is locked, has it renewed.
+func TestExtendExternal_BesideAChange(t *testing.T) {
+	t.Parallel()
+	db, id, got := externalRun(t, "")
+	o := take(t, db)
+	// As a function of the workers' it waits, when it has read a row of the steps, before it locks it.
+	db.Exec(t, pgtest.Owner, `
+		create function public.wait_here() returns bool language sql volatile as 'select pg_advisory_xact_lock_shared(7) is not null';
+		create policy here on deed.run_steps for update to deed_worker using (public.wait_here());
+		create policy here on deed.runs for update to deed_worker using (true);
+		grant update on deed.run_steps, deed.runs to deed_worker;
+		grant usage on schema public to deed_worker;
+		alter function deed.extend_external owner to deed_worker`)
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `select pg_advisory_xact_lock(7)`); err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		long bool
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		var a answer
+		a.err = db.Pool(pgtest.Worker).QueryRow(t.Context(), `select deed.extend_external($1::text::uuid, 'ext', $2, '1 hour') > now() + interval '30 minutes'`, id, o.Claim).Scan(&a.long)
+		answered <- a
+	}()
+	eventually(t, "the renewal to have read the row", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'advisory' and query like '%extend_external%')`)
+	})
+	if _, err := tx.Exec(t.Context(), `update deed.run_steps set lease_until = lease_until + interval '1 second' where run_id = $1::text::uuid and step_id = 'ext'`, id); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-answered; a.err != nil || !a.long {
+		t.Errorf("renewed for an hour: %t, %v", a.long, a.err)
+	}
+	want(t, "finished", finishExternal(t, db, o, `{"width": 80}`), "recorded")
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	want(t, "what the step after it got", got.Load(), 80)
+}
+
 // A step of kind external is computed by an engine and done through SQL functions alone; what it returns later steps see.
 func TestContract_R15_ExternalSteps(t *testing.T) {
 	t.Parallel()

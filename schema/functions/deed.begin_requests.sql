@@ -40,6 +40,10 @@ declare
   n         int;
 begin
   for n in 1..v_count loop
+    if p_plan_ids[n] is null or p_request_ids[n] is null or p_projects[n] is null or p_environments[n] is null then
+      raise exception 'start_run: the % is null', case when p_plan_ids[n] is null then 'plan' when p_request_ids[n] is null then 'request id' when p_projects[n] is null then 'project' else 'environment' end
+        using errcode = 'DDARG';
+    end if;
     v_tenants := v_tenants || case when n > 1 and p_tenants[n] is not distinct from p_tenants[n - 1] then v_tenants[n - 1] else deed.tenant_of_call('start_run', p_tenants[n]) end;
     if p_plan_versions[n] is null then
       v_unnamed := v_unnamed || n;

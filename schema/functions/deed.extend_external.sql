@@ -15,6 +15,7 @@ as $$
 declare
   v_now   timestamptz := clock_timestamp();
   v_step  record;
+  v_row   tid;
   v_until timestamptz;
 begin
   if (p_lease between interval '1 second' and interval '24 hours') is not true then
@@ -30,16 +31,18 @@ begin
       perform deed.announce_steps(array[p_run], array[v_step.place], array[p_claim], array[v_step.begun_at]);
     end if;
   end if;
-  -- A row that somebody has locked is the caller's while its lease lasts.
-  update deed.run_steps s
-  set lease_until = least(v_now + p_lease, s.deadline), process_after = least(v_now + p_lease, s.deadline)
-  where s.ctid = any (array(
-    select o.ctid from deed.run_steps o
-    where o.run_id = p_run and o.step_id = p_step and o.claim = p_claim and o.offer is not null and not o.ready and o.lease_until > v_now
-    for update skip locked
-  ))
-  returning s.lease_until into v_until;
-  if v_until is null then
+  -- In two statements: a row that somebody has changed since the first one began, that one locks and would not update.
+  select o.ctid into v_row
+  from deed.run_steps o
+  where o.run_id = p_run and o.step_id = p_step and o.claim = p_claim and o.offer is not null and not o.ready and o.lease_until > v_now
+  for update skip locked;
+  if found then
+    update deed.run_steps s
+    set lease_until = least(v_now + p_lease, s.deadline), process_after = least(v_now + p_lease, s.deadline)
+    where s.ctid = v_row
+    returning s.lease_until into v_until;
+  else
+    -- One that somebody has locked is the caller's while its lease lasts.
     select s.lease_until into v_until
     from deed.run_steps s
     where s.run_id = p_run and s.step_id = p_step and s.claim = p_claim and s.offer is not null and not s.ready and s.lease_until > v_now;
