@@ -136,3 +136,29 @@ func TestSettle_LeavesWhatAnotherHasEnded(t *testing.T) {
 	}
 	want(t, "the bytes", pgtest.One[string](t, owner, `select string_agg(status || ' ' || (request is not null), ', ' order by recipient) from deed.channel_outbox`), "sent false, sent true")
 }
+
+// The bytes of what is called for a campaign go in the statement that ends it as sent, which keeps their hash, and in no other.
+func TestSettle_DropsTheBytesAsItEndsIt(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	deploy(t, db, request(t, db, 1))
+	expandAll(t, db)
+	db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 10, '1 minute', p_runs => true)`)
+	db.Exec(t, pgtest.Worker, `select deed.attempt(array_agg(id), array_agg(claim), array['x'::bytea], null, '1 minute', 'w') from deed.channel_outbox`)
+	for name, change := range map[string]string{
+		"not ended":          `request = null, request_sha256 = sha256('x')`,
+		"ended otherwise":    `status = 'failed', finished_at = now(), claimed_at = null, claimed_by = null, lease_until = null, request = null, request_sha256 = sha256('x')`,
+		"no hash":            `status = 'sent', sent_at = now(), finished_at = now(), claimed_at = null, claimed_by = null, lease_until = null, request = null`,
+		"another hash":       `status = 'sent', sent_at = now(), finished_at = now(), claimed_at = null, claimed_by = null, lease_until = null, request = null, request_sha256 = sha256('y')`,
+		"other bytes":        `status = 'sent', sent_at = now(), finished_at = now(), claimed_at = null, claimed_by = null, lease_until = null, request = 'y', request_sha256 = sha256('x')`,
+		"erased as it ended": `status = 'sent', sent_at = now(), finished_at = now(), claimed_at = null, claimed_by = null, lease_until = null, request = null, recipient = null, erased_at = now()`,
+	} {
+		if _, err := owner.Exec(ctx, `update deed.channel_outbox set `+change); sqlState(err) != "DDCON" {
+			t.Errorf("%s: %v, not DDCON", name, err)
+		}
+	}
+	db.Exec(t, pgtest.Worker, `select deed.settle(array_agg(id), array_agg(claim), '{accepted}', '{m}', '{null}', '{null}', 'w') from deed.channel_outbox`)
+	want(t, "it", pgtest.One[string](t, owner, `select concat_ws(' ', status, request is null, request_sha256 = sha256('x'), provider_message_id) from deed.channel_outbox`), "sent t t m")
+}

@@ -2,7 +2,8 @@
 --
 -- Neither its identity nor, once it is there, its request may change: what is
 -- sent under one key is sent unchanged ever after; of what has ended an erasure takes
--- it away (D12), and of what a campaign has sent deed.settle, which keeps its SHA-256. What is not finished cannot be deleted, unless its tenant is being
+-- it away (D12), and of what a campaign has sent deed.settle, as it
+-- ends it, which keeps its SHA-256. What is not finished cannot be deleted, unless its tenant is being
 -- removed. Raises DDCON.
 create or replace function deed.refuse_rewrite() returns trigger
 language plpgsql
@@ -20,8 +21,10 @@ begin
     raise exception 'delivery %: its identity cannot be changed', old.id using errcode = 'DDCON';
   end if;
   if old.request is not null and old.request is distinct from new.request
-    and (new.request is not null or old.finished_at is null or new.finished_at is null
-      or (new.erased_at is null and (new.run_id is null or new.request_sha256 is distinct from sha256(old.request))))
+    and (new.request is not null or new.finished_at is null
+      or not (new.erased_at is not null and old.finished_at is not null
+        or new.run_id is not null and (old.finished_at is not null or new.status in ('sent', 'called', 'posted'))
+          and new.request_sha256 is not distinct from sha256(old.request)))
   then
     raise exception 'delivery %: its request cannot be changed once it is made', old.id using errcode = 'DDCON';
   end if;

@@ -73,8 +73,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now  timestamptz := clock_timestamp();
-  v_runs uuid[]; -- those that are campaigns'
+  v_now timestamptz := clock_timestamp();
 begin
   if not (p_kinds <@ array['accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'apart', 'unusable', 'unknown', 'undecided']) then
     raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
@@ -85,10 +84,10 @@ begin
   end if;
   -- In a statement of its own: what it has waited for, such as a renewal or a
   -- change of lanes, the next one sees.
-  select coalesce(array_agg(q.id) filter (where q.run_id is not null), '{}') into v_runs
+  perform q.id
   from (select u.* from unnest(p_ids, p_claims) u(id, claim) order by u.id) u
   cross join lateral (
-    select c.id, c.run_id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
+    select c.id from deed.channel_outbox c where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') for update
   ) q;
   -- By those that are refused so, which are few.
   if 'bad_address' = any (p_kinds) then
@@ -205,6 +204,9 @@ begin
       batch_size = case when j.parts then null else c.batch_size end,
       batch_until = case when j.verdict = 'unknown' then c.batch_until end,
       held_at = case when j.verdict = 'hold' then v_now when j.verdict = 'unknown' then c.held_at end,
+      -- What a campaign's run has sent is made again of its content; the bytes go, and their hash stays.
+      request = case when j.verdict = 'accepted' and c.run_id is not null then null else c.request end,
+      request_sha256 = case when j.verdict = 'accepted' and c.run_id is not null and c.request is not null then sha256(c.request) else c.request_sha256 end,
       sent_at = case when j.verdict = 'accepted' then v_now end,
       finished_at = case when j.ended then v_now end,
       -- Who calls it knows it by its claim until somebody else takes it over.
@@ -236,12 +238,5 @@ begin
     group by d.tenant_id, d.was, d.status, d.verdict, d.doubted, d.in_doubt
   )
   select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id), case when d.told then d.was end from done d;
-  if cardinality(v_runs) > 0 then
-    -- Only of those that this has locked: one that somebody else has ended may be locked by who
-    -- waits for one of these, and keeps its bytes.
-    update deed.channel_outbox c
-    set request = null, request_sha256 = sha256(c.request)
-    where c.id = any (v_runs) and c.request is not null and c.status in ('sent', 'called', 'posted');
-  end if;
 end
 $$;
