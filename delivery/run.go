@@ -145,8 +145,9 @@ func (s *source) run(ctx context.Context) error {
 	// The writers end when no call can want them any more.
 	writers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var writing sync.WaitGroup
+	turn := make(chan struct{}, 1)
 	for range 2 {
-		writing.Go(func() { s.write(writers) })
+		writing.Go(func() { s.write(writers, turn) })
 	}
 	s.hand.stopping = ctx.Done()
 	err := work.Run(ctx, s, s.workOptions(s.hand.places))

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"time"
 
 	"github.com/deedhq/deed/internal/crash"
 )
@@ -25,9 +26,16 @@ func (s *source) writeAttempt(ctx context.Context, batch string, items ...*item)
 // divided.
 const mostWritten = 1000
 
+const (
+	// fewWritten is how many rows wait for a statement that is under way, since one costs as much as several of them.
+	fewWritten = 50
+	// longWritten is how long they wait for it at most: it may wait itself, for a lock or a slow disk.
+	longWritten = 20 * time.Millisecond
+)
+
 // write writes attempts until ctx ends, all that wait at a time in one
-// statement: the next ones gather while it is under way.
-func (s *source) write(ctx context.Context) {
+// statement: the next ones gather while it is under way. Who has few waits for the turn of another writer to be over.
+func (s *source) write(ctx context.Context, turn chan struct{}) {
 	for {
 		var list []*writing
 		select {
@@ -36,23 +44,55 @@ func (s *source) write(ctx context.Context) {
 		case w := <-s.writing:
 			list = append(list, w)
 		}
-		n := len(list[0].items)
-		for more := true; more && len(list) < s.opts.Concurrency && n < mostWritten; {
-			select {
-			case w := <-s.writing:
-				list = append(list, w)
-				n += len(w.items)
-			default:
-				more = false
-			}
+		list, n := s.gather(list)
+		mine := n < fewWritten && taken(turn, longWritten)
+		if mine {
+			list, n = s.gather(list)
 		}
 		verdicts, err := s.writeAll(ctx, list)
+		if mine {
+			<-turn
+		}
 		if err != nil {
 			s.log.Warn("attempts not written; nobody was called", "error", err, "deliveries", n)
 		}
 		for _, w := range list {
 			w.answer <- written{verdicts, err}
 		}
+	}
+}
+
+// gather adds what waits, and says how many rows it all is.
+func (s *source) gather(list []*writing) (_ []*writing, n int) {
+	for _, w := range list {
+		n += len(w.items)
+	}
+	for len(list) < s.opts.Concurrency && n < mostWritten {
+		select {
+		case w := <-s.writing:
+			list = append(list, w)
+			n += len(w.items)
+		default:
+			return list, n
+		}
+	}
+	return list, n
+}
+
+// taken reports whether the turn could be taken within a time.
+func taken(turn chan struct{}, within time.Duration) bool {
+	select {
+	case turn <- struct{}{}:
+		return true
+	default:
+	}
+	patience := time.NewTimer(within)
+	defer patience.Stop()
+	select {
+	case turn <- struct{}{}:
+		return true
+	case <-patience.C:
+		return false
 	}
 }
 
