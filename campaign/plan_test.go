@@ -126,3 +126,46 @@ func TestPlan_ALookAtARun(t *testing.T) {
 		t.Errorf("a look at five times as many costs %d buffers more: %v", more, costs)
 	}
 }
+
+// What a run waits for is said however much of its tenant's comes before it, and a look reads a bounded part of
+// what waits.
+func TestPlan_WaitsBehindAnotherRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t)
+	db.Broken() // deliveries of nobody
+	n := 200_000
+	if testing.Short() {
+		n = 15_000
+	}
+	run := deploy(t, db, request(t, db, 3))
+	expandAll(t, db)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = now() + interval '2 days'`)
+	conn := db.Conn(t, pgtest.Owner)
+	look := `select * from deed.run_waits('` + run + `')`
+	waits := func() string {
+		t.Helper()
+		s, err := campaign.Show(t.Context(), db.Pool(pgtest.App), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, w := range s.Waits {
+			list = append(list, w.Why+" "+strconv.FormatInt(w.Deliveries, 10))
+		}
+		return strings.Join(list, ", ")
+	}
+	want(t, "alone", waits(), "scheduled 3")
+	db.ExecSteps(t, pgtest.Owner, n, `
+		insert into deed.channel_outbox (id, tenant_id, workspace_id, idempotency_key, channel, provider, lane, recipient, payload, guarantee, run_id, due, payload_bytes, process_after, created_at, updated_at)
+		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', sha256(n::text::bytea), 'email', 'fake', 'd.example',
+			n || '@d.example', '{}', 'at_most_once', md5('other')::uuid, false, 2, now() + interval '1 day', now(), now()
+		from generate_series($1::int, $2::int) n`)
+	db.Exec(t, pgtest.Owner, `vacuum analyze deed.channel_outbox`)
+	want(t, "behind another's", waits(), "scheduled 3")
+	buffers(t, conn, look)
+	if b := buffers(t, conn, look); b > 25_000 {
+		t.Errorf("a look at what waits among %d reads %d buffers", n, b)
+	} else {
+		t.Logf("a look at what waits among %d: %d buffers", n, b)
+	}
+}

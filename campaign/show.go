@@ -198,7 +198,7 @@ type Wait struct {
 	LocalTime string `json:"local_time,omitempty"`
 	Zone      string `json:"zone,omitempty"`
 	Zones     int64  `json:"zones,omitempty"`
-	// Deliveries is how many wait so, counted up to 10,000 of the tenant's.
+	// Deliveries is how many wait so, counted among the next 10,000 of the tenant's, and beyond those in ten of the run's jobs.
 	Deliveries int64 `json:"deliveries,omitempty"`
 	// Rate is how many go a second at the most by now.
 	Rate float64 `json:"rate,omitempty"`

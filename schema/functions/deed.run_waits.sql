@@ -2,7 +2,8 @@
 -- row for each reason, the nearest first. Who may see the run may ask, and of others there is
 -- none.
 --
--- quiet hours and local time: deliveries (counted up to 10,000 of the tenant's that wait) until
+-- quiet hours and local time: deliveries (counted among the next 10,000 of the tenant's that wait, and
+-- where there are more, in ten of the run's jobs besides, so that what others have before it hides none) until
 -- then, which is local_time by the clock of zone, where the most members are, and of zones
 -- others; winner: members of a test's rest, until when it is decided at the earliest (null: a
 -- person does); tried again: those that failed for now; provider paused: the provider's own pause;
@@ -29,17 +30,42 @@ as $$
     cross join lateral jsonb_each_text(r.zones) z(zone, n)
     cross join lateral deed.time_in(r.options, r.created_at, r.scheduled_for, z.zone, r.now) t
   ),
-  later as (
-    select c.process_after as until, count(*) as n, bool_or(c.attempts > 0) as again
+  nearest as materialized (
+    select c.id, c.run_id, c.process_after, c.attempts
     from run r
     cross join lateral (
-      select o.run_id, o.process_after, o.attempts
+      select o.id, o.run_id, o.process_after, o.attempts
       from deed.channel_outbox o
       where o.provider = r.provider and o.tenant_id = r.tenant_id and o.status = 'queued' and not o.due and o.ord > r.now
       order by o.ord
       limit 10000
     ) c
-    where c.run_id = r.id
+  ),
+  jobs as (
+    select q.id, q.run_id
+    from (
+      select j.id, j.run_id, row_number() over (order by j.from_n) as i, count(*) over () as n
+      from run r
+      join deed.job_queue j on j.run_id = r.id and j.expanded_at is not null and j.finished_at is null and j.queued is distinct from 0
+      where (select count(*) from nearest) = 10000
+    ) q
+    where (q.i - 1) % greatest((q.n + 9) / 10, 1) = 0
+  ),
+  later as (
+    select c.process_after as until, count(*) as n, bool_or(c.attempts > 0) as again
+    from (
+      select w.id, w.process_after, w.attempts from nearest w cross join run r where w.run_id = r.id
+      union
+      select c.id, c.process_after, c.attempts
+      from run r
+      cross join jobs j
+      cross join lateral (
+        select o.id, o.process_after, o.attempts
+        from deed.channel_outbox o
+        where o.run_id = j.run_id and o.job_id = j.id and o.status = 'queued' and not o.due and o.ord > r.now
+        offset 0
+      ) c
+    ) c
     group by c.process_after
   ),
   named as (
