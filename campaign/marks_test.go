@@ -66,8 +66,14 @@ func (c *claimer) claim(t testing.TB, n int) (ids []string, claim int64) {
 // mark looks through all that is due, and has claims go by that for seconds.
 func (c *claimer) mark(t testing.TB, db *pgtest.DB, seconds int) {
 	t.Helper()
+	c.markLanes(t, db, seconds, 200)
+}
+
+// markLanes looks through so many lanes at the most.
+func (c *claimer) markLanes(t testing.TB, db *pgtest.DB, seconds, most int) {
+	t.Helper()
 	c.places[nobody+" marks"] = pgtest.One[string](t, db.Pool(pgtest.Owner), `
-		select (deed.mark_lanes('fake', '`+nobody+`', array(select run_id from deed.delivery_holds), 200) || jsonb_build_object('cost', $1::float8 / 20))::text`, seconds)
+		select (deed.mark_lanes('fake', '`+nobody+`', array(select run_id from deed.delivery_holds), $2) || jsonb_build_object('cost', $1::float8 / 20))::text`, seconds, most)
 }
 
 // attempt has what was claimed be called.
@@ -273,7 +279,27 @@ func TestClaim_MarksHideNothing(t *testing.T) {
 			}
 		}
 	}
-	cs[1].places[nobody+" marks"] = `{"at": 9999999999, "cost": 1}` // as of a server whose clock was ahead
+	// Of when there was nothing: as of a server whose clock was ahead, and of long ago.
+	req.ID, req.Audience = "last", people(t, db, "last", "email", 20).ID
+	deploy(t, db, req)
+	expandAll(t, db)
+	for what, at := range map[string]string{"a clock that was ahead": "9999999999", "long ago": "1"} {
+		cs[1].places[nobody+" marks"] = pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select jsonb_build_object('at', $1::text::float8, 'cost', 1, 'upto', 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'runs', (select jsonb_object_agg(r.id, jsonb '{}') from deed.campaign_runs r))::text`, at)
+		if take(cs[1], 1) == 0 {
+			t.Errorf("who goes by marks of %s finds nothing", what)
+		}
+	}
+	for _, most := range []int{3, 200} {
+		for len(hands) > 0 {
+			end("release")
+		}
+		cs[0].markLanes(t, db, 3600, most)
+		for range 4 {
+			take(cs[0], 250)
+		}
+		want(t, fmt.Sprintf("left by who goes by marks of %d lanes that were made just now", most), unclaimed(t, db), 0)
+	}
 	for c := range 40 {
 		cs[0].mark(t, db, 0)
 		take(cs[c%2], 50)
