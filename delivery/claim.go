@@ -31,10 +31,13 @@ func (s *source) queueClaim(batch *pgx.Batch, n int) *claiming {
 
 // Extend renews the leases of held.
 func (s *source) Extend(ctx context.Context, held []*item) ([]*item, error) {
-	return s.extend(ctx, s.hand, held)
+	return s.extend(ctx, held)
 }
 
-func (s *source) extend(ctx context.Context, h *hand, held []*item) ([]*item, error) {
+// Lost drops what is another worker's by now: what was never begun does not come back.
+func (s *source) Lost(items []*item) { s.hand.drop(items...) }
+
+func (s *source) extend(ctx context.Context, held []*item) ([]*item, error) {
 	ids, claims := make([]string, len(held)), make([]int64, len(held))
 	for i, it := range held {
 		ids[i], claims[i] = it.id, it.claim
@@ -53,6 +56,5 @@ func (s *source) extend(ctx context.Context, h *hand, held []*item) ([]*item, er
 			lost = append(lost, it)
 		}
 	}
-	h.drop(lost...) // those that were never begun do not come back
 	return lost, nil
 }

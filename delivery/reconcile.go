@@ -67,8 +67,11 @@ func (r *reconciler) Limit(n int) (int, time.Duration) {
 
 // Extend renews the leases of held.
 func (r *reconciler) Extend(ctx context.Context, held []*item) ([]*item, error) {
-	return r.extend(ctx, r.hand, held)
+	return r.extend(ctx, held)
 }
+
+// Lost is as the source's.
+func (r *reconciler) Lost(items []*item) { r.hand.drop(items...) }
 
 // Exchange settles what was reconciled and takes over more.
 func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n int) ([]*item, time.Duration, error) {

@@ -138,3 +138,41 @@ func TestClaimSteps_TenantsInTurn(t *testing.T) {
 	want(t, "the first behind a is b, which has nothing more", pgtest.One[string](t, worker, sql, 2, "00000000-0000-0000-0000-00000000000a"), "aa")
 	want(t, "none of another queue", pgtest.One[int](t, worker, `select count(*) from deed.claim_steps('{go:x}', 'w', 10)`), 0)
 }
+
+// A step whose lease is over while somebody has its row locked is not said to be its worker's; when the row is let go it is, as nobody has taken it.
+func TestExtendSteps_ARowThatIsLetGo(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+	id := start(t, db, "r", nil)
+	claim := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select claim from deed.claim_steps('{go:a}', 'w', 1)`)
+	held := func() int {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.extend_steps(array[$1::text::uuid], '{0}', array[$2::bigint])`, id, claim)
+	}
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `select from deed.run_steps for update`); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "locked, its lease lasts", held(), 1)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.run_steps set lease_until = now() - interval '1 second'`)
+	if tx, err = db.Pool(pgtest.Owner).Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `select from deed.run_steps for update`); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "locked, its lease is over", held(), 0)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "let go", held(), 1)
+	want(t, "its lease", pgtest.One[bool](t, db.Pool(pgtest.Owner), `select lease_until > now() from deed.run_steps`), true)
+}

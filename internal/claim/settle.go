@@ -228,15 +228,17 @@ func (s *Subscription) Extend(ctx context.Context, batch *pgx.Batch, held []*Ite
 			lost = append(lost, it)
 		}
 	}
-	if len(lost) > 0 {
-		s.Counters.LostClaims.Add(int64(len(lost)))
-		why := "claims lost to another worker"
-		if s.IsRemoved() {
-			why = "claims lost: the subscription was removed meanwhile"
-		}
-		s.Log.Warn(why, "messages", len(lost))
-	}
 	return lost, nil
+}
+
+// Lost counts claims that are lost, and says so.
+func (s *Subscription) Lost(items []*Item) {
+	s.Counters.LostClaims.Add(int64(len(items)))
+	why := "claims lost to another worker"
+	if s.IsRemoved() {
+		why = "claims lost: the subscription was removed meanwhile"
+	}
+	s.Log.Warn(why, "messages", len(items))
 }
 
 // NextDue is in how long the next of what is pending is due or its lease ends, by the

@@ -205,6 +205,15 @@ func (a *attention) Extend(ctx context.Context, held []*chain) ([]*chain, error)
 	return lost, nil
 }
 
+// Lost counts the messages of chains that are lost.
+func (a *attention) Lost(chains []*chain) {
+	var items []*claim.Item
+	for _, c := range chains {
+		items = append(items, c.items...)
+	}
+	a.stream.Lost(items)
+}
+
 // Do delivers the first message of each chain, then the second of those that got
 // on, and so forth: each only while the chain's claim is still this worker's. The
 // outcome of a chain is that of the message at which it stopped.

@@ -81,6 +81,9 @@ func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 	if err != nil {
 		return err
 	}
+	if src, ok := l.src.(Loser[T]); ok && len(lost) > 0 {
+		src.Lost(lost)
+	}
 	gone := make(map[any]bool, len(lost))
 	for _, item := range lost {
 		gone[item] = true

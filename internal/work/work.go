@@ -65,6 +65,11 @@ type Grouper[T comparable] interface {
 	Groups(claimed []T) [][]T
 }
 
+// Loser is a Source that is told what is lost, once that is sure: what Extend has said of it the first time is asked again.
+type Loser[T comparable] interface {
+	Lost(items []T)
+}
+
 // Expirer is a Source that is asked of an item whose outcome could not be recorded, when its lease is over by this
 // process's clocks: true lets go of it, unrecorded. With others it is tried on.
 type Expirer[T comparable] interface {

@@ -28,6 +28,7 @@ type fake struct {
 	attempted []int
 	away      bool                // the database does not answer
 	lost      func(item int) bool // claims that are gone
+	told      []int               // those that the loop has told of as lost
 	do        func(ctx context.Context, item int) error
 }
 
@@ -70,6 +71,12 @@ func (f *fake) Extend(_ context.Context, held []int) (lost []int, err error) {
 		}
 	}
 	return lost, nil
+}
+
+func (f *fake) Lost(items []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = append(f.told, items...)
 }
 
 func (f *fake) Do(ctx context.Context, items []int) []error {
@@ -212,6 +219,9 @@ func TestRun_LostClaimEndsTheAttempt(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
+		if len(f.told) != 1 || f.told[0] != 1 {
+			t.Errorf("told that %v are lost, want 1, once", f.told)
+		}
 	})
 }
 
@@ -234,8 +244,8 @@ func TestRun_WhatWasOnlyLockedIsNotLost(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		if asked < 3 {
-			t.Errorf("asked %d times", asked)
+		if asked < 3 || len(f.told) > 0 {
+			t.Errorf("asked %d times; told that %v are lost", asked, f.told)
 		}
 	})
 }
