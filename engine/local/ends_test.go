@@ -75,3 +75,21 @@ func TestContract_R1_EndsAreWrittenAlike(t *testing.T) {
 	has(t, logOf(t, db, first), "StepSkipped after-b#1", "StepStarted last#1, StepCompleted last#1, RunFailed")
 	want(t, "what a run's steps leave that end", ends, carry(start(t, db, "second", nil), tenant.Default.String()))
 }
+
+// An output of few bytes and many levels is refused as that of any event is: not every reader of JSON takes it.
+func TestContract_R1_ADeepOutputIsRefused(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: h}}}`)
+	id := start(t, db, "deep", nil)
+	_, err := db.Pool(pgtest.Worker).Exec(t.Context(), `
+		select deed.finish_steps(array[c.run_id], array[c.place], array[c.claim], array['a'], array[1], array['completed'],
+		  array[('{"output": ' || repeat('[', 1500) || repeat(']', 1500) || '}')::jsonb])
+		from deed.claim_steps('{go:h}', 'w', 1) c`)
+	if err == nil {
+		t.Error("an output of 1,500 levels was stored")
+	} else {
+		has(t, err.Error(), "1000 arrays and objects in each other", "DDARG")
+	}
+	want(t, "the log", logOf(t, db, id), "RunApproved, RunStarted")
+}

@@ -63,7 +63,7 @@ begin
     return false;
   end if;
   for n in 1..v_count loop
-    if octet_length(p_data[n]::text) > 8000 then
+    if pg_column_size(p_data[n]) > 8000 or octet_length(p_data[n]::text) > 8000 then -- deep ones are among them
       return false;
     end if;
   end loop;
