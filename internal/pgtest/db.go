@@ -221,6 +221,27 @@ func (db *DB) end() {
 // violation is a row of deed.verify().
 type violation struct{ Invariant, Subscription, Message, Detail string }
 
+// untold is what the audit log of campaigns' runs leaves out of what became of their deliveries (C6): each
+// change begins with what the one before it ended with, and the last one with what is there. It is asked of
+// databases that this program has made, and not by deed.verify: runs of before migration 0123 have no such rows.
+const untold = `
+	with told as materialized (
+		select a.subject_id, a.from_status, a.to_status, a.action, a.n, lag(a.to_status) over w as was, lead(a.n) over w is null as last
+		from deed.campaign_audit_log a
+		where a.subject_type = 'delivery' and a.subject_id is not null
+			and exists (select from deed.campaign_runs r where r.id = a.run_id and r.sealed_at is null)
+		window w as (partition by a.run_id, a.subject_id order by a.n)
+	)
+	select 'transition of a delivery is not in campaign_audit_log', '', t.subject_id, format('it was %s, and %s has found it %s (%s)', t.was, t.action, t.from_status, t.n)
+	from told t
+	where t.from_status is distinct from t.was
+	union all
+	select 'delivery is not in campaign_audit_log as it is', '', c.id::text, format('it is %s, and was %s at last', c.status, t.to_status)
+	from deed.campaign_runs r
+	join deed.channel_outbox c on c.run_id = r.id
+	left join told t on t.last and t.subject_id = c.id::text
+	where r.sealed_at is null and c.status is distinct from t.to_status`
+
 func (db *DB) verify(ctx context.Context) error {
 	var list []violation
 	err := db.inspect(ctx, func(conn *pgx.Conn) error {
@@ -235,7 +256,15 @@ func (db *DB) verify(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[violation])
+		if list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[violation]); err != nil {
+			return err
+		}
+		rows, err = conn.Query(ctx, untold)
+		if err != nil {
+			return err
+		}
+		more, err := pgx.CollectRows(rows, pgx.RowToStructByPos[violation])
+		list = append(list, more...)
 		return err
 	})
 	for _, v := range list {

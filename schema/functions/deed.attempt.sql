@@ -182,14 +182,14 @@ begin
       updated_at = v_now
     from numbered m
     where c.ctid = m.place
-    returning c.id, c.tenant_id, c.status, c.attempts, c.repeat_safe_until, c.skip_reason
+    returning c.id, c.tenant_id, c.run_id, c.status, c.attempts, c.repeat_safe_until, c.skip_reason, split_part(split_part(c.skip_reason, ':', 1), ';', 1) as kind
   ),
   audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details)
-    select d.tenant_id, p_worker, 'attempt', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'queued', d.status,
-      count(*), case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end
+    insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details)
+    select d.tenant_id, d.run_id, p_worker, 'attempt', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'queued', d.status,
+      count(*), nullif(jsonb_strip_nulls(jsonb_build_object('ids', case when count(*) > 1 then jsonb_agg(d.id) end, 'kind', d.kind)), '{}')
     from done d
-    group by d.tenant_id, d.status
+    group by d.tenant_id, d.run_id, d.status, d.kind
   )
   select d.id, d.status, d.attempts, d.repeat_safe_until, d.skip_reason from done d
   union all

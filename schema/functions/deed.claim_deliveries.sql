@@ -94,11 +94,11 @@ begin
         last_error = format('claim lost %s times: each time the worker died or froze before it could report', u.lost)
       from unnest(v_places, v_lost) u(place, lost)
       where c.ctid = u.place and u.lost >= coalesce(c.max_attempts, p_max_attempts) + 10
-      returning c.id, c.tenant_id, c.channel, c.attempts, c.correlation_id, c.channel_message_id, u.place, c.last_error
+      returning c.id, c.tenant_id, c.run_id, c.channel, c.attempts, c.correlation_id, c.channel_message_id, u.place, c.last_error
     ),
     audited as (
-      insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
-      select s.tenant_id, p_worker, 'settle', 'delivery', s.id::text, 'queued', 'dead', s.last_error
+      insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
+      select s.tenant_id, s.run_id, p_worker, 'settle', 'delivery', s.id::text, 'queued', 'dead', s.last_error
       from spent s
     ),
     living as (

@@ -130,14 +130,14 @@ begin
         updated_at = v_now
       from lost l
       where c.ctid = l.place
-      returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.last_error as reason
+      returning c.id, c.tenant_id, c.run_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.last_error as reason
     ),
     audited as (
-      insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
-      select d.tenant_id, p_worker, 'settle', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
+      insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+      select d.tenant_id, d.run_id, p_worker, 'settle', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
         case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during a call to the sandbox'
       from freed d
-      group by d.tenant_id, d.status
+      group by d.tenant_id, d.run_id, d.status
     )
     select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
       d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
@@ -167,14 +167,14 @@ begin
         lost_claims = c.lost_claims + 1, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
       from lost l
       where c.ctid = l.place
-      returning c.id, c.tenant_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.doubt_reason as reason
+      returning c.id, c.tenant_id, c.run_id, c.status, c.channel, c.attempts, c.correlation_id, c.channel_message_id, false as held, c.doubt_reason as reason
     ),
     audited as (
-      insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
-      select d.tenant_id, p_worker, 'doubt', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', 'sending', count(*),
+      insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+      select d.tenant_id, d.run_id, p_worker, 'doubt', 'delivery', case when count(*) = 1 then min(d.id::text) end, 'sending', 'sending', count(*),
         case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'the lease ran out during the call'
       from doubted d
-      group by d.tenant_id
+      group by d.tenant_id, d.run_id
     )
     select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, null::text, null::text, null::jsonb, null::bytea, null::text, d.attempts,
       d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int
@@ -236,15 +236,15 @@ begin
         updated_at = v_now
       from open o
       where c.ctid = o.place
-      returning c.id, c.tenant_id, c.status, c.channel, c.recipient, c.attempts, c.correlation_id, c.channel_message_id, c.held_at is not null as held, coalesce(c.doubt_reason, c.last_error) as reason
+      returning c.id, c.tenant_id, c.run_id, c.status, c.channel, c.recipient, c.attempts, c.correlation_id, c.channel_message_id, c.held_at is not null as held, coalesce(c.doubt_reason, c.last_error) as reason
     ),
     audited as (
-      insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
-      select d.tenant_id, p_worker, case d.status when 'sending' then 'hold' else 'reconcile' end, 'delivery',
+      insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, affected, details, reason)
+      select d.tenant_id, d.run_id, p_worker, case d.status when 'sending' then 'hold' else 'reconcile' end, 'delivery',
         case when count(*) = 1 then min(d.id::text) end, 'sending', d.status, count(*),
         case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(d.id)) end, 'by its guarantee'
       from decided d
-      group by d.tenant_id, d.status
+      group by d.tenant_id, d.run_id, d.status
     )
     select d.id, null::bigint, d.tenant_id, null::uuid, null::bytea, d.channel, null::text, d.recipient, null::text, null::jsonb, null::bytea, null::text, d.attempts,
       d.correlation_id, d.channel_message_id, 'told', null::timestamptz, jsonb_build_object('status', d.status, 'held', d.held, 'reason', d.reason), null::uuid, null::int, null::int

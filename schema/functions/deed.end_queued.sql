@@ -31,16 +31,16 @@ begin
       join deed.channel_outbox o on o.id = w.id
     ) u
     where c.id = u.id
-    returning c.id, c.tenant_id, c.provider, c.channel, c.attempts, c.correlation_id, c.channel_message_id, u.reason
+    returning c.id, c.tenant_id, c.run_id, c.provider, c.channel, c.attempts, c.correlation_id, c.channel_message_id, u.reason
   ),
   audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
-    select e.tenant_id, p_worker, p_action, 'delivery', case when count(*) = 1 then min(e.id::text) end, 'queued', p_status,
+    insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
+    select e.tenant_id, e.run_id, p_worker, p_action, 'delivery', case when count(*) = 1 then min(e.id::text) end, 'queued', p_status,
       case when count(*) = 1 then left(min(e.reason), 2000) else split_part(min(e.reason), ':', 1) end, count(*),
       case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(e.id)) end
     from ended e
-    group by e.tenant_id
+    group by e.tenant_id, e.run_id
   )
-  select e.* from ended e;
+  select e.id, e.tenant_id, e.provider, e.channel, e.attempts, e.correlation_id, e.channel_message_id, e.reason from ended e;
 end
 $$;

@@ -52,13 +52,13 @@ begin
       unsettled_since = coalesce(c.unsettled_since, c.doubt_since, v_now), doubt_since = null, doubt_reason = null, held_at = null,
       claimed_at = null, claimed_by = null, lease_until = null
     where c.id = any (v_doubt)
-    returning c.id, c.tenant_id
+    returning c.id, c.tenant_id, c.run_id
   )
-  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
-  select e.tenant_id, p_actor, 'erase', 'delivery', case when count(*) = 1 then min(e.id::text) end, 'sending', 'failed', 'erased', count(*),
+  insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
+  select e.tenant_id, e.run_id, p_actor, 'erase', 'delivery', case when count(*) = 1 then min(e.id::text) end, 'sending', 'failed', 'erased', count(*),
     case when count(*) > 1 then jsonb_build_object('ids', jsonb_agg(e.id)) end
   from ended e
-  group by e.tenant_id;
+  group by e.tenant_id, e.run_id;
   perform set_config('deed.act', coalesce(v_act, ''), true);
 
   -- Files that nobody else needs are about them. One that somebody has locked is being named or belongs to another

@@ -41,8 +41,8 @@ begin
     where c.id = p_id and c.proved_at is null
     returning c.* into v_row;
     if found then
-      insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
-      values (v_row.tenant_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'proof', 'delivery', p_id::text, v_was, v_was,
+      insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
+      values (v_row.tenant_id, v_row.run_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'proof', 'delivery', p_id::text, v_was, v_was,
         'the provider said that it had accepted it; it stays as it was');
     else
       v_was := null;
@@ -55,8 +55,8 @@ begin
       process_after = null, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
     where c.id = p_id
     returning c.* into v_row;
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
-    values (v_row.tenant_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'reconcile', 'delivery', p_id::text, v_was, v_row.status,
+    insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
+    values (v_row.tenant_id, v_row.run_id, coalesce(nullif(left(p_actor, 200), ''), session_user), 'reconcile', 'delivery', p_id::text, v_was, v_row.status,
       'the provider said so');
     ended := true;
   end if;

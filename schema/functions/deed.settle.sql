@@ -215,7 +215,7 @@ begin
       updated_at = v_now
     from judged j
     where c.ctid = j.place
-    returning c.id, c.tenant_id, c.status, c.attempts, c.process_after, c.doubt_since is not null as in_doubt, c.held_at is not null as held,
+    returning c.id, c.tenant_id, c.run_id, c.status, c.attempts, c.process_after, c.doubt_since is not null as in_doubt, c.held_at is not null as held,
       j.was, j.doubted, j.verdict, j.kind, j.under, j.provider, j.lane,
       j.was <> c.status or (c.doubt_since is not null and not j.doubted) or j.verdict = 'hold' as told,
       case j.verdict when 'accepted' then null when 'sandboxed' then c.skip_reason else left(j.error, 2000) end as error
@@ -229,13 +229,14 @@ begin
     returning d.id
   ),
   audited as (
-    insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
-    select d.tenant_id, p_worker, case d.verdict when 'unknown' then 'doubt' when 'hold' then 'hold' else 'settle' end,
+    insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
+    select d.tenant_id, d.run_id, p_worker, case d.verdict when 'unknown' then 'doubt' when 'hold' then 'hold' else 'settle' end,
       'delivery', case when count(*) = 1 then min(d.id::text) end, d.was, d.status, case when count(*) = 1 then min(d.error) end, count(*),
-      nullif(jsonb_strip_nulls(jsonb_build_object('ids', case when count(*) > 1 then jsonb_agg(d.id) end, 'after_doubt', case when d.doubted and not d.in_doubt then true end)), '{}')
+      nullif(jsonb_strip_nulls(jsonb_build_object('ids', case when count(*) > 1 then jsonb_agg(d.id) end, 'after_doubt', case when d.doubted and not d.in_doubt then true end,
+        'kind', case when d.verdict <> 'accepted' then d.kind end)), '{}')
     from done d
     where d.told
-    group by d.tenant_id, d.was, d.status, d.verdict, d.doubted, d.in_doubt
+    group by d.tenant_id, d.run_id, d.was, d.status, d.verdict, d.kind, d.doubted, d.in_doubt
   )
   select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id), case when d.told then d.was end from done d;
 end

@@ -47,8 +47,8 @@ begin
     doubt_since = null, doubt_reason = null, held_at = null,
     claim = case when v_to <> 'queued' then c.claim end, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
   where c.id = p_id;
-  insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, details)
-  values (v_row.tenant_id, p_actor, 'settle', 'delivery', p_id::text, 'sending', v_to, p_reason,
+  insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason, details)
+  values (v_row.tenant_id, v_row.run_id, p_actor, 'settle', 'delivery', p_id::text, 'sending', v_to, p_reason,
     jsonb_strip_nulls(jsonb_build_object('decision', p_decision, 'message_id', deed.erased_message_id(nullif(p_message_id, '')))));
   return v_to;
 end
