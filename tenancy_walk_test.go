@@ -153,7 +153,7 @@ func init() {
 		"append_events", "try_append_events", "refuse_engines_steps", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "plan_duration", "verify_steps", "start_runs", "claim_steps", "record_steps", "begin_step", "announce_steps", "extend_steps", "finish_steps", "wake_steps", "approve_run", "stop_run", "retry_step", "run_was_read", "store_snapshots", "runs_behind", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
 		"register_functions", "serve_queues", "unserved_queues", "versions_of_requests", "create_runs", "begin_requests", "write_beginnings", "write_ends", "first_bits",
 		"claim_external", "extend_external", "end_external", "finish_external", "fail_external",
-		"new_id", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "run_ends", "pause_failing", "pause_problem", "verify_campaigns", "decide_winners", "write_winner", "count_variants", "said_by", "content_problems", "variants_problem", "hold_run", "sweep_runs", "due_unheld",
+		"new_id", "sender_domain", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "run_ends", "pause_failing", "pause_problem", "verify_campaigns", "decide_winners", "write_winner", "count_variants", "said_by", "content_problems", "variants_problem", "hold_run", "sweep_runs", "due_unheld",
 		"after_quiet", "time_in", "run_times", "pace_of", "window_problem", "put_off",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {

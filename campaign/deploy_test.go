@@ -103,6 +103,70 @@ func TestContract_C8_PreconditionsByName(t *testing.T) {
 	deploy(t, db, good)
 }
 
+// Where it is known from which domains a provider may send, a campaign from another one is refused, however its
+// sender is written; a domain below one of them is another one.
+func TestContract_C8_AnUnverifiedDomain(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	good := request(t, db, 1)
+	register := func(domains string) {
+		t.Helper()
+		db.Exec(t, pgtest.Worker, `select deed.register_provider('fake', 'fake', 'domain', null, false, '{}', '{}', '{}', 'w', p_verified => `+domains+`)`)
+	}
+	try := func(from string) error {
+		t.Helper()
+		req := good
+		req.From, req.ID = from, "from "+from
+		tx, err := db.Pool(pgtest.App).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(t.Context()) }()
+		_, err = campaign.Deploy(t.Context(), tx, campaign.Scope{}, req)
+		return err
+	}
+	for _, unknown := range []string{"null", "'{}'"} {
+		register(unknown)
+		if err := try("shop@example.org"); err != nil {
+			t.Errorf("verified %s: %v, and it is not known which are", unknown, err)
+		}
+	}
+	register(`'{Example.com, "bücher.example"}'`)
+	for _, from := range []string{
+		"shop@example.com", "Shop <shop@EXAMPLE.com>", `"Ann @ Shop" <shop@example.com>`, "shop@example.com (Shop)", "Bücher <a@bücher.example>", "a@xn--bcher-kva.example", `"a@b.example"@example.com`,
+	} {
+		if err := try(from); err != nil {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+	for from, domain := range map[string]string{
+		"shop@example.org": "example.org", "Shop <shop@mail.example.com>": "mail.example.com", `"x@example.com" <shop@example.org>`: "example.org", "shop@example.org (x@example.com)": "example.org",
+		"shop@example.com.evil.example": "example.com.evil.example", "nobody": "'nobody'", "<shop@example.com> <x@example.org>": "example.org",
+	} {
+		want := "unverified_domain: 'fake' has not verified " + domain + ", from which it is; verified are example.com, xn--bcher-kva.example"
+		if err := try(from); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", from, err, want)
+		}
+	}
+	// Who has no sender lacks that, and what is no e-mail has none.
+	if err := try(""); err == nil || strings.Contains(err.Error(), "unverified_domain") || !strings.Contains(err.Error(), "no_sender") {
+		t.Errorf("no sender: %v", err)
+	}
+	call := good
+	call.Channel, call.Campaign, call.Audience, call.From = campaign.Voice, put(t, db, "call", campaign.Content{Script: "hello", ScriptVersion: "1"}).ID, people(t, db, "called", campaign.Voice, 1).ID, ""
+	deploy(t, db, call)
+	// The first one's repeat is the run that there is, whatever is known by now.
+	register("'{example.com}'")
+	run := deploy(t, db, good)
+	register("'{example.net}'")
+	want(t, "the same request", deploy(t, db, good), run)
+	for _, bad := range []string{"'{example..com}'", "'{@example.com}'", "'{\"\"}'", "array[null]", "array(select n || '.example' from generate_series(1, 1001) n)"} {
+		if _, err := db.Pool(pgtest.Worker).Exec(t.Context(), `select deed.register_provider('fake', 'fake', 'domain', null, false, '{}', '{}', '{}', 'w', p_verified => `+bad+`)`); deed.CodeOf(deed.WrapError("x", err)) != deed.Invalid {
+			t.Errorf("verified %s: %v", bad, err)
+		}
+	}
+}
+
 // An audience is loaded in batches that may be repeated, has nobody twice, and never changes
 // once it is ready.
 func TestAudience(t *testing.T) {

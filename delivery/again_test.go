@@ -275,6 +275,30 @@ func TestRegister_WhatIsReported(t *testing.T) {
 			t.Errorf("%v, kept %t: %s, want %s", c.reports, c.kept, got, c.want)
 		}
 	}
+	// The domains that it may send from, too: in order, as the name service has them.
+	f.caps.Reports = nil
+	for _, c := range []struct {
+		domains []string
+		want    string
+	}{{[]string{"Shop.Example", "bücher.example", "shop.example"}, "{shop.example,xn--bcher-kva.example}"}, {nil, "not known"}, {[]string{}, "not known"}} {
+		o := fast(f)
+		p := o.Providers["fake"]
+		p.VerifiedDomains = c.domains
+		o.Providers["fake"] = p
+		registered(t, db, o)
+		if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(verified_domains::text, 'not known') from deed.providers where name = 'fake'`); got != c.want {
+			t.Errorf("%v: %s, want %s", c.domains, got, c.want)
+		}
+	}
+	for _, bad := range []string{"", "@shop.example", "*.shop.example"} {
+		o := fast(f)
+		p := o.Providers["fake"]
+		p.VerifiedDomains = []string{bad}
+		o.Providers["fake"] = p
+		if _, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), o); deed.CodeOf(err) != deed.Invalid {
+			t.Errorf("the verified domain %q: %v", bad, err)
+		}
+	}
 	f.caps.Reports = []delivery.Said{"read"}
 	if _, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), fast(f)); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("reports what nobody says: %v", err)

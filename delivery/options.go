@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"net/mail"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/deedhq/deed"
@@ -119,6 +121,10 @@ type ProviderOptions struct {
 	// Engagement keeps who has opened a message and clicked in it ([Ledger.Record]).
 	// Default: nobody is watched.
 	Engagement bool
+	// VerifiedDomains are those that the account may send e-mails from, as its service has
+	// verified them: a campaign from another one is refused when it is deployed. A domain
+	// stands for itself, and not for those below it. Default: it is not known, and none is refused.
+	VerifiedDomains []string
 	// Sandbox, if set, is the address that everything goes to instead of its
 	// recipient, whenever it was reserved. What it takes is skipped: nobody was
 	// written to. Deliveries in doubt wait until it is off. Default: none.
@@ -221,6 +227,14 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 	}
 	if p.GiveUpAfter < time.Minute || p.GiveUpAfter > 30*24*time.Hour || p.Defer < time.Millisecond || p.Defer > time.Hour {
 		errs = append(errs, fmt.Errorf("option GiveUpAfter %s is not from 1m to 720h, or Defer %s not from 1ms to 1h", p.GiveUpAfter, p.Defer))
+	}
+	if len(p.VerifiedDomains) > 0 && !slices.Contains(caps.Channels, Email) {
+		errs = append(errs, errors.New("option VerifiedDomains is of e-mails, and the provider sends none"))
+	}
+	for _, domain := range p.VerifiedDomains {
+		if a, err := mail.ParseAddress("a@" + domain); err != nil || a.Address != "a@"+domain || strings.Contains(domain, "*") {
+			errs = append(errs, fmt.Errorf("option VerifiedDomains: %q is no domain, such as example.com", domain))
+		}
 	}
 	if !isRate(p.Rate) || (p.Burst != 0 && !(p.Burst >= 1 && p.Burst <= mostRate)) {
 		errs = append(errs, fmt.Errorf("option Rate %g is not 0 nor from %g to %g, or Burst %g not 0 nor from 1 to %g", p.Rate, leastRate, mostRate, p.Burst, mostRate))

@@ -97,7 +97,7 @@ func (l *Ledger) Register(ctx context.Context) error {
 		var kind, account *string // as it was
 		var sandbox *bool
 		err := l.pool.QueryRow(bounded, query.RegisterProvider, s.name, s.caps.Kind, string(cmp.Or(s.caps.Lanes, LanePerDomain)), window, s.finder != nil,
-			nonNil(lanes), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "", s.reports()).Scan(&changed, &kind, &account, &sandbox)
+			nonNil(lanes), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "", s.reports(), s.opts.VerifiedDomains).Scan(&changed, &kind, &account, &sandbox)
 		cancel()
 		if err != nil {
 			return deed.WrapError("register provider "+s.name, err)

@@ -1178,12 +1178,14 @@ table deed.providers rls=true forced=true
   column lanes text not null default 'domain'::text
   column relane boolean not null default true
   column reports text[]
+  column verified_domains text[]
   constraint providers_account_is_short CHECK ((length(account) <= 300))
   constraint providers_kind_is_short CHECK (((length(kind) >= 1) AND (length(kind) <= 100)))
   constraint providers_lanes_are_known CHECK ((lanes = ANY (ARRAY['domain'::text, 'host'::text, 'country'::text, 'recipient'::text, 'none'::text])))
   constraint providers_name_is_valid CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text))
   constraint providers_pkey PRIMARY KEY (name)
   constraint providers_reports_are_known CHECK ((reports <@ ARRAY['accepted'::text, 'delivered'::text, 'bounced'::text, 'soft_bounced'::text, 'dropped'::text, 'complained'::text, 'unsubscribed'::text, 'opened'::text, 'clicked'::text, 'answered'::text]))
+  constraint providers_verified_domains_are_some CHECK ((((cardinality(verified_domains) >= 1) AND (cardinality(verified_domains) <= 1000)) AND (array_position(verified_domains, NULL::text) IS NULL)))
   CREATE UNIQUE INDEX providers_pkey ON deed.providers USING btree (name)
   policy providers_admin for r to deed_admin using true
   policy providers_owner for * to owner using true check true
@@ -1954,7 +1956,7 @@ function dead_letters(p_topic text DEFAULT NULL::text, p_subscription text DEFAU
 function decide_winners(p_limit integer, p_worker text) returns integer security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_seqscan=off, jit=off body 211522212853b35803d09debaa815cf9 grant to deed_worker
 function declare_topic(p_topic text, p_mode text DEFAULT NULL::text, p_lanes integer DEFAULT NULL::integer, p_ordered boolean DEFAULT NULL::boolean, p_retention interval DEFAULT NULL::interval) returns TABLE(made boolean, mode text, lanes integer, ordered boolean, retention interval) security definer set search_path=pg_catalog, pg_temp, lock_timeout=1s body e6a99c43ff85ce748fc55518b6495e58 grant to deed_admin, deed_worker
 function delivery_contents(p_id uuid, p_claim bigint) returns TABLE(sha256 text, bytes bytea, type text) security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off body 8355f276c4eab34c8b4707dcebe3e8e0 grant to deed_worker
-function deploy_campaign(p_campaign_id uuid, p_audience_id uuid, p_request_id text, p_channel text, p_scheduled_for timestamp with time zone DEFAULT NULL::timestamp with time zone, p_options jsonb DEFAULT '{}'::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT run_id uuid, OUT created boolean) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 125c709afc7ef609b881fd7196ba216b grant to deed_admin, deed_app, deed_worker
+function deploy_campaign(p_campaign_id uuid, p_audience_id uuid, p_request_id text, p_channel text, p_scheduled_for timestamp with time zone DEFAULT NULL::timestamp with time zone, p_options jsonb DEFAULT '{}'::jsonb, p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, OUT run_id uuid, OUT created boolean) returns record security definer set search_path=pg_catalog, pg_temp, jit=off body 1e979a9e4543b86d70df2b831273df7e grant to deed_admin, deed_app, deed_worker
 function discard(p_id bigint, p_reason text, p_subscription text DEFAULT NULL::text, p_by text DEFAULT NULL::text) returns integer security definer set search_path=pg_catalog, pg_temp body c4f077afd3f113e580392b78d5399e7c grant to deed_admin
 function domain_ascii(p_domain text) returns text set search_path=pg_catalog, pg_temp body 7c4d52b4ef1a3a151cf5e6562f434820 grant to deed_admin, deed_app, deed_worker
 function doors() returns integer[] security definer set search_path=pg_catalog, pg_temp body 26c8c12e98b116c94370359da06f2edd grant to deed_admin, deed_app, deed_worker
@@ -2125,7 +2127,7 @@ function refuse_members() returns trigger set search_path=pg_catalog, pg_temp bo
 function refuse_rewrite() returns trigger set search_path=pg_catalog, pg_temp body 1b7c7f9b60ee9b9c642bac9f0fbb5344
 function refuse_run_change() returns trigger set search_path=pg_catalog, pg_temp body 5853d2a4d8a0cd397d5135b52b5285f9
 function register_functions(p_bodies bytea[]) returns void security definer set search_path=pg_catalog, pg_temp body 74f45ccedde272350e0ca80eb54f07b6 grant to deed_worker
-function register_provider(p_name text, p_kind text, p_lanes text, p_key_window interval, p_can_look_up boolean, p_limited text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false, p_reports text[] DEFAULT NULL::text[]) returns boolean security definer set search_path=pg_catalog, pg_temp body ba06be1eb6473be836e35738a63c2603 grant to deed_worker
+function register_provider(p_name text, p_kind text, p_lanes text, p_key_window interval, p_can_look_up boolean, p_limited text[], p_rates double precision[], p_bursts double precision[], p_actor text, p_account text DEFAULT ''::text, p_sandbox boolean DEFAULT false, p_reports text[] DEFAULT NULL::text[], p_verified text[] DEFAULT NULL::text[]) returns boolean security definer set search_path=pg_catalog, pg_temp body c4538b2f05162b927aadfddacb206ce9 grant to deed_worker
 function relane_deliveries(p_provider text, p_limit integer) returns integer security definer set search_path=pg_catalog, pg_temp, enable_hashjoin=off, enable_mergejoin=off, jit=off body a62bf46fc87a26d9ee6a44739896f8a1 grant to deed_worker
 function release_keys(p_subscription integer, p_hashes bigint[]) returns bigint[] security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_bitmapscan=off, enable_seqscan=off, jit=off body 43dcf62fbe908f9fb5b60bc43546f70d grant to deed_worker
 function release_lane(p_subscription integer, p_lane integer, p_fence bigint) returns boolean security definer set search_path=pg_catalog, pg_temp body 260022e00e57c3b43df70a4dae7e90ca grant to deed_worker
@@ -2161,6 +2163,7 @@ function run_was_read(p_run uuid, p_tenant uuid, p_subscriptions integer[], p_un
 function runs_behind() returns TABLE(run_id uuid, seq bigint) security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off body 64d2d20d8beb3164851605681f735dc2 grant to deed_worker
 function said_by(p_campaign uuid, p_options jsonb) returns SETOF deed.campaign_contents set search_path=pg_catalog, pg_temp body 86782610a574a1b9b8472e8a8b7d0543
 function seal_run(p_run uuid, p_sealed jsonb, p_actor text) returns void security definer set search_path=pg_catalog, pg_temp body 9abc5762d9c59638eada0e8b364676b0 grant to deed_worker
+function sender_domain(p_from text) returns text set search_path=pg_catalog, pg_temp body c8f9034f1695bdaf555b7e47bf99d93c
 function serve_queues(p_worker text, p_instance uuid, p_queues text[], p_for interval DEFAULT '00:00:30'::interval) returns void security definer set search_path=pg_catalog, pg_temp body 28b79ccd61df1b4be0197935e64254b3 grant to deed_worker
 function set_consents(p_contacts uuid[], p_channels text[], p_purposes text[], p_states text[], p_sources text[], p_evidence jsonb[] DEFAULT NULL::jsonb[], p_tenant uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text) returns TABLE(n integer, contact_id uuid, state text) security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_custom_plan, jit=off body 023e3f48a33f6a0ac12950fe865fe804 grant to deed_admin, deed_app, deed_worker
 function set_door(p_topic text, p_name text, p_door boolean DEFAULT true) returns void security definer set search_path=pg_catalog, pg_temp body 662bc2b7e66264a77b3a0477b258b495 grant to deed_admin

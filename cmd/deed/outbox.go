@@ -132,7 +132,7 @@ func providers(file *config.Config) (map[string]delivery.ProviderOptions, error)
 		}
 		list[name] = delivery.ProviderOptions{
 			Provider: p, Concurrency: c.Concurrency, PerLane: c.PerLane, Hanging: c.Hanging, Timeout: c.Timeout, GiveUpAfter: c.GiveUpAfter, Defer: c.Defer,
-			Rate: c.Rate, Burst: c.Burst, Lanes: c.Lanes, Tenants: c.Tenants, Engagement: c.Engagement, Sandbox: c.Sandbox,
+			Rate: c.Rate, Burst: c.Burst, Lanes: c.Lanes, Tenants: c.Tenants, Engagement: c.Engagement, Sandbox: c.Sandbox, VerifiedDomains: c.Verified,
 		}
 	}
 	if errs != nil {

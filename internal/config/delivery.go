@@ -108,6 +108,7 @@ type Provider struct {
 	From        string
 	FromAllowed []string // addresses, @domains, or *
 	Sandbox     string   // an address, or a URL
+	Verified    []string // domains
 	Engagement  bool     // who has opened a message, and clicked in it, is kept
 
 	Tenants []tenant.ID // whose deliveries are made; none: all
@@ -214,7 +215,7 @@ var providerTypes = map[string]func(*section, *Provider){
 			s.lacks("event_secret", "which previous_event_secret was before")
 		}
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
-		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+		p.FromAllowed, p.HeadersAllowed, p.Verified = s.senders(), s.headerNames(), s.domains()
 	},
 	"bluesky": func(s *section, p *Provider) {
 		s.want("account")
@@ -247,20 +248,20 @@ var providerTypes = map[string]func(*section, *Provider){
 			s.Problemf(s.Line, s.Path, "event_user and event_password go together")
 		}
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
-		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+		p.FromAllowed, p.HeadersAllowed, p.Verified = s.senders(), s.headerNames(), s.domains()
 	},
 	"resend": func(s *section, p *Provider) {
 		s.want("api_key")
 		p.APIKey, p.Endpoint = s.secret("api_key"), s.endpoint("endpoint")
 		p.EventSecret, p.Batch = s.webhookSecret("event_secret"), s.Number("batch", 1, 100)
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
-		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+		p.FromAllowed, p.HeadersAllowed, p.Verified = s.senders(), s.headerNames(), s.domains()
 	},
 	"sendgrid": func(s *section, p *Provider) {
 		s.want("api_key")
 		p.APIKey, p.EventKey, p.Endpoint, p.Activity = s.secret("api_key"), s.Text("event_key"), s.endpoint("endpoint"), s.truth("activity")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
-		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+		p.FromAllowed, p.HeadersAllowed, p.Verified = s.senders(), s.headerNames(), s.domains()
 	},
 	"ses": func(s *section, p *Provider) {
 		s.want("region")
@@ -269,7 +270,7 @@ var providerTypes = map[string]func(*section, *Provider){
 		p.Region, p.AccessKeyID, p.SecretAccessKey, p.SessionToken = s.Text("region"), s.secret("access_key_id"), s.secret("secret_access_key"), s.secret("session_token")
 		p.ConfigurationSet, p.EventTopic, p.Endpoint = s.Text("configuration_set"), s.Text("event_topic"), s.endpoint("endpoint")
 		p.From, p.Sandbox, p.Account = s.mailbox("from"), s.address("sandbox"), s.Text("account")
-		p.FromAllowed, p.HeadersAllowed = s.senders(), s.headerNames()
+		p.FromAllowed, p.HeadersAllowed, p.Verified = s.senders(), s.headerNames(), s.domains()
 	},
 	"slack": func(s *section, p *Provider) {
 		s.want("token")
@@ -279,6 +280,7 @@ var providerTypes = map[string]func(*section, *Provider){
 		}
 	},
 	"stub": func(s *section, p *Provider) {
+		p.Verified = s.domains()
 		d := s.sub("fail")
 		if d == nil {
 			return
@@ -400,6 +402,18 @@ func (s *section) senders() (list []string) {
 		}
 		list = append(list, v)
 	})
+	return list
+}
+
+// domains reads verified_domains.
+func (s *section) domains() (list []string) {
+	s.Texts("verified_domains", func(v string, line int) {
+		if a, err := mail.ParseAddress("a@" + v); err != nil || a.Address != "a@"+v || strings.Contains(v, "*") {
+			s.Problemf(line, document.Join(s.Path, "verified_domains"), "%q is not a domain, such as example.com", v)
+		}
+		list = append(list, v)
+	})
+	s.wantEntry("verified_domains")
 	return list
 }
 

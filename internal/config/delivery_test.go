@@ -190,6 +190,26 @@ func TestProvider_FromAllowed(t *testing.T) {
 	}
 }
 
+// The domains that a provider's account may send from are domains, each by its name, and of e-mails.
+func TestProvider_VerifiedDomains(t *testing.T) {
+	t.Parallel()
+	of := func(kind, list string) (*config.Config, error) {
+		return parse("\nproviders:\n  mail: {type: " + kind + ", verified_domains: [" + list + "]}\n")
+	}
+	f, err := of("resend, api_key: env:API_KEY", `example.com, Shop.example, bücher.example`)
+	if err != nil || len(f.Providers["mail"].Verified) != 3 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	for _, bad := range []string{"", `""`, `"@example.com"`, `"*.example.com"`, "ann@example.com", `"https://example.com"`, "example.com."} {
+		if _, err := of("resend, api_key: env:API_KEY", bad); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+	if _, err := of("slack, token: env:API_KEY", "example.com"); err == nil {
+		t.Error("a provider that sends no e-mail has verified domains")
+	}
+}
+
 // order, and what it accepts fits together.
 func FuzzParse(f *testing.F) {
 	f.Add(full)

@@ -15,7 +15,7 @@
 -- person, and wait, after how long the rest gets the one that did best (deed.decide_winners).
 --
 -- What would make it fail is named (C8), all of it at once, and then nothing is made:
--- no_provider, no_purpose, no_content, no_sender, no_unsubscribe_url, empty_audience,
+-- no_provider, no_purpose, no_content, no_sender, unverified_domain, no_unsubscribe_url, empty_audience,
 -- expired, window_never_opens, no_clicks, no_complaints. Raises DDARG, DDTEN, DDNFD for a campaign, a content or an audience that the
 -- tenant does not have, DDCON for an audience that is not ready or of another channel.
 create or replace function deed.deploy_campaign(
@@ -123,6 +123,11 @@ begin
         then 'window_never_opens: ' || case when v_times.first_due is null then 'its local time has passed everywhere, and who is late is skipped' else 'its quiet hours are all day' end end,
       case when p_scheduled_for + v_after <= v_now or (p_options ->> 'at')::timestamp at time zone 'Etc/GMT+12' + v_after <= v_now then 'expired: it is to begin so long ago that nothing of it would be sent' end,
       case when p_channel = 'email' and coalesce(p_options ->> 'from', '') = '' then 'no_sender: say from whom it is' end,
+      (select format('unverified_domain: %s has not verified %s, from which it is; verified are %s', quote_literal(p.name), coalesce(s.domain, quote_literal(left(p_options ->> 'from', 300))),
+          array_to_string(p.verified_domains[:10], ', ') || case when cardinality(p.verified_domains) > 10 then format(' and %s others', cardinality(p.verified_domains) - 10) else '' end)
+        from deed.providers p
+        cross join lateral (select deed.sender_domain(p_options ->> 'from') as domain) s
+        where p_channel = 'email' and p_options ->> 'from' <> '' and p.name = p_options ->> 'provider' and s.domain = any (p.verified_domains) is not true and p.verified_domains is not null),
       (select format('no_%1$s: %2$s does not report %1$s: have its events arrive%3$s, or let a person decide', p_options #>> '{test,by}', quote_literal(p.name),
             case when p_options #>> '{test,by}' = 'clicks' then ', with engagement: true' else '' end)
         from deed.providers p

@@ -11,6 +11,7 @@
 -- their requests are in its words, and its key protects them.
 --
 -- p_reports are what the service says later of what it took, such as complained; null: not known.
+-- p_verified are the domains that its account may send e-mails from; null, or none: not known.
 --
 -- p_account names the account at the service, without a secret. From now on
 -- deed.attempt refuses dispatchers that serve the name through another one, or
@@ -31,7 +32,8 @@ create or replace function deed.register_provider(
   p_actor           text,
   p_account         text default '',
   p_sandbox         boolean default false,
-  p_reports         text[] default null
+  p_reports         text[] default null,
+  p_verified        text[] default null
 ) returns boolean
 language plpgsql
 security definer
@@ -41,8 +43,10 @@ declare
   v_now     timestamptz := clock_timestamp();
   v_changed boolean;
   v_timeout text := current_setting('lock_timeout');
+  v_domains text[]; -- of p_verified, in order; null: it names none
   v_limits  text[]; -- the lanes of p_limited; null: it names none
   v_at      int;
+  v_problem text;
 begin
   if exists (select from unnest(p_rates, p_bursts) u(rate, burst) where not coalesce(u.rate between 1e-6 and 1e6 and u.burst between 1 and 1e6, false)) then
     raise exception 'register_provider: a rate must be from 0.000001 to 1000000 and a burst from 1 to 1000000' using errcode = 'DDARG';
@@ -69,6 +73,11 @@ begin
   if found then
     raise exception 'register_provider: there are two limits of the lane of %', quote_literal(p_limited[v_at]) using errcode = 'DDARG';
   end if;
+  select u.domain into v_problem from unnest(p_verified) u(domain) where deed.domain_ascii(deed.fold_case(u.domain)) is null limit 1;
+  if found or cardinality(p_verified) > 1000 then
+    raise exception 'register_provider: %', case when found then format('the verified domain %L is none', left(v_problem, 300)) else 'there are over 1000 verified domains' end using errcode = 'DDARG';
+  end if;
+  v_domains := nullif(array(select distinct deed.domain_ascii(deed.fold_case(u.domain)) collate "C" from unnest(p_verified) u(domain) order by 1), '{}');
   -- One after the other: they would lock the same buckets.
   lock table deed.provider_lock in share update exclusive mode;
   if exists (select from deed.providers p where p.name = p_name and (p.kind, p.account, p.sandbox) is distinct from (p_kind, p_account, p_sandbox)) then
@@ -94,15 +103,15 @@ begin
       and exists (select from deed.providers o where o.name = p_name and (o.kind, o.account) is distinct from (p_kind, p_account))
     for update skip locked
   ));
-  insert into deed.providers as p (name, kind, account, sandbox, lanes, relane, key_window, can_look_up, reports, registered_at)
-  values (p_name, p_kind, p_account, p_sandbox, p_lanes, false, p_key_window, p_can_look_up, p_reports, v_now)
+  insert into deed.providers as p (name, kind, account, sandbox, lanes, relane, key_window, can_look_up, reports, verified_domains, registered_at)
+  values (p_name, p_kind, p_account, p_sandbox, p_lanes, false, p_key_window, p_can_look_up, p_reports, v_domains, v_now)
   on conflict (name) do update
     set kind = excluded.kind, account = excluded.account, sandbox = excluded.sandbox,
       lanes = excluded.lanes, relane = p.relane or p.lanes <> excluded.lanes, key_window = excluded.key_window,
-      can_look_up = excluded.can_look_up, reports = excluded.reports, registered_at = v_now,
+      can_look_up = excluded.can_look_up, reports = excluded.reports, verified_domains = excluded.verified_domains, registered_at = v_now,
       idle_worker = null, idle_kind = null, idle_account = null, idle_sandbox = null, idle_until = null
-    where (p.kind, p.account, p.sandbox, p.lanes, p.key_window, p.can_look_up, p.reports)
-      is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lanes, excluded.key_window, excluded.can_look_up, excluded.reports);
+    where (p.kind, p.account, p.sandbox, p.lanes, p.key_window, p.can_look_up, p.reports, p.verified_domains)
+      is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lanes, excluded.key_window, excluded.can_look_up, excluded.reports, excluded.verified_domains);
   v_changed := found;
 
   -- Claims lock them in this order, and wait for no other.
@@ -132,7 +141,7 @@ begin
 
   insert into deed.audit_log (actor, action, subject_type, subject_id, details)
   values (coalesce(nullif(left(p_actor, 200), ''), session_user), 'register', 'provider', p_name,
-    jsonb_build_object('kind', p_kind, 'account', p_account, 'sandbox', p_sandbox, 'lanes', p_lanes, 'limits', (select jsonb_object_agg(w.lane, w.rate) from deed.rate_limits w where w.provider = p_name)));
+    jsonb_build_object('kind', p_kind, 'account', p_account, 'sandbox', p_sandbox, 'lanes', p_lanes, 'verified_domains', v_domains, 'limits', (select jsonb_object_agg(w.lane, w.rate) from deed.rate_limits w where w.provider = p_name)));
   return true;
 end
 $$;
