@@ -39,7 +39,7 @@ var tableCases = map[string]tableCase{
 	"contacts": ownRows, "contact_identities": ownRows, "identity_conflicts": ownRows, "contact_merges": ownRows, "consents": ownRows, "erasures": ownRows, "erasing": nobodies, "secrets": nobodies, "erasures_n_seq": nobodies, "channel_messages": ownRows, "message_transitions": nobodies, "turn_seq": nobodies,
 	"suppressions": ownRows, "tenants": ownRows, "finished": ownRows, "kept": ownRows, "door_claims": ownRows,
 	"migrations": shared, "settings": shared, "contracts": shared,
-	"attended": nobodies, "backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies, "lane_tokens": nobodies,
+	"attended": nobodies, "campaign_workers": nobodies, "backfills": nobodies, "delivery_transitions": nobodies, "partitions": nobodies, "providers": nobodies, "rate_limits": nobodies, "lane_tokens": nobodies,
 	"receipts": nobodies, "delivered": nobodies, "tallied": nobodies, "subscriptions": nobodies, "topics": nobodies, "windows": nobodies, "running_calls": nobodies, "sink_pauses": nobodies, "tenant_logins": nobodies,
 	"lanes": nobodies, "former_lanes": nobodies, "progress": nobodies, "relays": nobodies, "relanings": nobodies, "purges": nobodies, "redrives": nobodies, "removals": nobodies, "removals_n_seq": nobodies,
 	"audit_log_n_seq": nobodies, "receipts_n_seq": nobodies, "windows_n_seq": nobodies, "identity_conflicts_n_seq": nobodies, "contact_seq": nobodies,
@@ -66,10 +66,11 @@ var functionCases = map[string]functionCase{
 	"idempotency_key": {pure: true}, "is_bad_header": {pure: true}, "is_json": {pure: true}, "message_id": {pure: true}, "message_seq": {pure: true},
 	"fold_address": {pure: true}, "check_address": {pure: true}, "address_domain": {pure: true}, "fold_case": {pure: true}, "has_invisible": {pure: true},
 	"has_vast_numbers": {pure: true}, "is_deep": {pure: true}, "json_excess": {pure: true}, "order_at": {pure: true}, "json_digits": refusedToApp, "domain_ascii": {pure: true}, "punycode": {pure: true}, "punycode_bias": {pure: true}, "unpunycode": {pure: true},
-	"current_tenant": {call: `select deed.current_tenant() where $1::text <> ''`}, // one's own
-	"slot":           {call: `select deed.slot(0, $1::text, 1)`},
-	"payload_json":   {call: `select deed.payload_json('text/plain', $1::text::bytea)`},
-	"doors":          {call: `select deed.doors() where $1::text <> ''`}, // numbers of subscriptions
+	"campaigns_served": {call: `select deed.campaigns_served() where $1::text <> ''`}, // of workers, which are nobody's
+	"current_tenant":   {call: `select deed.current_tenant() where $1::text <> ''`},   // one's own
+	"slot":             {call: `select deed.slot(0, $1::text, 1)`},
+	"payload_json":     {call: `select deed.payload_json('text/plain', $1::text::bytea)`},
+	"doors":            {call: `select deed.doors() where $1::text <> ''`}, // numbers of subscriptions
 
 	// Where the log's numbers are, and of what it looks at there the tenant's own.
 	"log_extents":    {call: `select from_id from deed.log_extents() where $1::text = ''`},
@@ -153,7 +154,7 @@ func init() {
 		"append_events", "try_append_events", "refuse_engines_steps", "write_events", "write_event", "event_message", "verify_runs", "verify_plans", "plan_graph", "plan_duration", "verify_steps", "start_runs", "claim_steps", "record_steps", "begin_step", "announce_steps", "extend_steps", "finish_steps", "wake_steps", "approve_run", "stop_run", "retry_step", "run_was_read", "store_snapshots", "runs_behind", "replace_snapshots", "retain_runs", "redact_run", "keep_run_partitions", "refuse_run_change",
 		"register_functions", "serve_queues", "unserved_queues", "versions_of_requests", "create_runs", "begin_requests", "write_beginnings", "write_ends", "first_bits",
 		"claim_external", "extend_external", "end_external", "finish_external", "fail_external",
-		"new_id", "sender_domain", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "run_ends", "pause_failing", "pause_problem", "verify_campaigns", "decide_winners", "write_winner", "count_variants", "said_by", "content_problems", "variants_problem", "hold_run", "sweep_runs", "due_unheld",
+		"new_id", "sender_domain", "note_campaigns", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "run_ends", "pause_failing", "pause_problem", "verify_campaigns", "decide_winners", "write_winner", "count_variants", "said_by", "content_problems", "variants_problem", "hold_run", "sweep_runs", "due_unheld",
 		"after_quiet", "time_in", "run_times", "pace_of", "window_problem", "put_off",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {

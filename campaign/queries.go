@@ -14,5 +14,5 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Put, Audience, FindAudience, Sample, Audiences, RemoveAudience, Segment, Add, Finish, Deploy, Claim, Expand, GiveUp, PutBack, RollUp, PauseFailing, Decide, Sweep, ToSeal, Seal, Purge, Sealed, Unfinished, Content, Pause, Sending, Resume, Cancel, Winner, Retry, Runs, Run, Progress, Waits, Trace, Heard, Variants, Skips, Failures, Members, Verify, Proved, ProvedMembers string
+	Put, Audience, FindAudience, Sample, Audiences, RemoveAudience, Segment, Add, Finish, Deploy, Note, Served, Claim, Expand, GiveUp, PutBack, RollUp, PauseFailing, Decide, Sweep, ToSeal, Seal, Purge, Sealed, Unfinished, Content, Pause, Sending, Resume, Cancel, Winner, Retry, Runs, Run, Progress, Waits, Trace, Heard, Variants, Skips, Failures, Members, Verify, Proved, ProvedMembers string
 }

@@ -63,6 +63,12 @@ select deed.finish_audience($1::text::uuid, $2::bigint, $3::text::uuid);
 select run_id::text, created
 from deed.deploy_campaign($1::text::uuid, $2::text::uuid, $3::text, $4::text, $5::timestamptz, $6::text::jsonb, $7::text::uuid);
 
+-- name: note
+select deed.note_campaigns($1::text, make_interval(secs => $2::float8));
+
+-- name: served
+select deed.campaigns_served();
+
 -- name: claim
 select id::text, run_id::text, tenant_id::text, claim
 from deed.claim_queued_jobs($1::text, $2::int, make_interval(secs => $3::float8));

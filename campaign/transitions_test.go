@@ -13,8 +13,8 @@ import (
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
-// witness sees each change of a delivery's status where it is written, and knows who makes it: as says so.
-const witness = `
+// bystander sees each change of a delivery's status where it is written, and knows who makes it: as says so.
+const bystander = `
 	create table public.seen (seq bigint generated always as identity, id uuid, recipient text, change text, who text, since timestamptz default transaction_timestamp());
 	create function public.see() returns trigger language plpgsql security definer as $$
 	begin
@@ -34,7 +34,7 @@ type theatre struct {
 	run string
 }
 
-// as has statements executed in one transaction that the witness takes for who's.
+// as has statements executed in one transaction that the bystander takes for who's.
 func (s *theatre) as(role pgtest.Role, who string, statements ...string) {
 	s.t.Helper()
 	err := pgx.BeginFunc(s.t.Context(), s.db.Pool(role), func(tx pgx.Tx) error {
@@ -125,7 +125,7 @@ func TestContract_C6_EachTransitionOfDeliveries(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	s := &theatre{t: t, db: db, run: deploy(t, db, request(t, db, 30))}
-	s.owner(witness)
+	s.owner(bystander)
 	suppress := func(person int, why string) {
 		t.Helper()
 		s.as(pgtest.Admin, "ann", fmt.Sprintf(`select deed.suppress('email', array['%s'], '%s', 'ann')`, address(campaign.Email, person), why))

@@ -121,6 +121,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer end(nil)
 	var watching sync.WaitGroup
 	watching.Go(func() { w.gate.Watch(ctx, w.pool, end) })
+	watching.Go(func() { w.tell(ctx) })
 	if w.opts.Retention > 0 {
 		watching.Go(func() { w.retain(ctx) })
 	}
@@ -132,6 +133,35 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// told is for how long it is said that a worker carries out campaigns; it is said again after a third of that.
+const told = time.Minute
+
+// tell says that this worker carries out campaigns ([Served]), until ctx ends.
+func (w *Worker) tell(ctx context.Context) {
+	until := told.Seconds()
+	for wait := told / 3; ctx.Err() == nil; work.Sleep(ctx, wait) {
+		if err := w.note(ctx, &until); err != nil && ctx.Err() == nil {
+			w.opts.Logger.Warn("not told that campaigns are carried out here; will try again", "error", err)
+			wait = min(told/3, w.opts.PollInterval)
+		} else {
+			wait = told / 3
+		}
+	}
+	if err := w.note(context.WithoutCancel(ctx), nil); err != nil {
+		w.opts.Logger.Debug("not told that campaigns are not carried out here any more", "error", err)
+	}
+}
+
+func (w *Worker) note(ctx context.Context, seconds *float64) error {
+	ctx, cancel := context.WithTimeout(ctx, leaving)
+	defer cancel()
+	_, err := w.pool.Exec(ctx, query.Note, w.opts.Worker, seconds)
+	return err
+}
+
+// leaving is the deadline of what is told: a stop waits for it.
+const leaving = 2 * time.Second
 
 func (w *Worker) loop(ctx context.Context) {
 	for failures := 0; ; {
@@ -273,6 +303,16 @@ func (w *Worker) pauseFailing(ctx context.Context) error {
 		return nil
 	})
 	return err
+}
+
+// Served reports whether a [Worker] runs, of a relay or of another program: where none does, no campaign that is
+// deployed reaches anybody. One that was killed counts for a minute.
+func Served(ctx context.Context, db deed.DB) (served bool, err error) {
+	rows, err := db.Query(ctx, query.Served)
+	if err == nil {
+		served, err = pgx.CollectOneRow(rows, pgx.RowTo[bool])
+	}
+	return served, deed.WrapError("look for workers of campaigns", err)
 }
 
 // Drained reports whether no job is open, but for those of runs that begin more than a

@@ -158,6 +158,7 @@ that is checked.`,
 type deployedCampaign struct {
 	file.Deployed
 	Members int64 `json:"members"`
+	Served  bool  `json:"served"` // somebody carries out campaigns
 }
 
 func newCampaignDeploy(a *app) *cobra.Command {
@@ -239,8 +240,15 @@ func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to fil
 	if err != nil {
 		return err
 	}
+	served, err := campaign.Served(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if !served && r.FinishedAt == nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: no relay carries out campaigns now, and nobody gets anything until one does: run one with campaigns: {enabled: true}")
+	}
 	if asJSON {
-		err = printJSON(cmd.OutOrStdout(), deployedCampaign{d, r.Members})
+		err = printJSON(cmd.OutOrStdout(), deployedCampaign{d, r.Members, served})
 	} else {
 		did := "deployed"
 		if !d.New {

@@ -8,6 +8,6 @@ set search_path = pg_catalog, pg_temp
 as $$
   select deed.domain_ascii(deed.fold_case(coalesce(
     substring(p_from from '<[^<>]*@([^<>@]+)>[^<>]*$'),
-    substring(regexp_replace(btrim(p_from), '\s*\([^()]*\)$', '') from '@([^@<>()\s]+)$')
+    substring(regexp_replace(btrim(p_from), '[[:space:]]*[(][^()]*[)]$', '') from '@([^@<>()[:space:]]+)$')
   )))
 $$;
