@@ -181,6 +181,8 @@ type loop[T comparable] struct {
 	done     []*unit[T]            // outcome known, not recorded
 	doneAt   time.Time             // when done became non-empty
 	hungry   bool                  // there may be something to claim
+	woken    bool                  // it is said so by who has made it
+	together time.Time             // until when a claim that was woken waits for the outcomes of what is being done, to go with them
 	askAt    time.Time             // when to be hungry again; zero: when woken
 	rate     float64               // outcomes per second, lately
 	counted  int                   // outcomes since countAt
@@ -205,7 +207,7 @@ func (l *loop[T]) drive(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-l.opts.Wake:
-			l.hungry = true
+			l.hungry, l.woken = true, true
 		case <-poll.C:
 		case units := <-l.results:
 			l.collect(units)
@@ -226,6 +228,9 @@ func (l *loop[T]) step(ctx context.Context) time.Duration {
 	if l.failures > 0 && l.split == 0 && len(l.done) > 0 {
 		// What failed may have been the claim, or one of the outcomes.
 		return l.exchange(ctx, 0)
+	}
+	if wait := time.Until(l.together); wait > 0 && l.woken && len(l.held) > 0 && len(l.done) < l.opts.Batch {
+		return wait
 	}
 	n, pause := 0, time.Duration(0)
 	if l.hungry {
@@ -301,6 +306,7 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	l.exchangeDone()
 	l.settled(part)
 	l.take(claimed, started)
+	l.woken, l.together = false, time.Now().Add(min(time.Since(started)/4, flushDelay))
 	if n == 0 {
 		return 0
 	}
