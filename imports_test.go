@@ -41,7 +41,7 @@ var floors = []struct {
 	{5.5, `campaign/liquid`},
 	{5.6, `campaign/file`},
 	{6, `server|server/metrics`},
-	{7, `cmd/deed|examples/(service|functions)|internal/crash/(campaigner|victim|deliverer|receiver|runner|stepper|coder)`},
+	{7, `cmd/deed|examples/(service|functions)|internal/crash/(campaigner|victim|deliverer|receiver|runner|starter|stepper|coder)`},
 }
 
 func floorOf(t *testing.T, pkg string) float64 {

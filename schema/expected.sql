@@ -1196,7 +1196,7 @@ table deed.providers rls=true forced=true
   constraint providers_name_is_valid CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text))
   constraint providers_pkey PRIMARY KEY (name)
   constraint providers_reports_are_known CHECK ((reports <@ ARRAY['accepted'::text, 'delivered'::text, 'bounced'::text, 'soft_bounced'::text, 'dropped'::text, 'complained'::text, 'unsubscribed'::text, 'opened'::text, 'clicked'::text, 'answered'::text]))
-  constraint providers_verified_domains_are_some CHECK ((((cardinality(verified_domains) >= 1) AND (cardinality(verified_domains) <= 1000)) AND (array_position(verified_domains, NULL::text) IS NULL)))
+  constraint providers_verified_domains_are_some CHECK (((array_position(verified_domains, NULL::text) IS NULL) AND ((cardinality(verified_domains) >= 1) AND (cardinality(verified_domains) <= 1000))))
   CREATE UNIQUE INDEX providers_pkey ON deed.providers USING btree (name)
   policy providers_admin for r to deed_admin using true
   policy providers_owner for * to owner using true check true

@@ -38,6 +38,7 @@ func TestRun_WokenGoesWithOutcomes(t *testing.T) {
 				}
 				stop := run(t, f, work.Options{Concurrency: 16, Wake: wake})
 				time.Sleep(100 * time.Millisecond)
+				synctest.Wait()
 				if len(began) < 2 || began[1] != f.latency+c.begun || ends[1] != c.ends {
 					t.Errorf("exchanges began after %v, with so many outcomes: %v; want the second at %v with %d", began, ends, f.latency+c.begun, c.ends)
 				}
