@@ -188,7 +188,7 @@ func (c *launcher) recordTimes(ctx context.Context, relay *child, n int) error {
 // a call that was cut off nothing else can be known.
 func (c *launcher) decide(ctx context.Context, run string, w *wiretap) (n int, err error) {
 	rows, err := c.owner.Query(ctx, `
-		select id::text, recipient from deed.channel_outbox where status = 'sending' and provider = 'mail' and (held_at is null) = false and run_id = $1::text::uuid`, run)
+		select id::text, recipient from deed.channel_outbox where status = 'sending' and provider = 'mail' and held_at is not null and run_id = $1::text::uuid`, run)
 	if err != nil {
 		return 0, err
 	}

@@ -140,13 +140,16 @@ const told = time.Minute
 // tell says that this worker carries out campaigns ([Served]), until ctx ends.
 func (w *Worker) tell(ctx context.Context) {
 	until := told.Seconds()
-	for wait := told / 3; ctx.Err() == nil; work.Sleep(ctx, wait) {
-		if err := w.note(ctx, &until); err != nil && ctx.Err() == nil {
+	for failures := 0; ctx.Err() == nil; {
+		wait := told / 3
+		if err := w.note(ctx, &until); err == nil {
+			failures = 0
+		} else if ctx.Err() == nil {
+			failures++
 			w.opts.Logger.Warn("not told that campaigns are carried out here; will try again", "error", err)
-			wait = min(told/3, w.opts.PollInterval)
-		} else {
-			wait = told / 3
+			wait = work.Backoff(failures, 100*time.Millisecond, told/3)
 		}
+		work.Sleep(ctx, wait)
 	}
 	if err := w.note(context.WithoutCancel(ctx), nil); err != nil {
 		w.opts.Logger.Debug("not told that campaigns are not carried out here any more", "error", err)

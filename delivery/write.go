@@ -45,9 +45,10 @@ func (s *source) write(ctx context.Context, turn chan struct{}) {
 			list = append(list, w)
 		}
 		list, n := s.gather(list)
-		mine := n < fewWritten && taken(turn, longWritten)
-		if mine {
-			list, n = s.gather(list)
+		mine := false
+		if n < fewWritten {
+			mine = taken(turn, longWritten)
+			list, n = s.gather(list) // with those that have come meanwhile, whosever turn it is
 		}
 		verdicts, err := s.writeAll(ctx, list)
 		if mine {

@@ -26,9 +26,9 @@ a person, which is named and not waited for. What else is in doubt may take as l
 bounds it. However the wait ends, by ^C too, the run stays paused.`, "paused",
 		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (campaign.UnderWay, error) {
 			n, err := campaign.Pause(cmd.Context(), pool, scope, run, by)
-			for wait && sqlstate.Locked(err) { // it is paused, and attempts that began before have not ended
+			for wait && sqlstate.Locked(err) { // attempts that began before have not ended
 				if n, err = campaign.Pause(cmd.Context(), pool, scope, run, by); cmd.Context().Err() != nil {
-					return campaign.UnderWay{}, staysPaused(cmd.Context(), run, "attempts that began before it had not ended")
+					return campaign.UnderWay{}, fmt.Errorf("the pause of run %s was not confirmed, since attempts that began before it had not ended, or its row was locked: pause it again", run)
 				}
 			}
 			if err != nil || !wait {
