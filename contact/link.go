@@ -51,6 +51,15 @@ func NewLinks(opts LinkOptions) (*Links, error) {
 	return &Links{url: strings.TrimRight(opts.URL, "/"), signer: signer}, nil
 }
 
+// Previous returns, for each of [LinkOptions.Previous], what makes the links that were made under it.
+func (l *Links) Previous() []*Links {
+	var list []*Links
+	for _, signer := range l.signer.Previous() {
+		list = append(list, &Links{url: l.url, signer: signer})
+	}
+	return list
+}
+
 // Asked is what a contact was asked for, and is to confirm.
 type Asked struct {
 	Tenant  string // the contact's, a UUID; "": the default one

@@ -108,6 +108,7 @@ func (s *source) attempt(ctx context.Context, it *item) {
 // attempt, by whatever version of the program, sends the same bytes. It reports
 // whether there is one.
 func (s *source) prepare(ctx context.Context, it *item) bool {
+	it.at = time.Now().UTC().Truncate(time.Millisecond)
 	if !s.compose(ctx, it) {
 		return false
 	}
@@ -115,7 +116,7 @@ func (s *source) prepare(ctx context.Context, it *item) bool {
 		return true
 	}
 	draft := it.draft()
-	draft.Unsubscribe = s.unsubscribe(&it.row)
+	draft.Unsubscribe = unsubscribe(s.ledger.opts.Links, &it.row, it.at)
 	err := s.fill(ctx, it, &draft)
 	if errors.Is(err, errNotRead) {
 		s.log.Warn("files of a delivery not read; nobody was called", "error", err, "delivery", it.id)

@@ -27,8 +27,8 @@ func (s *source) compose(ctx context.Context, it *item) bool {
 		return true
 	}
 	d := it.draft()
-	d.Unsubscribe = s.unsubscribe(&it.row)
-	payload, err := s.composed(ctx, d)
+	d.Unsubscribe = unsubscribe(s.ledger.opts.Links, &it.row, it.at)
+	payload, err := s.ledger.composed(ctx, d)
 	if err == nil {
 		it.payload = payload
 		return true
@@ -51,15 +51,15 @@ func (it *item) notMade(err error) {
 
 // composed is Compose within a statement's deadline. A panic is its error, and the
 // delivery's.
-func (s *source) composed(ctx context.Context, d Draft) (payload json.RawMessage, err error) {
+func (l *Ledger) composed(ctx context.Context, d Draft) (payload json.RawMessage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			payload, err = nil, invalidf("compose", "panic: %v", v)
 		}
 	}()
-	ctx, cancel := s.ledger.deadline(ctx)
+	ctx, cancel := l.deadline(ctx)
 	defer cancel()
-	payload, err = s.ledger.opts.Composer.Compose(ctx, d)
+	payload, err = l.opts.Composer.Compose(ctx, d)
 	if err != nil {
 		return nil, fmt.Errorf("compose: %w", err)
 	}

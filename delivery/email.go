@@ -86,6 +86,11 @@ func (r EmailRules) Check() error {
 	if _, err := mail.ParseAddress(r.From); r.From != "" && err != nil {
 		errs = append(errs, errors.New("option From is not an address"))
 	}
+	for _, entry := range r.FromAllowed {
+		if entry != "*" && strings.Contains(entry, "*") {
+			errs = append(errs, fmt.Errorf("option FromAllowed: %q: a * stands alone, for all; a domain, such as @example.com, stands for itself and not for those below it", entry))
+		}
+	}
 	for _, entry := range r.HeadersAllowed {
 		name := strings.ToLower(strings.TrimSuffix(entry, "*"))
 		if entry != "*" && (!isHeaderName(name) || strings.Contains(name, "*") || isReserved(name)) {

@@ -95,6 +95,11 @@ func TestReadEmail_HeadersThatCommand(t *testing.T) {
 			t.Errorf("%q: %v", entry, err)
 		}
 	}
+	for entry, ok := range map[string]bool{"*": true, "@example.com": true, "ann@example.com": true, "@*.example.com": false, "*@example.com": false} {
+		if err := (delivery.EmailRules{FromAllowed: []string{entry}}).Check(); (err == nil) != ok {
+			t.Errorf("%q: %v", entry, err)
+		}
+	}
 }
 
 // Who shares a provider sends in the name of its domain, or of what it allows.

@@ -16,6 +16,22 @@ type item struct {
 	made   *made      // nil: no call was made
 	stack  string     // of a panic
 	place  *place     // where it is called
+	at     time.Time  // when its request was made, if it was made in this attempt
+}
+
+func (it *item) draft() Draft {
+	d := it.row.draft()
+	d.At = it.at
+	return d
+}
+
+// madeAt is when the request of a campaign's delivery was made, of which it is not kept; nil of
+// any other.
+func (it *item) madeAt() *time.Time {
+	if it.run == "" {
+		return nil
+	}
+	return &it.at
 }
 
 // settled says that there is nothing to record: it was skipped, or lost.

@@ -196,7 +196,11 @@ type Draft struct {
 	// Unsubscribe is the link by which its recipient leaves what it is for; "" for none.
 	// [ReadEmail] puts it into the headers.
 	Unsubscribe string
-	Payload     json.RawMessage
+	// At is when the request is made, to the millisecond, by the process's clock and in UTC: an
+	// adapter that dates what it says takes this for it, so that the same can be made again
+	// ([Ledger.Render]).
+	At      time.Time
+	Payload json.RawMessage
 }
 
 type outcomeKind int

@@ -16,5 +16,5 @@ var query = sqlfile.Load[statements](queriesText)
 type statements struct {
 	Reserve, Claim, Attempt, Extend, Note, Attempts, Settle, Pause, ClaimDoubts, MayRepeat, IsOurs, RegisterProvider, NoteIdle,
 	RealCalls, Relane, ForgetLanes, Prove, RecordEvents, MatchEvents, Feedback, IsAddressee, Now, SettleDelivery, Retry, Redrive, Expire, ExpireSuppressions, GiveUp, Purge, PurgeContents, PutContent, LookAtContents, ContentBytes, RemoveContent, DeliveryContents, Suppress, Unsuppress,
-	LookAtSuppressions, LookAtDeliveries, Deliveries, History, Providers, Rates, Resume, Unfinished string
+	LookAtSuppressions, LookAtDeliveries, Deliveries, Draft, History, Providers, Rates, Resume, Unfinished string
 }

@@ -38,7 +38,7 @@ select deed.purge_contents(make_interval(secs => $1::float8), $2::int, $3::text)
 -- name: attempt
 select id::text, status, attempts, coalesce(why, '')
 from deed.attempt($1::text[]::uuid[], $2::bigint[], $3::bytea[], make_interval(secs => $4::float8), make_interval(secs => $5::float8), $6::text,
-  $7::text, $8::text, $9::boolean, $10::text[]::uuid[]);
+  $7::text, $8::text, $9::boolean, $10::text[]::uuid[], $11::timestamptz[]);
 
 -- name: extend
 select deed.extend_deliveries($1::text[]::uuid[], $2::bigint[], make_interval(secs => $3::float8))::text[];
@@ -183,6 +183,14 @@ select deed.unsuppress($1::text, $2::text[], $3::text, $4::text, $5::text::uuid,
 -- name: look_at_suppressions
 select looked, next_at, next_tenant::text, next_channel, next_address, next_purpose, tenant_id::text, channel, address, purpose, reason, actor, created_at, expires_at
 from deed.look_at_suppressions($1::timestamptz, $2::text::uuid, $3::text, $4::text, $5::text, $6::int, $7::int, $8::text::uuid, $9::text, $10::text, $11::text);
+
+-- name: draft
+-- What the request of a delivery is made of again.
+select id::text, tenant_id::text, workspace_id::text, idempotency_key, channel, coalesce(recipient, ''), coalesce(recipient_id, ''), payload::text,
+  coalesce(correlation_id, ''), coalesce(channel_message_id::text, ''), purpose, coalesce(contact_id::text, ''), coalesce(run_id::text, ''),
+  provider, made_at, erased_at is not null, coalesce(encode(coalesce(request_sha256, sha256(request)), 'hex'), '')
+from deed.channel_outbox
+where id = $1::text::uuid;
 
 -- name: look_at_deliveries
 select looked, next::text, oldest, id::text

@@ -11,15 +11,15 @@ import (
 // A link to leave by is good for so long: e-mails are kept, and so is what they promise.
 const unsubscribeFor = 5 * 365 * 24 * time.Hour
 
-// unsubscribe is the link by which the recipient of an e-mail leaves what it is for; "" where it
-// has no purpose, or nobody has said where links lead.
-func (s *source) unsubscribe(w *row) string {
-	if s.ledger.opts.Links == nil || w.purpose == "" || w.channel != Email {
+// unsubscribe is the link, made at a time, by which the recipient of an e-mail leaves what it is for;
+// "" where it has no purpose, or nobody has said where links lead.
+func unsubscribe(links *contact.Links, w *row, at time.Time) string {
+	if links == nil || w.purpose == "" || w.channel != Email {
 		return ""
 	}
-	return s.ledger.opts.Links.Leave(contact.Leaving{
+	return links.Leave(contact.Leaving{
 		Tenant: w.tenant, Channel: string(w.channel), Purpose: w.purpose, Delivery: w.id, Contact: w.contact,
-	}, time.Now().Add(unsubscribeFor))
+	}, at.Add(unsubscribeFor))
 }
 
 // unsubscribeBy puts the pair of headers in that mail programs make a button of (RFC 8058),

@@ -100,11 +100,18 @@ func taken(turn chan struct{}, within time.Duration) bool {
 func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verdict, error) {
 	ids, claims, requests := make([]string, 0, len(list)), make([]int64, 0, len(list)), make([][]byte, 0, len(list))
 	var batches []*string // nil: there is none
+	var made []*time.Time // nil: all requests stay
 	for _, w := range list {
 		for _, it := range w.items {
 			ids, claims, requests = append(ids, it.id), append(claims, it.claim), append(requests, it.request)
 			if s.batch > 1 {
 				batches = append(batches, orNil(w.batch))
+			}
+			if it.run != "" && made == nil {
+				made = make([]*time.Time, len(ids)-1, cap(ids))
+			}
+			if made != nil {
+				made = append(made, it.madeAt())
 			}
 		}
 	}
@@ -117,7 +124,7 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 	defer cancel()
 	crash.Point("writing")
 	rows, err := s.ledger.pool.Query(ctx, query.Attempt, ids, claims, requests, window, s.ledger.opts.Lease.Seconds(), s.ledger.opts.Worker,
-		s.caps.Kind, s.caps.Account, s.opts.Sandbox != "", batches)
+		s.caps.Kind, s.caps.Account, s.opts.Sandbox != "", batches, made)
 	if err != nil {
 		return nil, err
 	}

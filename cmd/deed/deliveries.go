@@ -121,13 +121,18 @@ func newDeliveriesShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a delivery and what has happened to it", Args: cobra.ExactArgs(1),
 		Long: `Show a delivery, every change of it with who made it and why, what its provider has said of it since, and each call that did
-not simply succeed, with what was learnt later. Its contents only with --payload.`,
+not simply succeed, with what was learnt later. Its contents only with --payload: of a campaign's delivery that was accepted,
+whose request is not kept, it is made again, by the provider and the public.link_secret of deed.yaml, and compared with what was sent.`,
 		Example: "  deed deliveries show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --payload",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, _ *pgxpool.Pool) error {
+			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
 				e, events, err := l.Show(cmd.Context(), args[0], payload)
 				if err != nil {
 					return err
+				}
+				var made *remade
+				if payload && e.RunID != "" && e.Request == nil && e.RequestSHA256 != "" {
+					made = a.remake(cmd.Context(), pool, e)
 				}
 				attempts, total, err := l.Attempts(cmd.Context(), args[0])
 				if err != nil {
@@ -138,9 +143,9 @@ not simply succeed, with what was learnt later. Its contents only with --payload
 					return err
 				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "history": events, "feedback": feedback, "attempts": orEmpty(attempts), "attempts_total": total})
+					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "rendering": made, "history": events, "feedback": feedback, "attempts": orEmpty(attempts), "attempts_total": total})
 				}
-				if err := showDelivery(cmd.OutOrStdout(), e, feedback, events); err != nil {
+				if err := showDelivery(cmd.OutOrStdout(), e, made, feedback, events); err != nil {
 					return err
 				}
 				return showAttempts(cmd.OutOrStdout(), attempts, total)
@@ -160,7 +165,7 @@ func repeatedUntil(e delivery.Entry) *time.Time {
 	return e.RepeatSafeUntil
 }
 
-func showDelivery(w io.Writer, e delivery.Entry, said delivery.Feedback, events []delivery.Event) error {
+func showDelivery(w io.Writer, e delivery.Entry, made *remade, said delivery.Feedback, events []delivery.Event) error {
 	line := func(name, value string) { detail(w, 16, name, value) }
 	line("id", e.ID)
 	line("status", string(e.Status))
@@ -207,8 +212,13 @@ func showDelivery(w io.Writer, e delivery.Entry, said delivery.Feedback, events 
 	if e.Payload != nil {
 		line("payload", string(e.Payload))
 	}
-	if e.Request != nil {
-		fmt.Fprintf(w, "request          %s\n", contentLine("text/plain", e.Request))
+	request := e.Request
+	if made != nil {
+		line("made again", made.says())
+		request = made.Request
+	}
+	if request != nil {
+		fmt.Fprintf(w, "request          %s\n", contentLine("text/plain", request))
 	}
 	rows := make([][]string, len(events))
 	for i, v := range events {

@@ -304,6 +304,19 @@ func (d *dispatcher) register(ctx context.Context, url string) error {
 	return l.Register(ctx)
 }
 
+// providerOf makes the provider of that name, if the file has it, and its secrets are there.
+func providerOf(file *config.Config, name string) (list map[string]delivery.ProviderOptions, release func(), err error) {
+	list = map[string]delivery.ProviderOptions{}
+	if c, ok := file.Providers[name]; ok && file.Lacks("providers."+name) == nil {
+		p, err := provider(c)
+		if err != nil {
+			return nil, nil, &exitError{exitUsage, fmt.Errorf("provider %s: %w", name, err)}
+		}
+		list[name] = delivery.ProviderOptions{Provider: p}
+	}
+	return list, func() { closeProviders(list) }, nil
+}
+
 // withLedger runs fn with a ledger that attempts nothing.
 func (a *app) withLedger(ctx context.Context, fn func(*delivery.Ledger, *pgxpool.Pool) error) error {
 	return a.withLedgerOf(ctx, "", fn)
@@ -316,15 +329,11 @@ func (a *app) withLedgerOf(ctx context.Context, name string, fn func(*delivery.L
 	if err != nil {
 		return err
 	}
-	list := map[string]delivery.ProviderOptions{}
-	defer func() { closeProviders(list) }()
-	if c, ok := file.Providers[name]; ok && file.Lacks("providers."+name) == nil {
-		p, err := provider(c)
-		if err != nil {
-			return &exitError{exitUsage, fmt.Errorf("provider %s: %w", name, err)}
-		}
-		list[name] = delivery.ProviderOptions{Provider: p}
+	list, release, err := providerOf(file, name)
+	if err != nil {
+		return err
 	}
+	defer release()
 	pool, err := a.pool(ctx)
 	if err != nil {
 		return err

@@ -397,7 +397,7 @@ func (s *section) senders() (list []string) {
 		if strings.HasPrefix(v, "@") {
 			address = "a" + v
 		}
-		if a, err := mail.ParseAddress(address); v != "*" && (err != nil || a.Address != address) {
+		if a, err := mail.ParseAddress(address); v != "*" && (err != nil || a.Address != address || strings.Contains(v, "*")) {
 			s.Problemf(line, document.Join(s.Path, "from_allowed"), "%q is not an address, a domain such as @example.com, or *", v)
 		}
 		list = append(list, v)

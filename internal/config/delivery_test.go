@@ -183,7 +183,7 @@ func TestProvider_FromAllowed(t *testing.T) {
 	if err != nil || len(f.Providers) != 1 || len(f.Providers["mail"].FromAllowed) != 3 {
 		t.Errorf("%+v, %v", f, err)
 	}
-	for _, bad := range []string{"example.com", `"Ann <ann@example.org>"`, `"@"`, `""`} {
+	for _, bad := range []string{"example.com", `"Ann <ann@example.org>"`, `"@"`, `""`, `"@*.example.com"`, `"*@example.com"`} {
 		if _, err := parse(text(bad)); err == nil {
 			t.Errorf("%s is taken", bad)
 		}

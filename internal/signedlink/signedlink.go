@@ -54,6 +54,15 @@ func New(secrets ...string) (*Signer, error) {
 	return s, nil
 }
 
+// Previous returns a signer for each secret but the first.
+func (s *Signer) Previous() []*Signer {
+	var list []*Signer
+	for _, key := range s.keys[1:] {
+		list = append(list, &Signer{keys: [][]byte{key}})
+	}
+	return list
+}
+
 // Sign returns the token of a path for these fields; it checks until a time, in
 // seconds. A token has letters of A-Z a-z 0-9 _ - alone.
 func (s *Signer) Sign(path string, until time.Time, fields ...string) string {

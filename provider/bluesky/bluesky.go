@@ -163,8 +163,8 @@ type create struct {
 	Record     record `json:"record"`
 }
 
-// Render makes the body of com.atproto.repo.createRecord. The post is dated now: a delivery
-// that waited for its hour was made long before.
+// Render makes the body of com.atproto.repo.createRecord. The post is dated by that: a
+// delivery that waited for its hour was reserved long before.
 func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if p.sessions[strings.ToLower(d.Recipient)] == nil {
 		return nil, errNotOurs
@@ -179,7 +179,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if graphemes.Least(said.Text) > mostText || len(said.Text) > mostBytes {
 		return nil, fmt.Errorf("the payload's text has over %d characters or %d bytes", mostText, mostBytes)
 	}
-	post := said.record(time.Now())
+	post := said.record(d.At)
 	if d.SandboxFor != "" {
 		post.mentionNobody()
 	}

@@ -64,7 +64,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	}
 	m.SetGenHeader(gomail.HeaderSubject, e.Subject)
 	m.SetMessageIDWithValue(messageID(d.Key, from.Address))
-	m.SetDateWithValue(p.now())
+	m.SetDateWithValue(d.At)
 	m.SetGenHeader("X-Deed-ID", d.ID)
 	if d.SandboxFor != "" {
 		m.SetGenHeader("X-Deed-Sandbox-For", d.SandboxFor)

@@ -106,7 +106,6 @@ type Provider struct {
 	back  *returnPath // nil: there is none
 	host  string
 	idle  idle
-	now   func() time.Time // the process's clock, for the header Date
 }
 
 // New checks opts and connects to nothing.
@@ -140,7 +139,7 @@ func New(opts Options) (*Provider, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "smtp", Code: deed.Invalid, Err: err}
 	}
-	return &Provider{opts: opts, rules: rules, back: back, host: host, now: time.Now}, nil
+	return &Provider{opts: opts, rules: rules, back: back, host: host}, nil
 }
 
 // Close closes the connections that are not in use.

@@ -34,6 +34,9 @@
 -- in which they are given. Those that may be called are the members; their places
 -- and how many they are is kept with each. The key is the batch's and begins anew
 -- with it (batch_until); a member's own key and its window have no part in it.
+--
+-- p_made says when each request was made, as far as what it says depends on that: a campaign's, which
+-- is not kept once it is accepted, is made again of that (deed deliveries show --payload).
 create or replace function deed.attempt(
   p_ids      uuid[],
   p_claims   bigint[],
@@ -44,7 +47,8 @@ create or replace function deed.attempt(
   p_kind     text default null,
   p_account  text default '',
   p_sandbox  boolean default false,
-  p_batches  uuid[] default null
+  p_batches  uuid[] default null,
+  p_made     timestamptz[] default null
 ) returns table (id uuid, status text, attempts int, repeat_safe_until timestamptz, why text)
 language plpgsql
 security definer
@@ -80,8 +84,8 @@ begin
   v_erasing := exists (select from deed.erasing);
   return query
   with mine as (
-    select q.place, q.request, q.tenant_id, q.skip, u.batch, u.n, case when q.why not in ('paused', 'quiet') or q.skip is null then q.why end as why, q.loud
-    from (select u.* from unnest(p_ids, p_claims, p_requests, p_batches) with ordinality u(id, claim, request, batch, n) order by u.id) u
+    select q.place, q.request, q.tenant_id, q.skip, u.batch, u.made, u.n, case when q.why not in ('paused', 'quiet') or q.skip is null then q.why end as why, q.loud
+    from (select u.* from unnest(p_ids, p_claims, p_requests, p_batches, p_made) with ordinality u(id, claim, request, batch, made, n) order by u.id) u
     cross join lateral (
       select c.ctid as place, u.request, c.tenant_id, t.loud, case when c.expires_at <= v_now then 'expired' when r.cancelled_at is not null then 'cancelled'
           when r.paused_at is null and coalesce(t.due + (r.expires_at - r.last_due), r.expires_at) <= v_now
@@ -160,6 +164,7 @@ begin
       skipped = m.skip is not null,
       skip_reason = m.skip,
       request = coalesce(c.request, case when m.skip is null then m.request end),
+      made_at = case when c.request is null and m.skip is null then m.made else c.made_at end,
       attempts = c.attempts + case when m.skip is null then 1 else 0 end,
       first_called_at = coalesce(c.first_called_at, case when m.skip is null then v_now end),
       called_at = case when m.skip is null then v_now else c.called_at end,
