@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/internal/crash/harness"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -61,7 +62,8 @@ func (p *psp) called() int {
 	return p.all
 }
 
-// store is a database with runs of the handler "code", half of which must not be repeated, and what is outside of it.
+// store is a database with runs of the handler "code", each second of them as the function "f", half of which must not be repeated, and what
+// is outside of it.
 type store struct {
 	t           testing.TB
 	db          *pgtest.DB
@@ -78,9 +80,17 @@ func newStore(t testing.TB, db *pgtest.DB, program harness.Program, each int) *s
 	db.Exec(t, pgtest.Owner, `create table public.orders (n serial, first text); grant all on public.orders, public.orders_n_seq to deed_worker; grant usage on schema public to deed_worker`)
 	put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, secrets: {key: "secret://psp"}}}}`)
 	put(t, db, `{plan: p, version: "2", steps: {main: {kind: go, handler: code, secrets: {key: "secret://psp"}, guarantee: at_most_once}}}`)
+	// As in a worker's process: runs of a function may be started once it is registered.
+	secrets := map[string]string{"key": "secret://psp"}
+	none := func(context.Context, map[string]any) (nothing, error) { return nil, nil }
+	if _, err := local.New(t.Context(), db.Pool(pgtest.Worker), local.Options{Secrets: run.SecretSources{}, Handlers: []local.Handler{
+		local.Func("f", 1, none).With(local.Policy{Secrets: secrets}), local.Func("f", 2, none).With(local.Policy{Secrets: secrets, AtMostOnce: true}),
+	}}); err != nil {
+		t.Fatal(err)
+	}
 	for n := range each {
 		for version, list := range map[string]*[]string{"1": &s.often, "2": &s.once} {
-			made, err := run.Start(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "p", Version: version, ID: strings.Repeat("x", n+1)})
+			made, err := run.Start(t.Context(), db.Pool(pgtest.App), run.Request{Plan: []string{"p", "f"}[n%2], Version: version, ID: strings.Repeat("x", n+1)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,7 +30,8 @@ type Options struct {
 	// AllowHosts are hosts, addresses and ranges that steps of kind http may call although they are not on the
 	// public Internet, as of webhooks. Default: none.
 	AllowHosts []string
-	// Secrets resolves references of steps of kind go ([run.Secret]) and http. Default: such a step fails (SECRET_UNRESOLVED).
+	// Secrets resolves references of steps of kind go ([run.Secret]) and http, and of functions. Default: such a step fails
+	// (SECRET_UNRESOLVED), and a function with secrets is refused.
 	Secrets run.Secrets
 	// Artifacts keeps what steps put ([run.Put]). Default: none, and such a step fails.
 	Artifacts run.ArtifactStore
@@ -144,6 +145,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error)
 		p, bad := h.plan()
 		if err = errors.Join(err, bad); p != nil {
 			e.functions = append(e.functions, p.Body())
+			if len(h.policy.secrets()) > 0 && opts.Secrets == nil {
+				err = errors.Join(err, fmt.Errorf("function %q has secrets, and there is nothing to resolve them with: option Secrets", h.name))
+			}
 		}
 		e.handlers[h.name] = h
 		e.queues = append(e.queues, "go:"+h.name)

@@ -27,6 +27,9 @@ type Policy struct {
 	AtMostOnce bool
 	// Hold is for how long a run that has failed waits for a person. Default: it fails at once.
 	Hold time.Duration
+	// Secrets are those that the function gets by [run.Secret]: references, such as secret://psp, by the names that it knows them by.
+	// [Options.Secrets] resolves them at each attempt, for the run's tenant and environment. Default: none.
+	Secrets map[string]string
 }
 
 // Func is a Go function that a run calls: a plan of one step, main, without a file. in is the run's input, as JSON decodes it,
@@ -43,10 +46,18 @@ func Func[In, Out any](name string, version int, do func(ctx context.Context, in
 	return h
 }
 
-// With is the function with other retries, time-out, guarantee or hold. They are part of its version. It is of what [Func] has made.
+// With is the function with other retries, time-out, guarantee or hold, or with secrets. They are part of its version. It is of what [Func] has made.
 func (h Handler) With(p Policy) Handler {
 	h.policy = &p
 	return h
+}
+
+// secrets are those of a policy, of which there may be none.
+func (p *Policy) secrets() map[string]string {
+	if p == nil {
+		return nil
+	}
+	return p.Secrets
 }
 
 // plan is that of a function; nil for a handler of plans' steps.
@@ -73,6 +84,9 @@ func (h Handler) plan() (*plan.Plan, error) {
 	}
 	if p.AtMostOnce {
 		step["guarantee"] = "at_most_once"
+	}
+	if len(p.Secrets) > 0 {
+		step["secrets"] = p.Secrets
 	}
 	whole := map[string]any{"plan": h.function, "version": strconv.Itoa(h.version), "steps": map[string]any{"main": step}}
 	if p.Hold != 0 {

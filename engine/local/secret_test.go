@@ -15,12 +15,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/run"
+	"github.com/deedhq/deed/run/plan"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -139,6 +142,73 @@ func canaryIn(t testing.TB, db *pgtest.DB, part string) {
 		n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from `+table+` t where position($1 in t::text) > 0 or position($2 in t::text) > 0`, part, hex.EncodeToString([]byte(part)))
 		if n > 0 {
 			t.Errorf("%d rows of %s have %q", n, table, part)
+		}
+	}
+}
+
+// A function gets its secrets by name, in its inner steps too; its plan has the references, and whatever it tells of a value is stored nowhere.
+func TestContract_R9_SecretsOfFunctions(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	log := &safeLog{}
+	const value = "canary-of-functions-7f3a"
+	policy := local.Policy{Secrets: map[string]string{"key": "secret://psp"}, Attempts: 3, Backoff: time.Millisecond}
+	_, stop := serve(t, db, local.Options{
+		Secrets: vault{"secret://psp": value}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Handlers: []local.Handler{
+			local.Func("keeps", 1, func(ctx context.Context, _ nothing) (bool, error) {
+				run.Log(ctx).Warn("with " + run.Secret(ctx, "key"))
+				inner, err := run.Step(ctx, "inner", func(ctx context.Context) (bool, error) { return run.Secret(ctx, "key") == value, nil })
+				return inner && run.Secret(ctx, "key") == value && run.Secret(ctx, "other") == "", err
+			}).With(policy),
+			local.Func("returns", 1, func(ctx context.Context, _ nothing) (string, error) { return "Bearer " + run.Secret(ctx, "key"), nil }).With(policy),
+			local.Func("fails", 1, func(ctx context.Context, _ nothing) (nothing, error) {
+				return nil, errors.New("refused: " + run.Secret(ctx, "key"))
+			}).With(policy),
+			local.Func("panics", 1, func(ctx context.Context, _ nothing) (nothing, error) { panic(run.Secret(ctx, "key")) }).With(policy),
+			local.Func("tells", 1, func(ctx context.Context, _ nothing) (nothing, error) {
+				_, err := run.Step(ctx, "inner", func(ctx context.Context) (string, error) { return run.Secret(ctx, "key"), nil })
+				return nil, err
+			}).With(policy),
+		},
+	})
+	for name, code := range map[string]string{"keeps": "", "returns": "SECRET_LEAK", "fails": "SECRET_LEAK", "panics": "SECRET_LEAK", "tells": "SECRET_LEAK"} {
+		s, err := run.Start(t.Context(), db.Pool(pgtest.App), run.Request{Plan: name, ID: "1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, name, ended(t, db, s.ID), map[bool]string{true: "COMPLETED", false: "FAILED"}[code == ""])
+		want(t, name, errorOf(t, db, s.ID, "main"), code)
+	}
+	stop()
+	want(t, "whether the function knew its secret", pgtest.One[bool](t, db.Pool(pgtest.Owner), `select (event_data -> 'output')::bool from deed.run_log where step_id = 'main' and event_type = 'StepCompleted'`), true)
+	stored, err := plan.Load(t.Context(), db.Pool(pgtest.App), nil, "keeps", "1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(t, string(stored.Body()), `"secrets":{"key":"secret://psp"}`)
+	canaryIn(t, db, "canary-of")
+	has(t, log.out.String(), "(secret)")
+	if strings.Contains(log.out.String(), "canary-of") {
+		t.Errorf("the log has it: %s", log.out.String())
+	}
+
+	for what, c := range map[string]struct {
+		secrets map[string]string
+		with    run.Secrets
+		code    deed.Code
+		said    string
+	}{
+		"a value in place of a reference":    {map[string]string{"key": value}, vault{}, deed.Invalid, "a reference such as secret://psp"},
+		"a name that is none":                {map[string]string{"a key": "secret://psp"}, vault{}, deed.Invalid, "a secret's name"},
+		"nothing to resolve them with":       {policy.Secrets, nil, deed.Invalid, "nothing to resolve them with"},
+		"the same version with other ones":   {map[string]string{"key": "secret://other"}, vault{}, deed.Conflict, "keeps"},
+		"the same version with none of them": {nil, vault{}, deed.Conflict, "keeps"},
+	} {
+		h := local.Func("keeps", 1, ship).With(local.Policy{Secrets: c.secrets, Attempts: 3, Backoff: time.Millisecond})
+		_, err := local.New(t.Context(), db.Pool(pgtest.Worker), local.Options{Handlers: []local.Handler{h}, Secrets: c.with})
+		if deed.CodeOf(err) != c.code || !strings.Contains(fmt.Sprint(err), c.said) || strings.Contains(fmt.Sprint(err), value) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

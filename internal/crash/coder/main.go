@@ -1,6 +1,6 @@
-// Command coder is a process that tests kill. It is an engine, whose handler "code" has inner steps of all kinds. Those that charge ask
-// the payment service VICTIM_PSP, with their key and the secret of the step; what Tx does is a row of public.orders, and
-// an artifact is in the directory VICTIM_ARTIFACTS.
+// Command coder is a process that tests kill. It is an engine, whose handler "code", which is the function "f" as well, has inner steps of all
+// kinds. Those that charge ask the payment service VICTIM_PSP, with their key and the secret of the step; what Tx does is a row of
+// public.orders, and an artifact is in the directory VICTIM_ARTIFACTS.
 package main
 
 import (
@@ -29,9 +29,14 @@ func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	secrets := map[string]string{"key": "secret://psp"}
 	e, err := local.New(ctx, pool, local.Options{
-		Handlers: []local.Handler{local.Step("code", code)},
-		Secrets:  run.SecretSources{{Ref: "secret://psp", From: "env:VICTIM_SECRET"}}, Artifacts: files,
+		Handlers: []local.Handler{
+			local.Step("code", code),
+			local.Func("f", 1, code).With(local.Policy{Secrets: secrets}),
+			local.Func("f", 2, code).With(local.Policy{Secrets: secrets, AtMostOnce: true}),
+		},
+		Secrets: run.SecretSources{{Ref: "secret://psp", From: "env:VICTIM_SECRET"}}, Artifacts: files,
 		Lease: time.Second, PollInterval: 20 * time.Millisecond, Concurrency: 4,
 		OnNewCluster: deed.Continue, Logger: log,
 	})
