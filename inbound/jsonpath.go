@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -225,14 +226,14 @@ func escaped(body []byte) rune {
 // elements.
 type path []any
 
-var pathStep = regexp.MustCompile(`^(?:\.([^.\[\]\s\pC]+)|\[(0|[1-9][0-9]{0,5})\])`)
+var pathStep = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\.([^.\[\]\s\pC]+)|\[(0|[1-9][0-9]{0,5})\])`) })
 
 // parsePath reads a path such as $.a.b[0].c.
 func parsePath(text string) (path, error) {
 	rest, ok := strings.CutPrefix(text, "$")
 	var p path
 	for ok && rest != "" {
-		found := pathStep.FindStringSubmatch(rest)
+		found := pathStep().FindStringSubmatch(rest)
 		if ok = found != nil && len(p) < deepest; !ok {
 			break
 		}

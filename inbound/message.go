@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -188,8 +189,8 @@ func (m *Message) mail(text string) json.RawMessage {
 		subject = strings.TrimSpace("Re: " + subject)
 	}
 	mail := delivery.EmailPayload{Subject: subject, Text: strings.ToValidUTF8(text, "\uFFFD"), Headers: map[string]string{"Auto-Submitted": "auto-replied"}}
-	if mailID.MatchString(written.MessageID) {
-		thread := slices.DeleteFunc(strings.Fields(written.References), func(id string) bool { return !mailID.MatchString(id) })
+	if mailID().MatchString(written.MessageID) {
+		thread := slices.DeleteFunc(strings.Fields(written.References), func(id string) bool { return !mailID().MatchString(id) })
 		thread = append(thread[max(0, len(thread)-10):], written.MessageID)
 		mail.Headers["In-Reply-To"], mail.Headers["References"] = written.MessageID, strings.Join(thread, " ")
 	}
@@ -197,7 +198,7 @@ func (m *Message) mail(text string) json.RawMessage {
 }
 
 // mailID is a Message-ID that may be written into a header.
-var mailID = regexp.MustCompile(`^<[!-;=?-~]{1,200}>$`)
+var mailID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^<[!-;=?-~]{1,200}>$`) })
 
 // published are the topics' messages of a result.
 func (m *Message) published(r Result) []deed.Message {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/deedhq/deed"
@@ -105,7 +106,7 @@ const (
 	DenyUnknown Unknown = "deny"
 )
 
-var sourceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+var sourceName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`) })
 
 func (o Options) withDefaults() (Options, error) {
 	o.Lease = cmp.Or(o.Lease, time.Minute)
@@ -142,7 +143,7 @@ func (o Options) withDefaults() (Options, error) {
 	sources := make(map[string]SourceOptions, len(o.Sources))
 	for _, name := range slices.Sorted(maps.Keys(o.Sources)) {
 		s, err := o.Sources[name].withDefaults()
-		if !sourceName.MatchString(name) {
+		if !sourceName().MatchString(name) {
 			err = errors.Join(err, errors.New("its name is not of A-Z a-z 0-9 . _ -, 1 to 100 characters"))
 		}
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -18,7 +19,7 @@ type TelegramOptions struct {
 const telegramHeader = "X-Telegram-Bot-Api-Secret-Token"
 
 var (
-	telegramSecret = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
+	telegramSecret = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`) })
 
 	// What an update may be that nobody wrote to us. A change of a message is none
 	// of its own: it has a new update_id, so what was asked for once would be done
@@ -58,7 +59,7 @@ func Telegram(opts TelegramOptions) (Source, error) {
 	keys, err := secretKeys("Secrets", opts.Secrets)
 	errs := []error{err}
 	for i, s := range opts.Secrets {
-		if s != "" && !telegramSecret.MatchString(s) {
+		if s != "" && !telegramSecret().MatchString(s) {
 			errs = append(errs, fmt.Errorf("option Secrets: secret %d is not up to 256 characters of A-Z a-z 0-9 _ and -", i+1))
 		}
 	}

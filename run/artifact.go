@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/deedhq/deed/internal/runstep"
@@ -29,7 +30,7 @@ type ArtifactStore interface {
 }
 
 // artifactKind is what kinds are called.
-var artifactKind = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+var artifactKind = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`) })
 
 // artifactSchemes are those of references.
 var artifactSchemes = []string{"file", "s3", "gs", "azure", "https"}
@@ -42,7 +43,7 @@ func Put(ctx context.Context, kind string, r io.Reader) (Artifact, error) {
 	s, _ := runstep.From(ctx)
 	if s.Artifacts == nil {
 		return Artifact{}, invalidf(op, "%w", errNoCode)
-	} else if !artifactKind.MatchString(kind) {
+	} else if !artifactKind().MatchString(kind) {
 		return Artifact{}, invalidf(op, "kind %q: want 1 to 100 of A-Z a-z 0-9 _ . -", kind)
 	}
 	a, err := s.Artifacts.Put(ctx, kind, r)
@@ -58,7 +59,7 @@ func Attach(ctx context.Context, a Artifact) error {
 	switch {
 	case s.Artifacts == nil:
 		return invalidf(op, "%w", errNoCode)
-	case !artifactKind.MatchString(a.Kind):
+	case !artifactKind().MatchString(a.Kind):
 		return invalidf(op, "kind %q: want 1 to 100 of A-Z a-z 0-9 _ . -", a.Kind)
 	case err != nil || !slices.Contains(artifactSchemes, u.Scheme) || u.User != nil || len(a.URI) > 2000:
 		return invalidf(op, "its URI is none of %s, or has a user in it, or over 2000 characters", strings.Join(artifactSchemes, ", "))

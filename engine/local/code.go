@@ -118,8 +118,9 @@ func (c *code) diverged(format string, args ...any) error {
 // errAsleep is what the code gets while it is to end and wait.
 var errAsleep = errors.New("the run sleeps: return this error; the code runs again when the time has come")
 
-// nameForm is what inner steps and branches are called, with the id of run.Named.
-var nameForm = regexp.MustCompile(`^[\pL\pN_.:-]{1,100}(\[[^/\[\]\x00-\x1f]*\])?$`)
+// nameForm is what inner steps and branches are called, with the id of run.Named. As other forms that repeat a part a hundred
+// times it is made at its first use: that takes a millisecond or several, and every command would spend it at its start.
+var nameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL\pN_.:-]{1,100}(\[[^/\[\]\x00-\x1f]*\])?$`) })
 
 // ask looks up an inner step that the code asks for: its whole name, and what is recorded of it, or nil. Only with mu held.
 func (b *branch) ask(ask runstep.Ask) (name string, r *recorded, err error) {
@@ -142,7 +143,7 @@ func (b *branch) ask(ask runstep.Ask) (name string, r *recorded, err error) {
 	if c.it.guard.in(name) {
 		return "", nil, errLeak()
 	}
-	if !nameForm.MatchString(name) || len([]rune(b.prefix+name)) > 200 {
+	if !nameForm().MatchString(name) || len([]rune(b.prefix+name)) > 200 {
 		return "", nil, &run.Failure{
 			Code: "NAME_INVALID", Final: true, NotDone: true,
 			Err: fmt.Errorf("inner step %q: want letters, digits, _ . : and -, 100 characters at most, and 200 with all that it is in", b.prefix+name),

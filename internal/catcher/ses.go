@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -186,8 +187,8 @@ func (s *SES) send(w http.ResponseWriter, r *http.Request, body []byte) {
 }
 
 var (
-	sesHeaderName  = regexp.MustCompile(`^[!-9;-@A-~]{1,126}$`)
-	sesHeaderValue = regexp.MustCompile(`^[ -~]{1,870}$`)
+	sesHeaderName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[!-9;-@A-~]{1,126}$`) })
+	sesHeaderValue = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[ -~]{1,870}$`) })
 	sesAddress     = regexp.MustCompile(`^[ -~]+$`)
 )
 
@@ -226,7 +227,7 @@ func checkSES(r *http.Request, body []byte) (*sesEmail, string) {
 		}
 	}
 	for _, h := range m.Headers {
-		if !sesHeaderName.MatchString(h.Name) || !sesHeaderValue.MatchString(h.Value) {
+		if !sesHeaderName().MatchString(h.Name) || !sesHeaderValue().MatchString(h.Value) {
 			return nil, "A header is not valid."
 		}
 	}

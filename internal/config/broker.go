@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/deedhq/deed/internal/document"
@@ -170,7 +171,7 @@ func (s *section) subject(key string) string {
 	return v
 }
 
-var kafkaTopic = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+var kafkaTopic = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`) })
 
 func (s *section) kafka() *Kafka {
 	k := &Kafka{}
@@ -188,7 +189,7 @@ func (s *section) kafka() *Kafka {
 		s.Keyf("brokers", "the list is empty")
 	}
 	k.Topic = s.Text("topic")
-	if k.Topic != "" && (!kafkaTopic.MatchString(k.Topic) || k.Topic == "." || k.Topic == "..") {
+	if k.Topic != "" && (!kafkaTopic().MatchString(k.Topic) || k.Topic == "." || k.Topic == "..") {
 		s.Keyf("topic", "the name of a Kafka topic is 1 to 249 characters of A-Z a-z 0-9 . _ -, and neither . nor ..")
 	}
 	if sasl := s.sub("sasl"); sasl != nil {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/deedhq/deed/internal/document"
@@ -111,7 +112,7 @@ type Signature struct {
 type Fields struct{ ID, Sender, ReplyTo, Text, Kind string }
 
 // sourceName is a part of a URL's path.
-var sourceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+var sourceName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`) })
 
 func (s *section) public() Public {
 	p := Public{Listen: s.listen("listen"), URL: strings.TrimSuffix(s.Text("url"), "/")}
@@ -180,7 +181,7 @@ var sourceTypes = map[string]func(*section, *Source){
 
 func (s *section) source(name string) Source {
 	v := Source{Name: name, Line: s.Line}
-	if !sourceName.MatchString(name) {
+	if !sourceName().MatchString(name) {
 		s.Problemf(s.Line, s.Path, "a source's name stands in its URL: of A-Z a-z 0-9 . _ -, 1 to 100 characters")
 	}
 	types := slices.Sorted(maps.Keys(sourceTypes))

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/deedhq/deed/internal/document"
@@ -110,12 +111,12 @@ func (s *section) stateStore() StateStore {
 }
 
 // secretName is what a plan's secret://NAME may have.
-var secretName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}$`)
+var secretName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}$`) })
 
 // runSecret reads where a secret's value is: a text, or a list of mappings, each for a tenant or an environment.
 func (s *section) runSecret(e document.Entry) (list []RunSecret) {
 	path := document.Join(s.Path, e.Key)
-	if !secretName.MatchString(e.Key) {
+	if !secretName().MatchString(e.Key) {
 		s.Problemf(e.Line, path, "it is not the NAME of a secret://NAME")
 	}
 	switch n := s.Value(e, path); {

@@ -40,6 +40,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -95,8 +96,10 @@ type Provider struct {
 }
 
 var (
-	region           = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]{1,20}){1,3}-[0-9]{1,2}$`)
-	eventTopic       = regexp.MustCompile(`^arn:aws(-[a-z]+){0,2}:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}$`)
+	region     = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]{1,20}){1,3}-[0-9]{1,2}$`)
+	eventTopic = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^arn:aws(-[a-z]+){0,2}:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}$`)
+	})
 	configurationSet = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 )
 
@@ -131,7 +134,7 @@ func New(opts Options) (*Provider, error) {
 	if opts.ConfigurationSet != "" && !configurationSet.MatchString(opts.ConfigurationSet) {
 		errs = append(errs, errors.New("option ConfigurationSet is not a name of up to 64 letters, digits, - and _"))
 	}
-	if opts.EventTopic != "" && !eventTopic.MatchString(opts.EventTopic) {
+	if opts.EventTopic != "" && !eventTopic().MatchString(opts.EventTopic) {
 		errs = append(errs, errors.New("option EventTopic is not the ARN of an SNS topic, such as arn:aws:sns:eu-central-1:123456789012:events"))
 	}
 	rules := delivery.EmailRules{From: opts.From, FromAllowed: opts.FromAllowed, HeadersAllowed: opts.HeadersAllowed}

@@ -27,6 +27,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf16"
 
@@ -64,13 +65,13 @@ type Provider struct {
 	transport *http.Transport
 }
 
-var tokenForm = regexp.MustCompile(`^([0-9]{1,20}):[A-Za-z0-9_-]{1,200}$`)
+var tokenForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]{1,20}):[A-Za-z0-9_-]{1,200}$`) })
 
 // New checks opts and connects to nothing.
 func New(opts Options) (*Provider, error) {
 	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, "https://api.telegram.org"))
 	errs := []error{err}
-	parts := tokenForm.FindStringSubmatch(opts.Token)
+	parts := tokenForm().FindStringSubmatch(opts.Token)
 	if parts == nil {
 		errs = append(errs, errors.New("option Token is not a bot's token, as @BotFather gives it: digits, a colon, letters"))
 	}
