@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -98,12 +99,22 @@ func (g guard) call(do func() (json.RawMessage, error)) (output json.RawMessage,
 // in reports whether text has a secret in it, or is one.
 func (g guard) in(text string) bool {
 	for _, v := range g.values {
-		whole := strings.TrimSpace(v)
-		if len(v) >= wholeOnly && strings.Contains(text, v) || whole != "" && strings.TrimSpace(text) == whole {
+		whole := strings.TrimSpace(v) // as code makes it that has it from a file, say
+		if len(whole) >= wholeOnly && strings.Contains(text, whole) || whole != "" && strings.TrimSpace(text) == whole {
 			return true
 		}
 	}
 	return false
+}
+
+// inEscaped is as in, of what deed's or a URL's escapes may be in, as of a name by run.Named.
+func (g guard) inEscaped(text string) bool {
+	if g.in(text) {
+		return true
+	}
+	path, err := url.PathUnescape(text)
+	query, bad := url.QueryUnescape(text)
+	return err == nil && g.in(path) || bad == nil && g.in(query)
 }
 
 // inJSON reports whether a value, or a key, in output is a secret or has one in it; it is also looked for across them.
@@ -169,9 +180,9 @@ func (m masked) attr(a slog.Attr) slog.Attr {
 		}
 		a.Value = slog.GroupValue(clean...)
 	case slog.KindAny:
-		// A handler may print it as text or as JSON.
+		// A handler may print it as text, which bytes are to it, or as JSON.
 		text, _ := json.Marshal(a.Value.Any())
-		if m.g.in(fmt.Sprintf("%+v", a.Value.Any())) || m.g.inJSON(text) {
+		if m.g.in(fmt.Sprintf("%+v", a.Value.Any())) || m.g.in(fmt.Sprintf("%s", a.Value.Any())) || m.g.inJSON(text) {
 			a.Value = slog.StringValue("(secret)")
 		}
 	default:

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +57,11 @@ func (l *safeLog) Write(p []byte) (int, error) {
 	return l.out.Write(p)
 }
 
+// attach makes an artifact with a signature in its URI.
+func attach(ctx context.Context, kind, signature string) error {
+	return run.Attach(ctx, run.Artifact{Kind: kind, URI: "https://files.example/report?signature=" + signature})
+}
+
 // In whatever way a step tells a secret, it fails for good, and the value is in no table and in no line of the log.
 func TestContract_R9_NoSecretIsStored(t *testing.T) {
 	t.Parallel()
@@ -86,6 +93,19 @@ func TestContract_R9_NoSecretIsStored(t *testing.T) {
 		"inner name": func(ctx context.Context) (any, error) {
 			return run.Step(ctx, run.Named("i", "canary-7f3a-psp"), func(ctx context.Context) (string, error) { return "", nil })
 		},
+		"inner name that is escaped": func(ctx context.Context) (any, error) {
+			return run.Step(ctx, run.Named("i", run.Secret(ctx, "slashed")), func(ctx context.Context) (string, error) { return "", nil })
+		},
+		"line": func(ctx context.Context) (any, error) {
+			return nil, errors.New("refused: " + strings.TrimSpace(run.Secret(ctx, "line")))
+		},
+		"artifact": func(ctx context.Context) (any, error) {
+			return nil, attach(ctx, "report", url.QueryEscape(secret(ctx)))
+		},
+		"artifact kind": func(ctx context.Context) (any, error) { return nil, attach(ctx, run.Secret(ctx, "named"), "") },
+		"inner artifact": func(ctx context.Context) (any, error) {
+			return run.Step(ctx, "i", func(ctx context.Context) (string, error) { return "", attach(ctx, "report", run.Secret(ctx, "named")) })
+		},
 		"tx": func(ctx context.Context) (any, error) {
 			return nil, run.Tx(ctx, "i", func(ctx context.Context, tx pgx.Tx) error { return errors.New(secret(ctx)) })
 		},
@@ -93,7 +113,7 @@ func TestContract_R9_NoSecretIsStored(t *testing.T) {
 	handlers := []local.Handler{
 		// What only has a short one in it, or says it to the log, has told nothing.
 		local.Step("fine", func(ctx context.Context, _ nothing) (string, error) {
-			run.Log(ctx).With("token", secret(ctx)).Warn("with "+secret(ctx), "in", map[string]string{"a": secret(ctx)}, slog.Group("g", "b", secret(ctx)))
+			run.Log(ctx).With("token", secret(ctx)).Warn("with "+secret(ctx), "in", map[string]string{"a": secret(ctx)}, slog.Group("g", "b", secret(ctx)), "bytes", []byte(secret(ctx)), "raw", json.RawMessage(secret(ctx)))
 			return "status", nil
 		}),
 	}
@@ -102,11 +122,11 @@ func TestContract_R9_NoSecretIsStored(t *testing.T) {
 	}
 	steps := `fine: {kind: go, handler: fine, secrets: {key: "secret://psp", pin: "secret://pin"}}`
 	for name := range ways {
-		steps += fmt.Sprintf(`, %q: {kind: go, handler: %q, secrets: {key: "secret://psp", pin: "secret://pin", named: "secret://named"}, retry: {attempts: 3, backoff: 1ms}}`, strings.ReplaceAll(name, " ", "_"), name)
+		steps += fmt.Sprintf(`, %q: {kind: go, handler: %q, secrets: {key: "secret://psp", pin: "secret://pin", named: "secret://named", slashed: "secret://slashed", line: "secret://line"}, retry: {attempts: 3, backoff: 1ms}}`, strings.ReplaceAll(name, " ", "_"), name)
 	}
 	put(t, db, `{plan: p, version: "1", steps: {`+steps+`}}`)
 	serve(t, db, local.Options{
-		Handlers: handlers, Secrets: vault{"secret://psp": canary, "secret://pin": pin, "secret://named": "canary-7f3a-psp"},
+		Handlers: handlers, Secrets: vault{"secret://psp": canary, "secret://pin": pin, "secret://named": "canary-7f3a-psp", "secret://slashed": "canary/7f3a/psp", "secret://line": "canary-of-a-line\n"},
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	id := start(t, db, "r", nil)
@@ -119,7 +139,7 @@ func TestContract_R9_NoSecretIsStored(t *testing.T) {
 	text := log.out.String()
 	log.mu.Unlock()
 	has(t, text, "(secret)")
-	for _, part := range []string{"canary-<7f", "canary-7f3a", "-psp"} {
+	for _, part := range []string{"canary-<7f", "canary-7f3a", "-psp", "canary%", "canary-%", "canary-of"} {
 		if strings.Contains(text, part) {
 			t.Errorf("the log has %q: %s", part, text)
 		}

@@ -1,12 +1,18 @@
 package local_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -135,8 +141,71 @@ func TestContract_R14_AnnouncementsGoToTheJournal(t *testing.T) {
 	want(t, "its events", logOf(t, db, slow), "RunApproved, RunStarted, StepStarted a#1, StepCompleted a#1, StepStarted b#1, StepCompleted b#1, RunCompleted")
 }
 
+// inFiles fails where a file of a directory has a text, as it is or in hexadecimal digits; it says how many files it has looked at.
+func inFiles(t testing.TB, dir, text string) (files int) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		has, err := os.ReadFile(path)
+		if files++; bytes.Contains(has, []byte(text)) || bytes.Contains(has, []byte(hex.EncodeToString([]byte(text)))) {
+			t.Errorf("%s has %q: %s", path, text, has)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// What goes to the journal while steps have secrets in their hands, of a plan and of a function, and requests that send them, has none.
+func TestContract_R14_NoSecretIsInTheJournal(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	goOn := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(goOn) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+canary {
+			t.Errorf("a request with %q", r.Header.Get("Authorization"))
+		}
+		<-goOn
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(letGo)
+	put(t, db, `{plan: p, version: "1", steps: {
+		a: {kind: go, handler: a, secrets: {key: "secret://psp"}},
+		b: {kind: http, url: "`+server.URL+`", secrets: {key: "secret://psp"}, headers: {authorization: "Bearer ${secrets.key}"}}}}`)
+	slow := func(ctx context.Context, _ nothing) (bool, error) {
+		_, err := run.Step(ctx, "before", func(ctx context.Context) (bool, error) { return run.Secret(ctx, "key") == canary, nil })
+		<-goOn
+		return run.Secret(ctx, "key") == canary, err
+	}
+	w, dir := newWire(t, db), t.TempDir()
+	e, _ := serveOn(t, w, local.Options{
+		Journal: filepath.Join(dir, "journal"), StateStore: local.StateStore{WriteLatencyBudget: 100 * time.Millisecond}, Secrets: vault{"secret://psp": canary}, AllowHosts: []string{"127.0.0.1"},
+		Handlers: []local.Handler{local.Step("a", slow), local.Func("f", 1, slow).With(local.Policy{Secrets: map[string]string{"key": "secret://psp"}})},
+	})
+	w.hush("announce_steps")
+	runs := []string{start(t, db, "r", nil)}
+	s, err := run.Start(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "f", ID: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs = append(runs, s.ID)
+	eventually(t, "the announcements to be in the journal", func() bool { return e.Stats().Journaled == 3 })
+	want(t, "entries", len(entries(t, filepath.Join(dir, "journal"))), 3)
+	want(t, "files of the journal", inFiles(t, dir, "-psp"), 2)
+	w.speak()
+	letGo()
+	for _, id := range runs {
+		want(t, "the run", ended(t, db, id), "COMPLETED")
+	}
+}
+
 // A process that is killed while it writes the journal, or between telling and emptying it: another goes on. No beginning is told twice, and
-// what the journal has is told as it began, by whichever process has the file.
+// what the journal has is told as it began, by whichever process has the file; the step's secret is nowhere.
 func TestContract_R14_KilledAtTheJournal(t *testing.T) {
 	t.Parallel()
 	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/stepper")
@@ -145,10 +214,10 @@ func TestContract_R14_KilledAtTheJournal(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			effects(t, db)
-			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: slow}}}`)
-			w := newWire(t, db)
-			path := filepath.Join(t.TempDir(), "journal")
-			victim := program.Start(t, point, "VICTIM_DATABASE_URL="+w.url+"&default_query_exec_mode=exec", "VICTIM_JOURNAL="+path)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: slow, secrets: {key: "secret://psp"}}}}`)
+			w, dir := newWire(t, db), t.TempDir()
+			path := filepath.Join(dir, "journal")
+			victim := program.Start(t, point, "VICTIM_DATABASE_URL="+w.url+"&default_query_exec_mode=exec", "VICTIM_JOURNAL="+path, "VICTIM_SECRET="+pspSecret)
 			eventually(t, "the victim to run", func() bool { return strings.Contains(victim.Output(), "victim: runs") })
 			w.hush("announce_steps")
 			id := start(t, db, "r", nil)
@@ -159,9 +228,10 @@ func TestContract_R14_KilledAtTheJournal(t *testing.T) {
 			}
 			victim.Crashed(t, point, time.Minute)
 			kept := entries(t, path)
+			inFiles(t, dir, pspSecret)
 			want(t, "what is in the journal", len(kept), map[bool]int{false: 1, true: 0}[point == "journal appending"])
 			want(t, "whether the log has it", beginnings(t, db, id, "a") != "", told)
-			again := program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker), "VICTIM_JOURNAL="+path)
+			again := program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker), "VICTIM_JOURNAL="+path, "VICTIM_SECRET="+pspSecret)
 			eventually(t, "it to be told", func() bool { return beginnings(t, db, id, "a") != "" && len(entries(t, path)) == 0 })
 			if len(kept) == 1 {
 				want(t, "when it began, by the log", beginnings(t, db, id, "a"), micros(kept[0].Started))
@@ -170,6 +240,11 @@ func TestContract_R14_KilledAtTheJournal(t *testing.T) {
 			want(t, "the run", ended(t, db, id), "COMPLETED")
 			want(t, "its events", logOf(t, db, id), "RunApproved, RunStarted, StepStarted a#1, StepCompleted a#1, RunCompleted")
 			again.Stop()
+			inFiles(t, dir, pspSecret)
+			canaryIn(t, db, pspSecret)
+			if log := victim.Output() + again.Output(); strings.Contains(log, pspSecret) {
+				t.Errorf("the log of a process has the secret:\n%s", log)
+			}
 		})
 	}
 }
@@ -231,7 +306,7 @@ func TestContract_R14_AnEndPastItsLease(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			want(t, "calls", len(keys), c.calls)
-			want(t, "keys", fmt.Sprint(keys), fmt.Sprint([]string{keys[0], keys[0]}[:len(keys)]))
+			want(t, "keys", fmt.Sprint(keys), fmt.Sprint(slices.Repeat(keys[:1], len(keys))))
 			want(t, "by the engine's attempt", pgtest.One[int](t, db.Pool(pgtest.Owner), `select engine_attempt from deed.run_log where run_id = $1::text::uuid and step_id = 'a' and event_type = 'StepCompleted'`, id), c.engine)
 		})
 	}
