@@ -15,8 +15,8 @@ import (
 	"github.com/deedhq/deed/internal/sqlvalue"
 )
 
-// Heard is what providers have said of a run's deliveries that went out: how many of them
-// each was said of.
+// Heard is what has been said of a run's deliveries that went out, by providers and by who has left by
+// the link of one: how many of them each was said of.
 type Heard struct {
 	// Proved are those that ended otherwise, and had been accepted after all.
 	Proved       int64 `json:"proved"`

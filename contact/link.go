@@ -150,7 +150,7 @@ const (
 // Leave notes that somebody wants no more of what a delivery was for, in one transaction: the
 // contact revokes its consent, which suppresses its addresses for the purpose; the delivery's
 // recipient is suppressed for it, unless it is one of those. Whatever was reserved before is
-// skipped when its turn comes. A contact that was merged means the one it was merged into. The
+// skipped when its turn comes. It stands beside the delivery, once, as what a provider says of it does. A contact that was merged means the one it was merged into. The
 // same again changes nothing. Errors: [ErrInvalid], [ErrNotFound] for a tenant that is not
 // there, [ErrConflict] for one that was removed. Needs deed_worker.
 func Leave(ctx context.Context, db DB, by string, from Leaving) (Left, error) {

@@ -261,3 +261,70 @@ func TestContract_D11_LinksOutliveWhatTheyAreOf(t *testing.T) {
 		t.Errorf("%d suppressions", n)
 	}
 }
+
+// That somebody left by a delivery's link stands beside it, and is told to the application once, whoever says it again, the
+// provider, too; of one who was erased nothing does.
+func TestContract_D13_LeavingIsToldOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	made, opts := links(t, "https://hooks.example.com"), said(asMail())
+	opts.Links = made
+	l, _ := run(t, db, opts)
+	ann, eve := person(t, db, mail("ann@example.com")), person(t, db, mail("eve@example.com"))
+	ids := sent(t, db, mailFor("ann@example.com", "news", ann, nil), mailFor("bob@example.com", "news", "", nil), mailFor("eve@example.com", "news", eve, nil))
+	of := func(n int, who string) contact.Leaving {
+		return contact.Leaving{Channel: "email", Purpose: "news", Delivery: ids[n], Contact: who}
+	}
+	got := listen(t, db)
+	leave(t, db, of(0, ann), contact.LeftNow)
+	leave(t, db, of(0, ann), contact.LeftBefore)
+	leave(t, db, of(1, ""), contact.LeftNow)
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidUnsubscribed, Delivery: ids[0]}, delivery.StatusEvent{Said: delivery.SaidUnsubscribed, Delivery: ids[1]})
+	erase(t, db, eve, contact.EraseOptions{})
+	leave(t, db, of(2, eve), contact.LeftNobody)
+	want := ids[0] + " unsubscribed, " + ids[1] + " unsubscribed"
+	if s := strings.Join(rowsOf(t, db.Pool(pgtest.Owner), `select key || ' ' || type from deed.log where topic = 'deed.feedback' order by id`), ", "); s != want {
+		t.Errorf("told: %s\nwant: %s", s, want)
+	}
+	eventually(t, "the messages", func() bool { return len(got.messages()) == 2 })
+	for i, id := range ids {
+		if at := feedback(t, l, id).UnsubscribedAt; (at != nil) != (i < 2) {
+			t.Errorf("beside delivery %d: %v", i, at)
+		}
+	}
+}
+
+// Who leaves takes the delivery before suppressions, as whoever records what a provider says does, so that neither ends the other as a deadlock.
+func TestUnsubscribe_LocksInOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	from := leaving(t, db)
+	ann := person(t, db, mail("ann@example.com"))
+	anns := from(reserve(t, db, mailFor("ann@example.com", "news", ann, nil))[0].ID)
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `select from deed.channel_outbox where id = $1::text::uuid for no key update`, anns.Delivery); err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan error, 1)
+	go func() {
+		_, err := contact.Leave(context.Background(), db.Pool(pgtest.Worker), "link", anns)
+		left <- err
+	}()
+	eventually(t, "it to wait", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%deed.unsubscribe%')`)
+	})
+	_, err = tx.Exec(t.Context(), `select deed.suppress('email', array['ann@example.com'], 'unsubscribed, says fake', 'w', '00000000-0000-0000-0000-000000000000', 'news')`)
+	if err == nil {
+		err = tx.Commit(t.Context())
+	}
+	if err := errors.Join(err, <-left); err != nil {
+		t.Error(err)
+	}
+	if got := whoLeft(t, db); !slices.Equal(got, []string{"ann@example.com news unsubscribed, says fake"}) {
+		t.Errorf("suppressed: %q", got)
+	}
+}

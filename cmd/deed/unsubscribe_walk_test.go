@@ -40,7 +40,7 @@ func TestUnsubscribeWalk(t *testing.T) {
 		}
 	}
 	found := steps(walk)
-	if len(found) != 3 || len(found[0]) != 2 || len(found[1]) != 17 || len(found[2]) != 4 {
+	if len(found) != 3 || len(found[0]) != 2 || len(found[1]) != 18 || len(found[2]) != 4 {
 		t.Fatalf("the walk has the commands %q: go through it here, too", found)
 	}
 	secret := strings.TrimPrefix(found[0][0], "export ")
@@ -84,7 +84,7 @@ func TestUnsubscribeWalk(t *testing.T) {
 	follow(found[1][2:], // the environment has the first two
 		`: deployed; 2 members`, `List-Unsubscribe: <https://shop.example.com/u/(.|\n)*List-Unsubscribe-Post: List-Unsubscribe=One-Click`, `^/u/[A-Za-z0-9_-]{100,}\n$`, `/u/`,
 		`^HTTP/1.1 200`, `<button>Unsubscribe</button>`, `^CHANNEL.*\n$`, `none of ours`, `^200$`, `no more e-mails of: newsletter`,
-		`^CHANNEL.*\nemail +ann@example.com +newsletter .* link +consent revoked\n$`, `newsletter +revoked .*list-unsubscribe`,
+		`^CHANNEL.*\nemail +ann@example.com +newsletter .* link +consent revoked\n$`, `newsletter +revoked .*list-unsubscribe`, `(?m)^unsubscribed +1 +50.00%$`,
 		`: deployed; 2 members`, `spring`, `(?m)^sent +1\n(.|\n)*^skipped +1 +suppressed: consent revoked`)
 	follow(found[2], ``, `^CHANNEL.*\n$`, `: deployed; 2 members`, `(?m)^sent +2$`)
 

@@ -4,7 +4,8 @@
 -- The contact that the link names revokes its consent for the purpose (deed.set_consents), which
 -- suppresses its addresses; merged, it means the one it was merged into. The delivery's
 -- recipient is suppressed for the purpose, unless it is one of those addresses: that needs the
--- delivery, whose channel and purpose must be the link's. Of one who was erased, or is being so,
+-- delivery, whose channel and purpose must be the link's. It stands beside the delivery, and is told, as
+-- what a provider says of it does (D13), once: a run's report counts it. Of one who was erased, or is being so,
 -- nothing is written. Returns now, before where that held already, or nobody where neither is
 -- known any more. Raises DDARG, DDTEN, DDNFD, DDCON for a tenant that was removed, and 40001
 -- where the contact is merged meanwhile.
@@ -31,6 +32,7 @@ declare
   v_root    uuid;
   v_erased  boolean;
   v_address text;
+  v_run     uuid;
   v_did     text := 'nobody';
 begin
   if (p_purpose ~ '^[A-Za-z0-9._-]{1,100}$') is not true then
@@ -47,16 +49,26 @@ begin
       return 'nobody';
     end if;
     v_did := 'before';
-    if not exists (select from deed.consents_of(array[v_root]) s where s.channel = p_channel and s.purpose = p_purpose and s.state = 'revoked') then
-      perform deed.set_consents(array[v_root], array[p_channel], array[p_purpose], array['revoked'], array['list-unsubscribe'],
-        array[jsonb_build_object('delivery', p_delivery)], v_tenant, p_actor);
-      v_did := 'now';
-    end if;
   end if;
-  select deed.fold_address(c.channel, c.recipient) into v_address
+  -- Before suppressions, as deed.apply_events does, and against who takes it away with what was said of it.
+  select deed.fold_address(c.channel, c.recipient), c.run_id into v_address, v_run
   from deed.channel_outbox c
   where c.id = p_delivery and c.tenant_id = v_tenant and c.channel = p_channel and c.purpose = p_purpose and c.erased_at is null
-    and not deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at);
+    and not deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at)
+  for no key update;
+  if v_address is not null then
+    perform deed.tell_feedback(array[p_delivery], array[p_delivery], array['unsubscribed'], array[v_now], array[null::text], array[null::text]);
+    insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, unsubscribed_at)
+    values (p_delivery, v_tenant, v_run, v_now)
+    on conflict on constraint delivery_feedback_pkey do update
+    set unsubscribed_at = excluded.unsubscribed_at
+    where (f.unsubscribed_at <= excluded.unsubscribed_at) is not true;
+  end if;
+  if v_root is not null and not exists (select from deed.consents_of(array[v_root]) s where s.channel = p_channel and s.purpose = p_purpose and s.state = 'revoked') then
+    perform deed.set_consents(array[v_root], array[p_channel], array[p_purpose], array['revoked'], array['list-unsubscribe'],
+      array[jsonb_build_object('delivery', p_delivery)], v_tenant, p_actor);
+    v_did := 'now';
+  end if;
   if v_address is null or v_root is not null and exists (
     select from deed.known_addresses(array(select deed.names_of(v_root))) a where a.channel = p_channel and a.address = v_address
   ) then
