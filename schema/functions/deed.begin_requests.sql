@@ -118,6 +118,6 @@ begin
   if v_begin <> '{}' then
     perform deed.start_runs(v_begin);
   end if;
-  return query select k, v_ids[k], v_created[k], (select r.status from deed.runs r where r.run_id = v_ids[k]) from generate_series(1, v_count) k;
+  return query select k, v_ids[k], v_created[k], case when v_begun[k] is null then (select r.status from deed.runs r where r.run_id = v_ids[k]) else 'RUNNING' end from generate_series(1, v_count) k;
 end
 $$;

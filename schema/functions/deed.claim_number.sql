@@ -4,12 +4,14 @@
 -- A standby that takes over may not have heard of the last numbers, and gives
 -- them out again, perhaps with the numbers of messages. Whoever holds such a
 -- claim from before would record an outcome of somebody else's message. So the
--- server's timeline stands in front.
+-- server's timeline stands in front. Not in SQL: it would be planned anew for each claim.
 create or replace function deed.claim_number() returns bigint
-language sql
+language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  select (deed.timeline() << 40) + nextval('deed.claim_seq')
+begin
+  return (deed.timeline() << 40) + nextval('deed.claim_seq');
+end
 $$;

@@ -62,7 +62,7 @@ begin
       raise exception 'create_run: the input has over 1000 arrays and objects in each other' using errcode = 'DDARG';
     elsif octet_length(p_plan_sha256s[n]) <> 32 then
       raise exception 'create_run: a SHA-256 has 32 bytes, and the plan''s has %', octet_length(p_plan_sha256s[n]) using errcode = 'DDARG';
-    elsif (p_engines[n] ~ '^[a-z][a-z0-9_-]{0,62}$') is not true then
+    elsif (p_engines[n] = 'local' or p_engines[n] ~ '^[a-z][a-z0-9_-]{0,62}$') is not true then
       raise exception 'create_run: engine % must be a-z, then a-z 0-9 _ -', coalesce(quote_literal(left(p_engines[n], 60)), 'null') using errcode = 'DDARG';
     elsif (p_parents[n] is null) <> (p_parent_steps[n] is null) or length(p_parent_steps[n]) not between 1 and 200 then
       raise exception 'create_run: a parent is a run and one of its steps, of 1 to 200 characters' using errcode = 'DDARG';
@@ -76,7 +76,7 @@ begin
       end loop;
     end if;
     v_hashes := v_hashes || sha256(convert_to(v_texts[n], 'UTF8'));
-    v_keys := v_keys || deed.idempotency_key(p_tenants[n]::text, p_projects[n], p_environments[n], p_plan_ids[n], p_plan_versions[n], p_request_ids[n]);
+    v_keys := v_keys || deed.request_key(p_tenants[n], p_projects[n], p_environments[n], p_plan_ids[n], p_plan_versions[n], p_request_ids[n]);
   end loop;
 
   -- Look, and then insert, or the second of two at once finds no row; repeated for those that another one has made

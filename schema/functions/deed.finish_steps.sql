@@ -267,6 +267,7 @@ begin
           where p.tenant_id = v_tenants[t_i[k]] and p.plan_id = v_plans[t_i[k]] and p.plan_version = v_versions[t_i[k]] and p.place = t_place[k]
         ) p
         cross join unnest(p.successors) a(place)
+        where bit_count(v_done[t_i[k]]) < 8 * octet_length(v_done[t_i[k]]) -- after the last nothing comes
       ) x
       cross join lateral (
         select p.place, p.step_id, p.queue, p.at_most_once, p.needs_success, p.depends
@@ -304,7 +305,7 @@ begin
 
   for i in 1..coalesce(cardinality(v_ids), 0) loop
     -- A run that is paused ends when it goes on.
-    if v_moved[i] and v_statuses[i] = 'RUNNING' and v_done[i] = decode(repeat('ff', octet_length(v_done[i])), 'hex') then
+    if v_moved[i] and v_statuses[i] = 'RUNNING' and bit_count(v_done[i]) = 8 * octet_length(v_done[i]) then
       v_statuses[i] := case when v_failing[i] then 'FAILED' else 'COMPLETED' end;
       e_i := e_i || i;
       e_begun := e_begun || null::timestamptz;

@@ -21,56 +21,52 @@ set enable_mergejoin = off
 set jit = off
 as $$
 declare
-  v_keys     bytea[] := '{}';
+  v_keys     bytea[];
+  v_count    int := cardinality(p_tenants);
   v_versions text[] := '{}';
-  v_version  text;
-  -- What the plan before this one has, as requests that come together are mostly for one.
-  v_tenant   uuid;
-  v_plan     text;
+  -- Requests that come together are mostly for one plan: from which one on, and what that plan has.
+  v_from     int := 1;
   v_stored   text[];
   v_newest   text;
 begin
-  for n in 1..cardinality(p_tenants) loop
-    v_keys := v_keys || deed.idempotency_key(p_tenants[n]::text, p_projects[n], p_environments[n], p_plan_ids[n], p_request_ids[n]);
-  end loop;
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
     raise exception 'start_run: a request for plan "%" without a version, in a transaction that is %', left(p_plan_ids[1], 200), current_setting('transaction_isolation')
       using errcode = 'DDARG', hint = 'Name the version, or use READ COMMITTED: which version the same request has started before cannot be seen.';
   end if;
+  v_keys := array(select deed.request_key(p_tenants[n], p_projects[n], p_environments[n], p_plan_ids[n], null, p_request_ids[n]) from generate_series(1, v_count) n);
   -- Not by a lock that any login may take: the second waits at the index until the first's transaction has ended.
   insert into deed.run_request_lock (request_key) select distinct u.key from unnest(v_keys) u(key) order by u.key;
   delete from deed.run_request_lock l where l.request_key = any (v_keys);
 
-  for n in 1..cardinality(p_tenants) loop
-    if (v_tenant = p_tenants[n] and v_plan = p_plan_ids[n]) is not true then
-      v_tenant := p_tenants[n];
-      v_plan := p_plan_ids[n];
-      v_stored := array(
-        select p.plan_version from deed.plans p where p.tenant_id = v_tenant and p.plan_id = v_plan
-        order by p.created_at desc, p.plan_version desc
-      );
-      v_newest := coalesce((
-        select f.version::text
-        from deed.run_functions f
-        where f.function_id = v_plan
-        order by exists (
-            select from deed.run_workers w where w.seen_until > clock_timestamp() and 'go:' || f.function_id || '@' || f.version = any (w.queues)
-          ) desc, f.version desc
-        limit 1
-      ), v_stored[1]);
-    end if;
-    v_version := (
-      select s.version
-      from unnest(v_stored) s(version)
-      -- The key apart, and in the order of the index: else all requests may be read, with a key computed for each.
-      cross join lateral (
-        select deed.idempotency_key(p_tenants[n]::text, p_projects[n], p_environments[n], p_plan_ids[n], s.version, p_request_ids[n]) as key offset 0
-      ) k
-      cross join lateral (select from deed.run_requests q where q.request_key = k.key order by q.request_key limit 1) q
-      limit 1
+  for n in 1..v_count loop
+    continue when p_tenants[n] = p_tenants[n + 1] and p_plan_ids[n] = p_plan_ids[n + 1];
+    v_stored := array(
+      select p.plan_version from deed.plans p where p.tenant_id = p_tenants[n] and p.plan_id = p_plan_ids[n]
+      order by p.created_at desc, p.plan_version desc
     );
-    v_version := coalesce(v_version, v_newest);
-    v_versions := v_versions || v_version;
+    v_newest := coalesce((
+      select f.version::text
+      from deed.run_functions f
+      where f.function_id = p_plan_ids[n]
+      order by exists (
+          select from deed.run_workers w where w.seen_until > clock_timestamp() and 'go:' || f.function_id || '@' || f.version = any (w.queues)
+        ) desc, f.version desc
+      limit 1
+    ), v_stored[1]);
+    v_versions := v_versions || array(
+      select coalesce((
+          select s.version
+          from unnest(v_stored) s(version)
+          -- The key apart, and in the order of the index: else all requests may be read, with a key computed for each.
+          cross join lateral (
+            select deed.request_key(p_tenants[g], p_projects[g], p_environments[g], p_plan_ids[g], s.version, p_request_ids[g]) as key offset 0
+          ) k
+          cross join lateral (select from deed.run_requests q where q.request_key = k.key order by q.request_key limit 1) q
+          limit 1
+        ), v_newest)
+      from generate_series(v_from, n) g
+    );
+    v_from := n + 1;
   end loop;
   return v_versions;
 end

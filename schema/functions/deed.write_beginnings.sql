@@ -46,19 +46,25 @@ begin
     end if;
   end if;
   with appended as materialized (
-    select p_runs[g.n] as run_id, p_runs[g.n]::text as name, p_tenants[g.n] as tenant_id, p_at[g.n] as at, g.seq,
+    select p_runs[r.n] as run_id, r.name, r.slot, p_tenants[r.n] as tenant_id, p_at[r.n] as at, g.seq,
       case g.seq when 1 then 'RunApproved' else 'RunStarted' end as type,
-      deed.event_key(p_runs[g.n], 'RUN', 1, case g.seq when 1 then 'RunApproved' else 'RunStarted' end, p_versions[g.n]) as key,
+      deed.event_key(p_runs[r.n], 'RUN', 1, case g.seq when 1 then 'RunApproved' else 'RunStarted' end, p_versions[r.n]) as key,
       -- An event's data are bounded.
-      case when g.seq = 2 and octet_length(p_steps[g.n]::text) <= 60000 then jsonb_build_object('steps', p_steps[g.n]) else '{}' end as data
-    from (select n, s as seq from generate_series(1, cardinality(p_runs)) n cross join generate_series(1, 2) s order by n, s) g
+      case when g.seq = 2 and octet_length(p_steps[r.n]::text) <= 60000 then jsonb_build_object('steps', p_steps[r.n]) else '{}' end as data
+    from (
+      select n, p_runs[n]::text as name, deed.slot(v_s.slot_base, p_runs[n]::text, 0) as slot
+      from generate_series(1, cardinality(p_runs)) n
+      offset 0 -- once for a run
+    ) r
+    cross join generate_series(1, 2) g(seq)
+    order by r.n, g.seq
   ),
   events as (
     insert into deed.run_log (run_id, tenant_id, run_seq, emitted_at, persisted_at, logical_attempt, event_type, idempotency_key, event_data)
     select a.run_id, a.tenant_id, a.seq, a.at, a.at, 1, a.type, a.key, a.data from appended a
   )
   insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, key, type, content_type, payload)
-  select nextval('deed.log_seq'), v_xid, deed.slot(v_s.slot_base, a.name, 0), v_s.list_version, a.tenant_id, a.at, 'deed.run_events', a.name, a.type, 'application/json',
+  select nextval('deed.log_seq'), v_xid, a.slot, v_s.list_version, a.tenant_id, a.at, 'deed.run_events', a.name, a.type, 'application/json',
     deed.event_message(a.name, a.seq, deed.run_event_id(a.run_id, a.seq), a.type, null, 1, null, a.key, a.at, ',"persistedAt":' || to_json(a.at)::text, null, null, null, a.data)
   from appended a;
 end

@@ -39,6 +39,8 @@ declare
   v_low    uuid := p_runs[1];
   v_high   uuid := p_runs[cardinality(p_runs)];
   v_s      record;
+  v_names  text[]; -- as keys of messages
+  v_slots  int[];
   v_last   bigint[];
   v_odd    boolean;
   e_key    bytea[];
@@ -68,30 +70,35 @@ begin
     end if;
   end loop;
 
-  -- Each look is as deed.write_events has it. An end of the attempt, or none of the one before it, is somebody else's, who appends events by himself.
-  select array_agg(q.key), array_agg(q.begin_key), array_agg(q.old), bool_or(q.odd), array(
-      select coalesce((select l.run_seq from deed.run_log l where l.run_id = p_runs[i] and l.run_id between v_low and v_high order by l.run_seq desc limit 1), 0)
-      from generate_series(1, cardinality(p_runs)) i
-    )
-  into e_key, e_begin, e_old, v_odd, v_last
+  select array_agg(r.name), array_agg(deed.slot(v_s.slot_base, r.name, 0)), array_agg(r.last) into v_names, v_slots, v_last
   from (
-    select e.key, e.begin_key, case when e.begin_key is not null then (
+    select p_runs[i]::text as name,
+      coalesce((select l.run_seq from deed.run_log l where l.run_id = p_runs[i] and l.run_id between v_low and v_high order by l.run_seq desc limit 1), 0) as last
+    from generate_series(1, cardinality(p_runs)) i
+    offset 0
+  ) r;
+  -- Each look is as deed.write_events has it. An end of the attempt, or none of the one before it, is somebody else's, who appends events by himself.
+  -- A run that goes on was approved and has started, so where there are two events none is of a step, and nothing is looked for.
+  select array_agg(q.key), array_agg(q.begin_key), array_agg(q.old), bool_or(q.odd)
+  into e_key, e_begin, e_old, v_odd
+  from (
+    select e.key, e.begin_key, case when e.begin_key is not null and e.last > 2 then (
         select l.run_seq
         from deed.run_log l
         where l.run_id = e.run_id and l.run_id between v_low and v_high and l.idempotency_key >= e.begin_key and l.idempotency_key <= e.begin_key
         order by l.idempotency_key
         limit 1
       ) end as old,
-      case when p_steps[e.n] is not null then coalesce((
+      case when p_steps[e.n] is not null then coalesce(case when e.last > 2 then (
         select l.logical_attempt
         from deed.run_log l
         where l.run_id = e.run_id and l.run_id between v_low and v_high and l.step_id = p_steps[e.n] and l.logical_attempt >= p_attempts[e.n] - 1
           and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
         order by l.logical_attempt desc
         limit 1
-      ), 0) <> p_attempts[e.n] - 1 end as odd
+      ) end, 0) <> p_attempts[e.n] - 1 end as odd
     from (
-      select n, p_runs[p_of[n]] as run_id, deed.event_key(p_runs[p_of[n]], coalesce(p_steps[n], 'RUN'), p_attempts[n], p_types[n], p_versions[p_of[n]]) as key,
+      select n, p_runs[p_of[n]] as run_id, v_last[p_of[n]] as last, deed.event_key(p_runs[p_of[n]], coalesce(p_steps[n], 'RUN'), p_attempts[n], p_types[n], p_versions[p_of[n]]) as key,
         case when p_begun[n] is not null then deed.event_key(p_runs[p_of[n]], p_steps[n], p_attempts[n], 'StepStarted', p_versions[p_of[n]]) end as begin_key
       from generate_series(1, v_count) n
       offset 0 -- or each look computes the key
@@ -109,7 +116,7 @@ begin
 
   v_rest := ',"persistedAt":' || to_json(v_now)::text || coalesce(',"adapterVersion":' || to_json(p_adapter)::text, '');
   with appended as materialized (
-    select p_runs[p_of[a.n]] as run_id, p_runs[p_of[a.n]]::text as name, p_tenants[p_of[a.n]] as tenant_id, p_steps[a.n] as step, p_attempts[a.n] as attempt, p_engine[a.n] as engine,
+    select p_runs[p_of[a.n]] as run_id, v_names[p_of[a.n]] as name, v_slots[p_of[a.n]] as slot, p_tenants[p_of[a.n]] as tenant_id, p_steps[a.n] as step, p_attempts[a.n] as attempt, p_engine[a.n] as engine,
       case when a.brought then v_starts[a.n] else v_seqs[a.n] end as seq,
       case when a.brought then 'StepStarted' else p_types[a.n] end as type,
       case when a.brought then e_begin[a.n] else e_key[a.n] end as key,
@@ -129,7 +136,7 @@ begin
     select a.run_id, a.tenant_id, a.seq, a.emitted_at, v_now, a.attempt, a.engine, a.type, a.step, a.key, p_adapter, a.data from appended a
   )
   insert into deed.log (id, xid, slot, list_version, tenant_id, created_at, topic, key, type, content_type, payload)
-  select nextval('deed.log_seq'), v_xid, deed.slot(v_s.slot_base, a.name, 0), v_s.list_version, a.tenant_id, v_now, 'deed.run_events', a.name, a.type, 'application/json',
+  select nextval('deed.log_seq'), v_xid, a.slot, v_s.list_version, a.tenant_id, v_now, 'deed.run_events', a.name, a.type, 'application/json',
     deed.event_message(a.name, a.seq, deed.run_event_id(a.run_id, a.seq), a.type, a.step, a.attempt, a.engine, a.key, a.emitted_at, v_rest, null, null, null, a.data)
   from appended a;
   update deed.runs r
