@@ -27,6 +27,13 @@ func complain(t testing.TB, db *pgtest.DB, run string, n int) {
 		where c.run_id = $1::text::uuid and c.status = 'sent' and not exists (select from deed.delivery_feedback f where f.delivery_id = c.id) limit $2`, run, n)
 }
 
+// longAgo has what has ended have done so a minute ago.
+func longAgo(t testing.TB, db *pgtest.DB) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox disable trigger user; update deed.channel_outbox set finished_at = finished_at - interval '1 minute' where finished_at > now() - interval '10 seconds';
+		alter table deed.channel_outbox enable trigger user`)
+}
+
 // judged rolls up, counting each job, and has runs pause themselves; it returns why a run has, or "".
 func judged(t testing.TB, db *pgtest.DB, run string) string {
 	t.Helper()
@@ -62,6 +69,7 @@ func TestContract_C3_ARunPausesItself(t *testing.T) {
 	want(t, "the audit log", pgtest.One[string](t, db.Pool(pgtest.App), `select string_agg(actor || ' ' || action || ': ' || reason, ', ') from deed.campaign_audit_log where subject_type = 'run' and action = 'pause'`),
 		"w pause: failed: 11 of 100 that have ended, over 5%")
 
+	longAgo(t, db)
 	if err := campaign.Resume(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +117,9 @@ func TestContract_C3_PausesInAnyOrder(t *testing.T) {
 				complain(t, db, run, n)
 				complained += n
 			case 4:
+				if r.IntN(2) == 0 {
+					longAgo(t, db)
+				}
 				if err := campaign.Resume(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{}); err != nil {
 					t.Fatal(err)
 				}
@@ -185,4 +196,55 @@ func TestContract_C8_PauseOnIsSound(t *testing.T) {
 	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.campaign_runs`), 0)
 	db.Exec(t, pgtest.Owner, `update deed.providers set reports = '{delivered,complained}'`)
 	deploy(t, db, req)
+}
+
+// What a run has is counted before it is locked to go on: who waits for its deliveries to be counted holds up
+// nobody who pauses or cancels it, and of two that resume it at once one does.
+func TestResume_CountsBeforeItLocks(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // what ends stands in no audit row
+	ctx := t.Context()
+	req := request(t, db, 20)
+	req.PauseOn = &campaign.PauseOn{Failed: "5%", From: 4}
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	ends(t, db, run, 5, "failed")
+	longAgo(t, db)
+	want(t, "before", judged(t, db, run), "failed: 5 of 5 that have ended, over 5%")
+	counting, err := db.Pool(pgtest.Owner).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = counting.Rollback(ctx) }()
+	if _, err := counting.Exec(ctx, `lock table deed.channel_outbox in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	resumed := make(chan error, 2)
+	for range 2 {
+		go func() {
+			resumed <- campaign.Resume(ctx, db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{By: "ann"})
+		}()
+	}
+	waitFor(t, "both to count", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%deed.resume_run%' and pid <> pg_backend_pid()`) == 2
+	})
+	if _, err := counting.Exec(ctx, `select from deed.campaign_runs where id = $1::text::uuid for update nowait`, run); err != nil {
+		t.Errorf("while its deliveries are counted: %v", err)
+	}
+	// These end after it was counted, and before it goes on.
+	if _, err := counting.Exec(ctx, `update deed.channel_outbox set status = 'dead', finished_at = now() where id in (select id from deed.channel_outbox where run_id = $1::text::uuid and status = 'queued' limit 3)`, run); err != nil {
+		t.Fatal(err)
+	}
+	if err := counting.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-resumed; err != nil {
+			t.Error(err)
+		}
+	}
+	want(t, "what counts no more", pgtest.One[string](t, db.Pool(pgtest.Owner), `select pause_base ->> 'ended' || ' ' || (pause_base ->> 'failed') from deed.campaign_runs where id = $1::text::uuid`, run), "8 8")
+	want(t, "how often it was resumed", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where action = 'resume'`), 1)
+	want(t, "after it was resumed", judged(t, db, run), "")
 }

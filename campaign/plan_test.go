@@ -169,3 +169,47 @@ func TestPlan_WaitsBehindAnotherRun(t *testing.T) {
 		t.Logf("a look at what waits among %d: %d buffers", n, b)
 	}
 }
+
+// What is done while a run is locked, to go on or to be held, costs the same however much it has sent and has queued: what
+// ended lately, and what its provider is sending, is counted.
+func TestPlan_HeldAndResumedWhateverItHas(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t)
+	db.Broken() // deliveries of nobody
+	n := 100_000
+	if testing.Short() {
+		n = 10_000
+	}
+	run := deploy(t, db, request(t, db, 3))
+	expandAll(t, db)
+	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox disable trigger user`) // what is new is not sent
+	db.ExecSteps(t, pgtest.Owner, n, `
+		insert into deed.channel_outbox (id, tenant_id, workspace_id, idempotency_key, channel, provider, lane, recipient, payload, guarantee, run_id, job_id, due, payload_bytes, status, sent_at, finished_at, created_at, updated_at)
+		select gen_random_uuid(), j.tenant_id, j.workspace_id, sha256(n::text::bytea), 'email', 'fake', 'd.example', n || '@d.example', '{}', 'at_most_once', j.run_id, j.id, n % 2 = 0, 2,
+			case n % 2 when 0 then 'queued' else 'sent' end, case n % 2 when 1 then now() end, case n % 2 when 1 then now() - interval '1 hour' end, now(), now()
+		from generate_series($1::int, $2::int) n, deed.job_queue j`)
+	db.ExecSteps(t, pgtest.Owner, n/10, `
+		insert into deed.channel_outbox (id, tenant_id, workspace_id, idempotency_key, channel, provider, lane, recipient, payload, guarantee, run_id, due, payload_bytes, status, request, claim, claimed_by, claimed_at, lease_until, attempts, first_called_at, called_at, created_at, updated_at)
+		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', sha256(('other ' || n)::bytea), 'email', 'other', 'd.example', n || '@d.example', '{}', 'at_most_once', md5('other')::uuid, true, 2,
+			'sending', 'x', 1, 'w', now(), now() + interval '1 hour', 1, now(), now(), now(), now()
+		from generate_series($1::int, $2::int) n`)
+	conn := db.Conn(t, pgtest.Owner)
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			db.Exec(t, pgtest.Owner, `vacuum analyze deed.channel_outbox`)
+		}
+		for what, q := range map[string]string{
+			"what has ended lately": `select * from deed.run_ends_since('` + run + `', now() - interval '10 seconds')`,
+			"holding it":            `select deed.hold_run('` + run + `', '00000000-0000-0000-0000-000000000000')`,
+		} {
+			for range 3 { // the first ones hold it, and read the catalogue
+				buffers(t, conn, q)
+			}
+			if b := buffers(t, conn, q); b > 40 {
+				t.Errorf("%s: %d buffers among %d, want at most 40", what, b, n)
+			} else {
+				t.Logf("%3d buffers: %s, analyzed %t", b, what, analyzed)
+			}
+		}
+	}
+}
