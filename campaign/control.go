@@ -58,9 +58,9 @@ func sending(ctx context.Context, db deed.DB, run string) (u UnderWay, still boo
 	return u, still, wrap(op, err)
 }
 
-// AwaitPaused waits until nothing of a run that [Pause] has paused is being sent any more but
+// AwaitPaused waits until nothing of a run that [Pause] has paused, or [Cancel] cancelled, is being sent any more but
 // what is held for a person, and returns that. look, if not nil, is called with each look
-// at it. Whatever ends the wait, the run stays paused. Errors: ctx's cause, with what was being sent at the last look;
+// at it. Whatever ends the wait, the run stays as it is. Errors: ctx's cause, with what was being sent at the last look;
 // [deed.Conflict] if somebody resumes it meanwhile; as [Find].
 func AwaitPaused(ctx context.Context, db deed.DB, run string, look func(UnderWay)) (u UnderWay, err error) {
 	for {
@@ -92,7 +92,7 @@ func Resume(ctx context.Context, db deed.DB, scope Scope, run string, act audit.
 
 // Cancel ends a run: nothing of it begins any more, as of [Pause], but what is being sent, of
 // which it returns how many deliveries there are. What is queued, and who was not reached, is skipped as
-// cancelled by a [Worker]. There is no way back. Errors: as [Pause].
+// cancelled by a [Worker]. There is no way back; [AwaitPaused] waits for what is being sent. Errors: as [Pause].
 func Cancel(ctx context.Context, db deed.DB, scope Scope, run string, act audit.Act) (sending int64, err error) {
 	return hold(ctx, db, "cancel run", query.Cancel, scope, run, act)
 }

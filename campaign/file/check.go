@@ -39,6 +39,9 @@ type Options struct {
 	LocalTime string
 	// IgnoreBad has [File.Check] pass over rows that are bad, as [LoadOptions.LeaveOut] will.
 	IgnoreBad bool
+	// Sender says why the provider sends no e-mail from whom this is, with whom answers go to, or the error that kept it from
+	// looking. What is refused [File.Check] calls no_sender. Default: nobody knows.
+	Sender func(ctx context.Context, from, replyTo string) (refused, err error)
 	// Sample is of how many members [File.Check] makes what they would get. Default 100, at most 1000.
 	Sample int
 	Load   LoadOptions
@@ -74,6 +77,15 @@ func (f *File) Check(ctx context.Context, db DB, opts Options) (Checked, error) 
 		return Checked{}, &deed.Error{Op: op, Code: deed.Invalid, Err: fmt.Errorf("a sample of %d members is not from 1 to 1000", opts.Sample)}
 	}
 	t := &trial{file: f, opts: opts}
+	if from := f.Request.From; opts.Sender != nil && f.Request.Channel == campaign.Email && from != "" {
+		refused, err := opts.Sender(ctx, from, f.Request.ReplyTo)
+		if err != nil {
+			return Checked{}, err
+		}
+		if refused != nil {
+			t.problem(0, fmt.Errorf("%s: no_sender: %w", f.Name, refused))
+		}
+	}
 	if err := t.sample(ctx, db); err != nil {
 		return Checked{}, err
 	}

@@ -268,12 +268,3 @@ func newCampaignResume(a *app) *cobra.Command {
 			return campaign.UnderWay{}, campaign.Resume(cmd.Context(), pool, scope, run, by)
 		})
 }
-
-func newCampaignCancel(a *app) *cobra.Command {
-	return newCampaignAct(a, "cancel", "End a run for good", `End a run for good: what is queued, and who was not reached, is skipped as cancelled by a relay, and what is being sent
-ends by itself. There is no way back.`, "cancelled",
-		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (campaign.UnderWay, error) {
-			n, err := campaign.Cancel(cmd.Context(), pool, scope, run, by)
-			return campaign.UnderWay{Sending: n}, err
-		})
-}

@@ -69,6 +69,7 @@ func (p *peopleFlags) with(cmd *cobra.Command, a *app, name string, fn func(*fil
 			}
 			opts.Audience = found.ID
 		}
+		opts.Sender = a.senders(pool, f.Request.Provider)
 		return fn(f, pool, opts)
 	})
 }
@@ -158,7 +159,7 @@ that is checked.`,
 type deployedCampaign struct {
 	file.Deployed
 	Members int64 `json:"members"`
-	Served  bool  `json:"served"` // somebody carries out campaigns
+	Served  *bool `json:"served"` // somebody carries out campaigns; null: it could not be looked
 }
 
 func newCampaignDeploy(a *app) *cobra.Command {
@@ -238,15 +239,9 @@ func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to fil
 	}
 	r, err := campaign.Find(ctx, pool, d.Run)
 	if err != nil {
-		return err
+		return fmt.Errorf("run %s is deployed, and could not be looked at: %w", d.Run, err)
 	}
-	served, err := campaign.Served(ctx, pool)
-	if err != nil {
-		return err
-	}
-	if !served && r.FinishedAt == nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note: no relay carries out campaigns now, and nobody gets anything until one does: run one with campaigns: {enabled: true}")
-	}
+	served := noteServed(cmd, pool, r)
 	if asJSON {
 		err = printJSON(cmd.OutOrStdout(), deployedCampaign{d, r.Members, served})
 	} else {
@@ -264,6 +259,20 @@ func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to fil
 		return err
 	}
 	return judgeCampaign(s.Run)
+}
+
+// noteServed notes where nobody carries out campaigns, and so a run that has not ended; nil: it could not be
+// looked, which keeps nobody from hearing of the run that was made.
+func noteServed(cmd *cobra.Command, pool *pgxpool.Pool, r campaign.Run) *bool {
+	served, err := campaign.Served(cmd.Context(), pool)
+	switch {
+	case err != nil:
+		_, _ = fmt.Fprintf(unescaped(cmd.ErrOrStderr()), "note: it could not be looked whether a relay carries out campaigns: %v\n", err)
+		return nil
+	case !served && r.FinishedAt == nil:
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: no relay carries out campaigns now, and nobody gets anything until one does: run one with campaigns: {enabled: true}")
+	}
+	return &served
 }
 
 // someoneFlags say whose data a message is made of.

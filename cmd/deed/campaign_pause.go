@@ -11,45 +11,64 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/internal/sqlstate"
 )
 
 func newCampaignPause(a *app) *cobra.Command {
-	var wait bool
-	cmd := newCampaignAct(a, "pause", "Let nothing of a run begin until it is resumed", `Let nothing of a run begin until it is resumed: when this has returned, nothing does but what is being sent. A run does not
+	return newCampaignHold(a, "pause", "Let nothing of a run begin until it is resumed", `Let nothing of a run begin until it is resumed: when this has returned, nothing does but what is being sent. A run does not
 expire while it is paused.
 
 With --wait it returns when that, too, is over: nothing of the run is being sent any more but what is in doubt and held for
 a person, which is named and not waited for. What else is in doubt may take as long as its provider needs to know; --timeout
-bounds it. However the wait ends, by ^C too, the run stays paused.`, "paused",
+bounds it. However the wait ends, by ^C too, the run stays paused.`, stillness{"paused", "deed campaign resume lets it go on"}, campaign.Pause)
+}
+
+func newCampaignCancel(a *app) *cobra.Command {
+	return newCampaignHold(a, "cancel", "End a run for good", `End a run for good: what is queued, and who was not reached, is skipped as cancelled by a relay, and what is being sent
+ends by itself. There is no way back.
+
+With --wait it returns when nothing of the run is being sent any more but what is in doubt and held for a person, which is
+named and not waited for, as the relay's skipping is not. What else is in doubt may take as long as its provider needs to
+know; --timeout bounds it. However the wait ends, by ^C too, the run stays cancelled.`, stillness{"cancelled", "what is being sent ends by itself"}, campaign.Cancel)
+}
+
+// stillness is what a run is of which nothing begins, and what becomes of it.
+type stillness struct{ is, then string }
+
+// newCampaignHold is a command after which nothing of a run begins, and which may wait until nothing
+// is being sent.
+func newCampaignHold(a *app, use, short, long string, h stillness, hold func(context.Context, deed.DB, campaign.Scope, string, audit.Act) (int64, error)) *cobra.Command {
+	var wait bool
+	cmd := newCampaignAct(a, use, short, long, h.is,
 		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (campaign.UnderWay, error) {
-			n, err := campaign.Pause(cmd.Context(), pool, scope, run, by)
+			n, err := hold(cmd.Context(), pool, scope, run, by)
 			for wait && sqlstate.Locked(err) { // attempts that began before have not ended
-				if n, err = campaign.Pause(cmd.Context(), pool, scope, run, by); cmd.Context().Err() != nil {
-					return campaign.UnderWay{}, fmt.Errorf("the pause of run %s was not confirmed, since attempts that began before it had not ended, or its row was locked: pause it again", run)
+				if n, err = hold(cmd.Context(), pool, scope, run, by); cmd.Context().Err() != nil {
+					return campaign.UnderWay{}, fmt.Errorf("it was not confirmed that run %s is %s, since attempts that began before it had not ended, or its row was locked: %s it again", run, h.is, use)
 				}
 			}
 			if err != nil || !wait {
 				return campaign.UnderWay{Sending: n}, err
 			}
-			return awaitPaused(cmd, pool, run)
+			return awaitHeld(cmd, pool, run, h)
 		})
-	cmd.Example += "\n  deed campaign pause 01a1fe76-14ee-7f1b-b119-532699ab7d4c --wait --timeout 1m"
+	cmd.Example += "\n  deed campaign " + use + " 01a1fe76-14ee-7f1b-b119-532699ab7d4c --wait --timeout 1m"
 	cmd.Flags().BoolVar(&wait, "wait", false, "return when nothing of it is being sent any more")
 	return cmd
 }
 
-// awaitPaused tells on standard error what of a run that is paused is still being sent, until
+// awaitHeld tells on standard error what of a run of which nothing begins is still being sent, until
 // nothing is.
-func awaitPaused(cmd *cobra.Command, pool *pgxpool.Pool, run string) (campaign.UnderWay, error) {
+func awaitHeld(cmd *cobra.Command, pool *pgxpool.Pool, run string, h stillness) (campaign.UnderWay, error) {
 	out := unescaped(cmd.ErrOrStderr())
 	live := terminalWidth(cmd.ErrOrStderr()) > 0
 	var told time.Time
 	shown := false
 	left, err := campaign.AwaitPaused(cmd.Context(), pool, run, func(u campaign.UnderWay) {
-		line := fmt.Sprintf("paused; %s being sent", many(u.Sending, "delivery is", "deliveries are"))
+		line := fmt.Sprintf("%s; %s being sent", h.is, many(u.Sending, "delivery is", "deliveries are"))
 		if u.InDoubt > 0 {
 			line += fmt.Sprintf(", %d of them in doubt", u.InDoubt)
 		}
@@ -66,18 +85,18 @@ func awaitPaused(cmd *cobra.Command, pool *pgxpool.Pool, run string) (campaign.U
 		_, _ = io.WriteString(out, "\n")
 	}
 	if err != nil && cmd.Context().Err() != nil {
-		err = staysPaused(cmd.Context(), run, "at the last look "+many(left.Sending, "delivery was", "deliveries were")+" being sent")
+		err = h.stays(cmd.Context(), run, "at the last look "+many(left.Sending, "delivery was", "deliveries were")+" being sent")
 	}
 	return left, err
 }
 
-// staysPaused says what becomes of a run whose pause is no longer waited for.
-func staysPaused(ctx context.Context, run, rest string) error {
+// stays says what becomes of a run that is no longer waited for.
+func (h stillness) stays(ctx context.Context, run, rest string) error {
 	why := ""
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // of which its --timeout is named
 		why = "interrupted: "
 	}
-	return fmt.Errorf("%srun %s stays paused; %s; deed campaign resume lets it go on", why, run, rest)
+	return fmt.Errorf("%srun %s stays %s; %s; %s", why, run, h.is, rest, h.then)
 }
 
 // heldOf names what is held for a person.

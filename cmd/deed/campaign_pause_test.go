@@ -10,11 +10,10 @@ import (
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
-// A pause that is waited for says what is still being sent. ^C, and --timeout, leave the run paused and
-// say so; it returns when nothing is being sent but what a person has to look at, and names that.
-func TestCampaignPause_Waits(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
+// underWay makes a run of three, of which one is queued, one being sent, and one in doubt and held for a person.
+func underWay(t *testing.T) (db *pgtest.DB, run, held string) {
+	t.Helper()
+	db = pgtest.New(t)
 	db.Broken() // what is held was held by hand
 	db.Providers(t, "stub", "texts")
 	for _, q := range []string{
@@ -32,8 +31,17 @@ func TestCampaignPause_Waits(t *testing.T) {
 		db.Exec(t, pgtest.Owner, q)
 	}
 	owner := db.Pool(pgtest.Owner)
-	run := pgtest.One[string](t, owner, `select id::text from deed.campaign_runs`)
-	held := pgtest.One[string](t, owner, `select id::text from deed.channel_outbox where held_at is not null`)
+	run = pgtest.One[string](t, owner, `select id::text from deed.campaign_runs`)
+	held = pgtest.One[string](t, owner, `select id::text from deed.channel_outbox where held_at is not null`)
+	return db, run, held
+}
+
+// A pause that is waited for says what is still being sent. ^C, and --timeout, leave the run paused and
+// say so; it returns when nothing is being sent but what a person has to look at, and names that.
+func TestCampaignPause_Waits(t *testing.T) {
+	t.Parallel()
+	db, run, held := underWay(t)
+	owner := db.Pool(pgtest.Owner)
 	paused := func(what string) {
 		t.Helper()
 		if !pgtest.One[bool](t, owner, `select paused_at is not null from deed.campaign_runs`) {
@@ -78,5 +86,34 @@ func TestCampaignPause_Waits(t *testing.T) {
 	p = start(t, db.URL(pgtest.Owner), "campaign", "resume", run)
 	if code := p.wait(); code != exitOK || !regexp.MustCompile(`: resumed\n$`).MatchString(p.out.String()) {
 		t.Errorf("resumed: %d, %s", code, &p.out)
+	}
+}
+
+// A cancellation that is waited for says what is still being sent, and that the run stays cancelled where it is given up; it
+// returns when nothing is being sent but what a person has to look at, though the run has not ended.
+func TestCampaignCancel_Waits(t *testing.T) {
+	t.Parallel()
+	db, run, held := underWay(t)
+	p := start(t, db.URL(pgtest.Owner), "campaign", "cancel", run, "--wait", "--reason", "the wrong price")
+	p.prints(&p.errOut, `cancelled; 1 delivery is being sent\n`)
+	p.signal(os.Interrupt)
+	if code := p.wait(); code != exitFailed {
+		t.Errorf("exit status %d after ^C", code)
+	}
+	p.prints(&p.errOut, `deed: interrupted: run `+run+` stays cancelled; at the last look 1 delivery was being sent; what is being sent ends by itself\n`)
+	if got, want := deedOK(t, db.URL(pgtest.Owner), "campaign", "cancel", run), run+": cancelled; 2 deliveries are being sent, and not stopped\n"; got != want {
+		t.Errorf("without --wait: %q, want %q", got, want)
+	}
+	p = start(t, db.URL(pgtest.Owner), "campaign", "cancel", run, "--wait")
+	p.prints(&p.errOut, `1 delivery is being sent\n`)
+	db.Exec(t, pgtest.Owner, `select deed.settle(array[c.id], array[c.claim], '{accepted}', '{m}', '{null}', '{null}', 'w') from deed.channel_outbox c where c.status = 'sending' and c.held_at is null`)
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit status %d", code)
+	}
+	if want := run + ": cancelled; 1 delivery is in doubt, and held for a person: " + held + "\n"; p.out.String() != want {
+		t.Errorf("it says %q, want %q", &p.out, want)
+	}
+	if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select r.status || ' ' || (select count(*) from deed.audit_log a where a.action = 'cancel' and a.reason = 'the wrong price') from deed.campaign_runs r where r.cancelled_at is not null`); got != "running 1" {
+		t.Errorf("the run is %q", got)
 	}
 }

@@ -325,23 +325,33 @@ func (a *app) withLedger(ctx context.Context, fn func(*delivery.Ledger, *pgxpool
 // withLedgerOf runs fn with a ledger that attempts nothing, and knows what the
 // provider of that name refuses, if deed.yaml has it, and its secrets are there.
 func (a *app) withLedgerOf(ctx context.Context, name string, fn func(*delivery.Ledger, *pgxpool.Pool) error) error {
-	file, err := a.config()
-	if err != nil {
-		return err
-	}
-	list, release, err := providerOf(file, name)
-	if err != nil {
-		return err
-	}
-	defer release()
 	pool, err := a.pool(ctx)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	l, err := delivery.New(ctx, pool, delivery.Options{Providers: list})
+	l, release, err := a.ledgerOf(ctx, pool, name)
 	if err != nil {
 		return err
 	}
+	defer release()
 	return fn(l, pool)
+}
+
+// ledgerOf is the ledger of [app.withLedgerOf].
+func (a *app) ledgerOf(ctx context.Context, pool *pgxpool.Pool, name string) (*delivery.Ledger, func(), error) {
+	file, err := a.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	list, release, err := providerOf(file, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := delivery.New(ctx, pool, delivery.Options{Providers: list})
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return l, release, nil
 }
