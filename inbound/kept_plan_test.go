@@ -29,6 +29,12 @@ func TestPlan_KeptFromWhenThereWasNobody(t *testing.T) {
 	exec(`set plan_cache_mode = force_generic_plan`)
 	const nobody = `'00000000-0000-0000-0000-000000000000'`
 	exec(`select deed.has_revoked(` + nobody + `, gen_random_uuid(), 'email', 'news')`)
+	exec(`set enable_seqscan = off`) // as all have it of whose statements deed.revoked is a part
+	exec(`set enable_bitmapscan = off`)
+	exec(`prepare revoked (uuid) as select count(*) from deed.revoked(` + nobody + `, $1, 'email', 'news')`)
+	exec(`execute revoked (` + nobody + `)`)
+	exec(`reset enable_seqscan`)
+	exec(`reset enable_bitmapscan`)
 	exec(`prepare consents (uuid) as select count(*) from deed.consents_of(array[$1])`)
 	exec(`execute consents (` + nobody + `)`)
 
@@ -48,6 +54,7 @@ func TestPlan_KeptFromWhenThereWasNobody(t *testing.T) {
 
 	acts := []struct{ name, sql string }{
 		{"consents_of", `execute consents ('` + one + `')`},
+		{"revoked", `execute revoked ('` + one + `')`},
 		{"has_revoked", `select deed.has_revoked(` + nobody + `, '` + one + `', 'email', 'news')`},
 		{"suppress", `select deed.suppress('email', array['ann@example.com'], 'asked to')`},
 		{"retry_messages", `select deed.retry_messages(array['` + failed + `'::uuid], 'mended')`},

@@ -3,7 +3,7 @@
 -- queued becomes sending, with the request that will be sent unchanged from
 -- now on; it must have committed before anyone calls. Suppressions are looked
 -- at once more, at the provider's door: who is suppressed is skipped, or if one who gets a copy is, who has revoked what
--- it is for (deed.has_revoked), who has been erased
+-- it is for (deed.revoked), who has been erased
 -- since (deed.is_being_erased), what is
 -- not an address too, since nobody can tell whether it is suppressed, and what
 -- has expired; the reason says so where an earlier call may have been accepted.
@@ -102,7 +102,7 @@ begin
           union all
           select 'not an address' where deed.fold_address(c.channel, c.recipient) is null
           union all
-          select 'suppressed: consent revoked' where deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, ''))
+          select v.reason from deed.revoked(c.tenant_id, c.contact_id, c.channel, c.purpose) v
           limit 1
         ) end || case when c.unsettled_since is not null then '; an earlier call may have been accepted' else '' end as skip,
         case

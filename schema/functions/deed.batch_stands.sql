@@ -32,7 +32,7 @@ begin
         select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       )
       and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
-      and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true
+      and not exists (select from deed.revoked(c.tenant_id, c.contact_id, c.channel, c.purpose))
   );
 end
 $$;

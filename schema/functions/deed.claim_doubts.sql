@@ -213,7 +213,7 @@ begin
           or not (coalesce(c.batch_id is null and p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
             select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
           ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
-            and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true)
+            and not exists (select from deed.revoked(c.tenant_id, c.contact_id, c.channel, c.purpose)))
           and not coalesce(v_now < c.batch_until, false)
           and not (p_look_up and v_now < c.doubt_since + p_patience))
       order by c.ord
@@ -303,7 +303,7 @@ begin
           else coalesce(p_has_key and v_now < c.repeat_safe_until and v_now < coalesce(c.expires_at, 'infinity'), false) and not exists (
             select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
           ) and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
-            and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true end
+            and not exists (select from deed.revoked(c.tenant_id, c.contact_id, c.channel, c.purpose)) end
       ) r(repeats)
       where (r.repeats or not coalesce(v_now < c.batch_until, false))
         and (r.repeats or (p_look_up and v_now < c.doubt_since + p_patience))

@@ -127,7 +127,7 @@ begin
           select 'suppressed: ' || left(s.reason, 180)
           from deed.suppressed(v_job.tenant_id, v_run.channel, k.address, v_run.purpose, greatest(v_now, k.at)) s
         ) end,
-        case when deed.has_revoked(v_job.tenant_id, k.contact_id, v_run.channel, nullif(v_run.purpose, '')) then 'suppressed: consent revoked' end,
+        (select v.reason from deed.revoked(v_job.tenant_id, k.contact_id, v_run.channel, v_run.purpose) v),
         case when v_consent and not exists (
           select from deed.consents_of(array[deed.contact_of(v_job.tenant_id, k.contact_id)]) s
           where s.channel = v_run.channel and s.purpose = v_run.purpose and s.state = 'granted'

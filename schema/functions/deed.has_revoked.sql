@@ -1,11 +1,10 @@
 -- deed.has_revoked: whether a contact has revoked to be written to over a channel for a
--- purpose (deed.consents_of), by whatever address; null without a contact or a purpose,
--- and then it is not even called, so that what names nobody pays nothing for it.
+-- purpose (deed.consents_of), by whatever address; null without a contact or a purpose.
 --
 -- Beside deed.suppressed, which asks for the address: a delivery may name a contact and
--- go to an address that is none of its identities. Mostly nothing was revoked and nobody
--- merged, which is three looks into indexes. p_contact is the tenant's; one that was
--- merged means the one it was merged into.
+-- go to an address that is none of its identities. p_contact is the tenant's; one that was
+-- merged means the one it was merged into. Who asks of many asks deed.revoked, which calls this
+-- of those alone of whom it may be true.
 create or replace function deed.has_revoked(
   p_tenant  uuid,
   p_contact uuid,
@@ -22,13 +21,6 @@ set enable_mergejoin = off
 set jit = off
 as $$
 begin
-  -- Apart from what follows, which is much to begin with.
-  if not exists (select from deed.consents e where e.contact_id = p_contact and e.channel = p_channel and e.purpose = p_purpose and e.state = 'revoked')
-    and not exists (select from deed.contacts c where c.id = p_contact and c.merged_into is not null)
-    and not exists (select from deed.contacts o where o.merged_into = p_contact)
-  then
-    return false;
-  end if;
   return exists (
     select from deed.consents_of(array[deed.contact_of(p_tenant, p_contact)]) s
     where s.channel = p_channel and s.purpose = p_purpose and s.state = 'revoked'

@@ -47,7 +47,7 @@ begin
         select from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now)
       )
       and not exists (select from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now))
-      and deed.has_revoked(c.tenant_id, c.contact_id, c.channel, nullif(c.purpose, '')) is not true
+      and not exists (select from deed.revoked(c.tenant_id, c.contact_id, c.channel, c.purpose))
       and not (v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)
         or exists (select from deed.contacts k where k.id = c.contact_id and k.erased_at is not null)))
       and not exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id)

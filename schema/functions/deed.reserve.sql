@@ -7,7 +7,7 @@
 -- makes no second row: duplicate is true, with the first one's id (D2, D3).
 -- White space around a recipient is taken away. One that is suppressed for what the
 -- delivery is for (p_purposes, deed.suppressed) when it is due, or none, is reserved as skipped, and so is what its contact has revoked
--- (deed.has_revoked), and what has expired: from p_expires_at on nobody
+-- (deed.revoked), and what has expired: from p_expires_at on nobody
 -- is called any more. What is not an address of its channel is refused
 -- (deed.check_address), and so is a provider that no dispatcher has registered
 -- (deed.register_provider): nobody might ever serve it. p_contacts says for whom it is,
@@ -183,7 +183,7 @@ begin
               coalesce(p_purposes[n], ''), greatest(v_now, p_process_after[n])) s
             limit 1
           )
-        end, case when deed.has_revoked(v_tenant, p_contacts[n], p_channels[n], nullif(p_purposes[n], '')) then 'suppressed: consent revoked' end)
+        end, (select v.reason from deed.revoked(v_tenant, p_contacts[n], p_channels[n], p_purposes[n]) v))
       from generate_series(1, v_count) n
     );
   end if;
