@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,10 +121,13 @@ func (r EmailRules) CheckHeader(name string) error {
 // link to unsubscribe by.
 func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 	var e EmailPayload
-	dec := json.NewDecoder(strings.NewReader(string(d.Payload)))
+	dec := json.NewDecoder(bytes.NewReader(d.Payload))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&e); err != nil {
 		return e, payloadError(err)
+	}
+	if len(bytes.TrimLeft(d.Payload[dec.InputOffset():], " \t\r\n")) > 0 {
+		return e, payloadError(errors.New("there is something behind the object"))
 	}
 	if err := checkNames(d.Payload); err != nil {
 		return e, payloadError(err)
@@ -188,18 +192,60 @@ func ReadEmail(d Draft, rules EmailRules) (EmailPayload, error) {
 	return e, errors.Join(errs...)
 }
 
-// checkNames refuses fields whose names have capitals, which encoding/json takes for those
-// without: what looks at the payload in the database, such as for copies to people who are
-// suppressed, knows the exact names alone.
-func checkNames(payload json.RawMessage) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(payload, &fields); err != nil {
+// checkNames refuses fields whose names are written otherwise than they are, such as with capitals, which
+// encoding/json takes for the same: what looks at the payload in the database, such as for copies to people who are
+// suppressed, knows the exact names alone. The payload has been read, so that it is JSON.
+func checkNames(payload []byte) error {
+	depth, name := 0, false // name: the next string is a field's name
+	for i := 0; i < len(payload); i++ {
+		switch payload[i] {
+		case '{', '[':
+			depth++
+			name = depth == 1
+		case '}', ']':
+			depth--
+		case ',':
+			name = depth == 1
+		case '"':
+			end := stringEnd(payload, i)
+			if name {
+				if err := checkName(payload[i:end]); err != nil {
+					return err
+				}
+			}
+			name, i = false, end-1
+		}
+	}
+	return nil
+}
+
+// stringEnd is behind the JSON string that begins at a place.
+func stringEnd(text []byte, from int) int {
+	for i := from + 1; i < len(text); i++ {
+		n := bytes.IndexByte(text[i:], '"')
+		if n < 0 {
+			break
+		}
+		i += n
+		before := i
+		for text[before-1] == '\\' {
+			before--
+		}
+		if (i-before)%2 == 0 {
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// checkName is of one name, in its quotes.
+func checkName(quoted []byte) error {
+	var name string
+	if err := json.Unmarshal(quoted, &name); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if name != strings.ToLower(name) {
-			return fmt.Errorf("unknown field %q: names are in small letters", name)
-		}
+	if strings.ContainsFunc(name, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
+		return fmt.Errorf("unknown field %q: names are in small letters", name)
 	}
 	return nil
 }

@@ -184,3 +184,28 @@ func TestEmailPayload_NotUTF8IsRefused(t *testing.T) {
 		t.Errorf("a payload of one's own: %v", err)
 	}
 }
+
+// Fields are known by their exact names, wherever they stand and whatever texts are about them; what encoding/json takes for one of
+// them is none, since the database would not see it.
+func TestReadEmail_KnowsExactNames(t *testing.T) {
+	t.Parallel()
+	const text = `"text": "{\"CC\": [1, \"A\"],\\", "headers": {"X-Shop-A": "{,\"B\""}`
+	for payload, good := range map[string]bool{
+		`{"subject": "a", ` + text + `}`:                                    true,
+		`{` + text + `, "cc": ["b@example.com"], "subject": "a"} ` + "\n":   true,
+		`{` + text + `, "\u0073ubject": "a"}`:                               true, // it is what it says
+		`{` + text + `, "subject": "a", "CC": ["b@example.com"]}`:           false,
+		`{` + text + `, "subject": "a", "\u0043C": ["b@example.com"]}`:      false,
+		`{` + text + `, "subject": "a", "attachment\u017f": []}`:            false,
+		`{` + text + `, "\u017fubject": "a"}`:                               false,
+		`{"Subject": "a", ` + text + `}`:                                    false,
+		`{"subject": "a", ` + text + `} {"subject": "b"}`:                   false,
+		`{"subject": "a", ` + text + `} x`:                                  false,
+		`{"subject": "a", "attachments": [{"name": "A,B"}], "Text": "{\\"}`: false,
+	} {
+		e, err := delivery.ReadEmail(delivery.Draft{Recipient: "a@example.com", Payload: []byte(payload)}, delivery.EmailRules{From: "shop@example.com", HeadersAllowed: []string{"X-Shop-*"}})
+		if good && (err != nil || e.Subject != "a") || !good && err == nil {
+			t.Errorf("%s: %+v, %v", payload, e, err)
+		}
+	}
+}
