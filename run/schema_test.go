@@ -26,7 +26,7 @@ func TestContract_R1_OnlyAnAppendSetsAStatus(t *testing.T) {
 	want(t, "what makes runs", pgtest.One[string](t, owner, `
 		select string_agg(p.proname, ' ' order by p.proname) from pg_proc p where p.pronamespace = 'deed'::regnamespace and p.prosrc ~ 'insert into deed\.runs\M'`), "create_runs")
 	want(t, "what makes them, and begins them", pgtest.One[string](t, owner, `
-		select string_agg(p.proname || ':' || m[1], ' ' order by p.proname, m[1])
+		select string_agg(distinct p.proname || ':' || m[1], ' ' order by p.proname || ':' || m[1])
 		from pg_proc p cross join lateral regexp_matches(p.prosrc, 'deed\.(create_runs|write_beginnings)\(', 'g') m
 		where p.pronamespace = 'deed'::regnamespace`), "begin_requests:create_runs begin_requests:write_beginnings create_run:create_runs")
 	want(t, "what appends", pgtest.One[string](t, owner, `

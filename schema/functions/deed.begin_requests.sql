@@ -50,10 +50,14 @@ begin
     end if;
   end loop;
   if v_unnamed <> '{}' then
-    v_found := deed.versions_of_requests(
-      array(select v_tenants[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o), array(select p_plan_ids[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o),
-      array(select p_request_ids[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o), array(select p_projects[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o),
-      array(select p_environments[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o));
+    if cardinality(v_unnamed) = v_count then
+      v_found := deed.versions_of_requests(v_tenants, p_plan_ids, p_request_ids, p_projects, p_environments);
+    else
+      v_found := deed.versions_of_requests(
+        array(select v_tenants[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o), array(select p_plan_ids[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o),
+        array(select p_request_ids[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o), array(select p_projects[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o),
+        array(select p_environments[u.n] from unnest(v_unnamed) with ordinality u(n, o) order by u.o));
+    end if;
     for k in 1..cardinality(v_unnamed) loop
       n := v_unnamed[k];
       p_plan_versions[n] := v_found[k];
@@ -67,23 +71,23 @@ begin
   -- In one order, since the first one of a function stores its plan.
   for n in select k from generate_series(1, v_count) k order by v_tenants[k], p_plan_ids[k], p_plan_versions[k] loop
     if (v_tenants[n] = v_tenants[v_last] and p_plan_ids[n] = p_plan_ids[v_last] and p_plan_versions[n] = p_plan_versions[v_last]) is not true then
-      perform from deed.plans p where p.tenant_id = v_tenants[n] and p.plan_id = p_plan_ids[n] and p.plan_version = p_plan_versions[n];
-      if not found then
+      for attempt in 1..2 loop
+        select p.sha256, case when not p.approval then deed.first_bits(p.steps) end as bits, (
+            select jsonb_agg(s.step_id order by s.place)
+            from deed.plan_steps s
+            where s.tenant_id = v_tenants[n] and s.plan_id = p_plan_ids[n] and s.plan_version = p_plan_versions[n]
+          ) as steps
+        into v_plan
+        from deed.plans p
+        where p.tenant_id = v_tenants[n] and p.plan_id = p_plan_ids[n] and p.plan_version = p_plan_versions[n];
+        exit when found;
         perform from deed.run_functions f cross join lateral deed.put_plan(f.body, p_tenant => v_tenants[n]) p
-        where f.function_id = p_plan_ids[n] and f.version::text = p_plan_versions[n];
-      end if;
-      if not found then
-        raise exception 'start_run: version % of plan % is not stored', coalesce(quote_literal(left(p_plan_versions[n], 200)), 'null'), coalesce(quote_literal(left(p_plan_ids[n], 200)), 'null')
-          using errcode = 'DDNFD', hint = 'Store it with: deed plan put. A Go function is known from when a program that has it is started for the first time.';
-      end if;
-      select p.sha256, case when not p.approval then deed.first_bits(p.steps) end as bits, (
-          select jsonb_agg(s.step_id order by s.place)
-          from deed.plan_steps s
-          where s.tenant_id = v_tenants[n] and s.plan_id = p_plan_ids[n] and s.plan_version = p_plan_versions[n]
-        ) as steps
-      into v_plan
-      from deed.plans p
-      where p.tenant_id = v_tenants[n] and p.plan_id = p_plan_ids[n] and p.plan_version = p_plan_versions[n];
+        where attempt = 1 and f.function_id = p_plan_ids[n] and f.version::text = p_plan_versions[n];
+        if not found then
+          raise exception 'start_run: version % of plan % is not stored', coalesce(quote_literal(left(p_plan_versions[n], 200)), 'null'), coalesce(quote_literal(left(p_plan_ids[n], 200)), 'null')
+            using errcode = 'DDNFD', hint = 'Store it with: deed plan put. A Go function is known from when a program that has it is started for the first time.';
+        end if;
+      end loop;
       v_last := n;
     end if;
     v_sha256s[n] := v_plan.sha256;
@@ -96,9 +100,13 @@ begin
 
   v_new := array(select k from generate_series(1, v_count) k where v_begun[k] is not null);
   if v_new <> '{}' then
-    perform deed.write_beginnings(array(select v_ids[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o), array(select v_tenants[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o),
-      array(select p_plan_versions[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o), array(select v_steps[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o),
-      array(select v_begun[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o));
+    if cardinality(v_new) = v_count then
+      perform deed.write_beginnings(v_ids, v_tenants, p_plan_versions, v_steps, v_begun);
+    else
+      perform deed.write_beginnings(array(select v_ids[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o), array(select v_tenants[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o),
+        array(select p_plan_versions[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o), array(select v_steps[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o),
+        array(select v_begun[u.n] from unnest(v_new) with ordinality u(n, o) order by u.o));
+    end if;
     insert into deed.run_steps (run_id, tenant_id, process_after, place, ready, at_most_once, engine, queue, step_id)
     select v_ids[u.n], v_tenants[u.n], v_begun[u.n], s.place, true, s.at_most_once, 'local', s.queue, s.step_id
     from unnest(v_new) u(n)
@@ -110,13 +118,15 @@ begin
     ) s;
   end if;
   -- One that another request of before has made may wait to begin, as where its plan wants a person: that says start_runs.
-  v_begin := array(
-    select distinct v_ids[k]
-    from generate_series(1, v_count) k
-    where not v_created[k] and (select r.status = 'PENDING' from deed.runs r where r.run_id = v_ids[k])
-  );
-  if v_begin <> '{}' then
-    perform deed.start_runs(v_begin);
+  if false = any (v_created) then
+    v_begin := array(
+      select distinct v_ids[k]
+      from generate_series(1, v_count) k
+      where not v_created[k] and (select r.status = 'PENDING' from deed.runs r where r.run_id = v_ids[k])
+    );
+    if v_begin <> '{}' then
+      perform deed.start_runs(v_begin);
+    end if;
   end if;
   return query select k, v_ids[k], v_created[k], case when v_begun[k] is null then (select r.status from deed.runs r where r.run_id = v_ids[k]) else 'RUNNING' end from generate_series(1, v_count) k;
 end

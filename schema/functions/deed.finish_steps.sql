@@ -92,6 +92,7 @@ declare
   s_n        int[] := '{}';
   s_what     text[] := '{}';
   s_due      timestamptz[] := '{}';
+  v_goes_on  bool := false; -- a run has steps that have not ended
   -- Steps that come after those that have ended, and those of them that begin.
   c_i        int[];
   c_place    int[];
@@ -235,6 +236,7 @@ begin
     t_place := t_place || p_places[n];
     v_moved[v_i] := true;
     v_done[v_i] := set_bit(v_done[v_i], p_places[n], 1);
+    v_goes_on := v_goes_on or bit_count(v_done[v_i]) < 8 * octet_length(v_done[v_i]);
     if v_outcome = 'completed' then
       v_passed[v_i] := set_bit(v_passed[v_i], p_places[n], 1);
     elsif v_outcome = 'failed' then
@@ -243,7 +245,7 @@ begin
   end loop;
 
   -- What comes after them, then after what was skipped for it, and so on.
-  while v_at <= cardinality(t_i) loop
+  while v_goes_on and v_at <= cardinality(t_i) loop
     v_upto := cardinality(t_i);
     select coalesce(array_agg(s.i), '{}'), array_agg(s.place), array_agg(s.step_id), array_agg(s.queue), array_agg(s.at_most_once), array_agg(s.missed)
     into c_i, c_place, c_step, c_queue, c_once, c_missed
@@ -267,7 +269,7 @@ begin
           where p.tenant_id = v_tenants[t_i[k]] and p.plan_id = v_plans[t_i[k]] and p.plan_version = v_versions[t_i[k]] and p.place = t_place[k]
         ) p
         cross join unnest(p.successors) a(place)
-        where bit_count(v_done[t_i[k]]) < 8 * octet_length(v_done[t_i[k]]) -- after the last nothing comes
+        where bit_count(v_done[t_i[k]]) < 8 * octet_length(v_done[t_i[k]])
       ) x
       cross join lateral (
         select p.place, p.step_id, p.queue, p.at_most_once, p.needs_success, p.depends
@@ -357,6 +359,10 @@ begin
     where r.run_id = v_ids[i] and v_moved[i];
   end if;
 
+  if cardinality(m_n) = v_count then
+    return query select n, 'recorded' from generate_series(1, v_count) n;
+    return;
+  end if;
   return query
   select n, case
       when array_position(m_n, n) is not null then 'recorded'

@@ -44,6 +44,9 @@ declare
   v_now      timestamptz;
   -- The runs, and the first and the last: of their log no other partitions are opened than those between them.
   v_ids      uuid[];
+  v_tenants  uuid[];
+  v_versions text[];
+  v_statuses text[];
   v_low      uuid;
   v_high     uuid;
   -- The inner steps whose outer one is still the claim's: which of the call, and the outer one's row.
@@ -63,6 +66,9 @@ declare
   e_engine   int[] := '{}';
   e_at       timestamptz[] := '{}';
   e_data     jsonb[] := '{}';
+  e_of       int[] := '{}'; -- which of the runs
+  e_begun    timestamptz[] := '{}'; -- of ends
+  v_plain    bool := true; -- there is nothing but ends, each of another step
   n          int;
   v_seq      bigint;
   v_rows     tid[] := '{}';
@@ -95,7 +101,10 @@ begin
     perform set_config('synchronous_commit', 'on', true);
   end if;
 
-  v_ids := array(select r.run_id from deed.runs r where r.run_id = any (p_runs) order by r.run_id for no key update);
+  select array_agg(q.run_id), array_agg(q.tenant_id), array_agg(q.plan_version), array_agg(q.status) into v_ids, v_tenants, v_versions, v_statuses
+  from (
+    select r.run_id, r.tenant_id, r.plan_version, r.status from deed.runs r where r.run_id = any (p_runs) order by r.run_id for no key update
+  ) q;
   v_low := v_ids[1];
   v_high := v_ids[cardinality(v_ids)];
   v_now := clock_timestamp();
@@ -149,6 +158,9 @@ begin
     e_types := e_types || case p_outcomes[n] when 'completed' then 'StepCompleted' when 'failed' then 'StepFailed' when 'skipped' then 'StepSkipped' else 'StepStarted' end;
     e_engine := e_engine || m_engine[m];
     e_at := e_at || case when p_outcomes[n] = 'waiting' then coalesce(p_started_at[n], v_now) end;
+    e_of := e_of || array_position(v_ids, p_runs[n]);
+    e_begun := e_begun || case when p_outcomes[n] in ('completed', 'failed') then coalesce(p_started_at[n], v_now) end;
+    v_plain := v_plain and p_outcomes[n] <> 'waiting' and length(p_steps[n]) <= 200 and p_attempts[n] >= 1 and v_statuses[e_of[cardinality(e_of)]] in ('RUNNING', 'PAUSED');
     if p_outcomes[n] = 'waiting' then
       v_untils[n] := v_now + make_interval(secs => p_again[n]);
       e_data := e_data || jsonb_build_object('of', m_of[m], 'until', v_untils[n]);
@@ -163,7 +175,12 @@ begin
     select e.run_seq into v_seq
     from deed.write_event(p_runs[n], e_types[1], p_steps[n], p_attempts[n], e_engine[1], e_at[1], e_data[1], null, null, p_adapter) e;
   end if;
-  if e_n <> '{}' and v_seq is null then
+  v_plain := v_plain and v_seq is null and e_n <> '{}'
+    and (cardinality(v_ids) = v_count or (select count(distinct (p_runs[u], p_steps[u])) = cardinality(e_n) from unnest(e_n) u))
+    and deed.write_ends(v_ids, v_tenants, v_versions, v_statuses, array_fill(false, array[cardinality(v_ids)]), null, null, null, e_of, e_types,
+      array(select p_steps[u] from unnest(e_n) with ordinality x(u, o) order by x.o), array(select p_attempts[u] from unnest(e_n) with ordinality x(u, o) order by x.o),
+      e_engine, e_begun, e_data, p_adapter);
+  if e_n <> '{}' and v_seq is null and not v_plain then
     perform deed.write_events(array(select p_runs[u] from unnest(e_n) with ordinality x(u, o) order by x.o), e_types,
       array(select p_steps[u] from unnest(e_n) with ordinality x(u, o) order by x.o),
       array(select p_attempts[u] from unnest(e_n) with ordinality x(u, o) order by x.o), e_engine, e_at, e_data, p_adapter => p_adapter);

@@ -1,5 +1,5 @@
 -- deed.write_ends: append what became of steps, each with its StepStarted where the log has none, and after them the ends of runs, and write what runs are
--- then into their rows, once. For deed.finish_steps, at less than what deed.write_events costs: the caller has locked the runs and checked the claims, so little is looked for.
+-- then into their rows, once. For deed.finish_steps and deed.record_steps, at less than what deed.write_events costs: the caller has locked the runs and checked the claims, so little is looked for.
 --
 -- The first eight arrays are the runs, in the order of their ids: with the status that each has in the end, RUNNING or PAUSED before, whether its row is changed, and its bits. The others are the events: p_of is which of
 -- the runs, p_begun when a step began whose end it is, null for all else. No step is there twice. Returns false, and then nothing is written, where not all is as it mostly
@@ -39,9 +39,7 @@ declare
   v_low    uuid := p_runs[1];
   v_high   uuid := p_runs[cardinality(p_runs)];
   v_s      record;
-  v_names  text[]; -- as keys of messages
-  v_slots  int[];
-  v_last   bigint[];
+  v_last   bigint[]; -- of each run: the number of its newest event
   v_odd    boolean;
   e_key    bytea[];
   e_begin  bytea[];
@@ -51,9 +49,18 @@ declare
   v_i      int;
   v_rest   text;
 begin
-  select s.bound_logins, s.removed_tenants, t.mode, t.slot_base, t.list_version into v_s
+  select s.bound_logins, s.removed_tenants, t.mode, t.list_version, r.names, r.slots, r.lasts into v_s
   from deed.settings s
-  cross join lateral (select t.* from deed.topics t where t.topic = 'deed.run_events' and t.own) t;
+  cross join lateral (select t.* from deed.topics t where t.topic = 'deed.run_events' and t.own) t
+  cross join lateral (
+    select array_agg(q.name) as names, array_agg(deed.slot(t.slot_base, q.name, 0)) as slots, array_agg(q.last) as lasts
+    from (
+      select p_runs[i]::text as name,
+        coalesce((select l.run_seq from deed.run_log l where l.run_id = p_runs[i] and l.run_id between v_low and v_high order by l.run_seq desc limit 1), 0) as last
+      from generate_series(1, cardinality(p_runs)) i
+      offset 0
+    ) q
+  ) r;
   if v_s.mode is distinct from 'stream' or coalesce(current_setting('app.current_tenant_id', true), '') <> '' or length(p_adapter) > 40
     or '1970-01-01Z' > any (p_begun) or '10000-01-01Z' <= any (p_begun)
   then
@@ -64,19 +71,13 @@ begin
   then
     return false;
   end if;
+  v_last := v_s.lasts;
   for n in 1..v_count loop
     if pg_column_size(p_data[n]) > 8000 or octet_length(p_data[n]::text) > 8000 then -- deep ones are among them
       return false;
     end if;
   end loop;
 
-  select array_agg(r.name), array_agg(deed.slot(v_s.slot_base, r.name, 0)), array_agg(r.last) into v_names, v_slots, v_last
-  from (
-    select p_runs[i]::text as name,
-      coalesce((select l.run_seq from deed.run_log l where l.run_id = p_runs[i] and l.run_id between v_low and v_high order by l.run_seq desc limit 1), 0) as last
-    from generate_series(1, cardinality(p_runs)) i
-    offset 0
-  ) r;
   -- Each look is as deed.write_events has it. An end of the attempt, or none of the one before it, is somebody else's, who appends events by himself.
   -- A run that goes on was approved and has started, so where there are two events none is of a step, and nothing is looked for.
   select array_agg(q.key), array_agg(q.begin_key), array_agg(q.old), bool_or(q.odd)
@@ -116,7 +117,7 @@ begin
 
   v_rest := ',"persistedAt":' || to_json(v_now)::text || coalesce(',"adapterVersion":' || to_json(p_adapter)::text, '');
   with appended as materialized (
-    select p_runs[p_of[a.n]] as run_id, v_names[p_of[a.n]] as name, v_slots[p_of[a.n]] as slot, p_tenants[p_of[a.n]] as tenant_id, p_steps[a.n] as step, p_attempts[a.n] as attempt, p_engine[a.n] as engine,
+    select p_runs[p_of[a.n]] as run_id, v_s.names[p_of[a.n]] as name, v_s.slots[p_of[a.n]] as slot, p_tenants[p_of[a.n]] as tenant_id, p_steps[a.n] as step, p_attempts[a.n] as attempt, p_engine[a.n] as engine,
       case when a.brought then v_starts[a.n] else v_seqs[a.n] end as seq,
       case when a.brought then 'StepStarted' else p_types[a.n] end as type,
       case when a.brought then e_begin[a.n] else e_key[a.n] end as key,
@@ -139,10 +140,12 @@ begin
   select nextval('deed.log_seq'), v_xid, a.slot, v_s.list_version, a.tenant_id, v_now, 'deed.run_events', a.name, a.type, 'application/json',
     deed.event_message(a.name, a.seq, deed.run_event_id(a.run_id, a.seq), a.type, a.step, a.attempt, a.engine, a.key, a.emitted_at, v_rest, null, null, null, a.data)
   from appended a;
-  update deed.runs r
-  set status = p_statuses[i], finished_at = case when p_statuses[i] in ('COMPLETED', 'FAILED') then v_now end, done = p_done[i], passed = p_passed[i], failing = p_failing[i]
-  from generate_series(1, cardinality(p_runs)) i
-  where r.run_id = p_runs[i] and p_changed[i];
+  if true = any (p_changed) then
+    update deed.runs r
+    set status = p_statuses[i], finished_at = case when p_statuses[i] in ('COMPLETED', 'FAILED') then v_now end, done = p_done[i], passed = p_passed[i], failing = p_failing[i]
+    from generate_series(1, cardinality(p_runs)) i
+    where r.run_id = p_runs[i] and p_changed[i];
+  end if;
   return true;
 end
 $$;
