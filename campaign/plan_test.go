@@ -213,3 +213,47 @@ func TestPlan_HeldAndResumedWhateverItHas(t *testing.T) {
 		}
 	}
 }
+
+// A job whose turn is far is looked at when it is counted, and no sooner: of a run of a million with a thousand open jobs each twice
+// a minute, whatever their age, and the first three as ever.
+func TestPlan_LooksAtManyOpenJobs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // deliveries of nobody
+	run := deploy(t, db, request(t, db, 1))
+	expandAll(t, db)
+	db.Exec(t, pgtest.Owner, `alter table deed.job_queue disable trigger user; alter table deed.campaign_runs disable trigger user; update deed.campaign_runs set members = 1000000`)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.job_queue (id, run_id, tenant_id, workspace_id, job_type, process_after, from_n, upto_n, created_at, status, expanded_at)
+		select gen_random_uuid(), q.run_id, q.tenant_id, q.workspace_id, q.job_type, now(), n * 1000 + 1, n * 1000 + 1000, now(), 'locked', now() from deed.job_queue q, generate_series(1, 999) n`)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.channel_outbox (id, tenant_id, workspace_id, idempotency_key, channel, provider, lane, recipient, payload, guarantee, run_id, job_id, due, payload_bytes, created_at, updated_at)
+		select gen_random_uuid(), j.tenant_id, j.workspace_id, sha256(j.from_n::text::bytea), 'email', 'fake', 'd.example', j.from_n || '@example.com', '{}', 'at_most_once', j.run_id, j.id, true, 2, now(), now()
+		from deed.job_queue j where j.from_n > 1`)
+	second := func() (looked int) { // as if one had passed
+		db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = process_after - interval '1 second', expanded_at = expanded_at - interval '1 second', counted_at = counted_at - interval '1 second'`)
+		for {
+			n := pgtest.One[int](t, db.Pool(pgtest.Worker), `select looked from deed.roll_up(200, 'w')`)
+			if looked += n; n < 200 {
+				return looked
+			}
+		}
+	}
+	second()
+	looks := 0
+	for range 60 {
+		looks += second()
+	}
+	t.Logf("%d looks in a minute", looks)
+	if looks < 1500 || looks > 2600 {
+		t.Errorf("%d looks in a minute, want about 2,000", looks)
+	}
+	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox disable trigger user; update deed.channel_outbox set status = 'sent', sent_at = now(), finished_at = now()`)
+	ended := func() int {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.job_queue where run_id = $1::text::uuid and finished_at is not null`, run)
+	}
+	for range 31 {
+		second()
+	}
+	want(t, "jobs that have ended within half a minute", ended(), 1000)
+}

@@ -9,7 +9,8 @@
 -- has expired was not rightly skipped. A job with something open is looked at again after a
 -- quarter of its age, at least a tenth of a second and at most a minute; so is one whose run somebody keeps locked. Jobs of a run end
 -- about in turn: the first three that are open count their age from when the one before them ended, and are looked at when that
--- does, so that a run's end is seen when it comes, and not a quarter of its age later. Returns how many were looked at
+-- does, so that a run's end is seen when it comes, and not a quarter of its age later. All others are looked at when they are counted,
+-- no sooner: most looks were at jobs of large runs whose turn was far. Returns how many were looked at
 -- and how many ended, and in how many seconds the next look is due; null, there is none.
 create or replace function deed.roll_up(
   p_limit    int,
@@ -29,15 +30,17 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_now  timestamptz := clock_timestamp();
-  v_job  record;
-  v_sums record;
-  v_to   text;
-  v_open bool;
-  v_due  bool; -- it is counted though it is open
-  v_turn timestamptz; -- when the one before it ended, if it is one of the first that are open
-  v_next timestamptz;
-  v_runs uuid[] := '{}';
+  v_now   timestamptz := clock_timestamp();
+  v_job   record;
+  v_sums  record;
+  v_to    text;
+  v_open  bool;
+  v_apart interval; -- between two counts of an open one
+  v_due   bool; -- it is counted though it is open
+  v_first bool; -- it is one of the first that are open
+  v_turn  timestamptz; -- when the one before it ended, if it is
+  v_next  timestamptz;
+  v_runs  uuid[] := '{}';
 begin
   looked := 0;
   ended := 0;
@@ -56,13 +59,14 @@ begin
       perform from deed.campaign_runs r where r.id = v_job.run_id for no key update skip locked;
       v_open := not found;
     end if;
-    v_due := coalesce(v_now - v_job.counted_at >= interval '30 microseconds' * v_job.members, true);
+    v_apart := interval '30 microseconds' * v_job.members;
+    v_due := coalesce(v_now - v_job.counted_at >= v_apart, true);
     if v_due or not v_open then
       select s.* into v_sums from deed.count_job(v_job.run_id, v_job.id) s;
     end if;
     if v_open then
       v_turn := null;
-      if (
+      v_first := (
         select count(*) < 3
         from (
           select from deed.job_queue o
@@ -70,14 +74,16 @@ begin
           order by o.from_n desc
           limit 3
         ) b
-      ) then
+      );
+      if v_first then
         select o.finished_at into v_turn
         from deed.job_queue o
         where o.run_id = v_job.run_id and o.from_n < v_job.from_n and o.finished_at is not null
         order by o.from_n desc
         limit 1;
       end if;
-      v_next := v_now + greatest(interval '100 milliseconds', least(interval '1 minute', (v_now - greatest(v_job.expanded_at, v_turn)) / 4));
+      v_next := v_now + greatest(interval '100 milliseconds',
+        least(interval '1 minute', greatest((v_now - greatest(v_job.expanded_at, v_turn)) / 4, case when not v_first then v_apart end)));
       if v_due then
         update deed.job_queue j
         set process_after = v_next, counted_at = v_now, sent = v_sums.sent, skipped = v_sums.skipped, missed = v_sums.missed, failed = v_sums.failed, dead = v_sums.dead,
