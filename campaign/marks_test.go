@@ -202,6 +202,30 @@ func TestClaim_FindsWhatStandsBeforeAMark(t *testing.T) {
 	want(t, "of one that was held when its marks were made", len(ids), 14)
 }
 
+// A claim divides what it may take among runs, and of a run among lanes: what is over such a share it leaves, though it takes
+// less than it may, and the next one takes that. Marks change nothing about it.
+func TestClaim_LeavesWhatIsOverAShare(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	req := request(t, db, 140) // twenty in each of seven lanes
+	deploy(t, db, req)
+	req.ID, req.Audience = "2", people(t, db, "one", "email", 1).ID
+	deploy(t, db, req)
+	expandAll(t, db)
+	for _, marks := range []bool{false, true} {
+		c := newClaimer(t, db)
+		if marks {
+			c.mark(t, db, 3600)
+		}
+		first, firstClaim := c.claim(t, 250)
+		want(t, fmt.Sprintf("of the first claim, marks %t: 125 are the one run's share, 18 a lane's", marks), len(first), 126)
+		next, nextClaim := c.claim(t, 250)
+		want(t, "of the next", len(next), 15)
+		c.settle(t, first, firstClaim, "release")
+		c.settle(t, next, nextClaim, "release")
+	}
+}
+
 // Whatever becomes of deliveries while two claimers go by marks of any age, nothing is in two hands, and all
 // that is due is found once marks are made anew; also by one that has been told nonsense.
 func TestClaim_MarksHideNothing(t *testing.T) {
@@ -295,7 +319,7 @@ func TestClaim_MarksHideNothing(t *testing.T) {
 			end("release")
 		}
 		cs[0].markLanes(t, db, 3600, most)
-		for range 4 {
+		for range 4 { // one leaves what is over the shares of runs and lanes
 			take(cs[0], 250)
 		}
 		want(t, fmt.Sprintf("left by who goes by marks of %d lanes that were made just now", most), unclaimed(t, db), 0)
