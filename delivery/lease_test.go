@@ -43,6 +43,54 @@ func TestLedger_SlowCallKeepsItsClaim(t *testing.T) {
 	}
 }
 
+// A renewal passes over a row that somebody has locked, and renews the others; and one whose lease is over by then is the caller's still when it
+// is asked for once more and was let go. Its call is not cancelled, and it is not in doubt.
+func TestLedger_ARowThatIsLockedWhenItsLeaseIsOver(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	under, goOn := make(chan struct{}, 2), make(chan struct{})
+	f.send = func(ctx context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if r.Recipient() == "first@example.com" {
+			return delivery.Accepted("m"), true
+		}
+		under <- struct{}{}
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+			t.Errorf("the call to %s was cut short: %v", r.Recipient(), context.Cause(ctx))
+		}
+		return delivery.Accepted("m"), true
+	}
+	first := reserve(t, db, email("first@example.com")) // until it is sent, nothing is known of the destination, and it gets one call
+	hold := db.Hold(t, pgtest.Worker, 8, "extend_deliveries")
+	opts := fast(f)
+	opts.Lease, opts.PollInterval = 3*time.Second, time.Hour // nobody claims it meanwhile
+	l, _ := runOn(t, hold.Pool, opts)
+	until(t, db, first[0].ID, delivery.Sent)
+	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
+	eventually(t, "both calls to be under way", func() bool { l.Wake(); return len(under) == 2 })
+	owner := db.Pool(pgtest.Owner)
+	letGo := hold.Lock(`select from deed.channel_outbox where id = $1::text::uuid for update`, `select lease_until < clock_timestamp() from deed.channel_outbox where id = $1::text::uuid`, made[0].ID, func() {
+		if !pgtest.One[bool](t, owner, `select lease_until > clock_timestamp() from deed.channel_outbox where id = $1::text::uuid`, made[1].ID) {
+			t.Error("the lease of the other is over, too: its renewal has waited for the row that is locked")
+		}
+	})
+	<-letGo
+	eventually(t, "it to be renewed", func() bool {
+		return pgtest.One[bool](t, owner, `select lease_until > clock_timestamp() from deed.channel_outbox where id = $1::text::uuid`, made[0].ID)
+	})
+	close(goOn)
+	for _, m := range made {
+		if e := until(t, db, m.ID, delivery.Sent); e.Attempts != 1 || f.called(e.ID) != 1 {
+			t.Errorf("%s: %d attempts, %d calls", e.Recipient, e.Attempts, f.called(e.ID))
+		}
+	}
+	if n := pgtest.One[int](t, owner, `select count(*) from deed.audit_log where action = 'doubt'`); n != 0 {
+		t.Errorf("%d were in doubt", n)
+	}
+}
+
 // A stop waits for the calls under way and settles them.
 func TestLedger_StopWaitsForCalls(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -152,7 +153,16 @@ func ledger(t testing.TB, db *pgtest.DB, opts delivery.Options) *delivery.Ledger
 // run starts a ledger and returns what stops it; the test's end does too.
 func run(t testing.TB, db *pgtest.DB, opts delivery.Options) (l *delivery.Ledger, stop func()) {
 	t.Helper()
-	l = ledger(t, db, opts)
+	return runOn(t, db.Pool(pgtest.Worker), opts)
+}
+
+// runOn is as run, over a pool of the test's.
+func runOn(t testing.TB, pool *pgxpool.Pool, opts delivery.Options) (l *delivery.Ledger, stop func()) {
+	t.Helper()
+	l, err := delivery.New(context.Background(), pool, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
 	go func() { result <- l.Run(ctx) }()

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,9 +28,10 @@ type source struct {
 	batch    int          // most deliveries of a call
 	caps     Capabilities // what the adapter said once, when the ledger was made
 	log      *slog.Logger
-	woken    chan struct{} // holds one: however often it is woken meanwhile, the loop looks once more
-	doubted  chan struct{} // wakes the reconciler
-	writing  chan *writing // attempts that wait to be written
+	woken    chan struct{}                                                          // holds one: however often it is woken meanwhile, the loop looks once more
+	doubted  chan struct{}                                                          // wakes the reconciler
+	writing  chan *writing                                                          // attempts that wait to be written
+	writes   func(ctx context.Context, list []*writing) (map[string]verdict, error) // in one statement
 	watch    watch
 
 	lanes *lanes // which destinations answer; the reconciler's loop counts into it, too
@@ -47,6 +49,7 @@ func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 		ledger: l, name: name, opts: opts, provider: opts.Provider, caps: opts.Provider.Capabilities(),
 		log: l.opts.Logger.With("provider", name), woken: make(chan struct{}, 1), doubted: make(chan struct{}, 1), writing: make(chan *writing, opts.Concurrency),
 	}
+	s.writes = s.writeAll
 	s.lanes = newLanes(opts.PerLane, s.caps.Lanes != LanePerRecipient)
 	s.hand = newHand(&l.inHand, s.lanes, opts.Concurrency, opts.spare())
 	s.finder, _ = opts.Provider.(Finder)

@@ -50,7 +50,7 @@ func (s *source) write(ctx context.Context, turn chan struct{}) {
 			mine = taken(turn, longWritten)
 			list, n = s.gather(list) // with those that have come meanwhile, whosever turn it is
 		}
-		verdicts, err := s.writeAll(ctx, list)
+		verdicts, err := s.writes(ctx, list)
 		if mine {
 			<-turn
 		}

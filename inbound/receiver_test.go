@@ -458,6 +458,41 @@ func TestContract_D8_ALongTransaction(t *testing.T) {
 	verified(t, db)
 }
 
+// A renewal passes over a message that somebody has locked, and renews the others; and one whose lease is over by then is the caller's still when it
+// is asked for once more and was let go. Its executor is not cancelled, and nobody runs it again.
+func TestReceiver_AMessageThatIsLockedWhenItsLeaseIsOver(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	under, goOn := make(chan struct{}, 2), make(chan struct{})
+	s := source(func(ctx context.Context, m inbound.Message) (inbound.Result, error) {
+		under <- struct{}{}
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+			t.Errorf("message %s was cut short: %v", m.PlatformID, context.Cause(ctx))
+		}
+		return inbound.Say(m.Text), nil
+	})
+	s.At = inbound.AfterAccepted
+	hold := db.Hold(t, pgtest.Worker, 8, "extend_messages")
+	url, _ := receive(t, db, hold.Pool, inbound.Options{Lease: 3 * time.Second, PollInterval: time.Hour, Sources: map[string]inbound.SourceOptions{"plain": s}})
+	want(t, "the first", post(t, url, "1 ann hello"), 200)
+	want(t, "another's", post(t, url, "2 ben hello"), 200)
+	<-under
+	<-under
+	owner := db.Pool(pgtest.Owner)
+	lasts := `select lease_until > clock_timestamp() from deed.channel_messages where platform_message_id = $1`
+	letGo := hold.Lock(`select from deed.channel_messages where platform_message_id = $1 for update`, `select lease_until < clock_timestamp() from deed.channel_messages where platform_message_id = $1`, "1", func() {
+		want(t, "whether the other is renewed beside it", pgtest.One[bool](t, owner, lasts, "2"), true)
+	})
+	<-letGo
+	eventually(t, "it to be renewed", func() bool { return pgtest.One[bool](t, owner, lasts, "1") })
+	close(goOn)
+	eventually(t, "both to be executed once", func() bool { return strings.Count(state(t, db), "executed x1 r1") == 2 })
+	verified(t, db)
+}
+
 // Who sends a body slowly is cut off, and who waits for a slow executor is not.
 func TestHandler_SlowBodiesAndSlowExecutors(t *testing.T) {
 	t.Parallel()

@@ -60,6 +60,7 @@ type Starter struct {
 	alone   chan struct{} // taken by who starts one alone
 	stopped chan struct{}
 	once    sync.Once
+	do      func(ctx context.Context, list []*request) ([]Started, error) // starts list in one statement
 }
 
 // request is one whose caller waits.
@@ -83,10 +84,12 @@ func NewStarter(pool *pgxpool.Pool, opts StarterOptions) (*Starter, error) {
 	if err != nil {
 		return nil, invalidf("new starter", "%w", err)
 	}
-	return &Starter{
+	s := &Starter{
 		pool: pool, opts: opts, asked: make(chan *request),
 		alone: make(chan struct{}, min(4, connections-opts.Statements)), stopped: make(chan struct{}),
-	}, nil
+	}
+	s.do = s.statement
+	return s, nil
 }
 
 // Start is [Start] in a transaction of its own, which has committed when it returns. The tenant is the one that
@@ -229,7 +232,7 @@ func (s *Starter) work(ctx context.Context) {
 		began := time.Now()
 		// Not cut short when ctx ends: runs may be started by then.
 		crash.Point("starting together")
-		started, err := s.statement(context.WithoutCancel(ctx), list)
+		started, err := s.do(context.WithoutCancel(ctx), list)
 		crash.Point("started together")
 		for k, a := range list {
 			crash.Point("answering")

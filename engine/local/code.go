@@ -183,6 +183,9 @@ func (b *branch) sleep(until time.Time) error {
 	return errAsleep
 }
 
+// errGoexit is what a branch has failed with that has ended its goroutine.
+var errGoexit = errors.New("the branch called runtime.Goexit, as t.FailNow does")
+
 // Parallel is [runstep.Code]'s.
 func (b *branch) Parallel(ctx context.Context, list []runstep.Branch) error {
 	children, err := b.fork(list)
@@ -193,9 +196,10 @@ func (b *branch) Parallel(ctx context.Context, list []runstep.Branch) error {
 	var running sync.WaitGroup
 	for i, br := range list {
 		running.Go(func() {
+			errs[i] = fmt.Errorf("%s: %w", br.Name, errGoexit) // unless it returns
 			defer func() { panics[i] = recover() }()
-			if err := br.Do(runstep.WithCode(ctx, children[i])); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", br.Name, err)
+			if errs[i] = br.Do(runstep.WithCode(ctx, children[i])); errs[i] != nil {
+				errs[i] = fmt.Errorf("%s: %w", br.Name, errs[i])
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -427,4 +428,20 @@ func TestCode_TxThatFails(t *testing.T) {
 	}
 	has(t, logOf(t, db, id), "StepFailed main/order#1", "StepFailed main/order#2", "StepCompleted main/order#3")
 	sound(t, db)
+}
+
+// A branch that ends its goroutine has failed, and nothing goes on as if it had been done.
+func TestParallel_GoexitIsAFailure(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code}}}`)
+	serve(t, db, local.Options{Handlers: []local.Handler{local.Step("code", func(ctx context.Context, _ nothing) (string, error) {
+		err := run.Parallel(ctx,
+			run.Branch{Name: "ends", Do: func(context.Context) error { runtime.Goexit(); return nil }},
+			run.Branch{Name: "returns", Do: func(context.Context) error { return nil }})
+		return "done", err
+	})}})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	want(t, "why", errorOf(t, db, id, "main"), "STEP_FAILED")
 }

@@ -123,6 +123,7 @@ type Engine struct {
 	plans     plans
 	client    *http.Transport
 	after     string // the tenant that was served last; of work.Run's one goroutine that exchanges
+	ran       atomic.Bool
 
 	done, failed, skipped, lost, released, expired atomic.Int64
 	journaled, replayed, journalErrors             atomic.Int64
@@ -209,6 +210,9 @@ func (e *Engine) Stats() Stats {
 // [Options.Grace] cancels it; what was cut short is begun again by who claims it next. While the database is away it waits, and
 // on another cluster than the installation's for admin.Client.Adopt, unless it is to go on. It is called once.
 func (e *Engine) Run(ctx context.Context) error {
+	if !e.ran.CompareAndSwap(false, true) {
+		return errors.New("deed: an Engine's Run is called once")
+	}
 	if err := e.gate.Wait(ctx, func(error) {}, nil); err != nil || ctx.Err() != nil {
 		return deed.WrapError("run engine", err)
 	}

@@ -346,3 +346,14 @@ func TestNew_Err(t *testing.T) {
 	}
 	has(t, fmt.Sprint(err), "Lease", "Concurrency", `handler "a"`)
 }
+
+// Run says so when it is called again.
+func TestEngine_RunsOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	e, stop := serve(t, db, local.Options{})
+	stop()
+	if err := e.Run(t.Context()); err == nil {
+		t.Error("it runs again")
+	}
+}

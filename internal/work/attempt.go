@@ -74,17 +74,21 @@ func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
 	defer cancel()
 	started := time.Now()
-	lost, err := l.src.Extend(ctx, items)
-	if err == nil && len(lost) > 0 && Sleep(ctx, askAgain) {
-		lost, err = l.src.Extend(ctx, lost)
-	}
+	seems, err := l.src.Extend(ctx, items)
 	if err != nil {
 		return err
 	}
+	lost, err := l.sure(ctx, seems)
 	if src, ok := l.src.(Loser[T]); ok && len(lost) > 0 {
 		src.Lost(lost)
 	}
-	gone := make(map[any]bool, len(lost))
+	gone, renewed := make(map[any]bool, len(lost)), make(map[any]bool, len(items))
+	for _, item := range items {
+		renewed[item] = true
+	}
+	for _, item := range seems {
+		renewed[item] = err == nil // else it is neither
+	}
 	for _, item := range lost {
 		gone[item] = true
 	}
@@ -92,7 +96,7 @@ func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 		u.mu.Lock()
 		if gone[any(u.item)] {
 			u.lost = true
-		} else {
+		} else if renewed[any(u.item)] {
 			u.renewed = started
 		}
 		u.mu.Unlock()
@@ -102,7 +106,19 @@ func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 			u.cancelIfAllLost()
 		}
 	}
-	return nil
+	return err
+}
+
+// sure are those of seems that are lost when it is asked for them once more. Where that cannot be done, as its time is over or the loop
+// ends, nothing is known of them: nobody is told that they are lost, who may find then that they are not.
+func (l *loop[T]) sure(ctx context.Context, seems []T) (lost []T, err error) {
+	if len(seems) == 0 {
+		return nil, nil
+	}
+	if !Sleep(ctx, askAgain) {
+		return nil, context.Cause(ctx)
+	}
+	return l.src.Extend(ctx, seems)
 }
 
 // cancelIfAllLost ends the attempt under way if nothing in it is ours.

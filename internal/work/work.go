@@ -65,7 +65,7 @@ type Grouper[T comparable] interface {
 	Groups(claimed []T) [][]T
 }
 
-// Loser is a Source that is told what is lost, once that is sure: what Extend has said of it the first time is asked again.
+// Loser is a Source that is told what is lost, once that is sure: what Extend has said of it the first time is asked again, and not believed where it cannot be.
 type Loser[T comparable] interface {
 	Lost(items []T)
 }

@@ -250,6 +250,61 @@ func TestRun_WhatWasOnlyLockedIsNotLost(t *testing.T) {
 	})
 }
 
+// slowAsk answers renewals after a while.
+type slowAsk struct {
+	*fake
+	takes time.Duration
+}
+
+func (s *slowAsk) Extend(ctx context.Context, held []int) ([]int, error) {
+	time.Sleep(s.takes)
+	return s.fake.Extend(ctx, held)
+}
+
+// What seems to be lost, and cannot be asked for once more since the time for it is over, or the loop ends, is not told lost, and its attempt goes on;
+// what was renewed with it is.
+func TestRun_WhatCannotBeAskedAgainIsNotLost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		opts  work.Options
+		takes time.Duration
+		stop  time.Duration
+	}{
+		"its deadline":      {opts: work.Options{Lease: 30 * time.Second, Deadline: time.Second}, takes: 980 * time.Millisecond, stop: time.Minute},
+		"the loop is ended": {opts: work.Options{Lease: 30 * time.Second, Grace: 2 * time.Second}, stop: 3020 * time.Millisecond}, // after 10.02s, by what does not return
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ended := map[int]error{}
+				var asked []int
+				s := &slowAsk{takes: c.takes}
+				s.fake = &fake{left: 2, lost: func(item int) bool { asked = append(asked, item); return item == 1 }}
+				s.do = func(ctx context.Context, item int) error {
+					for range 12 { // whether it is cut short or not
+						if time.Sleep(time.Second); errors.Is(context.Cause(ctx), work.ErrLeaseLost) {
+							s.set(func() { ended[item] = context.Cause(ctx) })
+						}
+					}
+					return nil
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				result := make(chan error, 1)
+				go func() { result <- work.Run(ctx, s, c.opts) }()
+				time.Sleep(c.stop)
+				cancel()
+				if err := <-result; (err != nil) != (c.takes == 0) {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+				if len(asked) != 2 || len(s.told) > 0 || len(ended) > 0 {
+					t.Errorf("asked for %v; told that %v are lost; attempts that ended: %v", asked, s.told, ended)
+				}
+			})
+		})
+	}
+}
+
 // Outcomes are kept while the database is away, and brought again.
 func TestRun_OutcomesSurviveAnOutage(t *testing.T) {
 	t.Parallel()
