@@ -66,3 +66,17 @@ func checkSteps(ctx context.Context, e *exam) error {
 		return nil
 	})
 }
+
+// checkStuck finds steps in whose way an end is that was appended behind their engine's back, as could be before migration 0122.
+func checkStuck(ctx context.Context, e *exam) error {
+	return e.query(ctx, query.StuckSteps, nil, func(row pgx.Rows) error {
+		var run, step string
+		var attempt int
+		if err := row.Scan(&run, &step, &attempt); err != nil {
+			return err
+		}
+		e.addf(Fail, "step-stuck", run, "deed run cancel "+run+" --reason TEXT ends it; ask for it again under another request id",
+			"the log has an end of attempt %d of step %s that its engine has not recorded: the step is begun again and again, and the run cannot go on", attempt, step)
+		return nil
+	})
+}

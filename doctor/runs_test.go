@@ -41,3 +41,52 @@ func unservedSteps(t *testing.T, _ *scene) {
 	db.Exec(t, pgtest.Worker, `select deed.serve_queues('w', gen_random_uuid(), '{go:ship@3}')`)
 	find(t, examine(t, worker, impatient), "steps-unserved", doctor.OK, "")
 }
+
+// A step of which a worker appended an end, as could be before migration 0122, and that its engine begins again and again, is found by its run, with what
+// to do: after that nobody finds anything.
+func stuckSteps(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	db.Exec(t, pgtest.App, `select deed.put_plan('{"plan": "p", "version": "1", "steps": {"a": {"kind": "go", "handler": "h", "retry": {"attempts": 2}}}}')`)
+	begin := func(id string) string {
+		return pgtest.One[string](t, db.Pool(pgtest.App), `select run_id::text from deed.start_run('p', '1', $1)`, id)
+	}
+	claim := func() {
+		db.Exec(t, pgtest.Owner, `update deed.run_steps set lease_until = now() - interval '1 second' where claim is not null`)
+		db.Exec(t, pgtest.Worker, `select deed.claim_steps('{go:h}', 'w', 10)`)
+	}
+	stuck := []string{begin("completed"), begin("failed")}
+	claim()
+	for i, typ := range []string{"StepCompleted", "StepFailed"} {
+		db.Exec(t, pgtest.Owner, `select deed.write_events(array[$1]::text[]::uuid[], array[$2], '{a}', '{1}', p_data => array['{"started_at": "2026-01-02T03:04:05Z"}'::jsonb])`, stuck[i], typ)
+	}
+	sound := begin("sound")
+	claim()
+	claim()
+	found := examine(t, worker, impatient)
+	for _, id := range stuck {
+		f := find(t, found, "step-stuck", doctor.Fail, id)
+		says(t, f, "attempt 1 of step a", "cannot go on")
+		if !strings.Contains(f.Remedy, "deed run cancel "+id) {
+			t.Errorf("the remedy is %q", f.Remedy)
+		}
+	}
+	for _, f := range found {
+		if f.Name == "step-stuck" && f.Subject == sound {
+			t.Errorf("a run that goes on: %+v", f)
+		}
+	}
+	verified := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(string_agg(invariant || ' ' || detail, E'\n'), '') from deed.verify()`)
+	}
+	for _, id := range stuck {
+		if got := verified(); !strings.Contains(got, id) {
+			t.Errorf("deed.verify does not name run %s: %s", id, got)
+		}
+		db.Exec(t, pgtest.Admin, `select deed.stop_run($1::text::uuid, 'it is stuck')`, id)
+	}
+	find(t, examine(t, worker, impatient), "step-stuck", doctor.OK, "")
+	if got := verified(); got != "" {
+		t.Errorf("when they are cancelled, deed.verify has %s", got)
+	}
+}

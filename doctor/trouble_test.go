@@ -50,6 +50,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"projector-gap":           runTroubles,
 	"projector-lag":           runTroubles,
 	"steps-unserved":          unservedSteps,
+	"step-stuck":              stuckSteps,
 	"run-paused-itself":       pausedRun,
 	"campaign-unexpanded":     waitingJobs,
 	"audience-unfinished":     unfinishedAudience,

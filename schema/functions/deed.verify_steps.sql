@@ -53,7 +53,10 @@ as $$
   union all
   select 'step of a run has not ended as its events say', s.tenant_id, format('run %s, step %s: ended %s, succeeded %s', s.run_id, s.step_id, s.done, s.passed)
   from steps s
-  where s.passed <> s.completed or (s.done and not s.has_end) or (not s.done and (s.completed or s.skipped))
+  where case
+      when s.done then s.passed <> s.completed or not s.has_end
+      -- One that was cancelled may have an end in the log that was in its engine's way: appended by a worker, before migration 0122.
+      else s.passed or s.status <> 'CANCELLED' and (s.completed or s.skipped) end
   union all
   select 'step of a run is not the plan''s', s.tenant_id, format('run %s, step %s', s.run_id, s.step_id)
   from steps s
