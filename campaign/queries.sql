@@ -84,8 +84,8 @@ select coalesce(deed.give_up_job($1::text::uuid, $2::bigint, $3::text, $4::text)
 select coalesce(deed.put_back_job($1::text::uuid, $2::bigint, $3::text, $4::text), '');
 
 -- name: roll_up
-select looked, ended, wait
-from deed.roll_up($1::int, $2::text);
+select looked, ended, wait, mark, rest
+from deed.roll_up($1::int, $2::text, coalesce($3::timestamptz, '-infinity'));
 
 -- name: pause_failing
 select run_id::text, tenant_id::text, why

@@ -68,6 +68,9 @@ type Worker struct {
 	opts WorkerOptions
 	gate *held.Gate
 	open []string // runs that have ended with deliveries that have not, which Verify finds: Retain leaves them
+
+	mark   *time.Time // where looks at jobs begin; nil: at the first
+	marked time.Time  // until when
 }
 
 // NewWorker makes one, and looks whether its statements fit the installed schema. pool's
@@ -287,8 +290,16 @@ func (w *Worker) rollUp(ctx context.Context) (looked int, wait *float64, err err
 	ctx, cancel := context.WithTimeout(ctx, statement)
 	defer cancel()
 	crash.Point("rolling up")
+	if time.Now().After(w.marked) {
+		w.mark = nil
+	}
 	var ended int
-	err = w.pool.QueryRow(ctx, query.RollUp, looksAtOnce, w.opts.Worker).Scan(&looked, &ended, &wait)
+	var mark *time.Time
+	var rest *float64
+	err = w.pool.QueryRow(ctx, query.RollUp, looksAtOnce, w.opts.Worker, w.mark).Scan(&looked, &ended, &wait, &mark, &rest)
+	if err == nil && mark != nil {
+		w.mark, w.marked = mark, time.Now().Add(time.Duration(*rest*float64(time.Second)))
+	}
 	return looked, wait, err
 }
 

@@ -12,12 +12,20 @@
 -- does, so that a run's end is seen when it comes, and not a quarter of its age later. All others are looked at when they are counted,
 -- no sooner: most looks were at jobs of large runs whose turn was far. Returns how many were looked at
 -- and how many ended, and in how many seconds the next look is due; null, there is none.
+--
+-- Each look at a job leaves an entry in the index that looks go by, which an old snapshot keeps. So one from the beginning that has
+-- stepped over many says where the next ones may begin (p_from), and for how many seconds (rest): twenty times what that took, at least
+-- one. Nothing that had been committed was due before mark; what comes to stand there later, such as a job whose expansion took
+-- longer than five seconds, is found after that. mark null: there is next to nothing to step over, or this did not begin at the beginning.
 create or replace function deed.roll_up(
   p_limit    int,
   p_worker   text,
+  p_from     timestamptz default '-infinity',
   out looked int,
   out ended  int,
-  out wait   double precision
+  out wait   double precision,
+  out mark   timestamptz,
+  out rest   double precision
 ) returns record
 language plpgsql
 security definer
@@ -30,17 +38,17 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_now   timestamptz := clock_timestamp();
-  v_job   record;
-  v_sums  record;
-  v_to    text;
-  v_open  bool;
-  v_apart interval; -- between two counts of an open one
-  v_due   bool; -- it is counted though it is open
-  v_first bool; -- it is one of the first that are open
-  v_turn  timestamptz; -- when the one before it ended, if it is
-  v_next  timestamptz;
-  v_runs  uuid[] := '{}';
+  v_now  timestamptz := clock_timestamp();
+  v_job  record;
+  v_sums record;
+  v_to   text;
+  v_open bool;
+  v_due  bool; -- it is counted though it is open
+  v_turn timestamptz; -- when the one before it ended, if it is one of the first that are open
+  v_next timestamptz;
+  v_runs uuid[] := '{}';
+  v_begun timestamptz;
+  v_first timestamptz; -- when the first one is due for a look
 begin
   looked := 0;
   ended := 0;
@@ -48,7 +56,7 @@ begin
     select j.id, j.run_id, j.tenant_id, j.from_n, j.expanded_at, j.counted_at, r.members
     from deed.job_queue j
     cross join lateral (select o.members from deed.campaign_runs o where o.id = j.run_id) r
-    where j.status = 'locked' and j.expanded_at is not null and j.process_after <= v_now
+    where j.status = 'locked' and j.expanded_at is not null and j.process_after >= p_from and j.process_after <= v_now
     order by j.process_after
     limit p_limit
     for update of j skip locked
@@ -69,9 +77,15 @@ begin
       v_first := (
         select count(*) < 3
         from (
-          select from deed.job_queue o
-          where o.run_id = v_job.run_id and o.from_n < v_job.from_n and o.finished_at is null
-          order by o.from_n desc
+          select
+          from (
+            select o.finished_at
+            from deed.job_queue o
+            where o.run_id = v_job.run_id and o.from_n < v_job.from_n
+            order by o.from_n desc
+            limit 20 -- what ended before these is not gone through
+          ) n
+          where n.finished_at is null
           limit 3
         ) b
       );
@@ -132,10 +146,16 @@ begin
   if ended > 0 then
     perform deed.end_runs(v_runs, p_worker);
   end if;
-  select extract(epoch from j.process_after - clock_timestamp()) into wait
+  v_begun := clock_timestamp();
+  select j.process_after into v_first
   from deed.job_queue j
-  where j.status = 'locked' and j.expanded_at is not null
+  where j.status = 'locked' and j.expanded_at is not null and j.process_after >= p_from
   order by j.process_after
   limit 1;
+  wait := extract(epoch from v_first - clock_timestamp());
+  if p_from = '-infinity' and clock_timestamp() - v_begun > interval '200 microseconds' then
+    mark := least(v_first, v_now - interval '5 seconds');
+    rest := greatest(1, 20 * extract(epoch from clock_timestamp() - v_begun));
+  end if;
 end
 $$;

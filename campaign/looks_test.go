@@ -1,0 +1,110 @@
+package campaign_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/deedhq/deed/campaign"
+	"github.com/deedhq/deed/internal/pgembed"
+	"github.com/deedhq/deed/internal/pgtest"
+)
+
+// jobsBesideSnapshot is a run whose jobs were looked at so often, while somebody holds a snapshot, that the index
+// which looks go by has 5,000 entries of what they were.
+func jobsBesideSnapshot(t *testing.T) (db *pgtest.DB, run string) {
+	t.Helper()
+	db = pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t)
+	run = deploy(t, db, request(t, db, 4001))
+	expandAll(t, db)
+	held := db.Conn(t, pgtest.Owner)
+	if _, err := held.Exec(t.Context(), `begin isolation level repeatable read; select count(*) from deed.runs`); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = held.Exec(context.Background(), `rollback`) })
+	db.Exec(t, pgtest.Owner, `
+		do $$
+		declare
+		  v_rows tid[] := array(select ctid from deed.job_queue where status = 'locked');
+		begin
+		  for n in 1..1000 loop
+		    with looked as (
+		      update deed.job_queue set process_after = now() - interval '1 hour' + interval '1 millisecond' * n where ctid = any (v_rows) returning ctid
+		    )
+		    select array_agg(l.ctid) into v_rows from looked l;
+		    commit;
+		  end loop;
+		end $$`)
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now() where status = 'locked'`)
+	return db, run
+}
+
+// A look at jobs beside a snapshot that is held, which has the index keep what they were at each look since, steps over that
+// now and then, and not each time.
+func TestPlan_LooksAtJobsBesideAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	db, _ := jobsBesideSnapshot(t)
+	conn := db.Conn(t, pgtest.Worker)
+	var mark time.Time
+	var rest float64
+	if err := conn.QueryRow(t.Context(), `select mark, rest from deed.roll_up(200, 'w')`).Scan(&mark, &rest); err != nil {
+		t.Fatal(err)
+	}
+	if ago := time.Since(mark); ago < 5*time.Second || ago > time.Minute || rest < 1 || rest > 60 {
+		t.Fatalf("the next look begins %s ago for %g s, want some five seconds ago, for one or a few", ago, rest)
+	}
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now() - interval '10 minutes' where from_n > 1`)
+	var hidden bool
+	if err := tx.QueryRow(t.Context(), `select r.mark > (select min(j.process_after) from deed.job_queue j) from deed.roll_up(2, 'w') r`).Scan(&hidden); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "a mark behind a job that was left", hidden, false)
+	whole := buffers(t, conn, `select * from deed.roll_up(200, 'w')`)
+	short := buffers(t, conn, fmt.Sprintf(`select * from deed.roll_up(200, 'w', '%s')`, mark.UTC().Format(time.RFC3339Nano)))
+	t.Logf("%d buffers from the beginning, %d from the mark", whole, short)
+	if whole < 200 || short > 30 {
+		t.Errorf("a look touches %d buffers from the beginning and %d from its mark, want at least 200 and at most 30", whole, short)
+	}
+}
+
+// What comes due in front of where a worker's looks begin is found soon all the same, and a backlog is never behind it.
+func TestWorker_LooksFromTheBeginningAgain(t *testing.T) {
+	t.Parallel()
+	db, run := jobsBesideSnapshot(t)
+	w := worker(t, db)
+	owner := db.Pool(pgtest.Owner)
+	step := func() {
+		t.Helper()
+		if _, err := w.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	due := func() int64 {
+		t.Helper()
+		return pgtest.One[int64](t, owner, `select count(*) from deed.job_queue where process_after < now() - interval '1 minute'`)
+	}
+	step()
+	want(t, "jobs that are due after a look", due(), 0)
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now() - interval '30 minutes' where from_n = 1`)
+	step()
+	if due() == 0 {
+		t.Fatal("a look from the beginning after one from the beginning: it steps over 5,000 entries each time")
+	}
+	for began := time.Now(); due() > 0; step() {
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("what came due in front of the mark is not found")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	s, err := campaign.Show(t.Context(), db.Pool(pgtest.App), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "queued", s.Progress.Queued, int64(4001))
+}
