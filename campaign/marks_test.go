@@ -330,3 +330,25 @@ func TestClaim_MarksHideNothing(t *testing.T) {
 	}
 	want(t, "due and in nobody's hand", unclaimed(t, db), 0)
 }
+
+// The marks of lanes are moved on as fast as these are sent, so that a claim steps over what the last one took, and over no more.
+func TestClaim_MarksMoveAsLanesAreSent(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	deploy(t, db, request(t, db, 1000))
+	expandAll(t, db)
+	c := newClaimer(t, db)
+	c.mark(t, db, 3600)
+	for range 8 {
+		c.send(t, 100)
+		behind := pgtest.One[int](t, db.Pool(pgtest.Owner), `
+			select count(*)
+			from jsonb_each($1::jsonb -> 'runs') r
+			cross join jsonb_each(r.value) m
+			join deed.channel_outbox c on c.run_id = r.key::uuid and c.lane = m.key
+			where c.status = 'sent' and (c.ord, c.id) >= ((m.value ->> 0)::timestamptz, (m.value ->> 1)::uuid)`, c.places[nobody+" marks"])
+		if behind > 105 {
+			t.Fatalf("%d that were sent stand behind their marks after a claim of 100", behind)
+		}
+	}
+}

@@ -354,7 +354,8 @@ begin
               limit v_take
               for update skip locked
             ) q;
-            if v_known is not null and random() < 0.2 then
+            -- By what it has taken, which the next look steps over.
+            if v_known is not null and random() < greatest(0.2, cardinality(v_got) * 0.1) then
               -- Not to where this has begun: another claim may have what stands before that, and give it back.
               select c.ord, c.id into v_from, v_from_id
               from deed.channel_outbox c
