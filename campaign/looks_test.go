@@ -108,3 +108,33 @@ func TestWorker_LooksFromTheBeginningAgain(t *testing.T) {
 	}
 	want(t, "queued", s.Progress.Queued, int64(4001))
 }
+
+// Where all that the server knows of is due and nothing is marked as visible to all, as beside a snapshot that is held, a look that
+// finds nothing still goes by what is due, and does not read all deliveries there are.
+func TestPlan_LooksThatFindNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t)
+	db.Broken() // deliveries of a run that is none
+	db.Providers(t, "fake", "fake")
+	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox set (autovacuum_enabled = off)`)
+	db.ExecSteps(t, pgtest.Owner, 20_000, `
+		insert into deed.channel_outbox (id, tenant_id, workspace_id, idempotency_key, channel, provider, lane, recipient, payload, guarantee, run_id, due, payload_bytes, created_at, updated_at)
+		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', sha256(n::text::bytea), 'email', 'fake', n % 50 || '.example',
+			n || '@' || n % 50 || '.example', '{}', 'at_most_once', md5('run')::uuid, true, 2, now(), now()
+		from generate_series($1::int, $2::int) n`)
+	db.Exec(t, pgtest.Owner, `analyze deed.channel_outbox`)
+	conn := db.Conn(t, pgtest.Owner)
+	nothing, known := `'00000000-0000-0000-0000-000000000000'`, `'{00000000-0000-0000-0000-000000000001}'`
+	for what, look := range map[string]string{
+		"tenants with something in doubt":  `select deed.due_tenants('fake', 'sending', null, null, 100)`,
+		"tenants behind one":               `select deed.due_tenants('fake', 'sending', ` + nothing + `, ` + nothing + `, 100)`,
+		"tenants before one that is known": `select deed.due_tenants('fake', 'sending', null, null, 100, ` + known + `)`,
+	} {
+		buffers(t, conn, look) // it reads the catalogue
+		if b := buffers(t, conn, look); b > 30 {
+			t.Errorf("%s: %d buffers, want at most 30", what, b)
+		} else {
+			t.Logf("%s: %d buffers", what, b)
+		}
+	}
+}

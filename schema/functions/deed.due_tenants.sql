@@ -1,8 +1,9 @@
 -- deed.due_tenants: the tenants of which a provider has something due, on the
 -- way round from behind p_from up to p_to; nulls: from the first, to the last.
 --
--- It reads the index once for each. From a tenant to itself is once round. Those in p_known are taken to have something: what of them
--- was sent is not stepped over.
+-- It reads the index once for each: that of what is due, which is the only one in this order. By the tenant alone the server goes
+-- by the index of keys instead where all that it knows of is due, and reads every delivery to find none. From a tenant to itself
+-- is once round. Those in p_known are taken to have something: what of them was sent is not stepped over.
 create or replace function deed.due_tenants(
   p_provider text,
   p_status   text,
@@ -33,15 +34,15 @@ begin
     if v_known is null then
       select c.tenant_id into v_next from deed.channel_outbox c
       where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id > v_from
-      order by c.tenant_id limit 1;
+      order by c.tenant_id, coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1;
     elsif v_from is null then
       select c.tenant_id into v_next from deed.channel_outbox c
       where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id < v_known
-      order by c.tenant_id limit 1;
+      order by c.tenant_id, coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1;
     else
       select c.tenant_id into v_next from deed.channel_outbox c
       where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id > v_from and c.tenant_id < v_known
-      order by c.tenant_id limit 1;
+      order by c.tenant_id, coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1;
     end if;
     v_from := coalesce(v_next, v_known);
     if v_from is null and v_round then
@@ -64,20 +65,20 @@ begin
           (
             select c.tenant_id from deed.channel_outbox c
             where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id > v_from
-            order by c.tenant_id limit 1
+            order by c.tenant_id, coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1
           )
           union all
           (
             select c.tenant_id from deed.channel_outbox c
             where c.due and c.status = p_status and c.provider = p_provider and v_from is null
-            order by c.tenant_id limit 1
+            order by c.tenant_id, coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1
           )
         ) f
         union all
         select (
           select c.tenant_id from deed.channel_outbox c
           where c.due and c.status = p_status and c.provider = p_provider and c.tenant_id > a.tenant_id
-          order by c.tenant_id limit 1
+          order by c.tenant_id, coalesce(c.run_id, '00000000-0000-0000-0000-000000000000'::uuid) limit 1
         ), a.n + 1
         from around a
         where a.tenant_id is not null and a.n < p_limit - cardinality(v_list) and (v_to is null or a.tenant_id < v_to)
