@@ -38,17 +38,19 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_now  timestamptz := clock_timestamp();
-  v_job  record;
-  v_sums record;
-  v_to   text;
-  v_open bool;
-  v_due  bool; -- it is counted though it is open
-  v_turn timestamptz; -- when the one before it ended, if it is one of the first that are open
-  v_next timestamptz;
-  v_runs uuid[] := '{}';
+  v_now   timestamptz := clock_timestamp();
+  v_job   record;
+  v_sums  record;
+  v_to    text;
+  v_open  bool;
+  v_apart interval; -- between two counts of an open one
+  v_due   bool; -- it is counted though it is open
+  v_first bool; -- it is one of the first that are open
+  v_turn  timestamptz; -- when the one before it ended, if it is
+  v_next  timestamptz;
+  v_runs  uuid[] := '{}';
   v_begun timestamptz;
-  v_first timestamptz; -- when the first one is due for a look
+  v_least timestamptz; -- when the first one is due for a look
 begin
   looked := 0;
   ended := 0;
@@ -147,14 +149,14 @@ begin
     perform deed.end_runs(v_runs, p_worker);
   end if;
   v_begun := clock_timestamp();
-  select j.process_after into v_first
+  select j.process_after into v_least
   from deed.job_queue j
   where j.status = 'locked' and j.expanded_at is not null and j.process_after >= p_from
   order by j.process_after
   limit 1;
-  wait := extract(epoch from v_first - clock_timestamp());
+  wait := extract(epoch from v_least - clock_timestamp());
   if p_from = '-infinity' and clock_timestamp() - v_begun > interval '200 microseconds' then
-    mark := least(v_first, v_now - interval '5 seconds');
+    mark := least(v_least, v_now - interval '5 seconds');
     rest := greatest(1, 20 * extract(epoch from clock_timestamp() - v_begun));
   end if;
 end
