@@ -175,3 +175,20 @@ func TestPurpose_Bad(t *testing.T) {
 		t.Errorf("%d rows were made", n)
 	}
 }
+
+// The table itself takes what is called a purpose, and nothing else.
+func TestPurpose_TheTableTakesOnlyNames(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // purposes are changed by hand
+	id := reserve(t, db, email("ann@example.com"))[0].ID
+	long := strings.Repeat("x", 100)
+	for purpose, taken := range map[string]bool{
+		"": true, "news": true, "a.b_c-9": true, long: true, long + "x": false, "a b": false, "news\n": false, "\nnews": false, "ä": false, "*": false, "a/b": false,
+	} {
+		_, err := db.Pool(pgtest.Owner).Exec(t.Context(), `update deed.channel_outbox set purpose = $2 where id = $1::text::uuid`, id, purpose)
+		if (err == nil) != taken || err != nil && !strings.Contains(err.Error(), "channel_outbox_purpose_is_named") {
+			t.Errorf("%q: %v", purpose, err)
+		}
+	}
+}
