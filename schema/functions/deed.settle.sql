@@ -23,7 +23,8 @@
 --              ends, behind the others, no attempt counted
 --   release    not attempted: queued, no attempt counted, p_after seconds away
 --   unrepeated in doubt, claimed to be repeated, and nothing reached the
---              provider: still in doubt, the repeat is not counted
+--              provider: still in doubt, the repeat is not counted, as it is not by what is
+--              certainly not done (deferred, unreachable, outage)
 --   apart      refused as a member of a batch, or with all of it: queued, no attempt
 --              counted, and called alone from now on
 --   unusable   no request could be made of it: failed
@@ -113,6 +114,7 @@ begin
       select c.ctid as place, u.kind, u.message_id, u.after,
         left(case when c.unsettled_since is not null and u.kind <> 'accepted' and not c.sandbox
           then 'an earlier call may have been accepted; the last one: ' else '' end || u.error, 4000) as error, c.status as was, c.doubt_since is not null as doubted,
+        coalesce(c.called_at >= c.claimed_at, false) as repeated, -- under this claim, which has neither been settled nor lost since
         u.claim as under, c.deferrals, d.since as deferred_since, d.since + p_give_up as give_up_at, c.provider, c.lane,
         case
           when c.sandbox and c.status = 'sending' and u.kind = 'accepted' then 'sandboxed'
@@ -149,7 +151,7 @@ begin
   judged as (
     select m.*,
       m.verdict in ('accepted', 'sandboxed', 'opted_out', 'refused', 'dead', 'given up', 'unusable') as ended,
-      case when m.doubted then m.kind in ('deferred', 'unreachable', 'outage', 'unrepeated')
+      case when m.doubted then m.repeated and m.kind in ('deferred', 'unreachable', 'outage', 'unrepeated')
         else m.verdict in ('deferred', 'unreachable', 'outage', 'given up') end as uncounted,
       m.verdict in ('unknown', 'hold') as stays,
       m.verdict in ('later', 'deferred', 'unreachable', 'outage') and m.kind <> 'apart' as parts,
