@@ -121,8 +121,9 @@ func newDeliveriesShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a delivery and what has happened to it", Args: cobra.ExactArgs(1),
 		Long: `Show a delivery, every change of it with who made it and why, what its provider has said of it since, and each call that did
-not simply succeed, with what was learnt later. Its contents only with --payload: of a campaign's delivery that was accepted,
-whose request is not kept, it is made again, by the provider and the public.link_secret of deed.yaml, and compared with what was sent.`,
+not simply succeed, with what was learnt later. Its contents only with --payload: where the request is not kept, as of a
+campaign's delivery that was accepted, it is made again, by the provider and the public.link_secret of deed.yaml, and
+compared with what was sent.`,
 		Example: "  deed deliveries show 01a1fe76-14ee-7f1b-b119-532699ab7d4c --payload",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withLedger(cmd.Context(), func(l *delivery.Ledger, pool *pgxpool.Pool) error {
@@ -143,7 +144,11 @@ whose request is not kept, it is made again, by the provider and the public.link
 					return err
 				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"delivery": e, "rendering": made, "history": events, "feedback": feedback, "attempts": orEmpty(attempts), "attempts_total": total})
+					shown := map[string]any{"delivery": e, "history": events, "feedback": feedback, "attempts": orEmpty(attempts), "attempts_total": total}
+					if made != nil {
+						shown["rendering"] = made
+					}
+					return printJSON(cmd.OutOrStdout(), shown)
 				}
 				if err := showDelivery(cmd.OutOrStdout(), e, made, feedback, events); err != nil {
 					return err
