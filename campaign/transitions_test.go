@@ -265,6 +265,16 @@ func TestContract_C6_TransitionsCostByTheRun(t *testing.T) {
 			if b > 2*alone[role] {
 				t.Errorf("%s, analysed %v: what 1500 deliveries came to is read with %d buffers beside %d others, and with %d alone", role, analysed, b, n, alone[role])
 			}
+			// Most of what it costs are the deliveries, so that all of the log beside them is not seen in it.
+			rows, err := conn.Query(t.Context(), `explain `+look)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			all := strings.Join(plan, "\n")
+			if by := strings.Count(all, "Index Scan using audit_log_run_idx") + strings.Count(all, "Bitmap Index Scan on audit_log_run_idx"); err != nil || analysed && by != 3 {
+				t.Errorf("%s: %v: the audit log is not gone through by the run alone in all three parts:\n%s", role, err, all)
+			}
 		}
 	}
 
