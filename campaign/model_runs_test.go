@@ -248,7 +248,7 @@ func (m *model) begin(rt *rapid.T, name string) {
 	m.provider = name
 	m.db.Providers(m.t, "fake", name)
 	// Who failed in a round before this one stays there.
-	m.exec(pgtest.Owner, `update deed.job_queue set process_after = 'infinity', lease_until = case when lease_until is not null then 'infinity'::timestamptz end where finished_at is null`)
+	m.exec(pgtest.Owner, `update deed.job_queue set process_after = '2200-01-01', lease_until = case when lease_until is not null then '2200-01-01'::timestamptz end where finished_at is null`)
 	a, err := campaign.OpenAudience(m.t.Context(), m.db.Pool(pgtest.App), campaign.Scope{}, name, m.channel)
 	if err != nil {
 		rt.Fatal(err)

@@ -194,7 +194,8 @@ func (i *modelItem) settle(claim int64, kind, message string, done string) {
 	}
 	refused := kind == "refused" || kind == "bad_address" || kind == "opted_out"
 	spent := kind == "later" && i.attempts >= modelAttempts
-	if kind == "deferred" || kind == "outage" || kind == "unrepeated" || kind == "release" && !i.doubt {
+	putOff := kind == "deferred" || kind == "outage" || kind == "unrepeated"
+	if putOff && (!i.doubt || i.leased) || kind == "release" && !i.doubt { // of one in doubt the repeat, once
 		i.attempts--
 	}
 	switch {
