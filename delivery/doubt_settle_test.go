@@ -35,11 +35,11 @@ func TestContract_D5_ARepeatIsTakenBackOnce(t *testing.T) {
 				due()
 				return pgtest.One[int64](t, worker, `select claim from deed.claim_doubts('fake', 'w', 10, '1 minute', true, false)`)
 			}
-			lose := func() {
+			lose := func() { // and nothing more: the provider is another's
 				t.Helper()
 				db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = now()`)
 				due()
-				db.Exec(t, pgtest.Worker, `select deed.claim_doubts('fake', 'w', 10, '1 minute', true, false, '1 hour')`)
+				db.Exec(t, pgtest.Worker, `select deed.claim_doubts('fake', 'w', 10, '1 minute', true, false, p_kind => 'another')`)
 			}
 			first := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'w', 10, '1 minute')`)
 			db.Exec(t, pgtest.Worker, `select deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], '1 day', '1 minute', 'w')`, id, first)
