@@ -9,17 +9,21 @@ import (
 //go:embed queries.sql
 var queriesText string
 
+//go:embed runs.sql
+var runsText string
+
 //go:embed campaigns.sql
 var campaignsText string
 
-// query holds the statements of queries.sql and campaigns.sql; read-only.
-var query = sqlfile.Load[statements](queriesText + "\n" + campaignsText)
+// query holds the statements of queries.sql, runs.sql and campaigns.sql; read-only.
+var query = sqlfile.Load[statements](queriesText + "\n" + runsText + "\n" + campaignsText)
 
-// statements are those of queries.sql, in its order, and then those of campaigns.sql.
+// statements are those of queries.sql, in its order, and then those of runs.sql and of campaigns.sql.
 type statements struct {
 	Bound, Login, Roles, SuperuserLogins, Functions, RowSecurity, InvalidIndexes, Partitions, RunPartitions, Retention,
 	Sequence, Cluster, Backfills, Removals, Version, Recovery, Settings, Clock, Connections, Autovacuum,
 	DeadRows, Wraparound, Horizon, PublishedSince, Publishers, Suppressions, LocksHeld, LockWaits, Calls, SinkPauses,
-	Unattended, Unread, OldDead, Pauses, IdleRelays, ForeignDeliveries, DeadDeliveries, BadRates, HeldMessages, FailedMessages, WaitingMessages, StaleRuns, ProjectorLag, UnservedSteps, StuckSteps, Unsealed,
+	Unattended, Unread, OldDead, Pauses, IdleRelays, ForeignDeliveries, DeadDeliveries, BadRates, HeldMessages, FailedMessages, WaitingMessages, Unsealed,
+	StaleRuns, ProjectorLag, UnservedSteps, StuckSteps,
 	PausedRuns, LoadingAudiences, WaitingJobs string
 }

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/deedhq/deed/internal/catcher"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -16,22 +13,9 @@ import (
 func TestCampaignReport_SentOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	far := &catcher.SMTP{Mailbox: &catcher.Mailbox{}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- far.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
+	far, address := mailCatcher(t)
 	file := filepath.Join(t.TempDir(), "deed.yaml")
-	text := "channels: {outbox: {enabled: true}}\nproviders:\n  mail: {type: smtp, address: \"" + l.Addr().String() + "\", security: none, from: shop@example.com}\n"
+	text := "channels: {outbox: {enabled: true}}\nproviders:\n  mail: {type: smtp, address: \"" + address + "\", security: none, from: shop@example.com}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

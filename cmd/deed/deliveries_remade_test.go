@@ -1,15 +1,12 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/deedhq/deed/internal/catcher"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -18,20 +15,7 @@ import (
 func TestDeliveriesShow_TheRequestMadeAgain(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	far := &catcher.SMTP{Mailbox: &catcher.Mailbox{}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- far.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
+	far, address := mailCatcher(t)
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		t.Helper()
@@ -46,7 +30,7 @@ func TestDeliveriesShow_TheRequestMadeAgain(t *testing.T) {
 campaigns: {enabled: true, poll_interval: 50ms}
 public: {listen: "127.0.0.1:0", `+public+`}
 providers:
-  mail: {type: smtp, address: "`+l.Addr().String()+`", security: none, from: shop@example.com}
+  mail: {type: smtp, address: "`+address+`", security: none, from: shop@example.com}
 `)
 	}
 	write("one", "a-secret-of-thirty-two-characters-")

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"net"
 	netsmtp "net/smtp"
 	"os"
 	"os/exec"
@@ -50,25 +48,12 @@ Diagnostic-Code: smtp; 550 `+code+` <zoe@example.org> no such user
 func TestContract_D13_BouncesComeBackByMail(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	far := &catcher.SMTP{Mailbox: &catcher.Mailbox{}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- far.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
+	far, farAt := mailCatcher(t)
 	file := filepath.Join(t.TempDir(), "deed.yaml")
 	text := `
 channels: {outbox: {enabled: true}}
 providers:
-  mail: {type: smtp, address: "` + l.Addr().String() + `", security: none, from: shop@example.com, return_path: "bounce+{id}@example.com", event_secret: "env:HOOK_SECRET"}
+  mail: {type: smtp, address: "` + farAt + `", security: none, from: shop@example.com, return_path: "bounce+{id}@example.com", event_secret: "env:HOOK_SECRET"}
 sources:
   mail: {type: smtp, listen: "127.0.0.1:0", addresses: ["help@example.com"], trusted: [127.0.0.1], names: [mx.example.com], executor: {topic: mail.in}}
 `

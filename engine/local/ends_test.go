@@ -141,6 +141,26 @@ func TestContract_R1_InnerStepsAreWrittenAlike(t *testing.T) {
 	want(t, "the log of one that is there twice, and refused or recorded once", logOf(t, db, id), map[bool]string{true: "RunApproved, RunStarted, StepStarted a/x#1, StepCompleted a/x#1", false: "RunApproved, RunStarted"}[err == nil])
 }
 
+// What is null of one of several inner steps is refused, and nobody is told that it is recorded.
+func TestContract_R1_InnerStepsWithoutAll(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: h}}}`)
+	for what, arrays := range map[string]string{"attempt": `array['a/x', 'a/y'], array[1, null]`, "name": `array['a/x', null], array[1, 1]`} {
+		t.Run(what, func(t *testing.T) {
+			id := start(t, db, what, nil)
+			_, err := db.Pool(pgtest.Worker).Exec(t.Context(), `
+				select deed.record_steps(array[c.run_id, c.run_id], array[c.place, c.place], array[c.claim, c.claim], `+arrays+`, array['completed', 'completed'])
+				from deed.claim_steps('{go:h}', 'w', 1) c`)
+			if err == nil || !strings.Contains(err.Error(), "DDARG") {
+				t.Errorf("it is taken: %v", err)
+			}
+			want(t, "the log", logOf(t, db, id), "RunApproved, RunStarted")
+			db.Exec(t, pgtest.Owner, `update deed.run_steps set parked = true`) // the next one is claimed alone
+		})
+	}
+}
+
 // An output of few bytes and many levels is refused as that of any event is: not every reader of JSON takes it.
 func TestContract_R1_ADeepOutputIsRefused(t *testing.T) {
 	t.Parallel()

@@ -142,7 +142,7 @@ begin
 
   for m in 1..cardinality(m_n) loop
     n := m_n[m];
-    if not starts_with(p_steps[n], m_step[m] || '/') then
+    if starts_with(p_steps[n], m_step[m] || '/') is not true then
       raise exception 'record_steps: step %: % is no inner step of %', n, coalesce(quote_literal(left(p_steps[n], 200)), 'null'), quote_literal(m_step[m]) using errcode = 'DDARG';
     end if;
     if m_stale[m] then
@@ -160,7 +160,8 @@ begin
     e_at := e_at || case when p_outcomes[n] = 'waiting' then coalesce(p_started_at[n], v_now) end;
     e_of := e_of || array_position(v_ids, p_runs[n]);
     e_begun := e_begun || case when p_outcomes[n] in ('completed', 'failed') then coalesce(p_started_at[n], v_now) end;
-    v_plain := v_plain and p_outcomes[n] <> 'waiting' and length(p_steps[n]) <= 200 and p_attempts[n] >= 1 and v_statuses[e_of[cardinality(e_of)]] in ('RUNNING', 'PAUSED');
+    v_plain := v_plain and coalesce(p_outcomes[n] <> 'waiting' and length(p_steps[n]) <= 200 and p_attempts[n] >= 1
+      and v_statuses[e_of[cardinality(e_of)]] in ('RUNNING', 'PAUSED'), false);
     if p_outcomes[n] = 'waiting' then
       v_untils[n] := v_now + make_interval(secs => p_again[n]);
       e_data := e_data || jsonb_build_object('of', m_of[m], 'until', v_untils[n]);

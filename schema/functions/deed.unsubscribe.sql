@@ -50,13 +50,14 @@ begin
     end if;
     v_did := 'before';
   end if;
-  -- Before suppressions, as deed.apply_events does, and against who takes it away with what was said of it.
   select deed.fold_address(c.channel, c.recipient), c.run_id into v_address, v_run
   from deed.channel_outbox c
   where c.id = p_delivery and c.tenant_id = v_tenant and c.channel = p_channel and c.purpose = p_purpose and c.erased_at is null
-    and not deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at)
-  for no key update;
-  if v_address is not null then
+    and not deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at);
+  -- Before suppressions, as deed.apply_events does, and against who takes it away with what was said of it. That somebody leaves does not
+  -- wait for who keeps the delivery locked: then it is not counted.
+  perform from deed.channel_outbox c where c.id = p_delivery and v_address is not null for no key update skip locked;
+  if found then
     perform deed.tell_feedback(array[p_delivery], array[p_delivery], array['unsubscribed'], array[v_now], array[null::text], array[null::text]);
     insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, unsubscribed_at)
     values (p_delivery, v_tenant, v_run, v_now)

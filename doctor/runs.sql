@@ -1,0 +1,32 @@
+-- name: stale_runs
+select t.run_id::text, t.expected_seq, exists (select from deed.run_log l where l.run_id = t.run_id and l.run_seq = t.expected_seq),
+  extract(epoch from pg_catalog.clock_timestamp() - t.since)::float8
+from deed.run_stale t
+order by t.since, t.run_id
+limit 20;
+
+-- name: projector_lag
+select u.behind, extract(epoch from pg_catalog.clock_timestamp() - u.oldest)::float8
+from deed.subscriptions s
+cross join lateral deed.count_unread(array[s.id], 10000, true) u
+where s.topic = 'deed.run_events' and s.name = 'projector' and u.oldest < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8);
+
+-- name: unserved_steps
+-- Queues of steps of runs that no worker serves.
+select u.queue, u.steps, extract(epoch from pg_catalog.clock_timestamp() - u.oldest)::float8
+from deed.unserved_queues() u
+where u.oldest < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by u.oldest, u.queue
+limit 20;
+
+-- name: stuck_steps
+-- Steps of which the log has an end that their engine has not recorded: none that it comes to is taken, so they are begun again for ever. Only a
+-- claim that was lost is looked at: an end that was appended in the way of one costs it.
+select s.run_id::text, s.step_id, s.attempt
+from deed.run_steps s
+where s.engine_attempt > 1 and s.verdict is distinct from 'HOLD_OVER' and exists (
+  select from deed.run_log l
+  where l.run_id = s.run_id and l.step_id = s.step_id and l.logical_attempt >= s.attempt and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
+)
+order by s.run_id, s.step_id
+limit 20;
