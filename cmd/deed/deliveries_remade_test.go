@@ -54,6 +54,9 @@ audience: {data: [name]}
 	deedOK(t, db.URL(pgtest.Worker), "relay", "--config", file, "--until-empty", "--listen", "")
 	owner := db.Pool(pgtest.Owner)
 	id := pgtest.One[string](t, owner, `select id::text from deed.channel_outbox where status = 'sent' and request is null and request_sha256 is not null`)
+	eventually(t, "another second than that of its date", func() bool {
+		return pgtest.One[bool](t, owner, `select date_trunc('second', clock_timestamp()) > date_trunc('second', made_at) from deed.channel_outbox`)
+	})
 
 	shown := func(config string) (got struct{ Rendering remade }) {
 		t.Helper()
@@ -73,11 +76,11 @@ audience: {data: [name]}
 	}
 	rotated := config("rotated.yaml", "url: https://hooks.example.com, link_secret: file:two, previous_link_secret: file:one")
 	if r := shown(rotated).Rendering; !r.Same {
-		t.Errorf("once the secret of links was rotated: %+v", r)
+		t.Errorf("once the secret of links was rotated: same %t, error %q\n%s", r.Same, r.Error, r.Request)
 	}
 	moved := config("moved.yaml", "url: https://other.example.com, link_secret: file:one")
 	if r := shown(moved).Rendering; r.Same || r.Error != "" || !strings.Contains(string(r.Request), "https://other.example.com/u/") {
-		t.Errorf("with another public.url: %+v", r)
+		t.Errorf("with another public.url: same %t, error %q\n%s", r.Same, r.Error, r.Request)
 	}
 	out := deedOK(t, db.URL(pgtest.Worker), "deliveries", "show", id, "--payload", "--config", file)
 	if !strings.Contains(out, "yes, and it is what was sent, byte for byte") || !strings.Contains(out, "spring_is_here") {
