@@ -105,7 +105,7 @@ func TestContract_C5_ALockedContactIsNoAttempt(t *testing.T) {
 }
 
 // Settling touches no row of a campaign that somebody else has ended: it is not waited for, and
-// keeps its bytes.
+// stays as it is.
 func TestSettle_LeavesWhatAnotherHasEnded(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -134,7 +134,9 @@ func TestSettle_LeavesWhatAnotherHasEnded(t *testing.T) {
 		select deed.settle(array_agg(id), array_agg(claim), '{accepted,accepted}', '{m,n}', '{null,null}', '{null,null}', 'w') from deed.channel_outbox`); err != nil {
 		t.Fatalf("beside one that another has ended: %v", err)
 	}
-	want(t, "the bytes", pgtest.One[string](t, owner, `select string_agg(status || ' ' || (request is not null), ', ' order by recipient) from deed.channel_outbox`), "sent false, sent true")
+	want(t, "what they are", pgtest.One[string](t, owner, `
+		select string_agg(concat_ws(' ', status, provider_message_id, 'with bytes: ' || (request is not null)), ', ' order by recipient) from deed.channel_outbox`),
+		"sent m with bytes: false, sent proved with bytes: false")
 }
 
 // The bytes of what is called for a campaign go in the statement that ends it as sent, which keeps their hash, and in no other.

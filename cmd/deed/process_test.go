@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -73,6 +74,13 @@ func startWith(t *testing.T, env []string, url string, args ...string) *process 
 		close(p.done)
 	}()
 	t.Cleanup(func() {
+		if args[0] == "dev" { // its PostgreSQL writes to the test's directory until it has stopped
+			_ = p.cmd.Process.Signal(os.Interrupt)
+			select {
+			case <-p.done:
+			case <-time.After(pgtest.Patience):
+			}
+		}
 		_ = p.cmd.Process.Kill() // it may have ended
 		<-p.done
 		if t.Failed() {

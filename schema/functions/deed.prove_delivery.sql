@@ -52,7 +52,10 @@ begin
     set status = case c.channel when 'voice' then 'called' when 'social' then 'posted' else 'sent' end,
       provider_message_id = coalesce(left(nullif(p_message_id, ''), 500), c.provider_message_id),
       sent_at = v_now, finished_at = v_now, doubt_since = null, doubt_reason = null, held_at = null,
-      process_after = null, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
+      process_after = null, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now,
+      -- As deed.settle.
+      request = case when c.run_id is null then c.request end,
+      request_sha256 = case when c.run_id is not null and c.request is not null then sha256(c.request) else c.request_sha256 end
     where c.id = p_id
     returning c.* into v_row;
     insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason)

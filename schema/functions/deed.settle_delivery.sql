@@ -45,6 +45,9 @@ begin
     sent_at = case when p_decision = 'sent' then v_now end,
     finished_at = case when v_to <> 'queued' then v_now end,
     doubt_since = null, doubt_reason = null, held_at = null,
+    -- As deed.settle.
+    request = case when p_decision = 'sent' and c.run_id is not null then null else c.request end,
+    request_sha256 = case when p_decision = 'sent' and c.run_id is not null and c.request is not null then sha256(c.request) else c.request_sha256 end,
     claim = case when v_to <> 'queued' then c.claim end, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
   where c.id = p_id;
   insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason, details)
