@@ -31,7 +31,8 @@ type Options struct {
 	// Audience is the id of one that is ready.
 	Audience string
 	// RequestID is the request's own. Default: made of all that the file says, of the audience and of when it begins, so that the
-	// same again is the same run.
+	// same again is the same run. [File.Deploy] wants one for the rows of a query or of a segment, which may be others
+	// when they are read again.
 	RequestID string
 	// At is when the run begins. Default: now, as of the first call.
 	At time.Time

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,8 +24,14 @@ type Deployed struct {
 
 // Deploy loads the audience, where it is to be made of a source, and makes the run, or finds the one that the same
 // request has made. [File.Check] says before what would keep it from that; Deploy does not check templates against
-// data. Interrupted, the same again goes on. Errors: as [Source.Load] and [campaign.Deploy].
+// data. Interrupted, the same again goes on. Errors: as [Source.Load] and [campaign.Deploy]; [deed.Invalid] for the rows of a
+// query or of a segment without a RequestID, and [deed.Conflict] where they are others than those of the run that the
+// request has made.
 func (f *File) Deploy(ctx context.Context, db DB, opts Options) (d Deployed, err error) {
+	if opts.Source != nil && opts.Source.live && opts.RequestID == "" {
+		return d, &deed.Error{Op: "deploy campaign", Code: deed.Invalid, Err: fmt.Errorf(
+			"%s: read again, its rows may be others, or in another order, and everybody would be written to by another run: say which run it is (--request-id)", opts.Source.Name)}
+	}
 	if opts.Source != nil {
 		loaded, err := opts.Source.Load(ctx, db, opts.Scope, f.Request.Channel, opts.Load)
 		d.Loaded = &loaded

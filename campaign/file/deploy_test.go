@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/campaign/file"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -113,4 +114,54 @@ func TestContract_C1_SameFileSameRun(t *testing.T) {
 		t.Errorf("the same request of something else: %v", err)
 	}
 	want(t, "jobs", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(from_n || '-' || upto_n, ' ' order by from_n) from deed.job_queue where run_id = $1::text::uuid`, first.Run), "1-2")
+}
+
+// What is read again may be others, or in another order: without a request id it is refused before anything is stored, and
+// with one the same people are the same run, in whatever order they come, and others a conflict. Never are there two runs.
+func TestContract_C1_AQueryThatIsReadAgain(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "mail")
+	f := read(t, spring)
+	f.Segment = `$.city == "Lyon"`
+	conn := db.Conn(t, pgtest.Owner)
+	db.Exec(t, pgtest.Owner, `create table deed.mine (email text, name text, city text, tz text)`)
+	db.Exec(t, pgtest.Owner, `insert into deed.mine values ('ann@example.com', 'Ann', 'Lyon', null), ('bob@example.com', 'Bob', 'Lyon', null)`)
+	deploy := func(request string, source func() (*file.Source, error)) (file.Deployed, error) {
+		t.Helper()
+		s, err := source()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		return f.Deploy(t.Context(), db.Pool(pgtest.App), file.Options{RequestID: request, Source: s})
+	}
+	query := func() (*file.Source, error) {
+		return f.Query(t.Context(), conn, "people.sql", `select * from deed.mine`)
+	}
+	segment := func() (*file.Source, error) {
+		return f.Contacts(t.Context(), db.Pool(pgtest.App), campaign.Scope{})
+	}
+	for what, source := range map[string]func() (*file.Source, error){"a query": query, "a segment": segment} {
+		if d, err := deploy("", source); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "--request-id") {
+			t.Errorf("%s without a request id: %+v %v", what, d, err)
+		}
+	}
+	want(t, "what is stored", pgtest.One[string](t, db.Pool(pgtest.Owner), stored), "0 0 0 0 0 0")
+
+	first, err := deploy("spring-1", query)
+	if err != nil || !first.New {
+		t.Fatalf("%+v %v", first, err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.mine set name = 'Ann' where name = 'Ann'`) // it stands behind Bob now
+	again, err := deploy("spring-1", query)
+	if err != nil || again.New || again.Run != first.Run {
+		t.Errorf("the same people in another order: %+v %v, want run %s", again, err, first.Run)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.mine set city = 'Paris' where name = 'Ann'`)
+	if d, err := deploy("spring-1", query); deed.CodeOf(err) != deed.Conflict {
+		t.Errorf("people that have changed: %+v %v, want a conflict", d, err)
+	}
+	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.campaign_runs`), 1)
+	db.Exec(t, pgtest.Owner, `drop table deed.mine`)
 }

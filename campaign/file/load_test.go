@@ -150,6 +150,13 @@ func TestQuery(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 	want(t, "the names", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(data ->> 'name', ' ' order by n) from deed.audience_members`), "1 2 3")
+	if s, err = f.Query(t.Context(), conn, "people.sql", "select 'p' || n || '@example.com' as email from generate_series(1, 3) n ORDER\nBY n desc"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if m, err := s.Member(1); err != nil || m.Address != "p3@example.com" {
+		t.Errorf("the first of a query that says its order: %+v %v", m, err)
+	}
 	db.Exec(t, pgtest.Owner, `create table deed.mine (n int); create function deed.writes() returns int language sql as 'insert into deed.mine values (1) returning n'`)
 	for sql, problem := range map[string]string{
 		`delete from deed.contacts returning 1`: "syntax error",

@@ -13,6 +13,7 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -33,9 +34,10 @@ type Source struct {
 	// Rows is how many it has, bad ones among them.
 	Rows int64
 
-	f   *os.File
-	w   *bufio.Writer
-	sum hash.Hash
+	live bool // read again, its rows may be others, or in another order
+	f    *os.File
+	w    *bufio.Writer
+	sum  hash.Hash
 }
 
 // row is one of a source.
@@ -127,14 +129,22 @@ func (f *File) Read(ctx context.Context, in io.Reader, name, format string) (*So
 	return f.gather(ctx, name, rows.Fields(), rows.Next)
 }
 
+// ordered finds that a query says an order, if only of a part of it.
+var ordered = regexp.MustCompile(`(?i)\border\s+by\b`)
+
 // Query reads the rows of a query, on any PostgreSQL: conn need not be of deed's database. It
-// runs in a transaction that may only read; rows are streamed. Errors: [deed.Invalid] for a
+// runs in a transaction that may only read; rows are streamed, and where the query says no order by they are
+// sorted by what they are, so that the same rows are the same audience. Errors: [deed.Invalid] for a
 // query that fails.
 func (f *File) Query(ctx context.Context, conn *pgx.Conn, name, sql string) (s *Source, err error) {
 	const op = "read audience"
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		order := ""
+		if !ordered.MatchString(sql) {
+			order = " order by 1"
+		}
 		// Each row as JSON, whatever its types are. The line feed ends a comment.
-		rows, err := tx.Query(ctx, "select row_to_json(q)::text from ("+strings.TrimRight(sql, "; \t\r\n")+"\n) q", pgx.QueryExecModeExec)
+		rows, err := tx.Query(ctx, `select row_to_json(q)::text collate "C" from (`+strings.TrimRight(sql, "; \t\r\n")+"\n) q"+order, pgx.QueryExecModeExec)
 		if err != nil {
 			return err
 		}
@@ -150,6 +160,9 @@ func (f *File) Query(ctx context.Context, conn *pgx.Conn, name, sql string) (s *
 			n++
 			return slices.Clone(rows.RawValues()[0]), n, nil
 		})
+		if err == nil {
+			s.live = true
+		}
 		return err
 	})
 	if err != nil {
@@ -266,7 +279,7 @@ func (f *File) Contacts(ctx context.Context, db deed.DB, scope campaign.Scope) (
 	if err != nil {
 		return nil, err
 	}
-	s.Columns = f.Columns.Data
+	s.Columns, s.live = f.Columns.Data, true
 	for line := 1; ; line++ {
 		m, err, more := next()
 		if !more {

@@ -174,7 +174,9 @@ func newCampaignDeploy(a *app) *cobra.Command {
 		Long: `Check a campaign (deed campaign check), load its people, --batch of them in a transaction, and make its run, which
 relays with campaigns.enabled carry out. It may be given again: interrupted, it goes on where it was, and the same
 file to the same people is the same run, so nobody is written to twice; to send it once more give another
---request-id. Bad rows are named, and nobody is written to then, unless --leave-out-bad has only the others be.`,
+--request-id. With --sql and --segment, whose people may be others each time, it needs one: given again with it, it is
+the same run, or refused where the people have changed. Bad rows are named, and nobody is written to then, unless
+--leave-out-bad has only the others be.`,
 		Example: "  deed campaign deploy spring.yaml --csv people.csv --dry-run\n  deed campaign deploy spring.yaml --csv people.csv --at 2026-03-20T09:00:00Z\n" +
 			"  deed campaign deploy spring.yaml --sql customers.sql --sql-url postgres://reader@shop/shop --request-id spring-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -184,6 +186,9 @@ file to the same people is the same run, so nobody is written to twice; to send 
 			}
 			if people.csv == "" && people.sql == "" && people.audience == "" && !people.segment {
 				return usagef("to whom? Give --csv, --sql, --segment or --audience")
+			}
+			if (people.sql != "" || people.segment) && request == "" && !dry {
+				return usagef("--sql and --segment need --request-id, such as --request-id spring-1: read again, the people may be others, or in another order, and everybody would be written to by another run; given again with the same id, it is the same run, or it is refused")
 			}
 			return people.with(cmd, a, args[0], func(f *file.File, pool *pgxpool.Pool, to file.Options) error {
 				to.RequestID, to.At, to.LocalTime, to.Load = request, begins, local, opts
@@ -196,7 +201,7 @@ file to the same people is the same run, so nobody is written to twice; to send 
 	}
 	people.add(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&request, "request-id", "", "the request's own id: the same one is the same run (default: made of the file, the people, --at and what else is given here)")
+	fl.StringVar(&request, "request-id", "", "the request's own id: the same one is the same run (default: made of the file, the people, --at and what else is given here; --sql and --segment need one)")
 	fl.StringVar(&at, "at", "", "when it begins, such as 2026-03-20T09:00:00Z, or without a Z or an offset by each one's own zone (default: now)")
 	fl.StringVar(&how.IfPassed, "if-passed", "", "who is late for such a time: now, next_day or skip (default: the file's, or next_day)")
 	fl.StringVar(&how.QuietHours, "quiet-hours", "", "when nobody is written to, by their own zone, such as 22:00-08:00 (default: the file's)")
