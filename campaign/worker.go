@@ -170,8 +170,18 @@ func (w *Worker) note(ctx context.Context, seconds *float64) error {
 const leaving = 2 * time.Second
 
 func (w *Worker) loop(ctx context.Context) {
+	var acts time.Time // when it looks again for what is to be done, and not only at what is under way
 	for failures := 0; ; {
-		wait, err := w.Step(ctx)
+		var wait, poll time.Duration
+		var err error
+		if !time.Now().Before(acts) {
+			if poll, err = w.act(ctx); err == nil {
+				acts = time.Now().Add(poll)
+			}
+		}
+		if err == nil {
+			wait, err = w.look(ctx, time.Until(acts))
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -191,6 +201,16 @@ func (w *Worker) loop(ctx context.Context) {
 // Step expands one job that is due, and ends what is to end. It returns how long nothing
 // more is to be done, as far as it knows.
 func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
+	poll, err := w.act(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return w.look(ctx, poll)
+}
+
+// act expands one job that is due, decides tests and skips what is cancelled or has expired. It returns how long to wait
+// before the next time: not at all, if there was any.
+func (w *Worker) act(ctx context.Context) (wait time.Duration, err error) {
 	expanded, err := w.expandOne(ctx)
 	if err != nil {
 		return 0, err
@@ -200,17 +220,21 @@ func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	swept, err := w.sweep(ctx)
-	if err != nil {
+	if err != nil || expanded || decided > 0 || swept > 0 {
 		return 0, err
 	}
+	return w.opts.PollInterval/2 + rand.N(w.opts.PollInterval), nil
+}
+
+// look ends what is to end of jobs that are under way. It returns how long to wait before the next look, at most poll.
+func (w *Worker) look(ctx context.Context, poll time.Duration) (wait time.Duration, err error) {
 	looked, next, err := w.rollUp(ctx)
 	if err == nil && looked > 0 {
 		err = w.pauseFailing(ctx)
 	}
-	if err != nil || expanded || decided > 0 || swept > 0 || looked == looksAtOnce {
+	if err != nil || looked == looksAtOnce {
 		return 0, err
 	}
-	poll := w.opts.PollInterval/2 + rand.N(w.opts.PollInterval)
 	if next != nil {
 		poll = min(poll, max(time.Duration(*next*float64(time.Second)), looksApart))
 	}
