@@ -155,7 +155,7 @@ func init() {
 		"register_functions", "serve_queues", "unserved_queues", "versions_of_requests", "request_key", "create_runs", "begin_requests", "write_beginnings", "write_ends", "first_bits",
 		"claim_external", "extend_external", "end_external", "finish_external", "fail_external",
 		"new_id", "sender_domain", "note_campaigns", "check_campaign", "refuse_campaign_change", "refuse_members", "fail_job", "end_runs", "claim_queued_jobs", "add_jobs", "expand_job", "give_up_job", "put_back_job", "roll_up", "run_ends", "run_ends_since", "pause_failing", "pause_problem", "verify_campaigns", "decide_winners", "write_winner", "count_variants", "said_by", "content_problems", "variants_problem", "hold_run", "sweep_runs", "due_unheld",
-		"after_quiet", "time_in", "run_times", "pace_of", "window_problem", "put_off",
+		"after_quiet", "time_in", "quiet_time", "held_up", "counted_time", "run_times", "pace_of", "window_problem", "put_off",
 		"check_removal", "count_removal", "end_lanes", "remove_step", "remove_subscription", "remove_topic",
 	} {
 		functionCases[name] = refusedToApp

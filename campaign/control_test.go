@@ -3,6 +3,7 @@ package campaign_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -317,6 +318,48 @@ func TestExpires_PausedTimeDoesNotCount(t *testing.T) {
 	rollUp(t, db)
 	want(t, "the run", states(t, db, run), "failed: failed 0/0/2/0/0")
 	db.Broken()
+}
+
+// What had begun to be sent when its run expires is not skipped: what was refused for now is tried by its own
+// schedule and is dead after that (D6), and what a person has sent again goes. What nobody took is skipped, also where the
+// provider was away when it was called.
+func TestContract_D6_AnExpiredRunEndsWhatHasBegun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner, worker := db.Pool(pgtest.Owner), db.Pool(pgtest.Worker)
+	run := deploy(t, db, request(t, db, 5))
+	expandAll(t, db)
+	const of = `(select array_agg(id order by recipient) from deed.channel_outbox where claim is not null), (select array_agg(claim order by recipient) from deed.channel_outbox where claim is not null)`
+	attempt := func() string {
+		t.Helper()
+		db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 4, '1 minute', p_runs => true)`)
+		return pgtest.One[string](t, worker, `
+			select coalesce(string_agg(left(c.recipient, 2) || ' ' || coalesce(a.why, a.status), ', ' order by c.recipient), '')
+			from deed.attempt(`+of+`, (array['x', 'x', 'x', 'x']::bytea[])[:(select count(*) from deed.channel_outbox where claim is not null)], null, '1 minute', 'w') a join deed.channel_outbox c on c.id = a.id`)
+	}
+	settle := func(kinds string) {
+		t.Helper()
+		db.Exec(t, pgtest.Worker, `
+			select deed.settle(`+of+`, u.kinds, array_fill(null::text, n), array_fill('451'::text, n), array_fill(null::float8, n), 'w')
+			from (select $1::text[] as kinds, array[cardinality($1::text[])] as n) u`, kinds)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = now() + interval '1 hour' where recipient = $1`, address(campaign.Email, 4))
+	want(t, "at first", attempt(), "p0 sending, p1 sending, p2 sending, p3 sending")
+	settle(`{deferred,later,unknown,outage}`)
+	db.Exec(t, pgtest.Admin, `select deed.settle_delivery(id, 'send_again', 'it is not there', 'ann') from deed.channel_outbox where status = 'sending'`)
+	db.Exec(t, pgtest.Owner, `update deed.campaign_runs set expires_at = now() - interval '1 second'`)
+	for what, n := range []int{1, 1, 0} { // what is due comes first
+		want(t, fmt.Sprint("skipped by sweep ", what), pgtest.One[int](t, worker, `select deed.sweep_runs(100, 'w')`), n)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where status = 'queued'`)
+	want(t, "attempts of the rest", attempt(), "p0 sending, p1 sending, p2 sending")
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = now() - interval '1 day'`)
+	settle(`{deferred,accepted,accepted}`)
+	want(t, "how they ended", pgtest.One[string](t, owner, `select string_agg(left(recipient, 2) || ' ' || coalesce(skip_reason, status), ', ' order by recipient) from deed.channel_outbox`),
+		"p0 dead, p1 sent, p2 sent, p3 expired, p4 expired")
+	rollUp(t, db)
+	want(t, "the run", states(t, db, run), "partial: completed 2/0/2/0/1")
+	db.Broken() // it was as if a day had gone by
 }
 
 // A campaign never delays its tenant's password resets, nor does one that is held: a reset

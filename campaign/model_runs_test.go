@@ -52,8 +52,8 @@ func (m *model) sweep() {
 	}
 	r := m.run()
 	for _, i := range r.items() {
-		if r.late() != "" && i.id != "" && i.status == "queued" && i.free() {
-			i.end("skipped", r.late())
+		if why := r.late(i.begun()); why != "" && i.id != "" && i.status == "queued" && i.free() {
+			i.end("skipped", why)
 		}
 	}
 }

@@ -35,6 +35,7 @@ type modelItem struct {
 	held      bool
 	unsettled bool // put back in doubt
 	called    bool
+	deferred  bool
 	bad       bool // refused as an address
 	proved    bool
 	took      bool // the provider has its request
@@ -65,12 +66,12 @@ type modelRun struct {
 
 func (r *modelRun) ended() bool { return r.status != "queued" && r.status != "running" }
 
-// late reports why nothing of the run is begun any more; "": it goes on.
-func (r *modelRun) late() string {
+// late reports why a delivery of the run does not go any more, where it has begun or not; "": it goes on.
+func (r *modelRun) late(begun bool) string {
 	switch {
 	case r.cancelled:
 		return "cancelled"
-	case r.expired && !r.paused:
+	case r.expired && !r.paused && !begun:
 		return "expired"
 	}
 	return ""
@@ -100,6 +101,9 @@ func (r *modelRun) String() string {
 func (i *modelItem) done() bool {
 	return i.status == "sent" || i.status == "called" || i.status == "posted"
 }
+
+// begun reports whether it goes on when the run expires.
+func (i *modelItem) begun() bool { return i.attempts > 0 || i.deferred || i.unsettled }
 
 func (i *modelItem) open() bool { return i.status == "queued" || i.status == "sending" }
 
@@ -140,8 +144,8 @@ func (r *modelRun) expand(j *modelJob) {
 		case i.id != "": // again makes none twice
 		case r.before.reached(i.person):
 			i.end("skipped", "sent before")
-		case r.late() != "":
-			i.end("skipped", r.late())
+		case r.late(false) != "":
+			i.end("skipped", r.late(false))
 		case i.person.suppressed:
 			i.end("skipped", "suppressed")
 		default:
@@ -163,8 +167,8 @@ func (r *modelRun) fail(j *modelJob) {
 // attempt is what becomes of one that is about to be called.
 func (r *modelRun) attempt(i *modelItem) {
 	switch {
-	case r.late() != "":
-		i.end("skipped", r.late())
+	case r.late(i.begun()) != "":
+		i.end("skipped", r.late(i.begun()))
 	case i.person.suppressed:
 		i.end("skipped", "suppressed")
 	case r.paused:
@@ -213,6 +217,7 @@ func (i *modelItem) settle(claim int64, kind, message string, done string) {
 	case refused:
 		i.end("failed", "")
 	default:
+		i.deferred = i.deferred || kind == "deferred"
 		i.back()
 	}
 }

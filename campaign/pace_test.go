@@ -2,9 +2,11 @@ package campaign_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -225,4 +227,90 @@ func TestRate_HoldsAcrossRelays(t *testing.T) {
 	want(t, "it took its time", pgtest.One[bool](t, db.Pool(pgtest.Owner), `select max(first_called_at) - min(r.created_at) >= interval '1.96 seconds' from deed.channel_outbox c join deed.campaign_runs r on r.id = c.run_id`), true)
 	want(t, "calls", c.calls.Load(), 60)
 	want(t, "limits of runs that have ended", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.rate_limits where run_id is not null`), 0)
+}
+
+// Nights of a run that has a rate count no more for when it expires than the time in which the rate held it up:
+// not where its jobs are expanded, where it is swept, or at an attempt. What else kept it from
+// going does.
+func TestRate_NightsDoNotCount(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rate string
+		busy time.Duration // of the 42 hours by day
+		want string
+	}{
+		"by day its rate was all that held it up": {"1/h", 42 * time.Hour, "reserved queued, swept 0, attempted sending"},
+		"relays were down for a while":            {"1/h", 17 * time.Hour, "reserved expired, swept 1, attempted expired"},
+		"and for less":                            {"1/h", 19 * time.Hour, "reserved queued, swept 0, attempted sending"},
+		"it has no rate":                          {"", 0, "reserved expired, swept 1, attempted expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			owner, worker := db.Pool(pgtest.Owner), db.Pool(pgtest.Worker)
+			req := zoned(t, db, "Etc/GMT-3")
+			req.Rate = c.rate
+			there := time.Now().UTC().Add(3 * time.Hour)
+			req.QuietHours = there.Add(2*time.Hour).Format("15:04") + "-" + there.Add(12*time.Hour).Format("15:04")
+			// It was deployed three days ago: ten hours of each are night.
+			ago := func(run string) {
+				t.Helper()
+				db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs disable trigger campaign_runs_transition`)
+				db.Exec(t, pgtest.Owner, `update deed.campaign_runs set created_at = created_at - interval '72 hours', scheduled_for = scheduled_for - interval '72 hours', expires_at = expires_at - interval '72 hours', last_due = last_due - interval '72 hours' where id = $1::text::uuid`, run)
+				db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs enable trigger campaign_runs_transition`)
+				db.Exec(t, pgtest.Owner, `update deed.rate_limits set spent = $2 where run_id = $1::text::uuid`, run, c.busy.Seconds())
+			}
+			ago(deploy(t, db, req))
+			expandAll(t, db)
+			got := "reserved " + pgtest.One[string](t, owner, `select coalesce(skip_reason, status) from deed.channel_outbox`)
+
+			req.ID = "2"
+			run := deploy(t, db, req)
+			expandAll(t, db)
+			ago(run)
+			// Each of the two as if the other one had not looked.
+			tx, err := worker.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			var swept int
+			if err := tx.QueryRow(t.Context(), `select deed.sweep_runs(100, 'w')`).Scan(&swept); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			of, _ := claimed(t, db, run, 10)
+			want(t, "claimed", of, 1)
+			attempted := pgtest.One[string](t, worker, `
+				select coalesce(a.why, a.status) from deed.channel_outbox c, deed.attempt(array[c.id], array[c.claim], array['x'::bytea], null, '1 minute', 'w') a where c.run_id = $1::text::uuid`, run)
+			want(t, "three days later", fmt.Sprintf("%s, swept %d, attempted %s", got, swept, attempted), c.want)
+		})
+	}
+}
+
+// A night in which a run with a rate was paused does not make it expire later twice.
+func TestRate_ANightOfAPauseCountsOnce(t *testing.T) {
+	t.Parallel()
+	for rate, hours := range map[string]int{"1/h": 14, "": 24} {
+		t.Run("rate "+rate, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			app := db.Pool(pgtest.App)
+			req := zoned(t, db, "Etc/GMT-3")
+			req.Rate, req.QuietHours = rate, "22:00-08:00"
+			run := deploy(t, db, req)
+			if _, err := campaign.Pause(t.Context(), app, campaign.Scope{}, run, audit.Act{}); err != nil {
+				t.Fatal(err)
+			}
+			db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs disable trigger user; update deed.campaign_runs set scheduled_for = now() - interval '24 hours', paused_at = now() - interval '24 hours'; alter table deed.campaign_runs enable trigger user`)
+			const expires = `select expires_at from deed.campaign_runs`
+			before := pgtest.One[time.Time](t, db.Pool(pgtest.Owner), expires)
+			if err := campaign.Resume(t.Context(), app, campaign.Scope{}, run, audit.Act{}); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "hours by which it expires later", pgtest.One[int](t, db.Pool(pgtest.Owner), `select round(extract(epoch from expires_at - $1::timestamptz) / 3600)::int from deed.campaign_runs`, before), hours)
+		})
+	}
 }

@@ -78,6 +78,30 @@ func TestWindow_ClocksAreChanged(t *testing.T) {
 	}
 }
 
+// What counts as night (deed.quiet_time) is what nothing is let go in, also around the changes of clocks and from or to the
+// middle of it; in a zone that nobody knows it is the run's.
+func TestWindow_HowMuchOfATimeIsNight(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for _, quiet := range []string{"22:00-08:00", "04:00-21:30"} {
+		for _, zone := range []string{"Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "", "Europe/Atlantis"} {
+			want(t, "times of which another part is in the quiet hours "+quiet+" of "+zone, pgtest.One[int](t, db.Pool(pgtest.Owner), `
+				select count(*)
+				from unnest('{2026-03-28,2026-10-24,2026-03-07,2026-10-31,2026-04-04,2026-10-03}'::timestamptz[]) d(day)
+				cross join unnest('{0,5,11,17,23}'::int[]) f(hour)
+				cross join unnest('{0,1,9,24,60}'::int[]) l(hours)
+				cross join lateral (select d.day + f.hour * interval '1 hour' as at) b
+				cross join lateral (
+					select count(*) * interval '10 minutes' as long
+					from generate_series(0, l.hours * 6 - 1) i
+					cross join lateral (select b.at + i * interval '10 minutes' + interval '5 minutes' as at) m
+					where deed.after_quiet(m.at, $1, case when $2 in ('', 'Europe/Atlantis') then 'Africa/Cairo' else $2 end) > m.at
+				) n
+				where deed.quiet_time(jsonb_build_object('quiet_hours', $1::text, 'zone', 'Africa/Cairo'), $2, b.at, b.at + l.hours * interval '1 hour') <> n.long`, quiet, zone), 0)
+		}
+	}
+}
+
 // Local times on both days too, and who is late.
 func TestWindow_LocalTimes(t *testing.T) {
 	t.Parallel()

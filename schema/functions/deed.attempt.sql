@@ -9,7 +9,7 @@
 -- has expired; the reason says so where an earlier call may have been accepted.
 -- What its campaign's run does not send any more is skipped, as cancelled or expired: a
 -- member's time is over as long after its own due time as the run's is after the last one's, and
--- the time in which the run's rate held it up does not count.
+-- the time in which the run's rate held it up does not count (deed.held_up). What had begun by then goes on, as deed.sweep_runs has it.
 -- What has been paused since it was claimed, its run or where it goes to, is let go, but for the
 -- pause's probe; and so is what is of a tenant that is being removed, and what is in its recipient's
 -- quiet hours, until these end. Only rows whose claim is still the caller's. Returns a row for
@@ -88,10 +88,11 @@ begin
     from (select u.* from unnest(p_ids, p_claims, p_requests, p_batches, p_made) with ordinality u(id, claim, request, batch, made, n) order by u.id) u
     cross join lateral (
       select c.ctid as place, u.request, c.tenant_id, t.loud, case when c.expires_at <= v_now then 'expired' when r.cancelled_at is not null then 'cancelled'
-          when r.paused_at is null and coalesce(t.due + (r.expires_at - r.last_due), r.expires_at) <= v_now
-            and coalesce(t.due + (r.expires_at - r.last_due), r.expires_at) + coalesce((
-              select make_interval(secs => b.spent) from deed.rate_limits b where b.provider = c.provider and b.run_id = c.run_id
-            ), interval '0') <= v_now then 'expired'
+          when r.paused_at is null and c.attempts = 0 and c.deferred_since is null and c.unsettled_since is null
+            and coalesce(t.due + (r.expires_at - r.last_due), r.expires_at) <= v_now
+            and coalesce(t.due + (r.expires_at - r.last_due), r.expires_at) + deed.held_up(c.provider, c.run_id, r.options, (
+              select m.zone from deed.audience_members m where m.contact_id = c.contact_id and m.audience_id = r.audience_id
+            ), coalesce(t.due, r.scheduled_for), v_now) <= v_now then 'expired'
           when v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)
             or exists (select from deed.contacts k where k.id = c.contact_id and k.erased_at is not null)) then 'erased' else (
           select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end)

@@ -45,6 +45,7 @@ declare
   v_lanes   text;
   v_dues    jsonb; -- when who is in a zone is due; null: all at scheduled_for
   v_spare   interval; -- how long after that it expires
+  v_late    text[]; -- zones of those for whom it has; '': all, where the zone does not matter
   v_listed  boolean;
   v_consent boolean;
   v_before  uuid[]; -- the runs that this one retries
@@ -76,9 +77,13 @@ begin
   select jsonb_object_agg(z, t.due) into v_dues
   from jsonb_object_keys(v_run.zones) z
   cross join lateral deed.time_in(v_run.options, v_run.created_at, v_run.scheduled_for, z, v_now) t;
-  v_spare := v_run.expires_at - coalesce(v_run.last_due, v_run.scheduled_for) + coalesce((
-    select make_interval(secs => b.spent) from deed.rate_limits b where b.provider = v_run.provider and b.run_id = v_run.id
-  ), interval '0');
+  v_spare := v_run.expires_at - coalesce(v_run.last_due, v_run.scheduled_for);
+  v_late := array(
+    select z
+    from jsonb_object_keys(coalesce(v_run.zones, '{"": 0}')) z
+    cross join lateral (select case when v_dues is null then v_run.scheduled_for else (v_dues ->> z)::timestamptz end as due) t
+    where v_run.paused_at is null and t.due + v_spare <= v_now and t.due + v_spare + deed.held_up(v_run.provider, v_run.id, v_run.options, z, t.due, v_now) <= v_now
+  );
   v_before := array(
     with recursive earlier(id) as (
       select v_run.retry_of
@@ -123,7 +128,7 @@ begin
           when k.before then 'sent before'
           when v_run.cancelled_at is not null then 'cancelled'
           when k.at is null then 'passed'
-          when v_run.paused_at is null and k.at + v_spare <= v_now then 'expired' end, case when v_listed then (
+          when case when v_dues is null then '' else k.zone end = any (v_late) then 'expired' end, case when v_listed then (
           select 'suppressed: ' || left(s.reason, 180)
           from deed.suppressed(v_job.tenant_id, v_run.channel, k.address, v_run.purpose, greatest(v_now, k.at)) s
         ) end,
@@ -133,7 +138,7 @@ begin
           where s.channel = v_run.channel and s.purpose = v_run.purpose and s.state = 'granted'
         ) then 'no consent' end) as skip
       from (
-        select m.n, m.contact_id, m.address, case when v_dues is null then v_run.scheduled_for else (v_dues ->> coalesce(m.zone, ''))::timestamptz end as at,
+        select m.n, m.contact_id, m.address, coalesce(m.zone, '') as zone, case when v_dues is null then v_run.scheduled_for else (v_dues ->> coalesce(m.zone, ''))::timestamptz end as at,
           case
             when c.erased_at is not null then '{}'
             when v_cells.names is null then jsonb_build_object('contact', m.data)

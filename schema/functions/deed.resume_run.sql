@@ -42,7 +42,7 @@ begin
     cross join (select count(*) as complained from deed.delivery_feedback d where d.run_id = p_run and d.complained_at is not null) f;
   end if;
   update deed.campaign_runs r
-  set paused_at = null, paused_why = null, pause_base = v_base, expires_at = r.expires_at + greatest(interval '0', clock_timestamp() - greatest(r.paused_at, r.scheduled_for))
+  set paused_at = null, paused_why = null, pause_base = v_base, expires_at = r.expires_at + deed.counted_time(p_run, greatest(r.paused_at, r.scheduled_for), clock_timestamp())
   where r.id = p_run;
   delete from deed.delivery_holds h where h.run_id = p_run;
   insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, reason)

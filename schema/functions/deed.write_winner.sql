@@ -21,7 +21,7 @@ declare
 begin
   update deed.campaign_runs r
   set winner = p_variant, winner_at = v_now, decide_at = null,
-    expires_at = case when r.finished_at is null then greatest(r.expires_at, coalesce(r.last_due, r.scheduled_for) + greatest(p_due - r.scheduled_for, interval '0')
+    expires_at = case when r.finished_at is null then greatest(r.expires_at, coalesce(r.last_due, r.scheduled_for) + deed.counted_time(p_run, r.scheduled_for, p_due)
       + coalesce((r.options ->> 'expires_after')::interval, interval '24 hours')) else r.expires_at end
   where r.id = p_run
   returning r.* into strict v_run;
