@@ -87,6 +87,72 @@ func TestContract_C4_ARowForEachMember(t *testing.T) {
 		"no consent, queued")
 }
 
+// Of names of one contact the one that is merged into gets it or, where that one is suppressed or has no address, the
+// first of the others that can: somebody of several addresses is not left out because of one of them.
+func TestContract_C4_MergedIsWhoIsReachedByAnotherName(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		into     int   // of members 1 to 3
+		gone     []int // suppressed
+		unnamed  int   // has no address; 0: none
+		anything bool  // is suppressed, and not the newsletter alone
+		want     string
+	}{
+		"all can be reached":            {into: 3, want: "1 merged, 2 merged, 3 queued"},
+		"the one itself cannot":         {into: 3, gone: []int{3}, anything: true, want: "1 queued, 2 merged, 3 suppressed"},
+		"it has left the newsletter":    {into: 1, gone: []int{1}, want: "1 suppressed, 2 queued, 3 merged"},
+		"nor can the first of others":   {into: 3, gone: []int{1, 3}, anything: true, want: "1 suppressed, 2 queued, 3 suppressed"},
+		"another cannot":                {into: 2, gone: []int{1}, anything: true, want: "1 merged, 2 queued, 3 merged"},
+		"nobody can":                    {into: 2, gone: []int{1, 2, 3}, anything: true, want: "1 suppressed, 2 suppressed, 3 suppressed"},
+		"the one itself has no address": {into: 1, unnamed: 1, want: "1 no address, 2 queued, 3 merged"},
+		"nor can one of the others":     {into: 1, unnamed: 1, gone: []int{2}, anything: true, want: "1 no address, 2 suppressed, 3 queued"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			req := request(t, db, 3)
+			of := func(n int) string {
+				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
+			}
+			for n := 1; n <= 3; n++ {
+				if n != c.into {
+					db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(n), of(c.into))
+				}
+			}
+			for _, n := range c.gone {
+				db.Exec(t, pgtest.App, `select deed.suppress('email', array[$1], 'asked', 'w', p_purpose => $2)`, address(campaign.Email, n-1), map[bool]string{true: "", false: "newsletter"}[c.anything])
+			}
+			if c.unnamed > 0 {
+				db.Exec(t, pgtest.Owner, fmt.Sprintf(`alter table deed.audience_members disable trigger user; update deed.audience_members set address = null where n = %d; alter table deed.audience_members enable trigger user`, c.unnamed))
+			}
+			run := deploy(t, db, req)
+			expandAll(t, db)
+			want(t, "the three", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+				select string_agg(m.n || ' ' || split_part(coalesce(c.skip_reason, c.status), ':', 1), ', ' order by m.n)
+				from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid`, run), c.want)
+		})
+	}
+}
+
+// What stands in the way of somebody's address until their own time is over does not have two of their names get it.
+func TestExpand_MergedWhereOneIsSuppressedForAWhile(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	req := zoned(t, db, "Etc/GMT+3", "Etc/GMT-3")
+	req.LocalTime = time.Now().UTC().Add(6 * time.Hour).Format("2006-01-02T15:04:05") // in nine hours, and in three
+	of := func(n int) string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
+	}
+	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(2), of(1))
+	db.Exec(t, pgtest.App, `select deed.suppress('email', array[$1], 'full', 'w', p_expires_at => now() + interval '6 hours')`, address(campaign.Email, 0))
+	run := deploy(t, db, req)
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now()`)
+	expandAll(t, db)
+	want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
+		from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.audience_id = $2::text::uuid`, run, req.Audience), "1 queued, 2 merged")
+}
+
 // Whose contact has become another's since that one's job was expanded gets no second one.
 func TestContract_C4_MergedBetweenJobs(t *testing.T) {
 	t.Parallel()
