@@ -14,9 +14,10 @@ import (
 
 // hand is a delivery in a worker's hand, who may be frozen while others take it over.
 type hand struct {
-	item  *modelItem
-	claim int64
-	does  string // claimed, call, repeat or look_up
+	item   *modelItem
+	claim  int64
+	does   string // claimed, call, repeat or look_up
+	number int    // of the call
 }
 
 // model is a run with its retries, workers, a provider, and a person who decides.
@@ -26,6 +27,7 @@ type model struct {
 	provider string
 	channel  campaign.Channel
 	key      bool // the provider takes what has one key once
+	named    bool // all messages of a delivery have one name
 	lookUp   bool
 	runs     []*modelRun // each but the first one retries the one before it
 	jobs     []struct {
@@ -151,7 +153,7 @@ func (m *model) expand(rt *rapid.T, does string) {
 		switch does {
 		case "expand":
 			m.run().expand(j)
-			m.name(j)
+			m.learnIDs(j)
 		case "give up":
 			m.run().fail(j)
 		case "put back":
@@ -163,8 +165,8 @@ func (m *model) expand(rt *rapid.T, does string) {
 	}
 }
 
-// name learns the ids of a job's deliveries.
-func (m *model) name(j *modelJob) {
+// learnIDs learns the ids of a job's deliveries.
+func (m *model) learnIDs(j *modelJob) {
 	for _, c := range rowsOf[struct{ ID, Contact string }](m, `select id::text, contact_id::text from deed.channel_outbox where job_id = $1::text::uuid`, j.id) {
 		for _, i := range j.items {
 			if i.person.contact == c.Contact {
@@ -201,7 +203,7 @@ func (m *model) claim(rt *rapid.T, limit int) {
 			rt.Fatalf("claimed %+v of\n%s", i, m.run())
 		}
 		i.claim, i.leased, i.lapsed, i.lost = c.Claim, true, false, c.Lost
-		m.hands = append(m.hands, hand{i, c.Claim, "claimed"})
+		m.hands = append(m.hands, hand{i, c.Claim, "claimed", 0})
 	}
 }
 
@@ -231,7 +233,7 @@ func (m *model) attempt(rt *rapid.T, chosen func() bool) {
 			m.run().attempt(h.item)
 			want[h.item.id] = h.item
 			if h.item.status == "sending" {
-				m.hands[n].does = "call"
+				m.hands[n].does, m.hands[n].number = "call", h.item.attempts
 			}
 		}
 	}
@@ -268,6 +270,14 @@ func (m *model) pick(chosen func() bool) (list []hand) {
 // outcomes are what comes of a call; killed is nothing, as the worker is gone.
 var outcomes = []string{"accepted", "accepted", "refused", "bad_address", "opted_out", "later", "later", "deferred", "deferred", "outage", "unknown", "unknown", "unknown", "killed", "killed"}
 
+// name is what the provider calls the message that it has taken last.
+func (m *model) name(i *modelItem) string {
+	if m.named {
+		return "m-1"
+	}
+	return fmt.Sprint("m-", i.person.took)
+}
+
 // answer ends what a worker does with a delivery.
 func (m *model) answer(rt *rapid.T, h hand, outcome string, reached bool) {
 	i, message := h.item, "m-0"
@@ -291,14 +301,14 @@ func (m *model) answer(rt *rapid.T, h hand, outcome string, reached bool) {
 			}
 			i.took = true
 		}
-		message = fmt.Sprint("m-", i.person.took)
+		message = m.name(i)
 	}
 	if outcome == "killed" {
 		return
 	}
 	note := func() {
-		m.exec(pgtest.Worker, `select from deed.note_attempts(array[$1::text::uuid], array[$2::bigint], array[1], array[replace(replace($3, '_', ' '), 'later', 'not now')], array[$4::text], '{null}', '{null}', '{null}', '{false}', '{0.1}', 'w')`,
-			i.id, h.claim, outcome, message)
+		m.exec(pgtest.Worker, `select from deed.note_attempts(array[$1::text::uuid], array[$2::bigint], array[$5::int], array[replace(replace($3, '_', ' '), 'later', 'not now')], array[$4::text], '{null}', '{null}', array[$6::text], '{false}', '{0.1}', 'w')`,
+			i.id, h.claim, outcome, message, h.number, map[bool]*string{true: &message}[m.key])
 	}
 	made := h.does == "call" || h.does == "repeat" && outcome != "unrepeated"
 	if made && outcome != "accepted" {
@@ -307,6 +317,7 @@ func (m *model) answer(rt *rapid.T, h hand, outcome string, reached bool) {
 	}
 	m.exec(pgtest.Worker, `select from deed.settle(array[$1::text::uuid], array[$2::bigint], array[$3], array[$4], array[$3], array[null::float8], 'w', '0', '{1,1}', $5, '0')`,
 		i.id, h.claim, outcome, map[bool]*string{true: &message}[outcome == "accepted"], modelAttempts)
+	i.byCall = i.byCall || made && outcome == "accepted" && i.claim == h.claim && i.open()
 	i.settle(h.claim, outcome, message, doneOf[m.channel])
 	if made && outcome == "accepted" {
 		note()
@@ -343,7 +354,7 @@ func (m *model) doubts(rt *rapid.T, limit int) {
 		if c.Action == "repeat" {
 			i.attempts++
 		}
-		m.hands = append(m.hands, hand{i, c.Claim, c.Action})
+		m.hands = append(m.hands, hand{i, c.Claim, c.Action, i.attempts})
 	}
 }
 

@@ -40,6 +40,7 @@ type modelItem struct {
 	proved    bool
 	took      bool // the provider has its request
 	message   string
+	byCall    bool             // it went out by the call of the claim that it has, and not by what was said of it
 	late      map[int64]string // what was accepted too late, by the claim
 }
 

@@ -360,7 +360,7 @@ members as materialized (
   left join jobs j on j.from_n = (m.n - 1) / 1000 * 1000 + 1 and m.n <= j.upto_n and (j.part is null or (m.variant is null) = (j.part = 'rest'))
 ),
 items as materialized (
-  select c.id, c.job_id, c.contact_id, c.status, c.finished_at, c.idempotency_key, c.claim, c.provider_message_id, c.request is null and c.request_sha256 is null as no_hash, c.payload ->> 'variant' as says, c.payload ? 'contact' as is_there,
+  select c.id, c.job_id, c.contact_id, c.status, c.finished_at, c.sent_at, c.attempts, c.idempotency_key, c.claim, c.provider_message_id, c.request is null and c.request_sha256 is null as no_hash, c.payload ->> 'variant' as says, c.payload ? 'contact' as is_there,
     c.status in ('sent', 'called', 'posted') as done
   from deed.channel_outbox c
   where c.run_id = $1::text::uuid
@@ -399,7 +399,23 @@ found as (
     ), ''))
   from placed b
   join deed.delivery_attempts a on a.delivery_id = b.id
-  where b.done and a.outcome = 'accepted' and not a.sandbox and a.claim is distinct from b.claim and a.provider_message_id is distinct from b.provider_message_id
+  where b.done and a.outcome = 'accepted' and not a.sandbox and a.claim is distinct from b.claim
+    and (a.provider_message_id is distinct from b.provider_message_id or (
+      -- A repeat under a key is the same message. Without one two may have one name, as a mail server gives them: another
+      -- call was accepted, too, if that was late as well, or if it was the last one, which ended it and was none that failed.
+      a.provider_key is null and (
+        exists (select from deed.delivery_attempts o where o.delivery_id = b.id and o.outcome = 'accepted' and not o.sandbox and o.claim <> a.claim)
+        or (b.attempts > a.number and not exists (
+          select from deed.delivery_attempts o
+          where o.delivery_id = b.id and case o.outcome
+            when 'proved' then o.at = b.sent_at
+            when 'accepted' then false
+            when 'deferred' then false -- it was not counted, and the next one had its number
+            when 'outage' then false
+            else o.number = b.attempts end
+        ))
+      )
+    ))
   union all
   select 'other key', b.n, b.contact_id::text, b.id::text, 'its key is not made of the run, the member and what is said'
   from placed b

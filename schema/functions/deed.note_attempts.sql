@@ -58,8 +58,8 @@ begin
         u(id, claim, number, outcome, message_id, code, error, provider_key, sandbox, took)
       cross join lateral (select o.tenant_id, o.claim, o.status, o.erased_at from deed.channel_outbox o where o.id = u.id) c
       -- What has ended under this claim has been settled by it, before the answer
-      -- to that was lost.
-      where not (c.claim = u.claim and (c.status in ('sent', 'called', 'posted') or (u.sandbox and c.status = 'skipped')))
+      -- to that was lost. Where it was proved while it was queued nobody has a claim.
+      where not coalesce(c.claim = u.claim and (c.status in ('sent', 'called', 'posted') or (u.sandbox and c.status = 'skipped')), false)
     ),
     kept as (
       insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, late, sandbox, at, began_at, took, worker,
