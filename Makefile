@@ -5,6 +5,8 @@ BIN := $(CURDIR)/.cache/bin
 TESTFLAGS ?=
 MINUTES ?= 10
 PG ?= 18
+# Tests wait more than they work, so that more go at once than there are processors, up to what one server has connections for.
+ATONCE ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); [ $$n -lt 4 ] || n=4; echo -p $$((n + 1)) -parallel $$((4 * n)))
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help demo bench test test-pg test-pooler test-brokers test-upgrade conformance ci build lint torture fuzz packaging setup tools clean
@@ -22,15 +24,15 @@ bench: setup ## deed beside River, measured on a private PostgreSQL (BENCHFLAGS=
 
 test: setup ## all tests, on a PostgreSQL of their own
 	@.ci/setup kcat systemd-analyze python3-psycopg
-	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) ./...
-	cd e2e && $(GO) test -timeout 10m $(TESTFLAGS) ./...
-	cd bench && $(GO) test -timeout 10m $(TESTFLAGS) ./...
+	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(ATONCE) $(TESTFLAGS) ./...
+	cd e2e && $(GO) test -timeout 10m $(ATONCE) $(TESTFLAGS) ./...
+	cd bench && $(GO) test -timeout 10m $(ATONCE) $(TESTFLAGS) ./...
 
 test-pg: setup ## all tests that ask a PostgreSQL, on that of PG=18 (15, 16, 17), whose server npm brings
 	@.ci/setup kcat systemd-analyze python3-psycopg
 	bin=$$(.ci/postgres $(PG)) && export DEED_PG_BIN=$$bin && packages=$$(.ci/with-postgres) && \
-	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(TESTFLAGS) $$packages && \
-	cd e2e && $(GO) test -timeout 10m -skip '^(TestHold_ADump|TestRestore_)' $(TESTFLAGS) ./... # npm brings no pg_dump: see test-upgrade
+	$(GO) run ./internal/pgtest/cluster -- $(GO) test -timeout 20m $(ATONCE) $(TESTFLAGS) $$packages && \
+	cd e2e && $(GO) test -timeout 10m $(ATONCE) -skip '^(TestHold_ADump|TestRestore_)' $(TESTFLAGS) ./... # npm brings no pg_dump: see test-upgrade
 
 # Left out are tests of plans, of packets that vanish, of transactions prepared or left open by more sessions than the pool has, and of processes that end at
 # once: PgBouncer 1.18 may crash when who asked it to cancel a statement is gone.
