@@ -141,7 +141,7 @@ func TestContract_C8_AnUnverifiedDomain(t *testing.T) {
 	}
 	for from, domain := range map[string]string{
 		"shop@example.org": "example.org", "Shop <shop@mail.example.com>": "mail.example.com", `"x@example.com" <shop@example.org>`: "example.org", "shop@example.org (x@example.com)": "example.org",
-		"shop@example.com.evil.example": "example.com.evil.example", "nobody": "'nobody'", "<shop@example.com> <x@example.org>": "example.org",
+		"shop@example.com.evil.example": "example.com.evil.example", "<shop@example.com> <x@example.org>": "example.org",
 	} {
 		want := "unverified_domain: 'fake' has not verified " + domain + ", from which it is; verified are example.com, xn--bcher-kva.example"
 		if err := try(from); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), want) {

@@ -115,8 +115,8 @@ type ProviderOptions struct {
 	// limit. They come beside the adapter's, and before those for the same name.
 	// Default: the adapter's.
 	Lanes map[string]float64
-	// Tenants are the only ones whose deliveries it makes; those of others fail.
-	// Default: all.
+	// Tenants are the only ones whose deliveries it makes; those of others fail, and a campaign of
+	// others is refused. Default: all.
 	Tenants []tenant.ID
 	// Engagement keeps who has opened a message and clicked in it ([Ledger.Record]).
 	// Default: nobody is watched.

@@ -104,7 +104,7 @@ where c.id = $1::text::uuid;
 -- With what was there before.
 select r.changed, p.kind, p.account, p.sandbox
 from (select deed.register_provider($1::text, $2::text, $3::text, make_interval(secs => $4::float8), $5::boolean, $6::text[], $7::float8[], $8::float8[], $9::text,
-  $10::text, $11::boolean, $12::text[], $13::text[]) as changed) r
+  $10::text, $11::boolean, $12::text[], $13::text[], $14::text[], $15::text[]::uuid[]) as changed) r
 left join deed.providers p on p.name = $1::text;
 
 -- name: note_idle

@@ -92,12 +92,13 @@ func (l *Ledger) Register(ctx context.Context) error {
 			w := s.caps.KeyWindow.Seconds()
 			window = &w
 		}
+		channels, tenants := s.served()
 		bounded, cancel := l.deadline(ctx)
 		var changed bool
 		var kind, account *string // as it was
 		var sandbox *bool
 		err := l.pool.QueryRow(bounded, query.RegisterProvider, s.name, s.caps.Kind, string(cmp.Or(s.caps.Lanes, LanePerDomain)), window, s.finder != nil,
-			nonNil(lanes), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "", s.reports(), s.opts.VerifiedDomains).Scan(&changed, &kind, &account, &sandbox)
+			nonNil(lanes), nonNil(rates), nonNil(bursts), l.opts.Worker, s.caps.Account, s.opts.Sandbox != "", s.reports(), s.opts.VerifiedDomains, channels, tenants).Scan(&changed, &kind, &account, &sandbox)
 		cancel()
 		if err != nil {
 			return deed.WrapError("register provider "+s.name, err)
@@ -114,6 +115,17 @@ func (l *Ledger) Register(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// served are the channels that it carries, and the tenants whose deliveries alone it makes; nil: everybody's.
+func (s *source) served() (channels, tenants []string) {
+	for _, c := range s.caps.Channels {
+		channels = append(channels, string(c))
+	}
+	for _, id := range s.opts.Tenants {
+		tenants = append(tenants, id.String())
+	}
+	return channels, tenants
 }
 
 // reports are what the service tells of deliveries, and is kept; nil: it is not known.

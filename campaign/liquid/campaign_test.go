@@ -64,9 +64,9 @@ func TestEngine_ComposesDeliveries(t *testing.T) {
 	}{
 		{
 			campaign.Email,
-			campaign.Content{Subject: "Hi {{ contact.name }}", Text: "{{ contact.name }} {{ unsubscribe_url }}", HTML: "<p>{{ contact.name }}</p>"},
+			campaign.Content{Subject: "Hi {{ contact.name }}", Text: "{{ contact.name }} {{ unsubscribe_url }}", HTML: "<p>{{ contact.name }} {{ unsubscribe_url }}</p>"},
 			"a@b.example",
-			`{"from":"shop@example.com","reply_to":"help@example.com","subject":"Hi A \u0026 \u003cb\u003e","text":"A \u0026 \u003cb\u003e https://x.example/u/1","html":"\u003cp\u003eA \u0026amp; \u0026lt;b\u0026gt;\u003c/p\u003e"}`,
+			`{"from":"shop@example.com","reply_to":"help@example.com","subject":"Hi A \u0026 \u003cb\u003e","text":"A \u0026 \u003cb\u003e https://x.example/u/1","html":"\u003cp\u003eA \u0026amp; \u0026lt;b\u0026gt; https://x.example/u/1\u003c/p\u003e"}`,
 		},
 		{campaign.SMS, campaign.Content{Text: "Hi {{ contact.name }}"}, "+493012345", `{"text":"Hi A \u0026 \u003cb\u003e"}`},
 		{campaign.Voice, campaign.Content{Script: "Hi {{ contact.name }}", ScriptVersion: "1"}, "+493012345", `{"text":"Hi A \u0026 \u003cb\u003e"}`},

@@ -1,5 +1,5 @@
 -- deed.content_problems: what contents lack for a channel, each by its precondition's name
--- (C8): no_content, no_unsubscribe_url.
+-- (C8): no_content, no_unsubscribe_url: each part of an e-mail is read by somebody who does not see the other.
 create or replace function deed.content_problems(
   p_contents uuid[],
   p_channel  text,
@@ -12,6 +12,14 @@ as $$
   select coalesce(array_agg(p.name || ': ' || case when c.variant <> '' and cardinality(p_contents) > 1 then 'variant ' || c.variant || ': ' else '' end || p.what order by u.n, p.n), '{}')
   from unnest(p_contents) with ordinality u(id, n)
   join deed.campaign_contents c on c.id = u.id
+  cross join lateral (
+    -- Where no {{ }} writes it, or an assign keeps it, outside of comments. All of a pattern is greedy, or nothing is.
+    select string_agg('its ' || part.name, ' and ' order by part.n) as without
+    from (values (1, 'text', c.text, c.text), (2, 'html', c.html, regexp_replace(c.html, '<!--.*?(?:-->|$)', '', 'g'))) part(n, name, body, bare)
+    where part.body <> ''
+      and regexp_replace(part.bare, e'[{]%-??\\s*?comment\\s*?-??%[}].*?(?:[{]%-??\\s*?endcomment\\s*?-??%[}]|$)', '', 'g')
+        !~ e'[{]([{]|%-?\\s*assign\\s)([^{}]*[^{}.\\w])?unsubscribe_url\\M'
+  ) leave
   cross join lateral (values
     (1, 'no_content', case
       when p_channel = 'email' and (coalesce(c.subject, '') = '' or coalesce(c.text, c.html, '') = '') then 'an e-mail needs a subject, and text or html'
@@ -19,8 +27,8 @@ as $$
       when p_channel = 'social' and (coalesce(c.text, '') = '' or c.post_id is null) then 'a post needs a text and its id (post)'
       when p_channel in ('sms', 'chat') and coalesce(c.text, '') = '' then 'a message needs a text'
     end),
-    (2, 'no_unsubscribe_url', case when p_channel = 'email' and p_purpose is not null and concat(c.text, c.html) !~ 'unsubscribe_url'
-      then 'what has a purpose must offer a way to leave it; write {{ unsubscribe_url }} where it is' end)
+    (2, 'no_unsubscribe_url', case when p_channel = 'email' and p_purpose is not null
+      then 'what has a purpose must offer a way to leave it; write {{ unsubscribe_url }} in ' || leave.without end)
   ) p(n, name, what)
   where p.what is not null
 $$;

@@ -112,8 +112,7 @@ begin
     v_contents := array(select c.id from deed.said_by(p_campaign_id, p_options) c);
     select t.* into v_times from deed.run_times(p_audience_id, p_options, v_now, coalesce(p_scheduled_for, v_now)) t;
     v_missing := array_remove(array[
-      case when not exists (select from deed.providers p where p.name = p_options ->> 'provider')
-        then format('no_provider: no relay has registered %s', coalesce(quote_literal(left(p_options ->> 'provider', 100)), 'a provider, and the options name none')) end,
+      deed.provider_problem(p_options ->> 'provider', p_channel, v_tenant),
       case when p_options -> 'pause_on' ? 'complained' and exists (select from deed.providers p where p.name = p_options ->> 'provider' and not 'complained' = any (p.reports))
         then 'no_complaints: the provider reports none, and pause_on goes by complaints; have its events sent here, or leave that out' end,
       case when v_purpose is null and (p_options ->> 'transactional')::boolean is not true
@@ -122,12 +121,16 @@ begin
       case when v_audience.members > 0 and (v_times.first_due is null or split_part(p_options ->> 'quiet_hours', '-', 1) = split_part(p_options ->> 'quiet_hours', '-', 2))
         then 'window_never_opens: ' || case when v_times.first_due is null then 'its local time has passed everywhere, and who is late is skipped' else 'its quiet hours are all day' end end,
       case when p_scheduled_for + v_after <= v_now or (p_options ->> 'at')::timestamp at time zone 'Etc/GMT+12' + v_after <= v_now then 'expired: it is to begin so long ago that nothing of it would be sent' end,
-      case when p_channel = 'email' and coalesce(p_options ->> 'from', '') = '' then 'no_sender: say from whom it is' end,
-      (select format('unverified_domain: %s has not verified %s, from which it is; verified are %s', quote_literal(p.name), coalesce(s.domain, quote_literal(left(p_options ->> 'from', 300))),
+      case
+        when p_channel = 'email' and coalesce(p_options ->> 'from', '') = '' then 'no_sender: say from whom it is'
+        when p_channel = 'email' and deed.sender_domain(p_options ->> 'from') is null
+          then format('no_sender: %s is no address, such as Shop <shop@example.com>', quote_literal(left(p_options ->> 'from', 300)))
+      end,
+      (select format('unverified_domain: %s has not verified %s, from which it is; verified are %s', quote_literal(p.name), s.domain,
           array_to_string(p.verified_domains[:10], ', ') || case when cardinality(p.verified_domains) > 10 then format(' and %s others', cardinality(p.verified_domains) - 10) else '' end)
         from deed.providers p
         cross join lateral (select deed.sender_domain(p_options ->> 'from') as domain) s
-        where p_channel = 'email' and p_options ->> 'from' <> '' and p.name = p_options ->> 'provider' and s.domain = any (p.verified_domains) is not true and p.verified_domains is not null),
+        where p_channel = 'email' and p.name = p_options ->> 'provider' and s.domain <> all (p.verified_domains)),
       (select format('no_%1$s: %2$s does not report %1$s: have its events arrive%3$s, or let a person decide', p_options #>> '{test,by}', quote_literal(p.name),
             case when p_options #>> '{test,by}' = 'clicks' then ', with engagement: true' else '' end)
         from deed.providers p

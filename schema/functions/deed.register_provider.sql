@@ -12,6 +12,8 @@
 --
 -- p_reports are what the service says later of what it took, such as complained; null: not known.
 -- p_verified are the domains that its account may send e-mails from; null, or none: not known.
+-- p_channels are those that it carries, null: not known; p_tenants those whose deliveries alone it
+-- makes, null, or none: everybody's.
 --
 -- p_account names the account at the service, without a secret. From now on
 -- deed.attempt refuses dispatchers that serve the name through another one, or
@@ -33,7 +35,9 @@ create or replace function deed.register_provider(
   p_account         text default '',
   p_sandbox         boolean default false,
   p_reports         text[] default null,
-  p_verified        text[] default null
+  p_verified        text[] default null,
+  p_channels        text[] default null,
+  p_tenants         uuid[] default null
 ) returns boolean
 language plpgsql
 security definer
@@ -44,6 +48,8 @@ declare
   v_changed boolean;
   v_timeout text := current_setting('lock_timeout');
   v_domains text[]; -- of p_verified, in order; null: it names none
+  v_served  text[] := nullif(array(select distinct u.channel collate "C" from unnest(p_channels) u(channel) order by 1), '{}');
+  v_tenants uuid[] := nullif(array(select distinct u.id from unnest(p_tenants) u(id) order by 1), '{}');
   v_limits  text[]; -- the lanes of p_limited; null: it names none
   v_at      int;
   v_problem text;
@@ -103,15 +109,15 @@ begin
       and exists (select from deed.providers o where o.name = p_name and (o.kind, o.account) is distinct from (p_kind, p_account))
     for update skip locked
   ));
-  insert into deed.providers as p (name, kind, account, sandbox, lanes, relane, key_window, can_look_up, reports, verified_domains, registered_at)
-  values (p_name, p_kind, p_account, p_sandbox, p_lanes, false, p_key_window, p_can_look_up, p_reports, v_domains, v_now)
+  insert into deed.providers as p (name, kind, account, sandbox, lanes, relane, key_window, can_look_up, reports, verified_domains, channels, tenants, registered_at)
+  values (p_name, p_kind, p_account, p_sandbox, p_lanes, false, p_key_window, p_can_look_up, p_reports, v_domains, v_served, v_tenants, v_now)
   on conflict (name) do update
     set kind = excluded.kind, account = excluded.account, sandbox = excluded.sandbox,
       lanes = excluded.lanes, relane = p.relane or p.lanes <> excluded.lanes, key_window = excluded.key_window,
-      can_look_up = excluded.can_look_up, reports = excluded.reports, verified_domains = excluded.verified_domains, registered_at = v_now,
+      can_look_up = excluded.can_look_up, reports = excluded.reports, verified_domains = excluded.verified_domains, channels = excluded.channels, tenants = excluded.tenants, registered_at = v_now,
       idle_worker = null, idle_kind = null, idle_account = null, idle_sandbox = null, idle_until = null
-    where (p.kind, p.account, p.sandbox, p.lanes, p.key_window, p.can_look_up, p.reports, p.verified_domains)
-      is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lanes, excluded.key_window, excluded.can_look_up, excluded.reports, excluded.verified_domains);
+    where (p.kind, p.account, p.sandbox, p.lanes, p.key_window, p.can_look_up, p.reports, p.verified_domains, p.channels, p.tenants)
+      is distinct from (excluded.kind, excluded.account, excluded.sandbox, excluded.lanes, excluded.key_window, excluded.can_look_up, excluded.reports, excluded.verified_domains, excluded.channels, excluded.tenants);
   v_changed := found;
 
   -- Claims lock them in this order, and wait for no other.
@@ -141,7 +147,7 @@ begin
 
   insert into deed.audit_log (actor, action, subject_type, subject_id, details)
   values (coalesce(nullif(left(p_actor, 200), ''), session_user), 'register', 'provider', p_name,
-    jsonb_build_object('kind', p_kind, 'account', p_account, 'sandbox', p_sandbox, 'lanes', p_lanes, 'verified_domains', v_domains, 'limits', (select jsonb_object_agg(w.lane, w.rate) from deed.rate_limits w where w.provider = p_name)));
+    jsonb_build_object('kind', p_kind, 'account', p_account, 'sandbox', p_sandbox, 'lanes', p_lanes, 'verified_domains', v_domains, 'channels', v_served, 'tenants', v_tenants, 'limits', (select jsonb_object_agg(w.lane, w.rate) from deed.rate_limits w where w.provider = p_name)));
   return true;
 end
 $$;

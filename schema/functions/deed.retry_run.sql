@@ -10,7 +10,7 @@
 -- night for who has quiet hours. The request is p_request_id, as of
 -- deed.deploy_campaign: a repeat gets the first one's run. A run is retried once: what
 -- failed of its retry, by retrying that one. Raises DDARG where nobody is to be tried again or the provider is
--- gone, DDTEN, DDNFD, and DDCON for a run that has not ended, is sealed (deed.seal_run), whose test has no winner yet, was retried by another request, or
+-- gone, or does not serve them, DDTEN, DDNFD, and DDCON for a run that has not ended, is sealed (deed.seal_run), whose test has no winner yet, was retried by another request, or
 -- for a request that meant something else.
 create or replace function deed.retry_run(
   p_run        uuid,
@@ -42,6 +42,7 @@ declare
   v_chosen   bigint[];
   v_options  jsonb;
   v_cells    record;
+  v_problem  text;
 begin
   if (length(p_request_id) between 1 and 200) is not true then
     raise exception 'retry_run: the request id must have 1 to 200 characters' using errcode = 'DDARG';
@@ -77,8 +78,10 @@ begin
   select r.id into run_id from deed.campaign_runs r where r.retry_of = p_run;
   if found then
     raise exception 'retry_run: run % was retried as run %', p_run, run_id using errcode = 'DDCON', hint = 'What failed of that one is tried again by retrying it.';
-  elsif not exists (select from deed.providers p where p.name = v_run.provider) then
-    raise exception 'retry_run: no_provider: no relay has registered %', quote_literal(v_run.provider) using errcode = 'DDARG';
+  end if;
+  v_problem := deed.provider_problem(v_run.provider, v_run.channel, v_tenant);
+  if v_problem is not null then
+    raise exception 'retry_run: %', v_problem using errcode = 'DDARG';
   end if;
 
   insert into deed.audiences (id, tenant_id, workspace_id, name, channel, created_at)
