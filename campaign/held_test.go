@@ -104,6 +104,38 @@ func TestContract_C5_ALockedContactIsNoAttempt(t *testing.T) {
 	want(t, "its deliveries", pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where run_id = $1::text::uuid`, held), 2)
 }
 
+// A job that goes back again and again is tried ever less often, up to once a minute, by how long ago it was due first: the
+// rest of a test by when that was decided.
+func TestContract_C5_WhatGoesBackOftenWaitsLonger(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := deploy(t, db, request(t, db, 1))
+	for _, c := range []struct {
+		due, decided string // ago
+		rest         bool
+		seconds      int
+	}{
+		{"-1 hour", "", false, 2},
+		{"4 seconds", "", false, 2},
+		{"40 seconds", "", false, 10},
+		{"10 minutes", "", false, 60},
+		{"10 minutes", "40 seconds", true, 10},
+	} {
+		for range 2 { // the first time changes nothing for the second
+			db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs disable trigger user; alter table deed.job_queue disable trigger user`)
+			db.Exec(t, pgtest.Owner, `update deed.campaign_runs set scheduled_for = now() - $2::text::interval, winner = case when $3 <> '' then 'A' end, winner_at = now() - nullif($3::text, '')::interval where id = $1::text::uuid`, run, c.due, c.decided)
+			db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now(), part = case when $1 then 'rest' end, members = case when $1 then 1 end`, c.rest)
+			db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs enable trigger user; alter table deed.job_queue enable trigger user`)
+			db.Exec(t, pgtest.Worker, `select deed.put_back_job(j.id, j.claim, 'somebody holds it', 'w') from deed.claim_queued_jobs('w', 1) j`)
+			waits := pgtest.One[float64](t, db.Pool(pgtest.Owner), `select extract(epoch from j.process_after - (select max(a.at) from deed.audit_log a where a.action = 'put back'))::float8 from deed.job_queue j where j.status = 'queued'`)
+			if waits < 0.9*float64(c.seconds) || waits > 1.5*float64(c.seconds) {
+				t.Errorf("it waits %.1f s, want %d: %+v", waits, c.seconds, c)
+			}
+		}
+	}
+	db.Broken() // no test was decided
+}
+
 // Settling touches no row of a campaign that somebody else has ended: it is not waited for, and
 // stays as it is.
 func TestSettle_LeavesWhatAnotherHasEnded(t *testing.T) {
