@@ -1,10 +1,12 @@
 package campaign
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +31,7 @@ const (
 // Template makes one recipient's text.
 type Template interface {
 	// Render says in its error what is wrong with the template or with data, unless ctx has
-	// ended.
+	// ended. Data are as [Data] reads them.
 	Render(ctx context.Context, data map[string]any) (string, error)
 }
 
@@ -40,6 +42,23 @@ type Engine func(kind Kind, source string, names []string) (Template, error)
 // Names are what templates may ask for: contact is the data of the member, unsubscribe_url
 // the link by which an e-mail's recipient leaves what it is for.
 func Names() []string { return []string{"contact", "unsubscribe_url"} }
+
+// Data reads a JSON object as [Message.Make] takes it. Numbers are each a [json.Number]: whole ones are whole, however large.
+// The error's code is [deed.Invalid].
+func Data(object json.RawMessage) (data map[string]any, err error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.UseNumber()
+	if err = d.Decode(&data); err == nil {
+		_, err = d.Token() // there is nothing behind it
+	}
+	switch {
+	case err == nil || data == nil && errors.Is(err, io.EOF):
+		return nil, invalidf("compose", "the data are not one JSON object")
+	case !errors.Is(err, io.EOF):
+		return nil, invalidf("compose", "%w", err)
+	}
+	return data, nil
+}
 
 // mostRuns is of how many runs what they say is kept at hand.
 const mostRuns = 100
@@ -63,9 +82,9 @@ func NewComposer(pool *pgxpool.Pool, parse Engine) *Composer {
 // channels an object with text. The error's code is [deed.Invalid] where the template makes
 // nothing of the data.
 func (c *Composer) Compose(ctx context.Context, d delivery.Draft) (json.RawMessage, error) {
-	var data map[string]any
-	if err := json.Unmarshal(d.Payload, &data); err != nil {
-		return nil, invalidf("compose", "%w", err)
+	data, err := Data(d.Payload)
+	if err != nil {
+		return nil, err
 	}
 	variant, _ := data["variant"].(string)
 	s, err := c.said(ctx, d.Run, variant)

@@ -68,7 +68,7 @@ func NewMessage(parse Engine, content Content, opts MessageOptions) (*Message, e
 
 // Make returns the payload of one recipient's delivery: an e-mail's as
 // [delivery.EmailPayload], of other channels an object with text. Data is the payload of the
-// row, which is not changed but for unsubscribe_url. The error's code is [deed.Invalid]
+// row ([Data]), which is not changed but for unsubscribe_url. The error's code is [deed.Invalid]
 // where a template makes nothing of the data.
 func (m *Message) Make(ctx context.Context, data map[string]any, unsubscribe string) (json.RawMessage, error) {
 	data["unsubscribe_url"] = unsubscribe

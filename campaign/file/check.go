@@ -245,13 +245,10 @@ const sampleLink = "https://example.com/u/SAMPLE"
 
 // templateData is what a template is given of a member's data.
 func templateData(member json.RawMessage) (map[string]any, error) {
-	var contact any = map[string]any{}
-	if len(member) > 0 {
-		if err := json.Unmarshal(member, &contact); err != nil {
-			return nil, err
-		}
+	if len(member) == 0 {
+		member = json.RawMessage("{}")
 	}
-	return map[string]any{"contact": contact}, nil
+	return campaign.Data(slices.Concat([]byte(`{"contact":`), member, []byte("}")))
 }
 
 // has reports whether there is something to write under a path.
@@ -364,7 +361,7 @@ func (f *File) Make(ctx context.Context, member json.RawMessage, unsubscribe str
 	}
 	data, err := templateData(f.row(member, 0).Data)
 	if err != nil {
-		return nil, &deed.Error{Op: "make message", Code: deed.Invalid, Err: err}
+		return nil, err
 	}
 	return message.Make(ctx, data, unsubscribe)
 }

@@ -143,3 +143,13 @@ func TestParse_PauseOn(t *testing.T) {
 		}
 	}
 }
+
+// What is previewed and tested is of the numbers that are there: whole ones are whole, however large.
+func TestMake_WholeNumbersStayWhole(t *testing.T) {
+	t.Parallel()
+	f := read(t, strings.Replace(spring, "{{ contact.name }}, spring", "{{ contact.name }}, {{ contact.city | divided_by: 2 }} spring", 1))
+	got, err := f.Make(t.Context(), json.RawMessage(`{"name": 9007199254740993, "city": 7}`), "https://example.com/u/1")
+	if err != nil || !strings.Contains(string(got), `"subject":"9007199254740993, 3 spring is here"`) {
+		t.Errorf("%s %v", got, err)
+	}
+}

@@ -80,6 +80,12 @@ func TestEngine_ComposesDeliveries(t *testing.T) {
 			}
 		}
 	}
+	draft.Run = deploy(campaign.SMS, campaign.Content{Text: "{{ contact.id }} {{ contact.n | divided_by: 2 }} {{ contact.list[0] }} {{ contact.price }}"}, "+493012345")
+	whole := draft
+	whole.Payload = json.RawMessage(`{"contact": {"id": 9007199254740993, "n": 7, "list": [-9223372036854775808], "price": 12.50}}`)
+	if got, err := c.Compose(ctx, whole); err != nil || string(got) != `{"text":"9007199254740993 3 -9223372036854775808 12.5"}` {
+		t.Errorf("whole numbers: %s %v", got, err)
+	}
 	draft.Run = deploy(campaign.SMS, campaign.Content{Text: `{% assign a = "x" %}{% for i in contact.list %}{% for j in contact.list %}{% assign a = a | append: a %}{% endfor %}{% endfor %}{{ a }}`}, "+493012345")
 	long := draft
 	long.Payload = json.RawMessage(`{"contact": {"list": [` + strings.Repeat("1,", 99) + `1]}}`)
@@ -95,4 +101,52 @@ func TestEngine_ComposesDeliveries(t *testing.T) {
 		t.Errorf("with a database that cannot say: %v", err)
 	}
 	db.Exec(t, pgtest.Owner, `alter table deed.away rename to campaign_contents`)
+}
+
+// What was made when all numbers were floating is made again byte for byte where they are small, but of what divides
+// whole ones.
+func TestEngine_SmallNumbersAreWrittenAsBefore(t *testing.T) {
+	t.Parallel()
+	object := json.RawMessage(`{"contact": {"zero": 0, "n": 7, "below": -3, "half": 0.5, "price": 12.50, "round": 7.0, "exp": 1e3, "tiny": 1e-7, "large": 9007199254740991, "huge": 1e21, "list": [3, 1.5, 2, 2.0], "text": "7"}}`)
+	var floating map[string]any
+	if err := json.Unmarshal(object, &floating); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := campaign.Data(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range []string{
+		"{{ contact.zero }} {{ contact.n }} {{ contact.below }} {{ contact.half }} {{ contact.price }} {{ contact.round }} {{ contact.exp }} {{ contact.tiny }} {{ contact.large }} {{ contact.huge }}",
+		"{{ contact.n | plus: contact.below }} {{ contact.n | minus: 0.5 }} {{ contact.n | times: contact.price }} {{ contact.n | modulo: 2 }} {{ contact.below | modulo: contact.n }} {{ contact.below | abs }}",
+		"{{ contact.n | divided_by: 2.0 }} {{ contact.price | divided_by: 2 }} {{ contact.price | round }} {{ contact.n | round: 1 }} {{ contact.n | ceil }} {{ contact.below | floor }}",
+		`{{ contact.n | number }} {{ contact.exp | number: 2, ",", "." }} {{ contact.large | number: 0, "", " " }} {{ contact.zero | default: "none" }} {{ contact.n | append: "x" }}`,
+		`{{ contact.list | sort | join: " " }} {{ contact.list | uniq | join: " " }} {{ contact.list | size }} {{ contact.list | first }}`,
+		"{% for i in contact.list %}{{ i }}{% if i == 2 %}!{% endif %}{% if i > contact.zero %}+{% endif %}{% endfor %}",
+		`{% if contact.n == 7 and contact.round == 7 and contact.n == contact.round %}same{% endif %}{% if contact.n == contact.text %}text{% endif %}{% if contact.zero %}zero{% endif %}`,
+		"{% case contact.n %}{% when 7.0 %}seven{% else %}other{% endcase %}{% case contact.round %}{% when 7 %}seven{% else %}other{% endcase %}",
+		`{% assign x = contact.n | plus: 1 %}{{ x }}{% capture y %}{{ contact.price }}{% endcapture %}{{ y }}`,
+	} {
+		tmpl, err := liquid.Engine(campaign.Plain, source, campaign.Names())
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := tmpl.Render(t.Context(), floating)
+		if err != nil {
+			t.Fatalf("%s: %v", source, err)
+		}
+		if now, err := tmpl.Render(t.Context(), whole); err != nil || now != before {
+			t.Errorf("%s: %q %v, before %q", source, now, err, before)
+		}
+	}
+}
+
+// A template is given one JSON object, and nothing else.
+func TestData_ErrNoObject(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "null", "[1]", "7", "{", "{} {}", "{}}", `{"a": 1e}`} {
+		if data, err := campaign.Data(json.RawMessage(text)); deed.CodeOf(err) != deed.Invalid {
+			t.Errorf("%s: %v %v", text, data, err)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -310,8 +311,12 @@ func uniq(s *state, a []any) (any, error) {
 		case []any, map[string]any:
 			return nil, fmt.Errorf("%s is not compared: use map first", typeName(item))
 		}
-		if !seen[item] {
-			seen[item] = true
+		key := item
+		if f, ok := item.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			key = int(f) // 2.0 is 2
+		}
+		if !seen[key] {
+			seen[key] = true
 			out = append(out, item)
 		}
 	}
