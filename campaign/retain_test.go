@@ -268,3 +268,36 @@ func TestContract_C4_TwoPurgeAtOnce(t *testing.T) {
 	want(t, "steps then", retain(t, keeper(t, db)), 3)
 	want(t, "what is said", looked(t, db, run), before)
 }
+
+// Once a run is purged of which some were sent and some have failed, the ledger and its audit log still add up;
+// and what is missing afterwards is found.
+func TestContract_C4_APurgedRunAddsUp(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	req := request(t, db, 3)
+	ended := func(id string) {
+		t.Helper()
+		req.ID = id
+		deploy(t, db, req)
+		expandAll(t, db)
+		db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 10, '1 hour', p_runs => true)`)
+		db.Exec(t, pgtest.Worker, `select deed.attempt(array_agg(id), array_agg(claim), array_fill('x'::bytea, array[3]), null, '1 hour', 'w') from deed.channel_outbox`)
+		db.Exec(t, pgtest.Worker, `
+			select deed.settle(array_agg(id), array_agg(claim), '{accepted,refused,accepted}', '{m-1,null,m-3}', '{null,no,null}', '{null,null,null}', 'w') from deed.channel_outbox`)
+		rollUp(t, db)
+	}
+	missing := func() string {
+		t.Helper()
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select coalesce(string_agg(detail, '; ' order by detail), '') from deed.verify_deliveries() where invariant = 'deliveries are missing'`)
+	}
+	ended("1")
+	daysAgo(t, db, 3)
+	want(t, "steps", retain(t, keeper(t, db)), 3)
+	want(t, "deliveries", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox`), 0)
+	want(t, "what is missing of a run that is purged", missing(), "")
+	ended("2")
+	db.Broken()
+	db.Exec(t, pgtest.Owner, `delete from deed.channel_outbox where provider_message_id = 'm-1'`)
+	want(t, "what is missing of another", missing(), "1 are ended well, and by the audit log 2")
+}

@@ -3,8 +3,8 @@
 --
 -- Every change of a status leaves an audit row with how many it concerned, in
 -- the same transaction; so for each tenant and status, what came in less what
--- went out is there, or more (rows that nobody audited). What ended well is added up together, as it may have
--- been purged. In one snapshot with the statement that calls it; its cost grows
+-- went out is there, or more (rows that nobody audited). What ended well is added up together, as
+-- early removals do not say what it was. In one snapshot with the statement that calls it; its cost grows
 -- with the audit log and the ledger. Of tenants that were removed nothing is told.
 create or replace function deed.verify_deliveries() returns table (
   invariant text, tenant_id uuid, detail text
@@ -25,7 +25,7 @@ as $$
       union all
       select 'skipped', coalesce((a.details ->> 'skipped')::bigint, 0) where a.action = 'reserve'
       union all
-      select 'purged', -a.affected where a.action = 'purge'
+      select coalesce(a.from_status, 'purged'), -a.affected where a.action = 'purge'
       union all
       select a.from_status, -a.affected where a.action not in ('reserve', 'purge') and a.from_status is not null and a.to_status is not null
       union all
