@@ -62,8 +62,10 @@ func (s *source) tellOutcome(it *item, r result) {
 		log.Warn("delivery failed: refused for good")
 	case r.status == Dead:
 		log.Error("delivery is dead")
-	case r.status == Skipped:
+	case r.status == Skipped && it.box != nil:
 		log.Info("delivery went to the sandbox, and not to its recipient")
+	case r.status == Skipped:
+		log.Info("delivery skipped: they have opted out")
 	case r.status != Queued:
 		log.Debug("delivered", "message_id", it.out.messageID)
 	case it.kind == "release":

@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -61,5 +62,21 @@ func TestLog_WhatIsDecidedWithoutTheProvider(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(said.String())
+	}
+}
+
+// Of whoever has opted out at the provider the log says that, and of no sandbox.
+func TestLog_WhoHasOptedOut(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var said logs
+	opts := fast(answers(delivery.OptedOut(errors.New("they said stop"))))
+	opts.Logger = said.logger()
+	made := reserve(t, db, email("stop@example.com"))
+	_, stop := run(t, db, opts)
+	until(t, db, made[0].ID, delivery.Skipped)
+	stop()
+	if text := said.String(); !strings.Contains(text, "delivery skipped: they have opted out") || strings.Contains(text, "went to the sandbox") {
+		t.Error(text)
 	}
 }
