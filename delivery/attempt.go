@@ -77,8 +77,9 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 
 // attempt writes that a call is about to be made, makes it, and leaves in it.kind
 // what deed.settle is to do. Up to the call the word is "release", which counts
-// nothing, so that whatever returns early gives the delivery back. From the moment
-// that "sending" is committed until an outcome is, a crash leaves a doubt.
+// nothing, so that whatever returns early gives the delivery back; from then on it is
+// the call's. From the moment that "sending" is committed until an outcome is, a crash
+// leaves a doubt.
 func (s *source) attempt(ctx context.Context, it *item) {
 	it.kind = "release"
 	if s.holds(&it.row) {
@@ -101,14 +102,15 @@ func (s *source) attempt(ctx context.Context, it *item) {
 	crash.Point("calling")
 	s.call(ctx, it, false)
 	crash.Point("called")
-	s.judge(it)
 }
 
 // prepare makes the request, once: it is stored with "sending", and a later
 // attempt, by whatever version of the program, sends the same bytes. It reports
 // whether there is one.
 func (s *source) prepare(ctx context.Context, it *item) bool {
-	it.at = time.Now().UTC().Truncate(time.Millisecond)
+	if it.at.IsZero() { // else its request has been made: it fell out of a batch
+		it.at = time.Now().UTC().Truncate(time.Millisecond)
+	}
 	if !s.compose(ctx, it) {
 		return false
 	}
@@ -161,9 +163,13 @@ func (s *source) mayCall(ctx context.Context, it *item, v verdict, late bool) bo
 	return false
 }
 
-// call makes the one call of an attempt. A call that panics or is cut off has
-// an unknown outcome.
+// errNoOutcome is of a call that has ended its goroutine.
+var errNoOutcome = errors.New("the call ended without an outcome")
+
+// call makes the one call of an attempt, and judges it. A call that panics, is cut off
+// or ends its goroutine has an unknown outcome: the provider may have taken it.
 func (s *source) call(ctx context.Context, it *item, repeat bool) {
+	defer s.judge(it)
 	if !s.opts.serves(it.tenant) {
 		it.out = Refused(fmt.Errorf("the provider %s does not serve this tenant; see its tenants", s.name))
 		return
@@ -188,7 +194,7 @@ func (s *source) call(ctx context.Context, it *item, repeat bool) {
 			it.made.key = r.Key()
 		}
 	}()
-	it.out = Unknown(errors.New("the call ended without an outcome"))
+	it.out = Unknown(errNoOutcome)
 	ended := s.timed(it)
 	defer func() { ended(it.out) }()
 	defer func() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -339,14 +340,18 @@ func TestBatch_WhatIsRefusedGoesAlone(t *testing.T) {
 	}
 }
 
-// An answer that does not say what became of each says nothing, and a panic
-// neither: all are in doubt, and repeated.
+// An answer that does not say what became of each says nothing, and a panic or an
+// end of the goroutine neither: all are in doubt, and repeated.
 func TestContract_D5_ABatchsAnswerThatIsShort(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func(b delivery.Batch) []delivery.Outcome{
 		"short": func(b delivery.Batch) []delivery.Outcome { return b.All(delivery.Accepted("m"))[1:] },
 		"none":  func(delivery.Batch) []delivery.Outcome { return nil },
 		"panic": func(delivery.Batch) []delivery.Outcome { panic("the adapter is broken") },
+		"goexit": func(delivery.Batch) []delivery.Outcome {
+			runtime.Goexit()
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

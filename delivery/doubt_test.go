@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -295,8 +296,8 @@ func TestContract_D5_APersonDecides(t *testing.T) {
 	}
 }
 
-// A panic, a hang past the timeout, and a stop in mid-call are unknown
-// outcomes, not failures.
+// A panic, an end of the goroutine, a hang past the timeout, and a stop in mid-call
+// are unknown outcomes, not failures.
 func TestContract_D5_ACallWithoutAnAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -305,6 +306,8 @@ func TestContract_D5_ACallWithoutAnAnswerIsUnknown(t *testing.T) {
 		switch r.Recipient() {
 		case "panic@example.com":
 			panic("a bug")
+		case "goexit@example.com":
+			runtime.Goexit() // as t.FailNow does
 		case "zero@example.com":
 			return delivery.Outcome{}, true
 		}
@@ -315,11 +318,11 @@ func TestContract_D5_ACallWithoutAnAnswerIsUnknown(t *testing.T) {
 	p := opts.Providers["fake"]
 	p.Timeout = 50 * time.Millisecond
 	opts.Providers["fake"] = p
-	made := reserve(t, db, email("panic@example.com"), email("hang@example.com"), email("zero@example.com"))
+	made := reserve(t, db, email("panic@example.com"), email("hang@example.com"), email("zero@example.com"), email("goexit@example.com"))
 	run(t, db, opts)
 	for _, m := range made {
-		if h := held(t, db, m.ID); f.called(m.ID) != 1 {
-			t.Errorf("%d calls: %+v", f.called(m.ID), h)
+		if h := held(t, db, m.ID); f.called(m.ID) != 1 || !slices.Equal(outcomes(t, db, m.ID), []string{"unknown"}) {
+			t.Errorf("%d calls, %q: %+v", f.called(m.ID), outcomes(t, db, m.ID), h)
 		}
 	}
 }

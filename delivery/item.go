@@ -16,7 +16,7 @@ type item struct {
 	made   *made      // nil: no call was made
 	stack  string     // of a panic
 	place  *place     // where it is called
-	at     time.Time  // when its request was made, if it was made in this attempt
+	at     time.Time  // when its request was made, if it was made under this claim
 }
 
 func (it *item) draft() Draft {

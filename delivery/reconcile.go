@@ -161,7 +161,6 @@ func (r *reconciler) ask(ctx context.Context, it *item) {
 	crash.Point("repeating")
 	r.call(ctx, it, true)
 	crash.Point("repeated")
-	r.judge(it)
 	r.afterRepeat(ctx, it)
 }
 

@@ -89,7 +89,6 @@ func (s *source) attemptBatch(ctx context.Context, items []*item) {
 	crash.Point("calling")
 	s.callTogether(ctx, id, members, false)
 	crash.Point("called")
-	s.judgeTogether(members)
 	for _, it := range members {
 		// Whatever was wrong with it, or with the batch, a call of its own says.
 		if it.kind == "refused" {
@@ -98,8 +97,8 @@ func (s *source) attemptBatch(ctx context.Context, items []*item) {
 	}
 }
 
-// callTogether makes the one call of a batch. As in call, one that panics or is cut
-// off has an unknown outcome.
+// callTogether makes the one call of a batch, and judges it. As in call, one that panics,
+// is cut off or ends its goroutine has an unknown outcome.
 func (s *source) callTogether(ctx context.Context, id string, items []*item, repeat bool) {
 	// The other place where the right to call is made.
 	b := Batch{newBatch(id, items, repeat)}
@@ -108,14 +107,18 @@ func (s *source) callTogether(ctx context.Context, id string, items []*item, rep
 	defer b.of.end()
 	begun := time.Now()
 	ended := s.timed(items...)
-	outs := s.sendBatch(ctx, b, items[0])
+	outs := b.All(Unknown(errNoOutcome))
+	defer func() {
+		ended(outs[0])
+		took := max(0, since(begun))
+		for i, it := range items {
+			it.out, it.made = outs[i], &made{out: outs[i], took: took, at: time.Now(), key: b.Key()}
+		}
+		s.judgeTogether(items)
+	}()
+	outs = s.sendBatch(ctx, b, items[0])
 	if len(outs) != len(items) {
 		outs = b.All(Unknown(fmt.Errorf("the provider said of %d deliveries what became of them, and not of %d", len(outs), len(items))))
-	}
-	ended(outs[0])
-	took := max(0, since(begun))
-	for i, it := range items {
-		it.out, it.made = outs[i], &made{out: outs[i], took: took, at: time.Now(), key: b.Key()}
 	}
 }
 
@@ -166,7 +169,6 @@ func (r *reconciler) askTogether(ctx context.Context, items []*item) {
 	crash.Point("repeating")
 	r.callTogether(ctx, first.batch, items, true)
 	crash.Point("repeated")
-	r.judgeTogether(items)
 	for _, it := range items {
 		r.afterRepeat(ctx, it)
 	}
