@@ -353,6 +353,7 @@ func (m *model) doubts(rt *rapid.T, limit int) {
 		i.claim, i.leased = c.Claim, true
 		if c.Action == "repeat" {
 			i.attempts++
+			i.calls++
 		}
 		m.hands = append(m.hands, hand{i, c.Claim, c.Action, i.attempts})
 	}

@@ -36,6 +36,7 @@ type modelItem struct {
 	unsettled bool // put back in doubt
 	called    bool
 	deferred  bool
+	calls     int  // repeats, too
 	bad       bool // refused as an address
 	proved    bool
 	took      bool // the provider has its request
@@ -177,6 +178,7 @@ func (r *modelRun) attempt(i *modelItem) {
 	default:
 		i.status, i.called = "sending", true
 		i.attempts++
+		i.calls++
 		i.lapsed = false
 	}
 }
@@ -198,6 +200,7 @@ func (i *modelItem) settle(claim int64, kind, message string, done string) {
 		i.person.suppressed = true
 	}
 	refused := kind == "refused" || kind == "bad_address" || kind == "opted_out"
+	surely := refused && i.calls == 1 && !i.unsettled
 	spent := kind == "later" && i.attempts >= modelAttempts
 	putOff := kind == "deferred" || kind == "outage" || kind == "unrepeated"
 	if putOff && (!i.doubt || i.leased) || kind == "release" && !i.doubt { // of one in doubt the repeat, once
@@ -207,9 +210,9 @@ func (i *modelItem) settle(claim int64, kind, message string, done string) {
 	case kind == "accepted":
 		i.end(done, "")
 		i.message = message
-	case i.doubt && (refused || kind == "undecided"), i.unsettled && !i.doubt && (refused || spent):
+	case i.doubt && (refused && !surely || kind == "undecided"), i.unsettled && !i.doubt && (refused || spent):
 		i.leased, i.lapsed, i.doubt, i.held = false, false, true, true
-	case i.doubt, kind == "unknown":
+	case i.doubt && !surely, kind == "unknown":
 		i.leased, i.lapsed, i.doubt = false, false, true
 	case spent:
 		i.end("dead", "")

@@ -100,20 +100,103 @@ func TestContract_D6_ARetryIsTriedAsLongAsANewOne(t *testing.T) {
 	})
 	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set created_at = created_at - interval '26 hours' where id = $1::text::uuid`, made[0].ID)
-	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why) values
-		('fake', 'example.com', clock_timestamp() - interval '25 hours', clock_timestamp() + interval '4 minutes', 'connection refused')`)
+	away(t, db)
 	_, stop := run(t, db, patient(f))
 	until(t, db, made[0].ID, delivery.Dead)
 	stop()
 	retried(t, db, made[0].ID)
-	given := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.give_up_deliveries('fake', interval '24 hours', 100, 'w')`)
-	if e := entry(t, db, made[0].ID); given != 0 || e.Status != delivery.Queued {
-		t.Errorf("given up at once: %d, %+v", given, e)
+	if n, e := givenUp(t, db), entry(t, db, made[0].ID); n != 0 || e.Status != delivery.Queued {
+		t.Errorf("given up at once: %d, %+v", n, e)
 	}
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = process_after - interval '25 hours' where id = $1::text::uuid`, made[0].ID)
-	if given := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.give_up_deliveries('fake', interval '24 hours', 100, 'w')`); given != 1 {
-		t.Errorf("%d given up after a day", given)
+	if n := givenUp(t, db); n != 1 {
+		t.Errorf("%d given up after a day", n)
 	}
+}
+
+// What was called and goes out again after a doubt is tried for as long as what is
+// new, however long ago it was reserved, while its destination is away.
+func TestContract_D6_WhatIsCalledAgainIsNotGivenUpAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ looked, sandbox bool }{
+		"by its guarantee": {}, "not found": {looked: true}, "from the sandbox": {sandbox: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			worker := db.Pool(pgtest.Worker)
+			d := email("a@example.com")
+			d.Guarantee = delivery.AtLeastOnce
+			id := reserve(t, db, d)[0].ID
+			db.Exec(t, pgtest.Owner, `update deed.providers set sandbox = $1`, c.sandbox)
+			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lane = 'example.com', created_at = created_at - interval '26 hours'`)
+			claim := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'gone', 1, '1 minute')`)
+			if got := pgtest.One[string](t, worker, `
+				select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, '1 minute', 'gone', 'fake', '', $3)`, id, claim, c.sandbox); got != "sending" {
+				t.Fatal(got)
+			}
+			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = clock_timestamp()`)
+			away(t, db)
+			db.Exec(t, pgtest.Worker, `select from deed.claim_doubts('fake', 'w', 10, '1 minute', false, $1)`, c.looked)
+			if c.looked {
+				db.Exec(t, pgtest.Worker, `
+					select from deed.channel_outbox c
+					cross join lateral deed.settle(array[c.id], array[c.claim], '{undecided}', '{null}', '{"not there"}', '{null}', 'w') s`)
+			}
+			if n, e := givenUp(t, db), entry(t, db, id); n != 0 || e.Status != delivery.Queued {
+				t.Errorf("given up at once: %d, %+v", n, e)
+			}
+			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = process_after - interval '25 hours'`)
+			if n := givenUp(t, db); n != 1 {
+				t.Errorf("%d given up after a day", n)
+			}
+		})
+	}
+}
+
+// What a person sends again is tried for as long as what is new: that it was refused for
+// now for a day before has it neither held at the next such answer, nor given up before that.
+func TestContract_D6_WhatIsSentAgainIsTriedAsLongAsANewOne(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	id := reserve(t, db, email("a@example.com"))[0].ID
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lane = 'example.com'`)
+	call := func(kind, want string) {
+		t.Helper()
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where process_after > clock_timestamp()`)
+		claim := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'w', 1, '1 minute')`)
+		pgtest.One[string](t, worker, `select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, '1 minute', 'w')`, id, claim)
+		if got := pgtest.One[string](t, worker, `
+			select status || case when held then ', held' else '' end
+			from deed.settle(array[$1::text::uuid], array[$2::bigint], array[$3], '{null}', '{busy}', '{null}', 'w')`, id, claim, kind); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
+	}
+	call("deferred", "queued")
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = deferred_since - interval '25 hours'`)
+	call("unknown", "sending")
+	db.Exec(t, pgtest.Worker, `select deed.claim_doubts('fake', 'w', 10, '1 minute', false, false)`)
+	pgtest.One[string](t, db.Pool(pgtest.Admin), `select deed.settle_delivery($1::text::uuid, 'send_again', 'rather twice', 'me')`, id)
+	away(t, db)
+	if n := givenUp(t, db); n != 0 {
+		t.Fatalf("%d given up without a call", n)
+	}
+	db.Exec(t, pgtest.Owner, `delete from deed.pauses`)
+	call("deferred", "queued")
+}
+
+// away has nobody reach example.com for more than a day.
+func away(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why) values
+		('fake', 'example.com', clock_timestamp() - interval '25 hours', clock_timestamp() + interval '4 minutes', 'connection refused')`)
+}
+
+// givenUp gives up what its destination was away for, for a day.
+func givenUp(t *testing.T, db *pgtest.DB) int {
+	t.Helper()
+	return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.give_up_deliveries('fake', interval '24 hours', 100, 'w')`)
 }
 
 // What is refused for now is tried for give_up_after of its own: the time in

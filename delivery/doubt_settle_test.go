@@ -54,3 +54,64 @@ func TestContract_D5_ARepeatIsTakenBackOnce(t *testing.T) {
 		})
 	}
 }
+
+// What the only call that was ever made of a delivery says counts, as long as nobody has taken over, however late it
+// comes: what is refused by it was certainly not sent. Of one that was called again nobody knows.
+func TestContract_D5_ALateRefusalOfTheOnlyCall(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{"refused": "failed", "bad_address": "failed", "opted_out": "skipped"} {
+		for name, c := range map[string]struct {
+			guarantee             delivery.Guarantee
+			held, repeated, again bool
+			want                  string
+		}{
+			"in doubt":                {guarantee: delivery.AtMostOnce, want: want},
+			"in doubt, at least once": {guarantee: delivery.AtLeastOnce, want: want},
+			"held":                    {guarantee: delivery.AtMostOnce, held: true, want: want},
+			"repeated":                {guarantee: delivery.AtMostOnce, repeated: true, want: "sending, held"},
+			"sent again":              {guarantee: delivery.AtMostOnce, held: true, again: true, want: "sending, held"},
+		} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.New(t)
+				worker := db.Pool(pgtest.Worker)
+				d := email("a@example.com")
+				d.Guarantee = c.guarantee
+				id := reserve(t, db, d)[0].ID
+				call := func() int64 {
+					t.Helper()
+					claim := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'w', 1, '1 minute')`)
+					pgtest.One[string](t, worker, `select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], '1 day', '1 minute', 'w')`, id, claim)
+					return claim
+				}
+				lose := func() { // and nothing more: the provider is another's
+					t.Helper()
+					db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = now(), process_after = now()`)
+					db.Exec(t, pgtest.Worker, `select deed.claim_doubts('fake', 'w', 10, '1 minute', true, false, p_kind => 'another')`)
+				}
+				claim := call()
+				lose()
+				if c.held {
+					db.Exec(t, pgtest.Worker, `select deed.claim_doubts('fake', 'w', 10, '1 minute', false, false)`)
+				}
+				if c.again {
+					pgtest.One[string](t, db.Pool(pgtest.Admin), `select deed.settle_delivery($1::text::uuid, 'send_again', 'rather twice', 'me')`, id)
+					claim = call()
+					lose()
+				}
+				if c.repeated {
+					claim = pgtest.One[int64](t, worker, `select claim from deed.claim_doubts('fake', 'w', 10, '1 minute', true, false)`)
+					lose()
+				}
+				if got := pgtest.One[string](t, worker, `
+					select status || case when held then ', held' else '' end
+					from deed.settle(array[$1::text::uuid], array[$2::bigint], array[$3], '{null}', '{no}', '{null}', 'w')`, id, claim, kind); got != c.want {
+					t.Errorf("%s, want %s", got, c.want)
+				}
+				if e := entry(t, db, id); c.want == want && (e.DoubtSince != nil || e.HeldAt != nil || e.UnsettledSince != nil || e.FinishedAt == nil) {
+					t.Errorf("%+v", e)
+				}
+			})
+		}
+	}
+}

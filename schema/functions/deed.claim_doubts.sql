@@ -125,7 +125,7 @@ begin
       update deed.channel_outbox c
       set status = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'queued' end,
         last_error = format('the lease of %s ran out during a call to the sandbox', c.claimed_by),
-        lost_claims = c.lost_claims + 1, process_after = null, claim = null, claimed_at = null, claimed_by = null, lease_until = null,
+        lost_claims = c.lost_claims + 1, process_after = v_now, claim = null, claimed_at = null, claimed_by = null, lease_until = null,
         finished_at = case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then v_now end,
         updated_at = v_now
       from lost l
@@ -161,8 +161,8 @@ begin
       update deed.channel_outbox c
       set doubt_since = coalesce(c.doubt_since, v_now),
         doubt_reason = coalesce(c.doubt_reason, format('the lease of %s ran out during the call', c.claimed_by)),
-        -- The first member of a batch is due in the others' stead.
-        process_after = case when c.doubt_since is not null then c.process_after when c.batch_place > 1 and c.batch_until > v_now then c.batch_until
+        -- The first member of a batch is due in the others' stead, whose time may have come only for this (deed.break_batches).
+        process_after = case when c.batch_place > 1 and c.batch_until > v_now then c.batch_until when c.doubt_since is not null then c.process_after
           else v_now + p_delay end,
         lost_claims = c.lost_claims + 1, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now
       from lost l
@@ -229,7 +229,7 @@ begin
           then format('claim lost %s times: each time the worker died or froze before it could report; ', c.lost_claims) else '' end
           || c.doubt_reason, 4000) end,
         last_error = coalesce(c.doubt_reason, c.last_error),
-        process_after = case o.becomes when 'queued' then null else c.process_after end,
+        process_after = case o.becomes when 'queued' then v_now else c.process_after end, -- as deed.retry_deliveries
         batch_until = null,
         claim = case o.becomes when 'queued' then null else c.claim end,
         finished_at = case o.becomes when 'dead' then v_now end,
@@ -279,6 +279,8 @@ begin
           for update skip locked
         ) m
       );
+      -- With the first one, and not once more where their own time has come, too.
+      v_places := array(select u.place from unnest(v_places) u(place) where u.place <> all (v_mates));
       -- In a statement of its own, which sees them as they were locked.
       v_whole := array(
         select o.batch_id

@@ -35,7 +35,8 @@
 --
 -- Of a row in doubt, what a repeated call says about itself proves nothing
 -- about the first one: only accepted ends the doubt, later keeps it, the refusals are
--- as undecided. What went to the sandbox was not sent to anybody: accepted is
+-- as undecided, unless the only call that was ever made says them, late. What went to
+-- the sandbox was not sent to anybody: accepted is
 -- skipped, and unknown is as later. Of a row that was put back in doubt
 -- (unsettled_since) what a later call says proves nothing about the earlier one
 -- either: where it would have failed or be dead, at_most_once is held, and
@@ -126,7 +127,7 @@ begin
             and (u.kind in ('refused', 'bad_address', 'opted_out') or (u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts))
               or (u.kind in ('deferred', 'unreachable') and d.since + p_give_up <= v_now)) then
             case when c.guarantee = 'at_most_once' then 'hold' else 'dead' end
-          when c.doubt_since is not null and u.kind in ('refused', 'bad_address', 'opted_out', 'undecided', 'apart') then
+          when c.doubt_since is not null and (u.kind in ('undecided', 'apart') or (u.kind in ('refused', 'bad_address', 'opted_out') and not d.only)) then
             case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
           when c.doubt_since is not null and u.kind in ('later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated') then 'unknown'
           when u.kind in ('undecided', 'unrepeated') then 'unknown'
@@ -141,7 +142,9 @@ begin
       -- and nobody could be called.
       cross join lateral (
         select coalesce(c.deferred_since + case when u.kind in ('deferred', 'outage') and c.process_after between c.deferred_since and c.called_at
-          then c.called_at - c.process_after else interval '0' end, v_now) as since
+          then c.called_at - c.process_after else interval '0' end, v_now) as since,
+          -- The only call that was ever made of it: a repeat is a later one, and a look-up refuses nothing.
+          c.called_at is not distinct from c.first_called_at and c.unsettled_since is null as only
       ) d
       where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending')
         and (c.status = 'sending' or u.kind in ('release', 'outage', 'unreachable', 'unusable'))
@@ -192,7 +195,7 @@ begin
         -- The first member of a batch is due in the others' stead.
         when 'unknown' then case when c.batch_place > 1 and c.batch_until > v_now then c.batch_until else v_now end + greatest(make_interval(secs => coalesce(j.after, 0)),
           case when j.doubted then least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])) else interval '0' end)
-        when 'again' then null
+        when 'again' then v_now -- as deed.retry_deliveries
         when 'unreachable' then least(c.expires_at, v_now + j.aside)
         when 'outage' then case when j.kind = 'outage' then least(c.expires_at, v_now + j.aside) else c.process_after end
         -- What could not be made of it now is not tried again at once.

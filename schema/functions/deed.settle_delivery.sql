@@ -1,8 +1,10 @@
 -- deed.settle_delivery: a person's decision about a delivery in doubt (D5).
 --
 -- p_decision: sent (with the provider's message id, if there is one), failed,
--- or send_again. Who and why is recorded. Returns the new status. Raises DDNFD,
--- DDCON for a delivery that is not in doubt, DDARG.
+-- or send_again: it is tried for as long as what is new. Its attempts stay, since they
+-- number its calls, by which what was accepted twice is found (deed campaign verify).
+-- Who and why is recorded. Returns the new status. Raises DDNFD, DDCON for a delivery
+-- that is not in doubt, DDARG.
 create or replace function deed.settle_delivery(
   p_id         uuid,
   p_decision   text,
@@ -41,6 +43,8 @@ begin
     unsettled_since = case when v_to = 'queued' then coalesce(c.unsettled_since, c.doubt_since, v_now) else c.unsettled_since end,
     provider_message_id = coalesce(left(nullif(p_message_id, ''), 500), c.provider_message_id),
     last_error = case when p_decision = 'sent' then c.last_error else left('settled by ' || p_actor || ': ' || p_reason, 4000) end,
+    deferrals = case when v_to = 'queued' then 0 else c.deferrals end,
+    deferred_since = case when v_to <> 'queued' then c.deferred_since end,
     process_after = case when v_to = 'queued' then v_now end, -- as deed.retry_deliveries
     sent_at = case when p_decision = 'sent' then v_now end,
     finished_at = case when v_to <> 'queued' then v_now end,
