@@ -124,3 +124,42 @@ func TestContract_O11_OnePartitionHoldsUpNoOther(t *testing.T) {
 	}
 	db.Broken() // rows by hand, of which nobody is owed anything
 }
+
+// A stream that had not read all before the dump stands, in a cluster whose transaction
+// ids are far lower, among ids that are still to come: what is published there
+// before it goes on counts as unread, keeps its partition, and comes.
+func TestContract_O11_UnreadAfterARestoreStays(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var sink recorder
+	client, stop := runStream(t, db, stream(&sink))
+	publish(t, db, keyed("a", 1), keyed("b", 2), keyed("c", 3))
+	drained(t, client)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	restored(t, db)
+	publish(t, db, keyed("a", 4), keyed("b", 5))
+	worker := db.Pool(pgtest.Worker)
+	unread := func() string {
+		return pgtest.One[string](t, worker, `
+			select concat_ws(' ', u.behind, u.oldest is not null) from deed.count_unread(array(select s.id from deed.subscriptions s where s.topic = 'orders'), 100, false) u`)
+	}
+	same(t, "unread", unread(), "2 t")
+	same(t, "the last message", pgtest.One[string](t, worker, `select state from deed.stream_states((select max(id) from deed.log))`), "waiting")
+	nextDay(t, db)
+	older(t, db)
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`)
+	same(t, "steps before it is read", retain(t, db, pgtest.Worker), []string{})
+	same(t, "unread", unread(), "2 t")
+	client, stop = runStream(t, db, stream(&sink))
+	drained(t, client)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := sink.counts(); n != 5 {
+		t.Errorf("%d messages came, want 5", n)
+	}
+	same(t, "unread", unread(), "0 f")
+	same(t, "steps", retain(t, db, pgtest.Worker), []string{"0 began 0", "0 moved 0", "0 emptied 0", "0 dropped 0"})
+}

@@ -1,7 +1,8 @@
 -- deed.count_unread: deed.lag with what a stream has still to read counted up to
 -- p_most in all, or with p_each_lane up to p_most for each stretch of a lane.
 -- at_least says that there may be more; oldest is of all, whatever was counted. With
--- p_each_lane and p_most 1 it is the first of each slot that is counted.
+-- p_each_lane and p_most 1 it is the first of each slot that is counted. What is
+-- above a window is not read, whatever the transaction ids say: see deed.unseen.
 create or replace function deed.count_unread(
   p_subscriptions int[],
   p_most          int,
@@ -25,8 +26,8 @@ as $$
       select r.created_at
       from (
         select l.slot_from, l.slot_upto, d.since, at.slot as at_slot, at.id as at_id,
-          p.base, p.h, p.cur as p_cur, p.restored_id as p_id, p.restored_h as p_h,
-          c.cur as c_cur, c.restored_id as c_id, c.restored_h as c_h
+          p.base, p.h, p.cur as p_cur, p.upper as p_upper, p.restored_id as p_id, p.restored_h as p_h,
+          c.cur as c_cur, c.upper as c_upper, c.restored_id as c_id, c.restored_h as c_h
         from (
           select l.lane, l.slot_from, l.slot_upto from deed.lanes l where l.subscription = s.id
           union all
@@ -54,9 +55,9 @@ as $$
             select l.*
             from deed.log l
             where l.slot = s.slot and l.id > a.base and l.list_version >= a.since
-              and not (pg_visible_in_snapshot(l.xid, a.p_cur) or (l.id <= a.p_id and l.xid >= a.p_h))
+              and not ((pg_visible_in_snapshot(l.xid, a.p_cur) and l.id <= a.p_upper) or (l.id <= a.p_id and l.xid >= a.p_h))
               and not coalesce(
-                (pg_visible_in_snapshot(l.xid, a.c_cur) or (l.id <= a.c_id and l.xid >= a.c_h))
+                ((pg_visible_in_snapshot(l.xid, a.c_cur) and l.id <= a.c_upper) or (l.id <= a.c_id and l.xid >= a.c_h))
                   and case
                     when a.at_slot < -1 then false
                     when a.at_slot = -1 then l.id <= a.at_id

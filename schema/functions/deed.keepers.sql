@@ -68,7 +68,7 @@ begin
   ) at on true
   left join deed.windows w on w.n = coalesce(at.from_window, s.since_window)
   where w.n is null
-    or deed.unseen(v_p.from_id, v_p.upto_id, l.slot_from, l.slot_upto, s.since, w.cur, w.restored_id, w.restored_h)
+    or deed.unseen(v_p.from_id, v_p.upto_id, l.slot_from, l.slot_upto, s.since, w.cur, w.restored_id, w.restored_h, w.upper)
   order by l.subscription, l.lane;
 
   select c.system_identifier into v_system from pg_control_system() c;

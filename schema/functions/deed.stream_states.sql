@@ -36,7 +36,7 @@ begin
     join deed.windows w on w.n = coalesce(s.since_window, case when s.start = 'now' then s.start_window else 0 end)
     where s.topic = v_row.topic and s.id <> 0
       and (s.since is null or v_row.list_version >= s.since)
-      and not (pg_visible_in_snapshot(v_row.xid, w.cur) or (p_id <= w.restored_id and v_row.xid >= w.restored_h))
+      and not ((pg_visible_in_snapshot(v_row.xid, w.cur) and p_id <= w.upper) or (p_id <= w.restored_id and v_row.xid >= w.restored_h))
       and not exists (select from deed.pending p where p.subscription = s.id and p.slot = v_row.slot and p.id = p_id)
       and not exists (
         select from deed.receipts r

@@ -2,8 +2,11 @@
 -- not p_upto, of those slots and from that version of the list on, that the
 -- snapshot does not see.
 --
--- What came with another cluster counts as seen: see deed.page. Costs a few
--- looks at the index of transaction ids where there is none.
+-- What came with another cluster counts as seen: see deed.page. What is above
+-- p_upper, up to where the snapshot's window goes, does not, whatever its
+-- transaction id looks like: it may be of a later cluster, whose ids are lower.
+-- Costs a few looks at the index of transaction ids where there is none, and one
+-- a slot where the window ends before p_upto.
 create or replace function deed.unseen(
   p_from        bigint,
   p_upto        bigint,
@@ -12,7 +15,8 @@ create or replace function deed.unseen(
   p_since       bigint,
   p_cur         pg_snapshot,
   p_restored_id bigint default 0,
-  p_restored_h  xid8 default '0'
+  p_restored_h  xid8 default '0',
+  p_upper       bigint default null
 ) returns boolean
 language plpgsql
 stable
@@ -23,6 +27,19 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
+  if coalesce(p_upper, p_upto) < p_upto - 1 and exists (
+    select
+    from generate_series(p_slot_from, p_slot_upto) s(slot)
+    cross join lateral (
+      select l.id
+      from deed.log l
+      where l.slot = s.slot and l.id > p_upper and l.id >= p_from and l.id < p_upto and l.list_version >= p_since
+      order by l.slot, l.id
+      limit 1
+    ) l
+  ) then
+    return true;
+  end if;
   return exists (
       select from deed.log l
       where l.slot between p_slot_from and p_slot_upto and l.id >= p_from and l.id < p_upto

@@ -1,6 +1,7 @@
 -- deed.was_read: whether a lane had come past a message when it recorded a page.
 --
--- The page is the lane's last up to p_n. The order is deed.page's. Null if there
+-- The page is the lane's last up to p_n. The order is deed.page's. What is above a
+-- window was not read up to it, whatever its transaction id looks like. Null if there
 -- is no such page, or its windows are no longer kept.
 create or replace function deed.was_read(
   p_subscription int,
@@ -15,9 +16,9 @@ stable
 set search_path = pg_catalog, pg_temp
 as $$
   select g.n,
-    pg_visible_in_snapshot(p_xid, f.cur) or (p_id <= f.restored_id and p_xid >= f.restored_h)
+    (pg_visible_in_snapshot(p_xid, f.cur) and p_id <= f.upper) or (p_id <= f.restored_id and p_xid >= f.restored_h)
     or coalesce(
-      (pg_visible_in_snapshot(p_xid, t.cur) or (p_id <= t.restored_id and p_xid >= t.restored_h))
+      ((pg_visible_in_snapshot(p_xid, t.cur) and p_id <= t.upper) or (p_id <= t.restored_id and p_xid >= t.restored_h))
         and case
           when g.slot = -2 then p_id <= f.base and p_id <= g.id
           when g.slot = -1 then p_id <= g.id
