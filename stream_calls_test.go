@@ -2,7 +2,11 @@ package deed_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,5 +54,135 @@ func TestStream_CallThatNeverReturnsIsShown(t *testing.T) {
 	drained(t, c)
 	if n, repeats := sink.counts(); n != 21 || repeats != 0 {
 		t.Errorf("%d messages came, %d again", n, repeats)
+	}
+}
+
+// keyIn is a key of a lane, of so many.
+func keyIn(lane, lanes int, name string) string {
+	for i := 0; ; i++ {
+		key := fmt.Sprint(name, i)
+		if int(sha256.Sum256([]byte(key))[0]&63)*lanes/64 == lane {
+			return key
+		}
+	}
+}
+
+// A call that never returns holds up its lane, and nothing else: not what was put
+// aside, of its lane or of another, nor the other lanes, nor a stop for longer than
+// its grace and a little.
+func TestContract_O13_ACallThatHangsHoldsUpItsLaneOnly(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	hang, beside, other := keyIn(0, 2, "hang"), keyIn(0, 2, "beside"), keyIn(1, 2, "other")
+	gate := make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
+	defer release()
+	var hangs, well atomic.Bool
+	var others atomic.Int64
+	sink := &recorder{}
+	fn := deed.SinkFunc(func(ctx context.Context, m deed.Message) error {
+		switch {
+		case m.Key == hang:
+			hangs.Store(true)
+			<-gate // whatever becomes of ctx
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		case m.Key == beside && !well.Load(), m.Key == other && others.Add(1) == 1:
+			return deed.AfterError(100*time.Millisecond, errors.New("not yet"))
+		}
+		return sink.Deliver(ctx, []deed.Message{m})[0]
+	})
+	opts := stream(fn, func(o *deed.Options) { o.Topics[0].Lanes, o.Grace = 2, time.Second })
+	c, err := deed.New(ctx, db.Pool(pgtest.Worker), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	eventually(t, "the client to be ready", func() bool { return c.Ready(t.Context()) == nil })
+	aside := func() int {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending`)
+	}
+	publish(t, db, keyed(beside, 0))
+	eventually(t, "the message to be aside", func() bool { return aside() == 1 })
+	// One page: what stands behind the message that is aside, and the call.
+	publish(t, db, keyed(beside, 1), keyed(hang, 0))
+	eventually(t, "the call", hangs.Load)
+	well.Store(true)
+	eventually(t, "the message to be tried again, and recorded", func() bool { return aside() == 0 })
+	publish(t, db, keyed(other, 0), keyed(other, 1))
+	eventually(t, "the other lane to go on with its retries", func() bool { n, _ := sink.counts(); return n == 3 && aside() == 0 })
+	stop()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("nothing is said of the call that was left behind")
+		}
+	case <-time.After(pgtest.Patience):
+		t.Fatal("the stop does not end")
+	}
+	release()
+	db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() where worker is not null`) // what was left behind is another's then
+	c, _ = runStream(t, db, opts)
+	drained(t, c)
+	if n, repeats := sink.counts(); n != 5 || repeats != 0 {
+		t.Errorf("%d messages came, %d again; want 5 and none", n, repeats)
+	}
+	inOrder(t, sink.succeeded())
+}
+
+// A transaction that is left open with a key locked, as a person's who discards its
+// dead message, holds up no lane: what comes of the key is put behind it, and goes when
+// it has ended, whichever way; all else is delivered once.
+func TestContract_O13_AKeyLockedForLongHoldsUpNoLane(t *testing.T) {
+	t.Parallel()
+	for _, commits := range []bool{true, false} {
+		t.Run(fmt.Sprintf("commits=%t", commits), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			var well atomic.Bool
+			sink := &recorder{fail: func(m deed.Message) error {
+				if m.Key == "bad" && !well.Load() {
+					return deed.Permanent(errors.New("never"))
+				}
+				return nil
+			}}
+			opts := stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 })
+			c, stop := runStream(t, db, opts)
+			dead := publish(t, db, keyed("bad", 0))[0]
+			aside := func() int {
+				return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending`)
+			}
+			eventually(t, "the message to be dead", func() bool { return aside() == 1 })
+			open := openTx(t, db, pgtest.Admin, fmt.Sprintf(`select deed.discard(%d, 'not needed')`, dead.Seq))
+			const pages = 5 // more than wait for their record
+			for i := range pages {
+				publish(t, db, keyed("bad", i+1), keyed(fmt.Sprint("good", i), i))
+				eventually(t, "the other message of the page", func() bool { n, _ := sink.counts(); return n == i+1 })
+			}
+			eventually(t, "the pages to be recorded", func() bool { return aside() == pages+1 })
+			well.Store(true)
+			want := 2 * pages
+			if commits {
+				if err := errors.Join(open.Commit(t.Context()), stop()); err != nil {
+					t.Fatal(err)
+				}
+				c, _ = runStream(t, db, opts) // who has a new lane looks at once for what stands behind nothing, others within a minute
+			} else if err := open.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			} else {
+				same(t, "put back", pgtest.One[int](t, db.Pool(pgtest.Admin), `select redriven::int from deed.redrive('r', 'orders')`), 1)
+				want++
+			}
+			eventually(t, "all to come", func() bool { n, _ := sink.counts(); return n == want && aside() == 0 })
+			drained(t, c)
+			if _, repeats := sink.counts(); repeats != 0 {
+				t.Errorf("%d came again", repeats)
+			}
+			inOrder(t, sink.succeeded())
+		})
 	}
 }

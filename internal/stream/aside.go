@@ -32,7 +32,7 @@ type chain struct {
 // this process holds. Such a message has a row in deed.pending, as a queue's has:
 // it is claimed there, attempted, finished or failed. What is different: of a key
 // one message is free and the others are parked behind it (deed.release_keys), so
-// outcomes let others go, and are recorded under the stream's parking.
+// outcomes let others go, and in the end the key.
 type attention struct {
 	*stream
 	lanes  *lanes
@@ -88,7 +88,7 @@ func (a *attention) Exchange(ctx context.Context, done []work.Done[*chain], n in
 	if n > 0 {
 		a.queueClaim(batch, n, got)
 	}
-	if err := a.send(ctx, batch, len(hashes) > 0, got); err != nil {
+	if err := a.send(ctx, batch, hashes, got); err != nil {
 		return nil, 0, sqlstate.WithHint(err)
 	}
 	a.Account(ctx, settlements, flat)
@@ -119,23 +119,15 @@ func (a *attention) queueClaim(batch *pgx.Batch, n int, got *attended) {
 	})
 }
 
-// send sends the batch. Outcomes of keys are recorded while no lane decides
-// to put a message behind others of its key; then the keys that have none left
-// are let go.
-func (a *attention) send(ctx context.Context, batch *pgx.Batch, ofKeys bool, got *attended) error {
-	if !ofKeys {
-		return a.DB.SendBatch(ctx, batch).Close()
+// send sends the batch, and lets the keys go of which the outcomes have left nothing
+// aside. No page is waited for, whatever it has put behind them: see [blockedKeys].
+func (a *attention) send(ctx context.Context, batch *pgx.Batch, hashes []int64, got *attended) error {
+	a.lanes.settle(hashes)
+	if err := a.DB.SendBatch(ctx, batch).Close(); err != nil {
+		return err
 	}
-	return a.parking.alone(func() error {
-		// A lane may have delivered some of a long page meanwhile.
-		fresh, cancel := a.Bounded(context.WithoutCancel(ctx))
-		defer cancel()
-		if err := a.DB.SendBatch(fresh, batch).Close(); err != nil {
-			return err
-		}
-		a.lanes.unblock(got.freed)
-		return nil
-	})
+	a.lanes.unblock(got.freed)
+	return nil
 }
 
 // nextLook is when to look again after a look that found nothing; 0: when the loop is

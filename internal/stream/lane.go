@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,7 +55,8 @@ type lane struct {
 	quit    chan struct{}           // closed by notify: give the lane back
 	changed chan struct{}           // holds 1: lastWindow is another
 	done    chan struct{}           // closed when it has ended, by who runs it
-	keys    blockedKeys
+	keys    *blockedKeys
+	left    atomic.Bool // a stop waits no longer: nothing more is recorded
 
 	mu         sync.Mutex
 	ordered    bool   // guarded by mu: as of assignedLane
@@ -73,7 +75,7 @@ func newLane(st *stream, given assignedLane) *lane {
 	l := &lane{
 		st: st, no: given.no, fence: given.fence, slots: given.slots,
 		ordered: given.ordered, lastWindow: given.lastWindow,
-		quit: make(chan struct{}), changed: make(chan struct{}, 1), done: make(chan struct{}),
+		quit: make(chan struct{}), changed: make(chan struct{}, 1), done: make(chan struct{}), keys: newBlockedKeys(),
 	}
 	l.working, l.cancel = context.WithCancelCause(context.Background())
 	if given.giveBack {
@@ -136,7 +138,7 @@ func (l *lane) run(ctx context.Context, after *lane) {
 			break
 		}
 	}
-	if isLost(l.working) {
+	if isLost(l.working) || l.left.Load() {
 		return
 	}
 	// All is recorded that was delivered: the next owner need not wait for the lease.
@@ -179,7 +181,7 @@ func (l *lane) read(ctx context.Context) error {
 // lane stands between two windows the first is confirmed: the row says so.
 func (l *lane) newRecorder(r recorded, stop context.CancelCauseFunc) *recorder {
 	rec := &recorder{
-		st: l.st, lane: l.no, fence: l.fence, working: l.working, n: r.n, last: r.position,
+		st: l.st, lane: l.no, fence: l.fence, working: l.working, keys: l.keys, left: &l.left, n: r.n, last: r.position,
 		queue: make(chan record, recordsAhead), done: make(chan struct{}), stop: stop,
 	}
 	if r.reading.n == 0 {
@@ -304,9 +306,9 @@ func (l *lane) readWindow(ctx context.Context, rec *recorder, suspect *bool) {
 			return
 		}
 		l.st.Counters.Claimed.Add(int64(len(p.entries)))
-		parks := l.newPageRun(ctx).run(p.entries, *suspect)
+		l.newPageRun(ctx).run(p.entries, *suspect)
 		*suspect = *suspect && len(p.entries) == 0
-		if !l.hand(rec, p, parks) || ctx.Err() != nil {
+		if !l.hand(rec, p) || ctx.Err() != nil {
 			return // what was not settled is read again from there
 		}
 	}
@@ -317,36 +319,42 @@ func (l *lane) newPageRun(ctx context.Context) *pageRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return &pageRun{
-		st: l.st, keys: &l.keys, ctx: ctx, working: l.working, ordered: l.ordered,
+		st: l.st, keys: l.keys, ctx: ctx, working: l.working, ordered: l.ordered,
 		began: time.Now(), postponed: map[claim.Key]bool{},
 	}
 }
 
-// hand gives the recorder what of the page is settled with all before it, and with
-// it the parking if the page holds it; and moves the lane's position behind that. It
+// hand gives the recorder what of the page is settled with all before it, and the
+// keys on which the page has decided; and moves the lane's position behind that. It
 // reports whether there is more of the window to come, and all of the page was
 // settled.
-func (l *lane) hand(rec *recorder, p page, parks bool) (more bool) {
+func (l *lane) hand(rec *recorder, p page) (more bool) {
 	done := settledPrefix(p.entries)
 	end := p.end && done == len(p.entries)
-	next := record{position: l.position}
-	if parks {
-		next.parks = 1
-	}
+	next := record{position: l.position, keys: decidedKeys(p.entries)}
 	next.add(p.entries[:done])
 	if end {
 		next.position = l.position.end()
 		rec.confirmed = l.reading
 	}
-	if next.messages == 0 && !end { // nothing to record, so nobody else gives the parking back
-		for range next.parks {
-			l.st.parking.RUnlock()
-		}
+	if next.messages == 0 && !end { // nothing to record: all of it comes again
+		l.keys.recorded(next.keys)
 		return false // before anything was settled
 	}
 	l.position = next.position
 	rec.queue <- next
 	return !end && done == len(p.entries)
+}
+
+// decidedKeys are those of the messages that a page has put aside, once each; also of
+// those that it does not record.
+func decidedKeys(entries []*entry) (hashes []int64) {
+	for _, e := range entries {
+		if e.aside != nil && e.aside.hash != nil {
+			hashes = append(hashes, *e.aside.hash)
+		}
+	}
+	return hashes
 }
 
 // settledPrefix is up to where all is settled: a stop may leave the rest.

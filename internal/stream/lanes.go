@@ -96,9 +96,17 @@ func (ls *lanes) slots() (from, upto []int32) {
 	return from, upto
 }
 
-// unblock lets the keys go of which no message is aside any more. Whoever calls it
-// has the stream's parking for itself: no lane is about to put a message behind
-// them.
+// settle tells the lanes that outcomes of messages of these keys are about to be
+// recorded.
+func (ls *lanes) settle(hashes []int64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.running {
+		l.keys.settle(hashes)
+	}
+}
+
+// unblock lets the keys go of which that record has left no message aside.
 func (ls *lanes) unblock(hashes []int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -132,6 +140,9 @@ func (ls *lanes) stop() error {
 		select {
 		case <-l.done:
 		case <-abandoned.C:
+			for _, l := range all {
+				l.left.Store(true) // when all have stopped the pool is closed
+			}
 			return errors.New("deliveries did not return after they were cancelled; their lanes are another's when the lease ends")
 		}
 	}

@@ -26,21 +26,20 @@ type pageRun struct {
 	began   time.Time
 
 	mu        sync.Mutex
-	parks     bool               // guarded by mu: it holds the stream's parking, for reading
-	cut       bool               // guarded by mu: nothing more is begun, as others wait for the parking
+	decided   bool               // guarded by mu: it has put something aside of a key
+	cut       bool               // guarded by mu: nothing more is begun, as a key waits for the page's record
 	postponed map[claim.Key]bool // guarded by mu: keys of which no more is tried in this pass
 }
 
-// cutAfter is how long outcomes of messages that are aside wait for a page on
-// which others of their keys were put behind them.
+// cutAfter is how long a key of which nothing else is aside any more waits for a page
+// that has put messages of it aside.
 const cutAfter = time.Second
 
 // run settles the page: every message is delivered or put aside, unless
-// the lane is to stop, or the outcomes of others wait for this page's record. Of
-// an ordered stream's key it delivers one message after the other, and once one
-// has failed, or others are aside, none. It reports whether it holds the
-// stream's parking, which the recorder gives back with the page's record.
-func (d *pageRun) run(entries []*entry, suspect bool) (parks bool) {
+// the lane is to stop, or a key waits for this page's record. Of an ordered stream's
+// key it delivers one message after the other, and once one has failed, or others
+// are aside, none.
+func (d *pageRun) run(entries []*entry, suspect bool) {
 	crash.Point("claimed")
 	todo := d.sort(entries, suspect)
 	for failures := 0; len(todo) > 0; { // of passes in a row that have settled nothing
@@ -66,7 +65,6 @@ func (d *pageRun) run(entries []*entry, suspect bool) (parks bool) {
 		work.Sleep(d.ctx, work.Backoff(failures, 10*time.Millisecond, time.Second))
 	}
 	d.asideGaps(entries)
-	return d.parks
 }
 
 // awaitProbe waits until the destination, which is down, may be probed, or the page
@@ -108,11 +106,10 @@ func (d *pageRun) ended() bool {
 		return false
 	}
 	// Once it has ended it stays so, or a hand would leave out one message and
-	// go on to the next of its key. While the parking is held nobody else ends the
-	// waiting.
+	// go on to the next of its key.
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cut = d.cut || (d.parks && d.st.parking.waiting.Load())
+	d.cut = d.cut || (d.decided && d.keys.keepWaiting())
 	return d.cut
 }
 
@@ -278,9 +275,7 @@ func (d *pageRun) deliver(msgs []*claim.Message) (results []error) {
 }
 
 // mayTry reports whether the message may be attempted now; if others of its key
-// are aside it joins them. That is decided under the parking, or the last of
-// those others could be let go between the look and the record, and this one
-// would stand behind nothing.
+// are aside it joins them.
 func (d *pageRun) mayTry(e *entry) bool {
 	if d.ended() {
 		return false
@@ -298,13 +293,10 @@ func (d *pageRun) mayTry(e *entry) bool {
 		return true
 	}
 	hash := keyHash(e.Tenant, e.Key)
-	if !d.keys.has(hash) {
+	if !d.keys.join(hash) {
 		return true
 	}
-	d.lockParking()
-	if !d.keys.has(hash) { // let go meanwhile
-		return true
-	}
+	d.decide()
 	e.settled = true
 	e.aside = &aside{entry: e, hash: &hash, outcome: claim.Outcome{Kind: park}}
 	return false
@@ -343,20 +335,16 @@ func (d *pageRun) putAside(e *entry, o claim.Outcome) {
 	if d.ordered && e.Key != "" {
 		hash := keyHash(e.Tenant, e.Key)
 		a.hash = &hash
-		d.lockParking()
 		d.keys.add(hash)
+		d.decide()
 	}
 	e.settled, e.aside = true, a
 }
 
-// lockParking takes the stream's parking (for reading: pages do not exclude each
-// other) until the page is recorded: whoever lets keys go waits for that. Once a
-// page, as the lock is not to be taken twice by one while somebody waits to write.
-func (d *pageRun) lockParking() {
+// decide notes that the page has put something aside of a key, which blocks it until
+// the page's record at the least.
+func (d *pageRun) decide() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.parks {
-		d.st.parking.RLock()
-		d.parks = true
-	}
+	d.decided = true
 }

@@ -10,7 +10,7 @@ import (
 
 func newPage(t *testing.T) *pageRun {
 	return &pageRun{
-		st: &stream{Subscription: &claim.Subscription{}}, working: context.Background(), ctx: t.Context(),
+		st: &stream{Subscription: &claim.Subscription{}}, keys: newBlockedKeys(), working: context.Background(), ctx: t.Context(),
 		began: time.Now().Add(-2 * cutAfter), postponed: map[claim.Key]bool{},
 	}
 }
@@ -19,15 +19,16 @@ func newPage(t *testing.T) *pageRun {
 // otherwise for the next one of the key, that would be delivered before it.
 func TestPage_EndedStaysEnded(t *testing.T) {
 	d := newPage(t)
-	d.st.parking.waiting.Store(true)
+	d.keys.add(1) // of the page before, whose record is under way
+	d.keys.settle([]int64{1})
 	if d.ended() {
-		t.Error("a page that has parked nothing keeps nobody waiting, and ended")
+		t.Error("a page that has put nothing aside keeps nobody waiting, and ended")
 	}
-	d.parks = true
+	d.decide()
 	if !d.ended() {
-		t.Error("the page did not end for those who wait")
+		t.Error("the page did not end for the key that waits")
 	}
-	d.st.parking.waiting.Store(false)
+	d.keys.recorded([]int64{1})
 	if !d.ended() {
 		t.Error("the page had ended, and goes on")
 	}

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/deedhq/deed/internal/claim"
@@ -24,8 +25,8 @@ type record struct {
 	messages int   // read since the record before, with those put aside
 	min, max int64 // numbers of the first and last of the messages
 	aside    []aside
-	parks    int  // so often the stream's parking is held for reading, until this is recorded
-	pause    bool // no more than that the lane has stopped where the record before says
+	keys     []int64 // of messages that the pages have put aside, once each; also of those that this does not record
+	pause    bool    // no more than that the lane has stopped where the record before says
 }
 
 // add makes entries part of what n records.
@@ -53,7 +54,7 @@ func (n *record) merge(more record) {
 	}
 	n.position = more.position
 	n.messages += more.messages
-	n.parks += more.parks
+	n.keys = append(n.keys, more.keys...)
 	n.aside = append(n.aside, more.aside...)
 }
 
@@ -68,6 +69,8 @@ type recorder struct {
 	lane    int
 	fence   int64           // of the owner whose records these are
 	working context.Context // the lane's: says whether it is lost; records outlast it otherwise
+	keys    *blockedKeys    // the lane's
+	left    *atomic.Bool    // the lane's
 	queue   chan record
 	done    chan struct{}           // closed when the queue has been closed and worked off
 	stop    context.CancelCauseFunc // ends the reading
@@ -127,14 +130,10 @@ func (r *recorder) waiting() *record {
 var errPlaceMoved = errors.New("the recorded position is not where this worker left it")
 
 // record tries until the page is recorded, or cannot be; then the reading ends.
-// The parking is given back in either case: what was put behind others is in the
-// database then, or will be read again.
+// In either case its keys wait for it no more: what was put aside is in the database
+// then, or will be read again.
 func (r *recorder) record(rec record) {
-	defer func() {
-		for range rec.parks {
-			r.st.parking.RUnlock()
-		}
-	}()
+	defer r.keys.recorded(rec.keys)
 	ctx := context.WithoutCancel(r.working) // also what a stop has cancelled
 	for failures := 0; r.err == nil; {
 		crash.Point("settling")
@@ -143,7 +142,7 @@ func (r *recorder) record(rec record) {
 			crash.Point("settled")
 			return
 		}
-		if isLost(r.working) || !sqlstate.Passing(err) || errors.Is(err, errLaneLost) || errors.Is(err, errPlaceMoved) || failures == 20 {
+		if isLost(r.working) || r.left.Load() || !sqlstate.Passing(err) || errors.Is(err, errLaneLost) || errors.Is(err, errPlaceMoved) || failures == 20 {
 			r.err = err
 			r.stop(err)
 			return

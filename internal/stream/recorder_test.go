@@ -15,23 +15,26 @@ func TestRecord_Merge(t *testing.T) {
 		"the first":  {record{position: first, messages: 2, min: 5, max: 9}, record{position: second}, 2, 5, 9},
 		"the second": {record{position: first}, record{position: second, messages: 1, min: 3, max: 3}, 1, 3, 3},
 	} {
-		c.one.parks, c.two.parks = 1, 1
+		c.one.keys, c.two.keys = []int64{7}, []int64{7}
 		c.one.merge(c.two)
-		if got := c.one; got.position != second || int64(got.messages) != c.messages || got.min != c.min || got.max != c.max || got.parks != 2 {
+		if got := c.one; got.position != second || int64(got.messages) != c.messages || got.min != c.min || got.max != c.max || len(got.keys) != 2 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
 
 // The recorder is given what is settled from the beginning of a page on, and with it
-// the parking; what comes after the first that is not settled is read again.
+// the keys on which the page has decided; what comes after the first that is not
+// settled is read again.
 func TestLane_HandsOverWhatIsSettled(t *testing.T) {
 	t.Parallel()
+	hash := int64(7)
 	pageOf := func(end bool, settled ...bool) page {
 		p := page{end: end}
 		for i, s := range settled {
 			e := &entry{place: 2, settled: s}
 			e.Seq = int64(i + 1)
+			e.aside = &aside{entry: e, hash: &hash}
 			p.entries = append(p.entries, e)
 		}
 		return p
@@ -51,22 +54,22 @@ func TestLane_HandsOverWhatIsSettled(t *testing.T) {
 		"a hole before the end":    {pageOf(true, true, false), false, reading.at(2, 1), false},
 		"a hole, and only the end": {pageOf(true, false), false, reading, true},
 	} {
-		l := &lane{st: &stream{}, position: reading}
+		l := &lane{st: &stream{}, position: reading, keys: newBlockedKeys()}
 		rec := &recorder{queue: make(chan record, 1)}
-		l.st.parking.RLock()
-		if more := l.hand(rec, c.page, true); more != c.more || l.position != c.want {
+		for range c.page.entries {
+			l.keys.add(hash)
+		}
+		if more := l.hand(rec, c.page); more != c.more || l.position != c.want {
 			t.Errorf("%s: more %t, at %+v", name, more, l.position)
 		}
 		close(rec.queue)
 		given, ok := <-rec.queue
-		if ok == c.none || ok && (given.parks != 1 || given.position != c.want) {
+		if ok == c.none || ok && (len(given.keys) != len(c.page.entries) || given.position != c.want) {
 			t.Errorf("%s: handed over %+v, %t", name, given, ok)
 		}
-		if ok {
-			l.st.parking.RUnlock()
-		}
-		if !l.st.parking.TryLock() {
-			t.Errorf("%s: nobody gives the parking back", name)
+		l.keys.recorded(given.keys)
+		if l.keys.settle([]int64{hash}); l.keys.keepWaiting() {
+			t.Errorf("%s: the key waits for ever", name)
 		}
 	}
 }

@@ -21,11 +21,10 @@ var errLaneLost = errors.New("the lane has another owner")
 // stream.
 type stream struct {
 	*claim.Subscription
-	feed    *Feed
-	page    int // most messages a page
-	parking parking
-	leases  leases
-	probes  atomic.Int32 // of lanes that wait until the destination may be probed
+	feed   *Feed
+	page   int // most messages a page
+	leases leases
+	probes atomic.Int32 // of lanes that wait until the destination may be probed
 }
 
 // probing reports whether the destination is down, and so attempted at most once at
@@ -33,25 +32,6 @@ type stream struct {
 func (st *stream) probing() bool {
 	n, _ := st.Destination.Limit(2)
 	return n < 2
-}
-
-// parking orders two decisions about a key: a lane's, that a message stands behind
-// others of it, up to the record of that (for reading: lanes and pages do not
-// exclude each other), and the record of what became of those others (for writing).
-// Without it the last of those others could be finished, and the key be let go,
-// between a lane's look and its record, and the message would stand behind nothing.
-type parking struct {
-	sync.RWMutex
-	waiting atomic.Bool // somebody waits to write: pages that hold it for long are cut
-}
-
-// alone runs do while no lane decides.
-func (p *parking) alone(do func() error) error {
-	p.waiting.Store(true)
-	p.Lock()
-	p.waiting.Store(false)
-	defer p.Unlock()
-	return do()
 }
 
 // leases are those of the lanes that this process holds, which are renewed
