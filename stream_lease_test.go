@@ -157,3 +157,23 @@ func TestContract_O14_LostRunEndsAfterTheCall(t *testing.T) {
 		})
 	}
 }
+
+// A lease that is changed online is that of workers to come: one that runs knows only
+// the one with which it started, by which it stops when it is cut off, and holds its
+// lanes by that.
+func TestContract_O14_LanesKeepTheLeaseOfTheirWorker(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	runStream(t, db, stream(&recorder{}, func(o *deed.Options) { o.Topics[0].Lanes = 2 }))
+	held := func(until string) bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Worker), `
+			select count(l.worker) = 2 and min(l.lease_until) > clock_timestamp() + $1::text::interval
+			  and (select min(r.seen_until) > clock_timestamp() + $1::text::interval from deed.relays r)
+			from deed.lanes l`, until)
+	}
+	eventually(t, "the lanes to be held", func() bool { return held("15 seconds") })
+	db.Exec(t, pgtest.Admin, `select deed.set_subscription('orders', 's', p_lease => '1 second')`)
+	db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() + interval '4 seconds'`)
+	db.Exec(t, pgtest.Owner, `update deed.relays set seen_until = clock_timestamp() + interval '4 seconds'`)
+	eventuallyWithin(t, 20*time.Second, "the lanes to be renewed for the lease with which they were taken", func() bool { return held("15 seconds") })
+}

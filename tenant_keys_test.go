@@ -159,7 +159,7 @@ func TestUpgrade_TenantKeysBesideAnOldRelay(t *testing.T) {
 		t.Errorf("these keys have a free message: %q, %v", free, err)
 	}
 	// An old relay asks for lanes by the protocol that it knows.
-	db.Exec(t, pgtest.Owner, `alter function deed.take_lanes(uuid, text, int[], boolean, int) rename to take_lanes_anew`)
+	db.Exec(t, pgtest.Owner, `alter function deed.take_lanes(uuid, text, int[], boolean, int, interval[]) rename to take_lanes_anew`)
 	before := pgtest.One[int64](t, owner, `select max(n) from deed.progress`)
 	close(gate)
 	publish(t, db, keyed("new", 0))
@@ -170,7 +170,7 @@ func TestUpgrade_TenantKeysBesideAnOldRelay(t *testing.T) {
 		t.Errorf("the old relay has recorded %d pages after the migration", n-before)
 	}
 	failing.Store(false)
-	db.Exec(t, pgtest.Owner, `alter function deed.take_lanes_anew(uuid, text, int[], boolean, int) rename to take_lanes`)
+	db.Exec(t, pgtest.Owner, `alter function deed.take_lanes_anew(uuid, text, int[], boolean, int, interval[]) rename to take_lanes`)
 	_ = stopOld()
 	c, _ := runStream(t, db, options("new"))
 	db.Exec(t, pgtest.Owner, `update deed.pending set process_after = clock_timestamp() where not parked`)

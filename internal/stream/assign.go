@@ -79,13 +79,15 @@ func (a *assigner) take(ctx context.Context, live bool) error {
 	defer cancel()
 	byID := map[int]*Reader{}
 	var subs []int
+	var leases []float64 // seconds: with which they are read here, whatever they are by now
 	for _, r := range a.Readers {
 		if r.IsStream() && !r.IsRemoved() {
 			byID[r.ID] = r
 			subs = append(subs, r.ID)
+			leases = append(leases, r.Lease.Seconds())
 		}
 	}
-	told, err := a.ask(ctx, subs, live)
+	told, err := a.ask(ctx, subs, leases, live)
 	if err != nil {
 		return err
 	}
@@ -98,11 +100,11 @@ func (a *assigner) take(ctx context.Context, live bool) error {
 // ask is the statement: what it says of each of the subscriptions. One of which there
 // is no row has no lane here, and is told so; a row without a lane says that the
 // topic is a queue. What is told is the whole: a lane that is not named is lost.
-func (a *assigner) ask(ctx context.Context, subs []int, live bool) (map[int]*assignment, error) {
+func (a *assigner) ask(ctx context.Context, subs []int, leases []float64, live bool) (map[int]*assignment, error) {
 	// Before the statement: the leases end that much later by the server's clock, so
 	// that nobody here takes for fresh what has run out there.
 	asked := time.Now()
-	rows, err := a.DB.Query(ctx, query.TakeLanes, a.worker.String(), a.Name, subs, live, protocol)
+	rows, err := a.DB.Query(ctx, query.TakeLanes, a.worker.String(), a.Name, subs, live, protocol, leases)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,8 @@ from deed.watch(
 
 -- name: take_lanes
 select subscription, lane, slot_from, slot_upto, ordered, fence, give_back, takeovers, last_window
-from deed.take_lanes($1::text::uuid, $2::text, $3::int[], $4::boolean, $5::int);
+from deed.take_lanes($1::text::uuid, $2::text, $3::int[], $4::boolean, $5::int,
+  array(select make_interval(secs => l.seconds) from unnest($6::float8[]) with ordinality l(seconds, n) order by l.n));
 
 -- name: release_lane
 select deed.release_lane($1::int, $2::int, $3::bigint);

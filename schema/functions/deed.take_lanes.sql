@@ -16,12 +16,16 @@
 --
 -- p_protocol is 2 for programs to which a key is its tenant's own. Raises DDCON
 -- for others: two that hash keys otherwise would not see which are blocked.
+-- p_leases are those with which the process reads the subscriptions, in their order:
+-- it knows of no other, and by that one stops when it cannot renew. Null: the
+-- subscription's, as it is now. Raises DDARG for one that is not from a second to a day.
 create or replace function deed.take_lanes(
   p_worker        uuid,
   p_name          text,
   p_subscriptions int[],
   p_take          boolean default true,
-  p_protocol      int default 1
+  p_protocol      int default 1,
+  p_leases        interval[] default null
 ) returns table (
   subscription int, lane int, slot_from int, slot_upto int, ordered boolean, fence bigint, give_back boolean,
   takeovers int, last_window bigint
@@ -51,6 +55,9 @@ begin
   if p_protocol is distinct from 2 then
     raise exception 'take_lanes: this program is older than the schema, which has keys by tenant; upgrade it' using errcode = 'DDCON';
   end if;
+  if exists (select from unnest(p_leases) u(lease) where u.lease not between interval '1 second' and interval '24 hours') then
+    raise exception 'take_lanes: leases must be from 1 second to 24 hours, got %', p_leases using errcode = 'DDARG';
+  end if;
   return query
   select s.id, null::int, null::int, null::int, null::boolean, null::bigint, false, 0, null::bigint
   from deed.subscriptions s
@@ -62,10 +69,11 @@ begin
     select s.id
     from deed.subscriptions s
     join deed.topics t on t.topic = s.topic
+    cross join lateral (select coalesce(p_leases[array_position(p_subscriptions, s.id)], s.lease) as lease) k
     cross join lateral (
       select count(*) as total,
         count(*) filter (where l.worker = p_worker) as mine,
-        count(*) filter (where l.lease_until < v_now + s.lease * 2 / 3 and l.worker = p_worker) as old,
+        count(*) filter (where l.lease_until < v_now + k.lease * 2 / 3 and l.worker = p_worker) as old,
         count(*) filter (where l.worker is null or l.lease_until <= v_now) as free
       from deed.lanes l where l.subscription = s.id
     ) c
@@ -76,7 +84,7 @@ begin
     where s.id = any (p_subscriptions) and t.mode = 'stream'
       and (c.old > 0 or (p_take and (
         c.total = 0
-        or v.seen_until is null or v.seen_until < v_now + s.lease * 2 / 3
+        or v.seen_until is null or v.seen_until < v_now + k.lease * 2 / 3
         or (c.free > 0 and c.mine < ceil(c.total::numeric / greatest(v.live, 1)))
         or exists (select from deed.relanings r where r.subscription = s.id)
       )))
@@ -84,7 +92,8 @@ begin
 
   -- One order for all, or two that take lanes at once deadlock.
   for v_sub in
-    select s.id, s.lease, case when r.subscription is not null then coalesce(r.window_n, 0) end as last_window
+    select s.id, coalesce(p_leases[array_position(p_subscriptions, s.id)], s.lease) as lease,
+      case when r.subscription is not null then coalesce(r.window_n, 0) end as last_window
     from deed.subscriptions s
     join deed.topics t on t.topic = s.topic
     left join deed.relanings r on r.subscription = s.id
