@@ -1,7 +1,7 @@
 -- deed.finish_page: record that a lane has come to a position in the log.
 --
 -- Writes one row of deed.progress and, for each message that is put aside, one of
--- deed.pending; locks the free row of each key that is put aside (deed.lock_keys).
+-- deed.pending; locks the free row of each key that is put aside (deed.try_lock_keys).
 --
 -- The row that it follows, which must be the lane's last:
 --   p_fence  the owner's number, under which that row was written
@@ -90,8 +90,8 @@ begin
   end if;
 
   select s.max_attempts, s.backoff into v_sub from deed.subscriptions s where s.id = p_subscription;
-  -- Waits for whoever is just finishing the first of a key.
-  v_keys := deed.lock_keys(p_subscription, p_hashes);
+  -- Waits for whoever is just finishing the first of a key, and not for one who keeps it locked.
+  v_keys := deed.try_lock_keys(p_subscription, p_hashes);
   for i in 1..v_aside loop
     v_parked := coalesce(p_hashes[i] = any (v_keys), false);
     if not v_parked and p_hashes[i] is not null then
