@@ -99,6 +99,23 @@ func anchor(heading string) string {
 	}, strings.ToLower(heading))
 }
 
+// The tests that decisions cite exist. A name that ends in … is of several.
+func TestCitations_DecisionsNameTestsThatExist(t *testing.T) {
+	t.Parallel()
+	tests := testsDeclared(t)
+	files, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d decisions, %v", len(files), err)
+	}
+	for _, name := range files {
+		for _, m := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark|Example)\\w+|[a-z0-9_-]+\\.txtar)`").FindAllStringSubmatch(readText(t, name), -1) {
+			if !tests[m[1]] {
+				t.Errorf("%s cites %s, which does not exist", name, m[1])
+			}
+		}
+	}
+}
+
 // The files that docs/design.md sends its readers to exist.
 func TestCitations_DesignNamesFilesThatExist(t *testing.T) {
 	t.Parallel()

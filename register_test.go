@@ -47,9 +47,28 @@ func TestRegister(t *testing.T) {
 			}
 		}
 	}
+	tests := testsDeclared(t)
+	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
+		if !tests[m[1]] {
+			t.Errorf("the register names %s, which does not exist", m[1])
+		}
+	}
+	for name := range tests {
+		if strings.HasPrefix(name, "TestContract_") && !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("%s is not in the register", name)
+		}
+	}
+}
+
+// testsDeclared are the tests that the tree has, scripts among them (dead.txtar).
+func testsDeclared(t *testing.T) map[string]bool {
+	t.Helper()
 	tests := map[string]bool{}
-	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w+)\(`)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".txtar" {
+			tests[d.Name()] = true
+		}
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -62,16 +81,7 @@ func TestRegister(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
-		if !tests[m[1]] {
-			t.Errorf("the register names %s, which does not exist", m[1])
-		}
-	}
-	for name := range tests {
-		if strings.HasPrefix(name, "TestContract_") && !strings.Contains(string(text), "`"+name+"`") {
-			t.Errorf("%s is not in the register", name)
-		}
-	}
+	return tests
 }
 
 // The register has every published face with the signatures that the tree has,

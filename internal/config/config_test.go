@@ -178,6 +178,28 @@ sinks:
 	}
 }
 
+// A file as large as one may be, that would bring in millions of entries, is read to
+// its end, and each place is named at which it would.
+func TestParse_ErrMergesOfALargeFile(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("sinks: {out: {type: print}}\ntopics:\n  a: &base\n")
+	for i := range 8000 {
+		fmt.Fprintf(&text, "    k%d: x\n", i)
+	}
+	merges := 0
+	for ; text.Len() < 250<<10; merges++ {
+		fmt.Fprintf(&text, "  m%d: {<<: *base, sink: out}\n", merges)
+	}
+	_, err := parse(text.String())
+	if got := strings.Count(fmt.Sprint(err), "merge keys (<<) have no meaning here"); got != merges || merges < 4000 {
+		t.Errorf("%d of %d merges are named", got, merges)
+	}
+	if got := strings.Count(fmt.Sprint(err), "\n"); got != merges {
+		t.Errorf("%d problems, want %d and the anchor", got+1, merges)
+	}
+}
+
 func TestParse_OnlyADatabase(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"postgres://localhost/deed", "postgresql:///deed?host=/run", "host=/run dbname=deed"} {
