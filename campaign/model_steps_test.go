@@ -323,7 +323,10 @@ func (m *model) answer(rt *rapid.T, h hand, outcome string, reached bool) {
 		note()
 		if i.claim != h.claim || !i.done() {
 			i.late[h.claim] = message
-			i.prove(message, doneOf[m.channel])
+			open := i.open()
+			if i.prove(message, doneOf[m.channel]); open && i.done() {
+				i.claim = 0 // who calls it meanwhile is late
+			}
 		}
 	}
 }

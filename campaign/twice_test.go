@@ -117,9 +117,11 @@ func TestContract_C4_TwoMessagesOfOneName(t *testing.T) {
 			o.answer(2, "accepted")
 			o.answer(1, "accepted")
 		}, 2},
-		"it answers late":            {func(o *oneName) { o.call(); o.lost(); o.answer(1, "accepted") }, 0},
-		"a person has seen it there": {func(o *oneName) { o.call(); o.lost(); o.decide("sent"); o.answer(1, "accepted") }, 0},
-		"it was asked for":           {func(o *oneName) { o.call(); o.lookedUp(); o.answer(1, "accepted") }, 0},
+		"the first answer comes while the second call is made":         {func(o *oneName) { again(o); o.answer(1, "accepted"); o.answer(2, "accepted") }, 2},
+		"and that one is refused":                                      {func(o *oneName) { again(o); o.answer(1, "accepted"); o.answer(2, "refused") }, 0},
+		"it answers late":                                              {func(o *oneName) { o.call(); o.lost(); o.answer(1, "accepted") }, 0},
+		"a person has seen it there":                                   {func(o *oneName) { o.call(); o.lost(); o.decide("sent"); o.answer(1, "accepted") }, 0},
+		"it was asked for":                                             {func(o *oneName) { o.call(); o.lookedUp(); o.answer(1, "accepted") }, 0},
 		"sent again, refused for now, and the first call was accepted": {func(o *oneName) { again(o); o.answer(2, "later"); o.answer(1, "accepted") }, 0},
 		"sent again, refused, and a person has seen it there": {func(o *oneName) {
 			again(o)
