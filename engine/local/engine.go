@@ -229,7 +229,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		beside.Go(func() { e.inner.run(announcing) })
 	}
 	err := work.Run(ctx, e, work.Options{
-		Concurrency: e.opts.Concurrency, Batch: max(100, e.opts.Concurrency), Lease: e.opts.Lease, Deadline: e.opts.Deadline, Grace: e.opts.Grace,
+		Concurrency: e.opts.Concurrency, Batch: max(100, e.opts.Concurrency), Ahead: -1, // a step may take hours
+		Lease: e.opts.Lease, Deadline: e.opts.Deadline, Grace: e.opts.Grace,
 		Wake: e.woken, Logger: e.opts.Logger,
 	})
 	held := heldBy(ctx)

@@ -90,6 +90,7 @@ type Options struct {
 	Concurrency int           // calls to Do at once; default 16
 	Batch       int           // most items a claim; default 200
 	Group       int           // most items a call to Do; default 1
+	Ahead       int           // at least so many items beside those that all calls take may be in hand; default as many as those; -1: none
 	Lease       time.Duration // renewed at a third of it; default 30s
 	Deadline    time.Duration // of each call to Exchange and Extend; default 10s
 	Grace       time.Duration // how long a stop waits before it cancels; default 20s
@@ -101,6 +102,7 @@ func (o Options) withDefaults() Options {
 	o.Concurrency = cmp.Or(o.Concurrency, 16)
 	o.Batch = cmp.Or(o.Batch, 200)
 	o.Group = cmp.Or(o.Group, 1)
+	o.Ahead = max(cmp.Or(o.Ahead, o.Concurrency*o.Group), 0)
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	o.Deadline = cmp.Or(o.Deadline, 10*time.Second)
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
@@ -238,7 +240,7 @@ func (l *loop[T]) step(ctx context.Context) time.Duration {
 			n, pause = l.src.Limit(max(n>>l.shrink, 1))
 		}
 	}
-	flush := len(l.done) > 0 && (len(l.done) >= l.opts.Batch || len(l.held) == 0 || time.Since(l.doneAt) >= flushDelay)
+	flush := l.flushes()
 	if l.split > 0 && len(l.done) > 0 {
 		// Some outcome cannot be recorded: claims go without it, in turns.
 		if l.apart = !l.apart; l.apart || n == 0 {
@@ -263,17 +265,32 @@ func (l *loop[T]) step(ctx context.Context) time.Duration {
 	}
 }
 
-// room is how many more items may be claimed: enough to keep the runners busy
-// for about a second, so that slow attempts do not hoard what other workers
-// could do, and never more than two batches in all.
+// room is how many more items may be claimed: what the runners take that are
+// free, and what they will end in the next second or [Options.Ahead], so that slow
+// attempts do not hoard what other workers could do; and never more than two
+// batches in all. A few are only claimed for a runner that is free, and if
+// outcomes wait with these.
 func (l *loop[T]) room() int {
-	busy := max(2*l.opts.Concurrency*l.opts.Group, int(l.rate))
-	room := min(busy, 2*l.opts.Batch) - len(l.held)
-	room = min(room, l.opts.Batch)
-	if room < min(busy, l.opts.Batch)/2 {
+	runners := min(l.opts.Concurrency*l.opts.Group, 2*l.opts.Batch)
+	busy := min(runners+max(l.opts.Ahead, int(l.rateNow())), 2*l.opts.Batch)
+	room := min(busy-len(l.held), l.opts.Batch)
+	if room < min(busy, l.opts.Batch)/2 && (len(l.held) >= runners || len(l.done) > 0 && !l.flushes()) {
 		return 0
 	}
-	return room
+	return max(room, 0)
+}
+
+// rateNow is the rate, or what is left of it: in the time since it was counted
+// the runners cannot have ended more than what has come out of them, and what
+// they have in hand.
+func (l *loop[T]) rateNow() float64 {
+	most := l.counted + len(l.done) + l.opts.Concurrency*l.opts.Group
+	return min(l.rate, float64(most)/time.Since(l.countAt).Seconds())
+}
+
+// flushes reports whether it is time to record outcomes.
+func (l *loop[T]) flushes() bool {
+	return len(l.done) > 0 && (len(l.done) >= l.opts.Batch || len(l.held) == 0 || time.Since(l.doneAt) >= flushDelay)
 }
 
 func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
@@ -455,7 +472,7 @@ func (l *loop[T]) measure(finished int) {
 	if elapsed < 50*time.Millisecond {
 		return
 	}
-	l.rate = (l.rate + float64(l.counted)/elapsed.Seconds()) / 2
+	l.rate = (l.rateNow() + float64(l.counted)/elapsed.Seconds()) / 2
 	l.counted, l.countAt = 0, time.Now()
 }
 

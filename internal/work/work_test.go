@@ -415,3 +415,48 @@ func TestBackoff(t *testing.T) {
 		}
 	}
 }
+
+// How quick attempts were says nothing of those that come a while later: of them only few are claimed that are not begun, or none.
+func TestRun_QuickAttemptsOfBeforeDoNotHoard(t *testing.T) {
+	t.Parallel()
+	for ahead, most := range map[int]int{0: 8, 2: 6, -1: 4} {
+		t.Run(strconv.Itoa(ahead), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { quickThenSlow(t, ahead, most) })
+		})
+	}
+}
+
+func quickThenSlow(t *testing.T, ahead, most int) {
+	wake := make(chan struct{}, 1)
+	f := &fake{left: 2000, do: func(context.Context, int) error { time.Sleep(time.Millisecond); return nil }}
+	stop := start(t, f, work.Options{Concurrency: 4, Batch: 200, Ahead: ahead, Wake: wake})
+	time.Sleep(30 * time.Second)
+	wake <- struct{}{} // for nothing
+	time.Sleep(30 * time.Second)
+	f.set(func() {
+		if len(f.outcomes) != 2000 || f.mostHeld < 200 {
+			t.Errorf("of quick ones %d have ended, and %d were in hand", len(f.outcomes), f.mostHeld)
+		}
+		f.left, f.mostHeld = 1000, 0
+		f.do = func(ctx context.Context, _ int) error {
+			select {
+			case <-time.After(30 * time.Minute):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}
+	})
+	for range 3 {
+		wake <- struct{}{}
+		time.Sleep(10 * time.Minute)
+		f.set(func() {
+			if f.mostHeld > most {
+				t.Errorf("%d of those that take half an hour were in hand", f.mostHeld)
+			}
+		})
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
