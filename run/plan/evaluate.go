@@ -16,8 +16,11 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// maxValue is how large a computed value may be, in bytes.
-const maxValue = 64 << 10
+// How many bytes an expression may make, and all of those that stand under a key of a step.
+const (
+	maxValue = 64 << 10
+	maxField = 1 << 20
+)
 
 // variables are the data as CEL takes them.
 func (p *Plan) variables(d Data) (map[string]any, error) {
@@ -91,7 +94,14 @@ func (e *expression) eval(vars map[string]any) (ref.Val, error) {
 	return v, err
 }
 
-func (v *value) append(out []byte, vars map[string]any) (_ []byte, err error) {
+// field is what stands under a key of a step while it is computed.
+type field struct {
+	vars map[string]any
+	made int // bytes, by its expressions
+}
+
+// append writes v as JSON.
+func (f *field) append(out []byte, v *value) (_ []byte, err error) {
 	switch {
 	case v.literal != nil:
 		return append(out, v.literal...), nil
@@ -102,7 +112,7 @@ func (v *value) append(out []byte, vars map[string]any) (_ []byte, err error) {
 				out = append(out, ',')
 			}
 			out = append(appendText(out, k), ':')
-			if out, err = v.values[k].append(out, vars); err != nil {
+			if out, err = f.append(out, v.values[k]); err != nil {
 				return nil, err
 			}
 		}
@@ -113,17 +123,14 @@ func (v *value) append(out []byte, vars map[string]any) (_ []byte, err error) {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			if out, err = item.append(out, vars); err != nil {
+			if out, err = f.append(out, item); err != nil {
 				return nil, err
 			}
 		}
 		return append(out, ']'), nil
 	case len(v.parts) == 1:
-		computed, err := v.parts[0].expr.eval(vars)
-		if err != nil {
-			return nil, err
-		}
-		return appendValue(out, computed)
+		computed, err := f.compute(v.parts[0].expr, false)
+		return append(out, computed...), err
 	}
 	var text []byte
 	for _, p := range v.parts {
@@ -131,22 +138,41 @@ func (v *value) append(out []byte, vars map[string]any) (_ []byte, err error) {
 			text = append(text, p.text...)
 			continue
 		}
-		computed, err := p.expr.eval(vars)
+		computed, err := f.compute(p.expr, true)
 		if err != nil {
 			return nil, err
 		}
-		if s, ok := computed.(types.String); ok {
-			text = append(text, s...)
-		} else if text, err = appendValue(text, computed); err != nil {
-			return nil, err
-		}
+		text = append(text, computed...)
 	}
 	return appendText(out, string(text)), nil
 }
 
-var errTooLarge = fmt.Errorf("the value is over %d bytes", maxValue)
+var (
+	errTooLarge     = fmt.Errorf("the value is over %d bytes", maxValue)
+	errTooLargeHere = fmt.Errorf("the values are over %d bytes in all", maxField)
+)
 
-// appendValue writes a value of CEL as JSON.
+// compute is what e makes, as JSON; inText, a text as it stands.
+func (f *field) compute(e *expression, inText bool) (made []byte, err error) {
+	v, err := e.eval(f.vars)
+	if err != nil {
+		return nil, err
+	}
+	switch s, isText := v.(types.String); {
+	case isText && len(s) > maxValue: // without its escapes
+		return nil, errTooLarge
+	case isText && inText:
+		made = []byte(s)
+	default:
+		made, err = appendValue(nil, v)
+	}
+	if f.made += len(made); f.made > maxField {
+		return nil, errTooLargeHere
+	}
+	return made, err
+}
+
+// appendValue writes a value of CEL as JSON, and gives up when that is too large.
 func appendValue(out []byte, v ref.Val) (_ []byte, err error) {
 	if len(out) > maxValue {
 		return nil, errTooLarge

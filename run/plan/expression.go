@@ -329,7 +329,7 @@ func (s *Step) Resolve(p *Plan, key string, d Data) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := v.append(nil, vars)
+	out, err := (&field{vars: vars}).append(nil, v)
 	if err != nil {
 		return nil, &ConditionError{fmt.Errorf("%s: %w", key, err)}
 	}

@@ -111,3 +111,27 @@ func TestDiff(t *testing.T) {
 		t.Error(strings.Join(got, "\n"))
 	}
 }
+
+// How large a value may be is measured of what is computed, whatever stands beside it; and all that is computed under a key is bounded.
+func TestStep_ResolveIsBounded(t *testing.T) {
+	t.Parallel()
+	literal := strings.Repeat("x", 70<<10)
+	d := plan.Data{Input: json.RawMessage(`{"n": 3, "s": "` + strings.Repeat("s", 60<<10) + `", "html": "` + strings.Repeat("<p>", 15<<10) + `"}`)}
+	for text, want := range map[string]string{
+		`{x: "` + literal + `", y: "${input.n}"}`:              "",
+		`{x: "` + literal + ` ${input.n}"}`:                    "",
+		`{x: ["${input.s}", "${input.s}"]}`:                    "",
+		`{x: "${input.html}"}`:                                 "",
+		`{x: "${input.s + input.s}"}`:                          "the value is over 65536 bytes",
+		`{x: "it is ${input.s + input.s}"}`:                    "the value is over 65536 bytes",
+		`{x: "` + strings.Repeat("${input.s}", 30) + `"}`:      "the values are over 1048576 bytes in all",
+		`{x: [` + strings.Repeat(`"${input.s}", `, 30) + `1]}`: "the values are over 1048576 bytes in all",
+	} {
+		p, s := asking(t, "with: "+text)
+		got, err := s.Resolve(p, "with", d)
+		_, condition := errors.AsType[*plan.ConditionError](err)
+		if condition != (want != "") || err != nil && !strings.Contains(err.Error(), want) || err == nil && !json.Valid(got) {
+			t.Errorf("%.40s: %d bytes, %v, want %q", text, len(got), err, want)
+		}
+	}
+}
