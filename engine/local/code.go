@@ -18,6 +18,8 @@ type code struct {
 	e    *Engine
 	it   *item
 	root *branch
+	// unsure is the newest attempt before this one of which it is not known which inner steps were called; 0: of all it is.
+	unsure int
 	// cut reports whether the code is being cut short: by a stop, or because the claim is another's.
 	cut func() bool
 
@@ -64,7 +66,7 @@ func (e *Engine) begin(ctx context.Context, it *item) (*code, error) {
 		cause := context.Cause(ctx)
 		return errors.Is(cause, work.ErrStopping) || errors.Is(cause, work.ErrLeaseLost)
 	}
-	if it.attempt == 1 && it.engine == 1 {
+	if it.attempt == 1 && it.engine == 1 && !it.parked {
 		return c, nil
 	}
 	return c, c.history(ctx)

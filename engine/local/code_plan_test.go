@@ -98,8 +98,8 @@ func TestPlan_InnerSteps(t *testing.T) {
 			t.Errorf("%s: want at most %d pages and %d bytes of WAL", test.what, test.pages, test.wal)
 		}
 	}
-	explained(t, worker, local.CodeStatements.History, list[0].Run, 4000, "main/", 1000)
-	pages, _ := explained(t, worker, local.CodeStatements.History, list[0].Run, 4000, "main/", 1000)
+	explained(t, worker, local.CodeStatements.History, list[0].Run, 4000, "main", 1000)
+	pages, _ := explained(t, worker, local.CodeStatements.History, list[0].Run, 4000, "main", 1000)
 	t.Logf("%5d pages: what is read of a run that is begun again", pages)
 	if pages > 60 {
 		t.Errorf("what is read of inner steps touches %d pages, want at most 60", pages)

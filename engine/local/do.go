@@ -33,6 +33,7 @@ func (e *Engine) Do(ctx context.Context, items []*item) []error {
 	err := e.do(ctx, it, started)
 	if err != nil && it.end == nil {
 		it.end = it.failed(err, started)
+		it.end.notDone = it.end.notDone && it.first() // that this attempt did nothing says nothing of one before it
 	}
 	return []error{err}
 }
@@ -49,7 +50,7 @@ func (e *Engine) do(ctx context.Context, it *item, started time.Time) error {
 	}
 	data, err := e.facts(ctx, it, st)
 	if err != nil {
-		it.end = it.back(time.Second, true)
+		it.end = it.unbegun(time.Second)
 		return err
 	}
 	if !it.parked {
@@ -108,7 +109,7 @@ func (e *Engine) stepOf(ctx context.Context, it *item) (*plan.Plan, *plan.Step, 
 	case deed.CodeOf(err) == deed.Invalid || deed.CodeOf(err) == deed.NotFound:
 		return nil, nil, &run.Failure{Category: "infrastructure", Code: "PLAN_INVALID", Final: true, NotDone: true, Err: err}
 	case err != nil:
-		it.end = it.back(time.Second, true)
+		it.end = it.unbegun(time.Second)
 		return nil, nil, err
 	}
 	st := p.Step(it.step)
@@ -145,7 +146,7 @@ func (e *Engine) facts(ctx context.Context, it *item, st *plan.Step) (plan.Data,
 func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step, data plan.Data, started time.Time) error {
 	h, ok := e.handlers[st.Handler]
 	if !ok {
-		it.end = it.back(time.Second, true)
+		it.end = it.unbegun(time.Second)
 		return fmt.Errorf("there is no handler %q here", st.Handler)
 	}
 	input, err := st.Resolve(p, "with", data)
@@ -156,12 +157,12 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 		input = it.input
 	}
 	if may, err := e.mayBegin(ctx, it); !may || err != nil {
-		it.end = it.back(time.Second, true)
+		it.end = it.unbegun(time.Second)
 		return err
 	}
 	inner, err := e.begin(ctx, it)
 	if err != nil {
-		it.end = it.back(time.Second, true)
+		it.end = it.unbegun(time.Second)
 		return err
 	}
 	if it.guard, err = e.secrets(ctx, it, st); err != nil {
@@ -207,11 +208,16 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 
 // known is what the code of a step, or of an inner one, knows of it.
 func (e *Engine) known(it *item, name string, attempt int, key string) runstep.Step {
+	return runstep.Step{Run: it.run, Name: name, Attempt: attempt, EngineAttempt: it.engine, Key: key, Secrets: it.guard.values, Log: e.discreet(it), Artifacts: &artifacts{e: e, it: it, name: name}}
+}
+
+// discreet is as about, without the values of secrets.
+func (e *Engine) discreet(it *item) *slog.Logger {
 	log := e.about(it)
 	if len(it.guard.values) > 0 {
 		log = slog.New(masked{log.Handler(), it.guard})
 	}
-	return runstep.Step{Run: it.run, Name: name, Attempt: attempt, EngineAttempt: it.engine, Key: key, Secrets: it.guard.values, Log: log, Artifacts: &artifacts{e: e, it: it, name: name}}
+	return log
 }
 
 // announcing has it told of if it is still being done after a while.

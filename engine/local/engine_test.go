@@ -357,3 +357,21 @@ func TestEngine_RunsOnce(t *testing.T) {
 		t.Error("it runs again")
 	}
 }
+
+// A plan that is not what was stored is none that a person could have carried out: with a hold, too, the run fails, and both hashes are in the audit log.
+func TestEngine_APlanThatWasDamagedFailsItsRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	put(t, db, `{plan: p, version: "1", on_failure: {hold: 24h}, steps: {a: {kind: sleep, for: 1ms}, b: {kind: sleep, for: 1ms, after: [a]}}}`)
+	id := start(t, db, "a", nil)
+	db.Exec(t, pgtest.Owner, `update deed.plans set body = replace(convert_from(body, 'UTF8'), '1ms', '2ms')::bytea`)
+	serve(t, db, local.Options{})
+	eventually(t, "the step to have failed", func() bool { return errorOf(t, db, id, "a") != "" })
+	want(t, "steps that wait for a person", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_steps where verdict = 'HOLD_OVER'`), 0)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	want(t, "why", errorOf(t, db, id, "a"), "PLAN_INTEGRITY_VALIDATION_FAILED")
+	has(t, logOf(t, db, id), "StepFailed a#1, StepSkipped b#1, RunFailed")
+	want(t, "both hashes in the audit log", pgtest.One[bool](t, db.Pool(pgtest.Admin), `
+		select bool_and(details ->> 'found' <> details ->> 'expected') from deed.audit_log where reason = 'PLAN_INTEGRITY_VALIDATION_FAILED' and subject_id = 'p@1'`), true)
+}

@@ -59,10 +59,16 @@ func passing(err error) bool {
 func endOf(d work.Done[*item]) *ending {
 	it := d.Item
 	switch {
+	case d.Released && it.end == nil && d.Err == nil:
+		return it.unbegun(0)
 	case d.Released && it.end == nil:
-		return it.back(0, true) // it was not begun
+		return it.back(0, !it.once) // a panic
 	case d.Released:
-		return it.back(0, it.end.notDone)
+		end := it.back(0, it.end.notDone)
+		if it.end.outcome == end.outcome {
+			end.data = it.end.data // whether it was begun
+		}
+		return end
 	case it.end == nil:
 		return it.failed(d.Err, time.Time{}) // a panic
 	}

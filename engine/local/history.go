@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ var codeQuery = sqlfile.Load[codeStatements](codeText)
 
 // codeStatements are those of code.sql, in its order.
 type codeStatements struct{ Record, History string }
+
+// cutShort are the codes of attempts in which an inner step may have been called, and its end not recorded.
+var cutShort = []string{"OUTCOME_UNKNOWN", "PANIC", "WORKER_LOST"}
 
 // historyPage is how many events of inner steps are read at once.
 const historyPage = 1000
@@ -60,7 +64,7 @@ func (c *code) history(ctx context.Context) error {
 func (c *code) historyAfter(ctx context.Context, after int64) (n int, last int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.e.opts.Deadline)
 	defer cancel()
-	rows, err := c.e.pool.Query(ctx, codeQuery.History, c.it.run, after, c.it.step+"/", historyPage)
+	rows, err := c.e.pool.Query(ctx, codeQuery.History, c.it.run, after, c.it.step, historyPage)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -75,6 +79,12 @@ func (c *code) historyAfter(ctx context.Context, after int64) (n int, last int64
 			if err := json.Unmarshal(failure, &r.failure); err != nil {
 				return fmt.Errorf("the error of step %s: %w", name, err)
 			}
+		}
+		if name == c.it.step {
+			if slices.Contains(cutShort, r.failure.Code) {
+				c.unsure = r.attempt
+			}
+			return nil
 		}
 		c.root.remember(strings.Split(strings.TrimPrefix(name, c.it.step+"/"), "/"), r)
 		return nil
@@ -108,10 +118,11 @@ func (b *branch) remember(path []string, r recorded) {
 	known.first, known.begun, known.until, known.due = first, begun, until, due
 }
 
-// nextKey is n of the key of the attempt after one that has failed.
+// nextKey is n of the key of the attempt after one that has failed. One that was no attempt's before is above all that were, and no higher
+// than the outer step's attempt: each has one of the inner step at the most.
 func (r *recorded) nextKey() int {
 	if r.notDone {
-		return r.attempt + 1
+		return max(r.attempt, r.keyN) + 1
 	}
 	return r.keyN
 }

@@ -61,7 +61,7 @@ func (e *Engine) request(ctx context.Context, it *item, p *plan.Plan, st *plan.S
 		return err
 	}
 	if may, err := e.mayBegin(ctx, it); !may || err != nil {
-		it.end = it.back(time.Second, true)
+		it.end = it.unbegun(time.Second)
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(st.Timeout, httpTimeout))
@@ -136,6 +136,9 @@ func (it *item) refusal(r asked, a httpcall.Answer) error {
 	}
 	if a.Status >= 200 && a.Status <= 299 {
 		return nil
+	}
+	if it.guard.inText(string(a.Body)) {
+		return errLeak() // a line of it is stored, whatever is kept of it else, and may end within a value
 	}
 	f := &run.Failure{Category: "provider", Code: fmt.Sprintf("HTTP_%d", a.Status), Err: fmt.Errorf("%s %s answers %d: %s", r.method, r.url.Host, a.Status, httpcall.Line(a.Body))}
 	// Of a conflict the first request with this key may still be under way, and of a time-out it may be done all the same.

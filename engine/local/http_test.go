@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -234,4 +235,34 @@ steps:
 			want(t, "keys are those of the steps alone", len(s.calls) <= 6, true)
 		})
 	}
+}
+
+// A claim of which nothing was called, as where the plan could not be read, is no attempt: a refusal in the first request is for certain (R5).
+func TestContract_R5_AClaimThatNeverBeganIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	s := newShop(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader([]int{http.StatusPaymentRequired, http.StatusOK}[min(n, 2)-1])
+	})
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: http, method: POST, url: "`+s.URL+`", retry: {attempts: 2, backoff: 1ms}}}}`)
+	id := start(t, db, "a", nil)
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `lock table deed.plans in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	e, _ := serve(t, db, local.Options{AllowHosts: allowed.AllowHosts, Deadline: 200 * time.Millisecond})
+	eventually(t, "the step to be given back", func() bool { return e.Stats().Released > 0 })
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	if keys := s.keys(); len(keys) != 2 || keys[0] == keys[1] {
+		t.Errorf("keys: %v", keys)
+	}
+	want(t, "attempts", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(logical_attempt || ' ' || engine_attempt, ', ' order by run_seq) from deed.run_log where event_type in ('StepFailed', 'StepCompleted')`), "1 1, 2 1")
 }

@@ -29,7 +29,8 @@ type inner struct {
 	b       *branch
 	name    string // the whole one
 	attempt int
-	keyN    int
+	keyN    int  // of its key; no higher than the outer step's attempt
+	moved   bool // no attempt before this one can have been made under it
 	started time.Time
 	made    *artifacts
 }
@@ -47,7 +48,8 @@ func (b *branch) find(ask runstep.Ask) (*inner, json.RawMessage, error) {
 		if err := b.anew(name); err != nil {
 			return nil, nil, err
 		}
-		return &inner{b: b, name: b.prefix + name, attempt: 1, keyN: 1, started: time.Now()}, nil, nil
+		// It may have been called in an attempt before, and not recorded: its key is another one when the outer step's is.
+		return &inner{b: b, name: b.prefix + name, attempt: 1, keyN: c.it.keyN, moved: c.unsure < c.it.keyN, started: time.Now()}, nil, nil
 	case r.asBranch || !r.ended():
 		return nil, nil, c.diverged("the code asks for the step %s, of which a branch or a sleep is recorded", b.prefix+name)
 	case r.typ == run.StepFailed && r.of < c.it.attempt && !b.stands(name, r):
@@ -61,18 +63,19 @@ func (b *branch) find(ask runstep.Ask) (*inner, json.RawMessage, error) {
 }
 
 // again is a step that has failed and is tried again. Its key stays while it may have been done, or until a person wants it done
-// anew: the outer step has moved to a key of its own then, in the attempt after.
+// anew: the outer step has moved to a key of its own then, in an attempt after.
 func (b *branch) again(name string, r *recorded) *inner {
-	it := b.of.it
-	i := &inner{b: b, name: b.prefix + name, attempt: r.attempt + 1, keyN: r.nextKey(), started: time.Now()}
-	if it.keyN == it.attempt && r.of == it.attempt-1 {
-		i.keyN = i.attempt
+	n, outer := r.nextKey(), b.of.it.keyN
+	if r.of < outer {
+		n = max(n, outer)
 	}
-	return i
+	moved := n > r.keyN && b.of.unsure <= max(r.of, outer-1)
+	return &inner{b: b, name: b.prefix + name, attempt: r.attempt + 1, keyN: n, moved: moved, started: time.Now()}
 }
 
-// first is as the item's: of an attempt that the code has begun anew it is not known how far it came before.
-func (i *inner) first() bool { return i.keyN == i.attempt && (i.b.of.it.engine <= 1 || i.b.of.it.once) }
+// first is as the item's: of an attempt that the code has begun anew it is not known how far it came before. What was done before the code
+// slept is recorded.
+func (i *inner) first() bool { return i.moved && (i.b.of.it.engine <= 1 || i.b.of.it.once) }
 
 // context is what the inner step's own code gets: it has no inner steps.
 func (i *inner) context(ctx context.Context) context.Context {
@@ -143,8 +146,31 @@ func (b *branch) Tx(ctx context.Context, ask runstep.Ask, do func(context.Contex
 		return err
 	}
 	c := b.of
-	said := ""
-	closed := true // the connection, or there was none
+	for n := 1; ; n++ {
+		said, closed, err := i.transaction(ctx, do)
+		switch {
+		case err == nil:
+			crash.Point("tx committed")
+			return nil
+		case errors.Is(err, errNotNow):
+			return c.lost()
+		case ctx.Err() == nil && ofServer(err) && (said == "" || refusedCommit(err)) && (c.it.once || work.Lasts(ctx, c.it)):
+			c.e.discreet(c.it).Warn("the transaction of an inner step was undone; it is made again", "inner", i.name, "error", err)
+			if work.Sleep(ctx, work.Backoff(n, 50*time.Millisecond, 5*time.Second)) {
+				continue
+			}
+		case said != "" && !refused(err) || ctx.Err() == nil && (closed || ofServer(err)):
+			// It may have been committed, or the database is away. When the code runs again, the log says.
+			return c.stop(c.it.back(work.Backoff(c.it.engine, 100*time.Millisecond, time.Minute), !c.it.once), fmt.Errorf("the transaction of %s: %w", i.name, err))
+		}
+		return i.failed(ctx, err)
+	}
+}
+
+// transaction does i in one. said is what was said of its record, "" before that; closed, that the connection was, or that there was none.
+func (i *inner) transaction(ctx context.Context, do func(context.Context, pgx.Tx) error) (said string, closed bool, err error) {
+	c := i.b.of
+	closed = true
 	err = pgx.BeginTxFunc(ctx, c.e.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		defer func() { closed = tx.Conn().IsClosed() }() // here: afterwards it is somebody else's
 		if err := tenant.Set(ctx, tx, c.it.tenant); err != nil {
@@ -167,17 +193,13 @@ func (b *branch) Tx(ctx context.Context, ask runstep.Ask, do func(context.Contex
 		crash.Point("tx recorded")
 		return nil
 	})
-	switch {
-	case err == nil:
-		crash.Point("tx committed")
-		return nil
-	case errors.Is(err, errNotNow):
-		return c.lost()
-	case said != "" && !refused(err) || ctx.Err() == nil && (closed || ofServer(err)):
-		// It may have been committed, or the database is away. When the code runs again, the log says.
-		return c.stop(c.it.back(work.Backoff(c.it.engine, 100*time.Millisecond, time.Minute), !c.it.once), fmt.Errorf("the transaction of %s: %w", i.name, err))
-	}
-	return i.failed(ctx, err)
+	return said, closed, err
+}
+
+// refusedCommit reports whether a commit that the database could not do now is undone: one that it has ended its session over may have been done.
+func refusedCommit(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.SeverityUnlocalized == "ERROR"
 }
 
 // ofServer reports whether the database has said that it cannot now: not what the transaction does is wrong.

@@ -51,8 +51,10 @@ func (it *item) key() string {
 func (it *item) keySum() [32]byte { return idempotency.Key(it.run, it.step, strconv.Itoa(it.keyN)) }
 
 // first reports whether no attempt before this one can have been made under its key. That this one has done nothing says
-// nothing of one before it, so else the key stays: under another one it would be done twice.
-func (it *item) first() bool { return it.keyN == it.attempt && (it.engine <= 1 || it.once) }
+// nothing of one before it, nor of what it did itself before it waited, so else the key stays: under another one it would be done twice.
+func (it *item) first() bool {
+	return it.keyN == it.attempt && !it.parked && (it.engine <= 1 || it.once)
+}
 
 // ending is an outcome as deed.finish_steps takes it.
 type ending struct {
@@ -112,6 +114,14 @@ func (it *item) failed(err error, started time.Time) *ending {
 	return &ending{it: it, outcome: "failed", started: started, notDone: f.NotDone, data: map[string]any{"error": run.Error{
 		Category: errortext.Stored(f.Category, 100, ""), Code: errortext.Stored(f.Code, 100, ""), Message: errortext.Stored(err.Error(), 1000, ""), Retryable: !f.Final,
 	}}}
+}
+
+// unbegun gives back what nothing of was called since it was claimed: that claim counts as no attempt of the engine's, so what is known
+// of those before it stays known.
+func (it *item) unbegun(in time.Duration) *ending {
+	end := it.back(in, true)
+	end.data = map[string]any{"begun": false}
+	return end
 }
 
 // back gives it back, to be begun again in a while.

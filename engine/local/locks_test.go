@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
@@ -198,4 +202,90 @@ func TestContract_O17_AStepThatKillsItsWorker(t *testing.T) {
 	want(t, "the code", errorOf(t, db, killer, "a"), "WORKER_LOST")
 	want(t, "another run", ended(t, db, start(t, db, "after", nil)), "COMPLETED")
 	want(t, "calls", calls.Load(), 1)
+}
+
+// That a step has begun which must not be repeated has been flushed before it begins, whatever the session's synchronous_commit is.
+func TestBeginStep_FlushesUnderAsynchronousCommit(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a, guarantee: at_most_once}}}`)
+	id := start(t, db, "a", nil)
+	claim := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select claim from deed.claim_steps('{go:a}', 'w', 1)`)
+	conn := db.Conn(t, pgtest.Worker)
+	if _, err := conn.Exec(t.Context(), `set synchronous_commit = off`); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	want(t, "why not", pgtest.One[string](t, tx, `select coalesce(deed.begin_step($1::text::uuid, 0, $2), '')`, id, claim), "")
+	want(t, "the transaction that begins it commits with synchronous_commit", pgtest.One[string](t, tx, `show synchronous_commit`), "on")
+}
+
+// exchanges counts those of a pool.
+type exchanges struct{ atomic.Int64 }
+
+func (*exchanges) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (*exchanges) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (e *exchanges) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	e.Add(1)
+	return ctx
+}
+func (*exchanges) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*exchanges) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// A step whose time has come while somebody keeps its row locked is looked for as others are, and not all the time.
+func TestEngine_ALockedStepIsNotAskedForAllTheTime(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: sleep, for: 24h}}}`)
+	id := start(t, db, "a", nil)
+	_, stop := serve(t, db, local.Options{})
+	eventually(t, "it to sleep", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.run_steps where parked)`)
+	})
+	stop()
+	db.Exec(t, pgtest.Owner, `update deed.run_steps set process_after = now()`)
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `select from deed.run_steps for update`); err != nil {
+		t.Fatal(err)
+	}
+	cfg, made := db.NewPool(pgtest.Worker, 8).Config(), &exchanges{}
+	cfg.ConnConfig.Tracer = made
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	e, err := local.New(t.Context(), pool, local.Options{PollInterval: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := e.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	began := time.Now()
+	eventually(t, "it to be looked for", func() bool { return made.Load() >= 12 })
+	if took := time.Since(began); took < 400*time.Millisecond { // eleven times 50 ms or more lie between them
+		t.Errorf("it was looked for %d times in %s", made.Load(), took)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the run", ended(t, db, id), "COMPLETED")
 }

@@ -12,10 +12,11 @@ from deed.finish_steps($1::text[]::uuid[], $2::int[], $3::bigint[], $4::text[], 
 order by ordinal;
 
 -- name: next
--- In how many seconds something is due that waits for its time.
+-- In how many seconds something is due that waits for its time. What was due when the exchange began, and was not made ready, somebody has locked: it is looked
+-- for again as what comes by itself is.
 select extract(epoch from s.process_after - clock_timestamp())::float8
 from deed.run_steps s
-where not s.ready and s.process_after < 'infinity'
+where not s.ready and s.process_after > now() and s.process_after < 'infinity'
 order by s.process_after
 limit 1;
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ func (e *Engine) secrets(ctx context.Context, it *item, st *plan.Step) (g guard,
 	defer cancel()
 	var environment string
 	if err := e.pool.QueryRow(ctx, query.Environment, it.run).Scan(&environment); err != nil {
-		it.end = it.back(0, true)
+		it.end = it.unbegun(0)
 		return g, err
 	}
 	refs := slices.Sorted(maps.Values(st.Secrets))
@@ -136,6 +137,22 @@ func (g guard) inJSON(output json.RawMessage) bool {
 			return true
 		}
 	}
+}
+
+// escape is what JSON writes in place of characters.
+var escape = regexp.MustCompile(`(?:\\u[0-9a-fA-F]{4})+|\\["\\/bfnrt]`)
+
+// inText is as in, of a text of which parts may be JSON, whole or not.
+func (g guard) inText(text string) bool {
+	if len(g.values) == 0 {
+		return false
+	}
+	return g.in(text) || g.in(escape.ReplaceAllStringFunc(text, func(escaped string) (plain string) {
+		if json.Unmarshal([]byte(`"`+escaped+`"`), &plain) != nil {
+			return escaped
+		}
+		return plain
+	}))
 }
 
 // masked is h without the values of secrets.

@@ -350,3 +350,43 @@ func TestContract_R9_SecretsOfRequests(t *testing.T) {
 		t.Errorf("the log has it: %s", log.out.String())
 	}
 }
+
+// Of an answer that is not kept, as it is too large, or no text, its error has a line: a secret is looked for in the whole of it, and as JSON writes it, so none is
+// cut in two.
+func TestContract_R9_SecretsInAnswersThatAreNotKept(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const token = `canary-of-<"lines">-7f3a`
+	escaped, err := json.Marshal(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := strings.Repeat("x", 190) // its line ends within what follows
+	large := strings.Repeat(" y", 10<<10)
+	answers := map[string]string{
+		"large":       within + token + large,
+		"nul":         within + token + "\x00",
+		"no_utf8":     within + token + "\xff",
+		"json":        `{"error": "` + within[20:] + strings.Trim(string(escaped), `"`) + `", "more": "` + large + `"}`,
+		"json_cut":    `{"error": "` + within[20:] + strings.Trim(string(escaped), `"`) + large,
+		"json_plain":  `{"error": "` + within[20:] + strings.ReplaceAll(token, `"`, `\"`) + large,
+		"json_within": "it says: " + within[20:] + string(escaped) + large,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(answers[strings.TrimPrefix(r.URL.Path, "/")]))
+	}))
+	defer server.Close()
+	steps := ""
+	for name := range answers {
+		steps += name + `: {kind: http, url: "` + server.URL + `/` + name + `", secrets: {key: "secret://psp"}, headers: {authorization: "Bearer ${secrets.key}"}}, `
+	}
+	put(t, db, `{plan: p, version: "1", steps: {`+steps+`last: {kind: sleep, for: 1ms}}}`)
+	serve(t, db, local.Options{Secrets: vault{"secret://psp": token}, AllowHosts: []string{"127.0.0.1"}})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	for name := range answers {
+		want(t, name, errorOf(t, db, id, name), "SECRET_LEAK")
+	}
+	canaryIn(t, db, "canary")
+}

@@ -17,6 +17,10 @@ as $$
 declare
   v_status text;
 begin
+  -- That it has begun must have been flushed: otherwise a crash takes it back, and it is repeated.
+  if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
   update deed.run_steps s
   set begun_at = coalesce(s.begun_at, clock_timestamp())
   where s.run_id = p_run and s.place = p_place and s.claim = p_claim and s.lease_until > clock_timestamp() and s.verdict is null;

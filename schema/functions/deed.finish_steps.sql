@@ -6,7 +6,8 @@
 --   failed     p_data has the error: category, code, message, retryable. p_not_done says that nothing was done
 --   skipped    p_data has the reason
 --   waiting    it has begun, and goes on p_again seconds from now, or at p_until
---   released   it is given back, and no attempt is counted; with p_again or p_until it is due then
+--   released   it is given back, and no attempt is counted; with p_again or p_until it is due then. p_data says begun: false
+--              where nothing of it was called since it was claimed: that claim was no engine's attempt
 --   offered    of kind external: it is for workers in other languages (deed.claim_external). p_data has queue, input, secrets,
 --              key and timeout, in seconds
 -- p_started_at is when a step began, by its worker. Returns a row for each: recorded; repeated, for an end that this claim
@@ -15,7 +16,8 @@
 --
 -- A step that fails is tried again as its plan says, unless its error is not retryable, or its
 -- attempt must not be repeated and may have been done. Else it has failed for good, or where the plan has a hold,
--- or nobody knows whether it was done (OUTCOME_UNKNOWN), or its code does not fit what is recorded (RUN_DIVERGED), it waits for a person (deed.retry_step). A step all of whose
+-- or nobody knows whether it was done (OUTCOME_UNKNOWN), or its code does not fit what is recorded (RUN_DIVERGED), it waits for a person (deed.retry_step); but
+-- not for a plan that is not what was stored (PLAN_INTEGRITY_VALIDATION_FAILED): no person makes it what it was. A step all of whose
 -- dependencies have ended begins; one that needs success and misses it is skipped. When all have
 -- ended the run has: it has failed if a step has.
 --
@@ -223,7 +225,7 @@ begin
         s_what := s_what || 'retry'::text;
         s_due := s_due || (v_now + least(v_policy.backoff * power(2, least(p_attempts[n] - 1, 30)), interval '1 day'));
         continue;
-      elsif v_policy.hold is not null or v_error ->> 'code' in ('OUTCOME_UNKNOWN', 'RUN_DIVERGED') then
+      elsif v_error ->> 'code' in ('OUTCOME_UNKNOWN', 'RUN_DIVERGED') or (v_policy.hold is not null and v_error ->> 'code' <> 'PLAN_INTEGRITY_VALIDATION_FAILED') then
         s_n := s_n || n;
         s_what := s_what || 'hold'::text;
         s_due := s_due || coalesce(v_now + v_policy.hold, 'infinity');
@@ -336,8 +338,11 @@ begin
       parked = case s_what[k] when 'wait' then true when 'release' then s.parked else false end,
       begun_at = case s_what[k] when 'wait' then coalesce(s.begun_at, p_started_at[s_n[k]], v_now) when 'release' then case when s.parked then s.begun_at end end,
       attempt = s.attempt + case s_what[k] when 'retry' then 1 else 0 end,
-      -- To offer it was no attempt.
-      engine_attempt = case s_what[k] when 'retry' then 0 when 'offer' then s.engine_attempt - 1 else s.engine_attempt end,
+      -- To offer it was no attempt, nor was a claim of which nothing was called; and what waits goes on with the attempt in which it began to.
+      engine_attempt = case
+        when s_what[k] = 'retry' then 0
+        when s_what[k] in ('offer', 'wait') or s_what[k] = 'release' and p_data[s_n[k]] -> 'begun' = 'false' then s.engine_attempt - 1
+        else s.engine_attempt end,
       lost_claims = case when s_what[k] in ('release', 'offer') then s.lost_claims else 0 end,
       deadline = null,
       offer = case s_what[k] when 'offer' then p_data[s_n[k]] when 'release' then s.offer end,

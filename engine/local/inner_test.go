@@ -1,0 +1,207 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/run"
+)
+
+// keys notes the keys of calls in the order in which they come, each by a number of its own.
+type keys struct {
+	mu    sync.Mutex
+	known []string // guarded by mu
+	calls []string // guarded by mu
+}
+
+func (k *keys) note(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !slices.Contains(k.known, run.Key(ctx)) {
+		k.known = append(k.known, run.Key(ctx))
+	}
+	k.calls = append(k.calls, fmt.Sprint(slices.Index(k.known, run.Key(ctx))))
+}
+
+func (k *keys) String() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return strings.Join(k.calls, " ")
+}
+
+// waitsForAPerson waits until the step of a run does, after so many attempts.
+func waitsForAPerson(t testing.TB, db *pgtest.DB, id string, attempts int) {
+	t.Helper()
+	eventually(t, fmt.Sprint("a person to be asked after attempt ", attempts), func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.run_steps where run_id = $1::text::uuid and verdict = 'HOLD_OVER' and claim is null and attempt = $2)`, id, attempts)
+	})
+}
+
+// A person who has a step done anew has its inner steps done anew that have not succeeded, whether or not their ends were recorded, and in whichever
+// attempt the code comes to them; no key is used for two of these, and without the person's word it stays (R5).
+func TestContract_R5_ANewKeyReachesInnerSteps(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		does string // in each attempt of the step; the last one ends well
+		says string // of the person, before each but the first
+		keys string // of the calls
+	}{
+		"was not recorded":                {"panics ends", "new", "0 1"},
+		"was not recorded, its own":       {"panics ends", "same", "0 0"},
+		"was not recorded, twice":         {"panics panics ends", "new same", "0 1 1"},
+		"was not recorded, twice anew":    {"panics panics ends", "new new", "0 1 2"},
+		"timed out":                       {"timed-out ends", "new", "0 1"},
+		"is not come to at first":         {"timed-out before ends", "new same", "0 1"},
+		"is not come to, and times out":   {"timed-out before timed-out ends", "new same same", "0 1 1"},
+		"was not recorded, and times out": {"panics timed-out timed-out ends", "new same new", "0 1 1 2"},
+		"times out under each":            {"panics timed-out ends", "new new", "0 1 2"},
+		"is refused under a new one":      {"panics refused ends", "new same", "0 1 2"},
+		"is refused, and done anew":       {"refused ends", "new", "0 1"},
+		"was not recorded, then refused":  {"panics refused ends", "same same", "0 0 0"},
+		"is refused at its first call":    {"before refused ends", "same same", "0 1"},
+		"is refused late":                 {"panics timed-out refused ends", "new new same", "0 1 2 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", on_failure: {hold: 24h}, steps: {main: {kind: go, handler: code}}}`)
+			does, got := strings.Fields(c.does), &keys{}
+			code(t, db, func(ctx context.Context) (string, error) {
+				now := does[run.Attempt(ctx)-1]
+				if now == "before" {
+					return "", errors.New("not even that far")
+				}
+				return run.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+					got.note(ctx)
+					switch now {
+					case "panics":
+						panic("a test")
+					case "timed-out":
+						return "", errors.New("timed out")
+					case "refused":
+						return "", run.NotDone(errors.New("refused"))
+					}
+					return "done", nil
+				})
+			})
+			id := start(t, db, "a", nil)
+			for n, says := range strings.Fields(c.says) {
+				waitsForAPerson(t, db, id, n+1)
+				if _, err := run.RetryStep(t.Context(), db.Pool(pgtest.Admin), id, "main", says == "new", audit.Act{Reason: "a test"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want(t, "the run", ended(t, db, id), "COMPLETED")
+			want(t, "keys", got.String(), c.keys)
+		})
+	}
+}
+
+// What code does after it has slept is as known as what it did before: its inner steps are recorded, and a refusal of one is for certain. What the
+// code has done itself is not recorded, and is done again under its key (R5).
+func TestContract_R5_AKeyAfterASleep(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, codePlan)
+	var inner, own keys
+	code(t, db, func(ctx context.Context) (string, error) {
+		own.note(ctx)
+		if _, err := run.Step(ctx, "before", says("")); err != nil {
+			return "", err
+		}
+		if err := run.Sleep(ctx, "nap", 1100*time.Millisecond); err != nil {
+			return "", err
+		}
+		return run.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+			inner.note(ctx)
+			if run.Attempt(ctx) == 1 {
+				return "", run.NotDone(errors.New("refused"))
+			}
+			return "done", nil
+		})
+	})
+	id := start(t, db, "a", nil)
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	want(t, "keys of the inner step", inner.String(), "0 1")
+	want(t, "keys of the code, which ran before its sleep and after it", own.String(), "0 0 0")
+	want(t, "attempts of the engine's", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(logical_attempt || ' ' || engine_attempt, ', ' order by run_seq) from deed.run_log where step_id = 'main' and event_type in ('StepFailed', 'StepCompleted')`), "1 1, 2 1")
+	has(t, logOf(t, db, id), "StepCompleted main/before#1", "StepCompleted main/nap#1", "StepFailed main/charge#1", "StepFailed main#1", "StepCompleted main/charge#2", "StepCompleted main#2")
+	sound(t, db)
+}
+
+// An attempt that has failed before it did anything says nothing of the one before it: the key stays, and a person is asked (R5).
+func TestContract_R5_NothingDoneSaysNothingOfBefore(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", on_failure: {hold: 24h}, steps: {main: {kind: go, handler: code, when: "input.n > 0", retry: {attempts: 2, backoff: 1ms}}}}`)
+	input := func(text string) {
+		if _, err := db.Pool(pgtest.Owner).Exec(context.Background(), `select set_config('deed.act', 'run redaction', true); update deed.runs set input = '`+text+`'`); err != nil {
+			t.Error(err)
+		}
+	}
+	var got keys
+	code(t, db, func(ctx context.Context) (string, error) {
+		got.note(ctx)
+		if run.Attempt(ctx) == 1 {
+			input(`{}`) // by which its condition cannot be computed
+			return "", errors.New("timed out")
+		}
+		return "done", nil
+	})
+	id := start(t, db, "a", map[string]int{"n": 1})
+	waitsForAPerson(t, db, id, 2)
+	want(t, "why", errorOf(t, db, id, "main"), "CONDITION_ERROR")
+	input(`{"n": 1}`)
+	if _, err := run.RetryStep(t.Context(), db.Pool(pgtest.Admin), id, "main", false, audit.Act{Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	want(t, "keys", got.String(), "0 0")
+}
+
+// A transaction of an inner step that the server has undone, as beside somebody who keeps the run locked, is made again: nothing was committed, so also
+// where a step must not be repeated no person is asked (R5).
+func TestContract_R5_ATransactionThatWasUndone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, guarantee: at_most_once}}}`)
+	db.Exec(t, pgtest.Owner, `create table public.orders (n int); grant all on public.orders to deed_worker; grant usage on schema public to deed_worker`)
+	id := start(t, db, "a", nil)
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `select from deed.runs for update`); err != nil {
+		t.Fatal(err)
+	}
+	var turns, tries atomic.Int64
+	code(t, db, func(ctx context.Context) (string, error) {
+		turns.Add(1)
+		return "", run.Tx(ctx, "order", func(ctx context.Context, tx pgx.Tx) error {
+			tries.Add(1)
+			_, err := tx.Exec(ctx, `insert into public.orders values (1)`)
+			return err
+		})
+	})
+	eventually(t, "the transaction to be made again", func() bool { return tries.Load() > 1 })
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	want(t, "turns of the code", turns.Load(), 1)
+	want(t, "orders", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from public.orders`), 1)
+	sound(t, db)
+}
