@@ -17,10 +17,11 @@ func TestContract_D13_SoftBouncesAndDeliveriesInAnyOrder(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	l, _ := run(t, db, said(newFake()))
+	day := time.Now().Add(-24 * time.Hour).Truncate(time.Minute) // those of a week ago are forgotten
 	soft := func(second int) delivery.StatusEvent {
-		return delivery.StatusEvent{Said: delivery.SaidSoftBounced, At: at(second)}
+		return delivery.StatusEvent{Said: delivery.SaidSoftBounced, At: day.Add(time.Duration(second) * time.Second)}
 	}
-	reached := delivery.StatusEvent{Said: delivery.SaidDelivered, At: at(5)}
+	reached := delivery.StatusEvent{Said: delivery.SaidDelivered, At: day.Add(5 * time.Second)}
 	for i, c := range []struct {
 		events []delivery.StatusEvent
 		want   string
@@ -30,9 +31,9 @@ func TestContract_D13_SoftBouncesAndDeliveriesInAnyOrder(t *testing.T) {
 		{[]delivery.StatusEvent{soft(7), reached}, "7"},
 		{[]delivery.StatusEvent{soft(1), soft(7), soft(9), reached}, "9"},
 		// A mail that was passed on, and delivered there, too.
-		{[]delivery.StatusEvent{reached, soft(7), {Said: delivery.SaidDelivered, At: at(8)}}, ""},
-		{[]delivery.StatusEvent{{Said: delivery.SaidDelivered, At: at(8)}, reached, soft(7)}, ""},
-		{[]delivery.StatusEvent{{Said: delivery.SaidDelivered, At: at(6)}, reached, soft(7)}, "7"},
+		{[]delivery.StatusEvent{reached, soft(7), {Said: delivery.SaidDelivered, At: day.Add(8 * time.Second)}}, ""},
+		{[]delivery.StatusEvent{{Said: delivery.SaidDelivered, At: day.Add(8 * time.Second)}, reached, soft(7)}, ""},
+		{[]delivery.StatusEvent{{Said: delivery.SaidDelivered, At: day.Add(6 * time.Second)}, reached, soft(7)}, "7"},
 	} {
 		orders := [][]delivery.StatusEvent{c.events, slices.Clone(c.events), slices.Clone(c.events)}
 		slices.Reverse(orders[1])
@@ -61,6 +62,7 @@ func TestContract_D13_SoftBouncesOfCopiesInAnyOrder(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	l, _ := run(t, db, said(newFake()))
+	day := time.Now().Add(-24 * time.Hour).Truncate(time.Minute) // those of a week ago are forgotten
 	orders := [][]int{{}}
 	for i := range 5 {
 		var more [][]int
@@ -79,11 +81,11 @@ func TestContract_D13_SoftBouncesOfCopiesInAnyOrder(t *testing.T) {
 	for k, order := range orders {
 		id, bob, cat, dan := ids[k], mails[k].Recipient, fmt.Sprintf("cat%d@example.com", k), fmt.Sprintf("dan%d@example.com", k)
 		all := []delivery.StatusEvent{
-			{Said: delivery.SaidSoftBounced, Delivery: id, Address: bob, ID: "1", At: at(1)},
-			{Said: delivery.SaidSoftBounced, Delivery: id, Address: cat, ID: "2", At: at(2)},
-			{Said: delivery.SaidDelivered, Delivery: id, Address: cat, ID: "3", At: at(3)},
-			{Said: delivery.SaidSoftBounced, Delivery: id, Address: dan, ID: "4", At: at(4)},
-			{Said: delivery.SaidSoftBounced, Delivery: id, Address: dan, ID: "5", At: at(5)},
+			{Said: delivery.SaidSoftBounced, Delivery: id, Address: bob, ID: "1", At: day.Add(1 * time.Second)},
+			{Said: delivery.SaidSoftBounced, Delivery: id, Address: cat, ID: "2", At: day.Add(2 * time.Second)},
+			{Said: delivery.SaidDelivered, Delivery: id, Address: cat, ID: "3", At: day.Add(3 * time.Second)},
+			{Said: delivery.SaidSoftBounced, Delivery: id, Address: dan, ID: "4", At: day.Add(4 * time.Second)},
+			{Said: delivery.SaidSoftBounced, Delivery: id, Address: dan, ID: "5", At: day.Add(5 * time.Second)},
 		}
 		var events []delivery.StatusEvent
 		for _, i := range order {

@@ -94,7 +94,7 @@ func TestExamine_Healthy(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("an examination takes %s", took[2])
-	if took[0] > time.Second { // of the others the machine's other work is a part
+	if took[0] > 2*time.Second { // a tenth of a second where nothing else runs; of the others the machine's other work is a part
 		t.Errorf("an examination takes %s", took[0])
 	}
 }
