@@ -181,9 +181,22 @@ func TestContract_D6_AServerThatGreylists(t *testing.T) {
 	if paused := pgtest.One[int](t, owner, `select count(*) from deed.pauses`); paused != 0 {
 		t.Errorf("%d pauses for what is about single messages", paused)
 	}
+	look := func() delivery.ProviderState {
+		states, err := l.Providers(ctx)
+		if err != nil || len(states) != 1 {
+			t.Fatalf("%+v, %v", states, err)
+		}
+		return states[0]
+	}
+	if s := look(); s.Deferred != n || s.DeferredSince == nil || time.Since(*s.DeferredSince) < 11*time.Hour {
+		t.Errorf("of %d that are put off a look says %d, since %v", n, s.Deferred, s.DeferredSince)
+	}
 	server.Faults.Set(nil)
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp()`)
 	drained(t, l)
+	if s := look(); s.Deferred != 0 || s.DeferredSince != nil {
+		t.Errorf("none is put off, and a look says %d, since %v", s.Deferred, s.DeferredSince)
+	}
 	if sent := pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where status = 'sent' and attempts = 1`); sent != n {
 		t.Errorf("%d of %d were sent", sent, n)
 	}

@@ -22,7 +22,9 @@ type ProviderState struct {
 	KeyWindowSeconds float64            `json:"key_window_seconds,omitempty"`
 	LookUp           bool               `json:"look_up"`
 	Queued           int64              `json:"queued"`
-	Due              int64              `json:"due"` // of these
+	Due              int64              `json:"due"`                      // of these
+	Deferred         int64              `json:"deferred"`                 // of the queued: put off for now, as by a server that greylists; they go on by themselves
+	DeferredSince    *time.Time         `json:"deferred_since,omitempty"` // when the first of those was
 	Sending          int64              `json:"sending"`
 	InDoubt          int64              `json:"in_doubt"`
 	Held             int64              `json:"held"`
@@ -63,7 +65,7 @@ func (l *Ledger) Providers(ctx context.Context) ([]ProviderState, error) {
 		var window *float64
 		var limits, pauses, idle *string
 		if err := row.Scan(&p.Name, &p.Kind, &p.Account, &p.Sandbox, &p.Registered, &window, &p.LookUp,
-			&p.Queued, &p.Due, &p.Sending, &p.InDoubt, &p.Held, &p.Dead, &p.Paused, &pauses, &limits, &idle); err != nil {
+			&p.Queued, &p.Due, &p.Sending, &p.InDoubt, &p.Held, &p.Dead, &p.Paused, &pauses, &limits, &idle, &p.Deferred, &p.DeferredSince); err != nil {
 			return p, err
 		}
 		if window != nil {

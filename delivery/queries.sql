@@ -223,7 +223,7 @@ where a.subject_type = 'delivery' and a.at between c.created_at and c.updated_at
 order by a.n;
 
 -- name: providers
-select name, kind, account, sandbox, registered, key_window_seconds, can_look_up, queued, due, sending, in_doubt, held, dead, paused, pauses, limits, idle
+select name, kind, account, sandbox, registered, key_window_seconds, can_look_up, queued, due, sending, in_doubt, held, dead, paused, pauses, limits, idle, deferred, deferred_since
 from deed.look_at_providers($1::int);
 
 -- name: rates

@@ -56,8 +56,8 @@ var checks = []check{
 	{[]string{"call-running"}, []string{"no call of a sink has been running for long"}, true, checkCalls},
 	{[]string{"sink-paused"}, []string{"no sink has been unavailable for long"}, true, checkSinkPauses},
 	{
-		[]string{"provider-paused", "deliveries-elsewhere", "deliveries-dead"},
-		[]string{"no provider has been paused for long", "no delivery waits for another account than its provider has", "no delivery is dead"},
+		[]string{"provider-paused", "deliveries-elsewhere", "deliveries-deferred", "deliveries-dead"},
+		[]string{"no provider has been paused for long", "no delivery waits for another account than its provider has", "no delivery has been put off for more than an hour", "no delivery is dead"},
 		true, checkDeliveries,
 	},
 	{

@@ -36,7 +36,7 @@ func checkIdle(ctx context.Context, e *exam) error {
 
 // checkDeliveries names the providers that have been paused for long, those that
 // are served otherwise than deliveries of theirs wait for, and those with dead
-// deliveries.
+// deliveries, or with some that have been put off for long.
 func checkDeliveries(ctx context.Context, e *exam) error {
 	err := e.query(ctx, query.Pauses, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
 		var provider, destination, why string
@@ -72,6 +72,21 @@ func checkDeliveries(ctx context.Context, e *exam) error {
 		e.addf(Warn, "deliveries-elsewhere", provider,
 			"serve the provider again as it was until they have ended; or if it is the same account under another name, say so with account: in deed.yaml; those in doubt: deed deliveries settle",
 			"is served as %s, and %d deliveries or more that were first called as %s wait for that", named(kind, account), n, named(wasKind, wasAccount))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = e.query(ctx, query.DeferredDeliveries, nil, func(row pgx.Rows) error {
+		var provider, last string
+		var n int64
+		var seconds float64
+		if err := row.Scan(&provider, &n, &seconds, &last); err != nil {
+			return err
+		}
+		e.addf(Warn, "deliveries-deferred", provider,
+			"deed deliveries list --status queued --provider "+provider+" names them; they go on by themselves, and are dead when that has lasted for a day: see to it before, if what it says is about you",
+			"has %d deliveries that have been put off for more than an hour, the first for %s: %s", n, ago(seconds), last)
 		return nil
 	})
 	if err != nil {

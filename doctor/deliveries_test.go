@@ -14,6 +14,7 @@ func deliveryTroubles(t *testing.T, _ *scene) {
 	find(t, well, "provider-paused", doctor.OK, "")
 	find(t, well, "deliveries-dead", doctor.OK, "")
 	find(t, well, "deliveries-elsewhere", doctor.OK, "")
+	find(t, well, "deliveries-deferred", doctor.OK, "")
 	find(t, well, "relay-idle", doctor.OK, "")
 	db.Providers(t, "smtp", "mail")
 	db.Exec(t, pgtest.Owner, `select from deed.reserve('{email,email,email}', '{mail,mail,mail}', '{a@example.com,b@example.com,c@example.com}', array['{}', '{}', '{}']::jsonb[],
@@ -26,11 +27,15 @@ func deliveryTroubles(t *testing.T, _ *scene) {
 		('hooks', 'shop.example', 'bbbbbbbb-0000-0000-0000-000000000000', clock_timestamp() - interval '2 hours', clock_timestamp(), 'no connection')`)
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set request_kind = 'smtp', request_account = 'shop@old.example', process_after = clock_timestamp() + interval '1 minute'
 		where recipient = 'c@example.com'`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = clock_timestamp() - interval '3 hours 1 minute', last_error = '451 greylisted'
+		where recipient = 'b@example.com'`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = clock_timestamp() where recipient = 'c@example.com'`)
 	db.Exec(t, pgtest.Owner, `select deed.note_idle('relay-1', 'mail', 'smtp', 'shop@new.example', true)`)
 	found := examine(t, db.Pool(pgtest.Admin), doctor.Options{})
 	says(t, find(t, found, "provider-paused", doctor.Warn, "mail"), "1h", "nobody is called before 9999-01-02 03:04 UTC", "1 deliveries", "daily_quota_exceeded")
 	says(t, find(t, found, "provider-paused", doctor.Warn, "hooks shop.example"), "for 2 tenants for 2h", "no connection")
 	says(t, find(t, found, "deliveries-dead", doctor.Warn, "mail"), "1 dead", "given up")
+	says(t, find(t, found, "deliveries-deferred", doctor.Warn, "mail"), "1 deliveries", "3h", "451 greylisted")
 	says(t, find(t, found, "deliveries-elsewhere", doctor.Warn, "mail"), "served as smtp", "1 deliveries", "smtp shop@old.example")
 	says(t, find(t, found, "relay-idle", doctor.Warn, "mail"), "registered as smtp, sandbox false", "relay-1 serves it as smtp shop@new.example, sandbox true")
 }

@@ -23,7 +23,7 @@ type statements struct {
 	Bound, Login, Roles, SuperuserLogins, Functions, RowSecurity, InvalidIndexes, Partitions, RunPartitions, Retention,
 	Sequence, Cluster, Backfills, Removals, Version, Recovery, Settings, Clock, Connections, Autovacuum,
 	DeadRows, Wraparound, Horizon, PublishedSince, Publishers, Suppressions, LocksHeld, LockWaits, Calls, SinkPauses,
-	Unattended, Unread, OldDead, Pauses, IdleRelays, ForeignDeliveries, DeadDeliveries, BadRates, HeldMessages, FailedMessages, WaitingMessages, Unsealed,
+	Unattended, Unread, OldDead, Pauses, IdleRelays, ForeignDeliveries, DeferredDeliveries, DeadDeliveries, BadRates, HeldMessages, FailedMessages, WaitingMessages, Unsealed,
 	StaleRuns, ProjectorLag, UnservedSteps, StuckSteps,
 	PausedRuns, LoadingAudiences, WaitingJobs string
 }

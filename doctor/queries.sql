@@ -520,6 +520,24 @@ group by p.name, p.kind, p.account
 order by p.name
 limit 100;
 
+-- name: deferred_deliveries
+select p.name, d.n, extract(epoch from pg_catalog.clock_timestamp() - d.since)::float8, coalesce(pg_catalog.left(d.last_error, 300), '')
+from deed.providers p
+cross join lateral (
+  select pg_catalog.count(*) as n, pg_catalog.min(c.deferred_since) as since, (pg_catalog.array_agg(c.last_error order by c.deferred_since))[1] as last_error
+  from (
+    (select o.deferred_since, o.last_error from deed.channel_outbox o
+     where o.provider = p.name and o.status = 'queued' and not o.due order by o.ord limit 10000)
+    union all
+    (select o.deferred_since, o.last_error from deed.channel_outbox o
+     where o.provider = p.name and o.status = 'queued' and o.due limit 10000)
+  ) c
+  where c.deferred_since < pg_catalog.clock_timestamp() - interval '1 hour'
+) d
+where d.n > 0
+order by d.n desc, p.name
+limit 20;
+
 -- name: dead_deliveries
 select c.provider, coalesce((
     select pg_catalog.left(l.last_error, 300) from deed.channel_outbox l

@@ -42,6 +42,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"dead-letters-old":        deadLettersOld,
 	"provider-paused":         deliveryTroubles,
 	"deliveries-dead":         deliveryTroubles,
+	"deliveries-deferred":     deliveryTroubles,
 	"bounce-rate":             badRates,
 	"complaint-rate":          badRates,
 	"inbound-held":            inboundTroubles,

@@ -25,3 +25,4 @@ drop function if exists deed.due_tenants(text, text, uuid, uuid, int);
 drop function if exists deed.due_runs(text, text, uuid, uuid, uuid, int, uuid[]);
 drop function if exists deed.take_lanes(uuid, text, int[], boolean, int);
 drop function if exists deed.unseen(bigint, bigint, int, int, bigint, pg_snapshot, bigint, xid8);
+drop function if exists deed.look_at_providers(int);

@@ -239,7 +239,7 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 			kind = "nobody serves it"
 		}
 		rows[i] = []string{
-			s.Name, kind, upToMost(s.Queued), upToMost(s.Due), upToMost(s.Sending), upToMost(s.InDoubt), upToMost(s.Held), upToMost(s.Dead),
+			s.Name, kind, upToMost(s.Queued), upToMost(s.Due), deferredState(s), upToMost(s.Sending), upToMost(s.InDoubt), upToMost(s.Held), upToMost(s.Dead),
 			pausedState(s),
 		}
 		for _, p := range s.Pauses {
@@ -255,7 +255,7 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 			pauses = append(pauses, []string{s.Name, fmt.Sprintf("and %d more", more), "-", "-", "-", "-", "-"})
 		}
 	}
-	if _, err := list(w, []string{"PROVIDER", "TYPE", "QUEUED", "DUE", "SENDING", "IN DOUBT", "HELD", "DEAD", "PAUSED"}, rows); err != nil || len(pauses) == 0 {
+	if _, err := list(w, []string{"PROVIDER", "TYPE", "QUEUED", "DUE", "DEFERRED", "SENDING", "IN DOUBT", "HELD", "DEAD", "PAUSED"}, rows); err != nil || len(pauses) == 0 {
 		return err
 	}
 	fmt.Fprintln(w)
@@ -265,6 +265,14 @@ func showProviders(w io.Writer, states []delivery.ProviderState) error {
 
 // upToMost is a number that was counted up to [delivery.MostCounted].
 func upToMost(n int64) string { return counted(n, n >= delivery.MostCounted) }
+
+// deferredState is how many were put off for now, and for how long that has been so.
+func deferredState(s delivery.ProviderState) string {
+	if s.DeferredSince == nil {
+		return upToMost(s.Deferred)
+	}
+	return upToMost(s.Deferred) + " since " + when(*s.DeferredSince)
+}
 
 // pausedState is all for a provider that is paused, else how many of its
 // destinations are.

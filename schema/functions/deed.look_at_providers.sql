@@ -1,12 +1,15 @@
 -- deed.look_at_providers: the providers that were registered or that something waits
 -- for, by name: what they are, how many of their deliveries are in which state, each
 -- counted up to p_most, and the oldest twenty of their pauses, the provider's own
--- first.
+-- first. deferred are those of the queued that were put off for now, as by a server
+-- that greylists, and deferred_since is when the first of them was, each of p_most that are
+-- due and p_most that are not.
 create or replace function deed.look_at_providers(
   p_most int
 ) returns table (
   name text, kind text, account text, sandbox boolean, registered boolean, key_window_seconds double precision, can_look_up boolean,
-  queued bigint, due bigint, sending bigint, in_doubt bigint, held bigint, dead bigint, paused bigint, pauses text, limits text, idle text
+  queued bigint, due bigint, sending bigint, in_doubt bigint, held bigint, dead bigint, paused bigint, pauses text, limits text, idle text,
+  deferred bigint, deferred_since timestamptz
 )
 language sql
 stable
@@ -45,7 +48,8 @@ as $$
     ),
     (select jsonb_object_agg(r.lane, r.rate)::text from deed.rate_limits r where r.provider = n.name and r.run_id is null),
     case when p.idle_until > clock_timestamp() then
-      jsonb_build_object('worker', p.idle_worker, 'kind', p.idle_kind, 'account', p.idle_account, 'sandbox', p.idle_sandbox)::text end
+      jsonb_build_object('worker', p.idle_worker, 'kind', p.idle_kind, 'account', p.idle_account, 'sandbox', p.idle_sandbox)::text end,
+    least(ready.deferred + waiting.deferred, p_most), least(ready.deferred_since, waiting.deferred_since)
   from (
     select p.name from deed.providers p
     union
@@ -73,13 +77,14 @@ as $$
   ) n
   -- What is queued has two halves, with an index each.
   cross join lateral (
-    select count(*) as n
-    from (select from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and c.due limit p_most) c
+    select count(*) as n, count(c.deferred_since) as deferred, min(c.deferred_since) as deferred_since
+    from (select c.deferred_since from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and c.due limit p_most) c
   ) ready
   cross join lateral (
-    select count(*) as n, count(*) filter (where c.ord <= clock_timestamp()) as due
+    select count(*) as n, count(*) filter (where c.ord <= clock_timestamp()) as due,
+      count(c.deferred_since) as deferred, min(c.deferred_since) as deferred_since
     from (
-      select c.ord from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and not c.due order by c.ord limit p_most
+      select c.ord, c.deferred_since from deed.channel_outbox c where c.provider = n.name and c.status = 'queued' and not c.due order by c.ord limit p_most
     ) c
   ) waiting
   left join deed.providers p on p.name = n.name

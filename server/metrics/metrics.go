@@ -215,6 +215,10 @@ func limitProviders(list []delivery.ProviderState, n int) []delivery.ProviderSta
 	others := delivery.ProviderState{Name: "(others)"}
 	for _, p := range list[n:] {
 		others.Queued, others.Due, others.Sending = others.Queued+p.Queued, others.Due+p.Due, others.Sending+p.Sending
+		others.Deferred += p.Deferred
+		if s := p.DeferredSince; s != nil && (others.DeferredSince == nil || s.Before(*others.DeferredSince)) {
+			others.DeferredSince = s
+		}
 		others.InDoubt, others.Held, others.Dead = others.InDoubt+p.InDoubt, others.Held+p.Held, others.Dead+p.Dead
 		others.Paused += p.Paused
 		others.Pauses = append(others.Pauses, p.Pauses...)
@@ -300,9 +304,14 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(unservedSteps, prometheus.GaugeValue, float64(u.Steps), u.Queue)
 	}
 	for _, p := range m.waiting {
-		for state, n := range map[string]int64{"queued": p.Queued, "due": p.Due, "sending": p.Sending, "in_doubt": p.InDoubt, "held": p.Held, "dead": p.Dead} {
+		for state, n := range map[string]int64{"queued": p.Queued, "due": p.Due, "deferred": p.Deferred, "sending": p.Sending, "in_doubt": p.InDoubt, "held": p.Held, "dead": p.Dead} {
 			out <- prometheus.MustNewConstMetric(deliveries, prometheus.GaugeValue, float64(n), p.Name, state)
 		}
+		deferred := 0.0
+		if p.DeferredSince != nil {
+			deferred = time.Since(*p.DeferredSince).Seconds()
+		}
+		out <- prometheus.MustNewConstMetric(providerDeferred, prometheus.GaugeValue, deferred, p.Name)
 		out <- prometheus.MustNewConstMetric(providerPauses, prometheus.GaugeValue, float64(p.Paused), p.Name)
 		paused := 0.0
 		for _, pause := range p.Pauses {

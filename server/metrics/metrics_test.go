@@ -195,6 +195,7 @@ func TestCollector_Deliveries(t *testing.T) {
 	}
 	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why)
 		select 'hooks', d, clock_timestamp() - interval '1 hour', clock_timestamp(), 'down' from unnest('{a.example,b.example}'::text[]) d`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = clock_timestamp() - interval '2 hours'`)
 	ledger, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -206,6 +207,8 @@ func TestCollector_Deliveries(t *testing.T) {
 		`deed_deliveries{provider="hooks",state="dead"} 0`,
 		`deed_provider_pauses{provider="hooks"} 2`,
 		`deed_provider_paused_seconds{provider="hooks"} 36\d\d.*`,
+		`deed_deliveries{provider="hooks",state="deferred"} 1`,
+		`deed_provider_deferred_seconds{provider="hooks"} 72\d\d.*`,
 		`deed_deliveries{provider="hooks",state="sending"} 0`,
 		`deed_deliveries{provider="hooks",state="in_doubt"} 0`,
 		`deed_deliveries{provider="hooks",state="held"} 0`,
@@ -282,8 +285,8 @@ func TestCollector_ManyProviders(t *testing.T) {
 	}
 	_, scrape := start(t, db, nil, metrics.Options{Topics: 5, Ledger: l})
 	wantLines(t, scrape, `deed_deliveries{provider="\(others\)",state="queued"} 15`)
-	if n := strings.Count(scrape(), `deed_deliveries{provider="p`); n != 5*6 {
-		t.Errorf("%d series of single providers, want 30", n)
+	if n := strings.Count(scrape(), `deed_deliveries{provider="p`); n != 5*7 {
+		t.Errorf("%d series of single providers, want 35", n)
 	}
 }
 

@@ -75,7 +75,7 @@ var (
 	sinkPaused = prometheus.NewDesc("deed_sink_paused_seconds",
 		"For how long the sink has been unavailable to some process, which pauses; 0 if it is to none.", perSubscription, nil)
 	deliveries = prometheus.NewDesc("deed_deliveries",
-		"Deliveries: queued (of these: due), sending (of these: in_doubt, or held for a person), and dead.", []string{"provider", "state"}, nil)
+		"Deliveries: queued (of these: due, or deferred, which were put off for now), sending (of these: in_doubt, or held for a person), and dead.", []string{"provider", "state"}, nil)
 	providerTaken = prometheus.NewDesc("deed_provider_messages",
 		"What the provider took in the last hour or day (window): accepted, and of these delivered, bounced and complained of by now; of each hour at most 2,000 are looked at.",
 		[]string{"provider", "window", "state"}, nil)
@@ -83,6 +83,8 @@ var (
 		"1 if the provider is paused, and 1 for each of its destinations that is, for each tenant.", []string{"provider"}, nil)
 	providerPaused = prometheus.NewDesc("deed_provider_paused_seconds",
 		"For how long the provider, or one of its destinations, has been paused; 0 if none is.", []string{"provider"}, nil)
+	providerDeferred = prometheus.NewDesc("deed_provider_deferred_seconds",
+		"How long ago the first of the deliveries that are deferred was put off first; 0 if none is.", []string{"provider"}, nil)
 	unservedSteps = prometheus.NewDesc("deed_unserved_steps",
 		"Steps of runs that are due and that no worker serves, counted up to 10,000 a queue: of a version of a function that no program has, say.", []string{"queue"}, nil)
 	logPosition = prometheus.NewDesc("deed_log_position",
@@ -106,7 +108,7 @@ func (m *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		claimed, attempts, delivered, failed, died, takenOver, lostClaims, staleFinishes, inFlight, sinkDown, processHeld,
 		exchange, deliver, runEvents, runSnapshots, runGaps, runSteps, runJournal, inboundCount, eventCount, messages, published, finished, oldestDue, oldestCall, sinkPaused, streamLag, blockedKeys, lanes, lanesHeld, logPosition,
-		partitionsAhead, oldestPartition, horizonAge, deliveries, providerTaken, providerPauses, providerPaused, doctorFindings, refreshAge, refreshFailures, unservedSteps,
+		partitionsAhead, oldestPartition, horizonAge, deliveries, providerTaken, providerPauses, providerPaused, providerDeferred, doctorFindings, refreshAge, refreshFailures, unservedSteps,
 	} {
 		out <- d
 	}
