@@ -82,7 +82,7 @@ func buildIndex(ctx context.Context, conn *pgx.Conn, version int, name, sql stri
 		case building:
 			err = errBusy
 		case valid != nil:
-			err = putAside(ctx, conn, name)
+			err = putAside(ctx, conn, name, sql)
 		default:
 			_, err = conn.Exec(ctx, sql)
 		}
@@ -106,9 +106,9 @@ const halfBuilt = "_half_built"
 // errBusy says that somebody is building the index, or removing what is left of one.
 var errBusy = errors.New("another migrator is at it")
 
-// putAside renames an index that is not valid, unless somebody is building it: by its
-// name the index could be a valid one by the time that it is dropped.
-func putAside(ctx context.Context, conn *pgx.Conn, name string) error {
+// putAside renames an index that is not valid, unless somebody is building it by the same
+// statement: by its name the index could be a valid one by the time that it is dropped.
+func putAside(ctx context.Context, conn *pgx.Conn, name, sql string) error {
 	return inTx(ctx, conn, func(tx pgx.Tx) error {
 		var table string
 		err := tx.QueryRow(ctx, `
@@ -119,11 +119,19 @@ func putAside(ctx context.Context, conn *pgx.Conn, name string) error {
 		if err != nil {
 			return err
 		}
-		// Who builds an index has this lock until it is valid.
+		// Who builds an index has this lock until just before the commit that makes it valid.
 		if _, err := tx.Exec(ctx, "lock table "+table+" in share update exclusive mode nowait"); err != nil {
 			return err
 		}
-		var valid bool
+		var committing, valid bool
+		err = tx.QueryRow(ctx, `
+			select exists (select from pg_catalog.pg_stat_activity a where a.pid <> pg_catalog.pg_backend_pid() and a.datname = pg_catalog.current_database() and a.state = 'active' and a.query = $1)`, sql).Scan(&committing)
+		if err != nil {
+			return err
+		}
+		if committing {
+			return errBusy
+		}
 		err = tx.QueryRow(ctx, `
 			select coalesce((select i.indisvalid from pg_catalog.pg_index i where i.indexrelid = pg_catalog.to_regclass('deed.' || $1)), true)`, name).Scan(&valid)
 		if err != nil || valid {
