@@ -175,7 +175,11 @@ func TestPlan_ClaimsOfNoDoubtsWriteNothing(t *testing.T) {
 	const claim = `select * from deed.claim_doubts('fake', 'w', 100, '1 minute', true, true, p_places => '{}', p_batches => true)`
 	cost(t, conn, claim) // the session's first call reads the catalogue
 	for range 40 {       // a sequence logs each thirty-second number
-		if b, r, wal := cost(t, conn, claim); r != 1 || b > 100 || wal > 0 {
+		b, r, wal := cost(t, conn, claim)
+		if b > 100 { // it has read the catalogue anew, where other tests' databases have come and gone
+			b, _, _ = cost(t, conn, claim)
+		}
+		if r != 1 || b > 100 || wal > 0 {
 			t.Fatalf("%d buffers for %d rows and %d bytes of WAL, want at most 100 for none", b, r-1, wal)
 		}
 	}
