@@ -171,6 +171,28 @@ func TestSettle_LeavesWhatAnotherHasEnded(t *testing.T) {
 		"sent m with bytes: false, sent proved with bytes: false")
 }
 
+// They go, too, where a person or a proof ends it as sent, and stay where a person says that it failed.
+func TestSettle_DropsTheBytesOfWhatIsDecided(t *testing.T) {
+	t.Parallel()
+	for how, c := range map[string]struct{ end, want string }{
+		"a person: sent":   {`select deed.settle_delivery(id, 'sent', 'looked', 'ann') from deed.channel_outbox`, "sent t t"},
+		"a person: failed": {`select deed.settle_delivery(id, 'failed', 'looked', 'ann') from deed.channel_outbox`, "failed f"},
+		"a proof":          {`select deed.prove_delivery(id, 'm', 'w') from deed.channel_outbox`, "sent t t"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			deploy(t, db, request(t, db, 1))
+			expandAll(t, db)
+			db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 10, '1 minute', p_runs => true)`)
+			db.Exec(t, pgtest.Worker, `select deed.attempt(array_agg(id), array_agg(claim), array['x'::bytea], null, '1 minute', 'w') from deed.channel_outbox`)
+			db.Exec(t, pgtest.Worker, `select deed.settle(array_agg(id), array_agg(claim), '{unknown}', '{null}', '{null}', '{null}', 'w') from deed.channel_outbox`)
+			db.Exec(t, pgtest.Owner, c.end)
+			want(t, "it", pgtest.One[string](t, db.Pool(pgtest.Owner), `select concat_ws(' ', status, request is null, request_sha256 = sha256('x')) from deed.channel_outbox`), c.want)
+		})
+	}
+}
+
 // The bytes of what is called for a campaign go in the statement that ends it as sent, which keeps their hash, and in no other.
 func TestSettle_DropsTheBytesAsItEndsIt(t *testing.T) {
 	t.Parallel()
