@@ -75,11 +75,11 @@ begin
     )
     select k.* from kept k where k.late order by k.delivery_id
   loop
-    if v_late.outcome = 'accepted' and not v_late.sandbox
-      and (select p.ended from deed.prove_delivery(v_late.delivery_id, v_late.provider_message_id, p_worker) p)
-    then
-      -- Who is calling it once more is late, too, and what comes of that is kept.
-      update deed.channel_outbox c set claim = null where c.id = v_late.delivery_id;
+    if v_late.outcome = 'accepted' and not v_late.sandbox then -- in an if of its own: an "and" may begin with what it ends with
+      if (select p.ended from deed.prove_delivery(v_late.delivery_id, v_late.provider_message_id, p_worker) p) then
+        -- Who is calling it once more is late, too, and what comes of that is kept.
+        update deed.channel_outbox c set claim = null where c.id = v_late.delivery_id;
+      end if;
     end if;
     id := v_late.delivery_id;
     status := (select c.status from deed.channel_outbox c where c.id = v_late.delivery_id);
