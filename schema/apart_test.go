@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -192,5 +193,37 @@ func TestUp_RacingBuilders(t *testing.T) {
 			return
 		}
 		db.Exec(t, pgtest.Owner, `drop index deed.raced_idx`)
+	}
+}
+
+// An index that is not valid yet stays while somebody's statement that builds it has not ended: its lock is
+// free just before the commit that makes it valid.
+func TestUp_LeavesWhatIsBeingCommitted(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	builder, other := db.Conn(t, pgtest.Owner), db.Conn(t, pgtest.Owner)
+	db.Exec(t, pgtest.Owner, `insert into deed.audit_log (actor, action, subject_type) select 'ann', 'look', 'topic' from generate_series(1, 2)`)
+	if _, err := builder.Exec(t.Context(), `create unique index concurrently raced_idx on deed.audit_log ((1))`); err == nil {
+		t.Fatal("there is a valid index") // else it is half built
+	}
+	const sql = `select pg_sleep(2)` // in its stead: it holds no lock, as who commits
+	ended := make(chan error, 1)
+	go func() { // ends with the statement
+		_, err := builder.Exec(t.Context(), sql)
+		ended <- err
+	}()
+	for !pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where state = 'active' and query = $1)`, sql) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := schema.BuildIndex(ctx, other, 9000, "raced_idx", sql); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("built beside another: %v", err)
+	}
+	if !pgtest.One[bool](t, db.Pool(pgtest.Owner), `select to_regclass('deed.raced_idx') is not null`) {
+		t.Error("it was put aside while its builder was at it")
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
