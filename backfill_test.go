@@ -60,15 +60,15 @@ func TestPlan_LateLooks(t *testing.T) {
 	conn := db.Conn(t, pgtest.Worker)
 	look := `select * from deed.backfill(` + itoa(id) + `)`
 	for range 3 {
-		buffers(t, conn, look)
+		pgtest.Measure(t, conn, pgtest.Any, look)
 	}
-	if got, _ := buffers(t, conn, look); got > 30 {
+	if got := pgtest.Measure(t, conn, 30, look).Buffers; got > 30 {
 		t.Errorf("a look that finds nothing touched %d buffers", got)
 	}
 	commit(t, warm) // the session's first such look plans and reads the catalogue
-	buffers(t, conn, look)
+	pgtest.Measure(t, conn, pgtest.Any, look)
 	commit(t, late)
-	got, _ := buffers(t, conn, look)
+	got := pgtest.Measure(t, conn, 500, look).Buffers
 	t.Logf("%d buffers for a look that finds two messages", got)
 	if got > 500 {
 		t.Errorf("a look that finds two messages touched %d buffers", got)
@@ -96,7 +96,7 @@ func TestBackfill_PassesOverOthers(t *testing.T) {
 	id := pgtest.One[int](t, conn, `select subscription from deed.subscribe('orders', 's')`)
 	steps := 0
 	for ; len(given(t, db, id)) == 0 && steps < 20; steps++ {
-		if got, _ := buffers(t, conn, `select * from deed.backfill(`+itoa(id)+`)`); got > 6_000 {
+		if got := pgtest.Measure(t, conn, 6_000, `select * from deed.backfill(`+itoa(id)+`)`).Buffers; got > 6_000 {
 			t.Errorf("a step touched %d buffers", got)
 		} else {
 			t.Logf("%d buffers", got)

@@ -26,8 +26,8 @@ func TestPlan_Faces(t *testing.T) {
 		if doors == 2 {
 			db.Exec(t, pgtest.Owner, `select deed.set_door('orders', 's')`)
 		}
-		buffers(t, conn, `select app.outbox_claim(1, '`+tokenB+`', null)`) // the first call reads the catalogue
-		buffers(t, conn, `select app.outbox_mark_delivered('`+tokenB+`', '{}')`)
+		pgtest.Measure(t, conn, pgtest.Any, `select app.outbox_claim(1, '`+tokenB+`', null)`) // the first call reads the catalogue
+		pgtest.Measure(t, conn, pgtest.Any, `select app.outbox_mark_delivered('`+tokenB+`', '{}')`)
 		batch := list(t, conn, `select id::text from app.outbox_claim(100, '`+tokenA+`', null)`)
 		events := list(t, conn, `select id::text from m10_recovery.claim_outbox_events('w', 10)`)
 		for _, test := range []struct {
@@ -41,17 +41,17 @@ func TestPlan_Faces(t *testing.T) {
 			{`select m10_recovery.complete_outbox_event(` + events[0] + `, 'w', true)`, 1, 80},
 			{`select m10_recovery.complete_outbox_event(` + events[1] + `, 'w', false)`, 1, 80},
 		} {
-			got, rows := buffers(t, conn, test.q)
-			t.Logf("%d doors: %6d buffers, %4d rows: %.90s", doors, got, rows, test.q)
-			if got > test.most || rows != test.rows {
-				t.Errorf("%d doors: %.90s\ntouched %d buffers for %d rows, want at most %d for %d", doors, test.q, got, rows, test.most, test.rows)
+			c := pgtest.Measure(t, conn, test.most, test.q)
+			t.Logf("%d doors: %6d buffers, %4d rows: %.90s", doors, c.Buffers, c.Rows, test.q)
+			if c.Buffers > test.most || c.Rows != test.rows {
+				t.Errorf("%d doors: %.90s\ntouched %d buffers for %d rows, want at most %d for %d", doors, test.q, c.Buffers, c.Rows, test.most, test.rows)
 			}
 		}
 	}
 	operator := db.Conn(t, pgtest.Admin)
 	const redrive = `select * from deed.redrive('r', p_error => 'x')`
-	buffers(t, operator, redrive) // counts them all
-	if got, _ := buffers(t, operator, redrive); got > 12000 {
+	pgtest.Measure(t, operator, pgtest.Any, redrive) // counts them all
+	if got := pgtest.Measure(t, operator, 12000, redrive).Buffers; got > 12000 {
 		t.Errorf("a step of a redrive touched %d buffers for 500 messages", got)
 	} else {
 		t.Logf("%d buffers for a step of a redrive", got)
@@ -101,10 +101,10 @@ func TestPlan_FacesRelations(t *testing.T) {
 			if !analysed && strings.Contains(test.q, "m10_recovery") {
 				continue
 			}
-			got, rows := buffers(t, conn, test.q)
-			t.Logf("analysed %v: %6d buffers, %4d rows: %.100s", analysed, got, rows, test.q)
-			if got > test.most || rows != test.rows {
-				t.Errorf("analysed %v: %.100s\ntouched %d buffers for %d rows, want at most %d for %d", analysed, test.q, got, rows, test.most, test.rows)
+			c := pgtest.Measure(t, conn, test.most, test.q)
+			t.Logf("analysed %v: %6d buffers, %4d rows: %.100s", analysed, c.Buffers, c.Rows, test.q)
+			if c.Buffers > test.most || c.Rows != test.rows {
+				t.Errorf("analysed %v: %.100s\ntouched %d buffers for %d rows, want at most %d for %d", analysed, test.q, c.Buffers, c.Rows, test.most, test.rows)
 			}
 		}
 	}

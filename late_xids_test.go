@@ -58,7 +58,7 @@ func TestPlan_WindowsCostTheRowsNotTheTransactionIDs(t *testing.T) {
 		"deed.window_late": fmt.Sprintf(`select deed.window_late(%d, '%s'::xid8, %d, '%s'::xid8)`, from, h(from), to, h(to)),
 		"deed.watch":       fmt.Sprintf(`select window_n from deed.watch(null, '{%d}', '{-infinity}', %d, '%s'::xid8)`, sub, from, h(from)),
 	} {
-		if touched, _ := buffers(t, owner, q); touched > 1500 {
+		if touched := pgtest.Measure(t, owner, 1500, q).Buffers; touched > 1500 {
 			t.Errorf("%s touches %d buffers", what, touched)
 		} else {
 			t.Logf("%s touches %d buffers", what, touched)
@@ -67,7 +67,7 @@ func TestPlan_WindowsCostTheRowsNotTheTransactionIDs(t *testing.T) {
 	// With nothing published since the last window, only what ran then matters.
 	db.Exec(t, pgtest.Owner, fmt.Sprintf(`update deed.windows set cur = '%s:%[1]s:' where n = (select max(n) from deed.windows)`, begun))
 	db.Exec(t, pgtest.Owner, `delete from deed.log where xid = any ($1::text[]::xid8[])`, late)
-	if touched, _ := buffers(t, owner, fmt.Sprintf(`select window_n from deed.watch(null, '{%d}', '{-infinity}', %d, '%s'::xid8)`, sub, to, h(to))); touched > 1500 {
+	if touched := pgtest.Measure(t, owner, 1500, fmt.Sprintf(`select window_n from deed.watch(null, '{%d}', '{-infinity}', %d, '%s'::xid8)`, sub, to, h(to))).Buffers; touched > 1500 {
 		t.Errorf("deed.watch touches %d buffers when nothing has come", touched)
 	}
 	if err := running.Rollback(ctx); err != nil {

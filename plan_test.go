@@ -2,7 +2,6 @@ package deed_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -34,29 +33,6 @@ func fill(t testing.TB, db *pgtest.DB, subscription, n int, due, dead string) {
 		select `+itoa(subscription)+`, base + slot, id, '00000000-0000-0000-0000-000000000000', now(), `+due+`, `+dead+`, 'x' from made, based`)
 }
 
-// buffers runs a statement and says how many buffers it touched, and how many
-// rows it gave.
-func buffers(t testing.TB, conn *pgx.Conn, q string) (touched, rows int) {
-	t.Helper()
-	var text string
-	err := conn.QueryRow(context.Background(), `explain (analyze, buffers, timing off, summary off, format json) `+q).Scan(&text)
-	if err != nil {
-		t.Fatalf("%s: %v", q, err)
-	}
-	var plans []struct {
-		Plan struct {
-			Hit     int     `json:"Shared Hit Blocks"`
-			Read    int     `json:"Shared Read Blocks"`
-			Rows    float64 `json:"Actual Rows"`
-			Dirtied int     `json:"Shared Dirtied Blocks"`
-		}
-	}
-	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		t.Fatal(err)
-	}
-	return plans[0].Plan.Hit + plans[0].Plan.Read, int(plans[0].Plan.Rows)
-}
-
 // The hot statements touch a bounded number of buffers, with a million
 // scheduled, a million dead and half a million due messages about, tables that
 // were never analysed, autovacuum off, and an idle write transaction.
@@ -84,7 +60,7 @@ func TestPlan_HotStatementsAtMillions(t *testing.T) {
 	conn := db.Conn(t, pgtest.Worker)
 
 	for _, warm := range []string{`select deed.claim('orders', 'w', 1, 's')`, `select deed.extend(1, 0, '{}')`, `select deed.watch(null, '{1}', '{now}')`, `select deed.next_due(1)`, `select deed.unfinished('{1}', '0')`} {
-		buffers(t, conn, warm) // the session's first call reads the catalogue
+		pgtest.Measure(t, conn, pgtest.Any, warm) // the session's first call reads the catalogue
 	}
 	batch := claim(t, db.Pool(pgtest.Worker), "orders", "w", 100)
 	held := fmt.Sprintf("%d, '{%s}'", batch[0].Claim, strings.Trim(strings.ReplaceAll(fmt.Sprint(ids(batch)), " ", ","), "[]"))
@@ -102,10 +78,10 @@ func TestPlan_HotStatementsAtMillions(t *testing.T) {
 		{`select deed.extend(` + itoa(id) + `, ` + held + `)`, 1, 2000},
 		{`select deed.finish(` + itoa(id) + `, ` + held + `)`, 1, 2500},
 	} {
-		got, rows := buffers(t, conn, test.q)
-		t.Logf("%6d buffers, %4d rows: %.90s", got, rows, test.q)
-		if got > test.most || rows != test.rows {
-			t.Errorf("%.90s\ntouched %d buffers for %d rows, want at most %d for %d", test.q, got, rows, test.most, test.rows)
+		c := pgtest.Measure(t, conn, test.most, test.q)
+		t.Logf("%6d buffers, %4d rows: %.90s", c.Buffers, c.Rows, test.q)
+		if c.Buffers > test.most || c.Rows != test.rows {
+			t.Errorf("%.90s\ntouched %d buffers for %d rows, want at most %d for %d", test.q, c.Buffers, c.Rows, test.most, test.rows)
 		}
 	}
 	looksAtMillions(t, db)
@@ -130,8 +106,8 @@ func looksAtMillions(t *testing.T, db *pgtest.DB) {
 		t.Fatal(err)
 	}
 	const between = `select * from deed.undeclared_between('nothing', 300000, 301000, 1000)`
-	buffers(t, owner, between)
-	if got, _ := buffers(t, owner, between); got > 300 {
+	pgtest.Measure(t, owner, pgtest.Any, between)
+	if got := pgtest.Measure(t, owner, 300, between).Buffers; got > 300 {
 		t.Errorf("%s touched %d buffers", between, got)
 	} else {
 		t.Logf("%6d buffers: %s", got, between)
@@ -172,11 +148,11 @@ func looksAtMillions(t *testing.T, db *pgtest.DB) {
 			{`select * from deed.look_at_audit(9223372036854775807, 100, '100000')`, 1},
 			{`select * from deed.look_at_audit(9223372036854775807, 100, 'nothing')`, 0},
 		} {
-			buffers(t, conn, test.q) // the session's first call reads the catalogue
-			got, rows := buffers(t, conn, test.q)
-			t.Logf("%6d buffers, %4d rows: %.110s", got, rows, test.q)
-			if got > 2000 || rows != test.rows {
-				t.Errorf("%s: %s\ntouched %d buffers for %d rows, want at most 2000 for %d", mode, test.q, got, rows, test.rows)
+			pgtest.Measure(t, conn, pgtest.Any, test.q) // the session's first call reads the catalogue
+			c := pgtest.Measure(t, conn, 2000, test.q)
+			t.Logf("%6d buffers, %4d rows: %.110s", c.Buffers, c.Rows, test.q)
+			if c.Buffers > 2000 || c.Rows != test.rows {
+				t.Errorf("%s: %s\ntouched %d buffers for %d rows, want at most 2000 for %d", mode, test.q, c.Buffers, c.Rows, test.rows)
 			}
 		}
 	}
@@ -232,7 +208,7 @@ func TestPlan_StatisticsOfADrainedTable(t *testing.T) {
 	fill(t, db, id, 200_000, `now() + interval '1 day'`, `null`)
 	fresh := db.Conn(t, pgtest.Worker)
 	for _, warm := range []string{`select deed.claim('orders', 'w', 1, 's')`, `select deed.extend(1, 0, '{1}')`, `select deed.finish(1, 0, '{}')`, `select deed.fail(1, 0, '{1}', '{x}')`, `select deed.watch(null, '{1}', '{now}')`, `select deed.unfinished('{1}', '0')`} {
-		buffers(t, fresh, warm)
+		pgtest.Measure(t, fresh, pgtest.Any, warm)
 	}
 	for name, conn := range map[string]*pgx.Conn{"cached": conn, "fresh": fresh} {
 		batch := claim(t, db.Pool(pgtest.Worker), "orders", "w", 200)
@@ -251,10 +227,10 @@ func TestPlan_StatisticsOfADrainedTable(t *testing.T) {
 			{`select deed.unfinished(array[` + itoa(id) + `], '1 minute')`, 1, 60},
 			{`select deed.next_due(` + itoa(id) + `)`, 1, 2500}, // the thousand oldest
 		} {
-			got, rows := buffers(t, conn, test.q)
-			t.Logf("%s %6d buffers, %4d rows: %.70s", name, got, rows, test.q)
-			if got > test.most || rows != test.rows {
-				t.Errorf("%s: %.90s\ntouched %d buffers for %d rows, want at most %d for %d", name, test.q, got, rows, test.most, test.rows)
+			c := pgtest.Measure(t, conn, test.most, test.q)
+			t.Logf("%s %6d buffers, %4d rows: %.70s", name, c.Buffers, c.Rows, test.q)
+			if c.Buffers > test.most || c.Rows != test.rows {
+				t.Errorf("%s: %.90s\ntouched %d buffers for %d rows, want at most %d for %d", name, test.q, c.Buffers, c.Rows, test.most, test.rows)
 			}
 		}
 	}

@@ -65,8 +65,8 @@ func TestPlan_LooksAtJobsBesideAnOldSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "a mark behind a job that was left", hidden, false)
-	whole := buffers(t, conn, `select * from deed.roll_up(200, 'w')`)
-	short := buffers(t, conn, fmt.Sprintf(`select * from deed.roll_up(200, 'w', '%s')`, mark.UTC().Format(time.RFC3339Nano)))
+	whole := pgtest.Measure(t, conn, pgtest.Any, `select * from deed.roll_up(200, 'w')`).Buffers
+	short := pgtest.Measure(t, conn, 30, fmt.Sprintf(`select * from deed.roll_up(200, 'w', '%s')`, mark.UTC().Format(time.RFC3339Nano))).Buffers
 	t.Logf("%d buffers from the beginning, %d from the mark", whole, short)
 	if whole < 200 || short > 30 {
 		t.Errorf("a look touches %d buffers from the beginning and %d from its mark, want at least 200 and at most 30", whole, short)
@@ -130,8 +130,8 @@ func TestPlan_LooksThatFindNothing(t *testing.T) {
 		"tenants behind one":               `select deed.due_tenants('fake', 'sending', ` + nothing + `, ` + nothing + `, 100)`,
 		"tenants before one that is known": `select deed.due_tenants('fake', 'sending', null, null, 100, ` + known + `)`,
 	} {
-		buffers(t, conn, look) // it reads the catalogue
-		if b := buffers(t, conn, look); b > 30 {
+		pgtest.Measure(t, conn, pgtest.Any, look) // it reads the catalogue
+		if b := pgtest.Measure(t, conn, 30, look).Buffers; b > 30 {
 			t.Errorf("%s: %d buffers, want at most 30", what, b)
 		} else {
 			t.Logf("%s: %d buffers", what, b)

@@ -1,39 +1,16 @@
 package campaign_test
 
 import (
-	"context"
-	"encoding/json"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
-
-// buffers is how many a statement touches.
-func buffers(t testing.TB, conn *pgx.Conn, q string) int {
-	t.Helper()
-	var text string
-	if err := conn.QueryRow(context.Background(), `explain (analyze, buffers, timing off, summary off, format json) `+q).Scan(&text); err != nil {
-		t.Fatalf("%s: %v", q, err)
-	}
-	var plans []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
-	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		t.Fatal(err)
-	}
-	return plans[0].Plan.Hit + plans[0].Plan.Read
-}
 
 // What runs have queued that are held, without a token or asleep costs a claim a look at each
 // run, however many deliveries and lanes there are: a hundred runs with a hundred thousand of them.
@@ -51,8 +28,8 @@ func TestPlan_ClaimsAmongManyRuns(t *testing.T) {
 	const claim, without = `select * from deed.claim_deliveries('fake', 'w', 100, '1 minute', p_places => '{}', p_runs => true)`, `select * from deed.claim_deliveries('fake', 'w', 100, '1 minute', p_places => '{}')`
 	look := func(what, q string, most int) {
 		t.Helper()
-		buffers(t, conn, q) // it may tidy pages, and read the catalogue
-		b := buffers(t, conn, q)
+		pgtest.Measure(t, conn, pgtest.Any, q) // it may tidy pages, and read the catalogue
+		b := pgtest.Measure(t, conn, most, q).Buffers
 		t.Logf("%6d buffers: %s", b, what)
 		if b > most {
 			t.Errorf("%s: %d buffers, want at most %d", what, b, most)
@@ -112,8 +89,8 @@ func TestPlan_ALookAtARun(t *testing.T) {
 		}
 		made = jobs + 1
 		q := strings.ReplaceAll(look, "$1", "'"+run+"'")
-		buffers(t, conn, q)
-		costs[jobs] = buffers(t, conn, q)
+		pgtest.Measure(t, conn, pgtest.Any, q)
+		costs[jobs] = pgtest.Measure(t, conn, pgtest.Least, q).Buffers
 		begun := time.Now()
 		s, err := campaign.Show(t.Context(), db.Pool(pgtest.App), run)
 		if err != nil {
@@ -162,8 +139,8 @@ func TestPlan_WaitsBehindAnotherRun(t *testing.T) {
 		from generate_series($1::int, $2::int) n`)
 	db.Exec(t, pgtest.Owner, `vacuum analyze deed.channel_outbox`)
 	want(t, "behind another's", waits(), "scheduled 3")
-	buffers(t, conn, look)
-	if b := buffers(t, conn, look); b > 25_000 {
+	pgtest.Measure(t, conn, pgtest.Any, look)
+	if b := pgtest.Measure(t, conn, 25_000, look).Buffers; b > 25_000 {
 		t.Errorf("a look at what waits among %d reads %d buffers", n, b)
 	} else {
 		t.Logf("a look at what waits among %d: %d buffers", n, b)
@@ -203,9 +180,9 @@ func TestPlan_HeldAndResumedWhateverItHas(t *testing.T) {
 			"holding it":            `select deed.hold_run('` + run + `', '00000000-0000-0000-0000-000000000000')`,
 		} {
 			for range 3 { // the first ones hold it, and read the catalogue
-				buffers(t, conn, q)
+				pgtest.Measure(t, conn, pgtest.Any, q)
 			}
-			if b := buffers(t, conn, q); b > 40 {
+			if b := pgtest.Measure(t, conn, 40, q).Buffers; b > 40 {
 				t.Errorf("%s: %d buffers among %d, want at most 40", what, b, n)
 			} else {
 				t.Logf("%3d buffers: %s, analyzed %t", b, what, analyzed)

@@ -240,8 +240,8 @@ func TestContract_C6_TransitionsCostByTheRun(t *testing.T) {
 	alone := map[pgtest.Role]int{}
 	for _, role := range []pgtest.Role{pgtest.Owner, pgtest.App} {
 		conn := db.Conn(t, role)
-		buffers(t, conn, look)
-		alone[role] = buffers(t, conn, look)
+		pgtest.Measure(t, conn, pgtest.Any, look)
+		alone[role] = pgtest.Measure(t, conn, pgtest.Least, look).Buffers
 	}
 	db.Broken() // deliveries of nobody
 	db.ExecSteps(t, pgtest.Owner, n, `
@@ -259,8 +259,8 @@ func TestContract_C6_TransitionsCostByTheRun(t *testing.T) {
 		}
 		for _, role := range []pgtest.Role{pgtest.Owner, pgtest.App} {
 			conn := db.Conn(t, role)
-			buffers(t, conn, look)
-			b := buffers(t, conn, look)
+			pgtest.Measure(t, conn, pgtest.Any, look)
+			b := pgtest.Measure(t, conn, 2*alone[role], look).Buffers
 			t.Logf("%s, analysed %v: %d buffers; alone %d", role, analysed, b, alone[role])
 			if b > 2*alone[role] {
 				t.Errorf("%s, analysed %v: what 1500 deliveries came to is read with %d buffers beside %d others, and with %d alone", role, analysed, b, n, alone[role])

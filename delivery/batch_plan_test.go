@@ -44,8 +44,8 @@ func TestPlan_ManyBatchesInDoubt(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback(t.Context()) }()
-		cost(t, conn, q) // the session's first call reads the catalogue
-		b, _, _ := cost(t, conn, q)
+		pgtest.Measure(t, conn, pgtest.Any, q) // the session's first call reads the catalogue
+		b := pgtest.Measure(t, conn, most, q).Buffers
 		t.Logf("%6d buffers: %s", b, what)
 		if b > most {
 			t.Errorf("%s: %d buffers, want at most %d", what, b, most)

@@ -117,14 +117,14 @@ func TestPurgeContents_WhatIsNeededHoldsUpNothing(t *testing.T) {
 		if n > needed/100+1 {
 			t.Fatal("what may go was not come by")
 		}
-		if b, _, _ := cost(t, conn, purge); n > 0 && b > 10_000 {
+		if b := pgtest.Measure(t, conn, 10_000, purge).Buffers; n > 0 && b > 10_000 {
 			t.Fatalf("a purge of 100 touched %d buffers", b)
 		}
 	}
 	looked := func() int { return pgtest.One[int](t, conn, purge) }
 	for looked() > 0 {
 	}
-	if b, _, _ := cost(t, conn, purge); b > 200 {
+	if b := pgtest.Measure(t, conn, 200, purge).Buffers; b > 200 {
 		t.Errorf("a purge that has nothing to look at touched %d buffers", b)
 	}
 	db.Exec(t, pgtest.Owner, `update deed.contents set passed_at = passed_at - interval '1 day'`)

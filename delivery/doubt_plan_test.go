@@ -33,13 +33,13 @@ func TestPlan_ManyAreHeldOrWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback(t.Context()) }()
-		b, n, _ := cost(t, conn, q)
-		t.Logf("%6d buffers, %d rows: %s", b, n, what)
-		if b > most {
-			t.Errorf("%s: %d buffers, want at most %d", what, b, most)
+		c := pgtest.Measure(t, conn, most, q)
+		t.Logf("%6d buffers, %d rows: %s", c.Buffers, c.Rows, what)
+		if c.Buffers > most {
+			t.Errorf("%s: %d buffers, want at most %d", what, c.Buffers, most)
 		}
 	}
-	_, _, _ = cost(t, conn, `select from deed.claim_doubts('fake', 'w', 0, '1 minute', true, true)`) // the session's first call reads the catalogue
+	pgtest.Measure(t, conn, pgtest.Any, `select from deed.claim_doubts('fake', 'w', 0, '1 minute', true, true)`) // the session's first call reads the catalogue
 	check("nothing but what is held", 300)
 	const waits = 20_000
 	reserved("waits", waits)

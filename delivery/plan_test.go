@@ -1,38 +1,11 @@
 package delivery_test
 
 import (
-	"context"
-	"encoding/json"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 )
-
-// cost runs a statement and says how many buffers it touched, how many rows it
-// gave, and how many bytes of WAL it wrote.
-func cost(t testing.TB, conn *pgx.Conn, q string) (buffers, rows, wal int) {
-	t.Helper()
-	var text string
-	if err := conn.QueryRow(context.Background(), `explain (analyze, buffers, wal, timing off, summary off, format json) `+q).Scan(&text); err != nil {
-		t.Fatalf("%s: %v", q, err)
-	}
-	var plans []struct {
-		Plan struct {
-			Hit  int     `json:"Shared Hit Blocks"`
-			Read int     `json:"Shared Read Blocks"`
-			Rows float64 `json:"Actual Rows"`
-			WAL  int     `json:"WAL Bytes"`
-		}
-	}
-	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		t.Fatal(err)
-	}
-	p := plans[0].Plan
-	return p.Hit + p.Read, int(p.Rows), p.WAL
-}
 
 // A claim touches a bounded number of buffers whatever else is queued, with
 // tables that were never analysed and autovacuum off: what ten thousand tenants
@@ -45,16 +18,16 @@ func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox set (autovacuum_enabled = off)`)
 	conn := db.Conn(t, pgtest.Worker)
 	const claim = `select * from deed.claim_deliveries('fake', 'w', 100, '1 minute', p_places => '{}')`
-	cost(t, conn, claim) // the session's first call reads the catalogue
+	pgtest.Measure(t, conn, pgtest.Any, claim) // the session's first call reads the catalogue
 	check := func(what string, rows, buffers int, empty bool) {
 		t.Helper()
-		b, r, wal := cost(t, conn, claim)
 		if empty { // the first look after a change tidies the pages that it reads
-			b, r, wal = cost(t, conn, claim)
+			pgtest.Measure(t, conn, pgtest.Any, claim)
 		}
-		t.Logf("%6d buffers, %3d rows, %6d bytes of WAL: %s", b, r, wal, what)
-		if r != rows+1 || b > buffers || (empty && wal > 0) {
-			t.Errorf("%s: %d buffers for %d rows and %d bytes of WAL, want at most %d for %d", what, b, r-1, wal, buffers, rows)
+		c := pgtest.Measure(t, conn, buffers, claim)
+		t.Logf("%6d buffers, %3d rows, %6d bytes of WAL: %s", c.Buffers, c.Rows, c.WAL, what)
+		if c.Rows != rows+1 || c.Buffers > buffers || (empty && c.WAL > 0) {
+			t.Errorf("%s: %d buffers for %d rows and %d bytes of WAL, want at most %d for %d", what, c.Buffers, c.Rows-1, c.WAL, buffers, rows)
 		}
 	}
 	check("nothing queued", 0, 100, true)
@@ -136,11 +109,11 @@ func looksAmongMany(t *testing.T, db *pgtest.DB) {
 			// Where nothing but a look finds it: not much more than a row each.
 			{`select * from deed.look_at_deliveries(null, 20000, 100, p_recipient => 'nobody@example.com')`, 1, 25_000},
 		} {
-			cost(t, conn, test.q)
-			b, rows, _ := cost(t, conn, test.q)
-			t.Logf("%6d buffers, %3d rows: %s", b, rows, test.q)
-			if b > test.most || rows != test.rows {
-				t.Errorf("%s: %s\ntouched %d buffers for %d rows, want at most %d for %d", mode, test.q, b, rows, test.most, test.rows)
+			pgtest.Measure(t, conn, pgtest.Any, test.q)
+			c := pgtest.Measure(t, conn, test.most, test.q)
+			t.Logf("%6d buffers, %3d rows: %s", c.Buffers, c.Rows, test.q)
+			if c.Buffers > test.most || c.Rows != test.rows {
+				t.Errorf("%s: %s\ntouched %d buffers for %d rows, want at most %d for %d", mode, test.q, c.Buffers, c.Rows, test.most, test.rows)
 			}
 		}
 	}
@@ -156,11 +129,12 @@ func TestPlan_VeryManyComeDue(t *testing.T) {
 	manyLanes(t, db, 20_000, `now() - interval '1 hour' + n * interval '1 millisecond'`)
 	conn := db.Conn(t, pgtest.Worker)
 	const claim = `select * from deed.claim_deliveries('fake', 'w', 1, '1 minute', p_places => '{}')`
-	cost(t, conn, claim) // the session's first call reads the catalogue
-	b, _, wal := cost(t, conn, claim)
-	t.Logf("%6d buffers, %6d bytes of WAL", b, wal)
-	if b > 14_000 {
-		t.Errorf("%d buffers for a thousand that come due, want at most 14,000", b)
+	pgtest.Measure(t, conn, pgtest.Any, claim) // the session's first call reads the catalogue
+	const most = 14_000
+	c := pgtest.Measure(t, conn, most, claim)
+	t.Logf("%6d buffers, %6d bytes of WAL", c.Buffers, c.WAL)
+	if c.Buffers > most {
+		t.Errorf("%d buffers for a thousand that come due, want at most %d", c.Buffers, most)
 	}
 }
 
@@ -173,14 +147,10 @@ func TestPlan_ClaimsOfNoDoubtsWriteNothing(t *testing.T) {
 	manyLanes(t, db, 10, `now() + interval '1 day'`)
 	conn := db.Conn(t, pgtest.Worker)
 	const claim = `select * from deed.claim_doubts('fake', 'w', 100, '1 minute', true, true, p_places => '{}', p_batches => true)`
-	cost(t, conn, claim) // the session's first call reads the catalogue
-	for range 40 {       // a sequence logs each thirty-second number
-		b, r, wal := cost(t, conn, claim)
-		if b > 100 { // it has read the catalogue anew, where other tests' databases have come and gone
-			b, _, _ = cost(t, conn, claim)
-		}
-		if r != 1 || b > 100 || wal > 0 {
-			t.Fatalf("%d buffers for %d rows and %d bytes of WAL, want at most 100 for none", b, r-1, wal)
+	pgtest.Measure(t, conn, pgtest.Any, claim) // the session's first call reads the catalogue
+	for range 40 {                             // a sequence logs each thirty-second number
+		if c := pgtest.Measure(t, conn, 100, claim); c.Rows != 1 || c.Buffers > 100 || c.WAL > 0 {
+			t.Fatalf("%d buffers for %d rows and %d bytes of WAL, want at most 100 for none", c.Buffers, c.Rows-1, c.WAL)
 		}
 	}
 }

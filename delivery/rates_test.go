@@ -103,10 +103,11 @@ func TestPlan_Rates(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, q := range []string{`select * from deed.look_at_rates(100)`, `select * from deed.look_at_rates(100, 20)`, `select * from deed.look_at_rates(100, 20, 'mail')`} {
-			cost(t, conn, q)
+			pgtest.Measure(t, conn, pgtest.Any, q)
 			// A row and its feedback, of 24 hours, are up to six pages each.
-			if b, rows, _ := cost(t, conn, q); b > 24*100*7 || rows == 0 {
-				t.Errorf("%s: %s: %d buffers, %d rows", mode, q, b, rows)
+			const most = 24 * 100 * 7
+			if c := pgtest.Measure(t, conn, most, q); c.Buffers > most || c.Rows == 0 {
+				t.Errorf("%s: %s: %d buffers, %d rows", mode, q, c.Buffers, c.Rows)
 			}
 		}
 	}

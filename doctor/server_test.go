@@ -205,11 +205,12 @@ func (s *scene) standby(t *testing.T, db *pgtest.DB, application, slot string) u
 	}
 	t.Cleanup(func() { _ = conn.Conn().Close() }) // a standby says no goodbye
 	owner := db.Pool(pgtest.Owner)
+	// Who asks for what is not flushed yet is refused within the stream that it is given, and what it says is passed over.
 	begin := "START_REPLICATION"
 	if slot != "" {
 		begin += " SLOT " + slot
 	}
-	conn.Frontend().SendQuery(&pgproto3.Query{String: begin + " PHYSICAL " + pgtest.One[string](t, owner, `select pg_current_wal_lsn()::text`)})
+	conn.Frontend().SendQuery(&pgproto3.Query{String: begin + " PHYSICAL " + pgtest.One[string](t, owner, `select pg_current_wal_flush_lsn()::text`)})
 	if err := conn.Frontend().Flush(); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func TestPlan_LooksAtRuns(t *testing.T) {
 	for _, test := range []struct {
 		what, sql string
 		args      []any
-		most      int64
+		most      int
 	}{
 		{"a page of runs", list, []any{nil, nil, nil, nil, nil, nil, false, nil, 100, nil}, 600},
 		{"those that go on", list, []any{nil, nil, "RUNNING", nil, nil, nil, false, nil, 100, nil}, 600},
@@ -70,8 +70,8 @@ func TestPlan_LooksAtRuns(t *testing.T) {
 		{"the projector's events", run.Statements.Tails, []any{[]string{r}, []int64{4990}, 1000}, 50},
 		{"a step of retention", `select deed.retain_runs('90 days', 100)`, nil, 8_000},
 	} {
-		explained(t, worker, test.sql, test.args...) // the session's first reads the catalogue
-		got := explained(t, worker, test.sql, test.args...).pages
+		pgtest.Measure(t, worker, pgtest.Any, test.sql, test.args...) // the session's first reads the catalogue
+		got := pgtest.Measure(t, worker, test.most, test.sql, test.args...).Buffers
 		t.Logf("%6d pages: %s", got, test.what)
 		if got > test.most {
 			t.Errorf("%s touches %d pages, want at most %d", test.what, got, test.most)

@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/run"
@@ -327,33 +326,6 @@ func TestAppend_CostsByTheEvent(t *testing.T) {
 	}
 }
 
-// cost is what a statement reads, in pages, and writes, in bytes of WAL.
-type cost struct{ pages, wal int64 }
-
-func explained(t *testing.T, q deed.DB, sql string, args ...any) (c cost) {
-	t.Helper()
-	rows, err := q.Query(t.Context(), `explain (analyze, buffers, wal, format json) `+sql, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]byte])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var plan []struct {
-		Plan struct {
-			Hit     int64 `json:"Shared Hit Blocks"`
-			Read    int64 `json:"Shared Read Blocks"`
-			Bytes   int64 `json:"WAL Bytes"`
-			Records int64 `json:"WAL FPI"`
-		}
-	}
-	if err := json.Unmarshal(text, &plan); err != nil {
-		t.Fatal(err)
-	}
-	return cost{plan[0].Plan.Hit + plan[0].Plan.Read, plan[0].Plan.Bytes - 8192*plan[0].Plan.Records}
-}
-
 // The ten-thousandth event of a run costs what the first did, beside a snapshot that is held
 // all the while; and an event takes 1,450 bytes of WAL, its message's included, and 400 of
 // table and indexes.
@@ -362,12 +334,12 @@ func TestAppend_StaysFlatUnderAnOldSnapshot(t *testing.T) {
 	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t) // what others change has a session read the catalogue again, and that is counted
 	db.Exec(t, pgtest.Owner, `vacuum analyze deed.run_log`)      // of when it was empty: no plan may rely on it
 	conn := db.Conn(t, pgtest.Worker)
-	fill := func(r, name string) (wal int64) {
+	fill := func(r, name string) (wal int) {
 		for n := range 5 { // a start and an end each
-			wal += explained(t, conn, `
+			wal += pgtest.Measure(t, conn, pgtest.Any, `
 				select * from deed.append_events(array_fill($1::text::uuid, array[1000]), array_fill('StepCompleted'::text, array[1000]),
 				  array(select 'step-' || $2 || '-' || g from generate_series(1, 1000) g), array_fill(1, array[1000]),
-				  p_data => array_fill('{"started_at": "2026-01-02T03:04:05Z"}'::jsonb, array[1000]))`, r, name+fmt.Sprint(n)).wal
+				  p_data => array_fill('{"started_at": "2026-01-02T03:04:05Z"}'::jsonb, array[1000]))`, r, name+fmt.Sprint(n)).WAL
 		}
 		return wal
 	}
@@ -379,9 +351,9 @@ func TestAppend_StaysFlatUnderAnOldSnapshot(t *testing.T) {
 	}
 	defer holder.Rollback(t.Context())
 	pgtest.One[int](t, holder, `select count(*) from deed.runs`)
-	twenty := func(name string) (pages int64) {
+	twenty := func(name string) (pages int) {
 		for n := range 20 {
-			pages += explained(t, conn, `select * from deed.append_events(array[$1::text::uuid], '{StepStarted}', array[$2], '{1}')`, r, fmt.Sprint(name, n)).pages
+			pages += pgtest.Measure(t, conn, pgtest.Any, `select * from deed.append_events(array[$1::text::uuid], '{StepStarted}', array[$2], '{1}')`, r, fmt.Sprint(name, n)).Buffers
 		}
 		return pages
 	}

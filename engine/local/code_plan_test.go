@@ -2,7 +2,6 @@ package local_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -13,36 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/run"
 )
-
-// explained is what a statement costs: the pages that it touches, and its WAL without the images of whole pages.
-func explained(t *testing.T, q deed.DB, sql string, args ...any) (pages, wal int64) {
-	t.Helper()
-	rows, err := q.Query(t.Context(), `explain (analyze, buffers, wal, format json) `+sql, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]byte])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var plan []struct {
-		Plan struct {
-			Hit    int64 `json:"Shared Hit Blocks"`
-			Read   int64 `json:"Shared Read Blocks"`
-			Bytes  int64 `json:"WAL Bytes"`
-			Images int64 `json:"WAL FPI"`
-		}
-	}
-	if err := json.Unmarshal(text, &plan); err != nil {
-		t.Fatal(err)
-	}
-	return plan[0].Plan.Hit + plan[0].Plan.Read, plan[0].Plan.Bytes - 8192*plan[0].Plan.Images
-}
 
 // What is recorded of inner steps, and what is read of them, costs the same in a run of thousands of events, among many runs, in tables that nobody
 // has analysed.
@@ -84,22 +57,22 @@ func TestPlan_InnerSteps(t *testing.T) {
 	for n, test := range []struct {
 		what       string
 		steps      int
-		pages, wal int64 // for each step
+		pages, wal int // for each step
 	}{{"one of the long run", 1, 250, 3500}, {"64 of as many runs", 64, 120, 3500}} {
 		// The cheapest of a few: one may read the catalogue again, or be the first after a checkpoint.
-		pages, wal := int64(math.MaxInt64), int64(math.MaxInt64)
+		pages, wal := math.MaxInt, math.MaxInt
 		for again := range 4 {
 			sql, args := record(10_000+1000*n+100*again, test.steps, func(k int) claimed { return list[k] })
-			p, w := explained(t, worker, sql, args...)
-			pages, wal = min(pages, p), min(wal, w)
+			c := pgtest.Measure(t, worker, pgtest.Any, sql, args...)
+			pages, wal = min(pages, c.Buffers), min(wal, c.WAL)
 		}
-		t.Logf("%5d pages, %5d bytes of WAL for each inner step: %s", pages/int64(test.steps), wal/int64(test.steps), test.what)
-		if pages > test.pages*int64(test.steps) || wal > test.wal*int64(test.steps) {
+		t.Logf("%5d pages, %5d bytes of WAL for each inner step: %s", pages/test.steps, wal/test.steps, test.what)
+		if pages > test.pages*test.steps || wal > test.wal*test.steps {
 			t.Errorf("%s: want at most %d pages and %d bytes of WAL", test.what, test.pages, test.wal)
 		}
 	}
-	explained(t, worker, local.CodeStatements.History, list[0].Run, 4000, "main", 1000)
-	pages, _ := explained(t, worker, local.CodeStatements.History, list[0].Run, 4000, "main", 1000)
+	pgtest.Measure(t, worker, pgtest.Any, local.CodeStatements.History, list[0].Run, 4000, "main", 1000)
+	pages := pgtest.Measure(t, worker, 60, local.CodeStatements.History, list[0].Run, 4000, "main", 1000).Buffers
 	t.Logf("%5d pages: what is read of a run that is begun again", pages)
 	if pages > 60 {
 		t.Errorf("what is read of inner steps touches %d pages, want at most 60", pages)
@@ -209,11 +182,11 @@ func TestPlan_Starts(t *testing.T) {
 		"a start": `select deed.start_run('p', '1', $1)`, "one without a version": `select deed.start_run('p', null, $1)`,
 		"a repeat": `select deed.start_run('p', '1', 'few a start1' || left($1, 0))`,
 	}
-	measure := func(when string) map[string]int64 {
-		got := map[string]int64{}
+	measure := func(when string) map[string]int {
+		got := map[string]int{}
 		for _, what := range []string{"a start", "one without a version", "a repeat"} {
 			for n := range 3 { // the session's first reads the catalogue
-				got[what], _ = explained(t, app, starts[what], fmt.Sprint(when, " ", what, n))
+				got[what] = pgtest.Measure(t, app, pgtest.Any, starts[what], fmt.Sprint(when, " ", what, n)).Buffers
 			}
 		}
 		return got

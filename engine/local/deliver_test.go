@@ -2,7 +2,6 @@ package local_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -330,24 +329,9 @@ func TestPlan_ALookForStepsToWake(t *testing.T) {
 		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', case when n <= 2000 then 'infinity' else now() + n * interval '1 minute' end, 0, false, true, false, 'local', 'deed', 'mail'
 		from generate_series(1, 4000) n`)
 	worker := db.Conn(t, pgtest.Worker)
-	look := func() (pages int64) {
-		var text []byte
-		if err := worker.QueryRow(t.Context(), `explain (analyze, buffers, format json) select deed.wake_steps(null, null, 10)`).Scan(&text); err != nil {
-			t.Fatal(err)
-		}
-		var plan []struct {
-			Plan struct {
-				Hit  int64 `json:"Shared Hit Blocks"`
-				Read int64 `json:"Shared Read Blocks"`
-			}
-		}
-		if err := json.Unmarshal(text, &plan); err != nil {
-			t.Fatal(err)
-		}
-		return plan[0].Plan.Hit + plan[0].Plan.Read
-	}
-	look() // the session's first reads the catalogue
-	if pages := look(); pages > 400 {
+	const look = `select deed.wake_steps(null, null, 10)`
+	pgtest.Measure(t, worker, pgtest.Any, look) // the session's first reads the catalogue
+	if pages := pgtest.Measure(t, worker, 400, look).Buffers; pages > 400 {
 		t.Errorf("a look at 10 steps touches %d pages, want at most 400", pages)
 	}
 	want(t, "woken", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_steps where ready`), 20)
