@@ -132,12 +132,13 @@ func reserve(t testing.TB, db *pgtest.DB, ds ...delivery.Delivery) []delivery.Re
 	return out
 }
 
-// fast are options that keep tests short.
+// fast are options that keep tests short. A statement may take long on a busy machine: what is given up may have been
+// done, and then waits for its lease.
 func fast(p delivery.Provider) delivery.Options {
 	return delivery.Options{
 		Providers:    map[string]delivery.ProviderOptions{"fake": {Provider: p}},
 		Composer:     asItIs{},
-		PollInterval: 10 * time.Millisecond, BaseRetry: time.Millisecond, Lease: 30 * time.Second,
+		PollInterval: 10 * time.Millisecond, BaseRetry: time.Millisecond, Lease: 30 * time.Second, Deadline: 25 * time.Second,
 	}
 }
 
