@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,8 +70,8 @@ func TestDispatch_FairBetweenTenants(t *testing.T) {
 		if waited := after - before; waited > n/20 {
 			t.Errorf("the other tenant waited for %d of %d calls", waited, n)
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("the other tenant's delivery was not made within 20s")
+	case <-time.After(pgtest.Patience):
+		t.Fatal("the other tenant's delivery was not made")
 	}
 	if left := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'queued'`); left == 0 {
 		t.Error("nothing was queued any more: the test shows nothing")
@@ -110,7 +111,7 @@ func TestDispatch_EverybodysTurn(t *testing.T) {
 	}
 }
 
-// A limit is kept by all workers together, over every stretch of time (a busy
+// A limit is kept by all workers together, and used (a busy
 // machine may fall short of it, and never exceeds it); a
 // domain's limit slows that domain alone.
 func TestDispatch_RateLimits(t *testing.T) {
@@ -127,35 +128,21 @@ func TestDispatch_RateLimits(t *testing.T) {
 	eventually(t, "the registration", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.rate_limits`) == 2
 	})
+	begun := time.Now()
 	queue(t, db, id, "fake", "slow.example", 200)
 	queue(t, db, id, "fake", "fast.example", 400)
-	eventually(t, "five seconds of calls", func() bool { c := f.all(); return len(c) > 0 && time.Since(c[0].at) > 5*time.Second })
+	all := func(call) bool { return true }
+	slow := func(c call) bool { return strings.HasSuffix(c.recipient, "@slow.example") }
+	eventually(t, "five seconds of calls, and some in which about half of the limits is used", func() bool {
+		calls := f.all()
+		return len(calls) > 0 && time.Since(calls[0].at) > 5*time.Second && mostWithin(calls, 2*time.Second, all) >= 40 && mostWithin(calls, 4*time.Second, slow) >= 8
+	})
 	calls := f.all()
-	slow := 0
-	for _, c := range calls {
-		if len(c.recipient) > 13 && c.recipient[len(c.recipient)-12:] == "slow.example" {
-			slow++
-		}
+	if over := overLimit(calls, begun, 40, 4, all); over != "" {
+		t.Errorf("of 4 workers: %s", over)
 	}
-	seconds := calls[len(calls)-1].at.Sub(calls[0].at).Seconds()
-	if rate := float64(len(calls)) / seconds; rate < 20 || rate > 44 {
-		t.Errorf("%.1f calls a second of 4 workers, want 40", rate)
-	}
-	if rate := float64(slow) / seconds; rate < 2 || rate > 6 {
-		t.Errorf("%.1f calls a second to the limited domain, want 5", rate)
-	}
-	most := 0
-	for i := range calls {
-		n := 0
-		for _, c := range calls[i:] {
-			if c.at.Sub(calls[i].at) < time.Second {
-				n++
-			}
-		}
-		most = max(most, n)
-	}
-	if most > 40+4+4 {
-		t.Errorf("%d calls within one second", most)
+	if over := overLimit(calls, begun, 5, 2.5, slow); over != "" {
+		t.Errorf("to the limited domain: %s", over)
 	}
 }
 
@@ -178,7 +165,8 @@ func TestDispatch_OneBadDestination(t *testing.T) {
 		return delivery.Accepted("m"), true
 	}
 	opts := fast(f)
-	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Concurrency: 8, Timeout: 30 * time.Second}
+	// So long that the test fails if anything waits for one of these.
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Concurrency: 8, Timeout: 10 * time.Minute}
 	var list []delivery.Delivery
 	for i := range 100 {
 		bad := email(fmt.Sprintf("bad%d@hangs.example", i))
@@ -199,13 +187,9 @@ func TestDispatch_OneBadDestination(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	started := time.Now()
 	eventually(t, "all good ones", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'sent'`) == 100
 	})
-	if d := time.Since(started); d > 25*time.Second {
-		t.Errorf("the good destinations took %s beside a hanging one", d)
-	}
 	bad := 0
 	eventually(t, "a call to the hanging destination, whose turn may be the last", func() bool {
 		bad = 0
