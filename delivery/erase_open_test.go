@@ -67,8 +67,8 @@ func TestContract_D12_AnErasureLeftOpenHoldsUpNobody(t *testing.T) {
 		}
 	}
 	opts := fast(f)
-	opts.Lease = 3 * time.Second
-	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Timeout: 2 * time.Minute, Concurrency: 4, PerLane: 4, Hanging: -1}
+	opts.Lease = 20 * time.Second // renewed each seven: on a busy machine nobody's runs out
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Timeout: 10 * time.Minute, Concurrency: 4, PerLane: 4, Hanging: -1}
 	run(t, db, opts)
 	t.Cleanup(let)
 	var last string
@@ -136,7 +136,7 @@ func TestContract_D12_WhatIsInHandIsNotBegun(t *testing.T) {
 		became := map[string]string{}
 		for _, line := range rowsOf(t, worker, `
 			select id::text || ' ' || status || coalesce(' ' || why, '')
-			from deed.attempt($1::text[]::uuid[], $2::bigint[], array_fill('x'::bytea, array[cardinality($1::text[])]), '1 hour', '1 minute', 'w')`, ids, claims) {
+			from deed.attempt($1::text[]::uuid[], $2::bigint[], array_fill('x'::bytea, array[cardinality($1::text[])]), '1 hour', '1 hour', 'w')`, ids, claims) {
 			became[line[:36]] = line[37:]
 		}
 		return became
@@ -173,10 +173,10 @@ func TestExtend_WaitsForNobody(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	list := reserve(t, db, email("ann@example.com"), email("bob@example.com"), email("carl@example.com"))
-	db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 10, '1 minute')`)
+	db.Exec(t, pgtest.Worker, `select deed.claim_deliveries('fake', 'w', 10, '10 minutes')`)
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = clock_timestamp() where id = $1::text::uuid`, list[2].ID)
 	end := leftOpen(t, db, pgtest.Owner, `select from deed.channel_outbox where id <> $1::text::uuid for update`, list[1].ID)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
 	defer cancel()
 	kept := func(off int) (n int) {
 		t.Helper()
@@ -212,7 +212,7 @@ func TestMatch_WaitsForNobody(t *testing.T) {
 	db.Broken() // the test's own changes stand in no audit row
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set provider_message_id = 'later ' || id`)
 	end := leftOpen(t, db, pgtest.Owner, `select from deed.channel_outbox where id = $1::text::uuid for update`, ids[0])
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
 	defer cancel()
 	for _, c := range []struct{ free, bounced int }{{1, 1}, {2, 2}} {
 		db.Exec(t, pgtest.Owner, `update deed.unmatched_events set tried_at = tried_at - interval '1 minute', received_at = received_at - interval '8 days'`)
@@ -240,7 +240,7 @@ func TestErase_AStepWaitsForNobody(t *testing.T) {
 	erase(t, db, ann, contact.EraseOptions{})
 	erase(t, db, cat, contact.EraseOptions{})
 	end := leftOpen(t, db, pgtest.Owner, `select from deed.channel_outbox where id = $1::text::uuid for update`, list[0].ID)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
 	defer cancel()
 	eventually(t, "the other's end", func() bool {
 		if _, err := db.Pool(pgtest.Worker).Exec(ctx, `select deed.erase_step(100, 'keeper')`); err != nil {

@@ -247,7 +247,7 @@ func TestContract_D12_WhatIsInSomebodysHand(t *testing.T) {
 			d := email("ann@example.com", "1")
 			d.Contact, d.Guarantee = of, delivery.AtLeastOnce
 			id := reserve(t, db, d)[0].ID
-			lease := "30 seconds"
+			lease := "1 hour"
 			if end == "gone" {
 				lease = "1 second"
 			}

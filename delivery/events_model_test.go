@@ -37,7 +37,7 @@ func TestContract_D13_ModelOfCallsEventsAndErasures(t *testing.T) {
 		first, stopped := map[delivery.Said]time.Time{}, map[string]bool{}
 		var told []delivery.StatusEvent
 		call := func() {
-			err := worker.QueryRow(t.Context(), `select claim from deed.claim_deliveries('fake', 'w', 1, '1 minute') where id is not null`).Scan(&claim)
+			err := worker.QueryRow(t.Context(), `select claim from deed.claim_deliveries('fake', 'w', 1, '1 hour') where id is not null`).Scan(&claim)
 			if status != "queued" {
 				if !errors.Is(err, pgx.ErrNoRows) {
 					rt.Fatalf("what is %s was claimed, %v", status, err)
@@ -47,7 +47,7 @@ func TestContract_D13_ModelOfCallsEventsAndErasures(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if got := pgtest.One[string](t, worker, `select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['canary'::bytea], null, '1 minute', 'w', 'fake', '', false)`, id, claim); got != "sending" {
+			if got := pgtest.One[string](t, worker, `select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['canary'::bytea], null, '1 hour', 'w', 'fake', '', false)`, id, claim); got != "sending" {
 				rt.Fatal(got)
 			}
 			status, leased = "sending", true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,24 +22,35 @@ func TestLedger_SlowCallKeepsItsClaim(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	f := newFake()
+	goOn := make(chan struct{})
+	let := sync.OnceFunc(func() { close(goOn) })
 	f.send = func(ctx context.Context, _ int, _ delivery.Reservation) (delivery.Outcome, bool) {
 		select {
-		case <-time.After(7 * time.Second):
+		case <-goOn:
 		case <-ctx.Done():
 		}
 		return delivery.Accepted("m"), true
 	}
 	opts := fast(f)
-	opts.Lease = 3 * time.Second
-	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
+	opts.Lease = 15 * time.Second // renewed each five: on a busy machine none runs out
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Timeout: 10 * time.Minute}
+	made := reserve(t, db, email("a@one.example"), email("b@two.example"))
 	run(t, db, opts)
 	run(t, db, opts) // who would take it over
+	t.Cleanup(let)
+	owner := db.Pool(pgtest.Owner)
+	eventually(t, "both calls to be under way", func() bool { return f.called(made[0].ID) > 0 && f.called(made[1].ID) > 0 })
+	first := pgtest.One[time.Time](t, owner, `select max(lease_until) from deed.channel_outbox`)
+	eventually(t, "the leases to be over under which they began", func() bool {
+		return pgtest.One[bool](t, owner, `select clock_timestamp() > $1`, first)
+	})
+	let()
 	for _, m := range made {
 		if e := until(t, db, m.ID, delivery.Sent); e.Attempts != 1 || f.called(e.ID) != 1 {
 			t.Errorf("%d attempts, %d calls", e.Attempts, f.called(e.ID))
 		}
 	}
-	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where action = 'doubt'`); n != 0 {
+	if n := pgtest.One[int](t, owner, `select count(*) from deed.audit_log where action = 'doubt'`); n != 0 {
 		t.Errorf("%d were in doubt", n)
 	}
 }
@@ -65,7 +77,8 @@ func TestLedger_ARowThatIsLockedWhenItsLeaseIsOver(t *testing.T) {
 	first := reserve(t, db, email("first@example.com")) // until it is sent, nothing is known of the destination, and it gets one call
 	hold := db.Hold(t, pgtest.Worker, 8, "extend_deliveries")
 	opts := fast(f)
-	opts.Lease, opts.PollInterval = 3*time.Second, time.Hour // nobody claims it meanwhile
+	opts.Lease, opts.PollInterval = 10*time.Second, time.Hour // nobody claims it meanwhile
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Timeout: 10 * time.Minute}
 	l, _ := runOn(t, hold.Pool, opts)
 	until(t, db, first[0].ID, delivery.Sent)
 	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
@@ -96,18 +109,26 @@ func TestLedger_StopWaitsForCalls(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	f := newFake()
-	under := make(chan struct{}, 1)
+	under, goOn := make(chan struct{}, 3), make(chan struct{})
 	f.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
 		under <- struct{}{}
-		<-time.After(300 * time.Millisecond)
+		<-goOn
 		return delivery.Accepted("m"), true
 	}
 	opts := fast(f)
 	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Concurrency: 1}
 	made := reserve(t, db, email("a@example.com"), email("b@example.com"), email("c@example.com"))
-	_, stop := run(t, db, opts)
+	l := ledger(t, db, opts)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
 	<-under
-	stop()
+	cancel() // the stop has begun when the call ends
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
 	counts := map[delivery.Status]int{}
 	for _, m := range made {
 		e := entry(t, db, m.ID)
@@ -300,7 +321,7 @@ func TestLedger_NoCallAfterTheLease(t *testing.T) {
 	eventually(t, "the attempt to be written for longer than its lease", func() bool {
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (
 			select from pg_locks l join pg_stat_activity a using (pid)
-			where not l.granted and l.relation = 'deed.suppressions'::regclass and a.query_start + interval '5.2 seconds' < clock_timestamp())`)
+			where not l.granted and l.relation = 'deed.suppressions'::regclass and a.datname = current_database() and a.query_start + interval '5.2 seconds' < clock_timestamp())`)
 	})
 	if err := tx.Rollback(context.Background()); err != nil {
 		t.Fatal(err)
