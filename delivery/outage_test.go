@@ -47,20 +47,23 @@ func patient(p delivery.Provider) delivery.Options {
 func anHourDown(t *testing.T, db *pgtest.DB, l *delivery.Ledger, n int, why string, rests bool) {
 	t.Helper()
 	owner := db.Pool(pgtest.Owner)
+	var last time.Time // before the last probe
 	for failures := 1; failures <= 13; failures++ {
+		// On a busy machine the next one comes by itself before this one is seen.
 		eventually(t, fmt.Sprintf("failure %d", failures), func() bool {
-			return pgtest.One[int](t, owner, `select coalesce(max(failures), 0) from deed.pauses where destination = ''`) == failures
+			return pgtest.One[int](t, owner, `select coalesce(max(failures), 0) from deed.pauses where destination = ''`) >= failures
 		})
 		db.Exec(t, pgtest.Owner, `update deed.pauses set since = since - interval '5 minutes'`)
 		if failures < 13 {
+			last = pgtest.One[time.Time](t, owner, `select clock_timestamp()`)
 			db.Exec(t, pgtest.Owner, `update deed.pauses set until = clock_timestamp() where until > clock_timestamp()`)
 		}
 	}
-	waiting := pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where status = 'queued' and attempts = 0`)
-	pause := pgtest.One[int](t, owner, `select count(*) from deed.pauses where since < clock_timestamp() - interval '1 hour' and until > clock_timestamp() and why <> ''`)
-	if waiting != n || pause != 1 {
-		t.Errorf("after an hour %d of %d wait with all their attempts, %d pauses", waiting, n, pause)
-	}
+	eventually(t, "all to wait with all their attempts, for one pause", func() bool {
+		waiting := pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where status = 'queued' and attempts = 0`)
+		pauses := pgtest.One[int](t, owner, `select count(*) from deed.pauses where since < clock_timestamp() - interval '1 hour' and until > clock_timestamp() and why <> ''`)
+		return waiting == n && pauses == 1
+	})
 	states, err := l.Providers(context.Background())
 	if err != nil || len(states) != 1 || len(states[0].Pauses) != 1 {
 		t.Fatal(states, err)
@@ -75,8 +78,13 @@ func anHourDown(t *testing.T, db *pgtest.DB, l *delivery.Ledger, n int, why stri
 	}) {
 		t.Errorf("doctor does not name the pause: %v", err)
 	}
-	if longest := pgtest.One[float64](t, owner, `select extract(epoch from max(until) - clock_timestamp())::float8 from deed.pauses`); longest > 300 != rests {
-		t.Errorf("the next probe is in %.0fs", longest)
+	// Of a quota at midnight, or in an hour where the day has just begun; else after minutes.
+	within := `max(until) < clock_timestamp() + interval '5 minutes' and $1::timestamptz is not null`
+	if rests {
+		within = `max(until) > least(date_trunc('day', $1::timestamptz, 'UTC') + interval '24 hours', $1 + interval '59 minutes')`
+	}
+	if !pgtest.One[bool](t, owner, `select `+within+` from deed.pauses`, last) {
+		t.Errorf("the next probe is at %s", pgtest.One[time.Time](t, owner, `select max(until) from deed.pauses`))
 	}
 }
 
@@ -245,20 +253,29 @@ func TestContract_D6_GivenUpAfterADay(t *testing.T) {
 			}
 			made := reserve(t, db, list...)
 			run(t, db, patient(f))
-			eventually(t, "a call", func() bool { return f.called(made[0].ID) == 1 && entry(t, db, made[0].ID).Status == delivery.Queued })
+			calls := 0
+			again := func(what string) { // once at least: on a busy machine a pause is over before it is seen
+				t.Helper()
+				eventually(t, what, func() bool {
+					n := f.called(made[0].ID)
+					return n > calls && entry(t, db, made[0].ID).Status == delivery.Queued
+				})
+				calls = f.called(made[0].ID)
+			}
+			again("a call")
 			if c.own {
 				until(t, db, made[1].ID, delivery.Sent)
 			}
-			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = deferred_since - interval '23 hours', process_after = null where status = 'queued'`)
+			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = deferred_since - interval '23 hours', process_after = null where status in ('queued', 'sending')`)
 			db.Exec(t, pgtest.Owner, `update deed.pauses set since = since - interval '23 hours', until = clock_timestamp()`)
-			eventually(t, "another", func() bool { return f.called(made[0].ID) == 2 && entry(t, db, made[0].ID).Status == delivery.Queued })
+			again("another")
 			if e := entry(t, db, made[0].ID); e.ProcessAfter != nil && time.Until(*e.ProcessAfter) > 65*time.Minute {
 				t.Errorf("it waits until %s, past the end", e.ProcessAfter)
 			}
-			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = deferred_since - interval '2 hours', process_after = null where status = 'queued'`)
+			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = deferred_since - interval '2 hours', process_after = null where status in ('queued', 'sending')`)
 			db.Exec(t, pgtest.Owner, `update deed.pauses set since = since - interval '2 hours', until = clock_timestamp()`)
 			if !c.dies {
-				eventually(t, "a third", func() bool { return f.called(made[0].ID) == 3 && entry(t, db, made[0].ID).Status == delivery.Queued })
+				again("a third")
 				return
 			}
 			e := until(t, db, made[0].ID, delivery.Dead)
@@ -316,7 +333,7 @@ func TestContract_D6_EveryRelayObeysAPause(t *testing.T) {
 	made := reserve(t, db, email("a@example.com"))
 	worker := db.Pool(pgtest.Worker)
 	claim := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'w', 10, '1 minute')`)
-	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, since, until, why) values ('fake', clock_timestamp(), clock_timestamp() + interval '1 minute', 'it is down')`)
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, since, until, why) values ('fake', clock_timestamp(), clock_timestamp() + interval '1 hour', 'it is down')`)
 	if status := pgtest.One[string](t, worker, `select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, '1 minute', 'w')`, made[0].ID, claim); status != "queued" {
 		t.Errorf("it may be called: %s", status)
 	}

@@ -34,6 +34,8 @@ func TestContract_D6_AQuotaRestsTheProvider(t *testing.T) {
 		left <- struct{}{}
 	}
 	opts := fast(f)
+	// As many calls as that may begin, once more each time that the pause is not known after a quarter of a second.
+	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Concurrency: 4}
 	opts.Providers["other"] = delivery.ProviderOptions{Provider: other}
 	l, _ := run(t, db, opts)
 	registered(t, db, opts)
@@ -56,22 +58,18 @@ func TestContract_D6_AQuotaRestsTheProvider(t *testing.T) {
 	}
 	eventually(t, "the pause", func() bool { return len(pauses()) == 1 })
 	p := pauses()[0]
-	now := time.Now().UTC()
-	midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
-	if p.Destination != "" || !strings.Contains(p.Why, "daily_quota_exceeded") || (now.Hour() > 0 && (p.Until.Before(midnight) || p.Until.After(midnight.Add(6*time.Minute)))) {
+	since := p.Since.UTC()
+	midnight := since.Truncate(24 * time.Hour).Add(24 * time.Hour)
+	if p.Destination != "" || !strings.Contains(p.Why, "daily_quota_exceeded") || (since.Hour() > 0 && (p.Until.Before(midnight) || p.Until.After(midnight.Add(6*time.Minute)))) {
 		t.Errorf("paused until %s: %+v", p.Until, p)
 	}
 	for i := range list {
 		list[i].Provider, list[i].Key = "other", delivery.NewKey("other", fmt.Sprint(i))
 	}
-	begun := time.Now()
 	reserve(t, db, list...)
-	eventually(t, "the other provider's", func() bool {
+	eventually(t, "the other provider's", func() bool { // today
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where provider = 'other' and status = 'sent'`) == 50
 	})
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("the other provider's took %s", took)
-	}
 	eventually(t, "those without quota, queued without an attempt", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where provider = 'fake' and status = 'queued' and attempts = 0`) == 40
 	})
@@ -113,8 +111,8 @@ func TestPause_UntilAQuotaIsRenewed(t *testing.T) {
 	}
 	left := func(what string) bool {
 		t.Helper()
-		return pgtest.One[bool](t, worker, `select `+what+` from (select p.*, until - clock_timestamp() as left, date_trunc('day', clock_timestamp(), 'UTC') as today,
-			(date_trunc('month', clock_timestamp(), 'UTC') at time zone 'UTC' + interval '1 month') at time zone 'UTC' as next_month from deed.pauses p where provider = 'fake' and destination = '') p`)
+		return pgtest.One[bool](t, worker, `select `+what+` from (select p.*, until - clock_timestamp() as left, date_trunc('day', p.since, 'UTC') as today,
+			(date_trunc('month', p.since, 'UTC') at time zone 'UTC' + interval '1 month') at time zone 'UTC' as next_month from deed.pauses p where provider = 'fake' and destination = '') p`)
 	}
 	pause(made[0].ID, "1", "")
 	if !left(`"left" < interval '2 seconds' and why = 'why '`) {
@@ -134,7 +132,7 @@ func TestPause_UntilAQuotaIsRenewed(t *testing.T) {
 	}
 	db.Exec(t, pgtest.Owner, `delete from deed.pauses`)
 	pause(made[1].ID, "0", "day")
-	if !left(`until between today + interval '1 day' and today + interval '1 day 6 minutes' or ("left" between interval '59 minutes' and interval '61 minutes' and clock_timestamp() < today + interval '1 hour 1 minute')`) {
+	if !left(`until between today + interval '24 hours' and today + interval '24 hours 6 minutes' or ("left" between interval '59 minutes' and interval '61 minutes' and since < today + interval '1 hour')`) {
 		t.Error("a day's quota rests for something else")
 	}
 	db.Exec(t, pgtest.Owner, `delete from deed.pauses`)
