@@ -3,7 +3,6 @@ package delivery_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/crash/harness"
@@ -33,13 +32,13 @@ func TestContract_D5_ABatchIsRecordedWhole(t *testing.T) {
 		"VICTIM_DATABASE_URL=" + db.URL(pgtest.Worker), "VICTIM_PROVIDER=resend-batch", "VICTIM_ADDRESS=" + f.address,
 		"VICTIM_GUARANTEE=" + string(delivery.AtMostOnce), fmt.Sprintf("VICTIM_DELIVERIES=%d", crashDeliveries),
 	}
-	program.Start(t, "settled:1", env...).Crashed(t, "settled:1", time.Minute)
+	program.Start(t, "settled:1", env...).Crashed(t, "settled:1", pgtest.Patience)
 	other := program.Start(t, "", env...)
 	eventually(t, "everything to be finished or held", func() bool {
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select count(*) = $1 from deed.channel_outbox where finished_at is not null or held_at is not null`, crashDeliveries)
 	})
 	other.Stop()
-	if err := other.Wait(t, time.Minute); err != nil {
+	if err := other.Wait(t, pgtest.Patience); err != nil {
 		t.Errorf("the other worker ended with %v", err)
 	}
 	judgeCrash(t, db, &figures{rows: map[string]*figure{}}, f.times(), "resend-batch", delivery.AtMostOnce)
