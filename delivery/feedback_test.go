@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -332,8 +333,9 @@ func TestContract_D13_StrangeEventsChangeNothing(t *testing.T) {
 func TestRecord_EventsThatComeBeforeTheirMessage(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	l, _ := run(t, db, said(newFake()))
+	l, stop := run(t, db, said(newFake()))
 	id := sent(t, db, email("a@example.com"))[0]
+	stop() // it would look at events again, too
 	late := delivery.StatusEvent{Said: delivery.SaidBounced, ID: "ev-1", MessageID: "m-later", Reason: "never kept"}
 	for range 2 {
 		if got := record(t, l, late, delivery.StatusEvent{Said: delivery.SaidDelivered, ID: "ev-2", MessageID: "m-" + id, At: at(1)}); counts(got) != "1 matched, 1 waiting, 0 strange, 0 settled, 0 ignored" {
@@ -444,7 +446,11 @@ func TestRecord_ManyAtOnce(t *testing.T) {
 			rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 			for len(events) > 0 {
 				n := min(len(events), 1+rand.N(20))
-				if _, err := l.Record(context.Background(), "fake", events[:n]...); err != nil {
+				_, err := l.Record(context.Background(), "fake", events[:n]...)
+				if errors.Is(err, delivery.ErrAgain) {
+					continue // others had their deliveries for longer than a second: the service says them again
+				}
+				if err != nil {
 					t.Errorf("worker %d: %v", worker, err)
 				}
 				events = events[n:]

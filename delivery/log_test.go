@@ -330,7 +330,9 @@ func TestLog_NoRecipientInAnError(t *testing.T) {
 	if e := until(t, db, s.made["failed"], delivery.Failed); !strings.Contains(e.LastError, "<Somebody+X@Example.com>") {
 		t.Errorf("the delivery says %q", e.LastError)
 	}
-	eventually(t, "the others to be called", func() bool { return strings.Count(s.said.text(), "550 5.1.1") >= 5 }) // a pause has a line of its own
+	eventually(t, "the others to be called", func() bool { // a pause has a line of its own
+		return strings.Count(s.said.text(), "550 5.1.1") >= 5 && pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.pauses where provider = 'paused')`)
+	})
 	stop()
 	why := pgtest.One[string](t, db.Pool(pgtest.Owner), `select why from deed.pauses where provider = 'paused'`)
 	for _, text := range []string{s.said.text(), why} {

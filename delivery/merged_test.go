@@ -125,8 +125,11 @@ func TestContract_D11_MergedBesideEverything(t *testing.T) {
 			c.since, c.gone = at, c.erased
 			c.mu.Unlock()
 			if c.erased {
-				if _, err := contact.Erase(ctx, app, nil, c.ids[0], why, contact.EraseOptions{}); err != nil {
-					t.Error(err)
+				for again := true; again; {
+					_, err := contact.Erase(ctx, app, nil, c.ids[0], why, contact.EraseOptions{})
+					if again = sqlstate.Again(err); err != nil && !again {
+						t.Error(err)
+					}
 				}
 			}
 		})

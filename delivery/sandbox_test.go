@@ -95,9 +95,9 @@ func TestSandbox_OnForOneIsOnForAll(t *testing.T) {
 	if f.called(made[0].ID) != 0 || !e.Sandbox || e.Attempts != 1 {
 		t.Errorf("%d calls; %+v", f.called(made[0].ID), e)
 	}
-	if !strings.Contains(said.String(), "another ledger has registered this provider") {
-		t.Errorf("the dispatcher does not say why it calls nobody:\n%s", said.String())
-	}
+	eventually(t, "the dispatcher to say why it calls nobody", func() bool {
+		return strings.Contains(said.String(), "another ledger has registered this provider")
+	})
 }
 
 // A dispatcher that dies during a call to the sandbox leaves nothing in doubt:
@@ -221,7 +221,7 @@ func TestSandbox_TheMomentItIsSwitchedOn(t *testing.T) {
 	owner := db.Pool(pgtest.Owner)
 	on := func() bool { return pgtest.One[bool](t, owner, `select sandbox from deed.providers`) }
 	eventually(t, "the switch to wait, or to be on", func() bool {
-		return on() || pgtest.One[int](t, owner, `select count(*) from pg_locks where not granted and relation = 'deed.provider_lock'::regclass`) > 0
+		return on() || pgtest.One[int](t, owner, `select count(*) from pg_locks where not granted and relation = 'deed.provider_lock'::regclass and database = (select oid from pg_database where datname = current_database())`) > 0
 	})
 	if on() {
 		t.Error("the sandbox is on, and an attempt that has not seen it is not committed")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -281,10 +282,11 @@ func TestContract_D3_SuppressedIsSkipped(t *testing.T) {
 		t.Fatalf("%+v", before)
 	}
 	f := newFake()
+	once := sync.OnceFunc(func() { suppress("b@example.com") })
 	f.render = func(d delivery.Draft) ([]byte, error) {
 		// Claimed by now, and about to be called.
 		if d.Recipient == "b@example.com" && d.ID == before[1].ID {
-			suppress("b@example.com")
+			once()
 		}
 		return d.Payload, nil
 	}
