@@ -25,6 +25,9 @@ func TestPlan_ClaimsAmongManyTenantsAndLanes(t *testing.T) {
 			pgtest.Measure(t, conn, pgtest.Any, claim)
 		}
 		c := pgtest.Measure(t, conn, buffers, claim)
+		for again := 3; empty && c.WAL > 0 && again > 0; again-- { // or not the first, while autovacuum looks at another table
+			c = pgtest.Measure(t, conn, buffers, claim)
+		}
 		t.Logf("%6d buffers, %3d rows, %6d bytes of WAL: %s", c.Buffers, c.Rows, c.WAL, what)
 		if c.Rows != rows+1 || c.Buffers > buffers || (empty && c.WAL > 0) {
 			t.Errorf("%s: %d buffers for %d rows and %d bytes of WAL, want at most %d for %d", what, c.Buffers, c.Rows-1, c.WAL, buffers, rows)
