@@ -353,7 +353,7 @@ func TestBackfill_MovesWhatStands(t *testing.T) {
 		publish(t, db, message("orders", n))
 	}
 	worker := db.Pool(pgtest.Worker)
-	rows, err := worker.Query(ctx, `select id, claim, attempts, lost_claims, convert_from(payload, 'UTF8') from deed.claim(null, 'w', 3)`)
+	rows, err := worker.Query(ctx, `select id, claim, attempts, lost_claims, convert_from(payload, 'UTF8') from deed.claim(null, 'w', 3, p_lease => '1 hour')`)
 	if err != nil {
 		t.Fatal(err)
 	}

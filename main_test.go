@@ -84,13 +84,15 @@ func claim(t testing.TB, pool *pgxpool.Pool, topic, worker string, limit int, mo
 	return list
 }
 
-// tryClaim claims from the subscription "s"; more is a tenant, then a lease.
+// tryClaim claims from the subscription "s"; more is a tenant, then a lease, which is
+// long: a busy machine may take a minute from one step of a test to the next.
 func tryClaim(pool *pgxpool.Pool, topic, worker string, limit int, more ...any) ([]claimed, error) {
-	more = append(more, nil, nil)
+	args := [2]any{nil, "1 hour"}
+	copy(args[:], more)
 	rows, err := pool.Query(context.Background(), `
 		select id, claim, attempts, lost_claims, convert_from(payload, 'UTF8')
 		from deed.claim($1, $2, $3, 's', $4::text::uuid, $5::text::interval)
-	`, topic, worker, limit, more[0], more[1])
+	`, topic, worker, limit, args[0], args[1])
 	if err != nil {
 		return nil, err
 	}
