@@ -3,6 +3,7 @@ package deed_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"sync"
 	"testing"
@@ -16,7 +17,14 @@ import (
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	// So many checks are enough of the models, unless the command line says how many. Before
+	// the tests: two of them would set it beside each other, while others read it.
+	if err := flag.Set("rapid.checks", "8"); err != nil {
+		panic(err)
+	}
+	pgtest.Main(m)
+}
 
 // publish commits msgs as the application's login.
 func publish(t testing.TB, db *pgtest.DB, msgs ...deed.Message) []deed.Published {

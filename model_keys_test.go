@@ -2,9 +2,7 @@ package deed_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
@@ -223,11 +221,6 @@ func TestModel_KeysInStrictOrder(t *testing.T) {
 	ctx := context.Background()
 	db := pgtest.New(t)
 	db.Broken() // windows are made up: what is read is the model's business
-	if os.Getenv("DEED_TORTURE") == "" {
-		if err := flag.Set("rapid.checks", "8"); err != nil {
-			t.Fatal(err)
-		}
-	}
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++

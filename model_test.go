@@ -2,9 +2,7 @@ package deed_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -32,11 +30,6 @@ func TestModel(t *testing.T) {
 	db := pgtest.New(t)
 	worker, owner := db.Pool(pgtest.Worker), db.Pool(pgtest.Owner)
 	topic := 0
-	if os.Getenv("DEED_TORTURE") == "" {
-		if err := flag.Set("rapid.checks", "8"); err != nil {
-			t.Fatal(err)
-		}
-	}
 	rapid.Check(t, func(rt *rapid.T) {
 		topic++
 		name := fmt.Sprintf("model%d", topic)
