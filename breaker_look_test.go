@@ -56,7 +56,7 @@ func TestBreaker_OutcomesDoNotWaitForTheLookForAnotherTenant(t *testing.T) {
 	var log syncBuilder
 	runOn(t, pool, deed.Options{
 		Logger:        slog.New(slog.NewTextHandler(&log, nil)),
-		Deadline:      2 * time.Second,
+		Deadline:      20 * time.Second, // the look has a quarter of it, and the outcome the rest
 		Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Sink: sink}},
 	})
 	publish(t, db, message("orders", 1))

@@ -184,7 +184,7 @@ func TestClient_WithoutPreparedStatements(t *testing.T) {
 				}
 				return nil
 			}}
-			c, stop := runOn(t, pools[pgtest.Worker], deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Sink: r, Lease: time.Second}}})
+			c, stop := runOn(t, pools[pgtest.Worker], deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Sink: r, Lease: time.Minute}}})
 			m := message("orders", 3)
 			m.Key, m.Headers, m.IdempotencyKey, m.ProcessAfter = "k", map[string]string{"a": "b"}, "i", time.Now()
 			published, err := deed.Publish(ctx, pools[pgtest.App], message("orders", 1), message("orders", 2), m,

@@ -63,7 +63,7 @@ func TestClient_TailOfAHugeTransaction(t *testing.T) {
 				back++
 			}
 			last = seq
-		case <-time.After(20 * time.Second):
+		case <-time.After(pgtest.Patience):
 			t.Fatalf("%d of %d were shown", len(seen), want)
 		}
 	}
@@ -125,7 +125,7 @@ func TestClient_TailAcrossTheNextDay(t *testing.T) {
 			seen[seq] = true
 		case err := <-tail:
 			t.Fatalf("it ended with %d of %d shown: %v", len(seen), want, err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(pgtest.Patience):
 			t.Fatalf("%d of %d were shown", len(seen), want)
 		}
 	}

@@ -97,14 +97,17 @@ func TestClient_HandlersHoldThePool(t *testing.T) {
 			return err
 		}
 		defer conn.Release()
-		if _, err := conn.Exec(ctx, `select pg_sleep(0.4)`); err != nil {
+		if _, err := conn.Exec(ctx, `select pg_sleep(1.5)`); err != nil {
 			return err
 		}
 		return r.Deliver(ctx, []deed.Message{m})[0]
 	})
-	opts := deed.Options{Deadline: time.Second, Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Lease: 2 * time.Second, Sink: sink}}}
-	runOn(t, pool, opts)
-	runOn(t, pool, opts)
+	// A renewal that stood behind two clients' sixteen handlers would wait for ten seconds.
+	opts := deed.Options{Deadline: 4 * time.Second, Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Lease: 9 * time.Second, Sink: sink}}}
+	for range 2 {
+		c, _ := runOn(t, pool, opts)
+		eventually(t, "the client to be ready", func() bool { return c.Ready(t.Context()) == nil })
+	}
 	for n := range 60 {
 		publish(t, db, message("orders", n))
 	}

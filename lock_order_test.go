@@ -62,6 +62,8 @@ func newLockOrder(t *testing.T, db *pgtest.DB) *lockOrder {
 	m := &keyModel{t: t, db: db, topic: "orders"}
 	m.sub = pgtest.One[int](t, db.Pool(pgtest.Worker), `select id from deed.subscriptions where topic = 'orders' and name = 's'`)
 	m.take()
+	// However long the test takes it stays the owner.
+	db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() + interval '1 hour' where subscription = $1`, m.sub)
 	o := &lockOrder{keyModel: m}
 	o.heads = m.rows(`select p.id, l.key, p.key_hash from deed.pending p join deed.log l on l.id = p.id order by p.id`)
 	if o.heads[0][2].(int64) < o.heads[2][2].(int64) {
@@ -136,7 +138,7 @@ func TestContract_O13_FinishAndPageTakeKeysInOneOrder(t *testing.T) {
 			sink := &failsOnce{gate: make(chan struct{}), tried: map[int64]bool{}}
 			var logs syncBuilder
 			c, _ := runStream(t, db, stream(sink, func(o *deed.Options) {
-				o.Topics[0].Lanes, o.Subscriptions[0].Lease, o.Logger = 1, 3*time.Second, slog.New(slog.NewTextHandler(&logs, nil))
+				o.Topics[0].Lanes, o.Subscriptions[0].Lease, o.Logger = 1, 9*time.Second, slog.New(slog.NewTextHandler(&logs, nil))
 			}))
 			open := sync.OnceFunc(func() { close(sink.gate) })
 			defer open()
