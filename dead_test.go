@@ -119,7 +119,7 @@ func TestContract_O9_RedriveKeepsKeyOrder(t *testing.T) {
 	}
 	byKey := map[string][]int64{}
 	for len(byKey["k0"])+len(byKey["k1"])+len(byKey["k2"]) < n {
-		rows, err := db.Pool(pgtest.Worker).Query(ctx, `select key, id from deed.claim('orders', 'w', 7, 's')`)
+		rows, err := db.Pool(pgtest.Worker).Query(ctx, `select key, id from deed.claim('orders', 'w', 7, 's', p_lease => '1 hour')`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {
 	published := publish(t, db, message("orders", 1), message("orders", 2))
 	seq := published[0].Seq
 	c := operator(t, db)
-	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'one'), deed.claim('orders', 'w', 10, 'two')`)
+	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'one', p_lease => '1 hour'), deed.claim('orders', 'w', 10, 'two', p_lease => '1 hour')`)
 	if _, err := c.Discard(ctx, seq, "", audit.Act{Reason: "why"}); deed.CodeOf(err) != deed.Conflict {
 		t.Errorf("discarding what somebody has in hand: %v", err)
 	}
@@ -314,7 +314,7 @@ func TestContract_O9_DiscardTakesWhatWaits(t *testing.T) {
 	subscribe(t, db, "orders", "one")
 	subscribe(t, db, "orders", "two")
 	seq := publish(t, db, message("orders", 1))[0].Seq
-	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'two')`)
+	db.Exec(t, pgtest.Worker, `select deed.claim('orders', 'w', 10, 'two', p_lease => '1 hour')`)
 	c := operator(t, db)
 	if n, err := c.Discard(ctx, seq, "", audit.Act{By: "ann", Reason: "an attack"}); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v; want 1, since the other is in hand", n, err)

@@ -88,9 +88,14 @@ func TestContract_O18_StreamBeginsWhileRetentionMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	drained(t, second)
-	log := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log where topic = 'orders'`)
-	kept := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.kept where topic = 'orders'`)
-	same(t, "moved", kept, 4)
+	var log, kept int
+	if err := db.Pool(pgtest.Owner).QueryRow(t.Context(), `
+		select (select count(*) from deed.log where topic = 'orders'), (select count(*) from deed.kept where topic = 'orders')`).Scan(&log, &kept); err != nil {
+		t.Fatal(err)
+	}
+	if kept < 4 { // and more, where the relay's own retention has come by
+		t.Errorf("%d were moved, want 4", kept)
+	}
 	if n, repeats := all.counts(); n != log+kept || repeats != 0 {
 		t.Errorf("%d messages came, %d again; want %d and none", n, repeats, log+kept)
 	}

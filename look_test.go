@@ -53,8 +53,9 @@ func lookedAt(t *testing.T) *pgtest.DB {
 		}
 	}
 	die := func(subscription, every int) {
+		// None comes to be an hour old while the test runs.
 		db.Exec(t, pgtest.Owner, `
-			update deed.pending set dead_at = now() - interval '1 minute' * (id % 100), last_error = case when id % 2 = 0 then 'Status 503' else 'refused' end
+			update deed.pending set dead_at = now() - interval '10 minutes' * (id % 10) - interval '5 minutes', last_error = case when id % 2 = 0 then 'Status 503' else 'refused' end
 			where subscription = $1 and id % $2 = 0 and dead_at is null`, subscription, every)
 	}
 	day()
