@@ -220,7 +220,7 @@ func TestCrash_FrozenWorkerComesBack(t *testing.T) {
 	s := newScene(t, pgtest.New(t))
 	s.lease("10 seconds")
 	frozen := s.start("", patient, "VICTIM_SLOW=150ms")
-	committed := s.publish(60)
+	committed := s.publish(300) // more than it delivers before it is seen to
 	eventually(t, "the first deliveries", func() bool { return len(s.received()) >= 4 })
 	frozen.Freeze()
 	// Those whose outcome was on its way, and the four that it was delivering.

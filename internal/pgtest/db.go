@@ -304,7 +304,7 @@ func (db *DB) closeAll(ctx context.Context) {
 	for _, conn := range db.conns {
 		_ = conn.Close(ctx) // the test may have closed it, or cut it
 	}
-	wait := 10 * time.Second
+	wait := time.Minute // a busy server lets even those wait that say goodbye
 	if db.t.Failed() {
 		wait = time.Second // it probably ended in the middle of something
 	}
