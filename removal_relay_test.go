@@ -20,6 +20,10 @@ import (
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
+// unhurried is a deadline of statements for who looks at all that a log warns of: a
+// busy machine is nothing to warn of there.
+const unhurried = pgtest.Patience
+
 // warnings are the log's lines of that level and above, but for what they are
 // about.
 func warnings(text string) map[string]int {
@@ -50,7 +54,7 @@ func TestRemove_RelaysStopAndGoOnWithOthers(t *testing.T) {
 				})
 				jobs := &recorder{}
 				c, stop := run(t, db, deed.Options{
-					Logger: slog.New(slog.NewTextHandler(&text, nil)),
+					Logger: slog.New(slog.NewTextHandler(&text, nil)), Deadline: unhurried,
 					Topics: []deed.Topic{{Name: "orders", Mode: mode, Lanes: 1}},
 					Subscriptions: []deed.Subscription{
 						{Topic: "orders", Name: "s", Sink: slow, Concurrency: 1}, {Topic: "jobs", Name: "s", Sink: jobs},
@@ -118,7 +122,7 @@ func TestRemove_ARefusalSaysWhy(t *testing.T) {
 			return nil
 		})
 		c, stop := run(t, db, deed.Options{
-			Logger:        slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})), Deadline: unhurried, Grace: unhurried,
 			Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Sink: slow, Concurrency: call, Lease: lease}},
 		})
 		eventually(t, "the client to be ready", func() bool { return c.Ready(t.Context()) == nil })
@@ -131,7 +135,10 @@ func TestRemove_ARefusalSaysWhy(t *testing.T) {
 			<-held
 		}
 		eventually(t, "the rest to be in hand", func() bool { return c.Stats()[0].Claimed == claims })
-		remove(t, db, "orders", "s")
+		// Its rows go at once. That nothing late is to come is not waited for: the calls would be abandoned meanwhile.
+		if _, err := operator(t, db).Remove(t.Context(), admin.Removal{Act: audit.Act{Reason: "x"}, Topic: "orders", Subscription: "s"}); err != nil {
+			t.Fatal(err)
+		}
 		for range calls {
 			release <- struct{}{}
 		}
@@ -151,8 +158,8 @@ func TestRemove_ARefusalSaysWhy(t *testing.T) {
 	t.Run("finish", func(t *testing.T) {
 		refused(t, time.Minute, 1, "finish refused: the subscription was removed meanwhile")
 	})
-	t.Run("renewal", func(t *testing.T) {
-		refused(t, time.Second, 0, "claims lost: the subscription was removed meanwhile")
+	t.Run("renewal", func(t *testing.T) { // with a lease that does not run out before it
+		refused(t, 10*time.Second, 0, "claims lost: the subscription was removed meanwhile")
 	})
 }
 
@@ -253,7 +260,9 @@ func TestRemove_RaceWithPublishersAndRelays(t *testing.T) {
 			logger := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			steady := &recorder{}
 			topics := []deed.Topic{{Name: "orders", Mode: mode}}
-			c, _ := run(t, db, deed.Options{Logger: logger, Topics: topics, Subscriptions: []deed.Subscription{{Topic: "orders", Name: "steady", Sink: steady}}})
+			c, _ := run(t, db, deed.Options{
+				Logger: logger, Deadline: unhurried, Topics: topics, Subscriptions: []deed.Subscription{{Topic: "orders", Name: "steady", Sink: steady}},
+			})
 			eventually(t, "the client to be ready", func() bool { return c.Ready(t.Context()) == nil })
 			var ended atomic.Bool
 			var published atomic.Int64
@@ -280,7 +289,7 @@ func TestRemove_RaceWithPublishersAndRelays(t *testing.T) {
 			}
 			for range 3 {
 				sink := &recorder{}
-				passing, stop := run(t, db, deed.Options{Logger: logger, Topics: topics, Subscriptions: []deed.Subscription{
+				passing, stop := run(t, db, deed.Options{Logger: logger, Deadline: unhurried, Topics: topics, Subscriptions: []deed.Subscription{
 					{Topic: "orders", Name: "passing", Sink: sink}, {Topic: "passing", Name: "s", Sink: sink},
 				}})
 				eventually(t, "some to be delivered", func() bool { n, _ := sink.counts(); return passing.Ready(t.Context()) == nil && n > 20 })
