@@ -76,7 +76,8 @@ func TestStream_StopInMidPage(t *testing.T) {
 	publish(t, db, msgs...)
 	_, stop := run(t, db, opts)
 	<-began
-	eventually(t, "the others to be delivered", func() bool { n, _ := sink.counts(); return n >= 15 })
+	// Not all: those whose keys share the hand of the slow one stand behind it.
+	eventually(t, "the others to be delivered", func() bool { n, _ := sink.counts(); return n >= 10 })
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	eventually(t, "the stop to have begun", func() bool {
