@@ -272,12 +272,14 @@ func TestStream_FailoverTakesARecordBack(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	sink := &recorder{}
-	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 }))
+	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) {
+		o.Topics[0].Lanes, o.Subscriptions[0].Lease = 1, time.Hour // for whose end it would wait in vain
+	}))
 	publish(t, db, keyed("k", 0))
 	drained(t, c)
 	db.Exec(t, pgtest.Owner, `delete from deed.progress where messages > 0`)
 	publish(t, db, keyed("k", 1))
-	eventuallyWithin(t, 10*time.Second, "the lane to go on", func() bool {
+	eventually(t, "the lane to go on", func() bool {
 		n, _ := sink.counts()
 		return n == 2 && pgtest.One[int](t, db.Pool(pgtest.Worker), `select coalesce(sum(messages), 0) from deed.progress`) == 2
 	})

@@ -185,7 +185,7 @@ func TestContract_O13_UnderFailuresAndChangingHands(t *testing.T) {
 		}
 		return nil
 	}}
-	opts := stream(sink, func(o *deed.Options) { o.Subscriptions[0].Lease = 10 * time.Second })
+	opts := stream(sink)
 	c, _ := runStream(t, db, opts)
 	stopPublishing := publishers(t, db, 2, 20)
 	for i := range 3 {

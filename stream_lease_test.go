@@ -80,14 +80,16 @@ func TestContract_O14_NoStreamCallAfterTheLease(t *testing.T) {
 				if batch {
 					sink = gatedBatch{g}
 				}
-				options := func(name string, sink deed.Sink) deed.Options {
+				// The deadline is that of a connection which is silent. An answer that
+				// is only slow must keep it, also while it stops.
+				options := func(name string, sink deed.Sink, deadline time.Duration) deed.Options {
 					return stream(sink, func(o *deed.Options) {
-						o.Worker, o.Topics[0].Lanes, o.Deadline, o.Grace = name, 1, time.Second, time.Second
+						o.Worker, o.Topics[0].Lanes, o.Deadline, o.Grace = name, 1, deadline, time.Second
 						o.Subscriptions[0].Lease, o.Subscriptions[0].Concurrency = time.Second, 4
 					})
 				}
 				var f faults
-				cut, stop := runOn(t, f.pool(t, db, pgtest.Worker), options("cut off", sink))
+				cut, stop := runOn(t, f.pool(t, db, pgtest.Worker), options("cut off", sink, 5*time.Second))
 				eventually(t, "the client to be ready", func() bool { return cut.Ready(t.Context()) == nil })
 				eventually(t, "the lane to be held", func() bool {
 					return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(worker) from deed.lanes`) == 1
@@ -108,7 +110,7 @@ func TestContract_O14_NoStreamCallAfterTheLease(t *testing.T) {
 				before := g.count()
 				close(g.gate)
 				other := &recorder{}
-				c, _ := run(t, db, options("other", other))
+				c, _ := run(t, db, options("other", other, time.Minute))
 				eventually(t, "the other worker to deliver them", func() bool { n, _ := other.counts(); return n == 100 })
 				drained(t, c)
 				if n := g.count(); n != before {
@@ -136,7 +138,7 @@ func TestContract_O14_LostRunEndsAfterTheCall(t *testing.T) {
 			}
 			c, _ := runStream(t, db, stream(sink, func(o *deed.Options) {
 				o.Topics[0].Lanes = 1
-				o.Subscriptions[0].Lease = time.Second
+				o.Subscriptions[0].Lease = 10 * time.Second // it hears at a third; before that it must not lose it by itself
 			}))
 			var msgs []deed.Message
 			for i := range 40 {
@@ -175,5 +177,5 @@ func TestContract_O14_LanesKeepTheLeaseOfTheirWorker(t *testing.T) {
 	db.Exec(t, pgtest.Admin, `select deed.set_subscription('orders', 's', p_lease => '1 second')`)
 	db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() + interval '4 seconds'`)
 	db.Exec(t, pgtest.Owner, `update deed.relays set seen_until = clock_timestamp() + interval '4 seconds'`)
-	eventuallyWithin(t, 20*time.Second, "the lanes to be renewed for the lease with which they were taken", func() bool { return held("15 seconds") })
+	eventually(t, "the lanes to be renewed for the lease with which they were taken", func() bool { return held("15 seconds") })
 }

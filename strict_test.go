@@ -193,7 +193,7 @@ func TestContract_O13_LateCommitDuringARun(t *testing.T) {
 		}
 		return nil
 	})
-	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 }))
+	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1; o.Subscriptions[0].MaxAttempts = 1000 }))
 	var commit func()
 	func() { // the first and the third are one page, the second comes late
 		tx, err := db.Pool(pgtest.App).Begin(t.Context())
