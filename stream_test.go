@@ -120,21 +120,44 @@ func TestContract_O13_FailureHoldsBackItsKeyOnly(t *testing.T) {
 func TestContract_O13_LongPageLetsRetriesGoOn(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	var tries atomic.Int64
-	sink := &recorder{fail: func(m deed.Message) error {
+	var first atomic.Int64 // the number of the key's first message, which is put aside
+	aside := func() (is bool) {
+		err := db.Pool(pgtest.Worker).QueryRow(context.Background(), `select exists (select from deed.pending where id = $1)`, first.Load()).Scan(&is)
+		if err != nil {
+			t.Error(err)
+		}
+		return is
+	}
+	var paging atomic.Bool          // the page is being delivered
+	came := make(chan struct{}, 10) // the second message of the key
+	sink := &recorder{}
+	fn := deed.SinkFunc(func(ctx context.Context, m deed.Message) error {
+		n := string(m.Payload)
 		switch {
-		case m.Key == "slow":
-			time.Sleep(100 * time.Millisecond)
-		case m.Key == "bad" && tries.Add(1) == 1:
+		case m.Key == "slow" && n == `{"n":1}`:
+			paging.Store(true)
+		case m.Key == "slow" && n == `{"n":5}`: // the page lasts until the retry is recorded, however long that takes
+			pgtest.Wait(pgtest.Patience, func() bool { return !aside() })
+		case m.Key == "slow" && n == `{"n":39}`: // and what is left of it until the other has come, which it does if the page has ended
+			select {
+			case <-came:
+			case <-time.After(30 * time.Second):
+			}
+		case m.Key == "bad" && n == `{"n":0}` && !paging.Load():
 			return deed.AfterError(200*time.Millisecond, errors.New("not yet"))
 		}
-		return nil
-	}}
-	c, stop := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 }))
-	publish(t, db, keyed("bad", 0))
-	eventually(t, "the message to be aside", func() bool {
-		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending`) == 1
+		if m.Key == "slow" {
+			time.Sleep(100 * time.Millisecond)
+		}
+		err := errors.Join(sink.Deliver(ctx, []deed.Message{m})...)
+		if m.Key == "bad" && n == `{"n":1}` {
+			came <- struct{}{}
+		}
+		return err
 	})
+	c, stop := runStream(t, db, stream(fn, func(o *deed.Options) { o.Topics[0].Lanes, o.Subscriptions[0].MaxAttempts = 1, 1000 }))
+	first.Store(publish(t, db, keyed("bad", 0))[0].Seq)
+	eventually(t, "the message to be aside", aside)
 	page := []deed.Message{keyed("bad", 1)}
 	for i := range 40 {
 		page = append(page, keyed("slow", i))
@@ -236,19 +259,28 @@ func TestStream_LateCommit(t *testing.T) {
 func TestStream_ScheduledMessagesWait(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	sink := &recorder{}
+	var came atomic.Int64 // when the one that waits did
+	sink := &recorder{fail: func(m deed.Message) error {
+		if string(m.Payload) == `{"n":0}` {
+			came.Store(time.Now().UnixMicro())
+		}
+		return nil
+	}}
 	c, _ := runStream(t, db, stream(sink))
 	later := keyed("k", 0)
-	later.ProcessAfter = time.Now().Add(2 * time.Second)
+	later.ProcessAfter = time.Now().Add(15 * time.Second) // longer than it takes a busy machine to read it
 	publish(t, db, later, keyed("k", 1))
-	eventually(t, "what is due to come", func() bool { n, _ := sink.counts(); return n == 1 })
-	eventually(t, "the other to be put aside", func() bool {
-		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.pending where process_after > clock_timestamp()`) == 1
-	})
 	drained(t, c)
 	if n, _ := sink.counts(); n != 2 {
-		t.Errorf("%d messages came, want 2", n)
+		t.Fatalf("%d messages came, want 2", n)
 	}
+	if early := later.ProcessAfter.UnixMicro() - came.Load(); early > 0 {
+		t.Errorf("it came %d µs before its time", early)
+	}
+	if string(sink.succeeded()[0].Payload) != `{"n":1}` {
+		t.Error("what was due came after the one that waited for its time")
+	}
+	same(t, "put aside", pgtest.One[int](t, db.Pool(pgtest.Worker), `select coalesce(sum(aside), 0) from deed.progress`), 1)
 }
 
 // An outage of the sink counts no attempt, puts nothing aside and keeps order.
@@ -473,17 +505,14 @@ func TestStream_CarefulPageHeedsTheTime(t *testing.T) {
 func TestStream_StopForAChangeTakenBack(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	release := make(chan struct{})
-	sink := &recorder{fail: func(deed.Message) error { <-release; return nil }}
+	begun, release := make(chan struct{}, 10), make(chan struct{})
+	sink := &recorder{fail: func(deed.Message) error { begun <- struct{}{}; <-release; return nil }}
 	runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 2 }))
 	eventually(t, "the lanes to be held", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(worker) from deed.lanes`) == 2
 	})
 	publish(t, db, keyed("k", 0)) // holds one lane up
-	eventually(t, "it to be read", func() bool {
-		return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select max(n) > 0 from deed.windows`)
-	})
-	time.Sleep(200 * time.Millisecond)
+	<-begun
 	db.Exec(t, pgtest.Admin, `select deed.set_topic('orders', p_lanes => 3)`)
 	eventually(t, "the other lane to stop", func() bool {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(paused_at) from deed.lanes`) == 1
