@@ -85,18 +85,18 @@ func told(t *testing.T, c *admin.Client) (list []standing) {
 // tally adds up all there is, once the transactions of others have ended.
 func tally(t *testing.T, db *pgtest.DB) {
 	t.Helper()
-	eventually(t, "receipts to be added up", func() bool {
+	eventuallyWithin(t, 3*time.Minute, "receipts to be added up", func() bool {
 		pgtest.One[int](t, db.Pool(pgtest.Worker), `select deed.tally(7)`)
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select upto_n >= (select coalesce(max(n), 0) from deed.receipts) from deed.tallied`)
 	})
 }
 
-// deliver claims n messages and finishes as many of them as it is to.
+// deliver claims n messages, for long, and finishes as many of them as it is to.
 func deliver(t *testing.T, db *pgtest.DB, topic, name string, n, finished int) {
 	t.Helper()
 	pgtest.One[int](t, db.Pool(pgtest.Worker), `
 		select deed.finish(c.subscription, c.claim, (array_agg(c.id))[:$4])
-		from deed.claim($1, 'w', $3, $2) c
+		from deed.claim($1, 'w', $3, $2, p_lease => '1 hour') c
 		group by c.subscription, c.claim`, topic, name, n, finished)
 }
 
@@ -344,7 +344,7 @@ func TestStatus_BehindWhatIsCounted(t *testing.T) {
 		db.Exec(t, pgtest.App, `select count(*) from deed.publish_many(array_fill($1::text, array[$2::int]), array_fill('1'::bytea, array[$2::int]))`, topic, n)
 	}
 	many("jobs", 10_050)
-	pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim('jobs', 'w', 10000, 's')`)
+	pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim('jobs', 'w', 10000, 's', p_lease => '1 hour')`)
 	publish(t, db, message("late", 0))
 	deliver(t, db, "", "default", 1, 1)
 	many("early", 30_001)
@@ -446,7 +446,7 @@ func TestStatus_NamesWhatNobodyWorksOn(t *testing.T) {
 	}
 	// Those that work: one claims and ends, and others live.
 	db.Exec(t, pgtest.Worker, `select deed.finish(c.subscription, c.claim, array[c.id]) from deed.claim('orders', 'w', 1, 'crm') c`)
-	db.Exec(t, pgtest.Worker, `select from deed.subscriptions s, lateral deed.take_lanes(gen_random_uuid(), 'w', array[s.id], p_protocol => 2) where s.topic = 'events'`)
+	db.Exec(t, pgtest.Worker, `select from deed.subscriptions s, lateral deed.take_lanes(gen_random_uuid(), 'w', array[s.id], p_protocol => 2, p_leases => array[interval '1 hour']) where s.topic = 'events'`)
 	if got, want := unattended(100), []string{"nobody/default"}; !slices.Equal(got, want) {
 		t.Errorf("with workers: %v, want %v", got, want)
 	}
