@@ -20,7 +20,9 @@ func TestClaim_GoesOnWhereASweepOutlastsTheDeadline(t *testing.T) {
 		list = append(list, keyed("", i))
 	}
 	publish(t, db, list...)
-	db.Exec(t, pgtest.Owner, `update deed.pending set ord_at = now() - interval '20 minutes' - interval '1 minute' * (id % 3) * 10`)
+	// Of one moment, as the test may take minutes.
+	at := pgtest.One[string](t, db.Pool(pgtest.Owner), `select quote_literal(clock_timestamp()) || '::timestamptz'`)
+	db.Exec(t, pgtest.Owner, `update deed.pending set ord_at = `+at+` - interval '20 minutes' - interval '1 minute' * (id % 3) * 10`)
 	// As if before, after and among them there were so many finished ones, kept by an
 	// old snapshot, that no claim gets over them.
 	db.Exec(t, pgtest.Owner, `alter function deed.claim(text, text, int, text, uuid, interval, timestamptz) rename to claim_swiftly`)
@@ -36,7 +38,7 @@ func TestClaim_GoesOnWhereASweepOutlastsTheDeadline(t *testing.T) {
 		begin
 		  perform pg_sleep(60)
 		  from (values (35, 31), (29, 25), (15, 10)) m(low, high)
-		  cross join lateral (select now() - m.low * interval '1 minute' as low, now() - m.high * interval '1 minute' as high) v
+		  cross join lateral (select `+at+` - m.low * interval '1 minute' as low, `+at+` - m.high * interval '1 minute' as high) v
 		  where p_floor < v.high and p_limit > (
 		    select count(*) from deed.pending p
 		    where p.ord >= p_floor and p.ord < v.low and (p.lease_until is null or p.lease_until < now())
