@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/schema"
@@ -48,10 +49,8 @@ func TestUp_IndexBesideWriters(t *testing.T) {
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `
 			select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(conn.PgConn().PID()))
 	}
-	for end := time.Now().Add(30 * time.Second); !waiting(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the migrator does not wait for the open transaction")
-		}
+	if !pgtest.Wait(pgtest.Patience, waiting) {
+		t.Fatal("the migrator does not wait for the open transaction")
 	}
 	db.Exec(t, pgtest.Owner, `set lock_timeout = '1s'; insert into deed.pending (subscription, slot, id, tenant_id, ord_at) select 0, 0, 11, gen_random_uuid(), now(); reset lock_timeout`)
 	if !waiting() {
@@ -101,13 +100,10 @@ func TestUp_IndexOfEachPartition(t *testing.T) {
 		_, err := schema.Up(ctx, conn)
 		migrated <- err
 	}()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(conn.PgConn().PID())) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the migrator does not wait for the open transaction")
-		}
+	if !pgtest.Wait(pgtest.Patience, func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(conn.PgConn().PID()))
+	}) {
+		t.Fatal("the migrator does not wait for the open transaction")
 	}
 	db.Exec(t, pgtest.App, `set lock_timeout = '1s'; select deed.publish('orders', '{}'); reset lock_timeout`)
 	if err := tx.Commit(ctx); err != nil {
@@ -206,16 +202,18 @@ func TestUp_LeavesWhatIsBeingCommitted(t *testing.T) {
 	if _, err := builder.Exec(t.Context(), `create unique index concurrently raced_idx on deed.audit_log ((1))`); err == nil {
 		t.Fatal("there is a valid index") // else it is half built
 	}
-	const sql = `select pg_sleep(2)` // in its stead: it holds no lock, as who commits
+	const sql = `select pg_sleep(600)` // in its stead, until it is cancelled: it holds no lock, as who commits
 	ended := make(chan error, 1)
 	go func() { // ends with the statement
 		_, err := builder.Exec(t.Context(), sql)
 		ended <- err
 	}()
-	for !pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where state = 'active' and query = $1)`, sql) {
-		time.Sleep(10 * time.Millisecond)
+	if !pgtest.Wait(pgtest.Patience, func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and state = 'active' and query = $2)`, int32(builder.PgConn().PID()), sql)
+	}) {
+		t.Fatal("the statement does not run")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	if _, err := schema.BuildIndex(ctx, other, 9000, "raced_idx", sql); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("built beside another: %v", err)
@@ -223,7 +221,9 @@ func TestUp_LeavesWhatIsBeingCommitted(t *testing.T) {
 	if !pgtest.One[bool](t, db.Pool(pgtest.Owner), `select to_regclass('deed.raced_idx') is not null`) {
 		t.Error("it was put aside while its builder was at it")
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
+	db.Exec(t, pgtest.Owner, `select pg_cancel_backend($1)`, int32(builder.PgConn().PID()))
+	err := <-ended
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "57014" {
+		t.Errorf("the builder ended with %v", err)
 	}
 }

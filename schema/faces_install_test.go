@@ -165,6 +165,7 @@ func TestContract_O4_AdoptingATable(t *testing.T) {
 	ctx := context.Background()
 	db := pgtest.New(t)
 	conn := db.Conn(t, pgtest.Owner)
+	began := pgtest.One[time.Time](t, conn, `select now()`)
 	if _, err := conn.Exec(ctx, outbox004); err != nil {
 		t.Fatal(err)
 	}
@@ -226,10 +227,10 @@ func TestContract_O4_AdoptingATable(t *testing.T) {
 		join deed.pending p on p.id = deed.message_seq(o.id)
 		where m.n > 0 and (
 		  m.n % 4 = 0 or o.attempts <> m.n % 3
-		  or abs(extract(epoch from now() - o.created_at) / 60 - m.n) > 2
+		  or abs(extract(epoch from $1::timestamptz - o.created_at) / 60 - m.n) > 2
 		  or (o.tenant_id = '6f1c2d3e-0000-4000-8000-000000000001') <> (m.n % 2 = 0)
-		  or (p.process_after > now() + interval '3 minutes') is distinct from (case when m.n % 4 = 1 and m.n < 20 then true end)
-		)`)
+		  or (p.process_after > $1::timestamptz + interval '3 minutes') is distinct from (case when m.n % 4 = 1 and m.n < 20 then true end)
+		)`, began)
 	if wrong != "" {
 		t.Errorf("moved with a loss: %s", wrong)
 	}
@@ -324,10 +325,13 @@ func TestContract_O4_AdoptingDoesNotStopTheTable(t *testing.T) {
 	}()
 	// It waits for the table, and gives way.
 	other := db.Conn(t, pgtest.Owner)
-	for waiting := false; !waiting; {
+	for waiting, end := false, time.Now().Add(pgtest.Patience); !waiting; { // at once again: it waits for moments
+		if len(result) > 0 || time.Now().After(end) {
+			t.Fatal("the adoption does not wait for the open transaction")
+		}
 		waiting = pgtest.One[bool](t, other, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%rename to%')`)
 	}
-	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, pgtest.Patience/2) // who stood behind it would wait as long as the transaction is open
 	defer cancel()
 	if _, err := other.Exec(bounded, `insert into public.outbox (topic, payload) values ('test', '{"n": -2}')`); err != nil {
 		t.Errorf("another publisher was stopped: %v", err)
@@ -368,7 +372,7 @@ func TestContract_O3_AdoptingATable(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	got := lines(t, db.Psql(t, pgtest.Team, "-c", `
-		select aggregate_type, aggregate_id, event_type, retry_count, round(extract(epoch from process_after - now()) / 60) from m10_recovery.outbox order by id`))
+		select aggregate_type, aggregate_id, event_type, retry_count, round(extract(epoch from process_after - created_at) / 60) from m10_recovery.outbox order by id`))
 	if want := []string{"order|2|order.placed|3|60", "order|3|order.placed|0|5"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -16,7 +16,7 @@ import (
 // waits, and nobody behind the migration does.
 func TestUp_WaitsWithoutHoldingUpOthers(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), pgtest.Patience)
 	defer cancel()
 	db := pgtest.New(t)
 	const hold = `lock table deed.channel_outbox in row exclusive mode`
@@ -39,10 +39,14 @@ func TestUp_WaitsWithoutHoldingUpOthers(t *testing.T) {
 		}
 		result <- err
 	}()
-	// Often enough that one of them stands behind the migration.
+	// Often enough that one of them stands behind the migration; not for as long as it
+	// tries, which is a minute.
 	other := db.Conn(t, pgtest.Owner)
-	for range 10 {
+	for n, until := 0, time.Now().Add(25*time.Second); n < 10 && time.Now().Before(until); n++ {
 		for waits := false; !waits; {
+			if len(result) > 0 || ctx.Err() != nil {
+				t.Fatalf("the migration does not wait: %v", ctx.Err())
+			}
 			waits = pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_locks where not granted and relation = 'deed.channel_outbox'::regclass)`)
 		}
 		tx, err := other.Begin(ctx)
@@ -72,7 +76,7 @@ func TestUp_NamesWhoHasTheLock(t *testing.T) {
 	if _, err := other.Exec(context.Background(), `select pg_advisory_lock(hashtextextended('deed.migrate', 0))`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_, err := schema.Up(ctx, conn)
 	want := fmt.Sprintf("session %d of deed_test_app", other.PgConn().PID())
