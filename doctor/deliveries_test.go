@@ -25,7 +25,7 @@ func deliveryTroubles(t *testing.T, _ *scene) {
 		('mail', '', default, clock_timestamp() - interval '1 hour', '9999-01-02 03:04Z', 'status 429 daily_quota_exceeded'),
 		('hooks', 'shop.example', default, clock_timestamp() - interval '1 hour', clock_timestamp(), 'status 503'),
 		('hooks', 'shop.example', 'bbbbbbbb-0000-0000-0000-000000000000', clock_timestamp() - interval '2 hours', clock_timestamp(), 'no connection')`)
-	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set request_kind = 'smtp', request_account = 'shop@old.example', process_after = clock_timestamp() + interval '1 minute'
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set request_kind = 'smtp', request_account = 'shop@old.example', process_after = clock_timestamp() + interval '110 seconds' -- not due, and within the two minutes that are looked at
 		where recipient = 'c@example.com'`)
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = clock_timestamp() - interval '3 hours 1 minute', last_error = '451 greylisted'
 		where recipient = 'b@example.com'`)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/deedhq/deed/doctor"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -44,12 +43,10 @@ func TestFindings_AFacesRelationIsLocked(t *testing.T) {
 	}()
 	subject := fmt.Sprintf("pid %d (publisher)", waiter.PgConn().PID())
 	var findings []doctor.Finding
-	for until := time.Now().Add(30 * time.Second); !strings.Contains(text(findings), subject); {
-		if time.Now().After(until) {
-			t.Fatalf("nobody waits:\n%s", text(findings))
-		}
+	eventually(t, "who waits", func() bool {
 		findings = examine(t, db.Pool(pgtest.Owner), impatient)
-	}
+		return strings.Contains(text(findings), subject)
+	})
 	holder := fmt.Sprintf("pid %d (console", owner.PgConn().PID())
 	says(t, find(t, findings, "lock-held", doctor.Warn, holder+")"), "public.outbox", "idle in transaction")
 	says(t, find(t, findings, "lock-wait", doctor.Warn, subject), holder)
@@ -73,16 +70,12 @@ func lockWait(t *testing.T, _ *scene) {
 		ended <- err
 	}()
 	subject := fmt.Sprintf("pid %d (second)", waiter.PgConn().PID())
-	for until := time.Now().Add(30 * time.Second); ; {
-		findings := examine(t, db.Pool(pgtest.Owner), impatient)
-		if strings.Contains(text(findings), subject) {
-			says(t, find(t, findings, "lock-wait", doctor.Warn, subject), fmt.Sprintf("pid %d (console", holder.PgConn().PID()))
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("nobody waits:\n%s", text(findings))
-		}
-	}
+	var findings []doctor.Finding
+	eventually(t, "who waits", func() bool {
+		findings = examine(t, db.Pool(pgtest.Owner), impatient)
+		return strings.Contains(text(findings), subject)
+	})
+	says(t, find(t, findings, "lock-wait", doctor.Warn, subject), fmt.Sprintf("pid %d (console", holder.PgConn().PID()))
 	do(t, holder, `rollback`)
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -41,7 +41,7 @@ func subscriptionUnattended(t *testing.T, _ *scene) {
 
 	// Whoever reads the stream, takes one of the queue's and ends it, or pauses.
 	db.Exec(t, pgtest.Worker, `
-		select from deed.subscriptions s, lateral deed.take_lanes(gen_random_uuid(), 'w', array[s.id], p_take => true, p_protocol => 2) where s.topic = 'events'`)
+		select from deed.subscriptions s, lateral deed.take_lanes(gen_random_uuid(), 'w', array[s.id], p_take => true, p_protocol => 2, p_leases => array[interval '1 day']) where s.topic = 'events'`)
 	claimed := pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim('orders', 'w', 1, 'crm')`)
 	look(doctor.OK, "")
 	db.Exec(t, pgtest.Worker, `
@@ -49,7 +49,7 @@ func subscriptionUnattended(t *testing.T, _ *scene) {
 	look(doctor.OK, "")
 	hour()
 	says(t, look(doctor.Warn, "orders/crm"), "2 messages", "2h")
-	fail := `select deed.fail(c.subscription, c.claim, array[c.id], array['no'], array[interval '1 minute']) from deed.claim('orders', 'w', 1, 'crm') c`
+	fail := `select deed.fail(c.subscription, c.claim, array[c.id], array['no'], array[interval '1 hour']) from deed.claim('orders', 'w', 1, 'crm') c`
 	db.Exec(t, pgtest.Worker, fail)
 	look(doctor.OK, "") // it fails, but somebody works
 	hour()

@@ -77,7 +77,7 @@ func deadRows(t *testing.T, _ *scene) {
 		`select 1`,
 	)
 	says(t, find(t, examine(t, db.Pool(pgtest.Worker), opts), "dead-rows", doctor.Warn, "deed.tenants"), "1000 dead rows")
-	find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{Long: time.Hour, DeadRows: 500}), "dead-rows", doctor.OK, "") // it was made not long ago
+	find(t, examine(t, db.Pool(pgtest.Worker), doctor.Options{Long: 1000 * time.Hour, DeadRows: 500}), "dead-rows", doctor.OK, "") // it was made not that long ago
 }
 
 // An open transaction keeps vacuum from giving back the ids that others use.
@@ -191,7 +191,7 @@ func horizonStandby(t *testing.T, s *scene) {
 // returns the pid of its sender.
 func (s *scene) standby(t *testing.T, db *pgtest.DB, application, slot string) uint32 {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), pgtest.Patience)
 	defer cancel()
 	cfg, err := pgconn.ParseConfig(s.server.URL("postgres"))
 	if err != nil {
