@@ -16,10 +16,10 @@ import (
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
-// operator is a client of deed_admin's.
+// operator is a client of deed_admin's, whose steps may take as long as a test waits.
 func operator(t testing.TB, db *pgtest.DB) *admin.Client {
 	t.Helper()
-	c, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
+	c, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{Deadline: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

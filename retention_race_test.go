@@ -139,7 +139,7 @@ func TestContract_O11_ManyNodesAtOnce(t *testing.T) {
 	var nodes sync.WaitGroup
 	for range 4 {
 		nodes.Go(func() {
-			c, err := admin.New(t.Context(), db.Pool(pgtest.Worker), admin.Options{})
+			c, err := admin.New(t.Context(), db.Pool(pgtest.Worker), admin.Options{Deadline: pgtest.Patience})
 			if err != nil {
 				t.Error(err)
 				return

@@ -59,7 +59,7 @@ func older(t testing.TB, db *pgtest.DB) {
 // returns what it did to partitions.
 func retain(t testing.TB, db *pgtest.DB, role pgtest.Role) (did []string) {
 	t.Helper()
-	c, err := admin.New(t.Context(), db.Pool(role), admin.Options{})
+	c, err := admin.New(t.Context(), db.Pool(role), admin.Options{Deadline: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
