@@ -135,6 +135,9 @@ func (s *sharedServer) open() (*server, error) {
 func (s *sharedServer) stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.server != nil {
+		s.server.closeIdle() // of one whose last write was slow the driver still reads
+	}
 	if s.cluster == nil {
 		return nil
 	}
@@ -217,6 +220,17 @@ func (s *server) give(ctx context.Context, conn *pgx.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle = append(s.idle, conn)
+}
+
+func (s *server) closeIdle() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, conn := range s.idle {
+		_ = conn.Close(ctx)
+	}
+	s.idle = nil
 }
 
 func sqlState(err error) string {
