@@ -358,8 +358,13 @@ func TestContract_C3_FiveFailedExpansions(t *testing.T) {
 	db.Exec(t, pgtest.App, `
 		select deed.reserve('{email}', '{fake}', '{x@example.com}', '{"{}"}', array[deed.idempotency_key(r.id::text, m.contact_id::text, 'spring', to_char(r.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))])
 		from deed.campaign_runs r join deed.audience_members m on m.audience_id = r.audience_id and m.n = 1001`)
+	w := worker(t, db)
 	for n := range 5 {
-		expandAll(t, db)
+		for range max(1, 2-n) { // at first the other job, too: it would be tried again by who is slower than two seconds
+			if _, err := w.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 		want(t, "attempts", pgtest.One[int](t, db.Pool(pgtest.Owner), `select attempts from deed.job_queue where from_n = 1001`), n+1)
 		db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now() where status = 'queued'`)
 	}
