@@ -67,7 +67,7 @@ func serve(t testing.TB, db *pgtest.DB, p delivery.Provider, n int) (ledgers []*
 
 func waitFor(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	if !pgtest.Wait(time.Minute, cond) {
+	if !pgtest.Wait(pgtest.Patience, cond) {
 		t.Fatalf("waited for %s", what)
 	}
 }

@@ -16,7 +16,8 @@ import (
 
 const nobody = "00000000-0000-0000-0000-000000000000"
 
-// claimer claims for the provider fake as a dispatcher does: it remembers the places that claims tell it of.
+// claimer claims for the provider fake as a dispatcher does: it remembers the places that claims tell it of. Its leases
+// outlast any test.
 type claimer struct {
 	conn   *pgx.Conn
 	places map[string]any
@@ -37,7 +38,7 @@ func (c *claimer) claim(t testing.TB, n int) (ids []string, claim int64) {
 	var found string
 	err := c.conn.QueryRow(context.Background(), `
 		select coalesce(array_agg(id::text) filter (where id is not null), '{}'), coalesce(max(claim), 0), coalesce(max(walk::text), '{}')
-		from deed.claim_deliveries('fake', 'w', $1, '1 minute', p_places => $2::text::jsonb, p_runs => true)`, n, c.text()).Scan(&ids, &claim, &found)
+		from deed.claim_deliveries('fake', 'w', $1, '1 hour', p_places => $2::text::jsonb, p_runs => true)`, n, c.text()).Scan(&ids, &claim, &found)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func (c *claimer) markLanes(t testing.TB, db *pgtest.DB, seconds, most int) {
 func (c *claimer) attempt(t testing.TB, ids []string, claim int64) {
 	t.Helper()
 	if _, err := c.conn.Exec(context.Background(), `
-		select deed.attempt($1::text[]::uuid[], array_fill($2::bigint, array[cardinality($1)]), array_fill('x'::bytea, array[cardinality($1)]), null, '1 minute', 'w', 'fake')`, ids, claim); err != nil {
+		select deed.attempt($1::text[]::uuid[], array_fill($2::bigint, array[cardinality($1)]), array_fill('x'::bytea, array[cardinality($1)]), null, '1 hour', 'w', 'fake')`, ids, claim); err != nil {
 		t.Fatal(err)
 	}
 }

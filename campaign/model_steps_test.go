@@ -197,7 +197,7 @@ func (m *model) claim(rt *rapid.T, limit int) {
 		ID    string
 		Claim int64
 		Lost  int
-	}](m, `select id::text, claim, lost_claims from deed.claim_deliveries($1, 'w', $2, '1 minute', p_runs => true)`, m.provider, limit) {
+	}](m, `select id::text, claim, lost_claims from deed.claim_deliveries($1, 'w', $2, '1 hour', p_runs => true)`, m.provider, limit) {
 		i := m.item(c.ID)
 		if r := m.run(); i == nil || r.paused || r.cancelled || i.status != "queued" || !i.free() {
 			rt.Fatalf("claimed %+v of\n%s", i, m.run())
@@ -242,7 +242,7 @@ func (m *model) attempt(rt *rapid.T, chosen func() bool) {
 		return
 	}
 	got := rowsOf[struct{ ID, Status string }](m, `
-		select id::text, status from deed.attempt($1::text[]::uuid[], $2, array_fill('x'::bytea, array[cardinality($2::bigint[])]), nullif($3, '')::interval, '1 minute', 'w')`, ids, claims, window)
+		select id::text, status from deed.attempt($1::text[]::uuid[], $2, array_fill('x'::bytea, array[cardinality($2::bigint[])]), nullif($3, '')::interval, '1 hour', 'w')`, ids, claims, window)
 	if len(got) != len(want) {
 		rt.Fatalf("%d were attempted, want %d", len(got), len(want))
 	}
@@ -348,7 +348,7 @@ func (m *model) doubts(rt *rapid.T, limit int) {
 		ID     string
 		Claim  int64
 		Action string
-	}](m, `select id::text, claim, action from deed.claim_doubts($1, 'w', $2, '1 minute', $3, $4)`, m.provider, limit, m.key, m.lookUp) {
+	}](m, `select id::text, claim, action from deed.claim_doubts($1, 'w', $2, '1 hour', $3, $4)`, m.provider, limit, m.key, m.lookUp) {
 		i := m.item(c.ID)
 		if i == nil || i.status != "sending" || !i.doubt || i.held || i.leased || (c.Action == "repeat") != repeats(i) {
 			rt.Fatalf("to %s: %+v", c.Action, i)

@@ -11,13 +11,13 @@ import (
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
-// claimed are how many of what a claim of up to n takes is of a run, and how many is not; the
-// claims are given back.
+// claimed are how many of what a claim of up to n takes is of a run, and how many is not. The
+// leases outlast any test: what is claimed stays so.
 func claimed(t testing.TB, db *pgtest.DB, run string, n int) (of, others int) {
 	t.Helper()
 	err := db.Pool(pgtest.Worker).QueryRow(context.Background(), `
 		select count(*) filter (where c.run_id = $1::text::uuid), count(*) filter (where c.run_id is distinct from $1::text::uuid)
-		from deed.claim_deliveries('fake', 'w', $2, '1 minute', p_runs => true) c`, run, n).Scan(&of, &others)
+		from deed.claim_deliveries('fake', 'w', $2, '1 hour', p_runs => true) c`, run, n).Scan(&of, &others)
 	if err != nil {
 		t.Fatal(err)
 	}

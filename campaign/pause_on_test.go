@@ -232,8 +232,8 @@ func TestResume_CountsBeforeItLocks(t *testing.T) {
 	if _, err := counting.Exec(ctx, `select from deed.campaign_runs where id = $1::text::uuid for update nowait`, run); err != nil {
 		t.Errorf("while its deliveries are counted: %v", err)
 	}
-	// These end after it was counted, and before it goes on.
-	if _, err := counting.Exec(ctx, `update deed.channel_outbox set status = 'dead', finished_at = now() where id in (select id from deed.channel_outbox where run_id = $1::text::uuid and status = 'queued' limit 3)`, run); err != nil {
+	// These end after it was counted, and before it goes on; this transaction may have begun long before.
+	if _, err := counting.Exec(ctx, `update deed.channel_outbox set status = 'dead', finished_at = clock_timestamp() where id in (select id from deed.channel_outbox where run_id = $1::text::uuid and status = 'queued' limit 3)`, run); err != nil {
 		t.Fatal(err)
 	}
 	if err := counting.Commit(ctx); err != nil {
