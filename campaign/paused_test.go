@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -128,6 +129,19 @@ func TestContract_C4_PausedAgainstFourRelays(t *testing.T) {
 	if os.Getenv("DEED_TORTURE") != "" {
 		members, pauses = 20_000, 60
 	}
+	for try := 1; ; try++ { // who pauses has a processor when others let go of it, and the relays may have sent all by then
+		stopped := 0
+		sound := t.Run(fmt.Sprint("try ", try), func(t *testing.T) { stopped = pausedAgainstFour(t, members, pauses) })
+		if !sound || stopped >= 2 {
+			return
+		} else if try == 5 {
+			t.Fatalf("%d pauses came while there was something to stop, want some", stopped)
+		}
+	}
+}
+
+// pausedAgainstFour has four relays send a run that is paused so often, and returns how many pauses stopped something.
+func pausedAgainstFour(t *testing.T, members, pauses int) (stopped int) {
 	db := pgtest.New(t)
 	db.Providers(t, "resend", "p")
 	var runs []string
@@ -141,10 +155,10 @@ func TestContract_C4_PausedAgainstFourRelays(t *testing.T) {
 	w, at := newWitness(t, 97)
 	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/campaigner")
 	for range 4 {
-		program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker), "VICTIM_CHANNEL=email", "VICTIM_ADDRESS="+at)
+		// Nobody is killed, and a lease that runs out as its relay has no processor would let that call late for what another has sent.
+		program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker), "VICTIM_CHANNEL=email", "VICTIM_ADDRESS="+at, "VICTIM_LEASE=30s")
 	}
 	owner, app := db.Conn(t, pgtest.Owner), db.Conn(t, pgtest.App)
-	stopped := 0
 	for range pauses {
 		before := w.seen("paused")
 		waitFor(t, "some of the run to be called, or all", func() bool { return w.seen("paused") >= min(before+members/(2*pauses), members) })
@@ -188,9 +202,6 @@ func TestContract_C4_PausedAgainstFourRelays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if stopped < 2 {
-		t.Errorf("%d pauses came while there was something to stop, want some", stopped)
-	}
 	for i, run := range runs {
 		waitFor(t, "the run to end", func() bool {
 			return pgtest.One[bool](t, owner, `select finished_at is not null from deed.campaign_runs where id = $1::text::uuid`, run)
@@ -205,6 +216,7 @@ func TestContract_C4_PausedAgainstFourRelays(t *testing.T) {
 		}
 	}
 	t.Logf("%d pauses stopped something; %d calls for %d e-mails", stopped, w.seen("paused")+w.seen("beside it"), 2*members)
+	return stopped
 }
 
 // sendingNow are those of a run that are sending.

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -35,3 +36,12 @@ func run(work func(context.Context, *pgxpool.Pool, *slog.Logger) error) error {
 
 // Runs says that the program can be stopped: harness.Victim.Stop waits for it.
 func Runs() { fmt.Println("victim: runs") }
+
+// Lease is for how long the program has what it works at: VICTIM_LEASE or, as others are to take over soon what it had when it was
+// killed, a second.
+func Lease() time.Duration {
+	if lease, err := time.ParseDuration(os.Getenv("VICTIM_LEASE")); err == nil {
+		return lease
+	}
+	return time.Second
+}

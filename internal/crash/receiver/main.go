@@ -32,7 +32,7 @@ func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 			Source: plain{}, At: inbound.AnswerAt(os.Getenv("VICTIM_ANSWER")), Reply: inbound.ReplyBy{Provider: "hook", Channel: delivery.Webhook}, Concurrency: 4,
 			Executor: execute,
 		}},
-		Environment: "crash", Lease: time.Second, PollInterval: 50 * time.Millisecond, Wait: 3 * time.Second,
+		Environment: "crash", Lease: process.Lease(), PollInterval: 50 * time.Millisecond, Wait: 3 * time.Second,
 		Logger: log,
 	})
 	if err != nil {
