@@ -125,8 +125,10 @@ func TestUpsert_AnErasureMeanwhile(t *testing.T) {
 		defer close(done)
 		tally, err = Upsert(t.Context(), db.Pool(pgtest.App), rows, UpsertOptions{By: "test"})
 	}()
-	for waits := 0; waits == 0; {
-		waits = pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from pg_locks l join pg_stat_activity a on a.pid = l.pid where a.datname = current_database() and not l.granted`)
+	if !pgtest.Wait(pgtest.Patience, func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_locks l join pg_stat_activity a on a.pid = l.pid where a.datname = current_database() and not l.granted)`)
+	}) {
+		t.Error("it has not waited")
 	}
 	if err := open.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -95,6 +95,7 @@ func oneBadMember(t *testing.T, f *fixture) {
 
 // All of a batch is in doubt, repeated whole, and accepted once.
 func batchInDoubt(t *testing.T, f *fixture, fault Fault) {
+	f.expect(fault)
 	f.warm()
 	f.Fail(fault, 1)
 	ids := f.reserve(7, nil)

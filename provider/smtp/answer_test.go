@@ -25,7 +25,7 @@ func TestSend_AnswerToTheMessage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		out := p.converse(ctx, envelope{From: "a@example.com", To: "b@example.com"}, []byte("Subject: x\r\n\r\ny\r\n"), "id")
 		if out.String() != want {
 			t.Errorf("%q is %s (%v), not %s", answer, out, out.Err(), want)
@@ -55,7 +55,7 @@ func TestSend_ClosedForOneIsNoOutage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		for i, want := range c.want {
 			to := "no@example.com"
 			if i == 3 {

@@ -221,7 +221,8 @@ func TestSend_ReusesConnections(t *testing.T) {
 	h.Provider = p
 	h.Accepted = nil
 	providertest.DeliverMany(t, h, 40)
-	if n := s.Sessions(); n > 8 || len(s.Mailbox.List()) != 40 { // a session before STARTTLS and one after it
+	// Four connections have a session before STARTTLS and one after it; a server that has no processor for two seconds is left for another one.
+	if n := s.Sessions(); n > 20 || len(s.Mailbox.List()) != 40 {
 		t.Errorf("%d sessions for %d messages", n, len(s.Mailbox.List()))
 	}
 }
@@ -230,7 +231,7 @@ func TestSend_ReusesConnections(t *testing.T) {
 // wrong password is an outage, not the end of every delivery.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	s, _, opts := serve(t)
 	opts.From = "ann@example.com"
