@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -177,8 +176,8 @@ func TestExtend_WaitsForNobody(t *testing.T) {
 	db := pgtest.New(t)
 	db.Exec(t, pgtest.Worker, `select deed.accept_messages('plain', array['1', '2'], array['telegram', 'telegram'], array['ann', 'bob'], array['', ''], array['', ''], array['{}', '{}'], '', 'link',
 		'00000000-0000-0000-0000-000000000000', 'w')`)
-	db.Exec(t, pgtest.Worker, `select deed.claim_messages('plain', 10, '1 minute', 10, 'w')`)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	db.Exec(t, pgtest.Worker, `select deed.claim_messages('plain', 10, '10 minutes', 10, 'w')`)
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience) // it would wait for ever
 	defer cancel()
 	erasing, err := db.NewPool(pgtest.App, 1).Begin(ctx)
 	if err != nil {

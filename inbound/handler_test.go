@@ -48,9 +48,9 @@ func logged(t testing.TB, db *pgtest.DB, do inbound.Executor) (r *inbound.Receiv
 	t.Helper()
 	db.Providers(t, "fake", "hook")
 	log = &lines{}
-	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), inbound.Options{
+	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), patient(inbound.Options{
 		Sources: map[string]inbound.SourceOptions{"plain": source(do)}, Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package inbound_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,13 +58,20 @@ func echo(_ context.Context, m inbound.Message) (inbound.Result, error) {
 }
 
 func source(do inbound.Executor) inbound.SourceOptions {
-	return inbound.SourceOptions{Source: plain{}, Executor: do, Reply: inbound.ReplyBy{Provider: "hook", Channel: delivery.Webhook}}
+	return inbound.SourceOptions{Source: plain{}, Executor: do, Reply: inbound.ReplyBy{Provider: "hook", Channel: delivery.Webhook}, Timeout: pgtest.Patience}
+}
+
+// patient has requests and statements be waited for as long as they may be, where the test does not say how long: a
+// machine that is busy with other things would have them answered for another reason than the one to be seen.
+func patient(opts inbound.Options) inbound.Options {
+	opts.Wait, opts.Deadline = cmp.Or(opts.Wait, time.Minute), cmp.Or(opts.Deadline, time.Minute)
+	return opts
 }
 
 // receive runs a receiver and returns the URL of its source and what stops it.
 func receive(t testing.TB, db *pgtest.DB, pool *pgxpool.Pool, opts inbound.Options) (url string, stop func()) {
 	t.Helper()
-	r, err := inbound.New(t.Context(), pool, opts)
+	r, err := inbound.New(t.Context(), pool, patient(opts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +139,18 @@ func post(t testing.TB, url, body string) int {
 	t.Helper()
 	code, _ := request(t, http.MethodPost, url, "ours", body)
 	return code
+}
+
+// bring sends a request as a platform does that is answered 503 where another one's transaction takes half a second: until it is taken.
+func bring(t testing.TB, url, body string) {
+	t.Helper()
+	code := 0
+	if !pgtest.Wait(pgtest.Patience, func() bool {
+		code = post(t, url, body)
+		return code != http.StatusServiceUnavailable
+	}) || code != http.StatusOK {
+		t.Errorf("%q is answered %d", body, code)
+	}
 }
 
 // state is what became of each message, in the order in which they came, as

@@ -79,7 +79,7 @@ func TestReceiver_WhatCannotBeReadHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	db.Providers(t, "fake", "hook")
-	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), inbound.Options{Sources: map[string]inbound.SourceOptions{"plain": source(echo)}})
+	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), patient(inbound.Options{Sources: map[string]inbound.SourceOptions{"plain": source(echo)}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,23 +108,38 @@ func TestReceiver_PlacesAreASourcesOwn(t *testing.T) {
 		return inbound.Result{}, ctx.Err()
 	})
 	stuck.Concurrency = 1
-	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), inbound.Options{
+	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), patient(inbound.Options{
 		Sources: map[string]inbound.SourceOptions{"plain": source(echo), "other": source(echo), "stuck": stuck}, Wait: 20 * time.Second, Grace: time.Second,
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	url, _ := serveIn(t, r)
 	address := strings.TrimPrefix(url, "http://")
-	for range 300 {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
+	var endless []net.Conn
+	leave := func() {
+		for _, c := range endless {
+			_ = c.Close()
 		}
-		t.Cleanup(func() { _ = c.Close() })
-		fmt.Fprintf(c, "POST /in/other HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n1")
+		endless = nil
 	}
-	eventually(t, "the places of one to be taken", func() bool { return post(t, url+"/in/other", "1 ann hello") == 503 })
+	t.Cleanup(leave)
+	var came time.Time
+	eventually(t, "the places of one to be taken", func() bool {
+		if time.Since(came) > 5*time.Second { // who sends nothing more is sent away after ten
+			leave()
+			came = time.Now()
+			for range 300 {
+				c, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				endless = append(endless, c)
+				fmt.Fprintf(c, "POST /in/other HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n1")
+			}
+		}
+		return post(t, url+"/in/other", "1 ann hello") == 503
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -298,9 +313,7 @@ func TestContract_D8_OneAfterTheOther(t *testing.T) {
 	for n := range senders {
 		all.Go(func() {
 			for i := range each {
-				if code := post(t, urls[(n+i)%2], fmt.Sprintf("%d-%02d sender%d hello", n, i, n)); code != http.StatusOK {
-					t.Errorf("%d", code)
-				}
+				bring(t, urls[(n+i)%2], fmt.Sprintf("%d-%02d sender%d hello", n, i, n))
 			}
 		})
 	}
@@ -341,9 +354,15 @@ func TestContract_D8_AFrozenExecutor(t *testing.T) {
 			answered := make(chan int, 1)
 			go func() { answered <- post(t, url, "1 ann hello") }()
 			<-frozen
-			// Its lease runs out, and another process takes the message and ends it.
-			db.Exec(t, pgtest.Owner, `update deed.channel_messages set lease_until = clock_timestamp() - interval '1 second'`)
-			claim := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select claim from deed.claim_messages('plain', 1, '1 minute', 10, 'other')`)
+			// Its lease runs out, and another process takes the message, which nobody renews in between, and ends it.
+			var claim int64
+			if err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.Owner), func(tx pgx.Tx) error {
+				_, err := tx.Exec(t.Context(), `update deed.channel_messages set lease_until = clock_timestamp() - interval '1 second'`)
+				claim = pgtest.One[int64](t, tx, `select claim from deed.claim_messages('plain', 1, '1 hour', 10, 'other')`)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
 			id := pgtest.One[string](t, db.Pool(pgtest.Worker), `
 				select id::text from deed.finish_messages(array[(select id from deed.channel_messages)], array[$1::bigint], array['denied_other'], array[null], array[null]::float8[], 10, 'other')`, claim)
 			close(thaw)
@@ -442,17 +461,20 @@ func TestContract_D8_ALongTransaction(t *testing.T) {
 		return result, nil
 	})
 	s.At = inbound.AfterAccepted
-	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 6), inbound.Options{Lease: 3 * time.Second, Sources: map[string]inbound.SourceOptions{"plain": s}})
+	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 6), inbound.Options{Lease: 15 * time.Second, Sources: map[string]inbound.SourceOptions{"plain": s}})
 	want(t, "the first", post(t, url, "1 ann hello"), 200)
 	<-began
-	started := time.Now()
+	const until = `select lease_until from deed.channel_messages where platform_message_id = '1'`
+	first, least := pgtest.One[time.Time](t, db.Pool(pgtest.Owner), until), time.Hour
 	for i := range 20 {
+		started := time.Now()
 		want(t, "the next", post(t, url, fmt.Sprintf("%d ann hello", i+2)), 200)
+		least = min(least, time.Since(started)) // of the others the machine's other work is a part
 	}
-	if took := time.Since(started); took > 5*time.Second {
-		t.Errorf("storing the next took %s", took)
+	if least > time.Second {
+		t.Errorf("storing the next took %s at the least", least)
 	}
-	time.Sleep(4 * time.Second) // over the lease
+	eventually(t, "the lease to be renewed", func() bool { return pgtest.One[time.Time](t, db.Pool(pgtest.Owner), until).After(first) })
 	close(let)
 	eventually(t, "all to be executed once", func() bool { return strings.Count(state(t, db), "executed x1 r1") == 21 })
 	verified(t, db)
@@ -476,7 +498,7 @@ func TestReceiver_AMessageThatIsLockedWhenItsLeaseIsOver(t *testing.T) {
 	})
 	s.At = inbound.AfterAccepted
 	hold := db.Hold(t, pgtest.Worker, 8, "extend_messages")
-	url, _ := receive(t, db, hold.Pool, inbound.Options{Lease: 3 * time.Second, PollInterval: time.Hour, Sources: map[string]inbound.SourceOptions{"plain": s}})
+	url, _ := receive(t, db, hold.Pool, inbound.Options{Lease: 6 * time.Second, PollInterval: time.Hour, Sources: map[string]inbound.SourceOptions{"plain": s}})
 	want(t, "the first", post(t, url, "1 ann hello"), 200)
 	want(t, "another's", post(t, url, "2 ben hello"), 200)
 	<-under
@@ -502,18 +524,27 @@ func TestHandler_SlowBodiesAndSlowExecutors(t *testing.T) {
 		time.Sleep(4500 * time.Millisecond) // longer than a body may take, which must not end it
 		return echo(ctx, m)
 	})
-	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 4), inbound.Options{Wait: 8 * time.Second, Sources: map[string]inbound.SourceOptions{"plain": s}})
-	want(t, "a slow executor", post(t, url, "1 ann hello"), 200)
+	const wait = 8 * time.Second
+	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 4), inbound.Options{Wait: wait, Sources: map[string]inbound.SourceOptions{"plain": s}})
+	for n := 1; ; n++ {
+		started := time.Now()
+		code := post(t, url, fmt.Sprintf("%d ann hello", n))
+		if took := time.Since(started); code == 503 && took >= wait && n < 10 {
+			continue // all of it was too slow, and not the executor alone
+		}
+		want(t, "a slow executor", code, 200)
+		break
+	}
 	conn, err := net.Dial("tcp", strings.Split(url, "/")[2])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprint(conn, "POST /in/plain HTTP/1.1\r\nHost: x\r\nSignature: ours\r\nContent-Length: 100\r\n\r\n2 ann")
-	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	fmt.Fprint(conn, "POST /in/plain HTTP/1.1\r\nHost: x\r\nSignature: ours\r\nContent-Length: 100\r\n\r\nx ann")
+	_ = conn.SetReadDeadline(time.Now().Add(pgtest.Patience))
 	started := time.Now()
 	answer, err := io.ReadAll(conn)
-	if took := time.Since(started); err != nil || took > 15*time.Second || !strings.HasPrefix(string(answer), "HTTP/1.1 400") {
+	if took := time.Since(started); err != nil || took > time.Minute || !strings.HasPrefix(string(answer), "HTTP/1.1 400") {
 		t.Errorf("a body that never comes: after %s %q, %v", took, answer, err)
 	}
 }
@@ -540,7 +571,7 @@ func TestReceiver_StatusesAreRecorded(t *testing.T) {
 		}
 		return nil
 	}
-	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), inbound.Options{Sources: map[string]inbound.SourceOptions{"phone": s}})
+	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 8), patient(inbound.Options{Sources: map[string]inbound.SourceOptions{"phone": s}}))
 	if err != nil {
 		t.Fatal(err)
 	}
