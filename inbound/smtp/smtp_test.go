@@ -43,7 +43,9 @@ func serve(t *testing.T, db *pgtest.DB, change func(*smtp.Options, *inbound.Sour
 	if change != nil {
 		change(&opts, &source)
 	}
-	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 6), inbound.Options{Sources: map[string]inbound.SourceOptions{"replies": source}})
+	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 6), inbound.Options{
+		Sources: map[string]inbound.SourceOptions{"replies": source}, Wait: time.Minute, Deadline: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +188,7 @@ func TestServer_StrangersTakeNoPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer relay.Close()
-	_ = relay.SetDeadline(time.Now().Add(20 * time.Second)) // who says nothing is sent away after a minute
+	_ = relay.SetDeadline(time.Now().Add(45 * time.Second)) // who says nothing is sent away after a minute
 	greeting := make([]byte, 3)
 	if _, err := io.ReadFull(relay, greeting); err != nil || string(greeting) != "220" {
 		t.Errorf("the relay is greeted with %q, %v", greeting, err)
