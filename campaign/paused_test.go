@@ -162,7 +162,7 @@ func pausedAgainstFour(t *testing.T, members, pauses int) (stopped int) {
 	for range pauses {
 		before := w.seen("paused")
 		waitFor(t, "some of the run to be called, or all", func() bool { return w.seen("paused") >= min(before+members/(2*pauses), members) })
-		sending, err := campaign.Pause(t.Context(), app, campaign.Scope{}, runs[0], audit.Act{By: "ann"})
+		sending, err := pauseAgainst(t, app, runs[0])
 		if deed.CodeOf(err) == deed.Conflict {
 			break // it has ended
 		} else if err != nil {

@@ -339,7 +339,7 @@ func TestContract_D8_AFrozenExecutor(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			frozen, thaw := make(chan struct{}), make(chan struct{})
-			url, _ := one(t, db, func(ctx context.Context, m inbound.Message) (inbound.Result, error) {
+			receiver, url, _ := logged(t, db, func(ctx context.Context, m inbound.Message) (inbound.Result, error) {
 				if m.Attempt > 1 {
 					return inbound.Say("second"), nil
 				}
@@ -367,7 +367,9 @@ func TestContract_D8_AFrozenExecutor(t *testing.T) {
 				select id::text from deed.finish_messages(array[(select id from deed.channel_messages)], array[$1::bigint], array['denied_other'], array[null], array[null]::float8[], 10, 'other')`, claim)
 			close(thaw)
 			want(t, "answered", <-answered, 200)
-			time.Sleep(100 * time.Millisecond)
+			eventually(t, "what it would record to be late", func() bool {
+				return slices.ContainsFunc(receiver.Counts(), func(c inbound.Count) bool { return c.Outcome == "late" && c.N > 0 })
+			})
 			want(t, "messages", state(t, db), "1 denied_other x2 r0")
 			if id == "" {
 				t.Error("the other recorded nothing")
