@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -515,40 +514,6 @@ func TestReceiver_AMessageThatIsLockedWhenItsLeaseIsOver(t *testing.T) {
 	close(goOn)
 	eventually(t, "both to be executed once", func() bool { return strings.Count(state(t, db), "executed x1 r1") == 2 })
 	verified(t, db)
-}
-
-// Who sends a body slowly is cut off, and who waits for a slow executor is not.
-func TestHandler_SlowBodiesAndSlowExecutors(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
-	db.Providers(t, "fake", "hook")
-	s := source(func(ctx context.Context, m inbound.Message) (inbound.Result, error) {
-		time.Sleep(4500 * time.Millisecond) // longer than a body may take, which must not end it
-		return echo(ctx, m)
-	})
-	const wait = 8 * time.Second
-	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 4), inbound.Options{Wait: wait, Sources: map[string]inbound.SourceOptions{"plain": s}})
-	for n := 1; ; n++ {
-		started := time.Now()
-		code := post(t, url, fmt.Sprintf("%d ann hello", n))
-		if took := time.Since(started); code == 503 && took >= wait && n < 10 {
-			continue // all of it was too slow, and not the executor alone
-		}
-		want(t, "a slow executor", code, 200)
-		break
-	}
-	conn, err := net.Dial("tcp", strings.Split(url, "/")[2])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprint(conn, "POST /in/plain HTTP/1.1\r\nHost: x\r\nSignature: ours\r\nContent-Length: 100\r\n\r\nx ann")
-	_ = conn.SetReadDeadline(time.Now().Add(pgtest.Patience))
-	started := time.Now()
-	answer, err := io.ReadAll(conn)
-	if took := time.Since(started); err != nil || took > time.Minute || !strings.HasPrefix(string(answer), "HTTP/1.1 400") {
-		t.Errorf("a body that never comes: after %s %q, %v", took, answer, err)
-	}
 }
 
 // What became of messages of ours is recorded once its request is verified; where that
