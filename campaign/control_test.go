@@ -363,7 +363,7 @@ func TestContract_D6_AnExpiredRunEndsWhatHasBegun(t *testing.T) {
 	}
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null where status = 'queued'`)
 	want(t, "attempts of the rest", attempt(), "p0 sending, p1 sending, p2 sending")
-	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = now() - interval '1 day'`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = now() - interval '24 hours'`)
 	settle(`{deferred,accepted,accepted}`)
 	want(t, "how they ended", pgtest.One[string](t, owner, `select string_agg(left(recipient, 2) || ' ' || coalesce(skip_reason, status), ', ' order by recipient) from deed.channel_outbox`),
 		"p0 dead, p1 sent, p2 sent, p3 expired, p4 expired")

@@ -48,7 +48,7 @@ func TestContract_D13_WhoLeavesByTheLinkIsInTheReport(t *testing.T) {
 	leaveBy(t, db, run, 3, contact.LeftBefore)
 	leaveBy(t, db, run, 1, contact.LeftNow) // a person says that it failed, and it did not
 	db.Exec(t, pgtest.Owner, `insert into deed.delivery_feedback (delivery_id, tenant_id, run_id, delivered_at, unsubscribed_at)
-		select c.id, c.tenant_id, c.run_id, '2026-01-01', '2026-01-02' from deed.channel_outbox c where c.recipient = $1`, address(campaign.Email, 4))
+		select c.id, c.tenant_id, c.run_id, '2026-01-01T12:00Z', '2026-01-02T12:00Z' from deed.channel_outbox c where c.recipient = $1`, address(campaign.Email, 4))
 	leaveBy(t, db, run, 4, contact.LeftNow) // the provider has said so before
 	want(t, "of five", unsubscribed(t, db, run), "2 0.4")
 	want(t, "when the provider's was", pgtest.One[time.Time](t, db.Pool(pgtest.Owner), `select unsubscribed_at from deed.delivery_feedback where delivered_at is not null`).UTC().Format(time.DateOnly), "2026-01-02")

@@ -62,7 +62,7 @@ func TestContract_D11_RevokedConsentSuppresses(t *testing.T) {
 	same(t, "lifted", suppressed(t, db), "email:ann@example.com/* email:ann@work.example/news")
 
 	// What was to end holds for ever, and is counted once.
-	db.Exec(t, pgtest.Admin, `select deed.suppress('sms', array['+49 30 123456'], 'switched off', 'bob', p_purpose => 'news', p_expires_at => now() + interval '1 day')`)
+	db.Exec(t, pgtest.Admin, `select deed.suppress('sms', array['+49 30 123456'], 'switched off', 'bob', p_purpose => 'news', p_expires_at => now() + interval '24 hours')`)
 	say(t, db, ann, "sms", contact.Revoked)
 	same(t, "until", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.suppressions where channel = 'sms' and expires_at is null`), 1)
 	// Taken back, it is as somebody else had said, or has said since.
@@ -73,7 +73,7 @@ func TestContract_D11_RevokedConsentSuppresses(t *testing.T) {
 	say(t, db, ann, "sms", contact.Granted)
 	same(t, "as it was before", sms(), "switched off bob f 24")
 	say(t, db, ann, "sms", contact.Revoked)
-	same(t, "said since", pgtest.One[int64](t, db.Pool(pgtest.Admin), `select deed.suppress('sms', array['+49 30 123456'], 'asked to', 'eve', p_purpose => 'news', p_expires_at => now() + interval '2 days')`), int64(1))
+	same(t, "said since", pgtest.One[int64](t, db.Pool(pgtest.Admin), `select deed.suppress('sms', array['+49 30 123456'], 'asked to', 'eve', p_purpose => 'news', p_expires_at => now() + interval '48 hours')`), int64(1))
 	same(t, "ends before", pgtest.One[int64](t, db.Pool(pgtest.Admin), `select deed.suppress('sms', array['+49 30 123456'], 'again', 'eve', p_purpose => 'news', p_expires_at => now() + interval '1 hour')`), int64(0))
 	same(t, "meanwhile", sms(), "consent revoked test t")
 	say(t, db, ann, "sms", contact.Granted)
