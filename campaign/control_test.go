@@ -39,7 +39,7 @@ func (asItIs) Compose(_ context.Context, d delivery.Draft) (json.RawMessage, err
 	return d.Payload, nil
 }
 
-// serve runs n ledgers until the test ends.
+// serve runs n ledgers until the test ends. A statement may take long: what is given up may have been done, and waits for its lease.
 func serve(t testing.TB, db *pgtest.DB, p delivery.Provider, n int) (ledgers []*delivery.Ledger) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -50,7 +50,7 @@ func serve(t testing.TB, db *pgtest.DB, p delivery.Provider, n int) (ledgers []*
 	})
 	for range n {
 		l, err := delivery.New(ctx, db.Pool(pgtest.Worker), delivery.Options{
-			Providers: map[string]delivery.ProviderOptions{"fake": {Provider: p, Concurrency: 4}}, Composer: asItIs{}, PollInterval: 10 * time.Millisecond, ClaimBatch: 20,
+			Providers: map[string]delivery.ProviderOptions{"fake": {Provider: p, Concurrency: 4}}, Composer: asItIs{}, PollInterval: 10 * time.Millisecond, ClaimBatch: 20, Deadline: 25 * time.Second,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func TestCompose_WhatCannotBeMadeNowWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a, c := &away{}, &counter{}
 	l, err := delivery.New(ctx, db.Pool(pgtest.Worker), delivery.Options{
-		Providers: map[string]delivery.ProviderOptions{"fake": {Provider: c}}, Composer: a, PollInterval: 10 * time.Millisecond,
+		Providers: map[string]delivery.ProviderOptions{"fake": {Provider: c}}, Composer: a, PollInterval: 10 * time.Millisecond, Deadline: 25 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func source(do inbound.Executor) inbound.SourceOptions {
 // patient has requests and statements be waited for as long as they may be, where the test does not say how long: a
 // machine that is busy with other things would have them answered for another reason than the one to be seen.
 func patient(opts inbound.Options) inbound.Options {
-	opts.Wait, opts.Deadline = cmp.Or(opts.Wait, time.Minute), cmp.Or(opts.Deadline, time.Minute)
+	opts.Wait, opts.Deadline = cmp.Or(opts.Wait, time.Minute), cmp.Or(opts.Deadline, 25*time.Second)
 	return opts
 }
 

@@ -44,7 +44,7 @@ func serve(t *testing.T, db *pgtest.DB, change func(*smtp.Options, *inbound.Sour
 		change(&opts, &source)
 	}
 	r, err := inbound.New(t.Context(), db.NewPool(pgtest.Worker, 6), inbound.Options{
-		Sources: map[string]inbound.SourceOptions{"replies": source}, Wait: time.Minute, Deadline: time.Minute,
+		Sources: map[string]inbound.SourceOptions{"replies": source}, Wait: time.Minute, Deadline: 25 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func (f *fixture) serve(sandbox string) {
 			Provider: f.Provider, Timeout: f.bound, Concurrency: 4, Defer: 20 * time.Millisecond, Sandbox: sandbox,
 			Rate: 1000, Lanes: map[string]float64{"*": 0, "-*": 0},
 		}},
-		PollInterval: 20 * time.Millisecond, BaseRetry: 20 * time.Millisecond,
+		PollInterval: 20 * time.Millisecond, BaseRetry: 20 * time.Millisecond, Deadline: 25 * time.Second,
 	})
 	if err != nil {
 		f.t.Fatal(err)
