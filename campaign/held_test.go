@@ -87,7 +87,7 @@ func TestContract_C5_ALockedContactIsNoAttempt(t *testing.T) {
 			t.Fatal(err)
 		}
 		// By when it went back, and not by when it is looked at: a busy machine may take as long to come to that.
-		want(t, "the job", pgtest.One[string](t, owner, `select concat_ws(' ', status, attempts, expanded_at, process_after >= $1 + interval '2 seconds') from deed.job_queue`, begun), "queued 0 t")
+		want(t, "the job", pgtest.One[string](t, owner, `select concat_ws(' ', status, attempts, expanded_at, process_after >= $1::timestamptz + interval '2 seconds') from deed.job_queue`, begun), "queued 0 t")
 		db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = clock_timestamp() - interval '1 second'`)
 	}
 	want(t, "why", pgtest.One[bool](t, owner, `select last_error like '%lock timeout%' from deed.job_queue`), true)
