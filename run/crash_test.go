@@ -3,7 +3,6 @@ package run_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/deedhq/deed/internal/crash/harness"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -26,7 +25,7 @@ func TestContract_R8_KilledAnywhere(t *testing.T) {
 			}
 			victim := start(point)
 			name, _, _ := strings.Cut(point, ":")
-			victim.Crashed(t, name, time.Minute)
+			victim.Crashed(t, name, pgtest.Patience)
 			again := start("")
 			for _, r := range runs {
 				eventually(t, "the snapshots", func() bool { return lastOf(t, db, r) == 102 })

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/deedhq/deed/internal/crash/harness"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -29,10 +28,10 @@ func TestContract_R12_StarterKilledAnywhere(t *testing.T) {
 				return program.Start(t, point, "VICTIM_DATABASE_URL="+db.URL(pgtest.App), "VICTIM_REQUESTS="+strconv.Itoa(requests))
 			}
 			victim := start(point)
-			victim.Crashed(t, point, time.Minute)
+			victim.Crashed(t, point, pgtest.Patience)
 			before := answersOf(t, victim, map[string]string{})
 			again := start("")
-			if err := again.Wait(t, time.Minute); err != nil {
+			if err := again.Wait(t, pgtest.Patience); err != nil {
 				t.Fatalf("%v\n%s", err, again.Output())
 			}
 			after := answersOf(t, again, before)

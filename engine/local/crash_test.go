@@ -2,7 +2,6 @@ package local_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/deedhq/deed/internal/crash/harness"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -33,7 +32,7 @@ steps:
 				runs = append(runs, start(t, db, id, nil))
 			}
 			victim := program.Start(t, point, "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker))
-			victim.Crashed(t, nameOf(point), time.Minute)
+			victim.Crashed(t, nameOf(point), pgtest.Patience)
 			again := program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker))
 			owner := db.Pool(pgtest.Owner)
 			eventually(t, "all that can be done to be done", func() bool {

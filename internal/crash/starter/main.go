@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -25,7 +26,7 @@ func work(ctx context.Context, pool *pgxpool.Pool, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s, err := run.NewStarter(pool, run.StarterOptions{})
+	s, err := run.NewStarter(pool, run.StarterOptions{Deadline: time.Minute}) // or what a busy machine holds up fails
 	if err != nil {
 		return err
 	}
