@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,11 @@ import (
 	"github.com/deedhq/deed/run"
 )
 
+// appender makes one. Unless the test says otherwise its statements have all the time there is: one that is tried again, as the machine is busy with
+// other things, says that what it has appended is a repeat.
 func appender(t testing.TB, pool *pgxpool.Pool, opts run.AppenderOptions) *run.Appender {
 	t.Helper()
+	opts.Deadline = cmp.Or(opts.Deadline, pgtest.Patience)
 	opts.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	a, err := run.NewAppender(pool, opts)
 	if err != nil {
@@ -256,7 +260,7 @@ func TestAppender_ALockedRunHoldsUpNobodyElse(t *testing.T) {
 	}
 	waiting := bring(t.Context(), a, held...)
 	free := running(t, db, "free")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
 	defer cancel()
 	for n := range 20 { // each beside them
 		if _, err := a.Append(ctx, completed(free, fmt.Sprint("s", n))); err != nil {

@@ -18,10 +18,12 @@ import (
 	"github.com/deedhq/deed/tenant"
 )
 
-// starter starts runs of the plan p until stop, or the end of the test.
+// starter starts runs of the plan p until stop, or the end of the test. Its statements have all the time there is: on a machine that is busy with other
+// things what takes longer is tried alone, and fails then.
 func starter(t testing.TB, db *pgtest.DB, pool *pgxpool.Pool, opts run.StarterOptions) (s *run.Starter, stop func()) {
 	t.Helper()
 	db.Exec(t, pgtest.App, `select deed.put_plan(convert_to('{"plan":"p","steps":{"a":{"for":"1h0m0s","kind":"sleep"}},"version":"1"}', 'UTF8'))`)
+	opts.Deadline = pgtest.Patience
 	s, err := run.NewStarter(pool, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +153,7 @@ func TestStarter_AnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 	// Of more callers than are tried alone at a time, and as they come in again and again.
 	var held [8][]startedBy
 	var waiting sync.WaitGroup
-	others, cancel := context.WithTimeout(t.Context(), time.Minute)
+	others, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
 	defer cancel()
 	for i := range 40 {
 		if i < len(held) {
