@@ -54,6 +54,7 @@ func TestContract_R2_TheServerIsKilled(t *testing.T) {
 	db := cluster.DB(t)
 	runs := []string{running(t, db, "a"), running(t, db, "b")}
 	_, stop := projecting(t, db, &lines{})
+	eventually(t, "the projector to be at work", func() bool { return lastOf(t, db, runs[0]) == 2 && lastOf(t, db, runs[1]) == 2 }) // one that is cut off as it registers ends
 	const writers, steps = 6, 40
 	var mu sync.Mutex
 	told := map[string]int64{}
