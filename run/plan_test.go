@@ -43,7 +43,7 @@ func TestPlan_LooksAtRuns(t *testing.T) {
 	db := pgtest.New(t)
 	crowd(t, db, 20_000)
 	r := running(t, db, "long")
-	db.Exec(t, pgtest.Owner, `alter table deed.run_log_w`+pgtest.One[string](t, db.Pool(pgtest.Owner), `select max(n)::text from deed.run_partitions where n <= floor(extract(epoch from now()) / 604800)`)+` set (autovacuum_enabled = off)`)
+	db.Exec(t, pgtest.Owner, `alter table `+pgtest.One[string](t, db.Pool(pgtest.Owner), `select tableoid::regclass::text from deed.run_log where run_id = $1::text::uuid limit 1`, r)+` set (autovacuum_enabled = off)`)
 	for n := range 5 {
 		appendAs(t, db, steps(func(int) string { return r }, 1000, fmt.Sprint("s", n, "/"))...)
 	}
