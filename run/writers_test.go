@@ -301,27 +301,33 @@ func TestAppend_CostsByTheEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := db.Conn(t, pgtest.Worker)
+	// How long a thousand events take, so many in a call: the fastest of a few, of which each is as long as those that it is compared with. Of two that differ
+	// in length what runs beside them would disturb the longer one alone.
 	fastest := func(n int, of func(n int) string, prefix string) time.Duration {
 		best := time.Hour
-		for round := range 8 {
-			events := steps(of, n, fmt.Sprint(prefix, n, "/", round, "/"))
-			began := time.Now()
-			if _, err := run.Append(t.Context(), conn, "", events...); err != nil {
-				t.Fatal(err)
+		for round := range 5 {
+			var took time.Duration
+			for part := range 1000 / n {
+				events := steps(of, n, fmt.Sprint(prefix, n, "/", round, "/", part, "/"))
+				began := time.Now()
+				if _, err := run.Append(t.Context(), conn, "", events...); err != nil {
+					t.Fatal(err)
+				}
+				took += time.Since(began)
 			}
-			best = min(best, time.Since(began))
+			best = min(best, took)
 		}
 		return best
 	}
 	for what, of := range map[string]func(int) string{
 		"one run": func(int) string { return runs[0] }, "as many runs": func(n int) string { return runs[n] },
 	} {
-		var hundred, thousand time.Duration
-		if !pgtest.Wait(time.Minute, func() bool { // what runs beside it disturbs it
-			hundred, thousand = fastest(100, of, what+fmt.Sprint(time.Now().UnixNano())), fastest(1000, of, what+fmt.Sprint(time.Now().UnixNano()))
-			return thousand <= 12*hundred
+		var hundreds, thousand time.Duration
+		if !pgtest.Wait(pgtest.Patience, func() bool { // what runs beside it disturbs it
+			hundreds, thousand = fastest(100, of, what+fmt.Sprint(time.Now().UnixNano())), fastest(1000, of, what+fmt.Sprint(time.Now().UnixNano()))
+			return 10*thousand <= 12*hundreds
 		}) {
-			t.Errorf("%s: 100 events take %s, and 1,000 take %s", what, hundred, thousand)
+			t.Errorf("%s: ten times 100 events take %s, and 1,000 at once take %s", what, hundreds, thousand)
 		}
 	}
 }
@@ -331,8 +337,9 @@ func TestAppend_CostsByTheEvent(t *testing.T) {
 // table and indexes.
 func TestAppend_StaysFlatUnderAnOldSnapshot(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Private(t, pgembed.Options{Unsafe: true}).DB(t) // what others change has a session read the catalogue again, and that is counted
-	db.Exec(t, pgtest.Owner, `vacuum analyze deed.run_log`)      // of when it was empty: no plan may rely on it
+	// What others change has a session read the catalogue again, and that is counted; and so does what autovacuum analyses.
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true, Settings: map[string]string{"autovacuum": "off"}}).DB(t)
+	db.Exec(t, pgtest.Owner, `vacuum analyze deed.run_log`) // of when it was empty: no plan may rely on it
 	conn := db.Conn(t, pgtest.Worker)
 	fill := func(r, name string) (wal int) {
 		for n := range 5 { // a start and an end each
