@@ -90,7 +90,7 @@ func TestContract_R1_InnerStepsAreWrittenAlike(t *testing.T) {
 	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: h}}}`)
 	carry := func(request, owner string) string {
 		id := start(t, db, request, nil)
-		db.Exec(t, pgtest.Worker, `select from deed.claim_steps('{go:h}', 'w', 1)`)
+		db.Exec(t, pgtest.Worker, `select from deed.claim_steps('{go:h}', 'w', 1, '1 hour')`) // longer than the test lasts
 		record := func(owner, names, attempts, outcomes string) []string {
 			t.Helper()
 			var said []string

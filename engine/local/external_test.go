@@ -30,7 +30,7 @@ type offered struct {
 
 const claimExternal = `
 	select run_id::text, step_id, claim, attempt, engine_attempt, input::text, secrets::text, idempotency_key, coalesce(lease_until <= deadline, false)
-	from deed.claim_external($1, $2, $3, p_tenant => $4::text::uuid)`
+	from deed.claim_external($1, $2, $3, '1 hour', p_tenant => $4::text::uuid)` // a lease that ends where the test has it end
 
 func claims(t testing.TB, db *pgtest.DB, limit int, owner any) []offered {
 	t.Helper()
@@ -153,7 +153,7 @@ func TestExtendExternal_BesideAChange(t *testing.T) {
 // A step of kind external is computed by an engine and done through SQL functions alone; what it returns later steps see.
 func TestContract_R15_ExternalSteps(t *testing.T) {
 	t.Parallel()
-	db, id, got := externalRun(t, ", timeout: 10s")
+	db, id, got := externalRun(t, ", timeout: 10m")
 	o := take(t, db)
 	want(t, "the step", fmt.Sprintf("%t %s %d %d %t", o.Run == id, o.Step, o.Attempt, o.Engine, o.Bounded), "true ext 1 1 true")
 	want(t, "its input", o.Input, `{"n": 7}`)
@@ -228,11 +228,11 @@ func TestContract_R5_ExternalAtMostOnce(t *testing.T) {
 // Past its deadline an attempt has failed, as the plan's retry has it, under the same key; an error of a worker's as well.
 func TestContract_R5_ExternalDeadlines(t *testing.T) {
 	t.Parallel()
-	db, id, _ := externalRun(t, ", timeout: 1h, retry: {attempts: 3, backoff: 1ms}")
+	db, id, _ := externalRun(t, ", timeout: 2h, retry: {attempts: 3, backoff: 1ms}")
 	first := take(t, db)
-	db.Exec(t, pgtest.Owner, `update deed.run_steps set deadline = lease_until - interval '10 seconds' where claim is not null and not ready`)
+	db.Exec(t, pgtest.Owner, `update deed.run_steps set deadline = clock_timestamp() + interval '10 minutes' where claim is not null and not ready`)
 	want(t, "a lease past the deadline", pgtest.One[bool](t, db.Pool(pgtest.Worker), `
-		select deed.extend_external($1::text::uuid, 'ext', $2, '10 minutes') < now() + interval '30 seconds'`, id, first.Claim), true)
+		select deed.extend_external($1::text::uuid, 'ext', $2, '1 hour') < now() + interval '30 minutes'`, id, first.Claim), true)
 	loseClaims(t, db, ", deadline = clock_timestamp() - interval '1 second'")
 	second := take(t, db)
 	want(t, "why the first has failed", errorOf(t, db, id, "ext"), "TIMEOUT")

@@ -143,7 +143,7 @@ func TestContract_R15_RandomGraphsComeToWhatTheReducerSays(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 9).Draw(rt, "act") {
 			default: // claim
-				rows, err := worker.Query(t.Context(), `select place, attempt, claim, step_id from deed.claim_steps('{go:h}', 'w', $1)`, rapid.IntRange(1, 5).Draw(rt, "limit"))
+				rows, err := worker.Query(t.Context(), `select place, attempt, claim, step_id from deed.claim_steps('{go:h}', 'w', $1, '1 hour')`, rapid.IntRange(1, 5).Draw(rt, "limit"))
 				if err != nil {
 					rt.Fatal(err)
 				}

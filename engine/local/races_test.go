@@ -145,7 +145,7 @@ func TestExtendSteps_ARowThatIsLetGo(t *testing.T) {
 	db := pgtest.New(t)
 	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
 	id := start(t, db, "r", nil)
-	claim := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select claim from deed.claim_steps('{go:a}', 'w', 1)`)
+	claim := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select claim from deed.claim_steps('{go:a}', 'w', 1, '1 hour')`)
 	held := func() int {
 		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.extend_steps(array[$1::text::uuid], '{0}', array[$2::bigint])`, id, claim)
 	}
