@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/internal/crash/harness"
@@ -197,7 +196,7 @@ func TestContract_R5_CodeKilledAnywhere(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t, pgtest.New(t), program, 2)
-			s.worker(point).Crashed(t, nameOf(point), time.Minute)
+			s.worker(point).Crashed(t, nameOf(point), pgtest.Patience)
 			others := []*harness.Victim{s.worker(""), s.worker("")}
 			s.settle()
 			for _, v := range others {
@@ -216,7 +215,11 @@ func TestContract_R5_FrozenWithAnotherClock(t *testing.T) {
 	hold := make(chan struct{})
 	s.psp.hold = hold
 	frozen := s.worker("", "DEED_CLOCK_SKEW=1h")
-	eventually(t, "both runs to charge", func() bool { return s.psp.called() == 2 })
+	eventually(t, "both runs to charge", func() bool { // one of them again, where the machine was too busy to renew its lease
+		s.psp.mu.Lock()
+		defer s.psp.mu.Unlock()
+		return len(s.psp.calls) == 2
+	})
 	frozen.Freeze()
 	s.psp.mu.Lock()
 	s.psp.hold = nil

@@ -66,11 +66,14 @@ func inUse(t testing.TB, path string) bool {
 	return false
 }
 
-// entries are what a journal has.
-func entries(t testing.TB, path string) (list []struct {
+// entry is one of a journal's.
+type entry struct {
+	Run     string    `json:"run"`
 	Started time.Time `json:"started_at"`
-},
-) {
+}
+
+// entries are what a journal has.
+func entries(t testing.TB, path string) (list []entry) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -80,11 +83,9 @@ func entries(t testing.TB, path string) (list []struct {
 		if i == 0 {
 			continue // what it is
 		}
-		_, entry, _ := strings.Cut(line, " ")
-		list = append(list, struct {
-			Started time.Time `json:"started_at"`
-		}{})
-		if err := json.Unmarshal([]byte(entry), &list[i-1]); err != nil {
+		_, text, _ := strings.Cut(line, " ")
+		list = append(list, entry{})
+		if err := json.Unmarshal([]byte(text), &list[i-1]); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
 	}
@@ -113,7 +114,7 @@ func TestContract_R14_AnnouncementsGoToTheJournal(t *testing.T) {
 	goOn := make(chan struct{})
 	path := filepath.Join(t.TempDir(), "journal")
 	e, _ := serveOn(t, w, local.Options{
-		Journal: path, StateStore: local.StateStore{WriteLatencyBudget: 100 * time.Millisecond},
+		Journal: path, StateStore: local.StateStore{WriteLatencyBudget: 500 * time.Millisecond},
 		Handlers: []local.Handler{
 			local.Step("a", func(ctx context.Context, in struct{ Slow bool }) (nothing, error) {
 				if in.Slow {
@@ -129,13 +130,14 @@ func TestContract_R14_AnnouncementsGoToTheJournal(t *testing.T) {
 	eventually(t, "the announcement to be in the journal", func() bool { return e.Stats().Journaled == 1 })
 	want(t, "another run meanwhile", ended(t, db, start(t, db, "other", map[string]bool{})), "COMPLETED")
 	kept := entries(t, path)
-	if len(kept) != 1 || beginnings(t, db, slow, "a") != "" {
+	// Of the other's steps there may be one behind it, on a machine that is busy with other things.
+	if len(kept) == 0 || kept[0].Run != slow || beginnings(t, db, slow, "a") != "" {
 		t.Fatalf("the journal has %v, the log %q", kept, beginnings(t, db, slow, "a"))
 	}
 	w.speak()
 	eventually(t, "the journal to be empty", func() bool { return len(entries(t, path)) == 0 })
 	want(t, "when it began, by the log", beginnings(t, db, slow, "a"), micros(kept[0].Started))
-	want(t, "told from the journal", e.Stats().Replayed, 1)
+	eventually(t, "all of it to be told from the journal", func() bool { s := e.Stats(); return s.Replayed == s.Journaled })
 	close(goOn)
 	want(t, "the run", ended(t, db, slow), "COMPLETED")
 	want(t, "its events", logOf(t, db, slow), "RunApproved, RunStarted, StepStarted a#1, StepCompleted a#1, StepStarted b#1, StepCompleted b#1, RunCompleted")
@@ -184,7 +186,7 @@ func TestContract_R14_NoSecretIsInTheJournal(t *testing.T) {
 	}
 	w, dir := newWire(t, db), t.TempDir()
 	e, _ := serveOn(t, w, local.Options{
-		Journal: filepath.Join(dir, "journal"), StateStore: local.StateStore{WriteLatencyBudget: 100 * time.Millisecond}, Secrets: vault{"secret://psp": canary}, AllowHosts: []string{"127.0.0.1"},
+		Journal: filepath.Join(dir, "journal"), StateStore: local.StateStore{WriteLatencyBudget: 500 * time.Millisecond}, Secrets: vault{"secret://psp": canary}, AllowHosts: []string{"127.0.0.1"},
 		Handlers: []local.Handler{local.Step("a", slow), local.Func("f", 1, slow).With(local.Policy{Secrets: map[string]string{"key": "secret://psp"}})},
 	})
 	w.hush("announce_steps")
@@ -209,6 +211,7 @@ func TestContract_R14_NoSecretIsInTheJournal(t *testing.T) {
 func TestContract_R14_KilledAtTheJournal(t *testing.T) {
 	t.Parallel()
 	program := harness.Build(t, "github.com/deedhq/deed/internal/crash/stepper")
+	const lease = "VICTIM_LEASE=10s" // one that ran out would have another beginning in the journal
 	for _, point := range []string{"journal appending", "journal appended", "journal told", "journal replacing"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
@@ -217,7 +220,7 @@ func TestContract_R14_KilledAtTheJournal(t *testing.T) {
 			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: slow, secrets: {key: "secret://psp"}}}}`)
 			w, dir := newWire(t, db), t.TempDir()
 			path := filepath.Join(dir, "journal")
-			victim := program.Start(t, point, "VICTIM_DATABASE_URL="+w.url+"&default_query_exec_mode=exec", "VICTIM_JOURNAL="+path, "VICTIM_SECRET="+pspSecret)
+			victim := program.Start(t, point, "VICTIM_DATABASE_URL="+w.url+"&default_query_exec_mode=exec", "VICTIM_JOURNAL="+path, "VICTIM_SECRET="+pspSecret, lease)
 			eventually(t, "the victim to run", func() bool { return strings.Contains(victim.Output(), "victim: runs") })
 			w.hush("announce_steps")
 			id := start(t, db, "r", nil)
@@ -226,12 +229,12 @@ func TestContract_R14_KilledAtTheJournal(t *testing.T) {
 				eventually(t, "the announcement to be in the journal", func() bool { _, err := os.Stat(path); return err == nil && len(entries(t, path)) == 1 })
 				w.speak()
 			}
-			victim.Crashed(t, point, time.Minute)
+			victim.Crashed(t, point, pgtest.Patience)
 			kept := entries(t, path)
 			inFiles(t, dir, pspSecret)
 			want(t, "what is in the journal", len(kept), map[bool]int{false: 1, true: 0}[point == "journal appending"])
 			want(t, "whether the log has it", beginnings(t, db, id, "a") != "", told)
-			again := program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker), "VICTIM_JOURNAL="+path, "VICTIM_SECRET="+pspSecret)
+			again := program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker), "VICTIM_JOURNAL="+path, "VICTIM_SECRET="+pspSecret, lease)
 			eventually(t, "it to be told", func() bool { return beginnings(t, db, id, "a") != "" && len(entries(t, path)) == 0 })
 			if len(kept) == 1 {
 				want(t, "when it began, by the log", beginnings(t, db, id, "a"), micros(kept[0].Started))
@@ -280,8 +283,9 @@ func TestContract_R14_AnEndPastItsLease(t *testing.T) {
 				}
 				return "done", nil
 			}
+			// Only the first one's lease is to run out.
 			opts := local.Options{
-				Lease: time.Second, StateStore: local.StateStore{WriteLatencyBudget: 100 * time.Millisecond},
+				Lease: 5 * time.Second, StateStore: local.StateStore{WriteLatencyBudget: 500 * time.Millisecond},
 				Handlers: []local.Handler{local.Step("a", func(ctx context.Context, _ nothing) (string, error) {
 					if c.inner {
 						return run.Step(ctx, "inner", effect)
@@ -324,7 +328,7 @@ func TestContract_R14_AJournalThatCannotBeUsed(t *testing.T) {
 	var calls atomic.Int64
 	goOn := make(chan struct{})
 	handlers := []local.Handler{local.Step("a", func(context.Context, nothing) (nothing, error) { calls.Add(1); <-goOn; return nil, nil })}
-	store := local.StateStore{WriteLatencyBudget: 50 * time.Millisecond}
+	store := local.StateStore{WriteLatencyBudget: 300 * time.Millisecond}
 	first, stopFirst := serve(t, db, local.Options{Journal: path, StateStore: store})
 	eventually(t, "the first to have the journal", func() bool { return inUse(t, path) })
 	before := first.Stats().JournalErrors // it may have met this test's own look

@@ -1,9 +1,10 @@
 // Command stepper is a process that tests kill. It is an engine, whose handlers "once", "again" and "slow" note each of their calls
-// with its key in the table public.effects; "slow" then waits until that has the key "go on". VICTIM_JOURNAL is its journal, and
-// VICTIM_SECRET the value of secret://psp.
+// with its key in the table public.effects; "slow" then waits until that has the key "go on". VICTIM_JOURNAL is its journal,
+// VICTIM_SECRET the value of secret://psp, and VICTIM_LEASE its lease, of a second if nothing is said.
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -36,11 +37,15 @@ func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 		}
 		return said, err
 	}
+	lease, err := time.ParseDuration(cmp.Or(os.Getenv("VICTIM_LEASE"), "1s"))
+	if err != nil {
+		return err
+	}
 	e, err := local.New(ctx, pool, local.Options{
 		Handlers: []local.Handler{local.Step("again", effect), local.Step("once", effect), local.Step("slow", slow)},
 		Secrets:  run.SecretSources{{Ref: "secret://psp", From: "env:VICTIM_SECRET"}},
 		Journal:  os.Getenv("VICTIM_JOURNAL"), StateStore: local.StateStore{WriteLatencyBudget: 500 * time.Millisecond},
-		Lease: time.Second, PollInterval: 20 * time.Millisecond, Concurrency: 4,
+		Lease: lease, PollInterval: 20 * time.Millisecond, Concurrency: 4,
 		AllowHosts: []string{"127.0.0.1"}, OnNewCluster: deed.Continue, Logger: log,
 	})
 	if err != nil {
