@@ -126,7 +126,7 @@ func TestContract_R5_AnEndAppendedWhileTheRunBegins(t *testing.T) {
 			if pg, ok := errors.AsType[*pgconn.PgError](err); deed.CodeOf(err) != deed.Conflict && (!ok || pg.Code != "40001") {
 				t.Errorf("an end beside the beginning of its run: %v", err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(pgtest.Patience):
 			t.Fatal("no answer")
 		}
 	}

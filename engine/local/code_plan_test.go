@@ -24,9 +24,9 @@ func TestPlan_InnerSteps(t *testing.T) {
 	db := pgtest.New(t)
 	put(t, db, codePlan)
 	db.Exec(t, pgtest.Owner, `alter table deed.run_steps set (autovacuum_enabled = off); alter table deed.runs set (autovacuum_enabled = off)`)
-	week := pgtest.One[string](t, db.Pool(pgtest.Owner), `select max(n)::text from deed.run_partitions where n <= floor(extract(epoch from now()) / 604800)`)
-	db.Exec(t, pgtest.Owner, `alter table deed.run_log_w`+week+` set (autovacuum_enabled = off)`)
 	db.Exec(t, pgtest.App, `select deed.start_run('p', '1', n::text) from generate_series(1, 500) n`)
+	week := pgtest.One[string](t, db.Pool(pgtest.Owner), `select tableoid::regclass::text from deed.run_log limit 1`)
+	db.Exec(t, pgtest.Owner, `alter table `+week+` set (autovacuum_enabled = off)`)
 	worker := db.Conn(t, pgtest.Worker)
 	rows, err := worker.Query(t.Context(), `select run_id::text, claim from deed.claim_steps('{go:code}', 'w', 500, '1 hour')`)
 	if err != nil {
@@ -113,7 +113,8 @@ func TestCode_StatementsOfInnerSteps(t *testing.T) {
 	const wide = 40
 	var all atomic.Int64
 	together := make(chan struct{})
-	e, err := local.New(t.Context(), pool, local.Options{PollInterval: 10 * time.Millisecond, Handlers: []local.Handler{
+	// A statement that was cut off would be made again, one for each inner step.
+	e, err := local.New(t.Context(), pool, local.Options{PollInterval: 10 * time.Millisecond, Deadline: pgtest.Patience, StateStore: local.StateStore{WriteLatencyBudget: pgtest.Patience}, Handlers: []local.Handler{
 		local.Step("code", func(ctx context.Context, _ nothing) (string, error) {
 			for n := range 10 {
 				if _, err := run.Step(ctx, run.Named("chain", fmt.Sprint(n)), says("")); err != nil {
@@ -182,22 +183,23 @@ func TestPlan_Starts(t *testing.T) {
 		"a start": `select deed.start_run('p', '1', $1)`, "one without a version": `select deed.start_run('p', null, $1)`,
 		"a repeat": `select deed.start_run('p', '1', 'few a start1' || left($1, 0))`,
 	}
-	measure := func(when string) map[string]int {
+	measure := func(when string, most func(what string) int) map[string]int {
 		got := map[string]int{}
 		for _, what := range []string{"a start", "one without a version", "a repeat"} {
 			for n := range 3 { // the session's first reads the catalogue
-				got[what] = pgtest.Measure(t, app, pgtest.Any, starts[what], fmt.Sprint(when, " ", what, n)).Buffers
+				got[what] = pgtest.Measure(t, app, most(what), starts[what], fmt.Sprint(when, " ", what, n)).Buffers
 			}
 		}
 		return got
 	}
-	few := measure("few")
+	few := measure("few", func(string) int { return pgtest.Least })
+	most := func(what string) int { return few[what]*3/2 + 20 }
 	if _, err := app.Exec(t.Context(), `select count(deed.start_run('p', '1', n::text)) from generate_series(1, 2000) n`); err != nil {
 		t.Fatal(err)
 	}
-	for what, many := range measure("many") {
+	for what, many := range measure("many", most) {
 		t.Logf("%s: %d pages, and %d among many", what, few[what], many)
-		if many > few[what]*3/2+20 {
+		if many > most(what) {
 			t.Errorf("%s touches %d pages, and %d among many", what, few[what], many)
 		}
 	}

@@ -271,14 +271,13 @@ func TestCode_Sleeps(t *testing.T) {
 	db := pgtest.New(t)
 	put(t, db, codePlan)
 	var early, turns atomic.Int64
-	var over atomic.Bool
 	code(t, db, func(ctx context.Context) (string, error) {
 		turns.Add(1)
 		_ = run.Parallel(ctx,
 			run.Branch{Name: "sleeps", Do: func(ctx context.Context) error {
 				_ = run.Sleep(ctx, "long", 1500*time.Millisecond)
 				_, err := run.Step(ctx, "after", func(context.Context) (string, error) {
-					if !over.Load() {
+					if turns.Load() == 1 { // of the turn that has fallen asleep; when the next one began is looked at below
 						early.Add(1)
 					}
 					return "", nil
@@ -293,16 +292,12 @@ func TestCode_Sleeps(t *testing.T) {
 		return run.Step(ctx, "last", says("rested"))
 	})
 	id := start(t, db, "a", nil)
-	eventually(t, "it to sleep", func() bool {
-		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.run_steps where parked)`)
-	})
-	has(t, logOf(t, db, id), "StepCompleted main/goes-on/a#1")
-	over.Store(true)
 	want(t, "the run", ended(t, db, id), "COMPLETED")
 	want(t, "its output", outputOf(t, db, id, "main"), "rested")
 	want(t, "steps that came before their time", early.Load(), 0)
 	want(t, "the sleep took its time", pgtest.One[bool](t, db.Pool(pgtest.Owner), `
 		select max(persisted_at) >= min(event_data ->> 'until')::timestamptz from deed.run_log where step_id = 'main/sleeps/long'`), true)
+	has(t, logOf(t, db, id), "StepCompleted main/goes-on/a#1", "StepCompleted main/sleeps/long#1") // which went on meanwhile
 	has(t, logOf(t, db, id), "StepStarted main/sleeps/long#1", "StepCompleted main/sleeps/long#1", "StepCompleted main/sleeps/after#1", "StepCompleted main/last#1", "StepCompleted main#1, RunCompleted")
 	sound(t, db)
 }
@@ -324,7 +319,7 @@ func TestContract_O14_AFrozenWorkerRecordsNothing(t *testing.T) {
 				return "the frozen one's", nil
 			}
 			close(goOn)
-			if !pgtest.Wait(time.Minute, func() bool { return old.Stats().Released > 0 }) {
+			if !pgtest.Wait(pgtest.Patience, func() bool { return old.Stats().Released > 0 }) {
 				t.Error("the frozen one has not ended")
 			}
 			return "the other's", nil

@@ -115,10 +115,14 @@ func TestContract_R5_VersionsOfFunctionsWait(t *testing.T) {
 	_, stop := serve(t, db, local.Options{Handlers: []local.Handler{handler(2)}, Worker: "two"})
 	want(t, "the old one", ended(t, db, old), "COMPLETED")
 	want(t, "unserved", unserved(), "ship@3 ")
-	list, err := run.Workers(t.Context(), worker)
-	if err != nil || len(list) != 1 {
-		t.Fatal(list, err)
-	}
+	var list []run.Worker
+	eventually(t, "the worker to say what it serves", func() bool { // beside its work
+		var err error
+		if list, err = run.Workers(t.Context(), worker); err != nil {
+			t.Fatal(err)
+		}
+		return len(list) == 1
+	})
 	want(t, "the worker", fmt.Sprint(list[0].Name, list[0].Queues), "two[deed go:ship@2]")
 	rolledBack := startShip(t, app, "", "rolled back")
 	want(t, "the newest that is served", pgtest.One[string](t, db.Pool(pgtest.Owner), `select plan_version from deed.runs where run_id = $1::text::uuid`, rolledBack), "2")

@@ -168,20 +168,18 @@ func TestEngine_RequestsThatDoNotArrive(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(hang) })
-	closed := httptest.NewServer(nil)
-	closed.Close()
 	for _, test := range []struct {
-		what, url, code string
-		allow           []string
+		what, url, timeout, code string
+		allow                    []string
 	}{
-		{"a time-out", s.URL, "TIMEOUT", []string{"127.0.0.1"}},
-		{"not allowed", s.URL, "HTTP_HOST_NOT_ALLOWED", nil},
-		{"nobody there", closed.URL, "HTTP_UNREACHABLE", []string{"127.0.0.1"}},
+		{"a time-out", s.URL, "100ms", "TIMEOUT", []string{"127.0.0.1"}},
+		{"not allowed", s.URL, "1m", "HTTP_HOST_NOT_ALLOWED", nil},
+		{"nobody there", "http://127.0.0.1:1", "1m", "HTTP_UNREACHABLE", []string{"127.0.0.1"}}, // a port that no other test gets
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
-			put(t, db, `{plan: p, version: "1", steps: {a: {kind: http, url: "`+test.url+`", timeout: 100ms}}}`)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: http, url: "`+test.url+`", timeout: `+test.timeout+`}}}`)
 			serve(t, db, local.Options{AllowHosts: test.allow})
 			id := start(t, db, "a", nil)
 			want(t, "the run", ended(t, db, id), "FAILED")
@@ -213,7 +211,7 @@ steps:
 			for _, id := range []string{"a", "b", "c"} {
 				runs = append(runs, start(t, db, id, nil))
 			}
-			program.Start(t, point, "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker)).Crashed(t, nameOf(point), time.Minute)
+			program.Start(t, point, "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker)).Crashed(t, nameOf(point), pgtest.Patience)
 			again := program.Start(t, "", "VICTIM_DATABASE_URL="+db.URL(pgtest.Worker))
 			owner := db.Pool(pgtest.Owner)
 			eventually(t, "all that can be done to be done", func() bool {
@@ -254,7 +252,8 @@ func TestContract_R5_AClaimThatNeverBeganIsNoAttempt(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `lock table deed.plans in access exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
-	e, _ := serve(t, db, local.Options{AllowHosts: allowed.AllowHosts, Deadline: 200 * time.Millisecond})
+	// The deadline is of all that the engine asks: a claim that was cut off would be a lost one.
+	e, _ := serve(t, db, local.Options{AllowHosts: allowed.AllowHosts, Deadline: 5 * time.Second})
 	eventually(t, "the step to be given back", func() bool { return e.Stats().Released > 0 })
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

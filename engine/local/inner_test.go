@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/run"
 )
@@ -188,14 +189,17 @@ func TestContract_R5_ATransactionThatWasUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	var turns, tries atomic.Int64
-	code(t, db, func(ctx context.Context) (string, error) {
-		turns.Add(1)
-		return "", run.Tx(ctx, "order", func(ctx context.Context, tx pgx.Tx) error {
-			tries.Add(1)
-			_, err := tx.Exec(ctx, `insert into public.orders values (1)`)
-			return err
-		})
-	})
+	// The server undoes it in a fifth of a second: where this process gave up first, nobody would know what became of it.
+	serve(t, db, local.Options{Deadline: pgtest.Patience, StateStore: local.StateStore{WriteLatencyBudget: pgtest.Patience}, Handlers: []local.Handler{
+		local.Step("code", func(ctx context.Context, _ nothing) (string, error) {
+			turns.Add(1)
+			return "", run.Tx(ctx, "order", func(ctx context.Context, tx pgx.Tx) error {
+				tries.Add(1)
+				_, err := tx.Exec(ctx, `insert into public.orders values (1)`)
+				return err
+			})
+		}),
+	}})
 	eventually(t, "the transaction to be made again", func() bool { return tries.Load() > 1 })
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
