@@ -36,7 +36,7 @@ func python(t *testing.T) string {
 // ends in the content, and refuses what has "fail".
 func worker(t *testing.T, db *pgtest.DB, language, topic, subscription string, untilEmpty bool) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*pgtest.Patience) // the one in shell starts a hundred programs or two
 	t.Cleanup(cancel)
 	var cmd *exec.Cmd
 	switch language {
@@ -126,12 +126,8 @@ func TestWorkers_Stop(t *testing.T) {
 				t.Fatal(err)
 			}
 			db.Exec(t, pgtest.App, `select deed.publish('orders', '{"n": 1}')`)
-			tick := time.NewTicker(20 * time.Millisecond)
-			defer tick.Stop()
-			for limit := time.Now().Add(30 * time.Second); pgtest.One[int](t, owner, `select count(*) from deed.receipts`) == 0; <-tick.C {
-				if time.Now().After(limit) {
-					t.Fatal("nothing was delivered")
-				}
+			if !pgtest.Wait(pgtest.Patience, func() bool { return pgtest.One[int](t, owner, `select count(*) from deed.receipts`) > 0 }) {
+				t.Fatal("nothing was delivered")
 			}
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)

@@ -44,7 +44,7 @@ func TestSteps(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	const runs = `select coalesce(string_agg(r.status, ' ' order by r.status), '') from deed.runs r where r.finished_at is not null`
-	if !pgtest.Wait(time.Minute, func() bool { return pgtest.One[string](t, db.Pool(pgtest.Owner), runs) == "COMPLETED FAILED" }) {
+	if !pgtest.Wait(pgtest.Patience, func() bool { return pgtest.One[string](t, db.Pool(pgtest.Owner), runs) == "COMPLETED FAILED" }) {
 		t.Errorf("the runs have ended as %q; the worker said: %s", pgtest.One[string](t, db.Pool(pgtest.Owner), runs), out)
 	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `

@@ -366,14 +366,8 @@ func TestOnce_AcrossDatabases(t *testing.T) {
 					stop = relay()
 				}
 			}
-			tick := time.NewTicker(10 * time.Millisecond)
-			defer tick.Stop()
-			for late := time.After(30 * time.Second); effects(t, far) < messages; {
-				select {
-				case <-late:
-					t.Fatalf("%d effects after 30s", effects(t, far))
-				case <-tick.C:
-				}
+			if !pgtest.Wait(pgtest.Patience, func() bool { return effects(t, far) >= messages }) {
+				t.Fatalf("%d effects after %s", effects(t, far), pgtest.Patience)
 			}
 			stop()
 			counts := pgtest.One[string](t, far.Pool(pgtest.Owner), `select count(*) || ' of ' || count(distinct seq) from public.effects`)
