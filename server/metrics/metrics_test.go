@@ -35,7 +35,7 @@ func start(t *testing.T, db *pgtest.DB, subs []deed.Subscription, opts metrics.O
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.Interval, opts.Doctor = 10*time.Millisecond, db.Pool(pgtest.Worker)
+	opts.Interval, opts.Doctor = 100*time.Millisecond, db.Pool(pgtest.Worker) // more often the looks would be what the tests beside wait for
 	operator, err := admin.New(ctx, db.Pool(pgtest.Worker), admin.Options{})
 	if err != nil {
 		t.Fatal(err)
