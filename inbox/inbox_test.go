@@ -353,7 +353,9 @@ func TestOnce_AcrossDatabases(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				return func() { cancel(); running.Wait() }
+				stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+				t.Cleanup(stop) // where the test ends before its time
+				return stop
 			}
 			stop := relay()
 			for n := range messages {
