@@ -21,7 +21,7 @@ const (
 	subscription = "sink"
 
 	// patience bounds every wait; it only matters to a test that fails.
-	patience = time.Minute
+	patience = pgtest.Patience
 )
 
 type fixture struct {
@@ -89,6 +89,7 @@ func (f *fixture) start(subs ...deed.Subscription) *relay {
 	f.t.Helper()
 	client, err := deed.New(f.t.Context(), f.db.Pool(pgtest.Worker), deed.Options{
 		Subscriptions: subs,
+		Grace:         patience, // a stop in the middle lets go when the test does
 		Logger:        slog.New(slog.NewTextHandler(f.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {

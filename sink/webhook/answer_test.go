@@ -50,17 +50,32 @@ func readRequest(r *bufio.Reader) error {
 	return err
 }
 
+// deliverInVain delivers to servers that say nothing, until one was reached, as far as far says, before the time was over: on a
+// busy machine a short one is over before.
+func deliverInVain(t *testing.T, scheme string, far func(net.Conn) bool) error {
+	t.Helper()
+	for timeout := 50 * time.Millisecond; ; timeout *= 2 {
+		var reached atomic.Bool
+		url := rawServer(t, func(c net.Conn) {
+			reached.Store(far(c))
+			io.Copy(io.Discard, c)
+		})
+		s := newSink(t, strings.Replace(url, "http", scheme, 1), func(o *Options) { o.Timeout = timeout })
+		if err := deliverOne(t, s, testMessage()); reached.Load() || timeout > time.Minute {
+			return err
+		}
+	}
+}
+
+// nobody is where nobody listens: a port that nobody is given who asks for any.
+const nobody = "http://127.0.0.1:1"
+
 func TestNoCompleteAnswer(t *testing.T) {
 	t.Parallel()
 
 	t.Run("Refused", func(t *testing.T) {
 		t.Parallel()
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-		err = deliverOne(t, newSink(t, "http://"+l.Addr().String()), testMessage())
+		err := deliverOne(t, newSink(t, nobody), testMessage())
 		if kindOf(err) != "unavailable" || !strings.Contains(err.Error(), "refused") {
 			t.Errorf("outcome = %s (%v)", kindOf(err), err)
 		}
@@ -77,9 +92,8 @@ func TestNoCompleteAnswer(t *testing.T) {
 
 	t.Run("HandshakeNeverEnds", func(t *testing.T) {
 		t.Parallel()
-		url := rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) })
-		s := newSink(t, strings.Replace(url, "http:", "https:", 1), func(o *Options) { o.Timeout = 50 * time.Millisecond })
-		if err := deliverOne(t, s, testMessage()); kindOf(err) != "unavailable" {
+		err := deliverInVain(t, "https", func(net.Conn) bool { return true })
+		if kindOf(err) != "unavailable" {
 			t.Errorf("outcome = %s (%v)", kindOf(err), err)
 		}
 	})
@@ -90,7 +104,6 @@ func TestNoCompleteAnswer(t *testing.T) {
 		"Reset":          func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) },
 		"ResetInHeaders": func(c net.Conn) { io.WriteString(c, head[:20]); c.(*net.TCPConn).SetLinger(0) },
 		"NotHTTP":        func(c net.Conn) { io.WriteString(c, "220 mail.example ESMTP\r\n") },
-		"Silence":        func(c net.Conn) { io.Copy(io.Discard, c) },
 		"HugeHeaders": func(c net.Conn) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 1<<20)+"\r\n\r\n")
 			io.Copy(io.Discard, c)
@@ -104,13 +117,20 @@ func TestNoCompleteAnswer(t *testing.T) {
 				}
 				answer(c)
 			})
-			s := newSink(t, url, func(o *Options) { o.Timeout = 200 * time.Millisecond })
-			err := deliverOne(t, s, testMessage())
+			err := deliverOne(t, newSink(t, url), testMessage())
 			if kindOf(err) != "attempt" || !strings.Contains(err.Error(), "outcome unknown") {
 				t.Errorf("outcome = %s (%v)", kindOf(err), err)
 			}
 		})
 	}
+
+	t.Run("Silence", func(t *testing.T) {
+		t.Parallel()
+		err := deliverInVain(t, "http", func(c net.Conn) bool { return readRequest(bufio.NewReader(c)) == nil })
+		if kindOf(err) != "attempt" || !strings.Contains(err.Error(), "outcome unknown") {
+			t.Errorf("outcome = %s (%v)", kindOf(err), err)
+		}
+	})
 
 	// The status is the answer: a body that is cut off or never ends changes
 	// nothing.
@@ -160,6 +180,14 @@ func TestNoCompleteAnswer(t *testing.T) {
 // own doing, not even on a connection that was used before.
 func TestPostIsNeverRepeatedByTheClient(t *testing.T) {
 	t.Parallel()
+	for again := 10; !postIsNeverRepeated(t, again == 0); again-- {
+	}
+}
+
+// postIsNeverRepeated returns false if the client has not used its connection again, which it does not where it hears for 50 ms
+// that its request was written: but for the last time, when that fails.
+func postIsNeverRepeated(t *testing.T, last bool) bool {
+	t.Helper()
 	var requests, connections atomic.Int32
 	url := rawServer(t, func(c net.Conn) {
 		connections.Add(1)
@@ -185,9 +213,14 @@ func TestPostIsNeverRepeatedByTheClient(t *testing.T) {
 	if kindOf(err) != "attempt" {
 		t.Errorf("outcome = %s (%v), want a plain error", kindOf(err), err)
 	}
-	if r, c := requests.Load(), connections.Load(); r != 2 || c != 1 {
+	r, c := requests.Load(), connections.Load()
+	if r == 2 && c == 2 && !last {
+		return false
+	}
+	if r != 2 || c != 1 {
 		t.Errorf("%d requests on %d connections, want 2 on 1", r, c)
 	}
+	return true
 }
 
 func TestHugeAnswerIsCutOff(t *testing.T) {

