@@ -49,7 +49,7 @@ func sealed(t testing.TB, s *seal.Sealer, want int) {
 	t.Helper()
 	var err error
 	n := 0
-	if !pgtest.Wait(time.Minute, func() bool { // other sessions of the test may be just about to end
+	if !pgtest.Wait(pgtest.Patience, func() bool { // other sessions of the test may be just about to end
 		var more int
 		more, err = s.Seal(t.Context())
 		n += more

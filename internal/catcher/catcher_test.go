@@ -129,7 +129,7 @@ func TestTeller_Orders(t *testing.T) {
 			defer mu.Unlock()
 			return strings.Join(heard, ", ")
 		}
-		if !pgtest.Wait(10*time.Second, func() bool { return got() == want }) || len(ids) != 2 {
+		if !pgtest.Wait(pgtest.Patience, func() bool { return got() == want }) || len(ids) != 2 {
 			t.Errorf("%q: %s, want %s; %d ids", when, got(), want, len(ids))
 		}
 		teller.Close()

@@ -1,7 +1,6 @@
 package bluesky_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -154,10 +153,8 @@ func TestSessions_Refused(t *testing.T) {
 	opts := options(server.URL)
 	opts.Password = "wrong"
 	p := provider(t, opts)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for range 5 {
-		if checks := p.Check(ctx); len(checks) != 3 || !checks[0].OK || checks[1].OK || !checks[2].OK {
+		if checks := p.Check(t.Context()); len(checks) != 3 || !checks[0].OK || checks[1].OK || !checks[2].OK {
 			t.Errorf("%+v", checks)
 		}
 	}
@@ -337,12 +334,10 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newFake())
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for given, ok := range map[string]bool{password: true, "wrong-1234": false} {
 		opts := options(server.URL)
 		opts.Password = given
-		checks := provider(t, opts).Check(ctx)
+		checks := provider(t, opts).Check(t.Context())
 		if len(checks) != 3 || !checks[0].OK || checks[1].OK != ok || !checks[2].OK || strings.Contains(checks[1].Info, given) {
 			t.Errorf("%+v", checks)
 		}

@@ -1,7 +1,6 @@
 package mastodon_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -327,12 +326,10 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newFake())
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for given, ok := range map[string]bool{token: true, "wrong": false, testToken: false} {
 		opts := options(server.URL)
 		opts.Token, opts.MaxCharacters = given, 400
-		checks := provider(t, opts).Check(ctx)
+		checks := provider(t, opts).Check(t.Context())
 		if len(checks) != 4 || !checks[0].OK || checks[1].OK != ok || !checks[2].OK || !checks[3].OK || !strings.Contains(checks[3].Info, "set max_characters to 500") {
 			t.Errorf("%+v", checks)
 		}

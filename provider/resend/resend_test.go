@@ -1,7 +1,6 @@
 package resend_test
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -171,14 +169,12 @@ func TestCheck(t *testing.T) {
 	fake := &catcher.Resend{Mailbox: &catcher.Mailbox{}, APIKey: apiKey}
 	server := httptest.NewServer(fake)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
 	for key, ok := range map[string]bool{apiKey: true, "re_wrong": false} {
 		p, err := resend.New(resend.Options{APIKey: key, Endpoint: server.URL})
 		if err != nil {
 			t.Fatal(err)
 		}
-		checks := p.Check(ctx)
+		checks := p.Check(t.Context())
 		if len(checks) != 2 || !checks[0].OK || checks[1].OK != ok || strings.Contains(checks[1].Info, key) {
 			t.Errorf("%+v", checks)
 		}

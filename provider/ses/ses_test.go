@@ -2,13 +2,11 @@ package ses_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -189,8 +187,6 @@ func TestNew_Invalid(t *testing.T) {
 // region of others, an account that is paused.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for name, c := range map[string]struct {
 		change func(*ses.Options, *catcher.SES)
 		ok     []bool
@@ -209,7 +205,7 @@ func TestCheck(t *testing.T) {
 		opts := keys()
 		opts.Endpoint = server.URL
 		c.change(&opts, fake)
-		checks := provider(t, opts).Check(ctx)
+		checks := provider(t, opts).Check(t.Context())
 		server.Close()
 		var ok []bool
 		for _, one := range checks {

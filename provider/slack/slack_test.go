@@ -76,7 +76,7 @@ func TestFind_AmongOthers(t *testing.T) {
 	h.Fail(providertest.ResetAccepted, 1)
 	others := make(chan error, 1)
 	go func() {
-		pgtest.Wait(pgtest.Patience, func() bool { return fake.Faults.Count() > 0 })
+		pgtest.Wait(pgtest.Patience, func() bool { return len(fake.Mailbox.List()) > 0 })
 		for i := range 5 {
 			body := fmt.Sprintf(`{"channel": "C024BE91L", "thread_ts": "1503435956.000247", "text": "other %d", "metadata": {"event_type": "deed_delivery", "event_payload": {"deed_id": "other"}}}`, i)
 			r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/chat.postMessage", strings.NewReader(body))
@@ -264,10 +264,8 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(&catcher.Slack{Mailbox: &catcher.Mailbox{}, Token: token})
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for given, ok := range map[string]bool{token: true, "xoxb-wrong": false} {
-		checks := provider(t, slack.Options{Token: given, Endpoint: server.URL}).Check(ctx)
+		checks := provider(t, slack.Options{Token: given, Endpoint: server.URL}).Check(t.Context())
 		if len(checks) != 2 || !checks[0].OK || checks[1].OK != ok || strings.Contains(checks[1].Info, given) {
 			t.Errorf("%+v", checks)
 		}

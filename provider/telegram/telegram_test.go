@@ -1,7 +1,6 @@
 package telegram_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -199,10 +198,8 @@ func TestCheck(t *testing.T) {
 	fake := &catcher.Telegram{Mailbox: &catcher.Mailbox{}, Token: token}
 	server := httptest.NewServer(fake)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for given, ok := range map[string]bool{token: true, "110201543:wrong": false} {
-		checks := provider(t, telegram.Options{Token: given, Endpoint: server.URL}).Check(ctx)
+		checks := provider(t, telegram.Options{Token: given, Endpoint: server.URL}).Check(t.Context())
 		if len(checks) != 2 || !checks[0].OK || checks[1].OK != ok || strings.Contains(checks[1].Info, given) {
 			t.Errorf("%+v", checks)
 		}

@@ -1,7 +1,6 @@
 package twilio_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -371,11 +370,9 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(&catcher.Twilio{Mailbox: &catcher.Mailbox{}, AccountSID: account, User: keySID, Secret: authToken})
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for secret, want := range map[string]string{authToken: "they are accepted", "wrong": "status 401, code 20003: the credentials are refused; take"} {
 		opts := twilio.Options{AccountSID: account, APIKeySID: keySID, APIKeySecret: secret, From: from, Endpoint: server.URL}
-		checks := provider(t, opts).Check(ctx)
+		checks := provider(t, opts).Check(t.Context())
 		if len(checks) != 2 || !checks[0].OK || checks[1].OK != (secret == authToken) || !strings.HasPrefix(checks[1].Info, want) {
 			t.Errorf("%+v", checks)
 		}

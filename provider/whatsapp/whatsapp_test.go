@@ -1,7 +1,6 @@
 package whatsapp_test
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -231,10 +230,8 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(&catcher.WhatsApp{Mailbox: &catcher.Mailbox{}, Token: token})
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for given, want := range map[string]string{token: "+1 555 0100, Dev", "wrong": "status 401, code 190: the token has expired; make a token"} {
-		checks := provider(t, whatsapp.Options{Token: given, PhoneNumberID: numberID, Endpoint: server.URL}).Check(ctx)
+		checks := provider(t, whatsapp.Options{Token: given, PhoneNumberID: numberID, Endpoint: server.URL}).Check(t.Context())
 		if len(checks) != 2 || !checks[0].OK || checks[1].OK != (given == token) || !strings.HasPrefix(checks[1].Info, want) {
 			t.Errorf("%+v", checks)
 		}
