@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net/http"
 	"os"
 	"os/exec"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -58,10 +56,8 @@ func TestGoPage_FromAnEmptyFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
 	made := named("`(go mod edit -replace [^`]*=)PATH`, .*`(go get [^`]*)` and `(go mod tidy)`")
-	module := exec.CommandContext(ctx, "bash", "-euc", strings.Join([]string{
+	module := exec.CommandContext(t.Context(), "bash", "-euc", strings.Join([]string{
 		"go mod init example.com/shop", made[0] + root, made[1], made[2], "go build -o shop .",
 	}, "\n"))
 	module.Dir = shop
@@ -79,7 +75,7 @@ func TestGoPage_FromAnEmptyFolder(t *testing.T) {
 		script = strings.ReplaceAll(script, r[0], r[1])
 	}
 	var said output
-	service := exec.CommandContext(ctx, "bash", "-euc", script)
+	service := exec.CommandContext(t.Context(), "bash", "-euc", script)
 	service.Dir, service.Stdout, service.Stderr = shop, &said, &said
 	service.Env = append(os.Environ(), "URL="+url, "LISTEN="+address, "PATH="+filepath.Dir(pgtest.PsqlPath(t))+":"+os.Getenv("PATH"))
 	if err := service.Start(); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -76,10 +77,10 @@ func TestREADME(t *testing.T) {
 		} {
 			script = strings.Replace(script, r[0], r[1], 1)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "bash", "-euc", script)
-		cmd.Dir, cmd.WaitDelay = dir, 5*time.Second
+		cmd.Dir, cmd.WaitDelay = dir, time.Minute // for what the script has told to end
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it starts ends with it
 		end := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		cmd.Cancel = end
@@ -105,15 +106,20 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address of this machine that nobody has.
+// freeAddress returns an address of this machine that nobody has. Its port is below those
+// that are given to who asks for any, and to connections: else another test might have it
+// before it is used, or while whoever listens there is started anew.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // runGo compiles the README's package in the module, beside a main that places
@@ -133,18 +139,28 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	pool, err := pgxpool.New(ctx, os.Args[1])
 	if err == nil {
 		_, err = pool.Exec(ctx, "select 1")
 	}
-	// The topic has a subscription already, so this one begins now.
-	time.AfterFunc(time.Second, func() {
+	until := func(sql string) {
+		for is := false; !is && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			if err := pool.QueryRow(ctx, sql).Scan(&is); err != nil {
+				println(err.Error())
+			}
+		}
+	}
+	go func() {
+		// The topic has a subscription already, so this one begins now.
+		until("select exists (select from deed.subscriptions where topic = 'orders' and name = 'handler')")
 		if err := shop.PlaceOrder(ctx, pool, 44); err != nil {
 			println(err.Error())
 		}
-	})
+		until("select not exists (select from deed.pending p join deed.subscriptions s on s.id = p.subscription where s.topic = 'orders' and s.name = 'handler')")
+		cancel()
+	}()
 	if err == nil {
 		err = shop.Work(ctx, pool)
 	}

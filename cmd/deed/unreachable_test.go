@@ -29,13 +29,9 @@ func TestUnreachable_SaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
+	const closed = "127.0.0.1:1" // a port that nobody is given who asks for any
 	for name, test := range map[string]struct{ database, want string }{
-		"nobody there": {"postgres://ann:secret@" + closed.Addr().String() + "/shop", `cannot connect to the database "shop" as "ann" at ` + closed.Addr().String() + `: connection refused; is PostgreSQL running there?`},
+		"nobody there": {"postgres://ann:secret@" + closed + "/shop", `cannot connect to the database "shop" as "ann" at ` + closed + `: connection refused; is PostgreSQL running there?`},
 		"no such host": {"postgres://ann:secret@nowhere.invalid/shop", `at nowhere.invalid:5432: there is no host "nowhere.invalid"; look at the name`},
 		"two of them":  {"postgres://ann:secret@nowhere.invalid:1,else.invalid:2/shop?sslmode=disable", `at nowhere.invalid:1 or else.invalid:2: `},
 		"no socket":    {"postgres:///shop?host=/nowhere&user=ann&password=secret", `at the socket in /nowhere, port 5432: there is no such socket; is PostgreSQL running here`},
