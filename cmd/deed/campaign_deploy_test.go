@@ -53,7 +53,7 @@ func TestCampaignDeploy_SaysWhetherItIsCarriedOut(t *testing.T) {
 		}
 	}
 	deploy("note: no relay carries out campaigns now, and nobody gets anything until one does", "false")
-	db.Exec(t, pgtest.Worker, `select deed.note_campaigns('w', '1 minute')`)
+	db.Exec(t, pgtest.Worker, `select deed.note_campaigns('w', '1 hour')`)
 	deploy("", "true")
 	db.Exec(t, pgtest.Owner, `create or replace function deed.campaigns_served() returns boolean language plpgsql as $$ begin raise exception 'it is broken'; end $$`)
 	deploy("note: it could not be looked whether a relay carries out campaigns: ", "null")

@@ -127,7 +127,7 @@ providers:
 		if !strings.Contains(text, `"event": "bounced"`) || !strings.Contains(text, id) || strings.Contains(text, "zoe") || len(heard) > 0 {
 			t.Error(text)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(pgtest.Patience):
 		t.Error("the sink of deed.feedback was called by nobody")
 	}
 	if list := deedOK(t, db.URL(pgtest.Admin), "suppressions", "list", "--wide"); !strings.Contains(list, "zoe@example.org") || !strings.Contains(list, "bounced, says api: event msg_1") {

@@ -62,7 +62,7 @@ func (e *timeoutError) Error() string { return "waited in vain for " + e.what }
 
 // get returns the status of a GET, 0 if there is none.
 func get(url string) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // some tests ask once
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -95,21 +95,20 @@ func TestRelay_Metrics(t *testing.T) {
 	p := start(t, db.URL(pgtest.Worker), "relay", "--config", file, "--listen", "127.0.0.1:0")
 	address := p.prints(&p.errOut, `listening address=(\S+)`)
 	var text string
-	eventually(t, "the metrics", func() bool {
-		r, err := http.Get("http://" + address + "/metrics")
-		if err != nil {
-			return false
-		}
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		text = string(body)
-		return err == nil && strings.Contains(text, "\ndeed_partitions_ahead ")
-	})
 	for _, want := range []string{
-		"\n" + `deed_build_info{version="dev"} 1`, "\n" + `deed_process_claimed_total{subscription="p",topic="t"} `,
+		"\ndeed_partitions_ahead ", "\n" + `deed_build_info{version="dev"} 1`, "\n" + `deed_process_claimed_total{subscription="p",topic="t"} `,
 		"\ngo_goroutines ", "\nprocess_resident_memory_bytes ",
 	} {
-		if !strings.Contains(text, want) {
+		if !pgtest.Wait(pgtest.Patience, func() bool {
+			r, err := http.Get("http://" + address + "/metrics")
+			if err != nil {
+				return false
+			}
+			defer r.Body.Close()
+			body, err := io.ReadAll(r.Body)
+			text = string(body)
+			return err == nil && strings.Contains(text, want)
+		}) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}

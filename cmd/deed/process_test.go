@@ -163,7 +163,7 @@ func slowRelay(t *testing.T, db *pgtest.DB) (p *process, release func()) {
 	}
 	file := filepath.Join(t.TempDir(), "deed.yaml")
 	text := `topics: {slow: {sink: hook, concurrency: 1}}
-sinks: {hook: {type: webhook, url: "` + far.URL + `", secret: "env:HOOK_SECRET", allow_hosts: [127.0.0.1]}}`
+sinks: {hook: {type: webhook, url: "` + far.URL + `", secret: "env:HOOK_SECRET", allow_hosts: [127.0.0.1], timeout: 5m}}`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -384,12 +384,12 @@ func TestDev(t *testing.T) {
 		p.prints(&p.out, `(?m)^\S+ \S+  hello  key= type= 8 bytes  \S+  \{"n":1\}$`)
 		mailbox := p.prints(&p.out, `  deed (dev mailbox.*)\n`)
 		for _, provider := range []string{"smtp", "resend", "ses"} {
-			deedOK(t, url, "deliver", "--provider", provider, "--to", "you@example.com", "--subject", "Hello by "+provider, "--text", "It works.", "--wait", "30s")
+			deedOK(t, url, "deliver", "--provider", provider, "--to", "you@example.com", "--subject", "Hello by "+provider, "--text", "It works.", "--wait", "2m")
 			if got := deedOK(t, url, append(strings.Fields(mailbox), "--json")...); !strings.Contains(got, `"via":"`+provider+`"`) || !strings.Contains(got, `"subject":"Hello by `+provider) {
 				t.Errorf("the mailbox has no mail by %s: %s", provider, got)
 			}
 		}
-		deedOK(t, url, "deliver", "--provider", "telegram", "--channel", "chat", "--to", "42", "--payload", `{"text": "Hello by bot"}`, "--wait", "30s")
+		deedOK(t, url, "deliver", "--provider", "telegram", "--channel", "chat", "--to", "42", "--payload", `{"text": "Hello by bot"}`, "--wait", "2m")
 		if got := deedOK(t, url, append(strings.Fields(mailbox), "--via", "smtp", "--headers")...); !strings.Contains(got, "\nMessage-Id: <") || !strings.Contains(got, "\nSubject: Hello by smtp\n") {
 			t.Errorf("the headers of a mail: %s", got)
 		}
@@ -464,7 +464,7 @@ func TestDev_OneForEachProject(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, ".deed")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		deedOK(t, url, "deliver", "--provider", "smtp", "--to", "you@example.com", "--subject", "Hello", "--text", name, "--wait", "30s")
+		deedOK(t, url, "deliver", "--provider", "smtp", "--to", "you@example.com", "--subject", "Hello", "--text", name, "--wait", "2m")
 		mailbox := strings.Fields(p.prints(&p.out, `  deed (dev mailbox.*)\n`))
 		if got := deedOK(t, "", append(mailbox, "--config", file, "--json")...); strings.Count(got, `"subject"`) != 1 {
 			t.Errorf("%s: its mailbox has %s", name, got)

@@ -177,7 +177,7 @@ func longLives(t *testing.T, db *pgtest.DB) {
 	db.Exec(t, pgtest.Owner, `insert into deed.channel_messages (id, tenant_id, source, platform_message_id, kind, sender, status, lease_until, correlation_id, received_at, error)
 		values (gen_random_uuid(), '00000000-0000-0000-0000-000000000000', $1, $2, 'telegram', $2, 'accepted', now(), '', now(), $3)`, name(100), name(200), text(900))
 	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why) values ($1, $2, now(), now() + interval '1 hour', $3)`, provider, name(200), text(900))
-	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set created_at = created_at - interval '3 days', last_error = $1, provider_message_id = left($1, 400)`, text(900))
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set created_at = created_at - interval '73 hours', last_error = $1, provider_message_id = left($1, 400)`, text(900))
 	var id string
 	var claim int64
 	if err := db.Pool(pgtest.Worker).QueryRow(t.Context(), `select id::text, claim from deed.claim_deliveries($1, 'w', 1, '1 minute') where id is not null`, provider).Scan(&id, &claim); err != nil {
