@@ -19,8 +19,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/deedhq/deed/e2e/gate"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -48,7 +48,7 @@ type moto struct {
 
 func startMoto(t *testing.T) *moto {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := gate.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func startMoto(t *testing.T) *moto {
 			t.Logf("moto said:\n%s", &out)
 		}
 	})
-	ready := pgtest.Wait(time.Minute, func() bool {
+	ready := pgtest.Wait(pgtest.Patience, func() bool {
 		answer, err := http.Get(m.url + "/moto-api/")
 		if err != nil {
 			return false

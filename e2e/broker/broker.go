@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/deedhq/deed/e2e/gate"
 )
 
 // Env names the folder that has the server's jars.
@@ -270,7 +272,7 @@ func (n *Node) signal(s os.Signal) {
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := gate.Reserve()
 		if err != nil {
 			return nil, err
 		}

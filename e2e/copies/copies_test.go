@@ -8,12 +8,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,10 +177,13 @@ type relay struct {
 	once    sync.Once
 }
 
+// listening is what a relay logs.
+var listening = regexp.MustCompile(`listening address=(\S+)\s`)
+
 func start(t *testing.T, bin, url string, to *endpoint, environment string) *relay {
 	t.Helper()
 	dir := t.TempDir()
-	r := &relay{t: t, bin: bin, file: filepath.Join(dir, "deed.yaml"), url: url, address: freeAddress(t), ended: make(chan error, 1)}
+	r := &relay{t: t, bin: bin, file: filepath.Join(dir, "deed.yaml"), url: url, ended: make(chan error, 1)}
 	if err := os.WriteFile(r.file, fmt.Appendf(nil, `environment: %s
 topics:
   orders: {sink: hooks, from: beginning}
@@ -197,7 +200,7 @@ providers:
 	if r.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
 	}
-	r.cmd = exec.Command(bin, "relay", "--config", r.file, "--listen", r.address)
+	r.cmd = exec.Command(bin, "relay", "--config", r.file, "--listen", "127.0.0.1:0")
 	r.cmd.Env = r.env()
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
 	if err := r.cmd.Start(); err != nil {
@@ -205,6 +208,13 @@ providers:
 	}
 	go func() { r.ended <- r.cmd.Wait() }() // ends with the process
 	t.Cleanup(r.stop)
+	wait(t, "a relay to say where it listens", func() bool {
+		text, _ := os.ReadFile(r.log.Name())
+		if m := listening.FindSubmatch(text); m != nil {
+			r.address = string(m[1])
+		}
+		return r.address != ""
+	})
 	return r
 }
 
@@ -302,16 +312,6 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func wait(t *testing.T, what string, cond func() bool) {

@@ -31,7 +31,7 @@ func newHarness(t *testing.T) sinktest.Harness {
 // open makes a sink that is closed when the test ends.
 func open(t *testing.T, c *cluster, change func(*kafka.Options)) *kafka.Sink {
 	t.Helper()
-	opts := kafka.Options{Brokers: c.brokers, Topic: c.topic, Timeout: 6 * time.Second}
+	opts := kafka.Options{Brokers: c.brokers, Topic: c.topic, Timeout: 10 * time.Second}
 	if change != nil {
 		change(&opts)
 	}

@@ -236,7 +236,7 @@ func longOutage(t *testing.T) {
 
 func away(t *testing.T, c *cluster) {
 	sink := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second })
-	expect(t, sink.Deliver(t.Context(), []deed.Message{message(1, nil)}), "delivered")
+	found(t, sink)
 	late := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second }) // knows no broker yet
 	c.down()
 	var calls sync.WaitGroup
@@ -260,6 +260,14 @@ func away(t *testing.T, c *cluster) {
 	}
 }
 
+// found has a sink deliver message 1, which may take longer than a time-out of a second: it has to find the brokers.
+func found(t *testing.T, sink *kafka.Sink) {
+	t.Helper()
+	wait(t, "the sink to find the brokers", func() bool {
+		return kinds(sink.Deliver(t.Context(), []deed.Message{message(1, nil)})) == "delivered"
+	})
+}
+
 // Brokers that say nothing any more are an outage, known by the time-out.
 func silence(t *testing.T) {
 	t.Parallel()
@@ -268,7 +276,7 @@ func silence(t *testing.T) {
 
 func silent(t *testing.T, c *cluster) {
 	sink := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second })
-	expect(t, sink.Deliver(t.Context(), []deed.Message{message(1, nil)}), "delivered")
+	found(t, sink)
 	for _, d := range c.gates {
 		d.Hush()
 	}
@@ -299,7 +307,7 @@ func silent(t *testing.T, c *cluster) {
 func oneBrokerIsSilent(t *testing.T) {
 	t.Parallel()
 	c := start(t, nil)
-	sink := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second })
+	sink := open(t, c, nil)
 	var ms []deed.Message
 	for n := range int64(60) {
 		ms = append(ms, message(n+1, func(m *deed.Message) { m.Key = fmt.Sprintf("key-%d", n) }))
@@ -348,8 +356,8 @@ func brokerFaults(t *testing.T) {
 		t.Run(tt.err.Message, func(t *testing.T) {
 			t.Parallel()
 			c := start(t, nil)
-			sink := open(t, c, func(o *kafka.Options) { o.Timeout = time.Second })
-			expect(t, sink.Deliver(t.Context(), []deed.Message{message(1, nil)}), "delivered")
+			sink := open(t, c, func(o *kafka.Options) { o.Timeout = 5 * time.Second }) // time to hear the fault
+			found(t, sink)
 			fault := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: tt.err, Count: -1})
 			expect(t, sink.Deliver(t.Context(), []deed.Message{message(2, nil)}), tt.want)
 			fault.Remove()
@@ -413,6 +421,9 @@ func login(t *testing.T) {
 	} {
 		sink := open(t, c, func(o *kafka.Options) {
 			o.SASL, o.TLS, o.Timeout = tt.sasl, &tls.Config{RootCAs: tt.roots, MinVersion: tls.VersionTLS12}, 2*time.Second
+			if tt.want == "delivered" {
+				o.Timeout = patience
+			}
 		})
 		outcomes := sink.Deliver(t.Context(), []deed.Message{message(1, nil)})
 		expect(t, outcomes, tt.want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/e2e/gate"
 	"github.com/deedhq/deed/sink/nats"
 )
 
@@ -118,7 +120,9 @@ func TestStreamThatIsFull(t *testing.T) {
 	expect(t, sink.Deliver(t.Context(), ms), "delivered delivered unavailable")
 	config := c.config
 	config.MaxMsgs = 10
-	if _, err := c.js.UpdateStream(t.Context(), config); err != nil {
+	ctx, cancel := patient(t)
+	defer cancel()
+	if _, err := c.js.UpdateStream(ctx, config); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, sink.Deliver(t.Context(), ms), "delivered delivered delivered")
@@ -168,14 +172,21 @@ func TestPermission(t *testing.T) {
 // the same sink goes on, and the same server still knows what it had.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
+	own, err := gate.Reserve() // a port that nobody is given while the server is away
+	if err != nil {
+		t.Fatal(err)
+	}
 	opts := &server.Options{}
-	c := start(t, func(o *server.Options, _ *jetstream.StreamConfig) { opts = o })
+	c := start(t, func(o *server.Options, _ *jetstream.StreamConfig) {
+		opts, o.Port = o, own.Addr().(*net.TCPAddr).Port
+		_ = own.Close()
+	})
 	sink := open(t, c, nil)
 	before := []deed.Message{message(1, nil), message(2, nil)}
 	expect(t, sink.Deliver(t.Context(), before), "delivered delivered")
 	c.server.Shutdown()
 	c.server.WaitForShutdown()
-	c.gate.Shut() // so that nobody takes the port for the server's
+	c.gate.Shut()
 	for range 200 {
 		expect(t, sink.Deliver(t.Context(), before[:1]), "unavailable")
 	}
@@ -199,7 +210,9 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	sink := open(t, c, func(o *nats.Options) { o.Timeout = time.Second })
-	expect(t, sink.Deliver(t.Context(), []deed.Message{message(1, nil)}), "delivered")
+	wait(t, "the sink to find the server", func() bool {
+		return kinds(sink.Deliver(t.Context(), []deed.Message{message(1, nil)})) == "delivered"
+	})
 	c.gate.Hush()
 	expect(t, sink.Deliver(t.Context(), []deed.Message{message(2, nil), message(3, nil)}), "unavailable unavailable")
 
@@ -229,7 +242,7 @@ func TestUnacknowledgedAreBounded(t *testing.T) {
 	t.Cleanup(release)
 	c.set(func() { c.hold = hold })
 	c.interpose()
-	sink := open(t, c, func(o *nats.Options) { o.MaxPending = bound })
+	sink := open(t, c, func(o *nats.Options) { o.MaxPending, o.Timeout = bound, patience })
 	var ms []deed.Message
 	for n := range int64(50) {
 		ms = append(ms, message(n+1, nil))

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { sinktest.Main(m) }
 
 // patience bounds every wait; it only matters to a test that fails.
-const patience = time.Minute
+const patience = pgtest.Patience
 
 // cluster is a real NATS server with one stream, and what it has stored.
 type cluster struct {
@@ -56,7 +56,7 @@ func start(t *testing.T, change ...func(*server.Options, *jetstream.StreamConfig
 	}
 	c.run(opts)
 	c.gate = gate.Before(t, c.server.Addr().String())
-	options := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)}
+	options := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.Timeout(patience)}
 	if len(opts.Users) > 0 {
 		options = append(options, nats.UserInfo(opts.Users[0].Username, opts.Users[0].Password))
 	}
@@ -71,10 +71,12 @@ func start(t *testing.T, change ...func(*server.Options, *jetstream.StreamConfig
 	if c.js, err = jetstream.New(c.nc); err != nil {
 		t.Fatal(err)
 	}
-	if c.stream, err = c.js.CreateStream(t.Context(), c.config); err != nil {
+	ctx, cancel := patient(t)
+	defer cancel()
+	if c.stream, err = c.js.CreateStream(ctx, c.config); err != nil {
 		t.Fatal(err)
 	}
-	consumer, err := c.js.OrderedConsumer(t.Context(), c.config.Name, jetstream.OrderedConsumerConfig{})
+	consumer, err := c.js.OrderedConsumer(ctx, c.config.Name, jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +93,11 @@ func start(t *testing.T, change ...func(*server.Options, *jetstream.StreamConfig
 		<-consuming.Closed()
 	})
 	return c
+}
+
+// patient is a context for what JetStream is asked, which waits for five seconds otherwise.
+func patient(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), patience)
 }
 
 func (c *cluster) run(opts *server.Options) {
@@ -171,7 +178,9 @@ func (c *cluster) interpose() {
 	}
 	config := c.config
 	config.Subjects = []string{"stored.>"}
-	if _, err := c.js.UpdateStream(c.t.Context(), config); err != nil {
+	ctx, cancel := patient(c.t)
+	defer cancel()
+	if _, err := c.js.UpdateStream(ctx, config); err != nil {
 		c.t.Fatal(err)
 	}
 	var err error

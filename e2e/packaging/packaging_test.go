@@ -23,6 +23,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/deedhq/deed/internal/config"
+	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/server"
 )
 
@@ -344,7 +345,7 @@ func TestRelay_PanicIsNoUsageError(t *testing.T) {
 		}
 		select {
 		case <-log.seen:
-		case <-time.After(30 * time.Second):
+		case <-time.After(pgtest.Patience):
 			t.Errorf("the relay does not wait for its database")
 		}
 		if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil { // Go's run time ends as in a panic

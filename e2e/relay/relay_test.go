@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 const (
-	patience = time.Minute
+	patience = pgtest.Patience
 	messages = 300
 )
 
@@ -51,14 +51,14 @@ func TestRelay_DrainsIntoBothBrokers(t *testing.T) {
   orders: {sinks: [stream, log], from: beginning}
 sinks:
   stream: {type: nats, url: env:NATS_URL, subject: "events.{topic}"}
-  log: {type: kafka, brokers: [%s], topic: events, timeout: 1s}
+  log: {type: kafka, brokers: [%s], topic: events, timeout: 5s}
 `, fake.ListenAddrs()[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, db)
 
 	front.Shut()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 	defer cancel()
 	var log bytes.Buffer
 	relay := exec.CommandContext(ctx, bin, "relay", "--config", file, "--until-empty", "--listen", "")
@@ -142,7 +142,7 @@ func startNATS(t *testing.T) (jetstream.Stream, string) {
 		t.Fatal("the NATS server does not start")
 	}
 	url := "nats://deed:secret@" + s.Addr().String()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,9 @@ func startNATS(t *testing.T) (jetstream.Stream, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"events.>"}})
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // else it is five seconds
+	defer cancel()
+	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"events.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}
