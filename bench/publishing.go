@@ -100,7 +100,7 @@ func business(ctx context.Context, e *env) error {
 	started := time.Now()
 	for c := range e.opts.clients {
 		clients.Go(func() {
-			for time.Since(started) < e.opts.business && errs[c] == nil {
+			for first := true; first || time.Since(started) < e.opts.business && errs[c] == nil; first = false { // one each: by none nothing can be divided
 				errs[c] = transact(ctx, pool, p, c, int(committed.Load()))
 				if errs[c] == nil {
 					committed.Add(1)

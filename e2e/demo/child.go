@@ -26,6 +26,9 @@ type child struct {
 	meantTo atomic.Bool   // end
 }
 
+// patience is how long a part may take to start or to stop: on a machine that is busy with other things as well.
+const patience = time.Minute
+
 // startChild starts this program again as the given part. gone is called if
 // it ends by itself.
 func startChild(name, part, log string, env []string, gone func(error)) (*child, error) {
@@ -67,14 +70,14 @@ func orSuccess(err error) error {
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
 // greeting waits for the first line that the child prints.
-func (c *child) greeting(limit time.Duration) (string, error) {
+func (c *child) greeting() (string, error) {
 	select {
 	case <-c.first.whole:
 		return c.first.text(), nil
 	case <-c.done:
 		return "", fmt.Errorf("%s ended at its start: %w%s", c.name, orSuccess(c.err), tail(c.log))
-	case <-time.After(limit):
-		return "", fmt.Errorf("%s is not ready after %s%s", c.name, limit, tail(c.log))
+	case <-time.After(patience):
+		return "", fmt.Errorf("%s is not ready after %s%s", c.name, patience, tail(c.log))
 	}
 }
 
@@ -91,7 +94,7 @@ func (c *child) stop() error {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.done:
-	case <-time.After(15 * time.Second):
+	case <-time.After(patience):
 		c.kill()
 		return fmt.Errorf("%s did not stop when told to%s", c.name, tail(c.log))
 	}

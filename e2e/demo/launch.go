@@ -73,7 +73,7 @@ func (a *actTwo) start() error {
 	if a.catchers, err = startChild("the far ends", "catchers", a.file("catchers.log"), env, a.fail); err != nil {
 		return err
 	}
-	address, err := a.catchers.greeting(20 * time.Second)
+	address, err := a.catchers.greeting()
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (a *actTwo) start() error {
 
 func (a *actTwo) startRelay(i int) (err error) {
 	if a.relays[i], err = startChild(fmt.Sprintf("relay %d", i+1), "launcher", a.file(fmt.Sprintf("launcher-%d.log", i+1)), a.env, a.fail); err == nil {
-		_, err = a.relays[i].greeting(20 * time.Second)
+		_, err = a.relays[i].greeting()
 	}
 	return err
 }
@@ -147,7 +147,7 @@ func (a *actTwo) killOne(ctx context.Context) error {
 }
 
 func (a *actTwo) await(ctx context.Context, what string, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("two minutes were not enough for "+what))
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*patience, errors.New("three minutes were not enough for "+what))
 	defer cancel()
 	for {
 		if ok, err := done(); ok || err != nil {

@@ -99,7 +99,7 @@ func perform(ctx context.Context, o options, flights []flight, airports []airpor
 		return err
 	}
 	defer func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
 		err = errors.Join(err, s.cluster.Stop(stop))
 	}()
@@ -200,7 +200,7 @@ func (s *show) startParts() error {
 	if s.receiver, err = startChild("the receiver", "receiver", s.file("receiver.log"), env, s.fail); err != nil {
 		return err
 	}
-	address, err := s.receiver.greeting(10 * time.Second)
+	address, err := s.receiver.greeting()
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (s *show) startParts() error {
 		}
 	}
 	for i, r := range s.relays {
-		if _, err := r.greeting(20 * time.Second); err != nil {
+		if _, err := r.greeting(); err != nil {
 			return fmt.Errorf("relay %d: %w", i+1, err)
 		}
 	}
@@ -263,7 +263,7 @@ func (s *show) killParts() {
 // awaitDrained waits until deed says that nothing is unfinished. Whether that
 // is true, the report says.
 func (s *show) awaitDrained(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not drained after a minute"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*patience, errors.New("not drained after three minutes"))
 	defer cancel()
 	c, err := admin.New(ctx, s.pool, admin.Options{})
 	if err != nil {

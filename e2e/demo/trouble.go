@@ -83,7 +83,7 @@ func (s *show) killRelay(i int) (event, error) {
 	if err != nil {
 		return e, err
 	}
-	_, err = successor.greeting(20 * time.Second)
+	_, err = successor.greeting()
 	e.back = time.Now()
 	return e, err
 }
