@@ -201,8 +201,9 @@ func (s *system) publish(t *testing.T, pool *pgxpool.Pool) {
 func (s *system) start(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+	const deadline = 25 * time.Second // of a statement: what is given up may have been done, and waits for its lease
 	client, err := deed.New(t.Context(), pool, deed.Options{
-		Topics: []deed.Topic{{Name: "stream", Mode: deed.ModeStream}, {Name: "queue"}}, Logger: logger,
+		Topics: []deed.Topic{{Name: "stream", Mode: deed.ModeStream}, {Name: "queue"}}, Logger: logger, Deadline: deadline,
 		Subscriptions: []deed.Subscription{{Topic: "stream", Name: "s", Sink: s.out}, {Topic: "queue", Name: "s", Sink: s.out}},
 	})
 	if err != nil {
@@ -210,7 +211,7 @@ func (s *system) start(t *testing.T, pool *pgxpool.Pool) {
 	}
 	ledger, err := delivery.New(t.Context(), pool, delivery.Options{
 		Providers: map[string]delivery.ProviderOptions{"fake": {Provider: s.out}}, PollInterval: 20 * time.Millisecond, BaseRetry: 10 * time.Millisecond,
-		MaxAttempts: 100, Logger: logger,
+		MaxAttempts: 100, Logger: logger, Deadline: deadline,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -89,7 +89,8 @@ func (f *fixture) start(subs ...deed.Subscription) *relay {
 	f.t.Helper()
 	client, err := deed.New(f.t.Context(), f.db.Pool(pgtest.Worker), deed.Options{
 		Subscriptions: subs,
-		Grace:         patience, // a stop in the middle lets go when the test does
+		Grace:         patience,         // a stop in the middle lets go when the test does
+		Deadline:      25 * time.Second, // what is given up may have been done, and waits for its lease
 		Logger:        slog.New(slog.NewTextHandler(f.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
