@@ -80,7 +80,9 @@ func TestREADME(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "bash", "-euc", script)
-		cmd.Dir, cmd.WaitDelay = dir, time.Minute // for what the script has told to end
+		cmd.Dir = dir
+		cmd.WaitDelay = time.Minute // what the script has told to end may take so long
+
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it starts ends with it
 		end := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		cmd.Cancel = end
@@ -152,7 +154,7 @@ func main() {
 			}
 		}
 	}
-	go func() {
+	placeOne := func() {
 		// The topic has a subscription already, so this one begins now.
 		until("select exists (select from deed.subscriptions where topic = 'orders' and name = 'handler')")
 		if err := shop.PlaceOrder(ctx, pool, 44); err != nil {
@@ -160,8 +162,9 @@ func main() {
 		}
 		until("select not exists (select from deed.pending p join deed.subscriptions s on s.id = p.subscription where s.topic = 'orders' and s.name = 'handler')")
 		cancel()
-	}()
+	}
 	if err == nil {
+		go placeOne()
 		err = shop.Work(ctx, pool)
 	}
 	if err != nil {
