@@ -8,19 +8,25 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
+	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/internal/work"
 )
 
+// ErrUnconfirmed says that a run is paused, or cancelled, and stays so, but that attempts which began before that took longer to
+// leave than they are waited for: what they write may begin still. Ask again: nothing begins once that succeeds.
+var ErrUnconfirmed = errors.New("attempts that began before have not ended; ask again: nothing begins once that succeeds")
+
 // Pause lets nothing of a run begin until [Resume]: once it has returned, nothing does but what
-// is being sent, of which it returns how many deliveries there are. If db is a transaction,
+// is being sent, of which it returns how many deliveries there are. If db is a transaction, nothing is waited for, and
 // what was being written when that commits may begin still: Pause again afterwards waits for it. Its
 // jobs go on to be expanded, and the run does not expire meanwhile. Again is harmless. Errors:
-// [deed.NotFound]; [deed.Conflict] for a run that has ended or is cancelled;
-// [deed.Forbidden] without a tenant.
+// [ErrUnconfirmed], with which it is paused, after two seconds; [deed.NotFound]; [deed.Conflict] for a run that has
+// ended or is cancelled; [deed.Forbidden] without a tenant.
 func Pause(ctx context.Context, db deed.DB, scope Scope, run string, act audit.Act) (sending int64, err error) {
 	return hold(ctx, db, "pause run", query.Pause, scope, run, act)
 }
@@ -84,7 +90,7 @@ func AwaitPaused(ctx context.Context, db deed.DB, run string, look func(UnderWay
 	}
 }
 
-// Resume lets a run that is paused go on. Again is harmless. Errors: as [Pause].
+// Resume lets a run that is paused go on. Again is harmless. Errors: as [Pause], but [ErrUnconfirmed].
 func Resume(ctx context.Context, db deed.DB, scope Scope, run string, act audit.Act) error {
 	_, err := control[any](ctx, db, "resume run", query.Resume, scope, run, act)
 	return err
@@ -92,7 +98,8 @@ func Resume(ctx context.Context, db deed.DB, scope Scope, run string, act audit.
 
 // Cancel ends a run: nothing of it begins any more, as of [Pause], but what is being sent, of
 // which it returns how many deliveries there are. What is queued, and who was not reached, is skipped as
-// cancelled by a [Worker]. There is no way back; [AwaitPaused] waits for what is being sent. Errors: as [Pause].
+// cancelled by a [Worker]. There is no way back; [AwaitPaused] waits for what is being sent. Errors: as [Pause]; with [ErrUnconfirmed] it
+// is cancelled.
 func Cancel(ctx context.Context, db deed.DB, scope Scope, run string, act audit.Act) (sending int64, err error) {
 	return hold(ctx, db, "cancel run", query.Cancel, scope, run, act)
 }
@@ -153,15 +160,39 @@ func Retry(ctx context.Context, db deed.DB, scope Scope, run string, opts RetryO
 
 // hold asks for the hold, and once it stands for how much is under way.
 func hold(ctx context.Context, db deed.DB, op, sql string, scope Scope, run string, act audit.Act) (sending int64, err error) {
-	if sending, err = control[int64](ctx, db, op, sql, scope, run, act); err != nil {
+	sending, err = control[int64](ctx, db, op, sql, scope, run, act)
+	if err != nil {
+		// What waits for attempts says what to do; a lock_timeout of the caller's session, which has held nothing, does not.
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && sqlstate.Locked(err) && pg.Hint != "" {
+			return 0, unconfirmed(op, run, err)
+		}
 		return 0, err
 	}
+	if _, open := db.(pgx.Tx); open {
+		return sending, nil // nobody sees the hold before the commit: who waited for others would have it undone where they are slow
+	}
 	now, err := control[int64](ctx, db, op, sql, scope, run, act)
-	if deed.CodeOf(err) == deed.Conflict {
+	switch {
+	case deed.CodeOf(err) == deed.Conflict:
 		return sending, nil // it has ended meanwhile, or was cancelled
+	case sqlstate.Locked(err):
+		return 0, unconfirmed(op, run, err)
 	}
 	return now, err
 }
+
+// unconfirmed is [ErrUnconfirmed] of a run, with what the server said behind it.
+func unconfirmed(op, run string, err error) error {
+	return &unconfirmedError{fmt.Sprintf("deed: %s: run %s is held and stays so, but %s", op, run, ErrUnconfirmed), err}
+}
+
+type unconfirmedError struct {
+	text string
+	err  error
+}
+
+func (e *unconfirmedError) Error() string   { return e.text }
+func (e *unconfirmedError) Unwrap() []error { return []error{ErrUnconfirmed, e.err} }
 
 func control[T any](ctx context.Context, db deed.DB, op, sql string, scope Scope, run string, act audit.Act) (answer T, err error) {
 	if err := checkID("run", run); err != nil {

@@ -3,11 +3,14 @@ package campaign_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
@@ -165,6 +168,84 @@ func TestPause_WaitsForAttempts(t *testing.T) {
 	want(t, "sending when it was paused", <-paused, 1)
 	want(t, "the attempt after it", pgtest.One[string](t, db.Pool(pgtest.Worker), attempt, address(campaign.Email, 1)), "queued paused")
 	db.Exec(t, pgtest.Worker, `select deed.settle(array(select id from deed.channel_outbox where status = 'sending'), array(select claim from deed.channel_outbox where status = 'sending'), '{accepted}', '{m}', '{null}', '{null}', 'w')`)
+}
+
+// An attempt that takes longer than it is waited for undoes no pause and no cancellation, that of a paused run neither: the error says that they stand,
+// and asking again waits for it. In a transaction nothing is waited for, so nothing is undone.
+func TestPause_StandsWhereItIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	type control = func(context.Context, deed.DB, campaign.Scope, string, audit.Act) (int64, error)
+	for name, c := range map[string]struct {
+		first, control control
+		state          string
+	}{
+		"pause":                  {nil, campaign.Pause, "paused"},
+		"pause again":            {campaign.Pause, campaign.Pause, "paused"},
+		"cancel":                 {nil, campaign.Cancel, "cancelled"},
+		"cancel a paused run":    {campaign.Pause, campaign.Cancel, "cancelled"},
+		"cancel a cancelled run": {campaign.Cancel, campaign.Cancel, "cancelled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			run := deploy(t, db, request(t, db, 1))
+			pool := db.Pool(pgtest.App)
+			if c.first != nil {
+				if _, err := c.first(t.Context(), pool, campaign.Scope{}, run, audit.Act{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			attempt, err := db.Pool(pgtest.Owner).Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = attempt.Rollback(context.Background()) }()
+			if _, err := attempt.Exec(t.Context(), `lock table deed.provider_lock in row share mode`); err != nil { // as one has it (deed.attempt)
+				t.Fatal(err)
+			}
+			if c.first == nil { // a transaction of the caller's: it is not undone, and commits
+				if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+					_, err := c.control(t.Context(), tx, campaign.Scope{}, run, audit.Act{})
+					return err
+				}); err != nil {
+					t.Errorf("in a transaction: %v", err)
+				}
+			}
+			_, err = c.control(t.Context(), pool, campaign.Scope{}, run, audit.Act{})
+			if !errors.Is(err, campaign.ErrUnconfirmed) || sqlState(err) != "55P03" {
+				t.Errorf("it says %v, want that it is not confirmed", err)
+			}
+			want(t, "the run", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+				select concat_ws(' ', case when r.cancelled_at is not null then 'cancelled' when r.paused_at is not null then 'paused' end, (select count(*) from deed.delivery_holds))
+				from deed.campaign_runs r`), c.state+" 1")
+			if err := attempt.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.control(t.Context(), pool, campaign.Scope{}, run, audit.Act{}); err != nil {
+				t.Errorf("asked again: %v", err)
+			}
+		})
+	}
+}
+
+// Nothing is said to stand where the caller's session has waited for the run's row in vain.
+func TestPause_OfALockedRunSaysNothingOfAHold(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := deploy(t, db, request(t, db, 1))
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	pgtest.One[string](t, tx, `select id::text from deed.campaign_runs for update`)
+	conn := db.Conn(t, pgtest.App)
+	if _, err := conn.Exec(t.Context(), `set lock_timeout = '10ms'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := campaign.Pause(t.Context(), conn, campaign.Scope{}, run, audit.Act{}); sqlState(err) != "55P03" || errors.Is(err, campaign.ErrUnconfirmed) {
+		t.Errorf("it says %v, want that the row is locked alone", err)
+	}
 }
 
 // Who pauses or cancels a run and leaves the transaction open holds up nobody's deliveries.

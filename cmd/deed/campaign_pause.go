@@ -46,8 +46,12 @@ func newCampaignHold(a *app, use, short, long string, h stillness, hold func(con
 		func(cmd *cobra.Command, pool *pgxpool.Pool, scope campaign.Scope, run string, by audit.Act) (campaign.UnderWay, error) {
 			n, err := hold(cmd.Context(), pool, scope, run, by)
 			for wait && sqlstate.Locked(err) { // attempts that began before have not ended
+				stands := errors.Is(err, campaign.ErrUnconfirmed)
 				if n, err = hold(cmd.Context(), pool, scope, run, by); cmd.Context().Err() != nil {
-					return campaign.UnderWay{}, fmt.Errorf("it was not confirmed that run %s is %s, since attempts that began before it had not ended, or its row was locked: %s it again", run, h.is, use)
+					if stands {
+						return campaign.UnderWay{}, h.stays(cmd.Context(), run, "attempts that began before it had not ended: "+use+" it again, and nothing begins once that succeeds")
+					}
+					return campaign.UnderWay{}, fmt.Errorf("it was not confirmed that run %s is %s, since its row was locked: %s it again", run, h.is, use)
 				}
 			}
 			if err != nil || !wait {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"strings"
@@ -115,5 +116,42 @@ func TestCampaignCancel_Waits(t *testing.T) {
 	}
 	if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select r.status || ' ' || (select count(*) from deed.audit_log a where a.action = 'cancel' and a.reason = 'the wrong price') from deed.campaign_runs r where r.cancelled_at is not null`); got != "running 1" {
 		t.Errorf("the run is %q", got)
+	}
+}
+
+// A pause and a cancellation that attempts do not let be confirmed say that they stand, and that they are to be asked again: with --wait they do that themselves.
+func TestCampaignPause_StandsWhereItIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	db, run, _ := underWay(t)
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `lock table deed.provider_lock in row share mode`); err != nil { // as an attempt has it
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ use, is string }{{"pause", "paused"}, {"cancel", "cancelled"}} {
+		p := start(t, db.URL(pgtest.Owner), "campaign", c.use, run)
+		if code := p.wait(); code != exitFailed {
+			t.Errorf("exit status %d, %s", code, &p.errOut)
+		}
+		p.prints(&p.errOut, `deed: `+c.use+` run: run `+run+` is held and stays so, but attempts that began before have not ended; ask again: nothing begins once that succeeds\n`)
+		for limit := 3 * time.Second; ; limit *= 2 {
+			p = start(t, db.URL(pgtest.Owner), "campaign", c.use, run, "--wait", "--timeout", limit.String())
+			if code := p.wait(); code != exitFailed {
+				t.Errorf("exit status %d after the timeout", code)
+			}
+			if strings.Contains(p.errOut.String(), "attempts that began before") { // it has asked twice before that was over
+				p.prints(&p.errOut, `run `+run+` stays `+c.is+`; attempts that began before it had not ended: `+c.use+` it again`)
+				break
+			}
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := deedOK(t, db.URL(pgtest.Owner), "campaign", "cancel", run), run+": cancelled; 2 deliveries are being sent, and not stopped\n"; got != want {
+		t.Errorf("asked again: %q, want %q", got, want)
 	}
 }

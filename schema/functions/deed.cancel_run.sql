@@ -3,7 +3,7 @@
 -- once it is asked again after the commit. What is queued, and members whose job is not
 -- expanded, get rows that are skipped as cancelled (deed.sweep_runs, deed.expand_job); then
 -- the run has ended. There is no way back; again changes nothing. Raises DDTEN, DDNFD, DDCON
--- for a run that has ended, and 55P03 where attempts do not end: try again.
+-- for a run that has ended, and 55P03 where attempts do not end: it is cancelled by then, try again.
 create or replace function deed.cancel_run(
   p_run    uuid,
   p_reason text default null,
@@ -26,6 +26,8 @@ begin
     raise exception 'cancel_run: run % is %', p_run, v_run.status using errcode = 'DDCON';
   end if;
   if v_run.cancelled_at is null then
+    -- A pause's hold goes for one of its own: that nobody is waited for before it is cancelled, which a wait in vain would undo.
+    delete from deed.delivery_holds h where h.run_id = p_run;
     update deed.campaign_runs r set cancelled_at = clock_timestamp(), paused_at = null, paused_why = null where r.id = p_run;
     -- Not to wait for what is scheduled. Who has one locked expands it as it is.
     update deed.job_queue j

@@ -3,7 +3,7 @@
 -- asked again afterwards, it waits for that too, and returns how many deliveries are sending:
 -- nothing else is begun. Its jobs go on to be expanded, and it does not expire meanwhile. Again
 -- changes nothing. Raises DDTEN, DDNFD, DDCON for a run that has ended or is cancelled, and
--- 55P03 where attempts do not end: try again.
+-- 55P03 where attempts do not end: it is paused by then, try again.
 create or replace function deed.pause_run(
   p_run    uuid,
   p_reason text default null,
