@@ -7,7 +7,7 @@
 -- and deed.pause_failing: at its first look, and then so seldom that a million members under way cost half a hundredth of a core, and two where the run pauses itself by them. completed: all went out or were rightly skipped, or some did
 -- and others failed; else dead if one is dead, and failed if none is. What was cancelled or
 -- has expired was not rightly skipped. A job with something open is looked at again after a
--- quarter of its age, at least a tenth of a second and at most a minute; so is one whose run somebody keeps locked. Jobs of a run end
+-- quarter of its age, at least a fifth of a second and at most a minute; so is one whose run somebody keeps locked. Jobs of a run end
 -- about in turn: the first three that are open count their age from when the one before them ended, and are looked at when that
 -- does, so that a run's end is seen when it comes, and not a quarter of its age later. All others are looked at when they are counted,
 -- no sooner: most looks were at jobs of large runs whose turn was far. Returns how many were looked at
@@ -98,7 +98,7 @@ begin
         order by o.from_n desc
         limit 1;
       end if;
-      v_next := v_now + greatest(interval '100 milliseconds',
+      v_next := v_now + greatest(interval '200 milliseconds',
         least(interval '1 minute', greatest((v_now - greatest(v_job.expanded_at, v_turn)) / 4, case when not v_first then v_apart end)));
       if v_due then
         update deed.job_queue j
@@ -133,7 +133,7 @@ begin
       -- What another has in hand is not waited for.
       select o.id
       from deed.job_queue o
-      where o.process_after > v_now + interval '100 milliseconds' and o.id = any (array(
+      where o.process_after > v_now + interval '200 milliseconds' and o.id = any (array(
         select f.id
         from deed.job_queue f
         where f.run_id = v_job.run_id and f.from_n > v_job.from_n and f.status = 'locked' and f.expanded_at is not null
