@@ -42,14 +42,24 @@ type place struct {
 	hangs bool          // guarded by mu
 }
 
-// take waits for a usual place; nil, ctx ended or stopping was closed first.
+// take waits for a usual place; nil, ctx has ended or stopping is closed. That is
+// looked at with the place in hand: of two that are ready a select takes either.
 func (p *places) take(ctx context.Context, stopping <-chan struct{}, tenant string) *place {
 	select {
 	case p.usual <- struct{}{}:
-		return &place{of: p, tenant: tenant, held: p.usual}
 	case <-ctx.Done():
+		return nil
 	case <-stopping:
+		return nil
 	}
+	select {
+	case <-stopping:
+	default:
+		if ctx.Err() == nil {
+			return &place{of: p, tenant: tenant, held: p.usual}
+		}
+	}
+	<-p.usual
 	return nil
 }
 

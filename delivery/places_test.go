@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,4 +57,28 @@ func TestPlaces_SlowCallsLeaveTheUsualOnes(t *testing.T) {
 			t.Errorf("after the answer %d spare places are taken; %+v", len(p.spare), s.lanes.lane["slow.example"])
 		}
 	})
+}
+
+// No call begins once the loop is to stop or its context has ended, although there is
+// a place; and the place stays free.
+func TestPlaces_NoneAfterAStop(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{})
+	close(closed)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx      context.Context
+		stopping chan struct{}
+	}{"a stop": {t.Context(), closed}, "an end": {ended, make(chan struct{})}} {
+		p := newPlaces(1, 1)
+		for range 50 { // a select would take either
+			if p.take(c.ctx, c.stopping, "a") != nil {
+				t.Fatalf("a call begins after %s", name)
+			}
+		}
+		if len(p.usual) != 0 {
+			t.Errorf("a place is taken after %s", name)
+		}
+	}
 }

@@ -207,8 +207,8 @@ func (a *attention) Lost(chains []*chain) {
 }
 
 // Do delivers the first message of each chain, then the second of those that got
-// on, and so forth: each only while the chain's claim is still this worker's. The
-// outcome of a chain is that of the message at which it stopped.
+// on, and so forth: each only while the chain's claim is still this worker's, and
+// none after a stop. The outcome of a chain is that of the message at which it stopped.
 func (a *attention) Do(ctx context.Context, chains []*chain) []error {
 	outcomes := make([]error, len(chains))
 	for {

@@ -201,8 +201,8 @@ type holder[T comparable] struct {
 
 // Held says which of items, which the caller's Do was given with ctx, are still
 // this worker's: those that have been renewed too long ago, as after the process
-// was frozen or while the database is away, only once they could be renewed. Do
-// begins nothing with the others.
+// was frozen or while the database is away, only once they could be renewed; and
+// none once the loop is to stop. Do begins nothing with the others.
 func Held[T comparable](ctx context.Context, items []T) []bool {
 	held := make([]bool, len(items))
 	h, ok := ctx.Value(holderKey{}).(*holder[T])
@@ -221,7 +221,7 @@ func Held[T comparable](ctx context.Context, items []T) []bool {
 	}
 	h.loop.renewWhatIsStale(ctx, units)
 	for i, item := range items {
-		if u := at[item]; u != nil && ctx.Err() == nil {
+		if u := at[item]; u != nil && ctx.Err() == nil && !h.loop.isStopping() {
 			u.mu.Lock()
 			held[i] = !u.lost
 			u.mu.Unlock()
@@ -272,13 +272,15 @@ func (l *loop[T]) stale(units iter.Seq[*unit[T]]) []*unit[T] {
 }
 
 // begin marks the units of group as running and returns those that may be
-// attempted, of the stale ones those that could be renewed.
+// attempted, of the stale ones those that could be renewed; none after a stop,
+// which then gives them back.
 func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, group []*unit[T]) []*unit[T] {
 	l.renewWhatIsStale(ctx, group)
+	isStopping := l.isStopping()
 	ready := make([]*unit[T], 0, len(group))
 	for _, u := range group {
 		u.mu.Lock()
-		if u.lost || ctx.Err() != nil {
+		if u.lost || isStopping || ctx.Err() != nil {
 			u.outcome = Done[T]{Item: u.item, Released: true}
 		} else {
 			u.cancel = cancel
@@ -295,10 +297,10 @@ func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, gro
 }
 
 // renewWhatIsStale returns when all of units have been renewed of late, or are
-// known to be lost, or ctx has ended.
+// known to be lost, or ctx has ended or the loop is to stop.
 func (l *loop[T]) renewWhatIsStale(ctx context.Context, units []*unit[T]) {
 	stale := l.stale(slices.Values(units))
-	for n := 1; len(stale) > 0; n++ {
+	for n := 1; len(stale) > 0 && !l.isStopping(); n++ {
 		if err := l.extend(ctx, stale); err == nil {
 			return
 		}

@@ -256,3 +256,36 @@ func TestRun_TakesWhatAFailedExchangeClaimed(t *testing.T) {
 		}
 	})
 }
+
+// keen is hasty once, and knows what it was asked for.
+type keen struct {
+	*hasty
+	asked []int
+}
+
+func (k *keen) Exchange(ctx context.Context, done []work.Done[int], n int) ([]int, time.Duration, error) {
+	if n > 0 {
+		k.asked = append(k.asked, n)
+	}
+	return k.hasty.Exchange(ctx, done, n)
+}
+
+// A claim that has succeeded beside outcomes that failed is not made smaller for them.
+func TestRun_FailedOutcomesMakeNoClaimSmaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &keen{hasty: &hasty{errors: 1, fake: &fake{left: 1 << 30, do: func(context.Context, int) error { time.Sleep(time.Second); return nil }}}}
+		ctx, cancel := context.WithCancel(context.Background())
+		result := make(chan error, 1)
+		// Twenty in hand; ten more when there is room for as many.
+		go func() { result <- work.Run(ctx, k, work.Options{Batch: 20, Concurrency: 4, Ahead: 16}) }()
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		if k.errors != 0 || len(k.asked) < 10 || slices.Min(k.asked) < 10 {
+			t.Errorf("%d errors are left; claims were for %v", k.errors, k.asked)
+		}
+	})
+}

@@ -79,7 +79,7 @@ func (l *loop[T]) record(ctx context.Context) error {
 	dctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
 	defer cancel()
 	if _, _, err := l.src.Exchange(dctx, done, 0); err != nil {
-		l.exchangeFailed(ctx, err, part, 0)
+		l.exchangeFailed(ctx, err, part, false, false)
 		return err
 	}
 	l.exchangeDone()

@@ -125,14 +125,15 @@ func Run[T comparable](ctx context.Context, src Source[T], opts Options) error {
 	opts = opts.withDefaults()
 	capacity := 2 * opts.Batch
 	l := &loop[T]{
-		src:     src,
-		opts:    opts,
-		queue:   make(chan []*unit[T], capacity),
-		results: make(chan []*unit[T], capacity),
-		held:    map[*unit[T]]struct{}{},
-		leased:  map[*unit[T]]struct{}{},
-		hungry:  true,
-		countAt: time.Now(),
+		src:      src,
+		opts:     opts,
+		stopping: ctx.Done(),
+		queue:    make(chan []*unit[T], capacity),
+		results:  make(chan []*unit[T], capacity),
+		held:     map[*unit[T]]struct{}{},
+		leased:   map[*unit[T]]struct{}{},
+		hungry:   true,
+		countAt:  time.Now(),
 	}
 	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var runners sync.WaitGroup
@@ -168,10 +169,11 @@ type unit[T comparable] struct {
 }
 
 type loop[T comparable] struct {
-	src     Source[T]
-	opts    Options
-	queue   chan []*unit[T]
-	results chan []*unit[T]
+	src      Source[T]
+	opts     Options
+	stopping <-chan struct{} // closed when nothing more is begun
+	queue    chan []*unit[T]
+	results  chan []*unit[T]
 
 	mu     sync.Mutex
 	leased map[*unit[T]]struct{} // guarded by mu: claimed, outcome not recorded
@@ -195,6 +197,17 @@ type loop[T comparable] struct {
 	split    int                   // outcomes are recorded 1/2^split at a time, apart from claims
 	calls    int                   // to Do, so far
 	apart    bool                  // the last turn was for outcomes
+}
+
+// isStopping is asked by who begins something, whatever the driving goroutine is
+// about: it may wait for an exchange long after the stop.
+func (l *loop[T]) isStopping() bool {
+	select {
+	case <-l.stopping:
+		return true
+	default:
+		return false
+	}
 }
 
 func (l *loop[T]) drive(ctx context.Context) {
@@ -301,7 +314,7 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	case n == 0:
 		part = l.part()
 	}
-	if n > 0 && !l.renewStale(ctx, len(part) > 0) {
+	if n > 0 && (!l.renewStale(ctx, len(part) > 0) || l.isStopping()) {
 		return 0
 	}
 	crash.Point("settling")
@@ -313,7 +326,7 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	claimed, next, err := l.src.Exchange(dctx, done, n)
 	cancel()
 	if err != nil {
-		l.exchangeFailed(ctx, err, part, n)
+		l.exchangeFailed(ctx, err, part, n > 0, len(claimed) > 0)
 		l.take(claimed, started)
 		return 0
 	}
@@ -369,7 +382,7 @@ func (l *loop[T]) renewStale(ctx context.Context, outcomes bool) bool {
 	if outcomes {
 		l.exchange(ctx, 0)
 	} else {
-		l.exchangeFailed(ctx, err, nil, 1)
+		l.exchangeFailed(ctx, err, nil, true, false)
 	}
 	return false
 }
@@ -410,16 +423,19 @@ func (l *loop[T]) forget(units []*unit[T]) {
 
 // exchangeFailed has the outcomes tried without a claim next, then in smaller
 // parts with those that failed last, so that no outcome and no claim can hold
-// up the others; and smaller claims after that.
-func (l *loop[T]) exchangeFailed(ctx context.Context, err error, part []*unit[T], n int) {
+// up the others; and smaller claims after that, if it is the claim that may have
+// failed: not where it has claimed all the same.
+func (l *loop[T]) exchangeFailed(ctx context.Context, err error, part []*unit[T], claims, claimed bool) {
 	for _, u := range part {
 		u.mu.Lock()
 		u.settle = false
 		u.mu.Unlock()
 	}
-	if n > 0 {
+	switch {
+	case claimed:
+	case claims:
 		l.shrink = min(l.shrink+1, 14)
-	} else {
+	default:
 		l.split = min(l.split+1, 14)
 		l.done = append(slices.Clone(l.done[len(part):]), part...)
 	}
