@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -45,7 +42,8 @@ What was suppressed stays so, under a mark that does not tell the address; with 
 addresses any more at all, even if an import brings them back. The reason is kept: name nobody in it.
 
 --from FILE repeats the erasures that relays have recorded (erasures: in deed.yaml) after an older database was restored.
-Whoever has been erased already, or is not there, is passed over. It wants --yes, too.`,
+Whoever has been erased already, or is not there, is passed over. It wants --yes, too. What is left of a record that was
+not written to its end is passed over and named; with exit code 3 where no whole one says the same.`,
 		Example: "  deed contacts erase 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'asked for on paper, file 12' --yes\n" +
 			"  deed contacts erase --from erasures.ndjson --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -154,31 +152,59 @@ func (c *contactsErase) again(cmd *cobra.Command, a *app) error {
 		defer func() { _ = f.Close() }() // it was only read
 		in = f
 	}
-	records, err := readErasures(in)
+	records, torn, err := readErasures(in)
 	if err != nil {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w", c.from, err)}
 	}
-	return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+	err = a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 		if !c.yes {
 			return c.countRecords(cmd, pool, records)
 		}
-		shown := newProgress(cmd, c.from, "")
-		var erased, missing int
-		for i, r := range records {
-			did, err := c.repeat(cmd.Context(), a, pool, r)
-			if err != nil {
-				return fmt.Errorf("%s:%d: %w", c.from, i+1, err)
-			}
-			erased += did
-			missing += len(r.Names) - did
-			shown.report(i+1 == len(records), "%d of %d ", i+1, len(records))
-		}
-		if c.json {
-			return printJSON(cmd.OutOrStdout(), map[string]any{"records": len(records), "erased": erased, "passed_over": missing})
-		}
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: erased %d, passed over %d that are not there or had been erased\n", many(int64(len(records)), "record", "records"), erased, missing)
-		return err
+		return c.repeatAll(cmd, a, pool, records)
 	})
+	if err == nil {
+		err = c.sayTorn(cmd, torn)
+	}
+	return err
+}
+
+func (c *contactsErase) repeatAll(cmd *cobra.Command, a *app, pool *pgxpool.Pool, records []erasureRecord) error {
+	shown := newProgress(cmd, c.from, "")
+	var erased, missing int
+	for i, r := range records {
+		did, err := c.repeat(cmd.Context(), a, pool, r)
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", c.from, r.line, err)
+		}
+		erased += did
+		missing += len(r.Names) - did
+		shown.report(i+1 == len(records), "%d of %d ", i+1, len(records))
+	}
+	if c.json {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"records": len(records), "erased": erased, "passed_over": missing})
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: erased %d, passed over %d that are not there or had been erased\n", many(int64(len(records)), "record", "records"), erased, missing)
+	return err
+}
+
+// sayTorn names what was passed over as no whole record; an error if somebody may not have
+// been erased for it.
+func (c *contactsErase) sayTorn(cmd *cobra.Command, torn []tornRecord) error {
+	lost := 0
+	for _, t := range torn {
+		what := "passed over what is left of a record; what was written of it is elsewhere in the file, or says of nobody"
+		if t.lost {
+			lost++
+			what = "passed over what is left of a record, which stands nowhere whole: erase by hand whom it names, and take it out of the file"
+		}
+		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s:%d: %s\n", c.from, t.line, what); err != nil {
+			return err
+		}
+	}
+	if lost > 0 {
+		return &exitError{exitPartly, fmt.Errorf("%s: %s not to be read, and not repeated", c.from, many(int64(lost), "erasure is", "erasures are"))}
+	}
+	return nil
 }
 
 // countRecords says what repeating a record would do.
@@ -251,32 +277,6 @@ func apart(ctx context.Context, tx pgx.Tx, name string, names []string, act audi
 		name = found.MergedInto
 	}
 	return nil
-}
-
-// readErasures reads a record of erasures; what was being written when a machine
-// stopped, a last line without an end, is no record yet.
-func readErasures(in io.Reader) (list []erasureRecord, err error) {
-	r := bufio.NewReader(in)
-	for n := 1; ; n++ {
-		line, err := r.ReadBytes('\n')
-		if err == io.EOF {
-			return list, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if strings.TrimSpace(string(line)) == "" {
-			continue
-		}
-		var e erasureRecord
-		if err := json.Unmarshal(line, &e); err != nil || e.Contact == "" || e.Tenant == "" {
-			return nil, fmt.Errorf("line %d is no record of an erasure", n)
-		}
-		if len(e.Names) == 0 {
-			e.Names = []string{e.Contact}
-		}
-		list = append(list, e)
-	}
 }
 
 func newContactsErasures(a *app) *cobra.Command {

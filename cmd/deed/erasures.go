@@ -2,11 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +32,8 @@ type erasureRecord struct {
 	At      time.Time `json:"at"`
 
 	Suppress bool `json:"suppress,omitempty"`
+
+	line int // of the file that it was read from
 }
 
 // recordErasures records erasures where the configuration says, until ctx ends; not
@@ -70,7 +67,7 @@ func recordOnce(ctx context.Context, pool *pgxpool.Pool, to config.Erasures) (n 
 		if to.Topic != "" {
 			return publishErasures(ctx, tx, to.Topic, list)
 		}
-		return writeErasures(to.File, list)
+		return writeErasures(ctx, to.File, list)
 	})
 	return n, err
 }
@@ -88,44 +85,6 @@ func publishErasures(ctx context.Context, tx pgx.Tx, topic string, list []contac
 	return err
 }
 
-// writeErasures adds a line each to the file, and has the disk keep them.
-func writeErasures(name string, list []contact.Erasure) error {
-	_, err := os.Stat(name)
-	isNew := errors.Is(err, os.ErrNotExist)
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("erasures: %w", err)
-	}
-	var lines []byte
-	for _, e := range list {
-		line, err := json.Marshal(recordOf(e))
-		if err != nil {
-			return errors.Join(err, f.Close())
-		}
-		lines = append(append(lines, line...), '\n')
-	}
-	_, err = f.Write(lines)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil && isNew {
-		err = syncFolder(filepath.Dir(name))
-	}
-	if err != nil {
-		return fmt.Errorf("erasures: %w", err)
-	}
-	return nil
-}
-
-// syncFolder has the disk keep that a file is in a folder.
-func syncFolder(name string) error {
-	folder, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
-}
-
 func recordOf(e contact.Erasure) erasureRecord {
-	return erasureRecord{e.N, e.Tenant, e.Contact, e.Names, e.Reason, e.Actor, e.At, e.Suppressed}
+	return erasureRecord{e.N, e.Tenant, e.Contact, e.Names, e.Reason, e.Actor, e.At, e.Suppressed, 0}
 }

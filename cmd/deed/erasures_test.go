@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -177,5 +179,137 @@ func TestErasures_ArePublished(t *testing.T) {
 	got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select concat_ws(' ', topic, type, key, convert_from(payload, 'UTF8')::jsonb ->> 'contact') from deed.log`)
 	if got != "erased contact.erased "+id+" "+id {
 		t.Errorf("published: %s", got)
+	}
+}
+
+// A relay whose disk is full in the middle of a record takes away what it has written of it,
+// and records it once there is room.
+func TestErasures_AFullDisk(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	folder := t.TempDir()
+	name, file := filepath.Join(folder, "erasures.ndjson"), filepath.Join(folder, "deed.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "runs: {}\nerasures: {file: %s}\n", name), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Of a limit of one or two KiB, as the shell has it, some is left, and less than a record.
+	had := strings.Repeat(`{"n":"1","tenant":"t","contact":"c"}`+"\n", 22)
+	had += strings.Repeat(" ", 1023-100-len(had)) + "\n"
+	if err := os.WriteFile(name, []byte(had), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := eraseSomebody(t, db, "canary@example.com", contact.EraseOptions{})
+	relay := exec.CommandContext(t.Context(), "bash", "-c", `ulimit -f 1 && exec "$0" relay --config "$1" --listen 127.0.0.1:0`, filepath.Join(command(t), "deed"), file)
+	relay.Env = append(os.Environ(), "GORACE="+noRaceSleep, "DEED_DATABASE_URL="+db.URL(pgtest.Worker))
+	var log output
+	relay.Stderr = &log
+	if err := relay.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	eventually(t, "the relay to say so", func() bool { return strings.Contains(log.String(), "erasures are not recorded") })
+	if err := errors.Join(relay.Process.Kill(), ignoreExit(relay.Wait())); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "file too large") {
+		t.Errorf("it was another reason: %s", &log)
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != had {
+		t.Errorf("left of the record: %q, %v", strings.TrimPrefix(string(text), had), err)
+	}
+	if n, err := recordOnce(t.Context(), db.Pool(pgtest.Worker), config.Erasures{File: name}); n != 1 || err != nil {
+		t.Errorf("recorded %d, %v", n, err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	list, torn, err := readErasures(f)
+	if err != nil || len(torn) > 0 || len(list) != 23 || list[22].Contact != first {
+		t.Errorf("read: %v, torn %v, %v", list, torn, err)
+	}
+}
+
+func ignoreExit(err error) error {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil
+	}
+	return err
+}
+
+// What stands in the file without an end gets one, and stays: a piece, of a relay that was
+// killed, as a line of its own, and a whole record as one.
+func TestErasures_BehindWhatHasNoEnd(t *testing.T) {
+	t.Parallel()
+	const whole = `{"n":"1","tenant":"t","contact":"c","names":["c"]}`
+	for had, want := range map[string]string{
+		"":                             "e",
+		whole + "\n":                   "c e",
+		whole:                          "c e",
+		whole + "\n" + whole[:20]:      "c e, torn 2",
+		whole[:5]:                      "e, torn 1",
+		whole + "\n" + `{"n":"2","ten`: "c e, torn 2 and lost",
+		"\x00\x00\x00":                 "e",
+	} {
+		name := filepath.Join(t.TempDir(), "erasures.ndjson")
+		if err := os.WriteFile(name, []byte(had), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeErasures(t.Context(), name, []contact.Erasure{{N: 3, Tenant: "t", Contact: "e", Names: []string{"e"}}}); err != nil {
+			t.Fatal(err)
+		}
+		bytes, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(bytes)
+		list, torn, err := readErasures(strings.NewReader(text))
+		var got []string
+		for _, e := range list {
+			got = append(got, e.Contact)
+		}
+		said := strings.Join(got, " ")
+		for _, r := range torn {
+			said += fmt.Sprintf(", torn %d", r.line)
+			if r.lost {
+				said += " and lost"
+			}
+		}
+		if err != nil || said != want || !strings.HasPrefix(text, had) || !strings.HasPrefix(text[strings.LastIndex(text[:len(text)-1], "\n")+1:], `{"n":"3"`) {
+			t.Errorf("behind %q: %s, %v, want %s; %q", had, said, err, want, text)
+		}
+	}
+}
+
+// Relays that write to one file at once write whole lines.
+func TestErasures_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "erasures.ndjson")
+	const relays, each = 4, 25
+	var all sync.WaitGroup
+	for r := range relays {
+		all.Go(func() {
+			for i := range each {
+				e := contact.Erasure{N: int64(r*each + i), Tenant: "t", Contact: fmt.Sprint(r*each + i), Reason: strings.Repeat("x", 100*i)}
+				if err := writeErasures(t.Context(), name, []contact.Erasure{e, e}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	list, torn, err := readErasures(f)
+	if err != nil || len(torn) > 0 || len(list) != 2*relays*each {
+		t.Errorf("read: %d, torn %v, %v", len(list), torn, err)
 	}
 }
