@@ -42,7 +42,7 @@ func Options() pgembed.Options {
 
 func settings() map[string]string {
 	return map[string]string{
-		"max_connections":           "300",
+		"max_connections":           "1000", // of three packages at a time, eight tests of each
 		"max_prepared_transactions": "50",
 		"shared_buffers":            "128MB",
 		"max_wal_size":              "512MB",
