@@ -54,7 +54,7 @@ func TestPoisonGivesWayToTheTenantsOwn(t *testing.T) {
 	t.Parallel()
 	p := startPoisoned(t, deed.ModeQueue, http.StatusInternalServerError)
 	own := tenant.ID{0xa}
-	p.soon(t, own, 20*time.Second, func() {
+	p.soon(t, own, time.Minute, func() { // a hundred probes of a breaker take an hour
 		p.publish(t, own, 100, "poison")
 		p.publish(t, own, 10, "good")
 	})
