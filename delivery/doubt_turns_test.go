@@ -225,3 +225,33 @@ func TestMayRepeat(t *testing.T) {
 		t.Error("it is the pause's probe, and may not be called")
 	}
 }
+
+// Where all that is due has lost its workers more than once, one of it is claimed each time, alone: its turn and its tokens are spent.
+// Beside others it is every other time.
+func TestClaimDoubts_WhatLosesItsWorkersIsClaimedAlone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // nothing recorded that they were called
+	reserve(t, db, email("a@example.com"), email("b@example.com"), email("c@example.com"))
+	inDoubt(t, db)
+	claimed := func(others int) (n, alone int) {
+		t.Helper()
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set claimed_at = null, claimed_by = null, lease_until = null, attempts = 1,
+			lost_claims = case when id in (select id from deed.channel_outbox order by id limit $1) then 0 else 2 end`, others)
+		row := db.Pool(pgtest.Worker).QueryRow(t.Context(), `
+			select count(*), count(*) filter (where c.lost_claims > 1)
+			from deed.claim_doubts('fake', 'w', 8, '1 minute', true, false) d join deed.channel_outbox c using (id)`)
+		if err := row.Scan(&n, &alone); err != nil {
+			t.Fatal(err)
+		}
+		return n, alone
+	}
+	for range 40 {
+		if n, alone := claimed(0); n != 1 || alone != 1 {
+			t.Fatalf("of three that have lost their workers %d are claimed", n)
+		}
+		if n, alone := claimed(2); n != 1 && (n != 2 || alone != 0) || n == 1 && alone != 1 {
+			t.Fatalf("%d are claimed, %d of them have lost their workers", n, alone)
+		}
+	}
+}

@@ -262,10 +262,11 @@ begin
     where c.lost_claims > 1
     order by u.n
     limit 1;
-    if v_alone is not null and random() < 0.5 then
-      v_places := array[v_alone];
-    elsif v_alone is not null then
+    if v_alone is not null then
       v_places := array(select c.ctid from deed.channel_outbox c where c.ctid = any (v_places) and c.lost_claims < 2);
+      if random() < 0.5 or cardinality(v_places) = 0 then -- their turn and their tokens are spent
+        v_places := array[v_alone];
+      end if;
     end if;
     if p_batches then
       v_mates := array(
