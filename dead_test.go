@@ -158,12 +158,12 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	owner := db.Pool(pgtest.Owner)
 	asked := admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders"}, Act: audit.Act{By: "ann", Reason: "it is up again"}, Request: "inc-211"}
 
-	// Cut off after the first step, by the session's end in the second.
+	// Cut off after the first step, before the second.
 	cut, cancel := context.WithCancel(ctx)
 	first := asked
 	first.Progress = func(int64, int64) { cancel() }
-	if n, err := c.Redrive(cut, first); err == nil || n > 500 {
-		t.Fatalf("cut off: %d, %v", n, err)
+	if n, err := c.Redrive(cut, first); err == nil || n != 500 {
+		t.Fatalf("cut off: %d, want what was put back before: 500; %v", n, err)
 	}
 	back := func() int {
 		t.Helper()

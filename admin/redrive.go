@@ -53,9 +53,10 @@ func (c *Client) Redrive(ctx context.Context, r Redrive) (int64, error) {
 		r.Request = idempotency.NewRequest()
 	}
 	args := append(r.args(), r.Request, sqlvalue.NullIfZero(r.Limit), sqlvalue.NullIfZero(r.Rate), sqlvalue.NullIfZero(r.By), sqlvalue.NullIfZero(r.Reason))
+	var redriven int64 // as of the last step that succeeded
 	for {
 		var state string
-		var chosen, redriven int64
+		var chosen int64
 		var wait float64
 		err := c.pool.QueryRow(ctx, query.Redrive, args...).Scan(&state, &chosen, &redriven, &wait)
 		if err != nil {

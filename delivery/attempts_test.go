@@ -166,9 +166,14 @@ func TestAttempts_LateAnswers(t *testing.T) {
 	if err != nil || !slices.ContainsFunc(events, func(e delivery.Event) bool { return e.Action == "proof" && e.From == "failed" && e.To == "failed" }) {
 		t.Errorf("%+v, %v", events, err)
 	}
-	// Said again, it is the same.
-	if ended, err := ledger(t, db, delivery.Options{}).Prove(ctx, id, "m-2", "event"); ended || err != nil || len(attempts(t, db, id)) != len(outcomes(t, db, id)) {
+	// Said again, it is the same: neither its history nor the log has more.
+	before := outcomes(t, db, id)
+	if ended, err := ledger(t, db, delivery.Options{}).Prove(ctx, id, "m-2", "event"); ended || err != nil {
 		t.Error(ended, err)
+	}
+	_, after, err := ledger(t, db, delivery.Options{}).Show(ctx, id, false)
+	if got := outcomes(t, db, id); !slices.Equal(got, before) || len(after) != len(events) || err != nil {
+		t.Errorf("said again, its history goes from %q to %q, and the log from %+v to %+v, %v", before, got, events, after, err)
 	}
 }
 

@@ -357,7 +357,6 @@ func TestRecord_EventsThatComeBeforeTheirMessage(t *testing.T) {
 		}
 	}
 	again()
-	db.Exec(t, pgtest.Owner, `select set_config('deed.act', 'person', true)`)
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set provider_message_id = 'm-later'`)
 	again()
 	if f := feedback(t, l, id); f.BouncedAt == nil || f.Reason != "" {

@@ -181,17 +181,17 @@ func TestDead_CountsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		r    delivery.Redrive
-		most int64
-		more bool
+		r           delivery.Redrive
+		least, most int64
+		more        bool
 	}{
-		{delivery.Redrive{Provider: "fake", Error: "usual"}, 100_000, true},
-		{delivery.Redrive{Provider: "fake", Error: "rare"}, 10, true},
-		{delivery.Redrive{Provider: "fake", Error: "none"}, 0, true},
-		{delivery.Redrive{Provider: "fake", Error: "usual", Limit: 5}, 5, false},
-		{delivery.Redrive{Provider: "other"}, 0, false},
+		{delivery.Redrive{Provider: "fake", Error: "usual"}, 100_000, 100_000, true},
+		{delivery.Redrive{Provider: "fake", Error: "rare"}, 5, 10, true}, // it may be that one of them is among the few that are not looked at
+		{delivery.Redrive{Provider: "fake", Error: "none"}, 0, 0, true},
+		{delivery.Redrive{Provider: "fake", Error: "usual", Limit: 5}, 5, 5, false},
+		{delivery.Redrive{Provider: "other"}, 0, 0, false},
 	} {
-		if n, more, err := admin.CountRedrive(ctx, c.r); n > c.most || more != c.more || err != nil {
+		if n, more, err := admin.CountRedrive(ctx, c.r); n < c.least || n > c.most || more != c.more || err != nil {
 			t.Errorf("%+v: %d, more %v, %v", c.r, n, more, err)
 		}
 	}
