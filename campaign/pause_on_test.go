@@ -1,10 +1,13 @@
 package campaign_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
@@ -246,5 +249,60 @@ func TestResume_CountsBeforeItLocks(t *testing.T) {
 	}
 	want(t, "what counts no more", pgtest.One[string](t, db.Pool(pgtest.Owner), `select pause_base ->> 'ended' || ' ' || (pause_base ->> 'failed') from deed.campaign_runs where id = $1::text::uuid`, run), "8 8")
 	want(t, "how often it was resumed", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where action = 'resume'`), 1)
+	want(t, "after it was resumed", judged(t, db, run), "")
+}
+
+// What was stamped as ended long before a run is resumed, and commits between its first count and its second, is in the second: what was open
+// in the first, and in somebody's hands, is looked at again. Else it would count as failed since, and pause the run again at once.
+func TestResume_CountsWhatIsStampedEarlyAndCommittedLate(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // what ends stands in no audit row
+	ctx := t.Context()
+	owner := db.Pool(pgtest.Owner)
+	req := request(t, db, 20)
+	req.PauseOn = &campaign.PauseOn{Failed: "5%", From: 4}
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	ends(t, db, run, 5, "failed")
+	if of, _ := claimed(t, db, run, 3); of != 3 {
+		t.Fatalf("%d were claimed, want 3", of)
+	}
+	longAgo(t, db)
+	want(t, "before", judged(t, db, run), "failed: 5 of 5 that have ended, over 5%")
+	begin := func(lock string) pgx.Tx {
+		t.Helper()
+		tx, err := owner.Begin(ctx)
+		if err == nil {
+			_, err = tx.Exec(ctx, lock)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		return tx
+	}
+	const dead = `update deed.channel_outbox set status = 'dead', finished_at = clock_timestamp() - interval '1 minute', lease_until = null, claimed_at = null, claimed_by = null where status = 'queued' and `
+	// As deed.give_up_deliveries has it, which has written by then, and as deed.settle, which waits for others of its call after it has looked at the time.
+	given := begin(dead + `id in (select id from deed.channel_outbox where status = 'queued' and claim is null limit 4)`)
+	between := begin(`select from deed.campaign_runs for no key update`)
+	resumed := make(chan error, 1)
+	go func() {
+		resumed <- campaign.Resume(ctx, db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{By: "ann"})
+	}()
+	waitFor(t, "it to have counted", func() bool {
+		return pgtest.One[bool](t, owner, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%deed.resume_run%' and pid <> pg_backend_pid())`)
+	})
+	if err := given.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, dead+`claim is not null`)
+	if err := between.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-resumed; err != nil {
+		t.Fatal(err)
+	}
+	want(t, "what counts no more", pgtest.One[string](t, owner, `select pause_base ->> 'ended' || ' ' || (pause_base ->> 'failed') from deed.campaign_runs where id = $1::text::uuid`, run), "12 12")
 	want(t, "after it was resumed", judged(t, db, run), "")
 }
