@@ -81,7 +81,8 @@ func Step[Out any](ctx context.Context, name string, do func(ctx context.Context
 
 // Tx does an inner step in a transaction that commits together with the record of its end: what do does through tx is done
 // exactly once. The transaction is READ COMMITTED, on the engine's pool, and has set the run's tenant; do neither commits it
-// nor rolls it back, and an error rolls it back. Where the database undoes it for now, as for a lock, do is called again. All else
+// nor rolls it back, and an error rolls it back. Where the database undoes it for now, as for a lock, or it
+// is lost before its commit is sent, do is called again. All else
 // is as [Step] has it.
 func Tx(ctx context.Context, name string, do func(ctx context.Context, tx pgx.Tx) error, opts ...Option) error {
 	c, ask, err := asked(ctx, "transaction", name, opts)

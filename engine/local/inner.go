@@ -154,13 +154,13 @@ func (b *branch) Tx(ctx context.Context, ask runstep.Ask, do func(context.Contex
 			return nil
 		case errors.Is(err, errNotNow):
 			return c.lost()
-		case ctx.Err() == nil && ofServer(err) && (said == "" || refusedCommit(err)) && (c.it.once || work.Lasts(ctx, c.it)):
+		case ctx.Err() == nil && undone(said, err) && (closed || ofServer(err)) && (c.it.once || work.Lasts(ctx, c.it)):
 			c.e.discreet(c.it).Warn("the transaction of an inner step was undone; it is made again", "inner", i.name, "error", err)
 			if work.Sleep(ctx, work.Backoff(n, 50*time.Millisecond, 5*time.Second)) {
 				continue
 			}
 		case said != "" && !refused(err) || ctx.Err() == nil && (closed || ofServer(err)):
-			// It may have been committed, or the database is away. When the code runs again, the log says.
+			// It may have been committed, or the database is away for longer than the lease lasts. When the code runs again, the log says.
 			return c.stop(c.it.back(work.Backoff(c.it.engine, 100*time.Millisecond, time.Minute), !c.it.once), fmt.Errorf("the transaction of %s: %w", i.name, err))
 		}
 		return i.failed(ctx, err)
@@ -195,6 +195,10 @@ func (i *inner) transaction(ctx context.Context, do func(context.Context, pgx.Tx
 	})
 	return said, closed, err
 }
+
+// undone reports whether nothing of a transaction can have been committed: its record was not answered, so its COMMIT was never sent, or
+// the database has not done it.
+func undone(said string, err error) bool { return said == "" || refusedCommit(err) }
 
 // refusedCommit reports whether a commit that the database could not do now is undone: one that it has ended its session over may have been done.
 func refusedCommit(err error) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/engine/local"
@@ -208,4 +210,101 @@ func TestContract_R5_ATransactionThatWasUndone(t *testing.T) {
 	want(t, "turns of the code", turns.Load(), 1)
 	want(t, "orders", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from public.orders`), 1)
 	sound(t, db)
+}
+
+// cutOff is a connection that is lost, or falls silent, when what has a word in it was sent while it is armed: the server may see it, its answer never comes.
+type cutOff struct {
+	net.Conn
+	word   string
+	silent bool
+	armed  *atomic.Bool
+	gone   *atomic.Bool // this one
+}
+
+func (c cutOff) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if strings.Contains(string(b), c.word) && c.armed.CompareAndSwap(true, false) {
+		if c.gone.Store(true); !c.silent {
+			_ = c.Conn.Close()
+		}
+	}
+	return n, err
+}
+
+func (c cutOff) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if !c.gone.Load() || err != nil { // its deadline ends a silence
+			return n, err
+		}
+	}
+}
+
+// A transaction of an inner step whose connection is lost before its COMMIT was sent, or whose record is not answered in time, is undone for certain: it
+// is made again, also where a step must not be repeated. One whose COMMIT was sent may have been done, and then a person is asked (R5).
+func TestContract_R5_ATransactionThatIsLost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		word   string
+		silent bool
+		again  bool
+	}{
+		"at what it does":              {"public.orders", false, true},
+		"at its record":                {"record_steps", false, true},
+		"its record is not answered":   {"record_steps", true, true},
+		"its commit, and nobody knows": {"commit\x00", false, false}, // not "read committed"
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, guarantee: at_most_once}}}`)
+			db.Exec(t, pgtest.Owner, `create table public.orders (n int); grant all on public.orders to deed_worker; grant usage on schema public to deed_worker`)
+			cfg, err := pgxpool.ParseConfig(db.URL(pgtest.Worker))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var armed atomic.Bool
+			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // the words are in what is written
+			cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, address)
+				return cutOff{conn, c.word, c.silent, &armed, new(atomic.Bool)}, err
+			}
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			var turns, tries atomic.Int64
+			store := local.StateStore{WriteLatencyBudget: pgtest.Patience}
+			if c.silent {
+				store.WriteLatencyBudget = time.Second
+			}
+			serveIn(t, pool, local.Options{Deadline: pgtest.Patience, StateStore: store, Handlers: []local.Handler{
+				local.Step("code", func(ctx context.Context, _ nothing) (string, error) {
+					turns.Add(1)
+					return "", run.Tx(ctx, "order", func(ctx context.Context, tx pgx.Tx) error {
+						armed.Store(tries.Add(1) == 1)
+						_, err := tx.Exec(ctx, `insert into public.orders values (1)`)
+						return err
+					})
+				}),
+			}})
+			id := start(t, db, "a", nil)
+			eventually(t, "it to end, or a person to be asked", func() bool {
+				return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.runs where finished_at is not null) or exists (select from deed.run_steps where verdict = 'HOLD_OVER' and claim is null)`)
+			})
+			want(t, "turns of the code", turns.Load(), 1)
+			if !c.again {
+				want(t, "what nobody knows", errorOf(t, db, id, "main"), "OUTCOME_UNKNOWN")
+				want(t, "how often it was made", tries.Load(), 1)
+				return
+			}
+			want(t, "what it came to", statusOf(t, db, id)+errorOf(t, db, id, "main"), "COMPLETED")
+			if tries.Load() < 2 {
+				t.Error("no connection was lost")
+			}
+			want(t, "orders", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from public.orders`), 1)
+			sound(t, db)
+		})
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/run"
@@ -48,8 +50,14 @@ func start(t testing.TB, db *pgtest.DB, id string, input any) string {
 // serve runs an engine until the test ends, or stop is called.
 func serve(t testing.TB, db *pgtest.DB, opts local.Options) (e *local.Engine, stop func()) {
 	t.Helper()
+	return serveIn(t, db.NewPool(pgtest.Worker, 8), opts)
+}
+
+// serveIn is as serve, on a pool of the test's.
+func serveIn(t testing.TB, pool *pgxpool.Pool, opts local.Options) (e *local.Engine, stop func()) {
+	t.Helper()
 	opts.PollInterval = max(opts.PollInterval, 10*time.Millisecond)
-	e, err := local.New(t.Context(), db.NewPool(pgtest.Worker, 8), opts)
+	e, err := local.New(t.Context(), pool, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
