@@ -114,18 +114,26 @@ func (e *Engine) register(ctx context.Context) error {
 	return err
 }
 
-// serving says what this engine claims, until ctx ends.
+// serving says what this engine claims, until ctx ends; again soon where that could not be told: requests without a version go to what is known to be served.
 func (e *Engine) serving(ctx context.Context) {
-	say := func(ctx context.Context, queues []string) {
+	say := func(ctx context.Context, queues []string) bool {
 		bounded, cancel := context.WithTimeout(ctx, e.opts.Deadline)
 		defer cancel()
-		if _, err := e.pool.Exec(bounded, query.Serve, e.opts.Worker, e.instance, queues, e.opts.Lease.Seconds()); err != nil && ctx.Err() == nil {
+		_, err := e.pool.Exec(bounded, query.Serve, e.opts.Worker, e.instance, queues, e.opts.Lease.Seconds())
+		if err != nil && ctx.Err() == nil {
 			e.opts.Logger.Warn("what this worker serves was not told; it is told again", "error", err)
 		}
+		return err == nil
 	}
-	for {
-		say(ctx, e.queues)
-		if !work.Sleep(ctx, e.opts.Lease/3) {
+	for failures := 0; ; {
+		pause := e.opts.Lease / 3
+		if say(ctx, e.queues) {
+			failures = 0
+		} else {
+			failures++
+			pause = work.Backoff(failures, 100*time.Millisecond, min(pause, 5*time.Second))
+		}
+		if !work.Sleep(ctx, pause) {
 			break
 		}
 	}

@@ -139,6 +139,34 @@ func TestContract_R5_VersionsOfFunctionsWait(t *testing.T) {
 	want(t, "calls", fmt.Sprint(calls[2].Load(), calls[3].Load()), "2 1")
 }
 
+// What an engine serves is told again soon where that was lost, and not with the next renewal: requests without a version go to an older one meanwhile.
+func TestEngine_SaysAgainSoonWhatItServes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var armed atomic.Bool
+	e, err := local.New(t.Context(), cutOffPool(t, db, "serve_queues", "before", &armed), local.Options{Lease: 24 * time.Hour, Handlers: []local.Handler{local.Func("ship", 1, ship)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	armed.Store(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := e.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	eventually(t, "what it serves to be known", func() bool {
+		list, err := run.Workers(t.Context(), db.Pool(pgtest.Worker))
+		return err == nil && len(list) == 1
+	})
+	if armed.Load() {
+		t.Error("nothing was lost")
+	}
+}
+
 // Requests without a version that come at once, beside a new version, make one run.
 func TestContract_R12_UnversionedRequestsAreOne(t *testing.T) {
 	t.Parallel()

@@ -212,19 +212,24 @@ func TestContract_R5_ATransactionThatWasUndone(t *testing.T) {
 	sound(t, db)
 }
 
-// cutOff is a connection that is lost, or falls silent, when what has a word in it was sent while it is armed: the server may see it, its answer never comes.
+// cutOff is a connection that is lost as what has a word in it is sent while it is armed: before the server sees that, or after, so that its answer never
+// comes; or it falls silent then.
 type cutOff struct {
 	net.Conn
-	word   string
-	silent bool
-	armed  *atomic.Bool
-	gone   *atomic.Bool // this one
+	word  string
+	how   string // before, after, silent
+	armed *atomic.Bool
+	gone  *atomic.Bool // this one
 }
 
 func (c cutOff) Write(b []byte) (int, error) {
+	cut := strings.Contains(string(b), c.word) && c.armed.CompareAndSwap(true, false)
+	if cut && c.how == "before" {
+		_ = c.Conn.Close()
+	}
 	n, err := c.Conn.Write(b)
-	if strings.Contains(string(b), c.word) && c.armed.CompareAndSwap(true, false) {
-		if c.gone.Store(true); !c.silent {
+	if cut {
+		if c.gone.Store(true); c.how == "after" {
 			_ = c.Conn.Close()
 		}
 	}
@@ -240,43 +245,49 @@ func (c cutOff) Read(b []byte) (int, error) {
 	}
 }
 
+// cutOffPool has the worker's connections, of which one is cut off each time that it is armed.
+func cutOffPool(t testing.TB, db *pgtest.DB, word, how string, armed *atomic.Bool) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(db.URL(pgtest.Worker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // the words are in what is written
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return cutOff{conn, word, how, armed, new(atomic.Bool)}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
 // A transaction of an inner step whose connection is lost before its COMMIT was sent, or whose record is not answered in time, is undone for certain: it
 // is made again, also where a step must not be repeated. One whose COMMIT was sent may have been done, and then a person is asked (R5).
 func TestContract_R5_ATransactionThatIsLost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		word   string
-		silent bool
-		again  bool
+		word, how string
+		again     bool
 	}{
-		"at what it does":              {"public.orders", false, true},
-		"at its record":                {"record_steps", false, true},
-		"its record is not answered":   {"record_steps", true, true},
-		"its commit, and nobody knows": {"commit\x00", false, false}, // not "read committed"
+		"at what it does":              {"public.orders", "before", true},
+		"at its record":                {"record_steps", "after", true},
+		"its record is not answered":   {"record_steps", "silent", true},
+		"its commit, and nobody knows": {"commit\x00", "after", false}, // not "read committed"
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, guarantee: at_most_once}}}`)
 			db.Exec(t, pgtest.Owner, `create table public.orders (n int); grant all on public.orders to deed_worker; grant usage on schema public to deed_worker`)
-			cfg, err := pgxpool.ParseConfig(db.URL(pgtest.Worker))
-			if err != nil {
-				t.Fatal(err)
-			}
 			var armed atomic.Bool
-			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // the words are in what is written
-			cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-				conn, err := new(net.Dialer).DialContext(ctx, network, address)
-				return cutOff{conn, c.word, c.silent, &armed, new(atomic.Bool)}, err
-			}
-			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
+			pool := cutOffPool(t, db, c.word, c.how, &armed)
 			var turns, tries atomic.Int64
 			store := local.StateStore{WriteLatencyBudget: pgtest.Patience}
-			if c.silent {
+			if c.how == "silent" {
 				store.WriteLatencyBudget = time.Second
 			}
 			serveIn(t, pool, local.Options{Deadline: pgtest.Patience, StateStore: store, Handlers: []local.Handler{
