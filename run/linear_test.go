@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,10 +97,10 @@ func TestContract_R2_AppendsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	runs := []string{running(t, db, "a"), running(t, db, "b"), running(t, db, "c")}
-	var lost atomic.Int64
+	var lost arming
 	deafened := deafPool(t, db, "commit", &lost)
 	pool := db.NewPool(pgtest.Worker, 16)
-	var lostByAll atomic.Int64
+	var lostByAll arming
 	gathering := appender(t, deafPool(t, db, "append_events", &lostByAll), run.AppenderOptions{})
 	appending(t, gathering)
 	began := time.Now()

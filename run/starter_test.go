@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -182,7 +181,7 @@ func TestStarter_AnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 func TestStarter_AnswersThatNeverCome(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	var armed atomic.Int64
+	var armed arming
 	s, _ := starter(t, db, deafPool(t, db, "start_requests", &armed), run.StarterOptions{})
 	armed.Store(3)
 	for round := range 5 {

@@ -27,8 +27,14 @@ import (
 type deaf struct {
 	net.Conn
 	word  string
-	armed *atomic.Int64
+	armed *arming
 	lost  *atomic.Bool
+}
+
+// arming is how many answers are to be lost, and how many were.
+type arming struct {
+	atomic.Int64
+	lost atomic.Int64
 }
 
 func (d deaf) Write(b []byte) (int, error) {
@@ -41,13 +47,14 @@ func (d deaf) Write(b []byte) (int, error) {
 func (d deaf) Read(b []byte) (int, error) {
 	n, err := d.Conn.Read(b)
 	if d.lost.Load() {
+		d.armed.lost.Add(1)
 		_ = d.Conn.Close()
 		return 0, errors.New("the answer was lost")
 	}
 	return n, err
 }
 
-func deafPool(t testing.TB, db *pgtest.DB, word string, armed *atomic.Int64) *pgxpool.Pool {
+func deafPool(t testing.TB, db *pgtest.DB, word string, armed *arming) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(db.URL(pgtest.Worker))
 	if err != nil {
@@ -71,7 +78,7 @@ func TestContract_R3_CommitWhoseAnswerNeverComes(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	r := running(t, db, "a")
-	var armed atomic.Int64
+	var armed arming
 	pool := deafPool(t, db, "commit", &armed)
 	for n := range 5 {
 		e := run.New{Run: r, Type: run.StepCompleted, Step: fmt.Sprint("s", n), Attempt: 1, Data: begun}
@@ -113,8 +120,9 @@ func TestContract_R2_SixteenWriters(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	runs := []string{running(t, db, "a"), running(t, db, "b"), running(t, db, "c")}
-	var armed atomic.Int64
+	var armed arming
 	deafened := deafPool(t, db, "commit", &armed)
+	var lost atomic.Int64
 	var mu sync.Mutex
 	var seen []observed
 	var wg sync.WaitGroup
@@ -138,7 +146,13 @@ func TestContract_R2_SixteenWriters(t *testing.T) {
 				case 0:
 					armed.Add(1)
 					if err = appendIn(t.Context(), deafened, nil, events...); err != nil && sqlState(err) == "" {
+						lost.Add(1)
 						err = appendIn(t.Context(), pool, &got, events...)
+						for _, a := range got {
+							if !a.Repeated { // by the time that the answer was lost it was committed
+								t.Errorf("number %d is new after an append whose answer was lost", a.Seq)
+							}
+						}
 					}
 				case 1:
 					err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
@@ -177,6 +191,9 @@ func TestContract_R2_SixteenWriters(t *testing.T) {
 		select count(*) from deed.run_log e where e.event_type = 'StepCompleted' and not exists (
 			select from deed.run_log s where s.run_id = e.run_id and s.step_id = e.step_id and s.event_type = 'StepStarted' and s.run_seq < e.run_seq)`), 0)
 	checkObserved(t, db, seen)
+	if lost.Load() == 0 {
+		t.Error("no answer was lost")
+	}
 }
 
 var errRolledBack = errors.New("rolled back")
