@@ -5,6 +5,7 @@ package examples_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,7 +114,8 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// SIGTERM ends a worker between two messages, and nothing is lost.
+// SIGTERM ends a worker between two messages, and nothing is lost: what it has in hand then is finished, and what it has claimed beside that is handled by the
+// next one, each once. It has in hand what its handler cannot print, since nobody reads that.
 func TestWorkers_Stop(t *testing.T) {
 	t.Parallel()
 	for _, language := range []string{"python", "shell"} {
@@ -121,20 +123,52 @@ func TestWorkers_Stop(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			owner := db.Pool(pgtest.Owner)
-			cmd := worker(t, db, language, "", "default", false)
-			if err := cmd.Start(); err != nil {
+			db.Exec(t, pgtest.Worker, `select deed.subscribe('orders', 'w')`)
+			db.Exec(t, pgtest.App, `select deed.publish('orders', jsonb_build_object('n', n, 'much', repeat('x', 300000))) from generate_series(1, 3) n`)
+			cmd := worker(t, db, language, "orders", "w", false)
+			out, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
-			db.Exec(t, pgtest.App, `select deed.publish('orders', '{"n": 1}')`)
-			if !pgtest.Wait(pgtest.Patience, func() bool { return pgtest.One[int](t, owner, `select count(*) from deed.receipts`) > 0 }) {
-				t.Fatal("nothing was delivered")
+			begun := make([]byte, 1)
+			if _, err := io.ReadFull(out, begun); err != nil {
+				t.Fatal(err)
 			}
+			state := func() string {
+				return pgtest.One[string](t, owner, `select (select coalesce(sum(finished), 0) from deed.receipts) || ' finished, ' || (select count(*) from deed.pending where claim is not null) || ' claimed'`)
+			}
+			want(t, "while it has one in hand", state(), "0 finished, 3 claimed")
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			rest, err := io.ReadAll(out)
+			if err != nil {
 				t.Fatal(err)
 			}
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("the worker ended with %v", err)
 			}
+			want(t, "when it has ended", state(), "1 finished, 2 claimed")
+			db.Exec(t, pgtest.Owner, `update deed.pending set lease_until = now() - interval '1 second'`)
+			others, err := worker(t, db, language, "orders", "w", true).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, "in the end", state(), "3 finished, 0 claimed")
+			ids := regexp.MustCompile(`(?m)^(\S+) orders `).FindAllStringSubmatch(string(begun)+string(rest)+string(others), -1)
+			if len(ids) != 3 || ids[0][1] == ids[1][1] || ids[0][1] == ids[2][1] || ids[1][1] == ids[2][1] {
+				t.Errorf("%d were handled, want each once", len(ids))
+			}
 		})
+	}
+}
+
+func want(t testing.TB, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }

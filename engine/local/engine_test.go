@@ -232,8 +232,8 @@ func TestEngine_AHeldRunWaitsForAPerson(t *testing.T) {
 	var mended atomic.Bool
 	var keys sync.Map
 	serve(t, db, local.Options{Handlers: []local.Handler{
-		local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
-			keys.Store(fmt.Sprint(run.Attempt(ctx)), run.Key(ctx))
+		local.Step("a", func(ctx context.Context, in map[string]string) (nothing, error) {
+			keys.Store(fmt.Sprint(in["run"], run.Attempt(ctx)), run.Key(ctx))
 			if !mended.Load() {
 				return nil, fail("BROKEN")
 			}
@@ -249,7 +249,7 @@ func TestEngine_AHeldRunWaitsForAPerson(t *testing.T) {
 				strings.Contains(logOf(t, db, id), "StepCompleted c#1")
 		}
 	}
-	one, two := start(t, db, "one", nil), start(t, db, "two", nil)
+	one, two := start(t, db, "one", map[string]string{"run": "one"}), start(t, db, "two", map[string]string{"run": "two"})
 	eventually(t, "the runs to be held", func() bool { return held(one)() && held(two)() })
 	want(t, "a run that is held", statusOf(t, db, one), "RUNNING")
 	if strings.Contains(logOf(t, db, one), "b#") {
@@ -260,11 +260,11 @@ func TestEngine_AHeldRunWaitsForAPerson(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	want(t, "the one that was tried again", ended(t, db, one), "COMPLETED")
-	first, _ := keys.Load("1")
-	second, _ := keys.Load("2")
-	_ = first // of either run
-	if second == nil {
-		t.Error("the second attempt had no key")
+	first, _ := keys.Load("one1")
+	second, _ := keys.Load("one2")
+	other, _ := keys.Load("two1")
+	if first == nil || first != second || first == other { // it is not done anew, and is no other run's
+		t.Errorf("the first attempt had the key %v, the second one %v, the other run's %v", first, second, other)
 	}
 	if _, err := run.RetryStep(t.Context(), admin, one, "a", false, why); deed.CodeOf(err) != deed.Conflict {
 		t.Errorf("again: %v", err)

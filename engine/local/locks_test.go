@@ -231,6 +231,42 @@ func TestBeginStep_FlushesUnderAsynchronousCommit(t *testing.T) {
 	want(t, "the transaction that begins it commits with synchronous_commit", pgtest.One[string](t, tx, `show synchronous_commit`), "on")
 }
 
+// A step that was claimed before its run is paused is not begun, and begins when the run goes on: of one that must not be repeated nothing has begun by then.
+func TestBeginStep_OfAPausedRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a, guarantee: at_most_once}}}`)
+	owner, worker := db.Pool(pgtest.Owner), db.Pool(pgtest.Worker)
+	becomes := func(id, event string) {
+		t.Helper()
+		db.Exec(t, pgtest.Owner, `select deed.write_events(array[$1]::text[]::uuid[], array[$2], '{null}', '{1}', p_signals => array[gen_random_uuid()])`, id, event)
+	}
+	id := start(t, db, "by SQL", nil)
+	claim := pgtest.One[int64](t, worker, `select claim from deed.claim_steps('{go:a}', 'w', 1)`)
+	for _, c := range []struct{ event, answer, begun string }{{"RunPaused", "paused", "false"}, {"RunResumed", "may", "true"}, {"RunPaused", "paused", "false"}} {
+		becomes(id, c.event)
+		want(t, "after "+c.event, pgtest.One[string](t, worker, `select coalesce(deed.begin_step($1::text::uuid, 0, $2), 'may')`, id, claim), c.answer)
+		want(t, "whether it has begun, after "+c.event, pgtest.One[string](t, owner, `select (begun_at is not null)::text from deed.run_steps where run_id = $1::text::uuid`, id), c.begun)
+	}
+
+	var calls atomic.Int64
+	id = start(t, db, "by an engine", nil)
+	becomes(id, "RunPaused")
+	serve(t, db, local.Options{Handlers: []local.Handler{local.Step("a", func(context.Context, nothing) (nothing, error) { calls.Add(1); return nil, nil })}})
+	due := func() string {
+		return pgtest.One[string](t, owner, `select coalesce(max(process_after) filter (where claim is null)::text, '') from deed.run_steps where run_id = $1::text::uuid`, id)
+	}
+	first := due()
+	eventually(t, "it to be given back", func() bool {
+		second := due()
+		return second != "" && second != first
+	})
+	want(t, "calls while it is paused", calls.Load(), 0)
+	becomes(id, "RunResumed")
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	want(t, "calls", calls.Load(), 1)
+}
+
 // exchanges counts those of a pool.
 type exchanges struct{ atomic.Int64 }
 
