@@ -134,6 +134,39 @@ func TestContract_C4_MergedIsWhoIsReachedByAnotherName(t *testing.T) {
 	}
 }
 
+// Who is passed over since the local time of one of their names is over is not reached by that one, and gets it by another.
+func TestExpand_MergedWhereOneHasPassed(t *testing.T) {
+	t.Parallel()
+	const ahead, behind = "Etc/GMT-3", "Etc/GMT+3" // by three hours of UTC
+	for name, c := range map[string]struct {
+		zones        [2]string
+		merged, into int
+		want         string
+	}{
+		"the one itself": {[2]string{ahead, behind}, 2, 1, "1 passed, 2 queued, 3 queued"},
+		"the other":      {[2]string{ahead, behind}, 1, 2, "1 merged, 2 queued, 3 queued"},
+		"both":           {[2]string{ahead, ahead}, 2, 1, "1 passed, 2 passed, 3 queued"},
+		"neither":        {[2]string{behind, behind}, 2, 1, "1 queued, 2 merged, 3 queued"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			req := zoned(t, db, c.zones[0], c.zones[1], behind) // of the third the time is not over: else the run is refused
+			req.LocalTime, req.IfPassed = time.Now().UTC().Format("2006-01-02T15:04:05"), campaign.Skip
+			of := func(n int) string {
+				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
+			}
+			db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(c.merged), of(c.into))
+			run := deploy(t, db, req)
+			db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now()`)
+			expandAll(t, db)
+			want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+				select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
+				from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.audience_id = $2::text::uuid`, run, req.Audience), c.want)
+		})
+	}
+}
+
 // What stands in the way of somebody's address until their own time is over does not have two of their names get it.
 func TestExpand_MergedWhereOneIsSuppressedForAWhile(t *testing.T) {
 	t.Parallel()
