@@ -172,3 +172,18 @@ func want(t testing.TB, what, got, want string) {
 		t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
+
+// A database that is away is no empty queue: the worker ends, and says that it failed.
+func TestWorkers_TheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	for _, language := range []string{"python", "shell"} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			cmd := worker(t, pgtest.New(t), language, "orders", "w", true)
+			cmd.Env = append(cmd.Env, "PGHOST=127.0.0.1", "PGPORT=1", "DATABASE_URL=") // where nobody listens
+			if out, err := cmd.CombinedOutput(); err == nil {
+				t.Errorf("it ended as if all were done: %s", out)
+			}
+		})
+	}
+}

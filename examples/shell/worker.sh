@@ -52,7 +52,9 @@ fail() {
 }
 
 while [ -z "$stop" ]; do
-	mapfile -t rows < <(claim)
+	claimed=$(claim) || [ -n "$stop" ] || exit 1 # a database that is away is no empty queue
+	rows=()
+	[ -z "$claimed" ] || mapfile -t rows <<<"$claimed"
 	if [ ${#rows[@]} -eq 0 ]; then
 		[ -z "${UNTIL_EMPTY:-}" ] || break
 		sleep 0.5

@@ -90,6 +90,19 @@ func TestNoCompleteAnswer(t *testing.T) {
 		}
 	})
 
+	t.Run("StoodStillBefore", func(t *testing.T) {
+		t.Parallel()
+		s := newSink(t, nobody, func(o *Options) { o.Timeout = time.Millisecond })
+		a := s.attempt(t.Context(), 0, func(ctx context.Context) (*http.Request, [][]byte) {
+			request, sent := s.request(ctx, testMessage())
+			<-ctx.Done() // as in a process that is stopped here
+			return request, sent
+		})
+		if kindOf(a.outcome) != "unavailable" || a.verdict != neutral || !strings.Contains(a.err.Error(), "before a connection was asked for") {
+			t.Errorf("outcome = %s (%v), verdict %d", kindOf(a.outcome), a.outcome, a.verdict)
+		}
+	})
+
 	t.Run("HandshakeNeverEnds", func(t *testing.T) {
 		t.Parallel()
 		err := deliverInVain(t, "https", func(net.Conn) bool { return true })

@@ -76,6 +76,10 @@ func (s *Sink) noAnswer(ctx, rctx context.Context, err error, asked, connected b
 	case asked:
 		err := s.errorf("no connection: %s", text)
 		return attempt{err: err, outcome: deed.Unavailable(err, 0), verdict: unreachable}
+	case rctx.Err() != nil:
+		// The process stood still for so long. That says nothing of the endpoint, nor of the message.
+		err := s.errorf("not sent: %s were over before a connection was asked for", s.opts.Timeout)
+		return attempt{err: err, outcome: deed.Unavailable(err, 0), verdict: neutral}
 	default:
 		// net/http refused the request itself.
 		err := s.errorf("not sent: %s", text)
