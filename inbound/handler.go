@@ -9,8 +9,11 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
@@ -341,17 +344,25 @@ func (s *source) storeAgain(ctx context.Context, events []Event, correlation str
 }
 
 // storeEach stores each of the events by itself, so that none waits for what somebody has
-// locked of another, such as its sender by an erasure that is left open. Without a
+// locked of another, such as its sender by an erasure that is left open. What comes behind
+// one that is left of the same sender is left, too, or it would be run before it. Without a
 // connection it waits a little, as most locks are short; err is what of the first one
 // that could not be stored.
 func (s *source) storeEach(ctx context.Context, events []Event, correlation string) (list []accepted, err error) {
 	for n := 1; n <= 2 && len(events) > 0; n++ {
 		var left []Event
+		behind := senders{}
 		err = nil
 		for _, e := range events {
+			if behind.has(e) {
+				behind.add(e)
+				left = append(left, e)
+				continue
+			}
 			one, refused := s.storeAgain(ctx, []Event{e}, correlation)
 			if refused != nil {
 				err = cmp.Or(err, refused)
+				behind.add(e)
 				left = append(left, e)
 				continue
 			}
@@ -363,6 +374,36 @@ func (s *source) storeEach(ctx context.Context, events []Event, correlation stri
 		}
 	}
 	return list, err
+}
+
+// senders are known by any of their identities, without what the database may fold of
+// them: two that are taken for one only wait for each other.
+type senders map[string]bool
+
+func (of senders) has(e Event) bool {
+	return slices.ContainsFunc(identities(e), func(name string) bool { return of[name] })
+}
+
+func (of senders) add(e Event) {
+	for _, name := range identities(e) {
+		of[name] = true
+	}
+}
+
+func identities(e Event) (names []string) {
+	fold := func(kind, value string) string {
+		return kind + " " + strings.Map(func(r rune) rune {
+			if unicode.IsLetter(r) || unicode.IsDigit(r) {
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, value)
+	}
+	names = append(names, fold(e.Kind, e.Sender))
+	for _, a := range e.Also {
+		names = append(names, fold(a.Kind, a.Value))
+	}
+	return names
 }
 
 func (s *source) store(ctx context.Context, events []Event, correlation string) ([]accepted, error) {
