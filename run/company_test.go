@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Who is alone goes at once. Beside many, the first waits for half as many as there were of late, and no longer than patience has it; by a clock of the
+// Who is alone goes at once. Beside many, the first waits for as many as there were of late, and no longer than patience has it; by a clock of the
 // test's own, and a database that takes 40 ms.
 func TestStarter_WaitsSoLongForCompany(t *testing.T) {
 	t.Parallel()
@@ -40,13 +40,15 @@ func TestStarter_WaitsSoLongForCompany(t *testing.T) {
 		ask(1, time.Millisecond) // who is alone waits for nobody
 		ask(8, 0)                // while it is under way
 		at(100 * time.Millisecond)
-		ask(6, time.Millisecond) // one after the other: four are half of those eight, and the other two wait in vain for more
+		ask(6, 1100*time.Microsecond) // one after the other: in five milliseconds come five of the eight, and the sixth waits in vain for more
 		at(200 * time.Millisecond)
 		ask(1, 0) // in vain, too
+		at(300 * time.Millisecond)
+		ask(4, time.Millisecond) // so many are enough by now
 		callers.Wait()
 		cancel()
 		running.Wait()
-		if got, want := strings.Join(statements, ", "), "1 after 0s, 8 after 40ms, 4 after 103ms, 2 after 148ms, 1 after 205ms"; got != want {
+		if got, want := strings.Join(statements, ", "), "1 after 0s, 8 after 40ms, 5 after 105ms, 1 after 150ms, 1 after 205ms, 4 after 303ms"; got != want {
 			t.Errorf("statements of %s, want %s", got, want)
 		}
 	})

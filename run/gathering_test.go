@@ -7,7 +7,7 @@ import (
 	"github.com/deedhq/deed/run"
 )
 
-// The first of those that a Starter sends together waits for half as many as there were of late, and for nobody where each was alone.
+// The first of those that a Starter sends together waits for as many as there were of late, and for nobody where each was alone.
 func TestStarter_WaitsForCompany(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -15,7 +15,7 @@ func TestStarter_WaitsForCompany(t *testing.T) {
 		enough int
 		waited bool
 	}{
-		"the first": {nil, 0, false}, "alone": {[]int{1, 1, 1}, 0, false}, "among many": {[]int{1, 64}, 32, true}, "among many, one of them alone": {[]int{64, 1}, 28, true},
+		"the first": {nil, 0, false}, "alone": {[]int{1, 1, 1}, 0, false}, "among many": {[]int{1, 64}, 64, true}, "among many, one of them alone": {[]int{64, 1}, 56, true},
 		"alone by now": {append([]int{64}, slices.Repeat([]int{1}, 40)...), 0, false},
 	} {
 		enough, waited := run.Gathers(c.sizes...)

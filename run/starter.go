@@ -263,12 +263,12 @@ func (g *gathering) learn(n int, took time.Duration) {
 	}
 }
 
-// company is when the rest is waited for no longer, and how many are enough before: half as many, for a quarter of the time.
+// company is when the rest is waited for no longer, and how many are enough before: as many, for half of the time.
 func (g *gathering) company() (until <-chan time.Time, enough int) {
 	if g.size < 2 {
 		return nil, 0
 	}
-	return time.After(min(g.took/4, mostPatience)), int(g.size+1) / 2
+	return time.After(min(g.took/2, mostPatience)), int(g.size)
 }
 
 // statement starts list, all of it or nothing.
