@@ -43,6 +43,7 @@ func TestRun_NothingIsBegunAfterAStop(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- work.Run(ctx, g, work.Options{Concurrency: 2, Batch: 10, Ahead: 8}) }()
 		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
 		if g.claims != 2 || g.next != 10 {
 			t.Fatalf("%d claims, of %v, are made; the second is to be under way", g.claims, g.asked)
 		}
