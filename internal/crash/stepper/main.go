@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -37,15 +36,11 @@ func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 		}
 		return said, err
 	}
-	lease, err := time.ParseDuration(cmp.Or(os.Getenv("VICTIM_LEASE"), "1s"))
-	if err != nil {
-		return err
-	}
 	e, err := local.New(ctx, pool, local.Options{
 		Handlers: []local.Handler{local.Step("again", effect), local.Step("once", effect), local.Step("slow", slow)},
 		Secrets:  run.SecretSources{{Ref: "secret://psp", From: "env:VICTIM_SECRET"}},
 		Journal:  os.Getenv("VICTIM_JOURNAL"), StateStore: local.StateStore{WriteLatencyBudget: 500 * time.Millisecond},
-		Lease: lease, PollInterval: 20 * time.Millisecond, Concurrency: 4,
+		Lease: process.Lease(), PollInterval: 20 * time.Millisecond, Concurrency: 4,
 		AllowHosts: []string{"127.0.0.1"}, OnNewCluster: deed.Continue, Logger: log,
 	})
 	if err != nil {
