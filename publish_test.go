@@ -379,6 +379,46 @@ func TestPublish_RepeatableReadAsksForARetry(t *testing.T) {
 	}
 }
 
+// A key whose window has passed is new, also where the transaction's snapshot still has the old one beside it.
+func TestPublish_RepeatableReadBesideAKeyThatIsPurged(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	m := message("orders", 1)
+	m.IdempotencyKey = "k"
+	publish(t, db, m)
+	db.Exec(t, pgtest.Owner, `update deed.publish_keys set used_at = used_at - interval '8 days'`)
+	tx, err := db.Pool(pgtest.App).BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	pgtest.One[int](t, tx, `select 1`) // the snapshot is taken
+	db.Exec(t, pgtest.Worker, `select deed.purge_keys()`)
+	same(t, "keys", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.publish_keys`), 0)
+	first, err := deed.Publish(ctx, tx, m, message("orders", 2), message("orders", 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := deed.Publish(ctx, tx, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range first {
+		if p.Repeated {
+			t.Errorf("message %d is told to be a repeat", i+1)
+		}
+	}
+	if !again[0].Repeated || again[0].ID != first[0].ID {
+		t.Errorf("a repeat in the same transaction: %+v after %+v", again[0], first[0])
+	}
+	same(t, "messages", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log`), 4)
+	same(t, "messages that wait", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pending`), 4)
+}
+
 func TestPublish_TraceTravelsInTheHeaders(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

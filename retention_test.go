@@ -341,6 +341,37 @@ func TestContract_O11_ClaimsFindMovedMessages(t *testing.T) {
 	same(t, "finished", finish(t, db.Pool(pgtest.Worker), id, got[0].Claim, ids(got)...), 3)
 }
 
+// What retention moves while a claim is under way comes once, and so does what it had moved before.
+func TestRetention_ClaimsBesideWhatIsMoved(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	subscribe(t, db, "orders", "s")
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`)
+	publish(t, db, message("orders", 1), message("orders", 2))
+	nextDay(t, db)
+	older(t, db)
+	for range 2 { // it begins, and moves the first
+		db.Exec(t, pgtest.Worker, `select deed.retention_step(1)`)
+	}
+	same(t, "moved", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.kept`), 1)
+	// The second is moved between any two statements of the claim that come after it has written down what it claims.
+	db.Exec(t, pgtest.Owner, `
+		create function public.moves() returns trigger language plpgsql security definer as $$
+		begin
+			perform deed.retention_step(1);
+			return null;
+		end
+		$$`)
+	db.Exec(t, pgtest.Owner, `create trigger moves after update on deed.pending for each statement execute function public.moves()`)
+	var payloads []string
+	for _, c := range claim(t, db.Pool(pgtest.Worker), "orders", "w", 9) {
+		payloads = append(payloads, c.Payload)
+	}
+	slices.Sort(payloads)
+	same(t, "payloads", payloads, []string{`{"n":1}`, `{"n":2}`})
+	same(t, "moved", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.kept`), 2)
+}
+
 // A subscription that begins at the beginning takes over what the default one
 // holds, moved or not.
 func TestContract_O11_BackfillFindsMovedMessages(t *testing.T) {

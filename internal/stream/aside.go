@@ -230,7 +230,7 @@ func (a *attention) Do(ctx context.Context, chains []*chain) []error {
 		if len(msgs) == 0 {
 			return outcomes
 		}
-		results := a.Destination.Deliver(ctx, msgs)
+		results := a.deliver(ctx, msgs)
 		for k, i := range at {
 			if results == nil || results[k] == nil {
 				chains[i].delivered++

@@ -1,11 +1,14 @@
 package stream
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/deedhq/deed/internal/claim"
+	"github.com/deedhq/deed/internal/work"
 )
 
 // down is a destination that is down, and may be probed.
@@ -44,6 +47,60 @@ func TestAttention_LeavesTheProbeToTheLanes(t *testing.T) {
 		}
 		if n, _ := a.Limit(10); n != 0 {
 			t.Errorf("just after that it may claim %d", n)
+		}
+	})
+}
+
+// refusesThenPanics refuses the first message of its first call, takes the second one's, and panics at the next call.
+type refusesThenPanics struct {
+	claim.Destination
+	calls int
+}
+
+var errForGood = errors.New("refused for good")
+
+func (d *refusesThenPanics) Deliver(context.Context, []*claim.Message) []error {
+	if d.calls++; d.calls > 1 {
+		panic("at the second message")
+	}
+	return []error{errForGood, nil}
+}
+
+// rounds has an attention attempt some chains together, once.
+type rounds struct {
+	*attention
+	chains   []*chain
+	outcomes map[*chain]error
+}
+
+func (r *rounds) Exchange(_ context.Context, done []work.Done[*chain], _ int) ([]*chain, time.Duration, error) {
+	for _, d := range done {
+		r.outcomes[d.Item] = d.Err
+	}
+	claimed := r.chains
+	r.chains = nil
+	return claimed, time.Hour, nil
+}
+
+func (r *rounds) Extend(context.Context, []*chain) ([]*chain, error) { return nil, nil }
+func (r *rounds) Limit(n int) (int, time.Duration)                   { return n, 0 }
+
+// A panic at a later message of a chain is the outcome of those that were called with it, and not of the chains that had one before.
+func TestAttention_APanicIsOfItsRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused, taken := &chain{items: []*claim.Item{{}, {}}}, &chain{items: []*claim.Item{{}, {}}}
+		st := &stream{Subscription: &claim.Subscription{Options: claim.Options{Destination: &refusesThenPanics{}}}}
+		r := &rounds{attention: &attention{stream: st}, chains: []*chain{refused, taken}, outcomes: map[*chain]error{}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := work.Run(ctx, r, work.Options{Concurrency: 1, Group: 2, Batch: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.outcomes[refused]; !errors.Is(err, errForGood) || refused.delivered != 0 {
+			t.Errorf("the chain that was refused in the first round ends with %v, %d delivered", err, refused.delivered)
+		}
+		if _, panicked := errors.AsType[*work.Panic](r.outcomes[taken]); !panicked || taken.delivered != 1 {
+			t.Errorf("the chain at whose second message it panicked ends with %v, %d delivered", r.outcomes[taken], taken.delivered)
 		}
 	})
 }

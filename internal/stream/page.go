@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -240,7 +239,8 @@ func (d *pageRun) attempt(batch []*entry, msgs []*claim.Message) {
 		e.tried = true
 	}
 	crash.Point("attempting")
-	results := d.deliver(msgs)
+	// Its context is the lane's, not the page's: a stop lets it end.
+	results := d.st.deliver(d.working, msgs)
 	crash.Point("attempted")
 	failed := map[claim.Key]bool{} // in this call
 	for i, e := range batch {
@@ -257,21 +257,6 @@ func (d *pageRun) attempt(batch []*entry, msgs []*claim.Message) {
 			d.settle(e, results[i])
 		}
 	}
-}
-
-// deliver is the call of the destination. Its context is the lane's, not the page's:
-// a stop lets it end.
-func (d *pageRun) deliver(msgs []*claim.Message) (results []error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err := &work.Panic{Value: v, Stack: debug.Stack()}
-			results = make([]error, len(msgs))
-			for i := range results {
-				results[i] = err
-			}
-		}
-	}()
-	return d.st.Destination.Deliver(d.working, msgs)
 }
 
 // mayTry reports whether the message may be attempted now; if others of its key

@@ -3,6 +3,8 @@ package stream
 import (
 	"context"
 	"errors"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +27,16 @@ type stream struct {
 	page   int // most messages a page
 	leases leases
 	probes atomic.Int32 // of lanes that wait until the destination may be probed
+}
+
+// deliver is one call of the destination. A panic is the outcome of the messages that it was made for.
+func (st *stream) deliver(ctx context.Context, msgs []*claim.Message) (results []error) {
+	defer func() {
+		if v := recover(); v != nil {
+			results = slices.Repeat([]error{&work.Panic{Value: v, Stack: debug.Stack()}}, len(msgs))
+		}
+	}()
+	return st.Destination.Deliver(ctx, msgs)
 }
 
 // probing reports whether the destination is down, and so attempted at most once at

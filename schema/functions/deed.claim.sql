@@ -48,7 +48,6 @@ declare
   v_lost  int[];
   v_claim bigint;
   v_found int;
-  v_kept  int;
 begin
   if p_limit is null or p_limit < 0 then
     raise exception 'claim: limit must not be negative, got %', coalesce(p_limit::text, 'null') using errcode = 'DDARG';
@@ -141,29 +140,19 @@ begin
     -- before the content joins them: then it is not sorted along
     select m.slot, m.id, m.attempts, m.lost_claims, m.ord from claimed m order by m.ord, m.id offset 0
   ) c
-  join deed.log l on l.slot = c.slot and l.id = c.id
+  cross join lateral (
+    select o.id, o.tenant_id, o.topic, o.key, o.type, o.content_type, o.headers, o.payload, o.created_at
+    from deed.log o where o.slot = c.slot and o.id = c.id
+    union all -- in one statement, since retention goes on moving messages; and only where it has, or each would be looked for twice
+    select k.id, k.tenant_id, k.topic, k.key, k.type, k.content_type, k.headers, k.payload, k.created_at
+    from deed.kept k
+    where k.slot = c.slot and k.id = c.id
+      and (select exists (select from deed.partitions p where p.moving is not null and p.upto_id > (select min(i.id) from unnest(v_ids) i(id))))
+  ) l
   order by c.ord, c.id;
   get diagnostics v_found = row_count;
   if v_found < cardinality(v_rows) then
-    -- Messages whose partition has gone. A statement of its own: one that was
-    -- moved before the last one is seen now, and claims of others cost nothing.
-    return query
-    select v_sub.id, k.id, deed.message_id(k.created_at, k.id), v_claim, c.attempts, c.lost_claims,
-      k.tenant_id, k.topic, k.key, k.type, k.content_type, k.headers, k.payload, k.created_at, c.ord
-    from (
-      select p.slot, p.id, p.attempts, p.lost_claims, p.ord
-      from unnest(v_ids) with ordinality u(id, n)
-      cross join lateral (
-        select p.* from deed.pending p where p.subscription = v_sub.id and p.id = u.id and p.claim = v_claim offset 0
-      ) p
-      order by u.n
-      offset 0
-    ) c
-    join deed.kept k on k.slot = c.slot and k.id = c.id;
-    get diagnostics v_kept = row_count;
-    if v_found + v_kept < cardinality(v_rows) then
-      perform deed.end_empty(array[v_sub.id], v_ids, v_now, p_worker);
-    end if;
+    perform deed.end_empty(array[v_sub.id], v_ids, v_now, p_worker);
   end if;
 end
 $$;

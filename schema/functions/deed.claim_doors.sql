@@ -179,18 +179,18 @@ begin
   )
   select l.id, c.attempts, l.tenant_id, l.topic, l.key, l.aggregate_type, l.content_type, l.payload, l.created_at
   from claimed c
-  join deed.log l on l.slot = c.slot and l.id = c.id
+  cross join lateral (
+    select o.id, o.tenant_id, o.topic, o.key, o.aggregate_type, o.content_type, o.payload, o.created_at
+    from deed.log o where o.slot = c.slot and o.id = c.id
+    union all -- as in deed.claim
+    select k.id, k.tenant_id, k.topic, k.key, k.aggregate_type, k.content_type, k.payload, k.created_at
+    from deed.kept k
+    where k.slot = c.slot and k.id = c.id
+      and (select exists (select from deed.partitions p where p.moving is not null and p.upto_id > (select min(i.id) from unnest(v_ids) i(id))))
+  ) l
   where octet_length(l.payload) <= 1024 or not deed.is_json(l.content_type) or deed.json_excess(l.payload) is null;
   get diagnostics v_found = row_count;
   if v_found < cardinality(v_rows) then
-    -- As in deed.claim: messages whose partition has gone.
-    return query
-    select k.id, p.attempts, k.tenant_id, k.topic, k.key, k.aggregate_type, k.content_type, k.payload, k.created_at
-    from unnest(v_doors) d(id)
-    cross join unnest(v_ids) u(id)
-    join deed.pending p on p.subscription = d.id and p.id = u.id and p.claimed_at = v_now and p.claimed_by = p_worker
-    join deed.kept k on k.slot = p.slot and k.id = p.id
-    where octet_length(k.payload) <= 1024 or not deed.is_json(k.content_type) or deed.json_excess(k.payload) is null;
     -- What was left out.
     with excessive as (
       select p.subscription, p.id, deed.json_excess(l.payload) as excess

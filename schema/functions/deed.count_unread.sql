@@ -25,7 +25,7 @@ as $$
     from (
       select r.created_at
       from (
-        select l.slot_from, l.slot_upto, d.since, at.slot as at_slot, at.id as at_id,
+        select l.slot_from, l.slot_upto, d.since, at.slot % 1073741824 as at_slot, at.id as at_id, at.slot >= 1073741824 as at_all, -- see deed.page
           p.base, p.h, p.cur as p_cur, p.upper as p_upper, p.restored_id as p_id, p.restored_h as p_h,
           c.cur as c_cur, c.upper as c_upper, c.restored_id as c_id, c.restored_h as c_h
         from (
@@ -76,8 +76,14 @@ as $$
           from unnest(deed.late_xids(a.p_cur, a.h, pg_current_snapshot())) ran(xid)
           cross join lateral (select l.* from deed.log l where l.xid = ran.xid offset 0) l
           where l.id <= a.base and l.slot between a.slot_from and a.slot_upto and l.list_version >= a.since
-            and (a.at_slot is null or a.at_slot < 0)
-            and not coalesce((pg_visible_in_snapshot(l.xid, a.c_cur)) and (a.at_slot > -2 or l.id <= a.at_id), false)
+            and not coalesce(
+              pg_visible_in_snapshot(l.xid, a.c_cur)
+                and case
+                  when a.at_all then ((l.id - 1) / 65536, l.slot, l.id) <= ((a.at_id - 1) / 65536, a.at_slot, a.at_id)
+                  else a.at_slot > -2 or l.id <= a.at_id
+                end,
+              false
+            )
           order by l.created_at
           limit p_most
         )

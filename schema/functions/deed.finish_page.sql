@@ -97,7 +97,7 @@ begin
     if not v_parked and p_hashes[i] is not null then
       v_keys := v_keys || p_hashes[i];
     end if;
-    v_dead := p_outcomes[i] = 'discard' or (p_outcomes[i] = 'retry' and 1 >= v_sub.max_attempts);
+    v_dead := p_outcomes[i] = 'discard' or (p_outcomes[i] = 'retry' and coalesce(1 >= v_sub.max_attempts, false));
     insert into deed.pending (
       subscription, slot, id, attempts, lost_claims, parked, tenant_id, ord_at, process_after, dead_at, last_error, key_hash
     )

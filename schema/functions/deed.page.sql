@@ -6,6 +6,8 @@
 --   slot -2  late rows, below p_from's base, by number (deed.window_late)
 --   slot -1  if the window is small, all others by number
 --   slot >= 0  else by stretches of 65,536 numbers and within them by slot
+-- or, if very much is late, all of it by stretches. What is late is counted anew for each page, and what
+-- has been removed since, as with a tenant, is not counted: so the places of such a step say so (c_all is added to the slot).
 -- Begin with (-2, 0); fewer than p_limit rows, the window is read. place_slot
 -- and id are the position after a row. due is false for a message that is to
 -- wait for its process_after. What is of a tenant that is being removed is left out.
@@ -43,6 +45,7 @@ as $$
 #variable_conflict use_column
 declare
   c_stretch constant bigint := 65536; -- positions are kept by it: never to be changed
+  c_all     constant int := 1073741824; -- nor is this
   v_now   timestamptz := clock_timestamp();
   v_p     record;
   v_c     record;
@@ -56,6 +59,7 @@ declare
   v_upto  bigint;
   v_next  bigint;
   v_found boolean;
+  v_mark  int := 0;
 begin
   select w.base, w.h, w.cur, w.system_identifier, w.restored_id, w.restored_h into v_p
   from deed.windows w where w.n = p_from and w.h = p_from_h;
@@ -66,6 +70,13 @@ begin
     select l.xids, l.low into v_late, v_low from deed.window_late(p_from, p_from_h, p_to, p_to_h) l;
   end if;
   v_moved := v_p.system_identifier <> v_c.system_identifier;
+  if p_slot >= c_all or (p_slot >= 0 and p_id <= v_p.base) then -- the latter as places were before they said it
+    v_low := 0;
+    p_slot := p_slot % c_all;
+  end if;
+  if v_low < v_p.base then
+    v_mark := c_all;
+  end if;
 
   if p_slot = -2 and v_low = v_p.base and (v_moved or cardinality(v_late) > 0) then
     return query
@@ -124,7 +135,7 @@ begin
     v_found := false;
     for v_slot in p_slot..p_slot_upto loop
       return query
-      select l.slot, l.slot, l.id, l.tenant_id, l.key, l.type, l.content_type, l.headers, l.payload, l.created_at,
+      select l.slot + v_mark, l.slot, l.id, l.tenant_id, l.key, l.type, l.content_type, l.headers, l.payload, l.created_at,
         l.process_after is null or l.process_after <= v_now
       from deed.log l
       where l.slot = v_slot and l.id > case when v_slot = p_slot then greatest(p_id, v_next) else v_next end and l.id <= v_upto

@@ -177,8 +177,13 @@ begin
         count(*) filter (where u.key is not null and k.id is null)
       into v_first, v_times, v_missing
       from unnest(p_tenants, p_topics, p_idempotency_keys, v_ids) with ordinality u(tenant, topic, key, id, n)
-      left join deed.publish_keys k
-        on k.tenant_id = coalesce(u.tenant, v_tenant) and k.topic = u.topic and k.key = u.key;
+      left join lateral ( -- under REPEATABLE READ one that was purged since the snapshot stands beside the one just made
+        select o.id, o.created_at
+        from deed.publish_keys o
+        where o.tenant_id = coalesce(u.tenant, v_tenant) and o.topic = u.topic and o.key = u.key
+        order by o.id desc
+        limit 1
+      ) k on true;
       exit when v_missing = 0;
     end loop;
   end if;

@@ -68,11 +68,11 @@ as $$
   -- From where to where each lane has read, slot by slot.
   places as materialized (
     select e.subscription, e.lane, a.lane_slot, l.since, e.to_window is null as between_windows,
-      case when e.slot >= 0 then 2 else e.slot + 2 end as part, e.slot, e.id,
+      case when e.slot >= 0 then 2 else e.slot + 2 end as part, case when e.slot >= 1073741824 then e.slot - 1073741824 else e.slot end as slot, e.id,
       b.cur as b_cur, b.upper as b_upper, b.restored_id as b_id, b.restored_h as b_h,
       f.base as f_base, f.cur as f_cur, f.upper as f_upper, f.restored_id as f_id, f.restored_h as f_h,
       t.cur as t_cur, t.upper as t_upper, t.restored_id as t_id, t.restored_h as t_h,
-      e.slot >= 0 and (select w.low = f.base from deed.window_late(f.n, f.h, t.n, t.h) w) as late_first
+      e.slot between 0 and 1073741823 and e.id > f.base and (select w.low = f.base from deed.window_late(f.n, f.h, t.n, t.h) w) as late_first
     from ends e
     join lanes l on l.subscription = e.subscription and l.lane = e.lane and l.since is not null
     join begins o on o.subscription = e.subscription and o.lane = e.lane

@@ -22,7 +22,8 @@ as $$
         and case
           when g.slot = -2 then p_id <= f.base and p_id <= g.id
           when g.slot = -1 then p_id <= g.id
-          when p_id <= f.base and (select w.low = f.base from deed.window_late(f.n, f.h, t.n, t.h) w) then true -- it came first, being late
+          when g.slot >= 1073741824 then ((p_id - 1) / 65536, p_slot, p_id) <= ((g.id - 1) / 65536, g.slot - 1073741824, g.id)
+          when p_id <= f.base and g.id > f.base and (select w.low = f.base from deed.window_late(f.n, f.h, t.n, t.h) w) then true -- it came first, being late
           else ((p_id - 1) / 65536, p_slot, p_id) <= ((g.id - 1) / 65536, g.slot, g.id)
         end,
       false
