@@ -28,7 +28,7 @@ func Approve(ctx context.Context, db deed.DB, id string, act audit.Act) error {
 // RetryStep has a step tried again that has failed and waits for a person, and returns which logical attempt
 // that is (R5). Its effects keep their key, by which the other end knows a repeat, unless newKey says that
 // they are to be done anew, those of its inner steps that have not succeeded, too. For operators; it is in the audit log. Errors: [deed.Invalid] without a reason;
-// [deed.NotFound]; [deed.Conflict] for a step that waits for nobody.
+// [deed.NotFound]; [deed.Forbidden] for another tenant's run than the transaction has set; [deed.Conflict] for a step that waits for nobody.
 func RetryStep(ctx context.Context, db deed.DB, id, step string, newKey bool, act audit.Act) (attempt int, err error) {
 	return actOn[int](ctx, db, "retry step", id, query.Retry, act, step, newKey)
 }

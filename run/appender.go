@@ -28,8 +28,8 @@ type AppenderOptions struct {
 	Adapter string
 
 	// Statements is how many append at a time, each on a connection of the pool; on its others,
-	// at most as many, runs are waited for that somebody else has locked. Default: 4, or half of the pool's
-	// connections if that is less.
+	// at most as many, runs are waited for that somebody else has locked, and further ones are tried again from
+	// time to time. Default: 4, or half of the pool's connections if that is less.
 	Statements int
 
 	// Batch is the most events that one statement appends, at most 10,000. Default 1,000.
@@ -97,6 +97,7 @@ type arrival struct {
 	event  New
 	run    string
 	tried  bool // guarded by Appender.mu: a statement had it of which nobody knows what became
+	held   int  // guarded by Appender.mu: how often its run was found locked
 	answer chan outcome
 }
 
@@ -214,19 +215,25 @@ func (a *Appender) work(ctx context.Context, workers *sync.WaitGroup) {
 		// Not cut short when ctx ends: events may be in the log by then.
 		held, err := a.append(context.WithoutCancel(ctx), query.TryAppend, list)
 		a.free(list, held)
-		for run := range held {
-			workers.Go(func() { a.await(ctx, run) })
+		for run, times := range held {
+			workers.Go(func() { a.await(ctx, run, times) })
 		}
 		a.pause(ctx, err)
 	}
 }
 
-// await appends what is of a run that somebody else has locked, as soon as it is free. What comes to it
-// meanwhile waits with it.
-func (a *Appender) await(ctx context.Context, run string) {
+// await appends what is of a run that somebody else has locked, and that was found so these many times, as soon as it is free. What comes to it
+// meanwhile waits with it. While others take all the room there is, as their runs may stay locked for long, this one may be free again: it is tried
+// with what else there is, the later the more often it was.
+func (a *Appender) await(ctx context.Context, run string, times int) {
+	again := time.NewTimer(work.Backoff(times, 50*time.Millisecond, 2*time.Second))
+	defer again.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
+			return
+		case <-again.C:
+			a.free([]*arrival{{run: run}}, nil)
 			return
 		case a.room <- struct{}{}:
 		}
@@ -269,10 +276,10 @@ func (a *Appender) take(run string) (list []*arrival) {
 }
 
 // free lets others take what is of the runs of list, but for those that are held.
-func (a *Appender) free(list []*arrival, held map[string]bool) {
+func (a *Appender) free(list []*arrival, held map[string]int) {
 	a.mu.Lock()
 	for _, w := range list {
-		if !held[w.run] {
+		if held[w.run] == 0 {
 			delete(a.busy, w.run)
 		}
 	}
@@ -284,9 +291,9 @@ func (a *Appender) free(list []*arrival, held map[string]bool) {
 }
 
 // append appends list in one statement; one that is refused in halves, until it is known which
-// event is wrong. It answers all but those of runs that are held, which it returns, and, if a repeat may cure err, those that it could
-// not append: both are in the queue again.
-func (a *Appender) append(ctx context.Context, sql string, list []*arrival) (held map[string]bool, err error) {
+// event is wrong. It answers all but those of runs that are held, which it returns with how often they were, and, if a repeat may cure err, those that
+// it could not append: both are in the queue again.
+func (a *Appender) append(ctx context.Context, sql string, list []*arrival) (held map[string]int, err error) {
 	rows, err := a.statement(ctx, sql, list)
 	switch {
 	case err == nil:
@@ -298,13 +305,13 @@ func (a *Appender) append(ctx context.Context, sql string, list []*arrival) (hel
 		list[0].answer <- outcome{err: wrap(opAppend, err)}
 		return nil, nil
 	}
-	held, err = map[string]bool{}, nil
+	held, err = map[string]int{}, nil
 	for _, half := range [][]*arrival{list[:len(list)/2], list[len(list)/2:]} {
 		if err != nil {
 			a.again(half, false)
 			continue
 		}
-		var more map[string]bool
+		var more map[string]int
 		more, err = a.append(ctx, sql, half)
 		maps.Copy(held, more)
 	}
@@ -341,14 +348,13 @@ func (a *Appender) statement(ctx context.Context, sql string, list []*arrival) (
 }
 
 // answer tells callers what became of their events; those whose runs are held go on waiting.
-func (a *Appender) answer(list []*arrival, rows []row) (held map[string]bool) {
+func (a *Appender) answer(list []*arrival, rows []row) (held map[string]int) {
 	var locked []*arrival
-	held = map[string]bool{}
+	held = map[string]int{}
 	for i, w := range list {
 		r := rows[i]
 		if r.seq == nil {
 			locked = append(locked, w)
-			held[w.run] = true
 			continue
 		}
 		if !*r.repeated {
@@ -358,6 +364,10 @@ func (a *Appender) answer(list []*arrival, rows []row) (held map[string]bool) {
 	}
 	a.mu.Lock()
 	a.shrink = max(0, a.shrink-1)
+	for _, w := range locked {
+		w.held++
+		held[w.run] = max(held[w.run], w.held)
+	}
 	a.mu.Unlock()
 	a.again(locked, false)
 	return held

@@ -283,6 +283,47 @@ func TestAppender_ALockedRunHoldsUpNobodyElse(t *testing.T) {
 	checkTold(t, db, waiting())
 }
 
+// Where as many runs stay locked as the Appender has connections to wait with, one that is locked for a moment is appended to when it is free,
+// and not when one of the others is.
+func TestAppender_ARunThatIsLockedForAMomentWaitsForNoOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	a := appender(t, db.NewPool(pgtest.Worker, 2), run.AppenderOptions{Deadline: time.Hour})
+	appending(t, a)
+	long, short := running(t, db, "long"), running(t, db, "short")
+	lock := func(r string) pgx.Tx {
+		t.Helper()
+		tx, err := db.Conn(t, pgtest.Owner).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Append(t.Context(), tx, "", completed(r, "undone")); err != nil {
+			t.Fatal(err)
+		}
+		return tx
+	}
+	forLong, forShort := lock(long), lock(short)
+	defer forLong.Rollback(context.Background())
+	defer forShort.Rollback(context.Background())
+	waits := bring(t.Context(), a, completed(long, "s"))
+	eventually(t, "the one to be waited for", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%append_events%')`)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
+	defer cancel()
+	before := a.Stats().Statements
+	comes := bring(ctx, a, completed(short, "s"))
+	eventually(t, "the other to be found locked", func() bool { return a.Stats().Statements > before && a.Waiting() == 1 })
+	if err := forShort.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := comes()
+	if err := forLong.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	checkTold(t, db, append(got, waits()...))
+}
+
 // A caller who does not wait any longer harms nobody: what nobody has begun with is not appended, and the others are.
 func TestAppender_CallersLeave(t *testing.T) {
 	t.Parallel()

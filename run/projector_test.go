@@ -451,14 +451,17 @@ func TestProjector_HoldsTheEventsOfOneRun(t *testing.T) {
 	}
 }
 
-// meanwhile does something before the statement that replaces snapshots.
+// meanwhile does something before the first statement that has the text.
 type meanwhile struct {
 	deed.DB
-	do func()
+	before string
+	do     func()
 }
 
+const replacesSnapshots, readsEvents = "deed.replace_snapshots", "deed.run_event_id("
+
 func (m *meanwhile) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if do := m.do; do != nil && strings.Contains(sql, "deed.replace_snapshots") {
+	if do := m.do; do != nil && strings.Contains(sql, m.before) {
 		m.do = nil
 		do()
 	}
@@ -479,7 +482,7 @@ func TestContract_R6_RebuiltBesideAProjector(t *testing.T) {
 		}
 	}
 	project(2)
-	beside := &meanwhile{DB: db.Pool(pgtest.Worker), do: func() {
+	beside := &meanwhile{DB: db.Pool(pgtest.Worker), before: replacesSnapshots, do: func() {
 		decide(t, db, r, run.RunCompleted)
 		project(3)
 	}}
@@ -497,7 +500,7 @@ func TestContract_D12_RebuiltBesideARedaction(t *testing.T) {
 	r := running(t, db, "a")
 	appendAs(t, db, run.New{Run: r, Type: run.StepFailed, Step: "s", Attempt: 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z", "error": {"code": "E", "message": "canary-7"}}`)})
 	decide(t, db, r, run.RunFailed)
-	beside := &meanwhile{DB: db.Pool(pgtest.Worker), do: func() {
+	beside := &meanwhile{DB: db.Pool(pgtest.Worker), before: replacesSnapshots, do: func() {
 		if _, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), r, audit.Act{By: "ann", Reason: "asked for"}); err != nil {
 			t.Fatal(err)
 		}
@@ -511,5 +514,29 @@ func TestContract_D12_RebuiltBesideARedaction(t *testing.T) {
 	}
 	if text := pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(s.snapshot::text, ' ') from deed.run_snapshots s`); strings.Contains(text, "canary") || !strings.Contains(text, `"E"`) {
 		t.Errorf("a snapshot is %s", text)
+	}
+}
+
+// A look that a redaction comes into says nothing of it: the snapshots that it had read went with
+// what the events said.
+func TestRebuild_LooksBesideARedaction(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	r := running(t, db, "a")
+	appendAs(t, db, run.New{Run: r, Type: run.StepFailed, Step: "s", Attempt: 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z", "error": {"code": "E", "message": "canary-7"}}`)})
+	decide(t, db, r, run.RunFailed)
+	if _, err := run.Rebuild(t.Context(), db.Pool(pgtest.Worker), r, false); err != nil {
+		t.Fatal(err)
+	}
+	if text := pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(s.snapshot::text, ' ') from deed.run_snapshots s`); !strings.Contains(text, "canary") {
+		t.Fatalf("before the redaction a snapshot is %s", text)
+	}
+	beside := &meanwhile{DB: db.Pool(pgtest.Worker), before: readsEvents, do: func() {
+		if _, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), r, audit.Act{By: "ann", Reason: "asked for"}); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	if found, err := run.Rebuild(t.Context(), beside, r, true); err != nil || len(found) > 0 || beside.do != nil {
+		t.Errorf("%+v, %v", found, err)
 	}
 }

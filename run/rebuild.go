@@ -30,6 +30,14 @@ type Difference struct {
 // [deed.NotFound], [deed.Invalid]; SQLSTATE 40001 where it was redacted meanwhile, and nothing
 // was changed: call it again.
 func Rebuild(ctx context.Context, db deed.DB, id string, look bool) (list []Difference, err error) {
+	list, err = rebuild(ctx, db, id, look)
+	if look && err == nil && len(list) > 0 { // or it was redacted between the looks at its snapshots and its events, which happens once
+		list, err = rebuild(ctx, db, id, look)
+	}
+	return list, err
+}
+
+func rebuild(ctx context.Context, db deed.DB, id string, look bool) (list []Difference, err error) {
 	const op = "rebuild run"
 	r, err := Find(ctx, db, id) // before its events
 	if err != nil {

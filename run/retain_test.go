@@ -200,6 +200,26 @@ func TestContract_O11_ARunThatLivesOnStays(t *testing.T) {
 	want(t, "what is left", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(concat_ws(' ', r.status, l.event_type), ',') from deed.runs r join deed.run_log l using (run_id)`), "APPROVED RunApproved")
 }
 
+// No step looks at all the runs of a week of many, which would take the longer the more there are: they go a few at a time, and the last of them with
+// the partition.
+func TestRetain_AWeekOfManyRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	old(t, db, 22, false)
+	project1(t, db)
+	db.Exec(t, pgtest.Owner, `
+		create sequence public.looks;
+		create or replace function deed.run_was_read(p_run uuid, p_tenant uuid, p_subscriptions int[], p_unread timestamptz) returns boolean language sql volatile
+		as 'select nextval(''public.looks'') > 0'`)
+	want(t, "the first step", retain(t, db, 1), "deleted 2800 1")
+	want(t, "how often it has looked at a run", pgtest.One[int](t, db.Pool(pgtest.Owner), `select last_value from public.looks`), 2)
+	for _, did := range []string{"deleted 2800 1", "emptied 2800 20", "dropped 2800 0", ""} {
+		want(t, "a step", retain(t, db, 1), did)
+	}
+	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.runs`), 0)
+}
+
 // A projector that is told to removes them by itself.
 func TestProjector_KeepsRetention(t *testing.T) {
 	t.Parallel()

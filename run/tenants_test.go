@@ -178,3 +178,54 @@ func TestContract_D7_AnothersRunIsNotRedacted(t *testing.T) {
 		}
 	}
 }
+
+// Who crosses tenants and has set one, or is bound to one, has no step of another one's tried again.
+func TestRetryStep_AnothersStep(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // the step waits for a person, and nothing has failed
+	a, b := tenant.ID{0xa}, tenant.ID{0xb}
+	for _, id := range []tenant.ID{a, b} {
+		if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), id, id.String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db.Exec(t, pgtest.Worker, `select deed.put_plan('{"plan":"p","steps":{"s":{"kind":"external","queue":"q"}},"version":"1"}', p_tenant => $1::text::uuid)`, b.String())
+	id := pgtest.One[string](t, db.Pool(pgtest.Worker), `select run_id::text from deed.start_run('p', '1', '1', p_tenant => $1::text::uuid)`, b.String())
+	db.Exec(t, pgtest.Owner, `update deed.run_steps set verdict = 'HOLD_OVER', ready = false, process_after = 'infinity'`)
+	admin, bound := pgtest.One[string](t, db.Pool(pgtest.Admin), `select session_user::text`), "deed_test_bound_"+db.Name()
+	db.Exec(t, pgtest.Owner, `create role `+pgx.Identifier{bound}.Sanitize()+` login in role deed_app`)
+	t.Cleanup(func() { db.Exec(t, pgtest.Owner, `drop role `+pgx.Identifier{bound}.Sanitize()) })
+	if _, err := tenant.Bind(t.Context(), db.Pool(pgtest.Admin), bound, []tenant.ID{a}, audit.Act{By: "x", Reason: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `grant deed_admin to `+pgx.Identifier{bound}.Sanitize()) // who binds a login does so before it is an operator
+	for _, c := range []struct {
+		what, login, set string
+		refused          bool
+	}{
+		{"a set", admin, a.String(), true},
+		{"a setting that cannot be read", admin, "b", true},
+		{"bound to a, none set", bound, "", true},
+		{"bound to a, a set", bound, a.String(), true},
+		{"bound to a, b set", bound, b.String(), true},
+		{"b set", admin, b.String(), false},
+	} {
+		conn := db.Conn(t, pgtest.Owner) // each has a session of its own
+		if _, err := conn.Exec(t.Context(), `set session authorization `+pgx.Identifier{c.login}.Sanitize()); err != nil {
+			t.Fatal(err)
+		}
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), `select set_config('app.current_tenant_id', $1, true)`, c.set); err != nil {
+				return err
+			}
+			_, err := run.RetryStep(t.Context(), tx, id, "s", true, audit.Act{By: "ann", Reason: "a test"})
+			return err
+		})
+		want(t, fmt.Sprintf("%s: %v", c.what, err), deed.CodeOf(err) == deed.Forbidden, c.refused)
+		want(t, c.what+": the step's attempt", pgtest.One[int](t, db.Pool(pgtest.Owner), `select attempt from deed.run_steps`), map[bool]int{true: 1, false: 2}[c.refused])
+		if err := conn.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -47,13 +47,23 @@ func (a *artifacts) Put(ctx context.Context, kind string, r io.Reader) (runstep.
 		made.ExpiresAt, day = &at, at.Format("until-20060102")
 	}
 	hash, size := sha256.New(), &counter{}
-	uri, err := a.e.opts.Artifacts.Put(ctx, fmt.Sprintf("%s/%s/%s/%s", day, a.it.run, url.PathEscape(a.name), rand.Text()), io.TeeReader(r, io.MultiWriter(hash, size)))
+	uri, err := a.e.opts.Artifacts.Put(ctx, fmt.Sprintf("%s/%s/%s/%s", day, a.it.run, a.part(), rand.Text()), io.TeeReader(r, io.MultiWriter(hash, size)))
 	if err != nil {
 		return runstep.Artifact{}, fmt.Errorf("put artifact of kind %s: %w", kind, err)
 	}
 	crash.Point("artifact put")
 	made.URI, made.SHA256, made.SizeBytes = uri, hex.EncodeToString(hash.Sum(nil)), size.n
 	return runstep.Artifact(made), a.Attach(runstep.Artifact(made))
+}
+
+// part is the step's name as a part of a path, or a hash in its place where file systems have no room for it: 200 letters may be 2,400 bytes.
+func (a *artifacts) part() string {
+	part := url.PathEscape(a.name)
+	if len(part) > 200 {
+		sum := sha256.Sum256([]byte(a.name))
+		part = hex.EncodeToString(sum[:])
+	}
+	return part
 }
 
 // Attach is [runstep.Artifacts]'s.

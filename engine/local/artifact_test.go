@@ -102,6 +102,40 @@ func TestContract_R10_ArtifactsAreReferences(t *testing.T) {
 	}
 }
 
+// A step puts artifacts whatever it is called: a name of 72 letters may be over 255 bytes as a part of a path, which is more than file systems take.
+func TestArtifacts_OfALongName(t *testing.T) {
+	t.Parallel()
+	files, err := run.NewFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+	serve(t, db, local.Options{Artifacts: files, Handlers: []local.Handler{
+		local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
+			return run.Step(ctx, run.Named("отчёт", strings.Repeat("ж", 60)), func(ctx context.Context) (nothing, error) {
+				_, err := run.Put(ctx, "report", strings.NewReader("its bytes"))
+				return nil, err
+			})
+		}),
+	}})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	want(t, "why it has failed", messageOf(t, db, id, "a"), "")
+	shown, err := run.Show(t.Context(), db.Pool(pgtest.App), id, 0)
+	if err != nil || len(shown.Snapshot.Artifacts) != 1 {
+		t.Fatalf("%+v, %v", shown, err)
+	}
+	r, err := files.Open(t.Context(), shown.Snapshot.Artifacts[0].URI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if want(t, "its bytes", string(text), "its bytes"); err != nil || r.Close() != nil {
+		t.Error(err)
+	}
+}
+
 // What is no reference, or no place of the store's, is refused; and without a store a step that puts something fails.
 func TestArtifacts_Refused(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ order by ordinal;
 
 -- name: history
 -- What is recorded of the inner steps of a step, in the order of their events, and of its own failures.
-select l.step_id, l.event_type, l.logical_attempt, l.run_seq, l.emitted_at, coalesce((l.event_data ->> 'of')::int, 0), convert_to((l.event_data -> 'output')::text, 'UTF8'),
+select l.step_id, l.event_type, l.logical_attempt, coalesce(l.engine_attempt, 1), l.run_seq, l.emitted_at, coalesce((l.event_data ->> 'of')::int, 0), convert_to((l.event_data -> 'output')::text, 'UTF8'),
   convert_to((l.event_data -> 'error')::text, 'UTF8'), coalesce(l.event_data ->> 'reason', ''), coalesce((l.event_data ->> 'not_done')::bool, false), coalesce((l.event_data ->> 'key_n')::int, 1),
   (l.event_data ->> 'until')::timestamptz, coalesce((l.event_data ->> 'until')::timestamptz <= clock_timestamp(), false)
 from deed.run_log l

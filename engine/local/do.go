@@ -35,6 +35,11 @@ func (e *Engine) Do(ctx context.Context, items []*item) []error {
 		it.end = it.failed(err, started)
 		it.end.notDone = it.end.notDone && it.first() // that this attempt did nothing says nothing of one before it
 	}
+	if err != nil && it.end.outcome == "failed" && errors.Is(context.Cause(ctx), work.ErrLeaseLost) {
+		// It was cut short by the engine, as by a stop. The claim may be its own all the same: who had its row locked, so that its lease was not
+		// renewed, may have undone all.
+		it.end = it.back(0, it.end.notDone)
+	}
 	return []error{err}
 }
 

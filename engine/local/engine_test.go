@@ -223,6 +223,25 @@ func TestEngine_LongStepsAreAnnounced(t *testing.T) {
 	want(t, "events", logOf(t, db, id), "RunApproved, RunStarted, StepStarted a#1, StepCompleted a#1, RunCompleted")
 }
 
+// However long the plan's back-off is, and however often it has doubled, the next attempt is due within a day.
+func TestEngine_BackoffIsADayAtMost(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a, retry: {attempts: 60, backoff: 24h}}}}`)
+	serve(t, db, local.Options{Handlers: []local.Handler{local.Step("a", func(context.Context, nothing) (nothing, error) { return nil, fail("BROKEN") })}})
+	id := start(t, db, "a", nil)
+	next := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select coalesce((select concat_ws(' ', attempt, process_after between now() + interval '23 hours' and now() + interval '24 hours') from deed.run_steps where claim is null and not ready), '')`)
+	}
+	eventually(t, "29 attempts to have failed, or the run", func() bool {
+		db.Exec(t, pgtest.Owner, `update deed.run_steps set process_after = clock_timestamp() where claim is null and not ready and attempt < 30`)
+		return next() == "30 t" || statusOf(t, db, id) != "RUNNING"
+	})
+	want(t, "why the last one has failed", errorOf(t, db, id, "a"), "BROKEN")
+	want(t, "the next one", next(), "30 t")
+}
+
 // With a hold a run whose step has failed waits for a person, who has it tried again or cancels; the others of its
 // steps go on.
 func TestEngine_AHeldRunWaitsForAPerson(t *testing.T) {

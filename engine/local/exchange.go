@@ -116,11 +116,16 @@ func (e *Engine) exchange(ctx context.Context, ends []*ending, n int) (claimed [
 	}
 	crash.Point("exchanged")
 	e.count(ends, said)
-	next = e.opts.PollInterval/2 + rand.N(e.opts.PollInterval)
-	if wait != nil {
-		next = min(next, max(time.Duration(*wait*float64(time.Second)), time.Millisecond))
+	return claimed, e.lookAgain(wait), nil
+}
+
+// lookAgain is in what time to claim again where nothing was claimed, if the next that waits for its time is due in so many seconds; nil: nothing does.
+func (e *Engine) lookAgain(wait *float64) time.Duration {
+	next := e.opts.PollInterval/2 + rand.N(e.opts.PollInterval)
+	if wait != nil { // bounded first: until the year 9999 are more seconds than a Duration holds
+		next = max(time.Duration(min(*wait, next.Seconds())*float64(time.Second)), time.Millisecond)
 	}
-	return claimed, next, nil
+	return next
 }
 
 func nullIfEmpty(s string) any {
@@ -228,6 +233,11 @@ func (e *Engine) finish(ctx context.Context, db deed.DB, ends []*ending) ([]stri
 func (e *Engine) each(ctx context.Context, ends []*ending, together error) error {
 	for _, end := range ends {
 		said, err := e.finish(ctx, e.pool, []*ending{end})
+		if err != nil && !passing(err) && end.instead != nil {
+			e.about(end.it).Warn("the output of a step cannot be stored; less of it is", "error", err)
+			end.data["output"], end.instead = end.instead, nil
+			said, err = e.finish(ctx, e.pool, []*ending{end})
+		}
 		if err != nil && !passing(err) {
 			e.about(end.it).Error("the outcome of a step cannot be stored; the step has failed", "error", err)
 			refused := end.it.failed(&run.Failure{Code: "OUTPUT_REFUSED", Final: true, Err: errors.New("what it returned cannot be stored: " + deed.WrapError("record step", err).Error())}, end.started)

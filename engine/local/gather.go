@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/deedhq/deed/internal/sqlstate"
 )
 
 // gatherer has what many bring recorded in few statements.
@@ -79,15 +81,31 @@ func (g *gatherer) run(ctx context.Context) {
 	}
 }
 
-// recordAll records list, one by one where together one is refused, or its run is locked by somebody: none waits for another.
+// recordAll records list, one by one where together one is refused, or its run is locked by somebody: none waits for another. A run that is locked is
+// asked for once, whatever of it is in the list: each would take as long, and the others wait behind it.
 func (g *gatherer) recordAll(ctx context.Context, list []*record) {
 	answers, err := g.do(ctx, list)
-	if err != nil && len(list) > 1 {
-		for _, r := range list {
-			g.recordAll(ctx, []*record{r})
-		}
+	if err == nil || len(list) == 1 {
+		tellAll(list, answers, err)
 		return
 	}
+	locked := map[string]error{} // by run
+	for _, r := range list {
+		alone := []*record{r}
+		if err := locked[r.it.run]; err != nil {
+			tellAll(alone, nil, err)
+			continue
+		}
+		answers, err := g.do(ctx, alone)
+		if sqlstate.Locked(err) {
+			locked[r.it.run] = err
+		}
+		tellAll(alone, answers, err)
+	}
+}
+
+// tellAll tells those who have brought list what was said of it.
+func tellAll(list []*record, answers []said, err error) {
 	for k, r := range list {
 		a := answer{err: err}
 		if err == nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // timed is a database that takes its time, by a clock of the test's own, and notes how many records each statement had.
@@ -53,7 +55,7 @@ func gathering(t *testing.T, takes func(list []*record) time.Duration, test func
 			brought := time.Now()
 			answered := make(chan time.Duration, 1)
 			callers.Go(func() {
-				r := &record{name: name, answer: make(chan answer, 1)}
+				r := &record{it: &item{}, name: name, answer: make(chan answer, 1)}
 				if a, err := g.write(r); err != nil || a.result != name {
 					t.Errorf("record %s: %+v, %v", name, a, err)
 				}
@@ -158,4 +160,31 @@ func TestGatherer_NotAllAtOnce(t *testing.T) {
 			t.Errorf("statements of %s records", got)
 		}
 	})
+}
+
+// A run that somebody keeps locked is waited for once, however many of its inner steps are among those of others, which are recorded.
+func TestGatherer_ALockedRunIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	refused := &pgconn.PgError{Code: "55P03"}
+	asked := 0
+	g := newGatherer(func(_ context.Context, list []*record) ([]said, error) {
+		if slices.ContainsFunc(list, func(r *record) bool { return r.it.run == "locked" }) {
+			asked++
+			return nil, refused
+		}
+		return make([]said, len(list)), nil
+	})
+	var list []*record
+	for n := range 200 {
+		list = append(list, &record{it: &item{run: []string{"locked", "free"}[n%2]}, answer: make(chan answer, 1)})
+	}
+	g.recordAll(t.Context(), list)
+	for n, r := range list {
+		if a := <-r.answer; errors.Is(a.err, refused) != (r.it.run == "locked") {
+			t.Errorf("record %d, of the run that is %s: %v", n, r.it.run, a.err)
+		}
+	}
+	if asked != 2 { // with the others, and alone
+		t.Errorf("the locked run was asked for %d times, want twice", asked)
+	}
 }

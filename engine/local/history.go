@@ -71,7 +71,8 @@ func (c *code) historyAfter(ctx context.Context, after int64) (n int, last int64
 	var name, typ, reason string
 	var output, failure []byte
 	var r recorded
-	_, err = pgx.ForEachRow(rows, []any{&name, &typ, &r.attempt, &last, &r.begun, &r.of, &output, &failure, &reason, &r.notDone, &r.keyN, &r.until, &r.due}, func() error {
+	var engine int
+	_, err = pgx.ForEachRow(rows, []any{&name, &typ, &r.attempt, &engine, &last, &r.begun, &r.of, &output, &failure, &reason, &r.notDone, &r.keyN, &r.until, &r.due}, func() error {
 		n++
 		r.typ, r.last, r.reason = run.Type(typ), last, reason
 		r.output, r.failure = append(json.RawMessage(nil), output...), run.Error{}
@@ -81,7 +82,8 @@ func (c *code) historyAfter(ctx context.Context, after int64) (n int, last int64
 			}
 		}
 		if name == c.it.step {
-			if slices.Contains(cutShort, r.failure.Code) {
+			// Of an attempt that was begun anew it is not known, either, however it has ended: what was called before that need not have come again.
+			if slices.Contains(cutShort, r.failure.Code) || engine > 1 && !c.it.once {
 				c.unsure = r.attempt
 			}
 			return nil

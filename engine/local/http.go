@@ -75,6 +75,7 @@ func (e *Engine) request(ctx context.Context, it *item, p *plan.Plan, st *plan.S
 		return err
 	}
 	it.end = it.completed(output, started)
+	it.end.instead = httpOutput{Status: answer.Status, Omitted: true} // where the database does not take the body: the request was done
 	return nil
 }
 
@@ -166,13 +167,17 @@ func withoutURL(err error) error {
 	return err
 }
 
-// outputOf is what later steps see of an answer: its status, and its body where that is JSON or text and fits.
+// httpOutput is what later steps see of an answer.
+type httpOutput struct {
+	Status  int  `json:"status"`
+	Body    any  `json:"body,omitempty"`
+	Omitted bool `json:"body_omitted,omitempty"`
+}
+
+// outputOf is a's: its status, and its body where that is JSON or text and fits. What the
+// database does not take of JSON, such as half a character or a number that is too large, it says itself.
 func outputOf(a httpcall.Answer) json.RawMessage {
-	out := struct {
-		Status  int  `json:"status"`
-		Body    any  `json:"body,omitempty"`
-		Omitted bool `json:"body_omitted,omitempty"`
-	}{Status: a.Status}
+	out := httpOutput{Status: a.Status}
 	media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	body := bytes.TrimSpace(a.Body)
 	storable := utf8.Valid(body) && !bytes.ContainsRune(body, 0) && !bytes.Contains(body, []byte(`\u0000`))

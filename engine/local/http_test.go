@@ -95,6 +95,31 @@ steps:
 		`{"nul": {"status": 200, "body_omitted": true}, "large": {"status": 200, "body_omitted": true}, "order": {"body": {"id": 7, "paid": true}, "status": 200}}`)
 }
 
+// A request that was done has succeeded whatever it is answered with: a body that is JSON, and that the database does not take, is left out.
+func TestEngine_RequestsWhoseBodyCannotBeKept(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	bodies := map[string]string{"half": `{"name": "\ud83d"}`, "vast": `{"n": 1e200000}`, "long": `{"n": 1e70000}`, "deep": strings.Repeat("[", 1001) + strings.Repeat("]", 1001)}
+	s := newShop(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, bodies[strings.TrimPrefix(r.URL.Path, "/")])
+	})
+	text := `{plan: p, version: "1", steps: {`
+	for name := range bodies {
+		text += name + `: {kind: http, method: POST, url: "` + s.URL + `/` + name + `"}, `
+	}
+	put(t, db, text+`last: {kind: sleep, for: 1ms, after: [half, vast, long, deep]}}}`)
+	serve(t, db, allowed)
+	id := start(t, db, "a", nil)
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	want(t, "requests", len(s.keys()), len(bodies))
+	for name := range bodies {
+		want(t, "output of "+name, outputOf(t, db, id, name), `{"status": 200, "body_omitted": true}`)
+		want(t, "why it has failed: "+name, errorOf(t, db, id, name), "")
+	}
+	sound(t, db)
+}
+
 // What is known to have done nothing is tried again under another key; what may have been done keeps its key, also if a
 // later request is refused, which says nothing of the one before (R5). At most once is asked of a person.
 func TestContract_R5_ARequestKeepsItsKeyWhileItMayHaveBeenDone(t *testing.T) {

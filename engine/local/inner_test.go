@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -141,6 +142,38 @@ func TestContract_R5_AKeyAfterASleep(t *testing.T) {
 	want(t, "attempts of the engine's", pgtest.One[string](t, db.Pool(pgtest.Owner), `
 		select string_agg(logical_attempt || ' ' || engine_attempt, ', ' order by run_seq) from deed.run_log where step_id = 'main' and event_type in ('StepFailed', 'StepCompleted')`), "1 1, 2 1")
 	has(t, logOf(t, db, id), "StepCompleted main/before#1", "StepCompleted main/nap#1", "StepFailed main/charge#1", "StepFailed main#1", "StepCompleted main/charge#2", "StepCompleted main#2")
+	sound(t, db)
+}
+
+// In an attempt that the code has begun anew, and which fails before it comes to an inner step, that may have been called before: a refusal in a later one
+// says nothing of it, and the key stays.
+func TestCode_AKeyAfterAnAttemptThatWasBegunAnew(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, codePlan)
+	var got keys
+	var turns atomic.Int64
+	code(t, db, func(ctx context.Context) (string, error) {
+		turn := turns.Add(1)
+		if turn == 2 {
+			return "", errors.New("not even that far")
+		}
+		return run.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+			got.note(ctx)
+			switch turn {
+			case 1:
+				return "", deed.Unavailable(errors.New("no answer"), time.Millisecond) // is not recorded, as where the engine is killed
+			case 3:
+				return "", run.NotDone(errors.New("refused"))
+			}
+			return "done", nil
+		})
+	})
+	id := start(t, db, "a", nil)
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	want(t, "attempts", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(logical_attempt || ' ' || engine_attempt, ', ' order by run_seq) from deed.run_log where step_id = 'main' and event_type in ('StepFailed', 'StepCompleted')`), "1 2, 2 1, 3 1")
+	want(t, "keys", got.String(), "0 0 0")
 	sound(t, db)
 }
 

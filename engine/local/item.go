@@ -61,6 +61,7 @@ type ending struct {
 	it      *item
 	outcome string
 	data    map[string]any
+	instead any // of the output in data, where the database refuses that one
 	started time.Time
 	notDone bool
 	again   *float64   // seconds

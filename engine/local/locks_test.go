@@ -109,6 +109,42 @@ func TestEngine_ARunThatIsLockedTakesNoLeaseAway(t *testing.T) {
 	want(t, "the locked run", ended(t, db, locked), "CANCELLED")
 }
 
+// An attempt that the engine has cut short, for a lease that could not be renewed while its row was locked, has not failed by that. Where its claim is still
+// its own when the lock is gone, nobody knows whether what must not be repeated was done, and a person is asked.
+func TestEngine_AnAttemptCutShortForItsLeaseHasNotFailed(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a, guarantee: at_most_once}}}`)
+	var calls, cut atomic.Int64
+	serve(t, db, local.Options{Lease: 3 * time.Second, Handlers: []local.Handler{local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
+		calls.Add(1)
+		<-ctx.Done()
+		cut.Add(1)
+		return nil, ctx.Err()
+	})}})
+	id := start(t, db, "a", nil)
+	eventually(t, "it to be called", func() bool { return calls.Load() == 1 })
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	// As who cancels the run and undoes it, but that no claim finds the step afterwards: else one may come before the record.
+	if _, err := tx.Exec(t.Context(), `update deed.run_steps set queue = 'go:nobody' where claim is not null`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it to be cut short", func() bool { return cut.Load() == 1 })
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its end, or a person to be asked", func() bool {
+		return statusOf(t, db, id) != "RUNNING" || pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.run_steps where verdict = 'HOLD_OVER' and claim is null)`)
+	})
+	want(t, "the run", statusOf(t, db, id), "RUNNING")
+	want(t, "the code", errorOf(t, db, id, "a"), "OUTCOME_UNKNOWN")
+	want(t, "calls", calls.Load(), 1)
+}
+
 // A step that must not be repeated is not begun again because its destination was away, unless its code knows that
 // nothing was done.
 func TestContract_R5_UnavailableMayHaveBeenDone(t *testing.T) {

@@ -58,6 +58,9 @@ func (c *canonical) node(n *document.Node, path string) {
 			c.Problemf(n.Line, path, "%s is no number that JSON has", n.Text)
 			v = 0
 		}
+		if v == 0 {
+			v = 0 // without a sign: -0 is read again as a whole number, and written 0
+		}
 		text, _ := json.Marshal(v)
 		c.out.Write(text)
 	case document.Boolean:

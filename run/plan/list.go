@@ -38,6 +38,9 @@ func List(ctx context.Context, db deed.DB, f Filter) (list page.Of[Listed], err 
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
+	if err := sqlvalue.Count("limit", f.Limit, 1); err != nil {
+		return list, invalidf(op, "%w", err)
+	}
 	var after [3]string
 	if f.Cursor != "" && json.Unmarshal([]byte(f.Cursor), &after) != nil {
 		return list, invalidf(op, "cursor %q is none of this list", f.Cursor)

@@ -222,6 +222,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(shipOrder))
 	f.Add([]byte(`{"plan": "p", "version": "1", "steps": {"a": {"kind": "go", "handler": "h", "with": {"x": "${input.a + 'b}'}$${"}}}}`))
 	f.Add([]byte(withSteps("a: {kind: http, url: \"http://h/${input.x}\", body: [1, 2.5, null, {}]}", "b: {kind: sleep, until: \"${steps.a.output}\", after: [a]}")))
+	f.Add([]byte(`{"plan": "p", "version": "1", "steps": {"a": {"kind": "go", "handler": "h", "with": {"x": [-0.0, -1e-400, -0, 1e20]}}}}`))
 	f.Add([]byte("plan: &a p\nversion: *a\nsteps: {<<: {}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := plan.Parse("p", data)

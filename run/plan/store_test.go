@@ -92,6 +92,9 @@ func TestLoad(t *testing.T) {
 	if err != nil || len(list.Items) != 1 || list.Items[0].Steps != 6 {
 		t.Error(list, err)
 	}
+	if _, err := plan.List(t.Context(), app, plan.Filter{Limit: -1}); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "limit -1 is not from 1") {
+		t.Error(err)
+	}
 }
 
 // Bytes that are not those that were stored, or not those that a run began with, are
@@ -186,7 +189,7 @@ func TestContract_D7_PlansOfTenants(t *testing.T) {
 	}
 }
 
-// Whoever calls the function itself cannot store what is no graph.
+// Whoever calls the function itself cannot store what is no graph, nor steps of names that the logs of runs do not take, or take for inner steps.
 func TestPutPlan_ErrGraph(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -195,13 +198,19 @@ func TestPutPlan_ErrGraph(t *testing.T) {
 		`x`:                             "not in its canonical form",
 		`[1]`:                           "plan and version must have",
 		`{"plan": "p", "version": "1"}`: "a step at least",
-		`{"plan": "p", "version": "1", "steps": 1}`:                                                "not in its canonical form",
-		`{"plan": "p", "version": "", "steps": {"a": {"kind": "sleep"}}}`:                          "plan and version must have",
-		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "go"}}}`:                            "has no handler",
-		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "no"}}}`:                            "no kind that is known",
-		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep", "after": ["b"]}}}`:         "waits for one that is not there",
-		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep", "after": ["a"]}}}`:         "wait for each other",
-		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep"}, "a": {"kind": "sleep"}}}`: "called the same",
+		`{"plan": "p", "version": "1", "steps": 1}`:                                                                                   "not in its canonical form",
+		`{"plan": "p", "version": "", "steps": {"a": {"kind": "sleep"}}}`:                                                             "plan and version must have",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "go"}}}`:                                                               "has no handler",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "no"}}}`:                                                               "no kind that is known",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep", "after": ["b"]}}}`:                                            "waits for one that is not there",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep", "after": ["a"]}}}`:                                            "wait for each other",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep"}, "a": {"kind": "sleep"}}}`:                                    "called the same",
+		`{"plan": "p", "version": "1", "steps": {"RUN": {"kind": "sleep"}}}`:                                                          "cannot be called 'RUN'",
+		`{"plan": "p", "version": "1", "steps": {"": {"kind": "sleep"}}}`:                                                             "cannot be called ''",
+		`{"plan": "p", "version": "1", "steps": {"1": {"kind": "sleep"}}}`:                                                            "cannot be called '1'",
+		`{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep"}, "a/b": {"kind": "sleep"}}}`:                                  "cannot be called 'a/b'",
+		`{"plan": "p", "version": "1", "steps": {"` + strings.Repeat("a", 101) + `": {"kind": "sleep"}}}`:                             "cannot be called 'aaa",
+		`{"plan": "p", "version": "1", "steps": {"RUN_": {"kind": "sleep"}, "_-` + strings.Repeat("9", 98) + `": {"kind": "sleep"}}}`: "",
 	} {
 		_, err := db.Pool(pgtest.Worker).Exec(t.Context(), `select deed.put_plan($1::text::bytea, p_tenant => '00000000-0000-0000-0000-000000000000')`, body)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

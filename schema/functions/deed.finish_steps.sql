@@ -223,7 +223,8 @@ begin
       if p_attempts[n] < v_policy.attempts and v_error -> 'retryable' is distinct from 'false' and (not m_once[m] or p_not_done[n] is true) then
         s_n := s_n || n;
         s_what := s_what || 'retry'::text;
-        s_due := s_due || (v_now + least(v_policy.backoff * power(2, least(p_attempts[n] - 1, 30)), interval '1 day'));
+        -- In seconds: an interval of a day that is doubled thirty times is out of range before it is bounded.
+        s_due := s_due || (v_now + make_interval(secs => least(extract(epoch from v_policy.backoff)::float8 * power(2, least(p_attempts[n] - 1, 30)), 86400)));
         continue;
       elsif v_error ->> 'code' in ('OUTCOME_UNKNOWN', 'RUN_DIVERGED') or (v_policy.hold is not null and v_error ->> 'code' <> 'PLAN_INTEGRITY_VALIDATION_FAILED') then
         s_n := s_n || n;

@@ -43,8 +43,11 @@ begin
     plan_version := v_plan ->> 'version';
     v_hold := case when json_typeof(v_plan -> 'on_failure') = 'object' then deed.plan_duration(v_plan -> 'on_failure' ->> 'hold') end;
     for v_row in select g.* from deed.plan_graph(p_body) g loop
-      if v_row.kind is null or v_row.kind <> all ('{go,http,publish,deliver,external,sleep}') or length(v_row.step_id) not between 1 and 100 or v_row.place > 999 then
-        raise exception 'put_plan: step % has no kind that is known, or a name over 100 characters, or is one of more than 1000', quote_literal(left(v_row.step_id, 100)) using errcode = 'DDARG';
+      if v_row.kind is null or v_row.kind <> all ('{go,http,publish,deliver,external,sleep}') or v_row.place > 999 then
+        raise exception 'put_plan: step % has no kind that is known, or is one of more than 1000', quote_literal(left(v_row.step_id, 100)) using errcode = 'DDARG';
+      -- Nothing of a step called RUN could be recorded, not even that it has failed, and a slash is of inner steps.
+      elsif v_row.step_id !~ '^[A-Za-z_][A-Za-z0-9_-]{0,99}$' or v_row.step_id = 'RUN' then
+        raise exception 'put_plan: a step cannot be called %: its name is 1 to 100 of A-Z a-z 0-9 _ -, begins with a letter or _, and is not RUN', quote_literal(left(v_row.step_id, 100)) using errcode = 'DDARG';
       elsif (length(v_row.queue) <= 300) is not true or v_row.attempts not between 1 and 100 or v_row.backoff < interval '0' then
         raise exception 'put_plan: step % has no handler, or no retries that are possible: 1 to 100 attempts', quote_literal(v_row.step_id) using errcode = 'DDARG';
       elsif v_row.names <> cardinality(v_row.depends) then

@@ -1,6 +1,6 @@
 -- deed.retain_runs: take one small step towards being rid of runs that ended longer ago than
 -- p_keep. No row: there is nothing to do now. did:
---   deleted  up to p_limit runs with all that is of them, where others of their week are kept
+--   deleted  up to p_limit runs with all that is of them, where others of their week are kept, or it has over twenty times as many
 --   emptied  a week: its partition is truncated, and its runs go with it
 --   dropped  the empty partition's table
 --   waits    somebody uses the table
@@ -26,6 +26,7 @@ declare
   v_subs   int[];
   v_unread timestamptz;
   v_p      deed.run_partitions%rowtype;
+  v_few    boolean;
   v_living boolean;
   v_whole  boolean;
   v_ids    uuid[];
@@ -50,16 +51,20 @@ begin
   loop
     week := v_p.n;
     runs := 0;
+    -- No step looks at all the runs of a week that has many: of millions that takes longer than a statement may. They go as where one lives on, and the last of them with the partition.
+    v_few := (
+      select count(*) from (select from deed.runs r where r.run_id >= v_p.from_id and r.run_id < v_p.upto_id limit 20 * p_limit::bigint + 1) o
+    ) <= 20 * p_limit::bigint;
     v_living := exists (
       select from deed.runs r
-      where r.run_id >= v_p.from_id and r.run_id < v_p.upto_id and (r.finished_at is null or r.finished_at >= v_before)
+      where v_few and r.run_id >= v_p.from_id and r.run_id < v_p.upto_id and (r.finished_at is null or r.finished_at >= v_before)
     );
     v_ids := array(
       select r.run_id from deed.runs r
       where r.run_id >= v_p.from_id and r.run_id < v_p.upto_id and r.finished_at < v_before
         and deed.run_was_read(r.run_id, r.tenant_id, v_subs, v_unread)
       order by r.run_id
-      limit case when v_living then p_limit end
+      limit case when v_living or not v_few then p_limit end
     );
     -- Whoever appends to one holds its row; and what was appended before that is seen after it.
     v_ids := array(select r.run_id from deed.runs r where r.run_id = any (v_ids) order by r.run_id for update skip locked);
@@ -68,7 +73,7 @@ begin
       where r.run_id = any (v_ids) and deed.run_was_read(r.run_id, r.tenant_id, v_subs, v_unread)
       order by r.run_id
     );
-    v_whole := not v_living and (select count(*) from deed.runs r where r.run_id >= v_p.from_id and r.run_id < v_p.upto_id) = cardinality(v_ids);
+    v_whole := v_few and not v_living and (select count(*) from deed.runs r where r.run_id >= v_p.from_id and r.run_id < v_p.upto_id) = cardinality(v_ids);
     if not v_whole then
       continue when v_ids = '{}';
       v_ids := v_ids[1:p_limit];

@@ -1,7 +1,8 @@
 -- deed.retry_step: have a step tried again that has failed and waits for a person: its next
 -- logical attempt is due now (R5). With p_new_key its effects get a new key: the person knows that the
 -- attempts before did nothing, or wants it twice; else the key stays, by which the other end knows a repeat. For operators; it is in
--- the audit log. Raises DDARG without a reason, DDNFD for an unknown run, DDCON for a step that does not wait for a person.
+-- the audit log. Raises DDARG without a reason, DDNFD for an unknown run, DDTEN for another tenant's than the transaction has set or the login is bound to, DDCON
+-- for a step that does not wait for a person.
 create or replace function deed.retry_step(
   p_run     uuid,
   p_step    text,
@@ -24,6 +25,13 @@ begin
   select r.tenant_id, r.status, r.plan_id, r.plan_version into v_run from deed.runs r where r.run_id = p_run for no key update;
   if not found then
     raise exception 'retry_step: there is no run %', p_run using errcode = 'DDNFD';
+  end if;
+  -- As deed.write_events has it, through which all else goes that is done to a run: nothing is appended here.
+  if (coalesce(current_setting('app.current_tenant_id', true), '') <> '' or exists (select from deed.tenant_logins l where l.login = session_user)
+      or exists (select from deed.shut_logins l where l.login = session_user))
+    and (deed.current_tenant() = v_run.tenant_id) is not true
+  then
+    raise exception 'retry_step: the run is of another tenant than the transaction has set, or than this login is bound to' using errcode = 'DDTEN';
   end if;
   update deed.run_steps s
   set attempt = s.attempt + 1, engine_attempt = 0, lost_claims = 0, ready = true, process_after = clock_timestamp(), verdict = null, begun_at = null, deadline = null, offer = null,
