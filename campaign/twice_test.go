@@ -73,6 +73,12 @@ func (o *oneName) lookedUp() {
 		select deed.settle(array[d.id], array[d.claim], '{accepted}', '{one}', '{null}', '{null}', 'w') from deed.claim_doubts('fake', 'w', 1, '1 minute', false, true) d where d.action = 'look_up'`)
 }
 
+// told has the provider say of a message that it has taken it, as a webhook does.
+func (o *oneName) told(message string) {
+	o.t.Helper()
+	o.db.Exec(o.t, pgtest.Worker, `select deed.prove_delivery(`+itsID+`, $1, 'events')`, message)
+}
+
 // decide is what a person says of it.
 func (o *oneName) decide(what string) {
 	o.t.Helper()
@@ -117,11 +123,15 @@ func TestContract_C4_TwoMessagesOfOneName(t *testing.T) {
 			o.answer(2, "accepted")
 			o.answer(1, "accepted")
 		}, 2},
-		"the first answer comes while the second call is made":         {func(o *oneName) { again(o); o.answer(1, "accepted"); o.answer(2, "accepted") }, 2},
-		"and that one is refused":                                      {func(o *oneName) { again(o); o.answer(1, "accepted"); o.answer(2, "refused") }, 0},
-		"it answers late":                                              {func(o *oneName) { o.call(); o.lost(); o.answer(1, "accepted") }, 0},
-		"a person has seen it there":                                   {func(o *oneName) { o.call(); o.lost(); o.decide("sent"); o.answer(1, "accepted") }, 0},
-		"it was asked for":                                             {func(o *oneName) { o.call(); o.lookedUp(); o.answer(1, "accepted") }, 0},
+		"the first answer comes while the second call is made": {func(o *oneName) { again(o); o.answer(1, "accepted"); o.answer(2, "accepted") }, 2},
+		"and that one is refused":                              {func(o *oneName) { again(o); o.answer(1, "accepted"); o.answer(2, "refused") }, 0},
+		"an event of the first, while the second is made":      {func(o *oneName) { again(o); o.told("first"); o.answer(2, "accepted") }, 1},
+		"an event of the second, before its answer":            {func(o *oneName) { again(o); o.told("one"); o.answer(2, "accepted") }, 0},
+		"an event of the first, and the second is refused":     {func(o *oneName) { again(o); o.told("first"); o.answer(2, "refused") }, 0},
+		"an event of the only call, before its answer":         {func(o *oneName) { o.call(); o.told("one"); o.answer(1, "accepted") }, 0},
+		"it answers late":            {func(o *oneName) { o.call(); o.lost(); o.answer(1, "accepted") }, 0},
+		"a person has seen it there": {func(o *oneName) { o.call(); o.lost(); o.decide("sent"); o.answer(1, "accepted") }, 0},
+		"it was asked for":           {func(o *oneName) { o.call(); o.lookedUp(); o.answer(1, "accepted") }, 0},
 		"sent again, refused for now, and the first call was accepted": {func(o *oneName) { again(o); o.answer(2, "later"); o.answer(1, "accepted") }, 0},
 		"sent again, refused, and a person has seen it there": {func(o *oneName) {
 			again(o)

@@ -177,6 +177,45 @@ func TestAttempts_LateAnswers(t *testing.T) {
 	}
 }
 
+// An event that proves the first call while the second one is made ends the delivery, and what comes of the
+// second call is kept all the same: it was taken twice.
+func TestAttempts_AnEventOfAnEarlierCall(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	f := newFake()
+	answer := make(chan struct{})
+	f.send = func(ctx context.Context, n int, _ delivery.Reservation) (delivery.Outcome, bool) {
+		if n == 1 {
+			return delivery.Unknown(errCut), true
+		}
+		select {
+		case <-answer:
+		case <-ctx.Done(): // it has been taken for all that
+		}
+		return delivery.Accepted("m-2"), true
+	}
+	d := email("a@example.com")
+	d.Guarantee = delivery.AtLeastOnce
+	id := reserve(t, db, d)[0].ID
+	_, stop := run(t, db, fast(f))
+	eventually(t, "the second call", func() bool { return f.called(id) == 2 })
+	if ended, err := ledger(t, db, delivery.Options{}).Prove(ctx, id, "m-1", "event"); !ended || err != nil {
+		t.Fatal(ended, err)
+	}
+	close(answer)
+	eventually(t, "what came of the second call", func() bool { return slices.Contains(outcomes(t, db, id), "accepted late") })
+	stop()
+	if e := entry(t, db, id); e.Status != delivery.Sent || e.ProviderMessageID != "m-1" {
+		t.Errorf("%+v", e)
+	}
+	for _, a := range attempts(t, db, id) {
+		if a.Outcome == "accepted" && (a.MessageID != "m-2" || a.Number != 2) {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
 // An outcome that is settled twice, since the answer to the first time was lost,
 // is kept once; one of another claim is late.
 func TestAttempts_SettledTwice(t *testing.T) {

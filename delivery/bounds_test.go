@@ -41,6 +41,11 @@ func TestReserve_PayloadIsBounded(t *testing.T) {
 			t.Errorf("many %s: %v", number, err)
 		}
 	}
+	// It is more than a gigabyte where it is written out, which nothing does.
+	vast := `{"n": [` + strings.Repeat("1e131071,", 10_000) + `1]}`
+	if _, err := app.Exec(ctx, `select deed.reserve('{email}', '{fake}', '{x@example.com}', array[$1::text::jsonb], array[deed.idempotency_key('vast'::text)])`, vast); sqlState(err) != "DDARG" || !strings.Contains(err.Error(), "so many digits") {
+		t.Errorf("by SQL: %v", err)
+	}
 	ordinary := sized(10)
 	ordinary.Payload = json.RawMessage(`{"n": [` + strings.Repeat("1.7976931348623157e308, -4.9e-324, 12345678901234567890,", 1000) + `1]}`)
 	ordinary.Key = delivery.NewKey("ordinary")

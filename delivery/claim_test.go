@@ -330,6 +330,42 @@ func TestContract_O17_ADeliveryThatKillsItsWorker(t *testing.T) {
 	}
 }
 
+// One that was put back in doubt, and then kills its workers before they call, is dead and says that
+// an earlier call may have been accepted.
+func TestClaim_WhatIsDeadByItsClaimsSaysThatItWasInDoubt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	d := email("poison@example.com")
+	d.Guarantee = delivery.AtLeastOnce
+	id := reserve(t, db, d)[0].ID
+	worker := db.Pool(pgtest.Worker)
+	lost := func() {
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = clock_timestamp() - interval '1 second' where lease_until is not null`)
+	}
+	claim := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'w', 1, interval '1 minute')`)
+	if status := pgtest.One[string](t, worker, `select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, interval '1 minute', 'w')`, id, claim); status != "sending" {
+		t.Fatal(status)
+	}
+	lost()
+	db.Exec(t, pgtest.Worker, `select from deed.claim_doubts('fake', 'w', 8, interval '1 minute', false, false)`)
+	if e := entry(t, db, id); e.Status != delivery.Queued || e.UnsettledSince == nil {
+		t.Fatalf("after its doubt: %+v", e)
+	}
+	for n := 0; entry(t, db, id).Status == delivery.Queued; n++ {
+		if n > 1000 {
+			t.Fatal("it never ends")
+		}
+		db.Exec(t, pgtest.Worker, `select from deed.claim_deliveries('fake', 'w', 10, interval '1 minute')`)
+		lost()
+	}
+	if e := entry(t, db, id); e.Status != delivery.Dead || !strings.Contains(e.LastError, "claim lost 15 times") || !strings.Contains(e.LastError, "an earlier call may have been accepted") {
+		t.Errorf("%s: %q", e.Status, e.LastError)
+	}
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where subject_id = $1 and to_status = 'dead' and reason like '%; an earlier call may have been accepted'`, id); n != 1 {
+		t.Errorf("%d audit rows say so", n)
+	}
+}
+
 // One that may have been sent is never called dead: its repeats are lost, again
 // and again, and it is held for a person.
 func TestContract_O17_ADeliveryInDoubtIsHeld(t *testing.T) {

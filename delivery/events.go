@@ -147,7 +147,8 @@ func (h *EventsHandler) serve(w http.ResponseWriter, r *http.Request) {
 		answerEvents(w, http.StatusServiceUnavailable, "too many requests at once")
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(5 * time.Second)) // some writers have none
+	control := http.NewResponseController(w) // some writers have no deadline
+	_ = control.SetReadDeadline(time.Now().Add(5 * time.Second))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostEventBody))
 	if err != nil {
 		w.Header().Set("Connection", "close")
@@ -159,6 +160,7 @@ func (h *EventsHandler) serve(w http.ResponseWriter, r *http.Request) {
 		answerEvents(w, http.StatusBadRequest, "the body was cut")
 		return
 	}
+	_ = control.SetReadDeadline(time.Time{}) // or it ends the recording, too, which has a deadline of its own
 	h.take(w, r, e, body)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -108,6 +109,54 @@ func TestEventsHandler(t *testing.T) {
 	}
 	if since := time.Since(reader.now).Abs(); since > time.Minute {
 		t.Errorf("the time is %s off", since)
+	}
+}
+
+// timedWriter keeps until when its request may be read.
+type timedWriter struct {
+	*httptest.ResponseRecorder
+	until time.Time
+}
+
+func (w *timedWriter) SetReadDeadline(until time.Time) error {
+	w.until = until
+	return nil
+}
+
+// watchedBody and watchedService look when the body is read, and when what it says is taken.
+type watchedBody struct {
+	io.Reader
+	look func()
+}
+
+func (b watchedBody) Read(p []byte) (int, error) {
+	b.look()
+	return b.Reader.Read(p)
+}
+
+type watchedService struct {
+	service
+	look func()
+}
+
+func (s *watchedService) ReadEvents(r *http.Request, body []byte, now time.Time) (delivery.Told, error) {
+	s.look()
+	return s.service.ReadEvents(r, body, now)
+}
+
+// The time that a body may take is over with the body: a connection's deadline that is left ends the request's
+// context when it comes, and with it a recording that the database would have answered.
+func TestEventsHandler_TheBodysTimeEndsWithTheBody(t *testing.T) {
+	t.Parallel()
+	l := ledger(t, pgtest.New(t), said(newFake()))
+	w := &timedWriter{ResponseRecorder: httptest.NewRecorder()}
+	reading, taking := time.Time{}, time.Unix(1, 0)
+	r := httptest.NewRequest(http.MethodPost, "/events/fake", watchedBody{strings.NewReader("bounced 1 0190a2f0-0000-7000-8000-000000000000\n"), func() { reading = w.until }})
+	r.Header.Set("Signature", "ours")
+	reader := &watchedService{look: func() { taking = w.until }}
+	l.EventsHandler(map[string]delivery.EventReader{"fake": reader}).ServeHTTP(w, r)
+	if w.Code != 200 || reading.IsZero() || !taking.IsZero() {
+		t.Errorf("%d; while the body is read the deadline is %s, while it is taken %s", w.Code, reading, taking)
 	}
 }
 

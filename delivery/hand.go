@@ -189,7 +189,8 @@ func (h *hand) look(c *claiming, poll time.Duration) time.Duration {
 	if c.walk.Wait == nil {
 		return poll
 	}
-	wait := time.Duration(*c.walk.Wait * float64(time.Second))
+	// What is scheduled for the year 9999 is so for more seconds than a Duration holds.
+	wait := time.Duration(min(*c.walk.Wait, 3600) * float64(time.Second))
 	if wait < 20*time.Millisecond {
 		h.mu.Lock()
 		h.turns.quick++

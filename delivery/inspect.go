@@ -132,7 +132,7 @@ func (l *Ledger) List(ctx context.Context, f Filter) (page page.Of[Entry], err e
 	if err != nil {
 		return page, deed.WrapError(op, err)
 	}
-	if page.Items, err = l.fetch(ctx, ids, false, f.Payload); err != nil {
+	if page.Items, err = fetch(ctx, l.pool, ids, false, f.Payload); err != nil {
 		return page, deed.WrapError(op, err)
 	}
 	switch {
@@ -169,8 +169,8 @@ func (l *Ledger) look(ctx context.Context, f Filter) (ids []string, next string,
 
 // fetch reads the deliveries of those ids, newest first; alone says that one is
 // shown by itself.
-func (l *Ledger) fetch(ctx context.Context, ids []string, alone, payload bool) ([]Entry, error) {
-	rows, err := l.pool.Query(ctx, query.Deliveries, ids, alone, payload)
+func fetch(ctx context.Context, db deed.DB, ids []string, alone, payload bool) ([]Entry, error) {
+	rows, err := db.Query(ctx, query.Deliveries, ids, alone, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -191,20 +191,26 @@ func (l *Ledger) fetch(ctx context.Context, ids []string, alone, payload bool) (
 // Show returns one delivery and what has happened to it. Errors:
 // [deed.NotFound].
 func (l *Ledger) Show(ctx context.Context, id string, payload bool) (Entry, []Event, error) {
+	return l.ShowIn(ctx, l.pool, id, payload)
+}
+
+// ShowIn is [Ledger.Show] of what db may see: a login of the application sees the deliveries of the
+// tenant that db has set ([tenant.Set]).
+func (l *Ledger) ShowIn(ctx context.Context, db deed.DB, id string, payload bool) (Entry, []Event, error) {
 	const op = "show delivery"
 	if err := checkID(op, id); err != nil {
 		return Entry{}, nil, err
 	}
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
-	list, err := l.fetch(ctx, []string{id}, true, payload)
+	list, err := fetch(ctx, db, []string{id}, true, payload)
 	if err != nil {
 		return Entry{}, nil, deed.WrapError(op, err)
 	}
 	if len(list) == 0 {
 		return Entry{}, nil, &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no delivery %s", id)}
 	}
-	rows, err := l.pool.Query(ctx, query.History, id)
+	rows, err := db.Query(ctx, query.History, id)
 	if err != nil {
 		return Entry{}, nil, deed.WrapError(op, err)
 	}

@@ -27,6 +27,15 @@ func TestLook_WhatMayNotBeCalledIsLookedAtSeldom(t *testing.T) {
 	}
 }
 
+// What is scheduled for a day that never comes is no reason to look again soon.
+func TestLook_WhatIsDueInThousandsOfYears(t *testing.T) {
+	t.Parallel()
+	far := 2.5e11 // seconds
+	if wait := newHand(nil, nil, 1, 0).look(&claiming{walk: walk{Wait: &far}}, time.Hour); wait < 30*time.Minute {
+		t.Errorf("it looks again in %s", wait)
+	}
+}
+
 // A look for doubts has a twentieth of the time where it takes long, as beside an old snapshot, and comes once in a lease.
 func TestLook_ForDoubtsHasATwentiethOfTheTime(t *testing.T) {
 	t.Parallel()

@@ -101,11 +101,12 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 	ids, claims, requests := make([]string, 0, len(list)), make([]int64, 0, len(list)), make([][]byte, 0, len(list))
 	var batches []*string // nil: there is none
 	var made []*time.Time // nil: all requests stay
+	newest := map[string]int64{}
 	for _, w := range list {
 		for _, it := range w.items {
 			ids, claims, requests = append(ids, it.id), append(claims, it.claim), append(requests, it.request)
 			if s.batch > 1 {
-				batches = append(batches, orNil(w.batch))
+				batches, newest[it.id] = append(batches, orNil(w.batch)), max(newest[it.id], it.claim)
 			}
 			if it.run != "" && made == nil {
 				made = make([]*time.Time, len(ids)-1, cap(ids))
@@ -136,6 +137,7 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 		if err := rows.Scan(&id, &v.status, &v.attempts, &v.why); err != nil {
 			return nil, err
 		}
+		v.claim = newest[id]
 		verdicts[id] = v
 		if v.status == string(Sending) {
 			begun = append(begun, id)

@@ -164,6 +164,10 @@ func TestJudge(t *testing.T) {
 		{307, ``, "refused", "status 307"},
 		{401, `{"errors":[{"message":"canary","field":null}]}`, "outage", "status 401"},
 		{403, `canary`, "outage", "status 403"},
+		{403, `{"errors":[{"message":"canary","field":null,"help":null}]}`, "outage", "status 403"},
+		// Of an e-mail whose sender is not verified: nothing about the key, and nobody else's outage.
+		{403, `{"errors":[{"message":"canary","field":"from","help":null}]}`, "refused", "status 403, of the field from"},
+		{403, `{"errors":[{"message":"canary","field":"from.email","help":null}]}`, "refused", "status 403, of the field from.email"},
 		{429, `{"errors":[{"message":"canary","field":null}]}`, "outage", "status 429"},
 		{408, `canary`, "unknown", "status 408"},
 		{500, `canary`, "unknown", "status 500"},

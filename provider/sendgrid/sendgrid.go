@@ -9,7 +9,8 @@
 //	any other 2xx                         unknown
 //	408, 5xx, no complete answer          unknown
 //	429                                   outage: too many calls; X-RateLimit-Reset is obeyed
-//	401, 403                              outage: mend the key, or what it may do
+//	403 of the field from                 refused for good: that sender is not verified
+//	401, any other 403                    outage: mend the key, or what it may do
 //	no connection                         outage
 //	413: over 30 MB; 3xx, any other 4xx   refused for good
 //
@@ -231,7 +232,10 @@ func judge(a httpcall.Answer, now time.Time) delivery.Outcome {
 	if a.Err != nil {
 		return adapter.Unanswered("sendgrid", a)
 	}
-	err := fmt.Errorf("sendgrid: status %d%s", a.Status, field(a.Body))
+	about, err := field(a.Body), fmt.Errorf("sendgrid: status %d", a.Status)
+	if about != "" {
+		err = fmt.Errorf("sendgrid: status %d, of the field %s", a.Status, about)
+	}
 	switch {
 	case a.Status == http.StatusAccepted:
 		return delivery.Accepted(a.Header.Get("X-Message-Id"))
@@ -239,13 +243,16 @@ func judge(a httpcall.Answer, now time.Time) delivery.Outcome {
 		return delivery.Unknown(err)
 	case a.Status == http.StatusTooManyRequests:
 		return delivery.Outage(err, wait(a.Header, now))
+	case a.Status == http.StatusForbidden && (about == "from" || strings.HasPrefix(about, "from.")):
+		// Its sender is not verified: no other e-mail's doing, and no wait mends it.
+		return delivery.Refused(err)
 	case a.Status == http.StatusUnauthorized, a.Status == http.StatusForbidden:
 		return delivery.Outage(err, 0)
 	}
 	return delivery.Refused(err)
 }
 
-// field names the field that a refusal is about, if it does.
+// field names the field that a refusal is about; "": it names none.
 func field(body []byte) string {
 	var said struct {
 		Errors []struct {
@@ -255,10 +262,7 @@ func field(body []byte) string {
 	if json.Unmarshal(body, &said) != nil || len(said.Errors) == 0 || strings.Trim(said.Errors[0].Field, "abcdefghijklmnopqrstuvwxyz0123456789._") != "" || len(said.Errors[0].Field) > 100 {
 		return ""
 	}
-	if said.Errors[0].Field == "" {
-		return ""
-	}
-	return ", of the field " + said.Errors[0].Field
+	return said.Errors[0].Field
 }
 
 // wait is until when SendGrid asks to be left alone.

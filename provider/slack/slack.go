@@ -11,6 +11,7 @@
 //	fatal_error, internal_error, 408, 5xx   unknown: looked up
 //	no complete answer                      unknown: looked up
 //	429, ratelimited                        the channel is paused, for Retry-After
+//	no_permission, access_denied            the channel is paused: the app may not post there
 //	invalid_auth and what else is said of   outage: mend the token, or what it may do
 //	the token
 //	no connection                           outage
@@ -216,11 +217,14 @@ func (s said) name() string {
 }
 
 var (
-	limited   = []string{"ratelimited", "rate_limited", "message_limit_exceeded"}
-	unclear   = []string{"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
-	aboutUser = []string{ // who calls, not what is sent
-		"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "missing_scope", "no_permission", "not_allowed_token_type",
-		"org_login_required", "ekm_access_denied", "access_denied", "team_access_not_granted", "accesslimited", "two_factor_setup_required",
+	limited = []string{"ratelimited", "rate_limited", "message_limit_exceeded"}
+	unclear = []string{"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
+	// aboutChannel is of where it is posted, by Slack's words: the app is to be made a member
+	// there, until which the other channels go on.
+	aboutChannel = []string{"no_permission", "access_denied"}
+	aboutUser    = []string{ // who calls, not what is sent
+		"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "missing_scope", "not_allowed_token_type",
+		"org_login_required", "ekm_access_denied", "team_access_not_granted", "accesslimited", "two_factor_setup_required",
 	}
 )
 
@@ -242,6 +246,8 @@ func judge(a httpcall.Answer) delivery.Outcome {
 	case a.Status == http.StatusTooManyRequests, slices.Contains(limited, s.Error):
 		// Of this channel or of the workspace: Slack does not say. The others find out by
 		// themselves.
+		return delivery.LaneOutage(err, after)
+	case slices.Contains(aboutChannel, s.Error):
 		return delivery.LaneOutage(err, after)
 	case slices.Contains(aboutUser, s.Error), a.Status == http.StatusUnauthorized:
 		return delivery.Outage(err, after)

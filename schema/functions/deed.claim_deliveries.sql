@@ -11,7 +11,8 @@
 -- the fencing token of the rows. lost_claims above 0 says that this claim took
 -- over one that had run out (O17): from the second on a delivery is claimed
 -- alone, every other time that its turn comes, and after max_attempts + 10 it is
--- dead; p_max_attempts is for rows that have none of their own.
+-- dead, which says so where an earlier call may have been accepted; p_max_attempts
+-- is for rows that have none of their own.
 --
 -- p_batch is how many one call may take; call says of each with which others it
 -- may be called together, and why some never are deed.take_due says.
@@ -92,6 +93,7 @@ begin
       update deed.channel_outbox c
       set status = 'dead', finished_at = v_now, lost_claims = u.lost, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now,
         last_error = format('claim lost %s times: each time the worker died or froze before it could report', u.lost)
+          || case when c.unsettled_since is not null then '; an earlier call may have been accepted' else '' end
       from unnest(v_places, v_lost) u(place, lost)
       where c.ctid = u.place and u.lost >= coalesce(c.max_attempts, p_max_attempts) + 10
       returning c.id, c.tenant_id, c.run_id, c.channel, c.attempts, c.correlation_id, c.channel_message_id, u.place, c.last_error

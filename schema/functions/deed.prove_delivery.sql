@@ -2,7 +2,8 @@
 -- as a later event that carries its id brings.
 --
 -- Of one that is sending, in doubt or held or not, and of one that has been
--- called and was put back to queued: it is not called again. One that was called
+-- called and was put back to queued: it is not called again, and what comes of a
+-- call that is under way beside the one that was proved is kept. One that was called
 -- and has ended otherwise stays as it is, and so does what was said to be done;
 -- the proof is kept with it (proved_at, deed.delivery_attempts), and nobody
 -- retries it any more. Returns whether the proof ended it and, where the audit log
@@ -53,6 +54,10 @@ begin
       provider_message_id = coalesce(left(nullif(p_message_id, ''), 500), c.provider_message_id),
       sent_at = v_now, finished_at = v_now, doubt_since = null, doubt_reason = null, held_at = null,
       process_after = null, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now,
+      -- Of what was put back in doubt it may be an earlier call that is proved: who is calling it once more is late from
+      -- now on, or what comes of that would be taken for settled under its claim. Of any other it is that very call, of
+      -- which services often say so before they answer; and without a message's id one could not be told from the other.
+      claim = case when c.unsettled_since is not null and coalesce(p_message_id, '') <> '' then null else c.claim end,
       -- As deed.settle.
       request = case when c.run_id is null then c.request end,
       request_sha256 = case when c.run_id is not null and c.request is not null then sha256(c.request) else c.request_sha256 end
