@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/sqlvalue"
 )
 
 // Audience is to whom: the list of intended items, one a contact and one an address. It is
@@ -82,8 +83,8 @@ func (a *Audience) AddRead(ctx context.Context, db deed.DB, read, leftOut int64,
 	return nil
 }
 
-// MembersError says which members of a batch were refused, and why: all of those that are no
-// members by themselves, or else all that are there twice. Its code is [deed.Invalid].
+// MembersError says which members of a batch were refused, and why: all of those that the database could not
+// read, or else all that are no members by themselves, or else all that are there twice. Its code is [deed.Invalid].
 type MembersError struct {
 	Members []BadMember
 	err     error
@@ -119,20 +120,20 @@ func (a *Audience) add(ctx context.Context, db deed.DB, read, leftOut *int64, ms
 	const op = "add audience members"
 	addresses := make([]string, len(ms))
 	data, zones, contacts := make([]*string, len(ms)), make([]*string, len(ms)), make([]*string, len(ms))
+	var bad []BadMember // what would have the statement fail without saying for whom
 	for i, m := range ms {
-		n := a.Members + int64(i) + 1
-		if m.Contact != "" && checkID("", m.Contact) != nil {
-			return invalidf(op, "member %d: a contact's id must be a UUID", n) // what was given may be an address
+		if problem := m.problem(); problem != "" {
+			bad = append(bad, BadMember{a.Members + int64(i) + 1, problem})
 		}
 		if len(m.Data) > 0 {
-			if !json.Valid(m.Data) || !utf8.Valid(m.Data) {
-				return invalidf(op, "member %d: its data are no JSON in UTF-8", n)
-			}
 			text := string(m.Data)
 			data[i] = &text
 		}
 		addresses[i] = m.Address
 		zones[i], contacts[i] = orNil(m.Zone), orNil(m.Contact)
+	}
+	if bad != nil {
+		return &MembersError{bad, invalidf(op, "member %d: %s", bad[0].N, bad[0].Problem)}
 	}
 	rows, err := db.Query(ctx, query.Add, a.ID, a.Members, addresses, data, zones, contacts, a.scope.tenant(), read, leftOut)
 	if err == nil {
@@ -146,6 +147,29 @@ func (a *Audience) add(ctx context.Context, db deed.DB, read, leftOut *int64, ms
 	}
 	a.Members += int64(len(ms))
 	return nil
+}
+
+// mostDigits is how many bytes the numbers of a member's data may have, as PostgreSQL writes them.
+const mostDigits = 65536
+
+// problem is what is wrong with m that can be told without the database, most of which that would say of no member.
+func (m *Member) problem() string {
+	switch {
+	case !sqlvalue.IsText(m.Address):
+		return "its address is none: it has a character that nobody sees"
+	case m.Contact != "" && checkID("", m.Contact) != nil:
+		return "a contact's id must be a UUID" // what was given may be an address
+	case !sqlvalue.IsText(m.Zone):
+		return "its zone is not the name of a time zone, such as Europe/Berlin"
+	case len(m.Data) == 0:
+		return ""
+	case !json.Valid(m.Data) || !utf8.Valid(m.Data):
+		return "its data are no JSON in UTF-8"
+	}
+	if problem := sqlvalue.JSONBProblem(m.Data, mostDigits); problem != "" {
+		return "its data have " + problem
+	}
+	return ""
 }
 
 func orNil(s string) *string {

@@ -70,12 +70,18 @@ type Composer struct {
 	parse Engine
 
 	mu   sync.Mutex
-	runs map[string]*Message // by run and variant; guarded by mu
+	runs map[string]spoken // by run and variant; guarded by mu
+}
+
+// spoken is what a run says, or why that cannot be read, which is so for each of its deliveries.
+type spoken struct {
+	message *Message
+	err     error
 }
 
 // NewComposer makes one. pool's login holds deed_worker.
 func NewComposer(pool *pgxpool.Pool, parse Engine) *Composer {
-	return &Composer{pool: pool, parse: parse, runs: map[string]*Message{}}
+	return &Composer{pool: pool, parse: parse, runs: map[string]spoken{}}
 }
 
 // Compose returns the payload of a delivery: an e-mail's as [delivery.EmailPayload], of other
@@ -101,10 +107,10 @@ func (c *Composer) Compose(ctx context.Context, d delivery.Draft) (json.RawMessa
 func (c *Composer) said(ctx context.Context, run, variant string) (*Message, error) {
 	key := run + " " + variant
 	c.mu.Lock()
-	s := c.runs[key]
+	s, known := c.runs[key]
 	c.mu.Unlock()
-	if s != nil {
-		return s, nil
+	if known {
+		return s.message, s.err
 	}
 	var o MessageOptions
 	var content Content
@@ -115,14 +121,12 @@ func (c *Composer) said(ctx context.Context, run, variant string) (*Message, err
 	if err != nil {
 		return nil, err
 	}
-	if s, err = NewMessage(c.parse, content, o); err != nil {
-		return nil, err
-	}
+	s.message, s.err = NewMessage(c.parse, content, o)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.runs) >= mostRuns {
 		clear(c.runs)
 	}
 	c.runs[key] = s
-	return s, nil
+	return s.message, s.err
 }

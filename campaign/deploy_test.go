@@ -1,6 +1,8 @@
 package campaign_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -235,6 +237,35 @@ func TestAudience(t *testing.T) {
 	}
 	db.Exec(t, pgtest.App, `select deed.erase_contact($1::text::uuid, 'they asked')`, ann)
 	want(t, "an erased member", pgtest.One[string](t, db.Pool(pgtest.Owner), `select concat_ws(' ', n, address, zone, data) from deed.audience_members where n = 1`), "1 {}")
+}
+
+// Data that are deep, or vast where they are written out, as each expansion and each claim does, are refused however they come.
+func TestAudience_VastData(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	app := db.Pool(pgtest.App)
+	a, err := campaign.OpenAudience(t.Context(), app, campaign.Scope{}, "list", campaign.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for problem, data := range map[string]string{
+		"its data have numbers with so many digits":  `{"n": [` + strings.Repeat("1e131071,", 3000) + `1]}`, // 48,000 bytes here
+		"its data have over 1000 arrays and objects": `{"n": ` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`,
+	} {
+		_, err := app.Exec(t.Context(), `select deed.add_audience_members($1::text::uuid, 0, '{ann@example.com,bob@example.com}', array['{}', $2::text::jsonb])`, a.ID, data)
+		if sqlState(err) != "DDARG" || !strings.Contains(err.Error(), "member 2: "+problem) {
+			t.Errorf("by SQL: %v, want %s", err, problem)
+		}
+		err = a.Add(t.Context(), app, campaign.Member{Address: "ann@example.com"}, campaign.Member{Address: "bob@example.com", Data: json.RawMessage(data)})
+		if of, ok := errors.AsType[*campaign.MembersError](err); !ok || len(of.Members) != 1 || of.Members[0].N != 2 || !strings.HasPrefix(of.Members[0].Problem, problem) || deed.CodeOf(err) != deed.Invalid {
+			t.Errorf("in Go: %v, want %s", err, problem)
+		}
+	}
+	for n, data := range []string{`{"n": ` + strings.Repeat("[", 999) + strings.Repeat("]", 999) + `}`, `{"n": [` + strings.Repeat("1.7976931348623157e308,", 100) + `1]}`} {
+		if err := a.Add(t.Context(), app, campaign.Member{Address: address(campaign.Email, n), Data: json.RawMessage(data)}); err != nil {
+			t.Errorf("what is neither: %v", err)
+		}
+	}
 }
 
 func TestContract_C2_NewOnesAreQueued(t *testing.T) {

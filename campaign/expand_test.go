@@ -167,6 +167,44 @@ func TestExpand_MergedWhereOneHasPassed(t *testing.T) {
 	}
 }
 
+// Who is written to by no name whose time is long over gets it by another one, whose time is not.
+func TestExpand_MergedWhereOneHasExpired(t *testing.T) {
+	t.Parallel()
+	const ahead, behind = "Etc/GMT-3", "Etc/GMT+3" // by three hours of UTC
+	for name, c := range map[string]struct {
+		zones        [2]string
+		merged, into int
+		want         string
+	}{
+		"the one itself": {[2]string{ahead, behind}, 2, 1, "1 expired, 2 queued"},
+		"the other":      {[2]string{ahead, behind}, 1, 2, "1 merged, 2 queued"},
+		"both":           {[2]string{ahead, ahead}, 2, 1, "1 expired, 2 expired"},
+		"neither":        {[2]string{behind, behind}, 2, 1, "1 queued, 2 merged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			req := zoned(t, db, c.zones[0], c.zones[1])
+			// It was that time an hour and a half ago in the zone that is ahead, and will be in four and a half in the other.
+			req.LocalTime = time.Now().UTC().Add(90 * time.Minute).Format("2006-01-02T15:04:05")
+			req.IfPassed, req.ExpiresAfter = campaign.AtOnce, time.Hour
+			of := func(n int) string {
+				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
+			}
+			db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(c.merged), of(c.into))
+			run := deploy(t, db, req)
+			// As if it had been deployed in time, and its jobs had waited for a worker since.
+			db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs disable trigger user; update deed.campaign_runs set created_at = now() - interval '2 hours'; alter table deed.campaign_runs enable trigger user`)
+			db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now()`)
+			expandAll(t, db)
+			want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+				select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
+				from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.audience_id = $2::text::uuid`, run, req.Audience), c.want)
+			db.Broken() // nobody deploys two hours ago
+		})
+	}
+}
+
 // What stands in the way of somebody's address until their own time is over does not have two of their names get it.
 func TestExpand_MergedWhereOneIsSuppressedForAWhile(t *testing.T) {
 	t.Parallel()

@@ -140,6 +140,7 @@ func TestRate_Ramp(t *testing.T) {
 		`{"rate": "8/s", "ramp": {"from": "1/s", "every": "1h"}}`:                                              "{0,1,3600,2,7200,4,10800,8}",
 		`{"rate": "1/s", "ramp": {"from": "2/s", "every": "1h"}}`:                                              "{0,2,3600,1}",
 		`{"rate": "3600/h", "ramp": [{"rate": "6/min", "for": "1 minute"}, {"rate": "0.5/s", "for": "90 s"}]}`: "{0,0.1,60,0.5,150,1}",
+		`{"rate": null, "ramp": {"from": "1/s", "every": "1h"}}`:                                               "a ramp leads up to a rate, and there is none",
 	} {
 		want(t, options, pgtest.One[string](t, owner, `select coalesce(problem, ramp::text) from deed.pace_of($1::text::jsonb)`, options), steps)
 	}

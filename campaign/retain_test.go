@@ -215,6 +215,31 @@ func TestContract_C7_APurgedRunIsNotRetried(t *testing.T) {
 	}
 }
 
+// Who has begun to seal before a retry was committed does not see it, and seals nothing: the next one does.
+func TestRetain_RetriedMeanwhile(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := endedRun(t, db, 10)
+	daysAgo(t, db, 3)
+	tx, err := db.Pool(pgtest.Worker).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `select count(*) from deed.campaign_runs`); err != nil { // from here on it sees what there was
+		t.Fatal(err)
+	}
+	retry(t, db, run, campaign.RetryOptions{})
+	var sealed *string
+	if err := tx.QueryRow(t.Context(), `select deed.run_to_seal('2 days')::text`).Scan(&sealed); sqlState(err) != "40001" {
+		t.Errorf("the run is there to be sealed: %v, want 40001", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "steps while its retry goes on", retain(t, keeper(t, db)), 0)
+}
+
 // Whoever is killed while he seals has sealed nothing, and while he removes removed nothing; the next one goes on.
 func TestContract_C4_KilledWhilePurging(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,10 @@
 package campaign_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -500,6 +502,27 @@ func TestCompose_ByVariant(t *testing.T) {
 	if _, err := c.Compose(t.Context(), delivery.Draft{Run: run, Payload: json.RawMessage(`{"contact": {}}`), Unsubscribe: "x"}); deed.CodeOf(err) != deed.Invalid {
 		t.Errorf("without a variant: %v", err)
 	}
+}
+
+// Templates that cannot be read are read once, however many deliveries there are: a run's content never changes.
+func TestCompose_WhatCannotBeReadIsReadOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	run := deploy(t, db, tested(t, db, 3, campaign.ByPerson))
+	read := 0
+	c := campaign.NewComposer(db.Pool(pgtest.Worker), func(campaign.Kind, string, []string) (campaign.Template, error) {
+		read++
+		return nil, errors.New("no template")
+	})
+	first := 0
+	for range 3 {
+		_, err := c.Compose(t.Context(), delivery.Draft{Run: run, Payload: json.RawMessage(`{"contact": {}, "variant": "A"}`), Unsubscribe: "https://example.com/u/x"})
+		if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "no template") {
+			t.Errorf("composed: %v", err)
+		}
+		first = cmp.Or(first, read)
+	}
+	want(t, "templates that were read", read, first)
 }
 
 // Who of a test's cell becomes one with somebody of the rest, once the one has got it, gets no second one by

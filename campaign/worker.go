@@ -236,7 +236,8 @@ func (w *Worker) look(ctx context.Context, poll time.Duration) (wait time.Durati
 		return 0, err
 	}
 	if next != nil {
-		poll = min(poll, max(time.Duration(*next*float64(time.Second)), looksApart))
+		// Bounded first: what is due in the year 9999 is so in more seconds than a Duration holds.
+		poll = min(poll, max(time.Duration(min(*next, poll.Seconds())*float64(time.Second)), looksApart))
 	}
 	return poll, nil
 }

@@ -72,7 +72,7 @@ func setConsents(ctx context.Context, db DB, owner any, by string, words []Word)
 		if err := checkIDs(op, w.Contact); err != nil {
 			return nil, err
 		}
-		if !isText(w.Channel + w.Purpose + string(w.State) + w.Source) {
+		if !sqlvalue.IsText(w.Channel + w.Purpose + string(w.State) + w.Source) {
 			return nil, invalidf(op, "consent %d: channel, purpose, state or source are not UTF-8, or have a NUL", i+1)
 		}
 		if problem := evidenceProblem(w.Evidence); problem != "" {

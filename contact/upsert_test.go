@@ -412,3 +412,57 @@ func TestUpsert_AtMostAHundredIdentities(t *testing.T) {
 	same(t, "with what was merged into it", upsert(t, db, known(append(some(500, 540), "email", "other@example.com")...))[0].Outcome, contact.Full)
 	same(t, "in the end", count(), 224)
 }
+
+// Whom a call gives an identity while they are merged into somebody, and who have too many by then, keep none of it.
+func TestUpsert_FullOnceItIsMerged(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	some := func(from, to int) (pairs []string) {
+		for i := from; i < to; i++ {
+			pairs = append(pairs, "telegram", fmt.Sprint(i))
+		}
+		return pairs
+	}
+	from := upsert(t, db, known(some(0, 60)...))[0].ID
+	into := upsert(t, db, known(some(100, 140)...))[0].ID
+	merging := begin(t, db, pgtest.App)
+	if _, err := contact.Merge(t.Context(), merging, nil, from, into, why); err != nil {
+		t.Fatal(err)
+	}
+	var list []contact.Upserted
+	err := waits(t, db, func() (err error) {
+		list, err = contact.Upsert(t.Context(), db.Pool(pgtest.App), "test", known("telegram", "0", "telegram", "1000"))
+		return err
+	}, func() {
+		if err := merging.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the outcome", outcomes(list), []contact.Outcome{contact.Full})
+	same(t, "whose it is", list[0].ID, into)
+	same(t, "what they have", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.contact_identities`), 100)
+}
+
+// What is deep, or vast where it is written out, is refused of who calls by SQL, too.
+func TestUpsert_VastDataBySQL(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	upserted := func(data string) error {
+		_, err := db.Pool(pgtest.App).Exec(t.Context(), `select deed.upsert_contacts('{1}', '{email}', '{ann@example.com}', array[$1::text::jsonb])`, data)
+		return err
+	}
+	for problem, data := range map[string]string{
+		"data have numbers with so many digits":  `{"n": [` + strings.Repeat("1e131071,", 3000) + `1]}`,
+		"data have over 1000 arrays and objects": `{"n": ` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`,
+	} {
+		if err := upserted(data); err == nil || !strings.Contains(err.Error(), "contact 1: "+problem) {
+			t.Errorf("%v, want %s", err, problem)
+		}
+	}
+	if err := upserted(`{"n": ` + strings.Repeat("[", 999) + strings.Repeat("]", 999) + `}`); err != nil {
+		t.Errorf("1,000 levels: %v", err)
+	}
+}

@@ -20,7 +20,7 @@ type DB interface {
 
 // PublishOptions tune [Publish]. The zero value works.
 type PublishOptions struct {
-	Batch    int              // messages a transaction; default 1000
+	Batch    int              // messages a transaction, or fewer of large ones; default 1000
 	Rejected func(*LineError) // if not nil, is told of each line that is left out
 	Progress func(Tally)      // if not nil, is told after each transaction how it stands
 }
@@ -62,6 +62,7 @@ type numbered struct {
 
 func (p *publisher) run(ctx context.Context) error {
 	var batch []numbered
+	size := 0
 	for {
 		m, line, err := p.reader.Next()
 		if bad, ok := errors.AsType[*LineError](err); ok {
@@ -73,12 +74,13 @@ func (p *publisher) run(ctx context.Context) error {
 		}
 		if err == nil {
 			batch = append(batch, numbered{m, line})
+			size += len(m.Payload)
 		}
-		if len(batch) == p.opts.Batch || err != nil {
+		if len(batch) == p.opts.Batch || size > mostBytes || err != nil {
 			if err := p.publish(ctx, batch); err != nil {
 				return err
 			}
-			batch = batch[:0]
+			batch, size = batch[:0], 0
 		}
 		if err != nil {
 			return nil

@@ -66,6 +66,26 @@ func TestPublish_LeavesOutBadLinesOnly(t *testing.T) {
 	}
 }
 
+// Large messages are fewer in a transaction, and in the process at once.
+func TestPublish_FewerOfLargeOnes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const count, size = 30, 900_000
+	file := strings.Repeat(`{"x":"`+strings.Repeat("x", size)+"\"}\n", count)
+	r, err := New(strings.NewReader(file), "-", Options{Topic: "orders", Format: "ndjson"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []int
+	tally, err := Publish(t.Context(), db.Pool(pgtest.App), r, PublishOptions{Progress: func(t Tally) { steps = append(steps, t.Published) }})
+	if diff := cmp.Diff(Tally{Published: count}, tally); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if most := mostBytes/size + 1; len(steps) < 2 || steps[0] > most {
+		t.Errorf("transactions end at %v of %d; want one of %d at the most", steps, count, most)
+	}
+}
+
 func TestFitting(t *testing.T) {
 	t.Parallel()
 	big, small := make([]byte, 10<<20), make([]byte, 10)

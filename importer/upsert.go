@@ -94,7 +94,7 @@ type person struct {
 	line int
 }
 
-// mostBytes is after how much of contacts a transaction takes no more of them.
+// mostBytes is after how much of contacts, or of messages, a transaction takes no more of them.
 const mostBytes = 16 << 20
 
 func (u *upserter) run(ctx context.Context) error {

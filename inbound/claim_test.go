@@ -3,6 +3,7 @@ package inbound_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -91,6 +92,36 @@ func TestContract_D8_StricterDefaultIsolation(t *testing.T) {
 	want(t, "two", post(t, url, "2 ann hello"), 200)
 	close(let)
 	eventually(t, "both", func() bool { return strings.Count(state(t, db), "executed") == 2 })
+	verified(t, db)
+}
+
+// A claim whose messages have come, and whose commit then fails, is none: they are run once they are claimed, and once each.
+func TestClaim_ThatIsUndoneRunsNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Worker, `select deed.accept_messages('plain', array['1', '2'], array['telegram', 'telegram'], array['ann', 'bob'], array['', ''], array['', ''], array['{}', '{}'], '', 'link',
+		'00000000-0000-0000-0000-000000000000', 'w')`)
+	// A sequence counts what a transaction did that is undone.
+	db.Exec(t, pgtest.Owner, `create sequence public.undone`)
+	db.Exec(t, pgtest.Owner, `create function public.undo() returns trigger language plpgsql security definer as $$
+		begin
+		  perform nextval('public.undone');
+		  raise exception 'the server goes away';
+		end $$`)
+	db.Exec(t, pgtest.Owner, `create constraint trigger undo after update on deed.channel_messages deferrable initially deferred for each row
+		when (old.claim <> new.claim) execute function public.undo()`)
+	var ran atomic.Int64
+	one(t, db, func(context.Context, inbound.Message) (inbound.Result, error) {
+		ran.Add(1)
+		return inbound.Result{}, nil
+	})
+	eventually(t, "claims that are undone", func() bool {
+		return pgtest.One[int64](t, db.Pool(pgtest.Owner), `select case when is_called then last_value else 0 end from public.undone`) >= 3
+	})
+	want(t, "run of what nobody has", ran.Load(), 0)
+	db.Exec(t, pgtest.Owner, `drop trigger undo on deed.channel_messages`)
+	eventually(t, "the end of both", func() bool { return strings.Count(state(t, db), "executed") == 2 })
+	want(t, "run", ran.Load(), 2)
 	verified(t, db)
 }
 

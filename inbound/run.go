@@ -75,6 +75,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		return nil, 0, err
 	}
 	defer rows.Close()
+	var kept []*item // for a person
 	for rows.Next() {
 		it := &item{}
 		m := &it.message
@@ -89,12 +90,19 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		}
 		m.Source = s.name
 		if held {
-			s.ended(it, outcome{DispatchFailed, true}, m.Attempt, s.receiver.waiting.listeners(m.ID))
+			kept = append(kept, it)
 			continue
 		}
 		claimed = append(claimed, it)
 	}
-	return claimed, o.PollInterval/2 + rand.N(o.PollInterval), rows.Err()
+	// Rows come before the commit. Of a claim that may be undone nothing is run: another one may have it by the same number.
+	if err := rows.Err(); err != nil {
+		return nil, 0, err
+	}
+	for _, it := range kept {
+		s.ended(it, outcome{DispatchFailed, true}, it.message.Attempt, s.receiver.waiting.listeners(it.message.ID))
+	}
+	return claimed, o.PollInterval/2 + rand.N(o.PollInterval), nil
 }
 
 // Extend renews the leases of held.

@@ -82,6 +82,44 @@ func TestLoad_BadLines(t *testing.T) {
 	}
 }
 
+// A line that PostgreSQL cannot hold, or whose contact is no id, is as bad as any other, and stands in nobody's way.
+func TestLoad_WhatCannotBeHeld(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "mail")
+	f := read(t, strings.Replace(spring, "address: email,", "address: email, contact: who,", 1))
+	ann := pgtest.One[string](t, db.Pool(pgtest.App), `select id::text from deed.upsert_contacts('{1}', '{email}', '{ann@example.com}', array['{}'::jsonb])`)
+	text := "email,who,name,city,tz\n" +
+		"ann@example.com," + ann + ",Ann,Lyon,\n" +
+		"bob@example.com,,B\x00b,Lyon,\n" +
+		"cid@example.com,cid@example.com,Cid,Lyon,\n" +
+		"d\x00n@example.com,,Dan,Lyon,\n" +
+		"eve@example.com,,Eve,Lyon,Europe/\x00\n" +
+		"fay@example.com,,Fay,Lyon,\n"
+	bad := []string{`3: its data have the escape \u0000`, "4: a contact's id must be a UUID", "5: its address is none", "6: its zone is not the name of a time zone"}
+	_, err := f.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, f, text)})
+	for _, why := range bad {
+		if err == nil || !strings.Contains(err.Error(), "people.csv:"+why) {
+			t.Errorf("checked: %v, want %s", err, why)
+		}
+	}
+	var named []string
+	opts := file.LoadOptions{Rejected: func(line int, why string) { named = append(named, fmt.Sprintf("%d: %s", line, why)) }}
+	got, err := rows(t, f, text).Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, campaign.Email, opts)
+	if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "4 of 6 rows are bad") || got.Ready {
+		t.Errorf("%+v %v", got, err)
+	}
+	for i, why := range bad {
+		if i >= len(named) || !strings.HasPrefix(named[i], why) {
+			t.Errorf("%s is not in its place: %q", why, named)
+		}
+	}
+	got, err = rows(t, f, text).Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, campaign.Email, file.LoadOptions{LeaveOut: true})
+	if err != nil || !got.Ready || got.Members != 2 || got.LeftOut != 4 {
+		t.Errorf("the others: %+v %v", got, err)
+	}
+}
+
 // cut is a database that goes away after some statements; those before are done.
 type cut struct {
 	deed.DB

@@ -97,11 +97,17 @@ func TestAttacks_AreBounded(t *testing.T) {
 		"many blocks":             many(15_000, `{% if true %}`),
 		"one long string":         `{{ "` + many(250_000, `x`) + `" | size }}`, // harmless
 		"one long name":           `{{ ` + many(250_000, `x`) + ` }}`,
+		"one long tag":            `<` + many(250_000, `x`),
+		"one long attribute":      `<a ` + many(250_000, `x`),
+		"one long link":           `<a href="` + many(250_000, `x`) + `">`,
 		"one long number":         `{{ 1.` + many(250_000, `1`) + ` }}`,
 		"a long list of cases":    `{% case 1 %}{% when 2` + many(50_000, `, 2`) + ` %}{% endcase %}`,
 		"a long cycle":            `{% for i in contact.tags %}{% cycle "a"` + many(50_000, `, "a"`) + ` %}{% endfor %}`,
 	} {
 		for _, kind := range []liquid.Kind{liquid.Text, liquid.HTML, liquid.Subject} {
+			if kind == liquid.Subject && strings.HasPrefix(source, "<") {
+				continue // long text, which is refused without a line
+			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			start := processorTime(t)

@@ -184,7 +184,7 @@ func (h *htmlState) tagName(c byte) {
 		h.closeTag()
 	default:
 		h.mode = inTagName
-		h.elem += lower(c)
+		h.elem = longer(h.elem, c)
 	}
 }
 
@@ -206,7 +206,7 @@ func (h *htmlState) attribute(c byte) {
 	case c == '=' && h.mode != inTag:
 		h.mode = beforeValue
 	case h.mode == inAttrName:
-		h.attr += lower(c)
+		h.attr = longer(h.attr, c)
 	default:
 		h.mode, h.attr = inAttrName, lower(c)
 	}
@@ -234,7 +234,7 @@ func (h *htmlState) value(c byte) error {
 	case h.url == urlStart && c <= ' ':
 	case h.url != urlGiven:
 		h.url = urlPrefix
-		h.start += lower(c)
+		h.start = longer(h.start, c)
 	}
 	return nil
 }
@@ -385,3 +385,15 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\
 func isAlpha(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
 func lower(c byte) string { return strings.ToLower(string(rune(c))) }
+
+// mostName is how much is kept of a name, or of a link's beginning: none of those that
+// matter is as long, and one of 256 KiB would be copied for each of its letters.
+const mostName = 200
+
+// longer is a name with another letter of it.
+func longer(name string, c byte) string {
+	if len(name) >= mostName {
+		return name
+	}
+	return name + lower(c)
+}

@@ -1,4 +1,5 @@
-// Package sqlvalue turns values into what statements take, and back.
+// Package sqlvalue turns values into what statements take, and back, and says what
+// they do not take.
 package sqlvalue
 
 import (

@@ -32,6 +32,8 @@ set jit = off
 set work_mem = '64MB'
 as $$
 declare
+  c_deep     constant jsonpath := 'strict $.**{1000} ? (@.type() == "array" || @.type() == "object")'; -- one that 1,000 others are around
+  c_number   constant jsonpath := 'strict $.** ? (@.type() == "number")';
   v_xid      xid8 := pg_current_xact_id(); -- before it is asked whether the tenant was removed: who removes it waits for this
   v_tenant   uuid := deed.tenant_of_call('add_audience_members', p_tenant);
   v_count    int := coalesce(cardinality(p_addresses), 0);
@@ -59,6 +61,9 @@ begin
         when u.folded is null and u.contact is null then 'it has neither an address nor a contact'
         when jsonb_typeof(u.data) <> 'object' then 'its data must be a JSON object'
         when pg_column_size(u.data) > 65536 then format('its data of %s bytes are over the limit of 65536', pg_column_size(u.data))
+        -- Neither writes them out: what is 65,536 bytes here may be half a gigabyte as text, in an expansion and in each claim.
+        when pg_column_size(u.data) > 8000 and jsonb_path_exists(u.data, c_deep) then 'its data have over 1000 arrays and objects in each other'
+        when jsonb_path_exists(u.data, c_number) and deed.json_digits(u.data) > 65536 then 'its data have numbers with so many digits that they are over the limit of 65536 bytes'
         when not deed.is_zone(u.zone) then 'its zone is not the name of a time zone, such as Europe/Berlin'
       end as problem
     from (
@@ -66,7 +71,8 @@ begin
       from generate_series(1, v_count) i
     ) u
     where (u.folded is null and (btrim(u.address, e' \t\r\n') <> '' or u.contact is null)) or length(u.folded) > 500
-      or jsonb_typeof(u.data) <> 'object' or pg_column_size(u.data) > 65536 or not deed.is_zone(u.zone)
+      or jsonb_typeof(u.data) <> 'object' or pg_column_size(u.data) > 65536 or (pg_column_size(u.data) > 8000 and jsonb_path_exists(u.data, c_deep))
+      or (jsonb_path_exists(u.data, c_number) and deed.json_digits(u.data) > 65536) or not deed.is_zone(u.zone)
   ) u;
   if v_bad.n is not null then
     raise exception 'add_audience_members: member %: %', v_bad.n, v_bad.problem using errcode = 'DDARG', detail = v_bad.list;

@@ -3,7 +3,7 @@
 -- for a run.
 --
 -- Each member of the job's part of the audience gets a row, queued or skipped: erased,
--- no address, merged (somebody in the audience is the same contact by now, and has an address that is not suppressed and a local time that has not passed), sent before (of a
+-- no address, merged (somebody in the audience is the same contact by now, and has an address that is not suppressed and a local time that has neither passed nor expired), sent before (of a
 -- run that retries another one: by then it, or one that it retried in turn, has reached them), passed (its local
 -- time, and the run says that it is too late then), cancelled, expired, suppressed, no consent. Where the run goes by the
 -- recipient's zone each is due when deed.time_in says. Keys are those of D2, so that again makes none twice. What people
@@ -149,7 +149,7 @@ begin
             from deed.names_of(deed.contact_of(v_job.tenant_id, c.id)) o(id)
             join deed.audience_members s on s.contact_id = o.id and s.audience_id = v_run.audience_id
             where o.id <> c.id and (s.n < m.n or o.id = deed.contact_of(v_job.tenant_id, c.id)) and s.address is not null
-              and (v_dues is null or v_dues ->> coalesce(s.zone, '') is not null) -- its time has not passed
+              and (v_dues is null or (v_dues ->> coalesce(s.zone, '') is not null and coalesce(s.zone, '') <> all (v_late))) -- its time has neither passed nor expired
               and not (v_listed and exists ( -- as it is asked of that one, or two may go
                 select
                 from deed.suppressed(v_job.tenant_id, v_run.channel, s.address, v_run.purpose,

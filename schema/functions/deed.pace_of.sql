@@ -25,7 +25,7 @@ begin
   if p_options ->> 'rate' !~ c_rate then
     problem := 'rate is deliveries a second, a minute or an hour, such as 10/s, 600/min or 5000/h';
     return;
-  elsif v_steps is not null and not p_options ? 'rate' then
+  elsif v_steps is not null and p_options ->> 'rate' is null then
     problem := 'a ramp leads up to a rate, and there is none';
     return;
   elsif jsonb_typeof(v_steps) not in ('object', 'array') or (jsonb_typeof(v_steps) = 'array' and jsonb_array_length(v_steps) not between 1 and 100)

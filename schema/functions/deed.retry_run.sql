@@ -138,6 +138,9 @@ begin
   if not found then
     raise exception 'retry_run: the run was retried since this transaction began' using errcode = '40001';
   end if;
+  -- Who seals the run (deed.run_to_seal) of a snapshot from before this commits does not see the retry: of a new version
+  -- of the run they have no lock (40001), where a lock that is gone would not stop them.
+  update deed.campaign_runs r set expires_at = r.expires_at where r.id = p_run;
   perform deed.add_jobs(run_id, v_actor);
   insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, reason, affected, details)
   values (v_tenant, p_run, v_actor, 'retry', 'run', p_run::text, left(p_reason, 2000), retry_run.members, jsonb_build_object('as', run_id));
