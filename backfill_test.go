@@ -152,6 +152,40 @@ func TestClient_FirstSubscriptionBehindOthers(t *testing.T) {
 	eventually(t, "the message", func() bool { n, _ := r.counts(); return n == 1 })
 }
 
+// A backfill that waits for an open transaction does not hide another one's of the same process that
+// begins meanwhile, here that of a stream that becomes a queue.
+func TestClient_BackfillsBesideOneThatWaits(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('events', 'stream', 1)`)
+	db.Exec(t, pgtest.Worker, `select deed.subscribe('events', 's')`)
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = clock_timestamp()`) // there is nothing to bring
+	open, late := begin(t, db), begin(t, db)
+	defer open.Rollback(context.Background())
+	if _, err := deed.Publish(t.Context(), late, message("events", 1)); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, db, message("jobs", 1))
+	var events, jobs recorder
+	run(t, db, deed.Options{
+		Topics:        []deed.Topic{{Name: "events", Mode: deed.ModeStream, Lanes: 1}},
+		Subscriptions: []deed.Subscription{{Topic: "events", Name: "s", Sink: &events}, {Topic: "jobs", Name: "s", Sink: &jobs}},
+	})
+	eventually(t, "what the backfill that waits has brought before", func() bool { n, _ := jobs.counts(); return n == 1 })
+	eventually(t, "the change to be taken", func() bool { // it waits for a lock for a second only
+		_, err := db.Pool(pgtest.Admin).Exec(t.Context(), `select deed.set_topic('events', 'queue')`)
+		return err == nil
+	})
+	eventually(t, "the stream to be a queue", func() bool {
+		return pgtest.One[string](t, db.Pool(pgtest.Worker), `select mode from deed.topics where topic = 'events'`) == "queue"
+	})
+	commit(t, late)
+	eventually(t, "what was published to the stream, and read by no lane", func() bool { n, _ := events.counts(); return n == 1 })
+	if got := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.backfills b join deed.subscriptions s on s.id = b.subscription where s.topic = 'jobs' and b.finished_at is null`); got != 1 {
+		t.Errorf("%d backfills wait for the open transaction, want the one of jobs", got)
+	}
+}
+
 // A window that is opened by a transaction with an older id would not see what
 // is published meanwhile: backfill refuses.
 func TestBackfill_RefusesAfterAWrite(t *testing.T) {

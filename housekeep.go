@@ -45,10 +45,8 @@ func (h *housekeeper) run(ctx context.Context) {
 			claim.LookRemoved(ctx, h.Keeper, subscriptionsOf(h.sources)...)
 			h.SummariseLog(ctx)
 			h.Tally(ctx)
+			open = h.backlogs(ctx, open) // also while one waits for a transaction, which may take hours
 			looked = time.Now()
-		}
-		if len(open) == 0 {
-			open = h.backlogs(ctx)
 		}
 		worked := false
 		still := open[:0]
@@ -82,9 +80,9 @@ type backlog struct {
 	told   time.Time // when the log last said so, or the first step was made
 }
 
-// backlogs returns the sources that are still owed messages from before their
-// time: that of a new subscription, or of a stream that has become a queue.
-func (h *housekeeper) backlogs(ctx context.Context) (list []*backlog) {
+// backlogs adds to those that are known the sources that are still owed messages from
+// before their time: that of a new subscription, or of a stream that has become a queue.
+func (h *housekeeper) backlogs(ctx context.Context, known []*backlog) []*backlog {
 	ids := make([]int, len(h.sources))
 	for i, s := range h.sources {
 		ids[i] = s.ID
@@ -96,13 +94,13 @@ func (h *housekeeper) backlogs(ctx context.Context) (list []*backlog) {
 		}
 		found, err := pgx.CollectRows(rows, pgx.RowTo[int])
 		for _, s := range h.sources {
-			if slices.Contains(found, s.ID) {
-				list = append(list, &backlog{source: s})
+			if slices.Contains(found, s.ID) && !slices.ContainsFunc(known, func(b *backlog) bool { return b.source == s }) {
+				known = append(known, &backlog{source: s})
 			}
 		}
 		return err
 	})
-	return list
+	return known
 }
 
 // backfill takes one step towards what b's source is owed from before it

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	draining "github.com/deedhq/deed/internal/claim"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -52,4 +53,19 @@ func TestClaim_GoesOnWhereASweepOutlastsTheDeadline(t *testing.T) {
 	})
 	publish(t, db, keyed("", 100))
 	eventually(t, "what lay there and what came", func() bool { n, _ := sink.counts(); return n == 61 })
+}
+
+// What is scheduled further ahead than a time.Duration reaches is not due now: an idle queue would
+// ask again and again.
+func TestClaim_ScheduledForTheYear9999(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	s := draining.New(draining.Options{Topic: "orders", Name: "s"})
+	s.ID, s.DB = subscribe(t, db, "orders", "s"), db.Pool(pgtest.Worker)
+	m := message("orders", 1)
+	m.ProcessAfter = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	publish(t, db, m)
+	if in, ok, err := s.NextDue(t.Context()); in < time.Minute || in > 24*time.Hour || !ok || err != nil {
+		t.Errorf("it is due in %s, %t, %v", in, ok, err)
+	}
 }

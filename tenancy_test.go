@@ -203,6 +203,28 @@ func TestTenants(t *testing.T) {
 	}
 }
 
+// Whoever registers the default tenant, too, has no tenant but that one: who sets none goes on.
+func TestTenants_TheDefaultOneIsNoFurtherOne(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	publish := func() error {
+		_, err := deed.Publish(t.Context(), db.Pool(pgtest.App), deed.Message{Topic: "orders", Value: 1})
+		return err
+	}
+	if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), tenant.Default, "default"); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(); err != nil {
+		t.Errorf("once the default tenant was registered: %v", err)
+	}
+	if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), tenant.ID{1}, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(); deed.CodeOf(err) != deed.Forbidden {
+		t.Errorf("once another was registered: %v, want %s", err, deed.Forbidden)
+	}
+}
+
 // Where there are several tenants, an application that has set none publishes
 // for nobody, not for the one that a single-tenant installation has either.
 func TestContract_D7_NoTenantSetIsNoTenant(t *testing.T) {

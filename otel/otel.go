@@ -105,11 +105,19 @@ func (t *Tracer) Subscription(sub deed.Subscription) deed.Subscription {
 }
 
 // Sink wraps a sink: each message that it is given has a span of its own. A
-// [deed.BatchSink] stays one.
+// [deed.BatchSink] stays one, and so does a [deed.SinkFunc], which has a time-out by default.
 func (t *Tracer) Sink(subscription string, next deed.Sink) deed.Sink {
 	s := &sink{t, subscription, next}
 	if batch, ok := next.(deed.BatchSink); ok {
 		return &batchSink{s, batch}
+	}
+	if _, ok := next.(deed.SinkFunc); ok {
+		return deed.SinkFunc(func(ctx context.Context, m deed.Message) error {
+			if outcomes := s.Deliver(ctx, []deed.Message{m}); outcomes != nil {
+				return outcomes[0] // a function gives none, or one for each message
+			}
+			return nil
+		})
 	}
 	return s
 }

@@ -175,9 +175,47 @@ func TestSink_HoldsAsTheWrapped(t *testing.T) {
 		"of webhooks in batches": {&webhook.BatchSink{}, true},
 		"a function":             {deed.SinkFunc(func(context.Context, deed.Message) error { return nil }), false},
 	} {
-		if h, ok := tracer.Sink("s", tt.sink).(deed.Holder); !ok || h.HoldOnNewCluster() != tt.want {
-			t.Errorf("the sink %s: %t, want %t", name, ok && h.HoldOnNewCluster(), tt.want)
+		h, ok := tracer.Sink("s", tt.sink).(deed.Holder)
+		if holds := ok && h.HoldOnNewCluster(); holds != tt.want {
+			t.Errorf("the sink %s: %t, want %t", name, holds, tt.want)
 		}
+	}
+}
+
+// A function that is traced is bounded as one that is not: by the time-out that functions have by default.
+func TestSubscription_AFunctionKeepsItsTimeout(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	tracer, _, _ := setup(t)
+	type bound struct {
+		in    time.Duration
+		known bool
+	}
+	bounds := make(chan bound, 1)
+	sub := tracer.Subscription(deed.Handle("orders", func(ctx context.Context, _ deed.Received[int]) error {
+		until, ok := ctx.Deadline()
+		bounds <- bound{time.Until(until), ok}
+		return nil
+	}))
+	if _, ok := sub.Sink.(deed.SinkFunc); !ok {
+		t.Errorf("a function is a %T when it is traced", sub.Sink)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := deed.New(ctx, db.Pool(pgtest.Worker), deed.Options{Subscriptions: []deed.Subscription{sub}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(ctx) }()
+	if _, err := deed.Publish(t.Context(), db.Pool(pgtest.App), deed.Message{Topic: "orders", Value: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-bounds; !got.known || got.in > 15*time.Minute {
+		t.Errorf("its context ends in %s (it has an end: %t), want within 15 minutes", got.in, got.known)
+	}
+	cancel()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -106,22 +106,43 @@ func (f face) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 }
 
 // checkRows tells of every undelivered row that cannot be published, by the rules
-// that publishers are held to.
+// that publishers are held to: what deed.publish_problems says, and what
+// deed.publish_many raises itself, of times and aggregate types.
 func (f face) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
 	rows, err := tx.Query(ctx, `
 		select b.ids[q.ordinal], b.olds[q.ordinal], q.problem
 		from (
 		  select array_agg(r.id) as ids, array_agg(r.topic) as olds, array_agg(coalesce($1::jsonb ->> r.topic, r.topic)) as topics,
 		    array_agg(convert_to(r.payload, 'UTF8')) as payloads, array_agg(r.key) as keys, array_agg(null::text) as nothing,
-		    array_agg(jsonb_build_object('outbox-id', r.id)) as headers
+		    array_agg(jsonb_build_object('outbox-id', r.id)) as headers, array_agg(r.problem) as problems
 		  from (
 		    select coalesce(o.row ->> 'id', '') as id, coalesce(o.row ->> 'topic', o.row ->> 'event_type', '') as topic,
-		      (o.row -> 'payload')::text as payload, o.row ->> 'aggregate_id' as key, (row_number() over () - 1) / 20 as batch
+		      (o.row -> 'payload')::text as payload, o.row ->> 'aggregate_id' as key, (row_number() over () - 1) / 20 as batch,
+		      coalesce((
+		        select format('%s %s is infinite or out of range', c.name, o.row ->> c.name)
+		        from (values
+		          ('created_at', '1970-01-01Z'::timestamptz, '10000-01-01Z'::timestamptz),
+		          ('process_after', '-infinity', '10000-01-01Z'),
+		          ('claimed_at', '-infinity', '9999-12-31Z') -- five minutes are added to it
+		        ) c(name, since, before)
+		        cross join lateral (select (o.row ->> c.name)::timestamptz as at) v
+		        where not isfinite(v.at) or v.at < c.since or v.at >= c.before
+		        limit 1
+		      ), case when octet_length(o.row ->> 'aggregate_type') > 1000
+		        then format('aggregate type of %s bytes is over the limit of 1000', octet_length(o.row ->> 'aggregate_type')) end) as problem
 		    from (select to_jsonb(t) as row from `+f.relation+` t where t.`+f.open+` is null) o
 		  ) r
 		  group by r.batch
 		) b
-		cross join lateral deed.publish_problems(b.topics, b.payloads, b.keys, b.nothing, b.nothing, b.headers, b.nothing) q
+		cross join lateral (
+		  select distinct on (u.ordinal) u.ordinal, u.problem
+		  from (
+		    select p.ordinal, p.problem
+		    from deed.publish_problems(b.topics, b.payloads, b.keys, b.nothing, b.nothing, b.headers, b.nothing) p
+		    union all
+		    select n, b.problems[n] from generate_subscripts(b.problems, 1) n where b.problems[n] is not null
+		  ) u
+		) q
 	`, adopt.Topics)
 	if err != nil {
 		return err

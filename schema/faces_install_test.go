@@ -348,19 +348,22 @@ func TestContract_O4_AdoptingDoesNotStopTheTable(t *testing.T) {
 	}
 }
 
+// outbox003 is a table as seed 003 describes it.
+const outbox003 = `
+	create schema m10_recovery;
+	create table m10_recovery.outbox (
+	  id bigint generated always as identity primary key, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
+	  created_at timestamptz default now(), processed_at timestamptz, retry_count int default 0, process_after timestamptz,
+	  claimed_at timestamptz, claimed_by text
+	);`
+
 // Seed 003's table is adopted as well: its retries and its claims are kept.
 func TestContract_O3_AdoptingATable(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	db := pgtest.New(t)
 	conn := db.Conn(t, pgtest.Owner)
-	_, err := conn.Exec(ctx, `
-		create schema m10_recovery;
-		create table m10_recovery.outbox (
-		  id bigint generated always as identity primary key, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
-		  created_at timestamptz default now(), processed_at timestamptz, retry_count int default 0, process_after timestamptz,
-		  claimed_at timestamptz, claimed_by text
-		);
+	_, err := conn.Exec(ctx, outbox003+`
 		insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload, processed_at, retry_count, process_after, claimed_at, claimed_by)
 		values ('order', '1', 'order.placed', '{}', now(), 0, null, null, 'w'), ('order', '2', 'order.placed', '{}', null, 3, now() + interval '1 hour', null, null),
 		  ('order', '3', 'order.placed', '{}', null, 0, null, now(), 'w')`)
@@ -375,6 +378,46 @@ func TestContract_O3_AdoptingATable(t *testing.T) {
 		select aggregate_type, aggregate_id, event_type, retry_count, round(extract(epoch from process_after - created_at) / 60) from m10_recovery.outbox order by id`))
 	if want := []string{"order|2|order.placed|3|60", "order|3|order.placed|0|5"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// What publishing takes of no row, a time or an aggregate type, is told like the rest, before anything
+// is changed; what it just takes is adopted.
+func TestContracts_AdoptingTellsOfTimesAndTypes(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	if _, err := conn.Exec(ctx, outbox003+`
+		insert into m10_recovery.outbox (aggregate_type, event_type, payload, created_at, process_after, claimed_at)
+		values ('zero', 'order.placed', '{}', '0001-01-01Z', null, null), ('parked', 'order.placed', '{}', now(), 'infinity', null),
+		  ('far', 'order.placed', '{}', now(), '10000-01-01Z', null), ('claimed', 'order.placed', '{}', now(), null, 'infinity'),
+		  (repeat('x', 1001), 'order.placed', '{}', now(), null, null), ('twice', 'no topic', '{}', '-infinity', null, null),
+		  ('first', 'order.placed', '{}', '1970-01-01Z', null, null), (repeat('x', 1000), 'order.placed', '{}', now(), '9999-12-31Z', null)`); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	_, err := schema.InstallFaces(ctx, conn, []string{"m10"}, &schema.Takeover{Unfit: func(r schema.UnfitRow) { told[r.ID] = r.Problem }})
+	if err == nil || !strings.Contains(err.Error(), "6 undelivered rows of m10_recovery.outbox") || len(told) != 6 {
+		t.Errorf("%q were told, want 6: %v", told, err)
+	}
+	for id, want := range map[string]string{
+		"1": "created_at 0001-", "2": "process_after infinity is infinite or out of range", "3": "process_after ", "4": "claimed_at infinity is",
+		"5": "aggregate type of 1001 bytes is over the limit of 1000", "6": "",
+	} {
+		if !strings.HasPrefix(told[id], want) {
+			t.Errorf("row %s: %q, want %q", id, told[id], want)
+		}
+	}
+	if got := pgtest.One[string](t, conn, `select relkind::text from pg_class where oid = 'm10_recovery.outbox'::regclass`); got != "r" {
+		t.Fatalf("m10_recovery.outbox is a %q now", got)
+	}
+	if _, err := conn.Exec(ctx, `delete from m10_recovery.outbox where id <= 6`); err != nil {
+		t.Fatal(err)
+	}
+	installFaces(t, db, true, "m10")
+	if list, err := schema.Adopt(ctx, conn, nil); err != nil || len(list) != 1 || list[0].Moved != 2 {
+		t.Errorf("%+v, %v", list, err)
 	}
 }
 

@@ -68,8 +68,12 @@ func answer(w http.ResponseWriter, status int, body map[string]string) {
 }
 
 // Serve answers on listener, which it closes, until ctx ends; then it lets
-// requests finish.
+// requests finish, for five seconds. What is under way after that goes on, and is no error.
 func Serve(ctx context.Context, listener net.Listener, h http.Handler) error {
+	return serve(ctx, listener, h, 5*time.Second)
+}
+
+func serve(ctx context.Context, listener net.Listener, h http.Handler, finish time.Duration) error {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -85,9 +89,12 @@ func Serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
 	defer cancel()
 	err := s.Shutdown(stop)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil // nobody new is let in; what is under way ends as it does, or with the process
+	}
 	if served := <-done; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}

@@ -42,7 +42,8 @@ type Tenant struct {
 }
 
 // Add registers a tenant. From the first one on the installation is no longer
-// single-tenant: a login that sets no tenant sees nothing. The same id and name
+// single-tenant: a login that sets no tenant sees nothing. [Default] is registered as
+// "default" from the beginning, and is not the first. The same id and name
 // again changes nothing; that of a tenant that was removed is never free again.
 // Errors: [ErrTaken]. Needs deed_admin.
 func Add(ctx context.Context, db Execer, id ID, name string) error {

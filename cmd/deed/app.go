@@ -166,30 +166,35 @@ func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 // they have only the --timeout that is asked for.
 const takesLong = "takes-long"
 
-// bounded gives a command, and its own commands, the --timeout.
+// bounded gives a command, and all that are below it, the --timeout.
 func (a *app) bounded(cmd *cobra.Command) *cobra.Command {
 	a.timeout = 10 * time.Minute
 	cmd.PersistentFlags().Var((*durationFlag)(&a.timeout), "timeout", "give up after this long; 0: never")
-	for _, c := range append(cmd.Commands(), cmd) {
-		run := c.RunE
-		if run == nil {
-			continue
-		}
-		c.RunE = func(cmd *cobra.Command, args []string) error {
-			if _, long := cmd.Annotations[takesLong]; a.timeout == 0 || long && !cmd.Flags().Changed("timeout") {
-				return run(cmd, args)
-			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), a.timeout, fmt.Errorf("--timeout %s is over", a.timeout))
-			defer cancel()
-			cmd.SetContext(ctx)
-			err := run(cmd, args)
-			if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
-			}
-			return err
-		}
-	}
+	a.bound(cmd)
 	return cmd
+}
+
+func (a *app) bound(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		a.bound(sub)
+	}
+	run := cmd.RunE
+	if run == nil {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, long := cmd.Annotations[takesLong]; a.timeout == 0 || long && !cmd.Flags().Changed("timeout") {
+			return run(cmd, args)
+		}
+		ctx, cancel := context.WithTimeoutCause(cmd.Context(), a.timeout, fmt.Errorf("--timeout %s is over", a.timeout))
+		defer cancel()
+		cmd.SetContext(ctx)
+		err := run(cmd, args)
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return err
+	}
 }
 
 // withOperator runs fn with what an operator does.
@@ -240,6 +245,9 @@ func outboxEnv(flag string) string {
 // holds reports whether a relay of the file holds on a new cluster by default.
 // One that has its deliveries from a flag, or is deed dev, knows better.
 func holds(file *config.Config) bool {
+	if file.Campaigns.Enabled || file.Runs.Enabled || len(file.Sources) > 0 || file.Public.LinkSecret.Reveal() != "" {
+		return true
+	}
 	for _, s := range file.Sinks {
 		if s.Type == "webhook" {
 			return true

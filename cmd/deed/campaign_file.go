@@ -455,19 +455,11 @@ func (a *app) sendOne(cmd *cobra.Command, owner *tenant.ID, d delivery.Delivery,
 		if err := checkKind(ctx, l, pool, d); err != nil {
 			return err
 		}
-		var made []delivery.Reserved
-		err := inTenant(ctx, pool, owner, func(tx pgx.Tx) (err error) {
-			made, err = l.Reserve(ctx, tx, d)
-			return err
-		})
+		made, entry, err := reserveOne(ctx, l, pool, owner, "", wait, func(tx pgx.Tx) ([]delivery.Reserved, error) { return l.Reserve(ctx, tx, d) })
 		if err != nil {
 			return err
 		}
-		entry, err := awaitDelivery(ctx, l, made[0].ID, wait)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", made[0].ID, entry.Status); err != nil {
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", made.ID, entry.Status); err != nil {
 			return err
 		}
 		if wait > 0 && entry.SentAt == nil {

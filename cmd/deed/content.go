@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -210,7 +209,7 @@ func saveContent(cmd *cobra.Command, pool *pgxpool.Pool, owner *tenant.ID, sha25
 		return err
 	}
 	if path == "-" {
-		_, err = io.Copy(cmd.OutOrStdout(), bytes.NewReader(content))
+		_, err = unescaped(cmd.OutOrStdout()).Write(content) // a file is no text, and is as it is or damaged
 		return err
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

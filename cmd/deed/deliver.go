@@ -25,6 +25,7 @@ import (
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/provider/bluesky"
 	"github.com/deedhq/deed/provider/mastodon"
+	"github.com/deedhq/deed/tenant"
 )
 
 func newDeliver(a *app) *cobra.Command {
@@ -100,9 +101,6 @@ told at once if the provider is in deed.yaml, and nothing is reserved; else the 
 					return err
 				}
 			}
-			if expires > 0 {
-				d.ExpiresAt = time.Now().Add(expires)
-			}
 			if atLeastOnce {
 				d.Guarantee = delivery.AtLeastOnce
 			}
@@ -121,24 +119,24 @@ told at once if the provider is in deed.yaml, and nothing is reserved; else the 
 				if err := checkKind(cmd.Context(), l, pool, d); err != nil {
 					return err
 				}
-				var made []delivery.Reserved
-				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
-					made, err = l.Reserve(cmd.Context(), tx, d)
-					return err
+				made, entry, err := reserveOne(cmd.Context(), l, pool, id, fmt.Sprintf(" (--key %q)", key), wait, func(tx pgx.Tx) ([]delivery.Reserved, error) {
+					if expires > 0 { // by the clock that it is judged by
+						err := tx.QueryRow(cmd.Context(), `select clock_timestamp() + make_interval(secs => $1)`, expires.Seconds()).Scan(&d.ExpiresAt)
+						if err != nil {
+							return nil, err
+						}
+					}
+					return l.Reserve(cmd.Context(), tx, d)
 				})
 				if err != nil {
 					return err
 				}
-				entry, err := awaitDelivery(cmd.Context(), l, made[0].ID, wait)
-				if err != nil {
-					return err
-				}
 				if asJSON {
-					err = printJSON(cmd.OutOrStdout(), map[string]any{"id": made[0].ID, "key": key, "duplicate": made[0].Duplicate, "status": entry.Status})
+					err = printJSON(cmd.OutOrStdout(), map[string]any{"id": made.ID, "key": key, "duplicate": made.Duplicate, "status": entry.Status})
 				} else {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", made[0].ID, entry.Status)
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", made.ID, entry.Status)
 				}
-				if made[0].Duplicate {
+				if made.Duplicate {
 					noteDuplicate(cmd, key, entry)
 				}
 				if err == nil && wait > 0 && entry.SentAt == nil {
@@ -322,11 +320,40 @@ func undelivered(e delivery.Entry, wait time.Duration) string {
 	return fmt.Sprintf("not delivered within %s; is a relay running with channels.outbox.enabled, and the provider %s in its deed.yaml?", wait, e.Provider)
 }
 
-// awaitDelivery returns a delivery when it is finished or held, or after wait.
-func awaitDelivery(ctx context.Context, l *delivery.Ledger, id string, wait time.Duration) (delivery.Entry, error) {
+// reserveOne reserves a delivery for a tenant, and returns it as it is when it is finished or held, or after wait. As soon as it may
+// be stored errors name it, and with again how to ask for the same one: who gave the command again would make another.
+func reserveOne(ctx context.Context, l *delivery.Ledger, pool *pgxpool.Pool, owner *tenant.ID, again string, wait time.Duration,
+	reserve func(pgx.Tx) ([]delivery.Reserved, error),
+) (r delivery.Reserved, e delivery.Entry, err error) {
+	var made []delivery.Reserved
+	err = inTenant(ctx, pool, owner, func(tx pgx.Tx) (err error) {
+		made, err = reserve(tx)
+		return err
+	})
+	if len(made) == 0 {
+		return r, e, err
+	}
+	if r = made[0]; err != nil {
+		return r, e, fmt.Errorf("delivery %s may be reserved%s, as its commit has no answer: %w", r.ID, again, err)
+	}
+	if wait <= 0 && !r.Duplicate {
+		return r, delivery.Entry{ID: r.ID, Status: r.Status}, nil
+	}
+	if e, err = awaitDelivery(ctx, l, pool, owner, r.ID, wait); err != nil {
+		err = fmt.Errorf("delivery %s is reserved%s, and goes on: %w", r.ID, again, err)
+	}
+	return r, e, err
+}
+
+// awaitDelivery returns a delivery of a tenant's when it is finished or held, or after wait.
+func awaitDelivery(ctx context.Context, l *delivery.Ledger, pool *pgxpool.Pool, owner *tenant.ID, id string, wait time.Duration) (delivery.Entry, error) {
 	end := time.Now().Add(wait)
 	for {
-		e, _, err := l.Show(ctx, id, false)
+		var e delivery.Entry
+		err := inTenant(ctx, pool, owner, func(tx pgx.Tx) (err error) { // or a login of the application does not see it
+			e, _, err = l.ShowIn(ctx, tx, id, false)
+			return err
+		})
 		if err != nil || e.FinishedAt != nil || e.HeldAt != nil || !time.Now().Before(end) {
 			return e, err
 		}

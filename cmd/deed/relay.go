@@ -93,12 +93,6 @@ exit code 3 if something is to be done.`,
 			if r.receiving, err = a.newReceiving(cmd, public, file, r.dispatcher != nil, r.log); err != nil {
 				return err
 			}
-			if r.receiving != nil {
-				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
-			}
-			if file.Campaigns.Enabled || file.Runs.Enabled {
-				r.onNewCluster = cmp.Or(r.onNewCluster, deed.Hold)
-			}
 			if len(file.Topics) == 0 && r.dispatcher == nil && r.receiving == nil && !file.Runs.Project && !file.Campaigns.Enabled {
 				return usagef("there is nothing to relay: no topics in the configuration (--config, DEED_CONFIG or ./deed.yaml), channels.outbox is not enabled, and there are no runs and no campaigns")
 			}

@@ -41,8 +41,10 @@ given again with the --request that it printed. deed deliveries requests lists r
 				return usagef("which deliveries? Give their ids, --provider or another flag that selects, or --all")
 			case who.reason == "" && !dry:
 				return usagef("why? Give --reason")
-			case r.Limit < 0 || r.Rate < 0:
-				return usagef("--limit and --rate must not be negative")
+			case cmd.Flags().Changed("limit") && r.Limit < 1: // that of a script that has counted none is not all of them
+				return usagef("--limit %d is below 1", r.Limit)
+			case cmd.Flags().Changed("rate") && r.Rate < 1:
+				return usagef("--rate %d is below 1", r.Rate)
 			}
 			for _, s := range statuses {
 				r.Statuses = append(r.Statuses, delivery.Status(s))

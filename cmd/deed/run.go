@@ -166,8 +166,9 @@ func newRunEvents(a *app) *cobra.Command {
 	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use: "events ID", Short: "Show the events of a run", Args: cobra.ExactArgs(1),
-		Long: `Show the events of a run, in order. With --follow it goes on with what is appended, until the run has ended or Ctrl-C.
---json prints an event a line, spelled as on the topic deed.run_events.`,
+		Long: `Show the events of a run, in order. With --follow it goes on with what is appended, until the run has ended or Ctrl-C;
+the exit status is 3 where it has not ended within --timeout, if that is given. --json prints an event a line, spelled as
+on the topic deed.run_events.`,
 		Example:     "  deed run events 01a1fe76-14ee-7f1b-b119-532699ab7d4c --after 40 --follow",
 		Annotations: map[string]string{takesLong: ""},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -180,7 +181,11 @@ func newRunEvents(a *app) *cobra.Command {
 				if _, err := run.Find(cmd.Context(), pool, args[0]); err != nil {
 					return err
 				}
-				return printEvents(cmd, pool, args[0], after, limit, follow, asJSON)
+				err := printEvents(cmd, pool, args[0], after, limit, follow, asJSON)
+				if over := cmd.Context().Err(); err != nil && follow && over != nil {
+					return notEnded(over, args[0])
+				}
+				return err
 			})
 		},
 	}
@@ -219,7 +224,7 @@ func printEvents(cmd *cobra.Command, pool *pgxpool.Pool, id string, after int64,
 		case !follow || ended && len(events) < limit:
 			return nil
 		case len(events) < limit && !work.Sleep(ctx, followEvery):
-			return nil
+			return ctx.Err()
 		}
 	}
 }

@@ -53,13 +53,23 @@ has not ended by then. Who does its steps is an engine's affair: deed run steps 
 			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				started, err := startRun(cmd.Context(), pool, id, req)
-				if err != nil {
+				if err != nil && started.ID != "" {
+					return fmt.Errorf("run %s may be started (--request-id %q), as its commit has no answer: %w", started.ID, req.ID, err)
+				} else if err != nil {
 					return err
 				}
 				if wait == 0 {
 					return printStarted(cmd.OutOrStdout(), started, asJSON)
 				}
-				return waitForRun(cmd, pool, started, wait, asJSON)
+				s, err := awaitRun(cmd.Context(), pool, id, started.ID, wait)
+				if err != nil {
+					err = fmt.Errorf("run %s is started (--request-id %q), and goes on: %w", started.ID, req.ID, err)
+					if cmd.Context().Err() != nil {
+						err = &exitError{exitPartly, err}
+					}
+					return err
+				}
+				return printAwaited(cmd.OutOrStdout(), started, s, wait, asJSON)
 			})
 		},
 	}
@@ -106,22 +116,23 @@ func printStarted(w io.Writer, s run.Started, asJSON bool) error {
 	return err
 }
 
-// waitForRun waits for a run's end, prints what it is then, and says by the exit status what became of it.
-func waitForRun(cmd *cobra.Command, pool *pgxpool.Pool, started run.Started, wait time.Duration, asJSON bool) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+// awaitRun returns a run of a tenant's when it has ended, or after wait.
+func awaitRun(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, id string, wait time.Duration) (run.Shown, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	_, err := followRun(ctx, pool, started.ID, func(run.Shown) error { return nil })
-	if err != nil && ctx.Err() == nil {
-		return err
+	s, err := followRun(waiting, pool, owner, id, func(run.Shown) error { return nil })
+	if err == nil && s.Snapshot.Status.Final() || err != nil && waiting.Err() == nil {
+		return s, err
 	}
-	s, err := run.Show(cmd.Context(), pool, started.ID, 0)
-	if err != nil {
-		return err
-	}
+	return lookAtRun(ctx, pool, owner, id)
+}
+
+// printAwaited prints what a run is that has been waited for, and says by the exit status what became of it.
+func printAwaited(w io.Writer, started run.Started, s run.Shown, wait time.Duration, asJSON bool) (err error) {
 	if asJSON {
-		err = printJSON(cmd.OutOrStdout(), startedRun{ID: s.ID, New: started.New, Status: s.Snapshot.Status, Snapshot: &s.Snapshot})
+		err = printJSON(w, startedRun{ID: s.ID, New: started.New, Status: s.Snapshot.Status, Snapshot: &s.Snapshot})
 	} else {
-		err = showRun(cmd.OutOrStdout(), s)
+		err = showRun(w, s)
 	}
 	if !s.Snapshot.Status.Final() {
 		return errors.Join(err, &exitError{exitPartly, fmt.Errorf("run %s has not ended within --wait %s; it goes on: deed run watch %s", s.ID, wait, s.ID)})
@@ -140,10 +151,19 @@ func endOfRun(s run.Shown) error {
 	return nil
 }
 
+// lookAtRun is a run as it is now. Without its tenant a login of the application does not see it, where there are several.
+func lookAtRun(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, id string) (s run.Shown, err error) {
+	err = inTenant(ctx, pool, owner, func(tx pgx.Tx) error {
+		s, err = run.Show(ctx, tx, id, 0)
+		return err
+	})
+	return s, err
+}
+
 // followRun has each see a run as it is, and again whenever it has moved, until it has ended or ctx has.
-func followRun(ctx context.Context, pool *pgxpool.Pool, id string, each func(run.Shown) error) (run.Shown, error) {
+func followRun(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, id string, each func(run.Shown) error) (run.Shown, error) {
 	for last := int64(-1); ; {
-		s, err := run.Show(ctx, pool, id, 0)
+		s, err := lookAtRun(ctx, pool, owner, id)
 		if err != nil {
 			return s, err
 		}
@@ -164,21 +184,22 @@ func newRunWatch(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch ID", Short: "Watch a run until it has ended", Args: cobra.ExactArgs(1),
 		Long: `Watch a run: print what becomes of it and of its steps as it happens, until it has ended or Ctrl-C. The exit status is 1
-where it has failed or was cancelled. --json prints the run's snapshot, a line whenever it has moved.`,
+where it has failed or was cancelled, and 3 where it has not ended within --timeout, if that is given. --json prints the
+run's snapshot, a line whenever it has moved.`,
 		Example:     "  deed run watch 01a1fe76-14ee-7f1b-b119-532699ab7d4c",
 		Annotations: map[string]string{takesLong: ""},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				var before run.Shown
-				s, err := followRun(cmd.Context(), pool, args[0], func(s run.Shown) error {
+				s, err := followRun(cmd.Context(), pool, nil, args[0], func(s run.Shown) error {
 					defer func() { before = s }()
 					if asJSON {
 						return printJSON(cmd.OutOrStdout(), s.Snapshot)
 					}
 					return printMoves(cmd.OutOrStdout(), before.Snapshot, s.Snapshot)
 				})
-				if cmd.Context().Err() != nil {
-					return nil // Ctrl-C
+				if over := cmd.Context().Err(); over != nil && !s.Snapshot.Status.Final() {
+					return notEnded(over, args[0])
 				}
 				return errors.Join(err, endOfRun(s))
 			})
@@ -186,6 +207,14 @@ where it has failed or was cancelled. --json prints the run's snapshot, a line w
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object a line")
 	return cmd
+}
+
+// notEnded is how a command ends that follows a run, where over has stopped it: Ctrl-C as well as may be, its --timeout not.
+func notEnded(over error, id string) error {
+	if errors.Is(over, context.Canceled) {
+		return nil
+	}
+	return &exitError{exitPartly, fmt.Errorf("run %s has not ended; it goes on", id)}
 }
 
 // printMoves says in what a run has moved.

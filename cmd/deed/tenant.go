@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -38,7 +39,7 @@ Messages carry a tenant's id whether or not it is registered.`,
 					return &exitError{exitUsage, err}
 				}
 			}
-			if args[0] == "" || len(args[0]) > 200 {
+			if args[0] == "" || utf8.RuneCountInString(args[0]) > 200 {
 				return usagef("a tenant's name has 1 to 200 characters")
 			}
 			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {

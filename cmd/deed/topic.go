@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -99,6 +101,8 @@ func newTopicSet(a *app) *cobra.Command {
 		Use: "set TOPIC", Short: "Change what is stored of a topic and its subscriptions", Args: cobra.ExactArgs(1),
 		Long: `Change the stored settings of a topic, and of all of its subscriptions or the one that --subscription names, while
 relays run. Prints what is stored afterwards. Change deed.yaml too: a relay whose file says something else refuses to start.
+What is the topic's is changed first, then --door, then the rest: where one fails after another was made, the error names
+what stays, and the exit status is 3.
 
   --mode stream    what was published before is delivered as from a queue; what comes after is read from the log, in order
   --mode queue     takes effect in seconds, when all lanes have read up to the same point; order is no longer kept
@@ -121,20 +125,25 @@ relays run. Prints what is stored afterwards. Change deed.yaml too: a relay whos
 				return err
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				if ofTopic {
-					if err := c.SetTopic(cmd.Context(), args[0], topic); err != nil {
+				var done []string
+				for _, change := range []struct {
+					flags []string
+					asked bool
+					set   func(context.Context) error
+				}{
+					{ofTopic, len(ofTopic) > 0, func(ctx context.Context) error { return c.SetTopic(ctx, args[0], topic) }},
+					{[]string{"--door"}, cmd.Flags().Changed("door"), func(ctx context.Context) error { return c.SetDoor(ctx, args[0], name, door) }},
+					{nil, sub != (admin.SubscriptionChange{}), func(ctx context.Context) error { return c.SetSubscription(ctx, args[0], name, sub) }},
+				} {
+					if !change.asked {
+						continue
+					}
+					if err := change.set(cmd.Context()); err != nil && len(done) > 0 { // each is a transaction of its own
+						return &exitError{exitPartly, fmt.Errorf("%w; what was set before stays: %s", err, strings.Join(done, ", "))}
+					} else if err != nil {
 						return err
 					}
-				}
-				if cmd.Flags().Changed("door") {
-					if err := c.SetDoor(cmd.Context(), args[0], name, door); err != nil {
-						return err
-					}
-				}
-				if sub != (admin.SubscriptionChange{}) {
-					if err := c.SetSubscription(cmd.Context(), args[0], name, sub); err != nil {
-						return err
-					}
+					done = append(done, change.flags...)
 				}
 				declared, err := c.Topic(cmd.Context(), args[0])
 				if err != nil {
@@ -161,8 +170,8 @@ relays run. Prints what is stored afterwards. Change deed.yaml too: a relay whos
 	return cmd
 }
 
-// checkTopicSet checks the flags, and says whether they change the topic itself.
-func checkTopicSet(cmd *cobra.Command, topic admin.TopicChange, sub admin.SubscriptionChange) (ofTopic bool, err error) {
+// checkTopicSet checks the flags, as far as they can be wrong by themselves, and returns those that change the topic itself.
+func checkTopicSet(cmd *cobra.Command, topic admin.TopicChange, sub admin.SubscriptionChange) (ofTopic []string, err error) {
 	ofSubscription := false
 	for _, f := range []struct {
 		name       string
@@ -174,25 +183,27 @@ func checkTopicSet(cmd *cobra.Command, topic admin.TopicChange, sub admin.Subscr
 		{"lanes", limits.Lanes.Check("", topic.Lanes) == nil, "be from 1 to 64", true},
 		{"ordering", topic.Ordering == deed.OrderKey || topic.Ordering == deed.OrderNone, "be key or none", true},
 		{"retention", topic.Retention >= time.Minute, "be at least 1m", true},
-		{"max-attempts", sub.MaxAttempts > 0, "be above 0", false},
-		{"lease", sub.Lease > 0, "be above 0", false},
-		{"backoff", sub.Backoff > 0, "be above 0", false},
+		{"max-attempts", limits.Attempts.Check("", sub.MaxAttempts) == nil, "be from 1 to 1000", false},
+		{"lease", limits.Lease.Check("", sub.Lease) == nil, "be from 1s to 24h", false},
+		{"backoff", limits.Backoff.Check("", sub.Backoff) == nil, "be from 1ms to 1h", false},
 		{"door", cmd.Flags().Changed("subscription"), "come with --subscription", false},
 	} {
 		if !cmd.Flags().Changed(f.name) {
 			continue
 		}
 		if !f.valid {
-			return false, usagef("--%s must %s", f.name, f.must)
+			return nil, usagef("--%s must %s", f.name, f.must)
 		}
-		ofTopic = ofTopic || f.isOfATopic
+		if f.isOfATopic {
+			ofTopic = append(ofTopic, "--"+f.name)
+		}
 		ofSubscription = ofSubscription || !f.isOfATopic
 	}
 	switch {
-	case !ofTopic && !ofSubscription:
-		return false, usagef("nothing to change: give --mode, --lanes, --ordering, --retention, --max-attempts, --lease, --backoff or --door")
+	case ofTopic == nil && !ofSubscription:
+		return nil, usagef("nothing to change: give --mode, --lanes, --ordering, --retention, --max-attempts, --lease, --backoff or --door")
 	case cmd.Flags().Changed("subscription") && !ofSubscription:
-		return false, usagef("--subscription goes with --max-attempts, --lease, --backoff and --door; the rest is the whole topic's")
+		return nil, usagef("--subscription goes with --max-attempts, --lease, --backoff and --door; the rest is the whole topic's")
 	}
 	return ofTopic, nil
 }

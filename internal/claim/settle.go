@@ -242,12 +242,13 @@ func (s *Subscription) Lost(items []*Item) {
 }
 
 // NextDue is in how long the next of what is pending is due or its lease ends, by the
-// database's clock, and zero or less if there is something to claim now; false:
-// nothing is pending, or the database did not say.
+// database's clock and at most an hour, and zero or less if there is something to claim
+// now; false: nothing is pending, or the database did not say.
 func (s *Subscription) NextDue(ctx context.Context) (in time.Duration, ok bool, err error) {
 	var seconds *float64
 	if err := s.DB.QueryRow(ctx, query.NextDue, s.ID).Scan(&seconds); err != nil || seconds == nil {
 		return 0, false, err
 	}
-	return time.Duration(*seconds * float64(time.Second)), true, nil
+	// A message may be scheduled for the year 9999, which is more than a Duration holds.
+	return time.Duration(min(*seconds, 3600) * float64(time.Second)), true, nil
 }

@@ -1,5 +1,6 @@
 -- deed.add_tenant: register a tenant; from the first one on the installation
--- is no longer single-tenant, and who sets no tenant sees nothing (D7).
+-- is no longer single-tenant, and who sets no tenant sees nothing (D7). The default
+-- one, which is there from the beginning, is no further one.
 --
 -- Raises DDCON when the id or the name is taken by another, or the id was that of
 -- one that was removed, DDARG for a bad name. The same id and name again is no error.
@@ -23,6 +24,6 @@ begin
     raise exception 'add_tenant: the id % or the name % belongs to another tenant', p_tenant, quote_literal(p_name)
       using errcode = 'DDCON';
   end if;
-  update deed.settings set single_tenant = false where single_tenant;
+  update deed.settings set single_tenant = false where single_tenant and p_tenant <> '00000000-0000-0000-0000-000000000000';
 end
 $$;

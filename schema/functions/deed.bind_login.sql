@@ -40,13 +40,14 @@ begin
     raise exception 'bind_login: % crosses tenants: it is a superuser, passes row-level security, owns the schema, or holds deed_worker or deed_admin', p_login
       using errcode = 'DDARG', hint = 'Bind a login that holds deed_app alone.';
   end if;
+
+  -- One after the other: settings.bound_logins sums them up, and deed.remove_tenant takes turns
+  -- with it: what was removed meanwhile is seen under the lock only.
+  perform from deed.settings s for update;
   select u into v_absent from unnest(v_after) u where deed.is_removed(u) or not exists (select from deed.tenants t where t.tenant_id = u) limit 1;
   if found then
     raise exception 'bind_login: tenant % is not registered, or was removed', v_absent using errcode = 'DDNFD', hint = 'Register it with: deed tenant add';
   end if;
-
-  -- One after the other: settings.bound_logins sums them up.
-  perform from deed.settings s for update;
   v_before := array(select l.tenant_id from deed.tenant_logins l where l.login = p_login order by l.tenant_id);
   delete from deed.shut_logins l where l.login = p_login;
   if v_before = v_after and not found then

@@ -21,9 +21,10 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 declare
-  v_sub  int := at_sub;
-  v_at   bigint := at_id;
-  v_part record;
+  v_sub    int := at_sub;
+  v_at     bigint := at_id;
+  v_logins bigint := 0;
+  v_part   record;
 begin
   begin
     case p_what
@@ -61,8 +62,22 @@ begin
       update deed.redrives o
       set asked = o.asked - 'error', reason = case when o.reason is not null then 'erased' end
       where o.asked ->> 'tenant' = p_tenant::text;
+      -- deed.remove_tenant has taken these; but older versions bound a login beside it.
+      if exists (select from deed.tenant_logins l where l.tenant_id = p_tenant) then
+        perform from deed.settings s for update; -- as deed.bind_login
+        with gone as (
+          delete from deed.tenant_logins l where l.tenant_id = p_tenant returning l.login
+        ),
+        shut as (
+          insert into deed.shut_logins (login)
+          select g.login from gone g
+          where not exists (select from deed.tenant_logins l where l.login = g.login and l.tenant_id <> p_tenant)
+          on conflict do nothing
+        )
+        select count(*) into v_logins from gone;
+      end if;
       delete from deed.tenants t where t.tenant_id = p_tenant;
-      taken := jsonb_build_object('tenants', 1);
+      taken := jsonb_build_object('tenants', 1, 'tenant_logins', v_logins);
       -- Whoever makes a pause keeps the row of its tenant (deed.pause).
       with gone as (
         delete from deed.pauses p where p.tenant_id = p_tenant returning 1
