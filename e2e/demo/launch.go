@@ -140,9 +140,9 @@ func (a *actTwo) killOne(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pid := a.relays[0].pid()
+	pid, mails, posts := a.relays[0].pid(), a.reached(0), a.reached(1)
 	a.relays[0].kill()
-	a.say("SIGKILL to relay 1 (process %d) after %d e-mails and %d posts, and a new one", pid, a.reached(0), a.reached(1))
+	a.say("SIGKILL to relay 1 (process %d) after %d e-mails and %d posts, and a new one", pid, mails, posts)
 	return a.startRelay(0)
 }
 

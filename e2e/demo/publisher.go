@@ -35,10 +35,20 @@ type publisher struct {
 	foundThere int                  // guarded by mu: commits without an answer that the flights table confirmed
 }
 
+func newPublisher(pool *pgxpool.Pool, flights []flight, pace time.Duration) *publisher {
+	return &publisher{pool: pool, flights: flights, pace: pace, committed: map[string]time.Time{}, rolledBack: map[string]bool{}}
+}
+
+// done is how many flights are stored, or rolled back as meant.
+func (p *publisher) done() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.committed) + len(p.rolledBack)
+}
+
 // run publishes all flights, each at its time; what an outage has held up comes
 // at once afterwards.
 func (p *publisher) run(ctx context.Context) error {
-	p.committed, p.rolledBack = map[string]time.Time{}, map[string]bool{}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	started := time.Now()

@@ -112,7 +112,7 @@ func perform(ctx context.Context, o options, flights []flight, airports []airpor
 		return err
 	}
 
-	p := &publisher{pool: s.pool, flights: flights, pace: s.pace}
+	p := newPublisher(s.pool, flights, s.pace)
 	err = s.publishInTrouble(ctx, p)
 	if err == nil {
 		err = s.awaitDrained(ctx)

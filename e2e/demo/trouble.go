@@ -28,13 +28,11 @@ func (s *show) publishInTrouble(ctx context.Context, p *publisher) error {
 	defer cancel(nil)
 	s.say("publishing %d flights, 1 transaction in %d rolled back on purpose", len(p.flights), rollBackOne)
 	s.now(func() string {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return fmt.Sprintf("%d of %d flights are published", len(p.committed)+len(p.rolledBack), len(p.flights))
+		return fmt.Sprintf("%d of %d flights are published", p.done(), len(p.flights))
 	})
 	trouble := make(chan error, 1)
 	go func() {
-		err := s.makeTrouble(ctx)
+		err := s.makeTrouble(ctx, p)
 		if err != nil {
 			cancel(err)
 		}
@@ -52,7 +50,7 @@ func (s *show) publishInTrouble(ctx context.Context, p *publisher) error {
 	return nil
 }
 
-func (s *show) makeTrouble(ctx context.Context) error {
+func (s *show) makeTrouble(ctx context.Context, p *publisher) error {
 	started := time.Now()
 	for _, step := range script {
 		due := started.Add(time.Duration(step.when * float64(s.pace)))
@@ -62,9 +60,9 @@ func (s *show) makeTrouble(ctx context.Context) error {
 		var e event
 		var err error
 		if step.relay < 0 {
-			e, err = s.killServer(ctx)
+			e, err = s.killServer(ctx, p)
 		} else {
-			e, err = s.killRelay(step.relay)
+			e, err = s.killRelay(step.relay, p)
 		}
 		if err != nil {
 			return err
@@ -74,11 +72,12 @@ func (s *show) makeTrouble(ctx context.Context) error {
 	return nil
 }
 
-func (s *show) killRelay(i int) (event, error) {
+func (s *show) killRelay(i int, p *publisher) (event, error) {
 	victim := s.relays[i]
 	e := event{what: fmt.Sprintf("SIGKILL to relay %d (process %d)", i+1, victim.pid()), relay: fmt.Sprint(victim.pid()), at: time.Now()}
+	done := p.done()
 	victim.kill()
-	s.say("%s, and a new one", e.what)
+	s.say("%s after %d of %d flights, and a new one", e.what, done, len(p.flights))
 	successor, err := s.startRelay(i)
 	if err != nil {
 		return e, err
@@ -88,10 +87,11 @@ func (s *show) killRelay(i int) (event, error) {
 	return e, err
 }
 
-func (s *show) killServer(ctx context.Context) (event, error) {
+func (s *show) killServer(ctx context.Context, p *publisher) (event, error) {
 	e := event{what: "SIGKILL to all of PostgreSQL", at: time.Now()}
+	done := p.done()
 	s.cluster.Kill()
-	s.say("%s, and recovery", e.what)
+	s.say("%s after %d of %d flights, and recovery", e.what, done, len(p.flights))
 	err := s.cluster.Restart(ctx)
 	e.back = time.Now()
 	return e, err
