@@ -205,31 +205,47 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// A server that says nothing any more is an outage, known by the time-out.
+// awaited is a context that is told when somebody waits for its end.
+type awaited struct {
+	context.Context
+	begun func()
+}
+
+func (a awaited) Done() <-chan struct{} {
+	a.begun()
+	return a.Context.Done()
+}
+
+// A server that says nothing any more is an outage, known by the time-out. A call whose context ends before that
+// ends with it, and says so.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	sink := open(t, c, func(o *nats.Options) { o.Timeout = time.Second })
-	wait(t, "the sink to find the server", func() bool {
-		return kinds(sink.Deliver(t.Context(), []deed.Message{message(1, nil)})) == "delivered"
-	})
-	c.gate.Hush()
-	expect(t, sink.Deliver(t.Context(), []deed.Message{message(2, nil), message(3, nil)}), "unavailable unavailable")
-
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
 	patient := open(t, c, func(o *nats.Options) { o.Timeout = patience })
+	for _, s := range []*nats.Sink{sink, patient} {
+		wait(t, "the sink to find the server", func() bool {
+			return kinds(s.Deliver(t.Context(), []deed.Message{message(1, nil)})) == "delivered"
+		})
+	}
+	c.gate.Hush()
+
+	// It ends when the message is sent, and its acknowledgement is waited for.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	begun := time.Now()
-	patient.Deliver(ctx, []deed.Message{message(4, nil)})
+	expect(t, patient.Deliver(awaited{ctx, func() { go cancel() }}, []deed.Message{message(4, nil)}), "context")
 	if d := time.Since(begun); d > patience/2 {
 		t.Errorf("the call went on for %s after its context had ended", d)
 	}
+	expect(t, sink.Deliver(t.Context(), []deed.Message{message(2, nil), message(3, nil)}), "unavailable unavailable")
+
 	c.gate.Speak()
 	wait(t, "the sink to be understood", func() bool {
-		return kinds(sink.Deliver(t.Context(), []deed.Message{message(2, nil), message(3, nil)})) == "delivered delivered"
+		return kinds(sink.Deliver(t.Context(), []deed.Message{message(2, nil), message(3, nil), message(4, nil)})) == "delivered delivered delivered"
 	})
-	if n := len(c.all()); n != 3 {
-		t.Errorf("the stream has %d messages, want 3: what was sent twice is stored once", n)
+	if n := len(c.all()); n != 4 {
+		t.Errorf("the stream has %d messages, want 4: what was sent twice is stored once", n)
 	}
 }
 
