@@ -57,7 +57,8 @@ func TestPlan_FewContactsAmongMany(t *testing.T) {
 }
 
 // What is done to one contact among many is found by indexes, on a connection too whose plans
-// were made, and kept, when there was nobody and statistics said so.
+// were made, and kept, when there was nobody and statistics said so; and so it is when they say how
+// many there are.
 func TestPlan_ActsAmongMany(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -90,9 +91,11 @@ func TestPlan_ActsAmongMany(t *testing.T) {
 					return fmt.Errorf("%s: %w", act.name, err)
 				}
 				for table, n := range read() {
-					// A small table of consents is read whole by choice, in plans that are made anew.
-					if int64(n) > most && table != "consents" {
-						t.Errorf("%s: %d rows of %s were read", act.name, n, table)
+					// Whether anybody has revoked (deed.apply_consents) is planned anew each time, and for its first row.
+					// While statistics say nothing of the many, little is taken to be revoked, and a contact to have
+					// hundreds of names: to read all that is revoked may look cheaper then.
+					if n > most && (table != "consents" || from == "analyzed") {
+						t.Errorf("%s, %s: %d rows of %s were read", from, act.name, n, table)
 					}
 				}
 				return nil
@@ -123,4 +126,6 @@ func TestPlan_ActsAmongMany(t *testing.T) {
 		insert into deed.contact_merges (tenant_id, from_id, into_id, reason, actor, at, undone_at, undone_for, undone_by)
 		select i.tenant_id, i.contact_id, i.contact_id, 'x', 'x', now(), now(), 'x', 'x' from deed.contact_identities i where i.value like 'many%'`)
 	acts("late", 150)
+	db.Exec(t, pgtest.Owner, `analyze deed.contacts, deed.contact_identities, deed.contact_merges, deed.consents, deed.channel_messages, deed.channel_outbox, deed.suppressions`)
+	acts("analyzed", 150)
 }
