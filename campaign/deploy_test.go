@@ -203,36 +203,36 @@ func TestAudience(t *testing.T) {
 		}
 	}
 	other := before
-	if err := other.Add(t.Context(), app, campaign.Member{Address: "x@example.com"}, campaign.Member{Address: "y@example.com"}); deed.CodeOf(err) != deed.Conflict {
+	if err := other.Add(t.Context(), app, campaign.Member{Address: "x@example.com"}, campaign.Member{Address: "y@example.com"}); deed.CodeOf(err) != deed.Conflict || !strings.Contains(err.Error(), "member 1 is another one than was given before") {
 		t.Errorf("another first batch: %v", err)
 	}
 	again, err := campaign.OpenAudience(t.Context(), app, campaign.Scope{}, "list", campaign.Email)
 	if err != nil || again.Members != 2 || again.Ready {
 		t.Fatalf("%+v %v", again, err)
 	}
-	if _, err := campaign.OpenAudience(t.Context(), app, campaign.Scope{}, "list", campaign.SMS); deed.CodeOf(err) != deed.Conflict {
+	if _, err := campaign.OpenAudience(t.Context(), app, campaign.Scope{}, "list", campaign.SMS); deed.CodeOf(err) != deed.Conflict || !strings.Contains(err.Error(), "the audience 'list' is of the channel email") {
 		t.Errorf("the list for another channel: %v", err)
 	}
-	if _, err := campaign.Deploy(t.Context(), app, campaign.Scope{}, campaign.Request{Campaign: put(t, db, "spring", spring).ID, Audience: a.ID, ID: "1", Channel: campaign.Email}); deed.CodeOf(err) != deed.Conflict {
+	if _, err := campaign.Deploy(t.Context(), app, campaign.Scope{}, campaign.Request{Campaign: put(t, db, "spring", spring).ID, Audience: a.ID, ID: "1", Channel: campaign.Email}); deed.CodeOf(err) != deed.Conflict || !strings.Contains(err.Error(), "the audience "+a.ID+" is loading") {
 		t.Errorf("an audience that is not ready was deployed: %v", err)
 	}
 	if err := again.Finish(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Add(t.Context(), app, campaign.Member{Address: "c@example.com"}); deed.CodeOf(err) != deed.Conflict {
+	if err := again.Add(t.Context(), app, campaign.Member{Address: "c@example.com"}); deed.CodeOf(err) != deed.Conflict || !strings.Contains(err.Error(), "the audience is ready, and cannot be changed") {
 		t.Errorf("somebody was added to it when it was ready: %v", err)
 	}
-	for _, sql := range []string{
-		`insert into deed.audience_members select audience_id, 3, tenant_id, gen_random_uuid(), 'x@y.z', null, '{}' from deed.audience_members where n = 1`,
-		`update deed.audience_members set address = 'x@y.z' where n = 1`,
-		`delete from deed.audience_members where n = 1`,
-		`truncate deed.audience_members`,
-		`update deed.audiences set status = 'loading', ready_at = null`,
-		`update deed.campaign_contents set text = 'x'`,
-		`delete from deed.campaign_contents`,
+	for sql, problem := range map[string]string{
+		`insert into deed.audience_members select audience_id, 3, tenant_id, gen_random_uuid(), 'x@y.z', null, '{}' from deed.audience_members where n = 1`: "audience " + a.ID + ": it is ready",
+		`update deed.audience_members set address = 'x@y.z' where n = 1`:                                                                                    "audience_members: a row that is there cannot be changed",
+		`delete from deed.audience_members where n = 1`:                                                                                                     "audience_members: a row that is there cannot be changed",
+		`truncate deed.audience_members`:                                                                                                                    "deed.audience_members is append-only: truncate is refused",
+		`update deed.audiences set status = 'loading', ready_at = null`:                                                                                     "audiences: a row that is there cannot be changed",
+		`update deed.campaign_contents set text = 'x'`:                                                                                                      "campaign_contents: a row that is there cannot be changed",
+		`delete from deed.campaign_contents`:                                                                                                                "campaign_contents: a row that is there cannot be changed",
 	} {
-		if _, err := db.Pool(pgtest.Owner).Exec(t.Context(), sql); err == nil {
-			t.Errorf("%s: it was done", sql)
+		if _, err := db.Pool(pgtest.Owner).Exec(t.Context(), sql); sqlState(err) != "DDCON" || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: %v, want %s", sql, err, problem)
 		}
 	}
 	db.Exec(t, pgtest.App, `select deed.erase_contact($1::text::uuid, 'they asked')`, ann)
