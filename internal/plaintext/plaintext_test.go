@@ -1,8 +1,11 @@
 package plaintext_test
 
 import (
+	"html"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -43,18 +46,92 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Any HTML ends in some text, of lines that are no longer than it needs, and without what would
-// end a line twice.
+// words are those of a text, with a space between, as HTML shows them.
+func words(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\f", r) }), " ")
+}
+
+// Whatever is taken for HTML ends in lines that are as they should be, and whatever is written in HTML as a text
+// is read as it is, or not at all where nobody sees it.
 func FuzzOf(f *testing.F) {
-	f.Add("<p>a<ul><li><a href=https://x>b</a><blockquote><pre>c\nd")
-	f.Add(strings.Repeat("<div>", 2000) + "x")
+	for _, seed := range []string{
+		"<p>a<ul><li><a href=https://x>b</a><blockquote><pre>c\nd",
+		strings.Repeat("<div>", 2000) + "x",
+		" two  words\n&amp; a &lt;b&gt;</p> <script>x</script>--> ",
+		"https://example.com/kept",
+		"<ul>a<br><br><br>b<li></ul><hr>c<xmp><i></xmp>",
+		"<PRE>\n\n  a \n \n\nb</PRE>",
+		"x\x00y\xffz \u00a0\u2028 '\"",
+	} {
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, in string) {
-		text := plaintext.Of(in)
-		if strings.TrimSpace(text) != text && !strings.Contains(in, "<pre") && strings.TrimSpace(in) == in && strings.Trim(text, "\n") != text {
-			t.Errorf("%q begins or ends with a blank line", text)
-		}
-		if plaintext.Of(in) != text {
-			t.Error("another text the second time")
-		}
+		checkLines(t, in)
+		checkWithin(t, strings.ReplaceAll(in, "\x00", "")) // HTML has none
 	})
+}
+
+// checkLines takes in for HTML.
+func checkLines(t *testing.T, in string) {
+	t.Helper()
+	text, lower := plaintext.Of(in), strings.ToLower(in)
+	if plaintext.Of(in) != text {
+		t.Errorf("%q: another text the second time", in)
+	}
+	if utf8.ValidString(in) && !utf8.ValidString(text) {
+		t.Errorf("%q: %q is not UTF-8", in, text)
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasSuffix(line, " ") {
+			t.Errorf("%q: the line %q ends with a space", in, line)
+		}
+	}
+	// What stands before each line, and a link in each of its paragraphs, may make it longer than that.
+	grows := slices.ContainsFunc([]string{"<a", "<ul", "<ol", "<li", "<blockquote"}, func(tag string) bool { return strings.Contains(lower, tag) })
+	if !grows && len(text) > 6*len(in) {
+		t.Errorf("%q: a text of %d bytes", in, len(text))
+	}
+	if strings.Contains(lower, "<pre") {
+		return // whose lines are its own
+	}
+	if strings.Trim(text, "\n") != text || strings.Contains(text, "\n\n\n") {
+		t.Errorf("%q: %q begins or ends with a blank line, or has two of them together", in, text)
+	}
+	if strings.ContainsAny(text, "\x00\r") {
+		return // which HTML has not, or for an end of line
+	}
+	if got := plaintext.Of("<pre>" + html.EscapeString(text) + "</pre>"); got != text {
+		t.Errorf("%q: %q becomes %q where all is kept", in, text, got)
+	}
+}
+
+// checkWithin puts text into HTML.
+func checkWithin(t *testing.T, text string) {
+	t.Helper()
+	said, once := html.EscapeString(text), words(text)
+	item, quote, twice := "", "", ""
+	if once != "" {
+		item, quote, twice = "- "+once, "> "+once, once+"\n\n"+once
+	}
+	for in, want := range map[string]string{
+		"<p>" + said: once,
+		`<div class="a"><b>` + said + "</b></div>": once,
+		"<table><tr><td>" + said + "</table>":      once,
+		`<img alt="` + said + `">`:                 once,
+		"<p>" + said + "</p><p>" + said + "</p>":   twice,
+		"<ul><li>" + said + "</ul>":                item,
+		"<blockquote>" + said + "</blockquote>":    quote,
+		"<p hidden>" + said + "</p>":               "",
+		"<script>" + said + "</script>":            "",
+		"<style>" + said + "</style>":              "",
+		"<!--" + said + "-->":                      "",
+	} {
+		if got := plaintext.Of(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+	got := plaintext.Of(`<p><a href="https://example.com/kept">` + said + `</a></p>`)
+	if !strings.HasPrefix(got, once) || !strings.Contains(got, "example.com/kept") {
+		t.Errorf("the link %q: %q", text, got)
+	}
 }
