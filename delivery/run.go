@@ -157,7 +157,7 @@ func (s *source) run(ctx context.Context) error {
 	// The writers end when no call can want them any more.
 	writers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var writing sync.WaitGroup
-	turn := make(chan struct{}, 1)
+	turn := newTurn()
 	for range 2 {
 		writing.Go(func() { s.write(writers, turn) })
 	}

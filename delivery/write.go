@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/work"
 )
 
 // writeAttempt returns once the attempt of items is committed, or will not be; with
@@ -33,9 +34,18 @@ const (
 	longWritten = 20 * time.Millisecond
 )
 
+// turn is of the writers of a provider that have few attempts: one of them writes at a time.
+type turn struct {
+	held    chan struct{} // holds one while somebody has it
+	company work.Company  // of who has it
+}
+
+func newTurn() *turn { return &turn{held: make(chan struct{}, 1)} }
+
 // write writes attempts until ctx ends, all that wait at a time in one
-// statement: the next ones gather while it is under way. Who has few waits for the turn of another writer to be over.
-func (s *source) write(ctx context.Context, turn chan struct{}) {
+// statement: the next ones gather while it is under way. Who has few waits for the turn of another writer to be over, and
+// then for as many as went together of late.
+func (s *source) write(ctx context.Context, t *turn) {
 	for {
 		var list []*writing
 		select {
@@ -47,12 +57,17 @@ func (s *source) write(ctx context.Context, turn chan struct{}) {
 		list, n := s.gather(list)
 		mine := false
 		if n < fewWritten {
-			mine = taken(turn, longWritten)
-			list, n = s.gather(list) // with those that have come meanwhile, whosever turn it is
+			if mine = t.take(longWritten); mine {
+				list, n = s.await(ctx, &t.company, list)
+			} else {
+				list, n = s.gather(list) // with those that have come meanwhile
+			}
 		}
+		began := time.Now()
 		verdicts, err := s.writes(ctx, list)
 		if mine {
-			<-turn
+			t.company.Learn(n, time.Since(began))
+			<-t.held
 		}
 		if err != nil {
 			s.log.Warn("attempts not written; nobody was called", "error", err, "deliveries", n)
@@ -80,17 +95,35 @@ func (s *source) gather(list []*writing) (_ []*writing, n int) {
 	return list, n
 }
 
-// taken reports whether the turn could be taken within a time.
-func taken(turn chan struct{}, within time.Duration) bool {
+// await adds what waits, and what comes while there is company to be expected; and says how many rows it all is.
+func (s *source) await(ctx context.Context, company *work.Company, list []*writing) (_ []*writing, n int) {
+	until, enough := company.Awaited()
+	for {
+		if list, n = s.gather(list); n >= enough || len(list) >= s.opts.Concurrency {
+			return list, n
+		}
+		select {
+		case w := <-s.writing:
+			list = append(list, w)
+		case <-until:
+			return list, n
+		case <-ctx.Done():
+			return list, n
+		}
+	}
+}
+
+// take reports whether the turn could be taken within a time.
+func (t *turn) take(within time.Duration) bool {
 	select {
-	case turn <- struct{}{}:
+	case t.held <- struct{}{}:
 		return true
 	default:
 	}
 	patience := time.NewTimer(within)
 	defer patience.Stop()
 	select {
-	case turn <- struct{}{}:
+	case t.held <- struct{}{}:
 		return true
 	case <-patience.C:
 		return false

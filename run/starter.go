@@ -197,7 +197,7 @@ func (s *Starter) Run(ctx context.Context) error {
 
 // work starts what waits, all of it that there is at a time in one statement: the next ones gather while it is under way.
 func (s *Starter) work(ctx context.Context) {
-	var g gathering
+	var company work.Company
 	for {
 		var list []*request
 		bytes := 0
@@ -211,7 +211,7 @@ func (s *Starter) work(ctx context.Context) {
 		case a := <-s.asked:
 			take(a)
 		}
-		company, enough := g.company()
+		until, enough := company.Awaited()
 		for more := true; more && len(list) < s.opts.Batch && bytes < mostBytes; {
 			select {
 			case a := <-s.asked:
@@ -221,7 +221,7 @@ func (s *Starter) work(ctx context.Context) {
 					select {
 					case a := <-s.asked:
 						take(a)
-					case <-company:
+					case <-until:
 						more = false
 					case <-ctx.Done():
 						more = false
@@ -242,33 +242,8 @@ func (s *Starter) work(ctx context.Context) {
 				a.answer <- answered{started: started[k]}
 			}
 		}
-		g.learn(len(list), time.Since(began))
+		company.Learn(len(list), time.Since(began))
 	}
-}
-
-// mostPatience is how long the first of those that go together waits for the others, at most.
-const mostPatience = 5 * time.Millisecond
-
-// gathering is what statements lately say of the next. Those whom one has answered ask again, or their like, one after the other: were the first of
-// them sent off at once, each second statement would be of one. Who is alone, as before, waits for nobody.
-type gathering struct {
-	size float64       // of the greatest, by an eighth less with each that was smaller
-	took time.Duration // so long did it take, as much less
-}
-
-// learn notes a statement.
-func (g *gathering) learn(n int, took time.Duration) {
-	if g.size, g.took = g.size*7/8, g.took*7/8; float64(n) >= g.size {
-		g.size, g.took = float64(n), took
-	}
-}
-
-// company is when the rest is waited for no longer, and how many are enough before: as many, for half of the time.
-func (g *gathering) company() (until <-chan time.Time, enough int) {
-	if g.size < 2 {
-		return nil, 0
-	}
-	return time.After(min(g.took/2, mostPatience)), int(g.size)
 }
 
 // statement starts list, all of it or nothing.
