@@ -34,34 +34,22 @@ const (
 	longWritten = 20 * time.Millisecond
 )
 
-// turn is of the writers of a provider that have few attempts: one of them writes at a time.
+// turn is what the writers of a provider share: one of them gathers attempts at a time, and of those who have few one writes.
 type turn struct {
-	held    chan struct{} // holds one while somebody has it
-	company work.Company  // of who has it
+	gathering chan struct{} // holds one while somebody gathers
+	held      chan struct{} // holds one while somebody has the turn
+	company   work.Company  // of who has it
 }
 
-func newTurn() *turn { return &turn{held: make(chan struct{}, 1)} }
+func newTurn() *turn { return &turn{gathering: make(chan struct{}, 1), held: make(chan struct{}, 1)} }
 
 // write writes attempts until ctx ends, all that wait at a time in one
-// statement: the next ones gather while it is under way. Who has few waits for the turn of another writer to be over, and
-// then for as many as went together of late.
+// statement: the next ones gather while it is under way.
 func (s *source) write(ctx context.Context, t *turn) {
 	for {
-		var list []*writing
-		select {
-		case <-ctx.Done():
+		list, n, mine := s.gathered(ctx, t)
+		if n == 0 {
 			return
-		case w := <-s.writing:
-			list = append(list, w)
-		}
-		list, n := s.gather(list)
-		mine := false
-		if n < fewWritten {
-			if mine = t.take(longWritten); mine {
-				list, n = s.await(ctx, &t.company, list)
-			} else {
-				list, n = s.gather(list) // with those that have come meanwhile
-			}
 		}
 		began := time.Now()
 		verdicts, err := s.writes(ctx, list)
@@ -76,6 +64,28 @@ func (s *source) write(ctx context.Context, t *turn) {
 			w.answer <- written{verdicts, err}
 		}
 	}
+}
+
+// gathered is what one statement writes next; none, ctx has ended. Where it is few the turn is waited for, and then, with it in hand, as many as went
+// together of late: who has just written takes none of them away meanwhile.
+func (s *source) gathered(ctx context.Context, t *turn) (list []*writing, n int, mine bool) {
+	t.gathering <- struct{}{}
+	defer func() { <-t.gathering }()
+	select {
+	case <-ctx.Done():
+		return nil, 0, false
+	case w := <-s.writing:
+		list = append(list, w)
+	}
+	if list, n = s.gather(list); n >= fewWritten {
+		return list, n, false
+	}
+	if mine = t.take(longWritten); mine {
+		list, n = s.await(ctx, &t.company, list)
+	} else {
+		list, n = s.gather(list) // with those that have come meanwhile
+	}
+	return list, n, mine
 }
 
 // gather adds what waits, and says how many rows it all is.
