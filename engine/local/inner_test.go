@@ -253,10 +253,14 @@ type cutOff struct {
 	how   string // before, after, silent
 	armed *atomic.Bool
 	gone  *atomic.Bool // this one
+	its   *atomic.Bool // the transaction's: others write the word, too
 }
 
 func (c cutOff) Write(b []byte) (int, error) {
-	cut := strings.Contains(string(b), c.word) && c.armed.CompareAndSwap(true, false)
+	if strings.Contains(string(b), "public.orders") {
+		c.its.Store(true)
+	}
+	cut := c.its.Load() && strings.Contains(string(b), c.word) && c.armed.CompareAndSwap(true, false)
 	if cut && c.how == "before" {
 		_ = c.Conn.Close()
 	}
@@ -288,7 +292,7 @@ func cutOffPool(t testing.TB, db *pgtest.DB, word, how string, armed *atomic.Boo
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // the words are in what is written
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		return cutOff{conn, word, how, armed, new(atomic.Bool)}, err
+		return cutOff{conn, word, how, armed, new(atomic.Bool), new(atomic.Bool)}, err
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
