@@ -10,6 +10,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -130,6 +131,25 @@ func saysGone(t testing.TB, db *pgtest.DB, topic string, seq int64) {
 	if err != nil || len(dead.Items) != 1 || dead.Items[0].ID.Seq() != seq || !strings.Contains(dead.Items[0].LastError, "content is gone") {
 		t.Errorf("dead letters: %+v, %v", dead, err)
 	}
+}
+
+// Why a message without content was discarded is kept as of any other.
+func TestDiscard_WithoutContentIsNotSilentEither(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // content is removed by hand
+	subscribe(t, db, "orders", "s")
+	gone := publish(t, db, message("orders", 1))[0].Seq
+	db.Exec(t, pgtest.Owner, `delete from deed.log where id = $1`, gone)
+	db.Exec(t, pgtest.Worker, `select id from deed.claim('orders', 'w', 10, 's')`)
+	saysGone(t, db, "orders", gone)
+	n, err := operator(t, db).Discard(t.Context(), gone, "", audit.Act{By: "ann", Reason: "nobody has it"})
+	if n != 1 || err != nil {
+		t.Fatalf("discarded %d, %v", n, err)
+	}
+	same(t, "the audit log", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select coalesce(string_agg(concat_ws(', ', a.actor, a.reason, a.from_status, a.details ->> 'topic', a.details ->> 'subscription'), '; '), '')
+		from deed.audit_log a where a.action = 'discard' and a.subject_id = $1::bigint::text`, gone), "ann, nobody has it, dead, orders, s")
 }
 
 // So it is with what a stream has put aside; what stands behind it waits, and

@@ -244,6 +244,23 @@ func TestContract_O9_RedriveIsARequest(t *testing.T) {
 	}
 }
 
+// A request with a rate goes on though the server's clock is behind where it was at the step before.
+func TestRedrive_OnceTheClockHasGoneBack(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "orders", "s")
+	publish(t, db, message("orders", 1), message("orders", 2), message("orders", 3))
+	kill(t, db, sub, "down")
+	step := func(rate int) string {
+		return pgtest.One[string](t, db.Pool(pgtest.Admin), `select state from deed.redrive('r', 'orders', p_rate => $1)`, rate)
+	}
+	same(t, "the first step", step(1), "running")
+	db.Exec(t, pgtest.Owner, `update deed.redrives set stepped_at = clock_timestamp() + interval '1 hour'`)
+	same(t, "a step an hour before that", step(1), "running")
+	eventually(t, "the rest to be put back", func() bool { return step(100) == "done" })
+	same(t, "put back", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pending where dead_at is null`), 3)
+}
+
 // A discarded message is gone from what is pending and nothing else: why, by
 // whom and what it was stays.
 func TestContract_O9_DiscardIsNeverSilent(t *testing.T) {

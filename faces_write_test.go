@@ -3,6 +3,7 @@ package deed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/tenant"
 )
 
 // A DELETE on a face's relation says how many messages it has removed, and
@@ -77,6 +79,68 @@ func TestContract_O4_ADeleteCountsWhatItRemoves(t *testing.T) {
 	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.purges`); n != 0 {
 		t.Errorf("%d ids were left behind", n)
+	}
+}
+
+// waitsFor waits until a session waits for another's lock with a statement in which word stands, or ended has something.
+func waitsFor(t testing.TB, db *pgtest.DB, word string, ended func() bool) {
+	t.Helper()
+	eventually(t, "a statement with "+word+" to wait, or to end", func() bool {
+		return ended() || pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (
+			select from pg_stat_activity
+			where datname = current_database() and wait_event_type = 'Lock' and position($1 in query) > 0 and pid <> pg_backend_pid())`, word)
+	})
+}
+
+// Of two who take messages out of one receipt at the same time each leaves what the other has left of it.
+func TestFaces_TwoTakeMessagesOutOfOneReceipt(t *testing.T) {
+	t.Parallel()
+	for what, second := range map[string]string{
+		"a DELETE":           `delete from public.outbox where tenant_id = '%s' and delivered_at is not null -- the second`,
+		"a tenant's removal": `select deed.take_tenant_log('%s', 0, 1000) -- the second`,
+	} {
+		for stay := range 2 {
+			t.Run(fmt.Sprintf("%s, %d stay", what, stay), func(t *testing.T) {
+				t.Parallel()
+				db := faces(t)
+				owner := db.Pool(pgtest.Owner)
+				a, b := tenant.ID{0xa}, tenant.ID{0xb}
+				for id, name := range map[tenant.ID]string{a: "a", b: "b"} {
+					if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), id, name); err != nil {
+						t.Fatal(err)
+					}
+				}
+				as(t, db, b, message("alone", 0))
+				for n := range 1 + stay {
+					as(t, db, a, message("alone", n))
+				}
+				db.Exec(t, pgtest.Worker, `
+					select app.outbox_mark_delivered('`+tokenA+`', array(select id from app.outbox_claim(100, '`+tokenA+`', null)))`)
+				named := func() string {
+					return pgtest.One[string](t, owner, `select coalesce(string_agg(r.ids::text, ' ' order by r.n), '') from deed.receipts r where r.finished > 0`)
+				}
+				logged := func() string {
+					return pgtest.One[string](t, owner, `select coalesce(array_agg(l.id order by l.id)::text, '') from deed.log l`)
+				}
+				same(t, "one receipt names", named(), logged())
+				of := list(t, owner, `select id::text from public.outbox where tenant_id = $1::text::uuid order by id`, a.String())
+				first := openTx(t, db, pgtest.Worker, `delete from public.outbox where id = '`+of[0]+`'`)
+				ended := make(chan error, 1)
+				go func() { // ends with the first
+					_, err := owner.Exec(context.Background(), fmt.Sprintf(second, b))
+					ended <- err
+				}()
+				waitsFor(t, db, "the second", func() bool { return len(ended) > 0 })
+				if err := first.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+				same(t, "how many are left", pgtest.One[int](t, owner, `select count(*) from deed.log`), stay)
+				same(t, "the receipt names", named(), logged())
+			})
+		}
 	}
 }
 
@@ -187,4 +251,31 @@ func TestReschedule(t *testing.T) {
 		t.Errorf("the year 12000: %v", err)
 	}
 	db.Broken() // a hand killed it
+}
+
+// Who moves a message that another is moving waits for that, and then moves it.
+func TestReschedule_BesideAnother(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	subscribe(t, db, "orders", "s")
+	seq := publish(t, db, message("orders", 1))[0].Seq
+	first := openTx(t, db, pgtest.Admin, fmt.Sprintf(`select deed.reschedule(%d, '2070-01-02 00:00Z')`, seq))
+	c := operator(t, db)
+	ended := make(chan error, 1)
+	go func() { // ends with the first
+		n, err := c.Reschedule(context.Background(), seq, time.Date(2071, 1, 2, 0, 0, 0, 0, time.UTC), "", audit.Act{})
+		if err == nil && n != 1 {
+			err = fmt.Errorf("moved for %d subscriptions", n)
+		}
+		ended <- err
+	}()
+	waitsFor(t, db, "reschedule", func() bool { return len(ended) > 0 })
+	if err := first.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	same(t, "due in", pgtest.One[int](t, db.Pool(pgtest.Owner), `select extract(year from process_after at time zone 'UTC')::int from deed.pending`), 2071)
+	same(t, "moves in the audit log", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log where action = 'reschedule'`), 2)
 }

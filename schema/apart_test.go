@@ -160,6 +160,40 @@ func TestUp_FindsWherePartitionsEnd(t *testing.T) {
 	}
 }
 
+// The log moves to the next partition with the transaction that notes where the last one ends, or not at all: what comes to
+// nothing half-way, as beside somebody who detaches a partition, is made again.
+func TestPartitions_AreOpenedWholeOrNot(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner, worker := db.Pool(pgtest.Owner), db.Conn(t, pgtest.Worker)
+	db.Exec(t, pgtest.Owner, `select deed.keep_partitions()`) // the template may be of the week before
+	for range 3 {
+		db.Exec(t, pgtest.App, `select deed.publish('orders', '{}')`)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.partitions set opened_at = opened_at - interval '25 hours'`)
+	detaching, err := db.Conn(t, pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = detaching.Rollback(context.Background()) }()
+	if _, err := detaching.Exec(t.Context(), `lock table deed.log in share update exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	_, err = worker.Exec(t.Context(), `select deed.keep_partitions()`)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "55P03" {
+		t.Fatalf("beside somebody who has the log's lock: %v", err)
+	}
+	if err := detaching.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := pgtest.One[int](t, worker, `select deed.keep_partitions()`); n != 1 {
+		t.Errorf("made %d partitions then, want 1", n)
+	}
+	if !pgtest.One[bool](t, owner, `select pg_sequence_last_value('deed.log_seq') = 68719476736 and (select p.last_id from deed.partitions p where p.n = 0) = (select max(l.id) from deed.log l)`) {
+		t.Error("the log is not in the next partition, or where the last one ends is not noted")
+	}
+}
+
 // Of those who build an index at the same time none takes it away from another that has
 // built it, whatever each had seen before.
 func TestUp_RacingBuilders(t *testing.T) {

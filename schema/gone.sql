@@ -26,3 +26,8 @@ drop function if exists deed.due_runs(text, text, uuid, uuid, uuid, int, uuid[])
 drop function if exists deed.take_lanes(uuid, text, int[], boolean, int);
 drop function if exists deed.unseen(bigint, bigint, int, int, bigint, pg_snapshot, bigint, xid8);
 drop function if exists deed.look_at_providers(int);
+drop function if exists deed.register_provider(text, text, text, interval, boolean, text[], float8[], float8[], text, text, boolean);
+drop function if exists deed.register_provider(text, text, text, interval, boolean, text[], float8[], float8[], text, text, boolean, text[]);
+drop function if exists deed.attempt(uuid[], bigint[], bytea[], interval, interval, text, text, text, boolean, uuid[]);
+drop function if exists deed.roll_up(int, text);
+drop function if exists deed.register_provider(text, text, text, interval, boolean, text[], float8[], float8[], text, text, boolean, text[], text[]);

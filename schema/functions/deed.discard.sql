@@ -31,7 +31,7 @@ begin
     using deed.subscriptions s
     where p.id = p_id and (p.lease_until is null or p.lease_until <= clock_timestamp()) and s.id = p.subscription
       and (p_subscription is null or s.name = p_subscription)
-    returning p.subscription, s.name, p.slot, p.attempts, p.tenant_id, p.last_error, p.dead_at, p.key_hash
+    returning p.subscription, s.name, s.topic, p.slot, p.attempts, p.tenant_id, p.last_error, p.dead_at, p.key_hash
   ),
   receipt as (
     insert into deed.receipts (
@@ -43,9 +43,9 @@ begin
   told as (
     insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason, details)
     select g.tenant_id, coalesce(p_by, session_user), 'discard', 'message', p_id::text, case when g.dead_at is null then 'pending' else 'dead' end, 'discarded', p_reason,
-      jsonb_build_object('topic', l.topic, 'subscription', g.name, 'attempts', g.attempts, 'last_error', g.last_error, 'dead_at', g.dead_at)
+      jsonb_build_object('topic', coalesce(l.topic, nullif(g.topic, '')), 'subscription', g.name, 'attempts', g.attempts, 'last_error', g.last_error, 'dead_at', g.dead_at)
     from gone g
-    join (
+    left join ( -- its content may be gone
       select slot, id, topic from deed.log
       union all
       select slot, id, topic from deed.kept

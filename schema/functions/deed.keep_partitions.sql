@@ -22,6 +22,7 @@ declare
   v_current int;
   v_n       int;
   v_made    int := 0;
+  v_opens   boolean := false;
   v_name    text;
   v_grantee text;
 begin
@@ -40,8 +41,8 @@ begin
     and exists (select from deed.partitions p where p.n = v_current + 1)
   then
     update deed.partitions p set last_id = pg_sequence_last_value('deed.log_seq') where p.n = v_current;
-    perform setval('deed.log_seq', (v_current + 1) * c_size);
     v_current := v_current + 1;
+    v_opens := true;
   end if;
 
   for v_n in v_current..v_current + greatest(p_ahead, 1) loop
@@ -72,7 +73,11 @@ begin
   end loop;
   update deed.partitions p set opened_at = clock_timestamp() where p.n = v_current and p.opened_at is null;
   v_made := v_made + deed.keep_run_partitions(p_ahead);
-  perform deed.level_list(); -- last, as its lock is held until the end
+  perform deed.level_list(); -- so late, as its lock is held until the end
+  if v_opens then
+    -- Last, as it outlasts a transaction that fails, and last_id does not: nobody would note any more where the partition ends.
+    perform setval('deed.log_seq', v_current * c_size);
+  end if;
   return v_made;
 end
 $$;

@@ -5,6 +5,9 @@
 -- subscription that its topic has now has delivered or discarded it; others stay
 -- until retention drops their partition, and so does what a stream has gone
 -- past (deed.passed_by_stream). Returns how many went.
+--
+-- Others may be taking messages out of the same receipts: these are locked, in order,
+-- before what is left of them is computed.
 create or replace function deed.purge() returns bigint
 language plpgsql
 security definer
@@ -12,7 +15,8 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 declare
-  v_count bigint;
+  v_ids      bigint[];
+  v_receipts bigint[];
 begin
   with asked as (
     delete from deed.purges p where p.xid = pg_current_xact_id() returning p.id
@@ -37,27 +41,35 @@ begin
   ),
   gone as (
     delete from deed.log l using ended e where l.slot = e.slot and l.id = e.id returning l.id
-  ),
-  changed as (
+  )
+  select array_agg(g.id) into v_ids from gone g;
+  if v_ids is null then
+    return 0;
+  end if;
+  v_receipts := array(
+    select distinct r.n
+    from deed.receipts r
+    cross join lateral unnest(r.ids) i(id)
+    join unnest(v_ids) g(id) on g.id = i.id
+  );
+  perform from deed.receipts r where r.n = any (v_receipts) order by r.n for update;
+  with changed as (
     select r.n, array_agg(i.id order by i.n) filter (where g.id is null) as ids,
       array_agg(r.attempts[i.n] order by i.n) filter (where g.id is null) as attempts
     from deed.receipts r
     cross join lateral unnest(r.ids) with ordinality i(id, n)
-    left join gone g on g.id = i.id
+    left join unnest(v_ids) g(id) on g.id = i.id
+    where r.n = any (v_receipts)
     group by r.n
-    having count(g.id) > 0
   ),
   emptied as (
     delete from deed.receipts r using changed c where r.n = c.n and c.ids is null
-  ),
-  shortened as (
-    update deed.receipts r
-    set ids = c.ids, attempts = case when r.attempts is not null then c.attempts end, finished = cardinality(c.ids),
-      min_id = (select min(i) from unnest(c.ids) i), max_id = (select max(i) from unnest(c.ids) i)
-    from changed c
-    where r.n = c.n and c.ids is not null
   )
-  select count(*) into v_count from gone;
-  return v_count;
+  update deed.receipts r
+  set ids = c.ids, attempts = case when r.attempts is not null then c.attempts end, finished = cardinality(c.ids),
+    min_id = (select min(i) from unnest(c.ids) i), max_id = (select max(i) from unnest(c.ids) i)
+  from changed c
+  where r.n = c.n and c.ids is not null;
+  return cardinality(v_ids);
 end
 $$;

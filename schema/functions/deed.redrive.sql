@@ -100,8 +100,8 @@ begin
     v_now := clock_timestamp(); -- it may have waited for another caller
     v_r.rate := coalesce(p_rate, v_r.rate);
     if v_r.rate is not null then
-      -- What was not used for longer than a second is gone.
-      v_r.stepped_at := greatest(v_r.stepped_at, v_now - interval '1 second');
+      -- What was not used for longer than a second is gone. The clock may have gone back since.
+      v_r.stepped_at := least(greatest(v_r.stepped_at, v_now - interval '1 second'), v_now);
       v_take := least(v_take, floor(extract(epoch from v_now - v_r.stepped_at) * v_r.rate));
       v_r.stepped_at := v_r.stepped_at + make_interval(secs => v_take::double precision / v_r.rate);
       wait := greatest(0.05, 1.0 / v_r.rate);

@@ -22,6 +22,7 @@ as $$
 declare
   v_now   timestamptz := clock_timestamp();
   v_at    timestamptz := case when p_at < v_now - interval '1 hour' then v_now else p_at end;
+  v_rows  tid[];
   v_count int;
 begin
   if length(p_by) not between 1 and 200 or length(p_reason) > 2000 then
@@ -30,13 +31,20 @@ begin
   if v_at >= '10000-01-01 00:00:00+00' then
     raise exception 'reschedule: the time must be before the year 10000' using errcode = 'DDARG';
   end if;
-  with chosen as (
-    select p.ctid as place, s.name, p.process_after
+  -- Locked in a statement of its own: the next one sees what others have made of them meanwhile.
+  v_rows := array(
+    select p.ctid
     from deed.subscriptions s
     join deed.pending p on p.subscription = s.id and p.id = p_id
     where (p_subscription is null or s.name = p_subscription)
       and p.dead_at is null and not p.parked and (p.lease_until is null or p.lease_until <= v_now)
     for update of p
+  );
+  with chosen as (
+    select p.ctid as place, s.name, p.process_after
+    from deed.pending p
+    join deed.subscriptions s on s.id = p.subscription
+    where p.ctid = any (v_rows)
   ),
   moved as (
     update deed.pending p set process_after = v_at

@@ -4,7 +4,8 @@
 --
 -- Numbers are missing afterwards, as they are of who has rolled back: no reader counts on
 -- them. Nothing of the tenant is pending by now, so nobody writes a receipt of it, and
--- retention, whose lock this takes, keeps nothing.
+-- retention, whose lock this takes, keeps nothing. Receipts are locked before what is left of
+-- them is computed (deed.purge).
 create or replace function deed.take_tenant_log(
   in    p_tenant uuid,
   inout at_id    bigint,
@@ -20,9 +21,10 @@ set enable_indexscan = off
 set jit = off
 as $$
 declare
-  v_from bigint;
-  v_upto bigint;
-  v_ids  bigint[];
+  v_from     bigint;
+  v_upto     bigint;
+  v_ids      bigint[];
+  v_receipts bigint[];
 begin
   lock table deed.retention_lock in share update exclusive mode nowait;
   taken := 0;
@@ -46,15 +48,22 @@ begin
     return;
   end if;
   taken := cardinality(v_ids);
+  v_receipts := array(
+    select distinct r.n
+    from deed.receipts r
+    cross join lateral unnest(r.ids) i(id)
+    join unnest(v_ids) g(id) on g.id = i.id
+    where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') && int8range(v_from, v_upto, '(]')
+  );
+  perform from deed.receipts r where r.n = any (v_receipts) order by r.n for update;
   with changed as (
     select r.n, array_agg(i.id order by i.n) filter (where g.id is null) as ids,
       array_agg(r.attempts[i.n] order by i.n) filter (where g.id is null) as attempts
     from deed.receipts r
     cross join lateral unnest(r.ids) with ordinality i(id, n)
     left join unnest(v_ids) g(id) on g.id = i.id
-    where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') && int8range(v_from, v_upto, '(]')
+    where r.n = any (v_receipts)
     group by r.n
-    having count(g.id) > 0
   ),
   emptied as (
     delete from deed.receipts r using changed c where r.n = c.n and c.ids is null

@@ -5,4 +5,3 @@ alter table deed.providers
   add column reports text[],
   add constraint providers_reports_are_known check (reports <@ array['accepted', 'delivered', 'bounced', 'soft_bounced', 'dropped', 'complained', 'unsubscribed', 'opened', 'clicked', 'answered']) not valid;
 alter table deed.providers validate constraint providers_reports_are_known;
-drop function if exists deed.register_provider(text, text, text, interval, boolean, text[], float8[], float8[], text, text, boolean);

@@ -5,4 +5,3 @@ alter table deed.providers
   add column verified_domains text[],
   add constraint providers_verified_domains_are_some check (array_position(verified_domains, null) is null and cardinality(verified_domains) between 1 and 1000) not valid;
 alter table deed.providers validate constraint providers_verified_domains_are_some;
-drop function if exists deed.register_provider(text, text, text, interval, boolean, text[], float8[], float8[], text, text, boolean, text[]);

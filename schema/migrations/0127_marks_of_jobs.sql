@@ -1,3 +1,3 @@
 -- breaking: no
--- deed.roll_up says where its next looks may begin.
-drop function if exists deed.roll_up(int, text);
+-- deed.roll_up says where its next looks may begin. That is all in the functions: gone.sql drops what it was when they are
+-- replaced, as relays of before call it until then.

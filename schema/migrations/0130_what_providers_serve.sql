@@ -8,4 +8,3 @@ alter table deed.providers
   add constraint providers_tenants_are_some check (array_position(tenants, null) is null and cardinality(tenants) > 0) not valid;
 alter table deed.providers validate constraint providers_channels_are_some;
 alter table deed.providers validate constraint providers_tenants_are_some;
-drop function if exists deed.register_provider(text, text, text, interval, boolean, text[], float8[], float8[], text, text, boolean, text[], text[]);
