@@ -222,6 +222,7 @@ func TestFaults(t *testing.T) {
 	t.Run("LongOutage", longOutage)
 	t.Run("Silence", silence)
 	t.Run("OneBrokerIsSilent", oneBrokerIsSilent)
+	t.Run("AcknowledgedBeforeTheEnd", acknowledgedBeforeTheEnd)
 	t.Run("Brokers", brokerFaults)
 	t.Run("AcknowledgementIsAwaited", acknowledgementIsAwaited)
 	t.Run("Login", login)
@@ -333,6 +334,50 @@ func oneBrokerIsSilent(t *testing.T) {
 	wait(t, "the broker to be understood", func() bool {
 		return !strings.Contains(kinds(sink.Deliver(t.Context(), ms)), "unavailable")
 	})
+}
+
+// What has been acknowledged is delivered, also where the call ends while it waits for the records before to make room.
+func acknowledgedBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	c := start(t, nil)
+	for p := range int32(partitions) { // not all on one broker, as chance may have it
+		if err := c.fake.MoveTopicPartition(c.topic, p, p%3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sink := open(t, c, func(o *kafka.Options) { o.Timeout, o.MaxPending = patience, 2 })
+	var first []deed.Message
+	for n := range int64(60) {
+		first = append(first, message(n+1, func(m *deed.Message) { m.Key = fmt.Sprintf("key-%d", n) }))
+	}
+	expect(t, sink.Deliver(t.Context(), first), strings.TrimSpace(strings.Repeat("delivered ", len(first))))
+	home := map[string]int32{} // of each key
+	for _, r := range c.all() {
+		home[string(r.Key)] = c.fake.LeaderFor(c.topic, r.Partition)
+	}
+	silent, other := "key-0", ""
+	for key, broker := range home {
+		if broker != home[silent] {
+			other = key
+		}
+	}
+	c.gateOf(home[silent]).Hush()
+	t.Cleanup(c.gateOf(home[silent]).Speak)
+	// One of two slots is the first record's for good, so each of the others is written once the one before is
+	// acknowledged; the last of them never.
+	var ms []deed.Message
+	for n, key := range []string{silent, other, other, other, silent, other} {
+		ms = append(ms, message(int64(100+n), func(m *deed.Message) { m.Key = key }))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	outcomes := make(chan []error, 1)
+	go func() { outcomes <- sink.Deliver(ctx, ms) }() // ends with ctx
+	wait(t, "the third to be written", func() bool { return c.size() == len(first)+3 })
+	cancel()
+	got := <-outcomes
+	expect(t, got[:3], "context delivered delivered")
+	expect(t, got[4:], "context context")
 }
 
 // What a broker says about itself costs no attempt, and the producer recovers,

@@ -139,7 +139,13 @@ func (s *Sink) produce(ctx context.Context, p *producer, records []*kgo.Record) 
 	for i := range outcomes {
 		outcomes[i] = errUnknown
 	}
+	answers := make(chan answer, len(records))
+	// Of the others what has been acknowledged by then is: told otherwise it would be written again.
 	rest := func(err error) []error {
+		for len(answers) > 0 {
+			a := <-answers
+			outcomes[a.at] = a.err
+		}
 		for i := range outcomes {
 			if outcomes[i] == errUnknown {
 				outcomes[i] = err
@@ -157,7 +163,6 @@ func (s *Sink) produce(ctx context.Context, p *producer, records []*kgo.Record) 
 	// The client gives a record up at the time-out, give or take a request.
 	late := time.NewTimer(s.opts.Timeout + s.opts.Timeout/2)
 	defer late.Stop()
-	answers := make(chan answer, len(records))
 	for at, r := range records {
 		select {
 		case s.slots <- struct{}{}:
@@ -169,8 +174,8 @@ func (s *Sink) produce(ctx context.Context, p *producer, records []*kgo.Record) 
 		// Not ctx: the end of one call would fail what other calls have in the
 		// same partition.
 		client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
+			answers <- answer{at, err} // first: whoever gets the slot is after it
 			<-s.slots
-			answers <- answer{at, err}
 		})
 	}
 	for left := len(records); left > 0; left-- {
@@ -178,13 +183,10 @@ func (s *Sink) produce(ctx context.Context, p *producer, records []*kgo.Record) 
 		case a := <-answers:
 			outcomes[a.at] = a.err
 		case <-late.C:
+			rest(errTimeout)
 			p.drop(client)
-			return rest(errTimeout)
+			return outcomes
 		case <-ctx.Done():
-			for len(answers) > 0 {
-				a := <-answers
-				outcomes[a.at] = a.err
-			}
 			return rest(ctx.Err())
 		}
 	}

@@ -207,11 +207,12 @@ func (s *Sink) readOutcomes(a attempt, msgs []deed.Message) (map[string]error, e
 		payloads[i], known[m.ID.String()] = m.Payload, true
 	}
 	failed := make(map[string]error, len(list.Failed))
+	printable := s.printables(payloads)
 	for _, f := range list.Failed {
 		if !known[f.ID] {
 			return nil, s.errorf("outcome unknown: the answer names a message that was not in the batch")
 		}
-		err := s.errorf("refused: %s", cmp.Or(s.printable([]byte(f.Error), payloads), "no reason given"))
+		err := s.errorf("refused: %s", cmp.Or(printable(f.Error), "no reason given"))
 		switch {
 		case f.Final:
 			err = deed.Permanent(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/sink/sinktest"
 	"github.com/deedhq/deed/sink/webhook"
 )
@@ -255,6 +257,72 @@ func TestBatch_Outcomes(t *testing.T) {
 			}
 			if n := requests.Load(); n != tt.requests {
 				t.Errorf("%d requests, want %d", n, tt.requests)
+			}
+		})
+	}
+}
+
+// What an answer says of its messages is read soon, however long it is, and whatever of them it repeats: the receiver may
+// mean harm, and nothing ends the reading.
+func TestBatch_LongErrors(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ messages, bytes int }{
+		"of one message": {1, 900_000}, "of each of many": {1000, 900},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(1, 2))
+			digits := func(n int) string {
+				b := make([]byte, n)
+				for i := range b {
+					b[i] = '0' + byte(random.IntN(10))
+				}
+				return string(b)
+			}
+			type failure struct {
+				ID    string `json:"id"`
+				Error string `json:"error"`
+			}
+			ms := batchOf(slices.Repeat([]int{1}, tt.messages)...)
+			failed := make([]failure, len(ms))
+			for i := range ms {
+				ms[i].Payload = []byte(digits(tt.bytes))
+				failed[i] = failure{ms[i].ID.String(), string(ms[i].Payload[:tt.bytes/2]) + digits(tt.bytes/2)} // half of it sounds alike
+			}
+			answer, err := json.Marshal(map[string]any{"failed": failed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("Content-Type", "application/vnd.deed.outcomes+json")
+				_, _ = w.Write(answer)
+			}))
+			t.Cleanup(srv.Close)
+			s, err := webhook.NewBatch(webhook.Options{URL: srv.URL, Secret: secret, AllowHosts: []string{"127.0.0.1"}, Timeout: pgtest.Patience}, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			outcomes := make(chan []error, 1)
+			go func() { // ends with the test at the latest
+				for {
+					got := s.Deliver(t.Context(), ms)
+					if got[0] == nil || !strings.Contains(got[0].Error(), "or did not end") { // as on a machine that is busy with other things
+						outcomes <- got
+						return
+					}
+				}
+			}()
+			select {
+			case got := <-outcomes:
+				for i, err := range got {
+					if err == nil || !strings.Contains(err.Error(), ": refused: […]") || len(err.Error()) > 400 || strings.Contains(err.Error(), string(ms[i].Payload[:20])) {
+						t.Fatalf("message %d: %v", i, err)
+					}
+				}
+			case <-time.After(pgtest.Patience):
+				t.Fatalf("the answer is still being read after %s", pgtest.Patience)
 			}
 		})
 	}

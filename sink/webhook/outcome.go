@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"index/suffixarray"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode"
@@ -161,14 +163,48 @@ const echo = 16
 // request, so that no payload and no credential gets into errors and logs. sent is
 // the request's body, and if that holds several payloads, these.
 func (s *Sink) printable(text []byte, sent [][]byte) string {
+	text = s.withoutHidden(text)
+	for _, body := range sent {
+		text = withoutEcho(text, min(echo, max(len(body), echo/2)), func(part []byte) bool { return bytes.Contains(body, part) })
+	}
+	return oneLine(text)
+}
+
+// printables returns what makes such lines of many texts, in a time that hardly grows with what was
+// sent: each may be as long as the answer, and repeat much, or nearly, of it.
+func (s *Sink) printables(sent [][]byte) func(text string) string {
+	var short [][]byte
+	var long []byte
+	for _, body := range sent {
+		switch {
+		case len(body) >= echo:
+			long = append(long, body...)
+		case len(body) >= echo/2:
+			short = append(short, body)
+		}
+	}
+	index := sync.OnceValue(func() *suffixarray.Index { return suffixarray.New(long) })
+	return func(said string) string {
+		text := s.withoutHidden([]byte(said))
+		for _, body := range short {
+			text = bytes.ReplaceAll(text, body, []byte("[…]"))
+		}
+		text = withoutEcho(text, echo, func(part []byte) bool { return index().Lookup(part, 1) != nil })
+		return oneLine(text)
+	}
+}
+
+// withoutHidden takes credentials out of a text, and cuts it to the most that is looked at of one.
+func (s *Sink) withoutHidden(text []byte) []byte {
 	for _, value := range s.hidden {
 		if len(value) >= 4 {
 			text = bytes.ReplaceAll(text, []byte(value), []byte("[…]"))
 		}
 	}
-	for _, body := range sent {
-		text = withoutEcho(text, body)
-	}
+	return text[:min(len(text), 4*excerptBytes)]
+}
+
+func oneLine(text []byte) string {
 	line := strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
 			return ' '
@@ -182,12 +218,12 @@ func (s *Sink) printable(text []byte, sent [][]byte) string {
 	return line
 }
 
-func withoutEcho(text, body []byte) (kept []byte) {
-	window := min(echo, max(len(body), echo/2))
+// withoutEcho takes out of a text what was sent, from window bytes in a row on.
+func withoutEcho(text []byte, window int, wasSent func(part []byte) bool) (kept []byte) {
 	for len(text) > 0 {
 		n := 0
-		if len(text) >= window && bytes.Contains(body, text[:window]) {
-			for n = window; n < len(text) && bytes.Contains(body, text[:n+1]); {
+		if len(text) >= window && wasSent(text[:window]) {
+			for n = window; n < len(text) && wasSent(text[:n+1]); {
 				n++
 			}
 		}
