@@ -113,6 +113,17 @@ func TestImports_LibraryLinksPgxOnly(t *testing.T) {
 	}
 }
 
+// A zone in a template is read where the text is made. An image from scratch has none, nor has every server: the program
+// brings them, or every delivery of the campaign would fail there that was sound where it was deployed.
+func TestImports_TemplatesBringTheirZones(t *testing.T) {
+	t.Parallel()
+	for _, p := range listPackages(t, module+"/campaign/liquid") {
+		if !slices.Contains(p.Deps, "time/tzdata") {
+			t.Errorf("%s links no time/tzdata: on a machine without zones no text that names one can be made", p.ImportPath)
+		}
+	}
+}
+
 // The documentation page of each package that others may import has an example.
 func TestExamples_InEveryPublicPackage(t *testing.T) {
 	t.Parallel()

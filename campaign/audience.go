@@ -47,7 +47,7 @@ type Member struct {
 // [deed.Conflict] where there is one of the name for another channel; [deed.Forbidden].
 func OpenAudience(ctx context.Context, db deed.DB, scope Scope, name string, channel Channel) (*Audience, error) {
 	const op = "open audience"
-	rows, err := db.Query(ctx, query.Audience, name, string(channel), scope.Workspace.String(), scope.tenant())
+	rows, err := db.Query(ctx, query.Audience, name, string(channel), scope.Workspace.String(), scope.tenant(), scope.by())
 	if err != nil {
 		return nil, wrap(op, err)
 	}
@@ -135,7 +135,7 @@ func (a *Audience) add(ctx context.Context, db deed.DB, read, leftOut *int64, ms
 	if bad != nil {
 		return &MembersError{bad, invalidf(op, "member %d: %s", bad[0].N, bad[0].Problem)}
 	}
-	rows, err := db.Query(ctx, query.Add, a.ID, a.Members, addresses, data, zones, contacts, a.scope.tenant(), read, leftOut)
+	rows, err := db.Query(ctx, query.Add, a.ID, a.Members, addresses, data, zones, contacts, a.scope.tenant(), read, leftOut, a.scope.by())
 	if err == nil {
 		var now int64
 		if now, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64]); err == nil && now < a.Members+int64(len(ms)) {
@@ -182,7 +182,7 @@ func orNil(s string) *string {
 // Finish says that it has all of its members. Again is harmless. Errors: [deed.Conflict]
 // where it has others than a knows of; [deed.NotFound].
 func (a *Audience) Finish(ctx context.Context, db deed.DB) error {
-	rows, err := db.Query(ctx, query.Finish, a.ID, a.Members, a.scope.tenant())
+	rows, err := db.Query(ctx, query.Finish, a.ID, a.Members, a.scope.tenant(), a.scope.by())
 	if err == nil {
 		rows.Close()
 		err = rows.Err()

@@ -116,7 +116,7 @@ func RemoveAudience(ctx context.Context, db deed.DB, scope Scope, id string, act
 		return 0, invalidf(op, "%w", err)
 	}
 	for gone := false; !gone; {
-		rows, err := db.Query(ctx, query.RemoveAudience, id, removedAtOnce, sqlvalue.NullIfZero(act.Reason), scope.tenant(), sqlvalue.NullIfZero(act.By))
+		rows, err := db.Query(ctx, query.RemoveAudience, id, removedAtOnce, sqlvalue.NullIfZero(act.Reason), scope.tenant(), scope.by(act.By))
 		if err != nil {
 			return members, wrap(op, err)
 		}

@@ -1,12 +1,14 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -52,6 +54,8 @@ type Scope struct {
 	Tenant *tenant.ID
 	// Workspace divides a tenant. Default: the nil UUID.
 	Workspace tenant.ID
+	// By is who acts, for the audit log, where no [audit.Act] says so. Default: the login.
+	By string
 }
 
 func (s Scope) tenant() any {
@@ -59,6 +63,11 @@ func (s Scope) tenant() any {
 		return nil
 	}
 	return s.Tenant.String()
+}
+
+// by is the first who is named, else who acts in this scope; nil: the login.
+func (s Scope) by(named ...string) any {
+	return sqlvalue.NullIfZero(cmp.Or(append(named, s.By)...))
 }
 
 // Put finds the campaign of a name, or makes it, and the content: the same content is the
@@ -70,7 +79,7 @@ func Put(ctx context.Context, db deed.DB, scope Scope, name string, content Cont
 	if err != nil {
 		return c, invalidf(op, "%w", err)
 	}
-	rows, err := db.Query(ctx, query.Put, name, string(text), scope.Workspace.String(), scope.tenant())
+	rows, err := db.Query(ctx, query.Put, name, string(text), scope.Workspace.String(), scope.tenant(), scope.by())
 	if err == nil {
 		c, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Campaign])
 	}

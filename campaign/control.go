@@ -114,7 +114,7 @@ func Winner(ctx context.Context, db deed.DB, scope Scope, run, variant string, a
 	if err := checkID("run", run); err != nil {
 		return false, invalidf(op, "%w", err)
 	}
-	rows, err := db.Query(ctx, query.Winner, run, variant, sqlvalue.NullIfZero(act.Reason), scope.tenant(), sqlvalue.NullIfZero(act.By))
+	rows, err := db.Query(ctx, query.Winner, run, variant, sqlvalue.NullIfZero(act.Reason), scope.tenant(), scope.by(act.By))
 	if err == nil {
 		decided, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 	}
@@ -151,7 +151,7 @@ func Retry(ctx context.Context, db deed.DB, scope Scope, run string, opts RetryO
 	if err := checkID("run", run); err != nil {
 		return r, invalidf(op, "%w", err)
 	}
-	rows, err := db.Query(ctx, query.Retry, run, cmp.Or(opts.RequestID, "retry of run "+run), opts.Missed, sqlvalue.NullIfZero(act.Reason), scope.tenant(), sqlvalue.NullIfZero(act.By))
+	rows, err := db.Query(ctx, query.Retry, run, cmp.Or(opts.RequestID, "retry of run "+run), opts.Missed, sqlvalue.NullIfZero(act.Reason), scope.tenant(), scope.by(act.By))
 	if err == nil {
 		r, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Retried])
 	}
@@ -198,7 +198,7 @@ func control[T any](ctx context.Context, db deed.DB, op, sql string, scope Scope
 	if err := checkID("run", run); err != nil {
 		return answer, invalidf(op, "%w", err)
 	}
-	rows, err := db.Query(ctx, sql, run, sqlvalue.NullIfZero(act.Reason), scope.tenant(), sqlvalue.NullIfZero(act.By))
+	rows, err := db.Query(ctx, sql, run, sqlvalue.NullIfZero(act.Reason), scope.tenant(), scope.by(act.By))
 	if err == nil {
 		answer, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
 	}

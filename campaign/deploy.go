@@ -222,7 +222,7 @@ func Deploy(ctx context.Context, db deed.DB, scope Scope, req Request) (d Deploy
 	if !req.ScheduledFor.IsZero() {
 		begins = &req.ScheduledFor
 	}
-	rows, err := db.Query(ctx, query.Deploy, req.Campaign, req.Audience, req.ID, string(req.Channel), begins, string(text), scope.tenant())
+	rows, err := db.Query(ctx, query.Deploy, req.Campaign, req.Audience, req.ID, string(req.Channel), begins, string(text), scope.tenant(), scope.by())
 	if err == nil {
 		d, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Deployed])
 	}

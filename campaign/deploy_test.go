@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -322,4 +323,36 @@ func TestContract_C2_OnlyTheTransitions(t *testing.T) {
 		}
 	}
 	db.Broken()
+}
+
+// Who deploys is in the audit log of all that is made for it; who decides about the run later is whom that act names.
+func TestDeploy_SaysWho(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "fake")
+	app, scope := db.Pool(pgtest.App), campaign.Scope{By: "ann"}
+	c, err := campaign.Put(t.Context(), app, scope, "spring", spring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := campaign.OpenAudience(t.Context(), app, scope, "people", campaign.Email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Add(t.Context(), app, campaign.Member{Address: "p@d.example"}), a.Finish(t.Context(), app)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := campaign.Deploy(t.Context(), app, scope, campaign.Request{
+		Campaign: c.ID, Audience: a.ID, ID: "1", Channel: campaign.Email, Provider: "fake", Purpose: "newsletter", From: "shop@example.com",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := campaign.Cancel(t.Context(), app, scope, d.Run, audit.Act{By: "bob"}); err != nil && !errors.Is(err, campaign.ErrUnconfirmed) {
+		t.Fatal(err)
+	}
+	want(t, "who acts", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(concat_ws(' ', actor, action, subject_type), ', ' order by n)
+		from deed.audit_log where subject_type in ('campaign', 'audience', 'contact', 'run')`),
+		"ann put campaign, ann put audience, ann upsert contact, ann finish audience, ann deploy run, bob cancel run")
 }

@@ -3,12 +3,12 @@
 
 -- name: put
 select campaign_id::text, content_id::text
-from deed.put_campaign($1::text, $2::text::jsonb, $3::text::uuid, $4::text::uuid);
+from deed.put_campaign($1::text, $2::text::jsonb, $3::text::uuid, $4::text::uuid, $5::text);
 
 -- name: audience
 -- One that is made by this has nothing read yet, and is not seen beside it.
 select p.audience_id::text, p.status = 'ready', p.members, coalesce(a.rows_read, 0), coalesce(a.left_out, 0)
-from deed.put_audience($1::text, $2::text, $3::text::uuid, $4::text::uuid) p
+from deed.put_audience($1::text, $2::text, $3::text::uuid, $4::text::uuid, $5::text) p
 left join deed.audiences a on a.id = p.audience_id;
 
 -- name: find_audience
@@ -54,14 +54,14 @@ where c.tenant_id = coalesce($1::text::uuid, deed.current_tenant()) and c.erased
 order by c.id;
 
 -- name: add
-select deed.add_audience_members($1::text::uuid, $2::bigint, $3::text[], $4::text[]::jsonb[], $5::text[], $6::text[]::uuid[], $7::text::uuid, null, $8::bigint, $9::bigint);
+select deed.add_audience_members($1::text::uuid, $2::bigint, $3::text[], $4::text[]::jsonb[], $5::text[], $6::text[]::uuid[], $7::text::uuid, $10::text, $8::bigint, $9::bigint);
 
 -- name: finish
-select deed.finish_audience($1::text::uuid, $2::bigint, $3::text::uuid);
+select deed.finish_audience($1::text::uuid, $2::bigint, $3::text::uuid, $4::text);
 
 -- name: deploy
 select run_id::text, created
-from deed.deploy_campaign($1::text::uuid, $2::text::uuid, $3::text, $4::text, $5::timestamptz, $6::text::jsonb, $7::text::uuid);
+from deed.deploy_campaign($1::text::uuid, $2::text::uuid, $3::text, $4::text, $5::timestamptz, $6::text::jsonb, $7::text::uuid, $8::text);
 
 -- name: note
 select deed.note_campaigns($1::text, make_interval(secs => $2::float8));

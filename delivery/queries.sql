@@ -4,7 +4,7 @@
 -- name: reserve
 select id::text, status, duplicate
 from deed.reserve($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::bytea[], $6::text[], $7::text[], $8::timestamptz[],
-  $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::int[], $13::timestamptz[], $14::text[], $15::text::uuid, null, $16::text[]::uuid[]);
+  $9::text[], $10::text[]::uuid[], $11::text[]::uuid[], $12::int[], $13::timestamptz[], $14::text[], $15::text::uuid, $17::text, $16::text[]::uuid[]);
 
 -- name: claim
 select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(workspace_id::text, ''), idempotency_key, coalesce(channel, ''), coalesce(lane, ''),

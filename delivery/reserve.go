@@ -10,6 +10,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/crash"
 	"github.com/deedhq/deed/internal/limits"
+	"github.com/deedhq/deed/internal/sqlvalue"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -77,6 +78,9 @@ type Delivery struct {
 	// who has been suppressed for that is skipped, too. Default: none, it is
 	// transactional, as a password reset is.
 	Purpose string
+	// By is who asks for it, for the audit log, where a call is one row: all of its
+	// deliveries have the same. Default: the login.
+	By string
 }
 
 // Reserved is what became of a reservation.
@@ -109,6 +113,9 @@ func reserve(ctx context.Context, db deed.DB, owner any, ds []Delivery) ([]Reser
 	a := newColumns(len(ds))
 	trace := deed.TraceFrom(ctx)
 	for i := range ds {
+		if ds[i].By != ds[0].By {
+			return nil, invalidf("reserve", "delivery %d is asked for by another than the first; a call is one row of the audit log: reserve it by a call of its own", i+1)
+		}
 		if ds[i].Key == (Key{}) {
 			return nil, invalidf("reserve", "delivery %d has no key; see delivery.NewKey", i+1)
 		}
@@ -128,7 +135,7 @@ func reserve(ctx context.Context, db deed.DB, owner any, ds []Delivery) ([]Reser
 	}
 	crash.Point("reserving")
 	rows, err := db.Query(ctx, query.Reserve, a.channels, a.providers, a.recipients, a.payloads, a.keys, a.recipientIDs,
-		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.workspaces, a.maxAttempts, a.expiresAt, a.purposes, owner, a.contacts)
+		a.guarantees, a.processAfter, a.correlationIDs, a.channelMessageIDs, a.workspaces, a.maxAttempts, a.expiresAt, a.purposes, owner, a.contacts, sqlvalue.NullIfZero(ds[0].By))
 	if err != nil {
 		return nil, deed.WrapError("reserve", err)
 	}

@@ -304,6 +304,35 @@ func TestContract_D3_OneAuditRowForABatch(t *testing.T) {
 	}
 }
 
+// Who reserves is in the audit log, where a call is one row: nobody's name stands there for another's deliveries. Without
+// a name it is the login.
+func TestReserve_SaysWho(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "fake")
+	app := db.Pool(pgtest.App)
+	by := func(who, to string) delivery.Delivery {
+		d := email(to)
+		d.By = who
+		return d
+	}
+	if _, err := delivery.Reserve(ctx, app, by("ann", "a@example.com"), by("ann", "b@example.com")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := delivery.Reserve(ctx, app, by("ann", "c@example.com"), by("bob", "d@example.com"))
+	if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "delivery 2 is asked for by another than the first") {
+		t.Errorf("two people in one call: %v", err)
+	}
+	if _, err := delivery.Reserve(ctx, app, email("e@example.com")); err != nil {
+		t.Fatal(err)
+	}
+	got := rowsOf(t, db.Pool(pgtest.Owner), `select concat_ws(' ', actor, affected) from deed.audit_log where action = 'reserve' order by n`)
+	if fmt.Sprint(got) != "[ann 2 deed_test_app 1]" {
+		t.Errorf("the audit log has %q", got)
+	}
+}
+
 // A delivery is reserved for a provider that a ledger has registered, and for
 // no other, since nobody might ever serve it. What was reserved before that was
 // so stays, is shown, and is served when somebody does.

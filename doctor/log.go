@@ -64,7 +64,7 @@ func checkCluster(ctx context.Context, e *exam) error {
 	}
 	if why != "" {
 		e.addf(Warn, "cluster-changed", "deed.settings", "if this is a copy, let it hold, or it delivers what the original delivers; if it took the original's place: deed adopt --yes --reason …",
-			"%s; relays with deliveries or webhooks hold", why)
+			"%s; relays with deliveries, webhooks, sources, links, campaigns or steps of runs hold", why)
 	}
 	return nil
 }

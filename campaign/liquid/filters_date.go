@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	_ "time/tzdata" // a machine without zones, as an image from scratch is, would fail every text that has one
 )
 
 // zones are the time zones of a rendering, by name: reading one is reading a file.

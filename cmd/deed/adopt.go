@@ -21,11 +21,11 @@ func newAdopt(a *app) *cobra.Command {
 		Short: "Let relays go on that hold on a new cluster",
 		Long: `Let the relays of a copied, restored or upgraded installation send.
 
-A copy of production must write to nobody. So relays with deliveries or webhooks hold, which means that they send nothing,
-where they find another server or database than the one that deed knows (after a restore, pg_upgrade or a cut-over), or
-another environment than theirs. deed adopt --yes makes this server the installation's own, and the environment that
---environment or deed.yaml names, if any, its environment. All relays then go on, also those that run, with everything
-that is owed here. Be sure that nobody else sends it, too.
+A copy of production must write to nobody. So relays with deliveries, webhooks, sources, links, campaigns or steps of
+runs hold, which means that they send nothing, where they find another server or database than the one that deed knows
+(after a restore, pg_upgrade or a cut-over), or another environment than theirs. deed adopt --yes makes this server the
+installation's own, and the environment that --environment or deed.yaml names, if any, its environment. All relays then
+go on, also those that run, with everything that is owed here. Be sure that nobody else sends it, too.
 
 Without --yes it changes nothing, and prints what holds and what waits. The audit log keeps the reason.`,
 		Example: `  deed adopt

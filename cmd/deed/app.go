@@ -169,7 +169,7 @@ const takesLong = "takes-long"
 // bounded gives a command, and all that are below it, the --timeout.
 func (a *app) bounded(cmd *cobra.Command) *cobra.Command {
 	a.timeout = 10 * time.Minute
-	cmd.PersistentFlags().Var((*durationFlag)(&a.timeout), "timeout", "give up after this long; 0: never")
+	cmd.PersistentFlags().Var((*durationFlag)(&a.timeout), "timeout", "give up after this long; 0: never; commands that take as long as what they are given do so only where it is given")
 	a.bound(cmd)
 	return cmd
 }

@@ -167,6 +167,7 @@ func newCampaignDeploy(a *app) *cobra.Command {
 	var opts file.LoadOptions
 	var request, at string
 	var how campaign.Window
+	var who operator
 	var dry, wait, asJSON bool
 	cmd := &cobra.Command{
 		Use: "deploy FILE --csv PEOPLE", Short: "Make a run of a campaign's file", Args: cobra.ExactArgs(1),
@@ -192,6 +193,7 @@ the same run, or refused where the people have changed. Bad rows are named, and 
 			}
 			return people.with(cmd, a, args[0], func(f *file.File, pool *pgxpool.Pool, to file.Options) error {
 				to.RequestID, to.At, to.LocalTime, to.Load = request, begins, local, opts
+				to.Scope.By = who.actor(a)
 				if err := overrule(&f.Request, how, local); err != nil {
 					return err
 				}
@@ -200,6 +202,7 @@ the same run, or refused where the people have changed. Bad rows are named, and 
 		},
 	}
 	people.add(cmd)
+	who.addBy(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&request, "request-id", "", "the request's own id: the same one is the same run (default: made of the file, the people, --at and what else is given here; --sql and --segment need one)")
 	fl.StringVar(&at, "at", "", "when it begins, such as 2026-03-20T09:00:00Z, or without a Z or an offset by each one's own zone (default: now)")
@@ -451,6 +454,7 @@ func (a *app) sendTest(cmd *cobra.Command, f *file.File, opts file.Options, to s
 // sendOne reserves a delivery that is no part of any run, and tells what becomes of it: again is the same one.
 func (a *app) sendOne(cmd *cobra.Command, owner *tenant.ID, d delivery.Delivery, wait time.Duration) error {
 	ctx := cmd.Context()
+	d.By = new(operator).actor(a)
 	return a.withLedgerOf(ctx, d.Provider, func(l *delivery.Ledger, pool *pgxpool.Pool) error {
 		if err := checkKind(ctx, l, pool, d); err != nil {
 			return err

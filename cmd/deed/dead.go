@@ -117,6 +117,7 @@ func newDeadRedrive(a *app) *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use: "redrive", Short: "Put dead letters back, oldest first", Args: cobra.NoArgs,
+		Annotations: map[string]string{takesLong: ""},
 		Long: `Put dead letters back, so that they are tried anew: those that the flags select, oldest first, with their attempts at 0.
 --dry-run changes nothing and prints how many there are. What dies again meanwhile stays dead.
 

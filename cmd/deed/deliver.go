@@ -32,6 +32,7 @@ func newDeliver(a *app) *cobra.Command {
 	var d delivery.Delivery
 	var e delivery.EmailPayload
 	var owner tenantFlag
+	var who operator
 	var channel, payload, key string
 	var attach []string
 	var atLeastOnce, asJSON bool
@@ -50,7 +51,7 @@ told at once if the provider is in deed.yaml, and nothing is reserved; else the 
   deed deliver --channel webhook --provider hooks --to https://example.com/hook --payload '{"n": 1}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d.Channel = delivery.Channel(channel)
+			d.Channel, d.By = delivery.Channel(channel), who.actor(a)
 			payload, err := textOf(cmd, "payload", payload)
 			if err != nil {
 				return err
@@ -167,6 +168,7 @@ told at once if the provider is in deed.yaml, and nothing is reserved; else the 
 	durationVar(cmd, &wait, "wait", 0, "wait so long for it to be delivered, and fail if it is not")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	owner.add(cmd, "for this tenant, a UUID")
+	who.addBy(cmd)
 	return cmd
 }
 

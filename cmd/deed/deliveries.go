@@ -19,7 +19,7 @@ func newDeliveries(a *app) *cobra.Command {
 		Use: "deliveries", Short: "List, show, settle and retry deliveries",
 		Long: `Deliveries are calls of providers that are owed to people: e-mails, webhooks and the like. One whose outcome is
 unknown is in doubt; what the provider cannot settle itself waits for you.`,
-		Example: "  deed deliveries doubt\n  deed deliveries settle ID --sent MESSAGE_ID --reason 'seen in the provider''s log'",
+		Example: "  deed deliveries doubt\n  deed deliveries settle ID --sent MESSAGE_ID --reason \"seen in the provider's log\"",
 	}
 	requests, cancel := newDeadRequests(a), newDeadCancel(a) // the same ones: a name is one request's
 	requests.Example = "  deed deliveries requests --json"

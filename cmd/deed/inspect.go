@@ -322,8 +322,9 @@ func newVerify(a *app) *cobra.Command {
 no two live claims on one, no message lost between content and state, counts that add up; no event of a run missing,
 runs and their snapshots as their events say. Prints one row per violation and exits 1 if there is any. It may run
 beside publishers and relays; its cost grows with the log.`,
-		Example: "  deed verify --json",
-		Args:    cobra.NoArgs,
+		Example:     "  deed verify --json",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{takesLong: ""},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withOperator(cmd.Context(), func(c *admin.Client, pool *pgxpool.Pool) error {
 				started := time.Now()

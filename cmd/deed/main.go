@@ -116,7 +116,7 @@ Exit status: 0 ok, 1 failed, 2 usage or configuration, 3 partly done.`,
 	f.StringVar(&a.logFormat, "log-format", "", "text or json; also DEED_LOG_FORMAT (default text)")
 	f.StringVar(&a.worker, "worker", "", "this process's name in claims and receipts; also DEED_WORKER (default host:pid)")
 	f.StringVar(&a.environment, "environment", "", "where this runs, such as production: relays hold in a copy that is another's; also DEED_ENVIRONMENT")
-	f.StringVar(&a.onNewCluster, "on-new-cluster", "", "hold or continue in a copy; also DEED_ON_NEW_CLUSTER (default hold with deliveries or webhooks)")
+	f.StringVar(&a.onNewCluster, "on-new-cluster", "", "hold or continue in a copy; also DEED_ON_NEW_CLUSTER (default hold with deliveries, webhooks, sources, links, campaigns or steps of runs)")
 	f.BoolVar(&wide, "wide", false, "tables with all of their columns, times and texts (default: as wide as the terminal, COLUMNS or 100 characters)")
 	root.AddCommand(newDev(a), newRelay(a), newListen(a), newPublish(a), newTail(a), newMigrate(a), newUninstall(a), newVersion(a))
 	for _, add := range []func(*app) *cobra.Command{

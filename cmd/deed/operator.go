@@ -15,8 +15,13 @@ import (
 type operator struct{ by, reason string }
 
 func (o *operator) add(cmd *cobra.Command, reason string) {
-	cmd.Flags().StringVar(&o.by, "by", "", "who does it, for the audit log; also DEED_ACTOR (default: the user of this machine)")
+	o.addBy(cmd)
 	cmd.Flags().StringVar(&o.reason, "reason", "", reason)
+}
+
+// addBy is add for a command that asks for something new, of which nobody asks why.
+func (o *operator) addBy(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.by, "by", "", "who does it, for the audit log; also DEED_ACTOR (default: the user of this machine)")
 }
 
 // act is what is recorded.

@@ -62,9 +62,9 @@ ends it at once.
 With --until-empty it ends when everything is finished. It waits for retries, but not for dead messages, nor for messages
 that are scheduled more than a minute ahead.
 
-In a copy of the installation (on a new cluster, or in another environment) a relay with deliveries or webhooks holds: it
-claims and sends nothing, says so in its log and at /readyz, and goes on after deed adopt. With --until-empty it ends with
-exit code 3 if something is to be done.`,
+In a copy of the installation (on a new cluster, or in another environment) a relay with deliveries, webhooks, sources,
+links, campaigns or steps of runs holds: it claims and sends nothing, says so in its log and at /readyz, and goes on
+after deed adopt. With --until-empty it ends with exit code 3 if something is to be done.`,
 		Example: `  deed relay --config deed.yaml
   deed relay --config deed.yaml --until-empty --listen ''`,
 		Args: cobra.NoArgs,

@@ -28,6 +28,7 @@ func newSubscriptionRemove(a *app) *cobra.Command {
 	var r remover
 	cmd := &cobra.Command{
 		Use: "remove TOPIC/NAME [--yes --reason TEXT]", Short: "Remove a subscription, and give up what is owed to it", Args: cobra.ExactArgs(1),
+		Annotations: map[string]string{takesLong: ""},
 		Long: `Remove a subscription, and give up what is owed to it: what waits, what is dead, what a stream has still to read. Without
 --yes nothing is changed, and what would be given up is counted.
 
@@ -54,6 +55,7 @@ func newTopicRemove(a *app) *cobra.Command {
 	var r remover
 	cmd := &cobra.Command{
 		Use: "remove TOPIC [--yes --reason TEXT]", Short: "Remove a topic with its subscriptions, and give up what is owed to them", Args: cobra.ExactArgs(1),
+		Annotations: map[string]string{takesLong: ""},
 		Long: `Remove a topic with all of its subscriptions, and give up what is owed to them, as deed subscription remove does; also
 what waits since it had none. Without --yes nothing is changed, and what would be given up is counted.
 

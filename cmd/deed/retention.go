@@ -57,6 +57,7 @@ func newRetentionRun(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "run", Short: "Remove what is finished and old enough, now", Args: cobra.NoArgs,
+		Annotations: map[string]string{takesLong: ""},
 		Long: `Remove what is finished and old enough, in small steps, and print each. Messages that are not finished are moved out of
 partitions that go. Beside relays and other runs it is safe. As the owner of the schema it can remove the table of a
 partition while others use the log; other logins find a moment for it.`,

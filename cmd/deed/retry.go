@@ -20,6 +20,7 @@ func newDeliveriesRetry(a *app) *cobra.Command {
 	var all, dry, asJSON bool
 	cmd := &cobra.Command{
 		Use: "retry (ID… | --provider NAME …) --reason TEXT", Short: "Queue failed and dead deliveries again",
+		Annotations: map[string]string{takesLong: ""},
 		Long: `Queue failed and dead deliveries again, with their attempts at 0: those that are named, or those that the flags select,
 dead ones unless --status says otherwise. Those of a run are refused, or left out: retry the run. With --dry-run nothing
 changes and the number is printed.

@@ -2,6 +2,8 @@
 // walks through it: an order is stored, and its run begun, in one transaction; the same process does the runs.
 //
 //	DATABASE_URL=postgres://shop@… go run ./examples/functions
+//
+// The login holds deed_app and deed_worker and, since it makes its table, shop_orders, may create in the schema public.
 package main
 
 import (
@@ -26,7 +28,7 @@ func main() {
 	defer stop()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	if err == nil {
-		_, err = pool.Exec(ctx, `create table if not exists public.orders (id text primary key, cents bigint not null, shipped_at timestamptz)`)
+		_, err = pool.Exec(ctx, `create table if not exists public.shop_orders (id text primary key, cents bigint not null, shipped_at timestamptz)`)
 	}
 	if err == nil {
 		err = serve(ctx, &shop{pool: pool, psp: printer{}, coolOff: 24 * time.Hour}, order{ID: "7", Cents: 1250})
@@ -76,7 +78,7 @@ func (s *shop) ship(ctx context.Context, o order) (receipt, error) {
 		return receipt{}, err
 	}
 	err = run.Tx(ctx, "ship", func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `update public.orders set shipped_at = now() where id = $1`, o.ID)
+		_, err := tx.Exec(ctx, `update public.shop_orders set shipped_at = now() where id = $1`, o.ID)
 		return err
 	})
 	return receipt{Transaction: paid}, err
@@ -92,7 +94,7 @@ func (s *shop) engine(ctx context.Context) (*local.Engine, error) {
 // place stores an order and begins its run.
 func (s *shop) place(ctx context.Context, o order) (started run.Started, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `insert into public.orders (id, cents) values ($1, $2) on conflict do nothing`, o.ID, o.Cents); err != nil {
+		if _, err := tx.Exec(ctx, `insert into public.shop_orders (id, cents) values ($1, $2) on conflict do nothing`, o.ID, o.Cents); err != nil {
 			return err
 		}
 		started, err = run.Start(ctx, tx, run.Request{Plan: "ship-order", ID: o.ID, Input: o})

@@ -33,7 +33,7 @@ func TestFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	db.Exec(t, pgtest.Owner, `create table public.orders (id text primary key, cents bigint not null, shipped_at timestamptz); grant all on public.orders to public`)
+	db.Exec(t, pgtest.Owner, `create table public.shop_orders (id text primary key, cents bigint not null, shipped_at timestamptz); grant all on public.shop_orders to public`)
 	money := &counted{}
 	for _, until := range []string{
 		// On a machine that is busy with other things it may have been shipped by then.
@@ -56,7 +56,7 @@ func TestFunctions(t *testing.T) {
 	if n := money.calls.Load(); n != 1 {
 		t.Errorf("charged %d times", n)
 	}
-	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from public.orders where shipped_at is not null`); n != 1 {
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from public.shop_orders where shipped_at is not null`); n != 1 {
 		t.Errorf("%d orders were shipped", n)
 	}
 }

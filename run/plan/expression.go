@@ -54,7 +54,7 @@ func (r *reader) compile(st *Step, text string, line int, path string) (*express
 		return nil, nil
 	}
 	if len(text) > maxExpression {
-		r.Problemf(line, path, "the expression has %d characters; at most %d are possible", len(text), maxExpression)
+		r.Problemf(line, path, "the expression has %d bytes; at most %d are possible", len(text), maxExpression)
 		return nil, nil
 	}
 	compiled, issues := env.Compile(text)

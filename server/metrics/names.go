@@ -57,13 +57,13 @@ var (
 	messages = prometheus.NewDesc("deed_messages",
 		"Unfinished messages: pending (of these: due, claimed under a live lease, or parked behind another of their key) and dead.", append(perSubscription, "state"), nil)
 	published = prometheus.NewDesc("deed_messages_published",
-		"Messages that the subscription has been given, as far as they are kept.", perSubscription, nil)
+		"Messages that the subscription has been given; absent while there are more than are counted.", perSubscription, nil)
 	finished = prometheus.NewDesc("deed_messages_delivered",
-		"Messages delivered, as far as receipts are kept.", perSubscription, nil)
+		"Messages delivered, also those that retention has forgotten since.", perSubscription, nil)
 	oldestDue = prometheus.NewDesc("deed_oldest_due_seconds",
 		"How long the oldest due message has been due; 0 if none is.", perSubscription, nil)
 	streamLag = prometheus.NewDesc("deed_stream_lag",
-		"Messages that a stream has still to read, counted up to 10,000 a lane.", perSubscription, nil)
+		"Messages that a stream has still to read, counted up to 10,000.", perSubscription, nil)
 	blockedKeys = prometheus.NewDesc("deed_blocked_keys",
 		"Keys of a stream that wait for one of their messages.", perSubscription, nil)
 	lanes = prometheus.NewDesc("deed_lanes",
