@@ -253,14 +253,14 @@ type cutOff struct {
 	how   string // before, after, silent
 	armed *atomic.Bool
 	gone  *atomic.Bool // this one
-	its   *atomic.Bool // the transaction's: others write the word, too
+	its   *atomic.Bool // the one of the step's transaction: others commit, too
 }
 
 func (c cutOff) Write(b []byte) (int, error) {
 	if strings.Contains(string(b), "public.orders") {
 		c.its.Store(true)
 	}
-	cut := c.its.Load() && strings.Contains(string(b), c.word) && c.armed.CompareAndSwap(true, false)
+	cut := (c.its.Load() || c.word != "commit\x00") && strings.Contains(string(b), c.word) && c.armed.CompareAndSwap(true, false)
 	if cut && c.how == "before" {
 		_ = c.Conn.Close()
 	}
