@@ -466,6 +466,14 @@ func TestContract_O11_OwnerWhoIsNoSuperuser(t *testing.T) {
 	late("log", 9)
 	for _, want := range []string{"began 0", "began 0", "moved 1", "emptied 0"} {
 		same(t, "step", step(), want)
+		tx, err := db.Pool(pgtest.Worker).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "claimed after "+want, pgtest.One[int](t, tx, `select count(*) from deed.claim(null, 'w', 9)`), 3) // what has been moved is found, though it begins anew
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	db.Exec(t, pgtest.Owner, `alter table deed.log detach partition deed.log_p0 concurrently`)
 	late("log_p0", 10)

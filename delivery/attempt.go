@@ -147,6 +147,10 @@ func (s *source) mayCall(ctx context.Context, it *item, v verdict, late bool) bo
 	switch {
 	case v.err != nil:
 		// It may have been written; then release takes it back.
+	case v.claim > it.claim:
+		// Its claim was lost while it waited, and a newer one of this process was written in the same statement: what is
+		// said is said to that one, and in the database its batch is without it.
+		it.kind = settled
 	case v.status == "sending" && late:
 	case v.status == "sending":
 		it.attempts = v.attempts

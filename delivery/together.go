@@ -79,11 +79,6 @@ func (s *source) attemptBatch(ctx context.Context, items []*item) {
 	late := s.tooLate(begun) // for all: a part of them under the batch's key would be other bytes
 	members := slices.DeleteFunc(items, func(it *item) bool {
 		v := verdicts[it.id]
-		if v.claim > it.claim {
-			// Its claim was lost while it waited, and a newer one of this process was written in the same statement: what is
-			// said is said to that one, and in the database this batch is without it.
-			v = verdict{}
-		}
 		v.err = err
 		return !s.mayCall(ctx, it, v, late)
 	})

@@ -90,6 +90,9 @@ func TestSource_OneDeliveryOfTwoClaimsInOneStatement(t *testing.T) {
 	if !slices.Equal(provider.ids, []string{mate.id}) {
 		t.Errorf("the batch was called for %q, want %q; %q has a newer claim", provider.ids, mate.id, lost.id)
 	}
+	if alone := of(made[0], first); s.mayCall(ctx, alone, verdicts[again.id], false) || alone.kind != settled {
+		t.Errorf("who comes alone under the older claim may call, or gives it back: %q", alone.kind)
+	}
 	if lost.kind != settled || mate.kind != "accepted" {
 		t.Errorf("what is recorded: %q of the claim that was lost, %q of its mate", lost.kind, mate.kind)
 	}

@@ -42,6 +42,7 @@ const (
 	statement     = 30 * time.Second // the deadline of one
 	retainEvery   = time.Minute
 	retainStep    = 10 * time.Minute // the deadline of one
+	retainFor     = time.Second      // in a row: runs that miss an event are looked at in between, and others have a turn
 )
 
 // ProjectorOptions configures a [Projector]. The zero value works.
@@ -134,10 +135,12 @@ func (p *Projector) Deliver(ctx context.Context, ms []deed.Message) []error {
 // closed goes on; at those that were passed over or redacted, whose snapshots it makes anew; and removes, once a minute, those that are past their retention. Any number of processes may do it.
 func (p *Projector) Run(ctx context.Context) error {
 	var looked time.Time
+	more := false
 	for work.Sleep(ctx, staleEvery) {
-		if p.keep > 0 && time.Since(looked) > retainEvery {
+		if p.keep > 0 && (more || time.Since(looked) > retainEvery) {
 			looked = time.Now()
-			if err := p.retain(ctx); err != nil && ctx.Err() == nil {
+			var err error
+			if more, err = p.retain(ctx, retainFor); err != nil && ctx.Err() == nil {
 				p.log.Warn("old runs were not removed; will try again", "error", sqlstate.WithHint(err))
 			}
 		}
@@ -148,9 +151,9 @@ func (p *Projector) Run(ctx context.Context) error {
 	return nil
 }
 
-// retain removes old runs, step by step, until there is nothing to do now.
-func (p *Projector) retain(ctx context.Context) error {
-	for {
+// retain removes old runs, step by step, until there is nothing to do now, or there is more of it after so long.
+func (p *Projector) retain(ctx context.Context, long time.Duration) (more bool, err error) {
+	for began := time.Now(); ; {
 		bounded, cancel := context.WithTimeout(ctx, retainStep)
 		rows, err := p.pool.Query(bounded, query.Retain, p.keep.Seconds())
 		did, week, n, waits := "", 0, int64(0), false
@@ -163,7 +166,10 @@ func (p *Projector) retain(ctx context.Context) error {
 		}
 		cancel()
 		if err != nil || did == "" || waits {
-			return err
+			return false, err
+		}
+		if time.Since(began) >= long {
+			return true, nil
 		}
 	}
 }

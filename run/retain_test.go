@@ -220,6 +220,24 @@ func TestRetain_AWeekOfManyRuns(t *testing.T) {
 	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.runs`), 0)
 }
 
+// Of a large week it removes no more in a row than it takes a while for, and goes on later: runs that miss an event are looked at in between.
+func TestProjector_RetainsForAWhile(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()
+	old(t, db, 3, false)
+	project1(t, db)
+	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{Retention: 90 * 24 * time.Hour})
+	for step, is := range []string{"0 runs, its table t, more true", "0 runs, its table f, more true", "0 runs, its table f, more false"} {
+		more, err := p.Retain(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, fmt.Sprint("after step ", step+1), pgtest.One[string](t, db.Pool(pgtest.Owner),
+			`select format('%s runs, its table %s, more ', (select count(*) from deed.runs), to_regclass('deed.run_log_w2800') is not null)`)+fmt.Sprint(more), is)
+	}
+}
+
 // A projector that is told to removes them by itself.
 func TestProjector_KeepsRetention(t *testing.T) {
 	t.Parallel()

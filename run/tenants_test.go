@@ -149,7 +149,7 @@ func TestContract_D7_AnEventAlone(t *testing.T) {
 	)
 }
 
-// Who crosses tenants and has set one does nothing to another one's runs.
+// Who crosses tenants and has set one, or is bound to one, does nothing to another one's runs.
 func TestContract_D7_AnothersRunIsNotRedacted(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -159,22 +159,46 @@ func TestContract_D7_AnothersRunIsNotRedacted(t *testing.T) {
 		decide(t, db, r, run.RunFailed)
 	}
 	act := audit.Act{By: "ann", Reason: "asked for"}
-	for _, set := range []tenant.ID{a, b} {
+	bound := "deed_test_bound_" + db.Name()
+	db.Exec(t, pgtest.Owner, `create role `+pgx.Identifier{bound}.Sanitize()+` login in role deed_app`)
+	t.Cleanup(func() { db.Exec(t, pgtest.Owner, `drop role `+pgx.Identifier{bound}.Sanitize()) })
+	if _, err := tenant.Bind(t.Context(), db.Pool(pgtest.Admin), bound, []tenant.ID{a}, audit.Act{By: "x", Reason: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `grant deed_admin to `+pgx.Identifier{bound}.Sanitize()) // who binds a login does so before it is an operator
+	admin := pgtest.One[string](t, db.Pool(pgtest.Admin), `select session_user::text`)
+	for _, c := range []struct {
+		what, login, set string
+		refused          bool
+	}{
+		{"a set", admin, a.String(), true},
+		{"bound to a, none set", bound, "", true},
+		{"bound to a, a set", bound, a.String(), true},
+		{"bound to a, b set", bound, b.String(), true},
+		{"b set", admin, b.String(), false},
+	} {
 		for what, do := range map[string]func(pgx.Tx) error{
 			"redact":  func(tx pgx.Tx) error { _, err := run.Redact(t.Context(), tx, runs[b], act); return err },
 			"rebuild": func(tx pgx.Tx) error { _, err := run.Rebuild(t.Context(), tx, runs[b], false); return err },
 		} {
-			err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.Admin), func(tx pgx.Tx) error {
-				if err := tenant.Set(t.Context(), tx, set); err != nil {
+			conn := db.Conn(t, pgtest.Owner) // each has a session of its own
+			if _, err := conn.Exec(t.Context(), `set session authorization `+pgx.Identifier{c.login}.Sanitize()); err != nil {
+				t.Fatal(err)
+			}
+			err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), `select set_config('app.current_tenant_id', $1, true)`, c.set); err != nil {
 					return err
 				}
 				return do(tx)
 			})
-			if set == a && deed.CodeOf(err) != deed.Forbidden || set == b && err != nil {
-				t.Errorf("%s set, %s b's: %v", set, what, err)
+			if c.refused && deed.CodeOf(err) != deed.Forbidden || !c.refused && err != nil {
+				t.Errorf("%s, %s b's: %v", c.what, what, err)
 			}
-			want(t, fmt.Sprintf("%s set, %s b's: it is redacted or rebuilt", set, what), pgtest.One[bool](t, db.Pool(pgtest.Owner), `
-				select exists (select from deed.runs where redacted_at is not null) or exists (select from deed.run_snapshots)`), set == b)
+			want(t, fmt.Sprintf("%s, %s b's: it is redacted or rebuilt", c.what, what), pgtest.One[bool](t, db.Pool(pgtest.Owner), `
+				select exists (select from deed.runs where redacted_at is not null) or exists (select from deed.run_snapshots)`), !c.refused)
+			if err := conn.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestMigrations_DropNoFunctionBesideItsCallers(t *testing.T) {
 	}
 }
 
-var validates = regexp.MustCompile(`(?m)^alter table deed\.([a-z_]+) validate constraint ([a-z0-9_]+);$`)
+var validates = regexp.MustCompile(`(?m)^ *alter table deed\.([a-z_]+) validate constraint ([a-z0-9_]+);$`)
 
 // Rows are looked at in another migration than that which adds the constraint: its lock, which nobody can read beside, is
 // held until its transaction ends. Of tables that are small whatever there is of messages that is no matter.

@@ -38,6 +38,9 @@ type Loaded struct {
 // loading is the deadline of a batch.
 const loading = 2 * time.Minute
 
+// mostBytes is after how much data a transaction takes no more rows.
+const mostBytes = 16 << 20
+
 // Load makes an audience of the rows, or finds the one that was made of the same rows. It goes on where it was
 // interrupted: each transaction of a batch notes how far the source has been read. Never is an audience
 // ready that has not all of them. Errors: [deed.Invalid] where rows are bad, and are not to be left out;
@@ -84,13 +87,14 @@ func (l *loader) loaded() Loaded {
 
 func (l *loader) run(ctx context.Context) error {
 	var batch []row
+	size := 0
 	err := l.source.each(l.to.Read, func(r row) (bool, error) {
 		batch = append(batch, r)
-		if len(batch) < l.opts.Batch {
+		if size += len(r.Data); len(batch) < l.opts.Batch && size < mostBytes {
 			return true, nil
 		}
 		err := l.store(ctx, batch)
-		batch = batch[:0]
+		batch, size = batch[:0], 0
 		return true, err
 	})
 	if err == nil && len(batch) > 0 {

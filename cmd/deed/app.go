@@ -245,7 +245,7 @@ func outboxEnv(flag string) string {
 // holds reports whether a relay of the file holds on a new cluster by default.
 // One that has its deliveries from a flag, or is deed dev, knows better.
 func holds(file *config.Config) bool {
-	if file.Campaigns.Enabled || file.Runs.Enabled || len(file.Sources) > 0 || file.Public.LinkSecret.Reveal() != "" {
+	if file.Campaigns.Enabled || file.Runs.Enabled || len(file.Sources) > 0 || file.Public.Links {
 		return true
 	}
 	for _, s := range file.Sinks {

@@ -48,7 +48,8 @@ It lives in the schema deed_inbox of the consumer's database (--database-url), w
 		Use: "purge", Short: "Forget what was processed long ago", Args: cobra.NoArgs,
 		Long: `Forget, in batches, which messages were processed longer ago than --older-than. One that comes again after that is
 processed again: it must be longer than a message can take to come again.`,
-		Example: "  deed inbox purge --database-url postgres://localhost/billing --older-than 30d",
+		Example:     "  deed inbox purge --database-url postgres://localhost/billing --older-than 30d",
+		Annotations: map[string]string{takesLong: ""},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if horizon <= 0 {
 				return usagef("--older-than %s is not above 0", horizon)

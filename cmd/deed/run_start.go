@@ -180,6 +180,7 @@ func followRun(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, id str
 }
 
 func newRunWatch(a *app) *cobra.Command {
+	var owner tenantFlag
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "watch ID", Short: "Watch a run until it has ended", Args: cobra.ExactArgs(1),
@@ -189,9 +190,13 @@ run's snapshot, a line whenever it has moved.`,
 		Example:     "  deed run watch 01a1fe76-14ee-7f1b-b119-532699ab7d4c",
 		Annotations: map[string]string{takesLong: ""},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := owner.id()
+			if err != nil {
+				return err
+			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				var before run.Shown
-				s, err := followRun(cmd.Context(), pool, nil, args[0], func(s run.Shown) error {
+				s, err := followRun(cmd.Context(), pool, id, args[0], func(s run.Shown) error {
 					defer func() { before = s }()
 					if asJSON {
 						return printJSON(cmd.OutOrStdout(), s.Snapshot)
@@ -206,6 +211,7 @@ run's snapshot, a line whenever it has moved.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object a line")
+	owner.add(cmd, "whose run it is, a UUID")
 	return cmd
 }
 

@@ -126,8 +126,9 @@ func newSuppressionsImport(a *app) *cobra.Command {
 	var f suppressionFlags
 	cmd := &cobra.Command{
 		Use: "import FILE --reason TEXT", Short: "Suppress the addresses of a file", Args: cobra.ExactArgs(1),
-		Long:    "Suppress the addresses of a file, one a line; empty lines and those that begin with # are left out. - reads standard input.",
-		Example: "  deed suppressions import bounced.txt --reason 'bounced at the old provider'",
+		Long:        "Suppress the addresses of a file, one a line; empty lines and those that begin with # are left out. - reads standard input.",
+		Example:     "  deed suppressions import bounced.txt --reason 'bounced at the old provider'",
+		Annotations: map[string]string{takesLong: ""},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := cmd.InOrStdin()
 			if args[0] != "-" {

@@ -21,7 +21,7 @@ func TestTimeout_NotOfWhatTakesLong(t *testing.T) {
 	visit(newRoot())
 	for _, name := range []string{
 		"dead redrive", "deliveries retry", "verify", "retention run", "topic remove", "subscription remove", "tenant remove",
-		"contacts import", "contacts export", "audit export", "campaign deploy", "campaign watch", "run watch",
+		"contacts import", "contacts export", "suppressions import", "inbox purge", "audit export", "campaign deploy", "campaign watch", "run watch",
 	} {
 		if !long["deed "+name] {
 			t.Errorf("deed %s gives up after ten minutes, whatever it is given", name)

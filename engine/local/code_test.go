@@ -319,7 +319,7 @@ func TestContract_O14_AFrozenWorkerRecordsNothing(t *testing.T) {
 				return "the frozen one's", nil
 			}
 			close(goOn)
-			if !pgtest.Wait(pgtest.Patience, func() bool { return old.Stats().Released > 0 }) {
+			if !pgtest.Wait(pgtest.Patience, func() bool { return old.Stats().Lost > 0 }) {
 				t.Error("the frozen one has not ended")
 			}
 			return "the other's", nil

@@ -287,7 +287,7 @@ func (e *Engine) Extend(ctx context.Context, held []*item) (lost []*item, err er
 func (e *Engine) count(ends []*ending, said []string) {
 	for i, end := range ends {
 		switch {
-		case end.outcome == "released":
+		case end.outcome == "released" && said[i] != "lost":
 			e.released.Add(1)
 		case end.outcome == "offered" && said[i] != "lost":
 		case said[i] == "lost":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,6 +144,40 @@ func TestEngine_AnAttemptCutShortForItsLeaseHasNotFailed(t *testing.T) {
 	want(t, "the run", statusOf(t, db, id), "RUNNING")
 	want(t, "the code", errorOf(t, db, id, "a"), "OUTCOME_UNKNOWN")
 	want(t, "calls", calls.Load(), 1)
+}
+
+// A step that was given back when it was another's is lost, which the log has once: whether its code says so, or an inner step of it finds out.
+func TestEngine_WhatIsGivenBackMayBeLost(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(context.Context) error{
+		"its destination was away": func(context.Context) error { return deed.Unavailable(errors.New("no answer"), time.Millisecond) },
+		"an inner step": func(ctx context.Context) error {
+			_, err := run.Step(ctx, "inner", says("done"))
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+			begun, another := make(chan struct{}), make(chan struct{})
+			log := &safeLog{}
+			e, stop := serve(t, db, local.Options{Lease: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil)), Handlers: []local.Handler{local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
+				close(begun)
+				<-another
+				return nil, end(ctx)
+			})}})
+			start(t, db, "a", nil)
+			<-begun
+			db.Exec(t, pgtest.Owner, `update deed.run_steps set claim = claim + 1000, lease_until = 'infinity'`)
+			close(another)
+			eventually(t, "it to be counted", func() bool { s := e.Stats(); return s.Lost+s.Released > 0 })
+			stop()
+			want(t, "lost", e.Stats().Lost, 1)
+			want(t, "released", e.Stats().Released, 0)
+			want(t, "lines of it", log.count("the step was another's"), 1)
+		})
+	}
 }
 
 // A step that must not be repeated is not begun again because its destination was away, unless its code knows that

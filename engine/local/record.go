@@ -93,9 +93,8 @@ func (i *inner) tell(ctx context.Context, r *record) (said, error) {
 // errLost is what the code gets whose step is another's by now.
 var errLost = errors.New("the step is another's by now: nothing of this is recorded")
 
-// lost has the code end: what it did is not recorded.
+// lost has the code end: what it did is not recorded, which the log has with the step's own end.
 func (c *code) lost() error {
-	c.e.about(c.it).Warn("the step was another's by the time an inner step of it ended; nothing is recorded")
 	return c.stop(c.it.back(0, true), errLost)
 }
 

@@ -57,6 +57,13 @@ func (l *safeLog) Write(p []byte) (int, error) {
 	return l.out.Write(p)
 }
 
+// count is how often it says what.
+func (l *safeLog) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.out.String(), what)
+}
+
 // attach makes an artifact with a signature in its URI.
 func attach(ctx context.Context, kind, signature string) error {
 	return run.Attach(ctx, run.Artifact{Kind: kind, URI: "https://files.example/report?signature=" + signature})

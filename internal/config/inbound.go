@@ -20,6 +20,7 @@ type Public struct {
 	Listen string // host:port
 	URL    string // what stands before /in/SOURCE where it is reached
 
+	Links               bool     // it says what signs them, whether or not this process has it
 	LinkSecret          Secret   // signs the links that people are sent
 	PreviousLinkSecrets []Secret // have signed those that are under way
 }
@@ -118,7 +119,7 @@ func (s *section) public() Public {
 	p := Public{Listen: s.listen("listen"), URL: strings.TrimSuffix(s.Text("url"), "/")}
 	s.lacks("listen", "the address and port that platforms reach, such as :8443")
 	p.LinkSecret, p.PreviousLinkSecrets = s.webhookSecret("link_secret"), s.secrets("previous_link_secret")
-	if s.Has("link_secret") {
+	if p.Links = s.Has("link_secret"); p.Links {
 		s.lacks("url", "where links lead, such as https://hooks.example.com")
 	}
 	if p.URL != "" {

@@ -101,7 +101,7 @@ func digitsOf(number string) int {
 	}
 	scale := max(len(fraction)-exp, 0)
 	switch {
-	case size+exp > 310:
+	case size+exp > 310, scale > 16_383: // which is all that there may be behind the point
 		return vast
 	case scale > 400:
 		return vast / 8

@@ -147,7 +147,7 @@ begin
     select k.id, k.tenant_id, k.topic, k.key, k.type, k.content_type, k.headers, k.payload, k.created_at
     from deed.kept k
     where k.slot = c.slot and k.id = c.id
-      and (select exists (select from deed.partitions p where p.moving is not null and p.upto_id > (select min(i.id) from unnest(v_ids) i(id))))
+      and (select exists (select from deed.partitions p where p.read_window is not null and p.n >= (select min(i.id) from unnest(v_ids) i(id)) / 68719476736))
   ) l
   order by c.ord, c.id;
   get diagnostics v_found = row_count;

@@ -186,7 +186,7 @@ begin
     select k.id, k.tenant_id, k.topic, k.key, k.aggregate_type, k.content_type, k.payload, k.created_at
     from deed.kept k
     where k.slot = c.slot and k.id = c.id
-      and (select exists (select from deed.partitions p where p.moving is not null and p.upto_id > (select min(i.id) from unnest(v_ids) i(id))))
+      and (select exists (select from deed.partitions p where p.read_window is not null and p.n >= (select min(i.id) from unnest(v_ids) i(id)) / 68719476736))
   ) l
   where octet_length(l.payload) <= 1024 or not deed.is_json(l.content_type) or deed.json_excess(l.payload) is null;
   get diagnostics v_found = row_count;

@@ -25,7 +25,7 @@ as $$
     from (
       select r.created_at
       from (
-        select l.slot_from, l.slot_upto, d.since, at.slot % 1073741824 as at_slot, at.id as at_id, at.slot >= 1073741824 as at_all, -- see deed.page
+        select l.slot_from, l.slot_upto, d.since, at.slot % 1073741824 as at_slot, at.id as at_id, at.slot >= 1073741824 or (at.slot >= 0 and at.id <= p.base) as at_all, -- see deed.page
           p.base, p.h, p.cur as p_cur, p.upper as p_upper, p.restored_id as p_id, p.restored_h as p_h,
           c.cur as c_cur, c.upper as c_upper, c.restored_id as c_id, c.restored_h as c_h
         from (

@@ -40,7 +40,6 @@ begin
     )
     and exists (select from deed.partitions p where p.n = v_current + 1)
   then
-    update deed.partitions p set last_id = pg_sequence_last_value('deed.log_seq') where p.n = v_current;
     v_current := v_current + 1;
     v_opens := true;
   end if;
@@ -76,6 +75,7 @@ begin
   perform deed.level_list(); -- so late, as its lock is held until the end
   if v_opens then
     -- Last, as it outlasts a transaction that fails, and last_id does not: nobody would note any more where the partition ends.
+    update deed.partitions p set last_id = pg_sequence_last_value('deed.log_seq') where p.n = v_current - 1;
     perform setval('deed.log_seq', v_current * c_size);
   end if;
   return v_made;

@@ -6,7 +6,7 @@
 -- retryable stay. The snapshots go; run.Redact computes them anew, else a projector does (deed.run_behind). While the
 -- transaction is open nobody stores one of this run, and those of others are not held up. Messages
 -- that were published go with the retention of deed.run_events. Returns how many events were
--- emptied; again it changes nothing. Raises DDARG without a reason, DDNFD, DDTEN for another tenant's than the transaction has set, DDCON for a run that has not ended.
+-- emptied; again it changes nothing. Raises DDARG without a reason, DDNFD, DDTEN for another tenant's than the transaction has set or the login is bound to, DDCON for a run that has not ended.
 create or replace function deed.redact_run(
   p_run    uuid,
   p_reason text,
@@ -26,8 +26,11 @@ begin
   select r.* into v_run from deed.runs r where r.run_id = p_run for update; -- against who stores a snapshot
   if not found then
     raise exception 'redact_run: there is no run %', p_run using errcode = 'DDNFD';
-  elsif coalesce(current_setting('app.current_tenant_id', true), '') <> '' and (deed.current_tenant() = v_run.tenant_id) is not true then
-    raise exception 'redact_run: the run is of another tenant than the transaction has set' using errcode = 'DDTEN';
+  elsif (coalesce(current_setting('app.current_tenant_id', true), '') <> '' or exists (select from deed.tenant_logins l where l.login = session_user)
+      or exists (select from deed.shut_logins l where l.login = session_user))
+    and (deed.current_tenant() = v_run.tenant_id) is not true
+  then
+    raise exception 'redact_run: the run is of another tenant than the transaction has set, or than this login is bound to' using errcode = 'DDTEN';
   elsif v_run.finished_at is null then
     raise exception 'redact_run: run % is %, and what it needs cannot be taken from it before it has ended', p_run, v_run.status using errcode = 'DDCON';
   end if;

@@ -50,7 +50,7 @@ begin
     insert into deed.tenant_removals (tenant_id, name, actor, reason, made_by, taken)
     values (p_tenant, v_name, v_actor, p_reason, pg_current_xact_id(),
       case when v_logins = '{}' then '{}' else jsonb_build_object('tenant_logins', cardinality(v_logins)) end);
-    update deed.settings s set removed_tenants = true where not s.removed_tenants;
+    update deed.settings set removed_tenants = true; -- each time, so that who binds a login under an older snapshot is told (40001)
   exception when lock_not_available then
     raise exception 'remove_tenant: a transaction that has not ended is changing tenants, logins or subscriptions'
       using errcode = '55P03', hint = 'deed doctor names it.';

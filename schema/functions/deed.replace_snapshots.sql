@@ -4,7 +4,7 @@
 --
 -- What a projector has stored meanwhile, after later events, stays: the run would be behind
 -- until it moves again, and if that was its end, for ever. p_redacted is whether the run was redacted
--- when it was read. Raises DDNFD for an unknown run, DDTEN for another tenant's than the transaction has set, and 40001 where it is redacted by
+-- when it was read. Raises DDNFD for an unknown run, DDTEN for another tenant's than the transaction has set or the login is bound to, and 40001 where it is redacted by
 -- now: what was taken away would come back (D12).
 create or replace function deed.replace_snapshots(
   p_run      uuid,
@@ -24,8 +24,11 @@ begin
   select r.tenant_id, r.redacted_at is not null into v_tenant, v_redacted from deed.runs r where r.run_id = p_run;
   if not found then
     raise exception 'replace_snapshots: there is no run %', p_run using errcode = 'DDNFD';
-  elsif coalesce(current_setting('app.current_tenant_id', true), '') <> '' and (deed.current_tenant() = v_tenant) is not true then
-    raise exception 'replace_snapshots: the run is of another tenant than the transaction has set' using errcode = 'DDTEN';
+  elsif (coalesce(current_setting('app.current_tenant_id', true), '') <> '' or exists (select from deed.tenant_logins l where l.login = session_user)
+      or exists (select from deed.shut_logins l where l.login = session_user))
+    and (deed.current_tenant() = v_tenant) is not true
+  then
+    raise exception 'replace_snapshots: the run is of another tenant than the transaction has set, or than this login is bound to' using errcode = 'DDTEN';
   elsif v_redacted is distinct from p_redacted then
     raise exception 'replace_snapshots: the run was redacted since it was read' using errcode = '40001';
   end if;
