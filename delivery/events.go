@@ -241,7 +241,12 @@ func (h *EventsHandler) Record(ctx context.Context, provider string, events ...S
 		h.elsewhere[provider] = e
 	}
 	h.mu.Unlock()
-	done, err := h.ledger.Record(ctx, provider, events...)
+	good := slices.DeleteFunc(slices.Clone(events), func(v StatusEvent) bool { return v.check() != nil })
+	if bad := len(events) - len(good); bad > 0 { // one that can never be recorded would be repeated, and all that came with it
+		e.count("unreadable", int64(bad))
+		h.ledger.opts.Logger.Error("events that cannot be read were passed over: see whether the service's format has changed", "provider", provider, "events", bad)
+	}
+	done, err := h.ledger.Record(ctx, provider, good...)
 	e.add(done)
 	if err != nil {
 		e.count("failed", 1)

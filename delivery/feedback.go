@@ -155,7 +155,7 @@ func (s *source) record(ctx context.Context, events []StatusEvent, total *Record
 	ats, reasons, codes := make([]*time.Time, n), make([]string, n), make([]string, n)
 	for i, e := range events {
 		said[i], ids[i], markers[i], messages[i], addresses[i] = string(e.Said), e.ID, e.Delivery, e.MessageID, e.Address
-		if !e.At.IsZero() {
+		if !e.At.IsZero() && e.At.Year() >= 1970 && e.At.Year() <= 9999 {
 			ats[i] = &e.At
 		}
 		reasons[i], codes[i] = errortext.Stored(e.Reason, 1000, ""), clip(e.Code)

@@ -373,6 +373,58 @@ func TestRecord_EventsThatComeBeforeTheirMessage(t *testing.T) {
 	}
 }
 
+// Of what comes elsewhere than in a request of its own, one event that can never be recorded is passed over, and a time
+// that the database has not is none.
+func TestEventsHandler_RecordPassesOverWhatItCannot(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	id := sent(t, db, email("a@example.com"))[0]
+	h := l.EventsHandler(nil)
+	long := delivery.StatusEvent{Said: delivery.SaidDelivered, ID: strings.Repeat("x", 256), Delivery: id}
+	if err := h.Record(t.Context(), "fake", long, delivery.StatusEvent{Said: delivery.SaidDelivered, ID: "ev-1", Delivery: id, At: time.Unix(1<<60, 0)}); err != nil {
+		t.Fatal(err)
+	}
+	if f := feedback(t, l, id); f.DeliveredAt == nil || time.Until(*f.DeliveredAt) > 24*time.Hour {
+		t.Errorf("%+v", f)
+	}
+	got := map[string]int64{}
+	for _, c := range h.Counts() {
+		got[c.Outcome] = c.N
+	}
+	if got["unreadable"] != 1 || got["matched"] != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// Of an account that others send by, too, events of no delivery of ours wait by the hundred thousand: they are looked at
+// the seldomer the older they are, or one round would not end before the next is due.
+func TestRecord_EventsOfNobodyAreSeldomLookedAt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, stop := run(t, db, said(newFake()))
+	stop() // it would look at events, too
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, ID: "ev-1", MessageID: "m-never"})
+	worker := db.Pool(pgtest.Worker)
+	match := func() int { return pgtest.One[int](t, worker, `select deed.match_events(100, 'w')::int`) }
+	later := func(by string) {
+		db.Exec(t, pgtest.Owner, `update deed.unmatched_events set tried_at = tried_at - $1::interval`, by)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.unmatched_events set received_at = received_at - interval '3 days'`)
+	later("1 minute")
+	if n := match(); n != 1 {
+		t.Errorf("%d looked at", n)
+	}
+	later("1 hour")
+	if n := match(); n != 0 {
+		t.Errorf("%d of three days looked at after an hour", n)
+	}
+	later("6 hours")
+	if n := match(); n != 1 {
+		t.Errorf("%d of three days looked at after seven hours", n)
+	}
+}
+
 // Nothing that names who was erased is kept, of events before and after.
 func TestContract_D12_EventsOfTheErased(t *testing.T) {
 	t.Parallel()

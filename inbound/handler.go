@@ -119,9 +119,6 @@ func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Requ
 	for _, n := range received.Ignored {
 		r.counts.add(s.name, "ignored", n)
 	}
-	if !s.keepStatuses(ctx, w, received.Statuses) {
-		return nil, nil, false
-	}
 	if n := received.Unreadable; n > 0 {
 		r.counts.add(s.name, "unreadable", n)
 		s.log.Error("messages that cannot be read were passed over: see whether the platform's format has changed", "messages", n)
@@ -129,11 +126,19 @@ func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Requ
 	if len(received.Events) > 0 {
 		list, ok = s.keep(ctx, w, received.Events, correlation(req))
 	}
+	if !ok && ctx.Err() != nil { // all of it comes again
+		return nil, nil, false
+	}
+	if !s.keepStatuses(ctx, received.Statuses) && ok { // neither waits for the other
+		s.wake()
+		reply(w, http.StatusServiceUnavailable, "try again")
+		return nil, nil, false
+	}
 	return received.Answer, list, ok
 }
 
-// keepStatuses records what became of messages of ours; false: it has answered.
-func (s *source) keepStatuses(ctx context.Context, w http.ResponseWriter, events []delivery.StatusEvent) bool {
+// keepStatuses records what became of messages of ours; false: it is to be brought again.
+func (s *source) keepStatuses(ctx context.Context, events []delivery.StatusEvent) bool {
 	if len(events) == 0 {
 		return true
 	}
@@ -143,7 +148,6 @@ func (s *source) keepStatuses(ctx context.Context, w http.ResponseWriter, events
 		if err := s.opts.Statuses(ctx, events); err != nil {
 			s.receiver.counts.add(s.name, "failed", 1)
 			s.log.Error("what became of messages could not be recorded; the platform will repeat it", "error", err)
-			reply(w, http.StatusServiceUnavailable, "try again")
 			return false
 		}
 	}

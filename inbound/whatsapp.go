@@ -191,7 +191,7 @@ var whatsAppFailures = map[string]delivery.Said{"131026": delivery.SaidSoftBounc
 // addStatus adds what became of a message of ours, whose marker it has.
 func (r *Received) addStatus(o object) error {
 	id, status := o.text("id"), o.text("status")
-	if id == "" || status == "" || len(id)+len(status) > longestID {
+	if id == "" || status == "" || len(id)+1+len(status) > longestID {
 		return invalid("a status has no id, or no status")
 	}
 	e := delivery.StatusEvent{Said: whatsAppStatuses[status], ID: id + ":" + status, Delivery: o.text("biz_opaque_callback_data"), MessageID: id}

@@ -2,6 +2,7 @@ package inbound_test
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -128,6 +129,20 @@ func TestWhatsApp_WhatIsIgnored(t *testing.T) {
 		`{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"smb_message_echoes","value":{"messages":[{}]}}]}]}`: {"other": 1},
 	} {
 		same(t, body, taken(t, whatsAppSource(t), signWhatsApp(body), body), inbound.Received{Ignored: want})
+	}
+}
+
+// A status's event has the message's id and the status in its own: one that is too long for
+// the ledger is passed over, or all of its request would be repeated for ever.
+func TestWhatsApp_AStatusWhoseIDIsTooLong(t *testing.T) {
+	t.Parallel()
+	for length, want := range map[int]inbound.Received{245: {}, 246: {Unreadable: 1}} {
+		id := strings.Repeat("x", length)
+		if want.Unreadable == 0 {
+			want.Statuses = []delivery.StatusEvent{{Said: delivery.SaidDelivered, ID: id + ":delivered", MessageID: id}}
+		}
+		body := whatsAppBody(`"statuses":[{"id":"` + id + `","status":"delivered"}]`)
+		same(t, fmt.Sprint(length), taken(t, whatsAppSource(t), signWhatsApp(body), body), want)
 	}
 }
 

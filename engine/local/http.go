@@ -31,7 +31,7 @@ func newClient(allow []string) (*http.Transport, error) {
 		return nil, err
 	}
 	return &http.Transport{
-		DialContext: httpcall.Count(dial), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
+		DialContext: httpcall.Count(dial), ForceAttemptHTTP2: true, HTTP2: httpcall.Pings(), MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}, nil
 }

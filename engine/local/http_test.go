@@ -181,6 +181,26 @@ func TestContract_R5_ARequestKeepsItsKeyWhileItMayHaveBeenDone(t *testing.T) {
 	}
 }
 
+// A request without a body is made once also over a connection that an earlier step has left: net/http repeats none for
+// its key (R5).
+func TestEngine_ARequestWithoutABodyIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	s := newShop(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			panic(http.ErrAbortHandler) // it was done, and its answer is lost
+		}
+	})
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: http, url: "`+s.URL+`"}, b: {kind: http, method: POST, url: "`+s.URL+`", guarantee: at_most_once, after: [a]}}}`)
+	serve(t, db, allowed)
+	id := start(t, db, "a", nil)
+	eventually(t, "a person to be asked", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_steps where verdict = 'HOLD_OVER'`) == 1
+	})
+	want(t, "the failure", errorOf(t, db, id, "b"), "OUTCOME_UNKNOWN")
+	want(t, "requests", len(s.keys()), 2)
+}
+
 // A time-out is one that may have been done; an address that is not public is not called; a host that nobody answers
 // for did nothing.
 func TestEngine_RequestsThatDoNotArrive(t *testing.T) {

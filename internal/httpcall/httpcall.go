@@ -1,12 +1,13 @@
 // Package httpcall makes one HTTP request, once: nothing in it, net/http
-// included, repeats a request of which a byte may have left, or follows a
-// redirect. It says how far the request got, which is what decides between "not
+// included, repeats a request of which a byte may have left, but GET, HEAD,
+// OPTIONS and TRACE, which are to change nothing, or follows a redirect. It says how far the request got, which is what decides between "not
 // done" and "nobody knows".
 package httpcall
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -76,13 +77,19 @@ func do(ctx context.Context, t http.RoundTripper, method string, target *url.URL
 func once(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte) (a Answer, reused bool) {
 	var got atomic.Pointer[connection]
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(i httptrace.GotConnInfo) { got.Store(&connection{reused: i.Reused, written: writtenTo(i.Conn)}) },
+		GotConn: func(i httptrace.GotConnInfo) {
+			before, written := got.Load(), writtenTo(i.Conn)
+			got.Store(&connection{reused: i.Reused, written: func() bool { return written() || before != nil && before.written() }})
+		},
 	})
+	if len(body) == 0 {
+		h = unrepeated(h)
+	}
 	r := &http.Request{
 		Method: method, URL: target, Host: target.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: int64(len(body)), Body: http.NoBody,
-		// Without GetBody net/http cannot send the body a second time, which it
-		// would do by itself under an Idempotency-Key.
+		// Without GetBody net/http cannot send a body a second time, which it
+		// would do by itself under an Idempotency-Key (see unrepeated).
 		GetBody: nil,
 	}
 	if len(body) > 0 {
@@ -92,6 +99,9 @@ func once(ctx context.Context, t http.RoundTripper, method string, target *url.U
 	response, err := t.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		c := got.Load()
+		if text := err.Error(); strings.Contains(text, "malformed HTTP") || strings.Contains(text, "malformed MIME") {
+			err = errNoHTTP
+		}
 		return Answer{Err: err, Connected: c != nil && c.written()}, c != nil && c.reused
 	}
 	defer response.Body.Close()
@@ -100,6 +110,24 @@ func once(ctx context.Context, t http.RoundTripper, method string, target *url.U
 		return Answer{Err: fmt.Errorf("status %d, and an answer that was cut: %w", response.StatusCode, err), Connected: true}, false
 	}
 	return Answer{Status: response.StatusCode, Header: response.Header, Body: text}, false
+}
+
+// errNoHTTP stands for net/http's own error, which quotes what came: that may be
+// what was sent, with a token in its URL.
+var errNoHTTP = errors.New("what came is no answer of HTTP")
+
+// unrepeated is h for a request without a body. Of such a one net/http takes a
+// key, where it is spelled as it spells it, for leave to make the request again
+// by itself; to HTTP the spelling is the same.
+func unrepeated(h http.Header) http.Header {
+	h = h.Clone()
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if key, ok := h[name]; ok {
+			delete(h, name)
+			h[strings.ToLower(name)] = key
+		}
+	}
+	return h
 }
 
 // Line makes one short printable line of an answer's text, for errors.

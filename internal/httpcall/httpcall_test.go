@@ -3,11 +3,15 @@ package httpcall
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -103,5 +107,117 @@ func TestPost_AnIdleConnectionThatWasClosed(t *testing.T) {
 		if (a.Err == nil) != c.ok || (a.Err != nil && a.Connected != c.left) || c.f.calls != c.calls || c.f.arrived != c.at {
 			t.Errorf("%+v: %+v", c.f, a)
 		}
+	}
+}
+
+// net/http would make a request without a body again, over another connection, for
+// the key that it has.
+func TestDo_AKeyIsNoLeaveToRepeat(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		var made, keyed atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				return
+			}
+			made.Add(1)
+			if r.Header.Get("Idempotency-Key") == "k" && r.Header.Get("X-Idempotency-Key") == "x" {
+				keyed.Add(1)
+			}
+			panic(http.ErrAbortHandler) // it was done, and its answer is lost
+		}))
+		transport := &http.Transport{DialContext: Count((&net.Dialer{}).DialContext)}
+		to := target(t, server.URL)
+		if a := Get(t.Context(), transport, to, http.Header{}); a.Err != nil { // leaves a connection, which is used again
+			t.Fatal(a.Err)
+		}
+		h := http.Header{"Idempotency-Key": {"k"}, "X-Idempotency-Key": {"x"}}
+		a := Do(t.Context(), transport, method, to, h, nil)
+		if a.Err == nil || !a.Connected || made.Load() != 1 || keyed.Load() != 1 {
+			t.Errorf("%s: made %d times, %d with its keys: %+v", method, made.Load(), keyed.Load(), a)
+		}
+		if h.Get("Idempotency-Key") != "k" || len(h) != 2 {
+			t.Errorf("%s: the caller's header is %v", method, h)
+		}
+		transport.CloseIdleConnections()
+		server.Close()
+	}
+}
+
+// again is a transport that goes over a second connection by itself, of which nothing comes.
+type again struct{}
+
+func (again) RoundTrip(r *http.Request) (*http.Response, error) {
+	first, second := &counted{Conn: discard{}}, &counted{Conn: discard{}}
+	trace := httptrace.ContextClientTrace(r.Context())
+	trace.GotConn(httptrace.GotConnInfo{Conn: first, Reused: true})
+	_, _ = first.Write([]byte("GET"))
+	trace.GotConn(httptrace.GotConnInfo{Conn: second, Reused: true})
+	return nil, errDead
+}
+
+// What the first of a request's connections was given may have left, whatever came of the last.
+func TestDo_AnyConnectionMayHaveTakenIt(t *testing.T) {
+	t.Parallel()
+	if a := Get(t.Context(), again{}, target(t, "http://example.com"), http.Header{}); a.Err == nil || !a.Connected {
+		t.Errorf("%+v", a)
+	}
+}
+
+// An other end that sends back what it is sent has nothing of it in an error: a URL may have a token.
+func TestPost_AnEcho(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"", "HTTP/1.1 200 OK\r\n"} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			fmt.Fprintf(conn, "%sPOST %s HTTP/1.1\r\n\r\n", before, r.URL.Path)
+			_ = conn.Close()
+		}))
+		transport := &http.Transport{DialContext: Count((&net.Dialer{}).DialContext)}
+		a := Post(t.Context(), transport, target(t, server.URL+"/botcanary"), http.Header{}, []byte("body"))
+		if a.Err == nil || !a.Connected || strings.Contains(a.Err.Error(), "canary") {
+			t.Errorf("after %q: %+v", before, a)
+		}
+		transport.CloseIdleConnections()
+		server.Close()
+	}
+}
+
+// Whatever keeps connections of HTTP/2 finds out of one that leads nowhere.
+func TestPings_EverywhereConnectionsAreKept(t *testing.T) {
+	t.Parallel()
+	if p := NewTransport().HTTP2; p == nil || p.SendPingTimeout == 0 || p.PingTimeout == 0 {
+		t.Errorf("of a service's API: %+v", p)
+	}
+	const root = "../.."
+	n := 0
+	for _, folder := range []string{"delivery", "engine", "inbound", "internal", "provider", "run", "sink"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil || !strings.Contains(string(text), "ForceAttemptHTTP2:") {
+				return err
+			}
+			n++
+			for _, way := range []string{"Pings()", "&http.HTTP2Config{", "DisableKeepAlives: true"} {
+				if strings.Contains(string(text), way) {
+					return nil
+				}
+			}
+			t.Errorf("%s keeps connections of HTTP/2 and sends no pings", path)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n < 5 {
+		t.Errorf("%d files make connections", n)
 	}
 }

@@ -10,7 +10,14 @@ import (
 // by the proxy of the environment, and counted.
 func NewTransport() *http.Transport {
 	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: Count((&net.Dialer{Timeout: 10 * time.Second}).DialContext), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 100, IdleConnTimeout: 30 * time.Second,
+		Proxy: http.ProxyFromEnvironment, DialContext: Count((&net.Dialer{Timeout: 10 * time.Second}).DialContext), ForceAttemptHTTP2: true, HTTP2: Pings(), MaxIdleConnsPerHost: 100, IdleConnTimeout: 30 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}
+}
+
+// Pings has a connection of HTTP/2 closed that leads nowhere: of which nothing comes for
+// as long as a request waits, nor the answer to a ping. Without them all requests to its
+// host go over it until the kernel gives it up, a quarter of an hour later.
+func Pings() *http.HTTP2Config {
+	return &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second}
 }

@@ -107,7 +107,7 @@ func New(opts Options) (*Provider, error) {
 		// written to it, and nobody can tell that from one that was taken: used again
 		// only where a repeat is safe.
 		DisableKeepAlives: opts.DropsRepeats == 0,
-		DialContext:       httpcall.Count(dial), ForceAttemptHTTP2: true, MaxIdleConns: 1000, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
+		DialContext:       httpcall.Count(dial), ForceAttemptHTTP2: true, HTTP2: httpcall.Pings(), MaxIdleConns: 1000, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: opts.RootCAs}, TLSHandshakeTimeout: dialTimeout,
 		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 	}}, nil
