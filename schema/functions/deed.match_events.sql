@@ -76,6 +76,9 @@ begin
       p_actor, interval '50 milliseconds') t;
     v_kept := v_kept || array(select v_of[i].n from generate_series(1, cardinality(v_ids)) i where v_ids[i] = any (v_busy));
   end if;
+  if v_kept <> '{}' then -- these are somebody's, and are tried again soon
+    update deed.unmatched_events e set tried_at = v_now where e.n = any (v_kept);
+  end if;
   delete from deed.unmatched_events e
   where e.n = any (v_looked) and e.n <> all (v_kept)
     and (e.received_at < v_now - interval '7 days' or e.n = any (array(select u.n from unnest(v_of) u)));
