@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -158,4 +160,77 @@ func TestContract_D7_TablesAreWrittenByFunctionsAlone(t *testing.T) {
 			t.Errorf("%v may run %q: %v", role, call, err)
 		}
 	}
+}
+
+// Who binds a login to a tenant while its removal is being asked for is told that it is gone, and the login is bound to nothing.
+func TestBindLogin_BesideARemoval(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	b := tenant.ID{0xb}
+	if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), b, "b"); err != nil {
+		t.Fatal(err)
+	}
+	operators := db.NewPool(pgtest.Admin, 2)
+	login := pgtest.One[string](t, db.Pool(pgtest.App), `select session_user::text`)
+	act := audit.Act{By: "ann", Reason: "x"}
+	asking := beginFor(t, operators, b, pgx.ReadCommitted)
+	if first, err := tenant.Remove(t.Context(), asking, b, act); !first || err != nil {
+		t.Fatalf("Remove: %t, %v", first, err)
+	}
+	bound := make(chan error, 1)
+	go func() {
+		_, err := tenant.Bind(t.Context(), operators, login, []tenant.ID{b}, act)
+		bound <- err
+	}()
+	eventually(t, "who binds to wait for who removes", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `
+			select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%bind_login%' and pid <> pg_backend_pid())`)
+	})
+	if err := asking.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-bound; !errors.Is(err, tenant.ErrCannotBind) || !strings.Contains(err.Error(), "was removed") {
+		t.Errorf("a login is bound to a tenant that was removed meanwhile: %v", err)
+	}
+	list, err := tenant.Bindings(t.Context(), operators)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the logins that are bound", len(list), 0)
+}
+
+// A removal ends though a login was bound to its tenant beside it, as older versions let one: the login is shut, or has
+// what else it was bound to.
+func TestTenantRemoval_EndsThoughALoginIsBound(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	a, b := tenant.ID{0xa}, tenant.ID{0xb}
+	for id, name := range map[tenant.ID]string{a: "a", b: "b"} {
+		if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), id, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	askRemoval(t, db, b)
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.tenant_logins (login, tenant_id)
+		values ('late', $2::text::uuid), ('other', $1::text::uuid), ('other', $2::text::uuid)`, a.String(), b.String())
+	db.Exec(t, pgtest.Owner, `update deed.settings set bound_logins = true`)
+	// What other tests' transactions do on the same server is waited for; what goes round is not.
+	eventuallyWithin(t, 3*time.Minute, "the removal to be over", func() bool {
+		state := "going"
+		for steps := 0; state == "going"; steps++ {
+			if steps == 300 {
+				t.Fatal("the removal goes round, and has no end")
+			}
+			state = removalStep(t, db.Pool(pgtest.Worker), b, 5000)
+		}
+		return state == "done"
+	})
+	list, err := tenant.Bindings(t.Context(), db.Pool(pgtest.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the logins that are bound", fmt.Sprint(list), fmt.Sprintf("[{late []} {other [%s]}]", a))
+	same(t, "logins that were taken away", pgtest.One[int](t, db.Pool(pgtest.Owner), `select (taken ->> 'tenant_logins')::int from deed.tenant_removals`), 2)
+	verified(t, db)
 }
