@@ -121,7 +121,7 @@ func (s *stepper) inFlight(ctx context.Context, plan string, count int) (took ti
 			time.Sleep(100 * time.Microsecond)
 		}
 	})
-	starter, err := workflow.NewStarter(s.starting, workflow.StarterOptions{})
+	starter, err := workflow.NewStarter(s.starting, workflow.StarterOptions{Engine: e})
 	if err != nil {
 		cancel()
 		watching.Wait()
@@ -139,7 +139,6 @@ func (s *stepper) inFlight(ctx context.Context, plan string, count int) (took ti
 				}
 				places <- struct{}{}
 				_, errs[c] = starter.Start(ctx, workflow.Request{Plan: plan, ID: fmt.Sprint(round, "-", i)})
-				e.Wake()
 			}
 		})
 	}

@@ -14,5 +14,5 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Create, Start, StartMany, Stop, Approve, Retry, Append, TryAppend, List, Unserved, Workers, Run, Newest, Events, Snapshots, Tails, Store, Stale, Stored, Replace, Ids, Redact, Retain, Due string
+	Create, Start, StartMany, StartAndClaim, Stop, Approve, Retry, Append, TryAppend, List, Unserved, Workers, Run, Newest, Events, Snapshots, Tails, Store, Stale, Stored, Replace, Ids, Redact, Retain, Due string
 }

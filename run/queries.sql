@@ -15,6 +15,13 @@ select run_id::text, created, status
 from deed.start_requests($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::text[], $6::text[], $7::text[]::uuid[], $8::text[]::uuid[], $9::text[], $10::text[]::uuid[])
 order by ordinal;
 
+-- name: start_and_claim
+-- The arguments are start_many's, and an engine's.
+select run_id::text, created, status, waits, place, claim, tenant_id::text, step_id, at_most_once, plan_id, plan_version, plan_sha256, convert_to(input::text, 'UTF8')
+from deed.start_and_claim($1::text[], $2::text[], $3::text[], $4::text[]::jsonb[], $5::text[], $6::text[], $7::text[]::uuid[], $8::text[]::uuid[], $9::text[], $10::text[]::uuid[],
+  $11::text[], $12::text, $13::int, make_interval(secs => $14::float8))
+order by ordinal;
+
 -- name: stop
 select deed.stop_run($1::text::uuid, $2::text, $3::text);
 

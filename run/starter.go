@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/runstep"
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/tenant"
@@ -26,8 +29,19 @@ type StarterOptions struct {
 	// Batch is the most runs that one statement starts, at most 1,000. Default 200.
 	Batch int
 
+	// Engine is one of this process and of the same database, a *local.Engine, that does what is started: a run's first step is claimed for it by the statement that starts the run, which is a
+	// commit and a wait less for each, while it has room and no more waits for it than it had room for. It is woken for the rest. The pool's login then holds deed_worker, too.
+	// Default: none, and engines find what is started.
+	Engine Engine
+
 	// Deadline is how long a statement may take; then each of its requests is tried alone, for as long once more. Default 10s.
 	Deadline time.Duration
+}
+
+// Engine does steps of runs: *local.Engine is one, and only engines of this module are.
+type Engine interface {
+	// Beside is what a [Starter] knows of it.
+	Beside() runstep.Engine
 }
 
 func (o StarterOptions) withDefaults(connections int) (StarterOptions, error) {
@@ -56,7 +70,10 @@ func (o StarterOptions) withDefaults(connections int) (StarterOptions, error) {
 type Starter struct {
 	pool    *pgxpool.Pool
 	opts    StarterOptions
+	engine  *runstep.Engine // nil: none
 	asked   chan *request
+	callers atomic.Int64  // who wait for an answer
+	taking  atomic.Bool   // engine takes what is started, lately
 	alone   chan struct{} // taken by who starts one alone
 	stopped chan struct{}
 	once    sync.Once
@@ -73,6 +90,7 @@ type request struct {
 // answered is what a statement of many said of a request; alone: it said nothing, and its caller tries it itself.
 type answered struct {
 	started Started
+	err     error
 	alone   bool
 }
 
@@ -87,6 +105,10 @@ func NewStarter(pool *pgxpool.Pool, opts StarterOptions) (*Starter, error) {
 	s := &Starter{
 		pool: pool, opts: opts, asked: make(chan *request),
 		alone: make(chan struct{}, min(4, connections-opts.Statements)), stopped: make(chan struct{}),
+	}
+	if opts.Engine != nil {
+		engine := opts.Engine.Beside()
+		s.engine = &engine
 	}
 	s.do = s.statement
 	return s, nil
@@ -116,21 +138,9 @@ func (s *Starter) start(ctx context.Context, owner any, req Request) (Started, e
 			a.bytes += len(text)
 		}
 	}
-	select {
-	case s.asked <- a:
-	case <-s.stopped:
-		return Started{}, errStarterStopped
-	case <-ctx.Done():
-		return Started{}, fmt.Errorf("deed: %s: %w", opStart, context.Cause(ctx))
-	}
-	var said answered
-	select {
-	case said = <-a.answer:
-	case <-ctx.Done():
-		return Started{}, fmt.Errorf("deed: %s: %w; the run may have been started", opStart, context.Cause(ctx))
-	}
+	said := s.together(ctx, a)
 	if !said.alone {
-		return said.started, nil
+		return said.started, said.err
 	}
 	for n := 1; ; n++ {
 		started, err := s.startAlone(ctx, owner, req)
@@ -141,6 +151,25 @@ func (s *Starter) start(ctx context.Context, owner any, req Request) (Started, e
 		if !work.Sleep(ctx, work.Backoff(n, 50*time.Millisecond, 2*time.Second)) {
 			return Started{}, fmt.Errorf("deed: %s: somebody else is starting it: %w; the run may have been started", opStart, context.Cause(ctx))
 		}
+	}
+}
+
+// together has a started with those that others ask for.
+func (s *Starter) together(ctx context.Context, a *request) answered {
+	s.callers.Add(1)
+	defer s.callers.Add(-1)
+	select {
+	case s.asked <- a:
+	case <-s.stopped:
+		return answered{err: errStarterStopped}
+	case <-ctx.Done():
+		return answered{err: fmt.Errorf("deed: %s: %w", opStart, context.Cause(ctx))}
+	}
+	select {
+	case said := <-a.answer:
+		return said
+	case <-ctx.Done():
+		return answered{err: fmt.Errorf("deed: %s: %w; the run may have been started", opStart, context.Cause(ctx))}
 	}
 }
 
@@ -171,6 +200,9 @@ func (s *Starter) startAlone(ctx context.Context, owner any, req Request) (start
 		return Started{}, refused
 	case err != nil:
 		return Started{}, wrap(opStart, err)
+	}
+	if s.engine != nil {
+		s.engine.Wake()
 	}
 	return started, nil
 }
@@ -212,12 +244,12 @@ func (s *Starter) work(ctx context.Context) {
 			take(a)
 		}
 		until, enough := company.Awaited()
-		for more := true; more && len(list) < s.opts.Batch && bytes < mostBytes; {
+		for more := true; more && len(list) < s.most() && bytes < mostBytes; {
 			select {
 			case a := <-s.asked:
 				take(a)
 			default:
-				if more = len(list) < enough; more {
+				if more = len(list) < min(enough, s.most()); more {
 					select {
 					case a := <-s.asked:
 						take(a)
@@ -236,14 +268,32 @@ func (s *Starter) work(ctx context.Context) {
 		crash.Point("started together")
 		for k, a := range list {
 			crash.Point("answering")
-			if err != nil {
-				a.answer <- answered{alone: true}
-			} else {
+			switch {
+			case err == nil:
 				a.answer <- answered{started: started[k]}
+			case s.engine != nil && cannotClaim(err):
+				a.answer <- answered{err: wrap(opStart, err)} // to each alone it would not be said
+			default:
+				a.answer <- answered{alone: true}
 			}
 		}
 		company.Learn(len(list), time.Since(began))
 	}
+}
+
+// cannotClaim reports whether the login may not do it, or the database has no such function yet.
+func cannotClaim(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "42501" || pg.Code == "42883")
+}
+
+// most is how many go in a statement. Beside an engine that takes what is started it is half of those under way: while one half is started the ends of the other are recorded. If all went
+// together, each of the two would wait for the other.
+func (s *Starter) most() int {
+	if s.engine == nil || !s.taking.Load() {
+		return s.opts.Batch
+	}
+	return min(s.opts.Batch, max(8, (int(s.callers.Load())+s.engine.InHand()+1)/2))
 }
 
 // statement starts list, all of it or nothing.
@@ -260,13 +310,83 @@ func (s *Starter) statement(ctx context.Context, list []*request) ([]Started, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Deadline)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, query.StartMany, args...)
+	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	started, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Started])
+	defer conn.Release()
+	var started []Started
+	if claim := s.claim(len(list)); claim != nil {
+		started, err = s.claiming(ctx, conn, claim, args)
+	} else {
+		started, err = s.leaving(ctx, conn, args)
+	}
 	if err == nil && len(started) != len(list) {
 		err = fmt.Errorf("deed: %s: %d answers to %d requests", opStart, len(started), len(list))
 	}
 	return started, err
+}
+
+// claim is what the engine takes of what n requests start, if there is one. Whoever asks has a connection: room is kept meanwhile.
+func (s *Starter) claim(n int) *runstep.Claim {
+	if s.engine == nil {
+		return nil
+	}
+	claim := s.engine.Claim(n)
+	s.taking.Store(claim != nil)
+	return claim
+}
+
+// leaving starts runs, and leaves their steps to whoever claims them.
+func (s *Starter) leaving(ctx context.Context, conn *pgxpool.Conn, args []any) ([]Started, error) {
+	rows, err := conn.Query(ctx, query.StartMany, args...)
+	if err != nil {
+		return nil, err
+	}
+	started, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Started])
+	if err == nil && s.engine != nil {
+		s.engine.Wake()
+	}
+	return started, err
+}
+
+// claiming starts runs, and has the engine take steps of them.
+func (s *Starter) claiming(ctx context.Context, conn *pgxpool.Conn, claim *runstep.Claim, args []any) (started []Started, err error) {
+	var steps []runstep.Claimed
+	others := false // wait
+	at := time.Now()
+	rows, err := conn.Query(ctx, query.StartAndClaim, append(args, claim.Queues, claim.Worker, claim.Most, claim.Lease.Seconds())...)
+	if err == nil {
+		started, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Started, error) {
+			run, step, waits, err := scanClaimed(row)
+			if others = others || waits; step != nil {
+				steps = append(steps, *step)
+			}
+			return run, err
+		})
+	}
+	if err != nil {
+		steps = nil
+	}
+	claim.Take(steps, at)
+	if others {
+		s.engine.Wake()
+	}
+	return started, err
+}
+
+// scanClaimed reads what was started, its step that was claimed, if one was, and whether others of it wait.
+func scanClaimed(row pgx.CollectableRow) (run Started, step *runstep.Claimed, waits bool, err error) {
+	var c runstep.Claimed
+	var place *int // null without a step, and so is the rest
+	var claim *int64
+	var owner, name, plan, version *string
+	var once *bool
+	err = row.Scan(&run.ID, &run.New, &run.Status, &waits, &place, &claim, &owner, &name, &once, &plan, &version, &c.Hash, (*[]byte)(&c.Input))
+	if err != nil || place == nil {
+		return run, nil, waits, err
+	}
+	c.Run, c.Place, c.Claim, c.Step, c.AtMostOnce, c.Plan, c.Version = run.ID, *place, *claim, *name, *once, *plan, *version
+	c.Tenant, err = tenant.Parse(*owner)
+	return run, &c, waits, err
 }

@@ -118,8 +118,9 @@ type Engine struct {
 	functions [][]byte // their plans
 	instance  string
 	woken     chan struct{} // holds one
-	slow      chan *item    // those that run for a while, to be announced
-	inner     *gatherer     // of what inner steps have come to
+	intake    work.Intake[*item]
+	slow      chan *item // those that run for a while, to be announced
+	inner     *gatherer  // of what inner steps have come to
 	plans     plans
 	client    *http.Transport
 	after     string // the tenant that was served last; of work.Run's one goroutine that exchanges

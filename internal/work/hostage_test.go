@@ -62,17 +62,6 @@ func (f *slowFake) recorded() int {
 	return len(f.outcomes)
 }
 
-func run(t *testing.T, f *slowFake, opts work.Options) (stop func() error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	result := make(chan error, 1)
-	go func() { result <- work.Run(ctx, f, opts) }()
-	return func() error {
-		cancel()
-		return <-result
-	}
-}
-
 // A busy driver does not starve the leases of what is slow (O14).
 func TestRun_RenewsWhileBusy(t *testing.T) {
 	t.Parallel()
@@ -93,7 +82,7 @@ func TestRun_RenewsWhileBusy(t *testing.T) {
 					time.Sleep(c.handler)
 					return nil
 				}}}
-				stop := run(t, f, work.Options{Batch: c.batch, Concurrency: c.concurrency, Lease: 6 * time.Second})
+				stop := start(t, f, work.Options{Batch: c.batch, Concurrency: c.concurrency, Lease: 6 * time.Second})
 				time.Sleep(30 * time.Second)
 				if got := f.renewals(1); got < 14 {
 					t.Errorf("the slow item was renewed %d times in 30s, with a lease of 6s", got)
@@ -116,7 +105,7 @@ func TestRun_RenewsWhatIsNotRecorded(t *testing.T) {
 			}
 			return nil
 		}}
-		stop := run(t, f, work.Options{Lease: 3 * time.Second})
+		stop := start(t, f, work.Options{Lease: 3 * time.Second})
 		time.Sleep(29 * time.Second)
 		if got := f.renewals(1); got < 25 {
 			t.Errorf("renewed %d times", got)
@@ -141,7 +130,7 @@ func TestRun_AnOutcomeHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		}}
-		stop := run(t, f, work.Options{Batch: 50, Concurrency: 4})
+		stop := start(t, f, work.Options{Batch: 50, Concurrency: 4})
 		time.Sleep(2 * time.Minute)
 		if got := f.recorded(); got != 999 {
 			t.Errorf("%d of the 999 others recorded", got)
@@ -162,7 +151,7 @@ func TestRun_AClaimHoldsUpNoOutcome(t *testing.T) {
 			}
 			return nil
 		}}
-		stop := run(t, f, work.Options{Batch: 200, Concurrency: 16})
+		stop := start(t, f, work.Options{Batch: 200, Concurrency: 16})
 		time.Sleep(5 * time.Minute)
 		if got := f.recorded(); got != 500 {
 			t.Errorf("%d of 500 recorded", got)
@@ -182,7 +171,7 @@ func TestRun_GoexitIsAFailure(t *testing.T) {
 			}
 			return nil
 		}}}
-		stop := run(t, f, work.Options{Concurrency: 4})
+		stop := start(t, f, work.Options{Concurrency: 4})
 		time.Sleep(time.Minute)
 		failed := 0
 		f.set(func() {
@@ -209,7 +198,7 @@ func TestRun_StopRecordsWhatEnded(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := &slowFake{latency: latency, fake: &fake{left: 200, do: func(context.Context, int) error { time.Sleep(10 * time.Second); return nil }}}
-				stop := run(t, f, work.Options{Batch: 200, Concurrency: 200})
+				stop := start(t, f, work.Options{Batch: 200, Concurrency: 200})
 				time.Sleep(5 * time.Second)
 				began := time.Now()
 				if err := stop(); err != nil {

@@ -11,6 +11,10 @@ import (
 // cancel it when the grace is over, and record all outcomes.
 func (l *loop[T]) stop(ctx context.Context, cancel context.CancelCauseFunc) error {
 	ctx = context.WithoutCancel(ctx)
+	if l.intake != nil {
+		l.intake.close()
+		l.admit()
+	}
 	for drained := false; !drained; {
 		select {
 		case group := <-l.queue:

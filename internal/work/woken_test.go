@@ -36,7 +36,7 @@ func TestRun_WokenGoesWithOutcomes(t *testing.T) {
 					}
 					return nil
 				}
-				stop := run(t, f, work.Options{Concurrency: 16, Wake: wake})
+				stop := start(t, f, work.Options{Concurrency: 16, Wake: wake})
 				time.Sleep(100 * time.Millisecond)
 				synctest.Wait()
 				if len(began) < 2 || began[1] != f.latency+c.begun || ends[1] != c.ends {

@@ -76,6 +76,11 @@ type Expirer[T comparable] interface {
 	Expired(item T) bool
 }
 
+// Receiver is a Source to which items come by an intake, too.
+type Receiver[T comparable] interface {
+	Intake() *Intake[T]
+}
+
 // Done is an item that is out of the loop's hands once it is recorded.
 type Done[T comparable] struct {
 	Item T
@@ -133,7 +138,13 @@ func Run[T comparable](ctx context.Context, src Source[T], opts Options) error {
 		held:     map[*unit[T]]struct{}{},
 		leased:   map[*unit[T]]struct{}{},
 		hungry:   true,
+		behind:   true,
 		countAt:  time.Now(),
+		nudge:    make(chan struct{}, 1),
+	}
+	if src, ok := l.src.(Receiver[T]); ok {
+		l.intake = src.Intake()
+		l.intake.open(l)
 	}
 	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var runners sync.WaitGroup
@@ -177,6 +188,10 @@ type loop[T comparable] struct {
 
 	mu     sync.Mutex
 	leased map[*unit[T]]struct{} // guarded by mu: claimed, outcome not recorded
+	calls  int                   // guarded by mu: to Do, so far
+
+	intake *Intake[T]    // nil: it has none
+	nudge  chan struct{} // holds one: the intake has more room than it took
 
 	renewing sync.RWMutex // held for reading while the renewer works
 
@@ -186,6 +201,7 @@ type loop[T comparable] struct {
 	doneAt   time.Time             // when done became non-empty
 	hungry   bool                  // there may be something to claim
 	woken    bool                  // it is said so by who has made it
+	behind   bool                  // more may be waiting than the last claim had room for
 	together time.Time             // until when a claim that was woken waits for the outcomes of what is being done, to go with them
 	askAt    time.Time             // when to be hungry again; zero: when woken
 	rate     float64               // outcomes per second, lately
@@ -195,7 +211,6 @@ type loop[T comparable] struct {
 	retryAt  time.Time             // no exchange before; after a failure
 	shrink   int                   // claims ask for 1/2^shrink of the room
 	split    int                   // outcomes are recorded 1/2^split at a time, apart from claims
-	calls    int                   // to Do, so far
 	apart    bool                  // the last turn was for outcomes
 }
 
@@ -224,6 +239,7 @@ func (l *loop[T]) drive(ctx context.Context) {
 		case <-l.opts.Wake:
 			l.hungry, l.woken = true, true
 		case <-poll.C:
+		case <-l.nudge:
 		case units := <-l.results:
 			l.collect(units)
 		}
@@ -233,10 +249,12 @@ func (l *loop[T]) drive(ctx context.Context) {
 // step exchanges if it is time to, and returns how long nothing needs doing
 // unless something happens.
 func (l *loop[T]) step(ctx context.Context) time.Duration {
+	l.admit()
 	l.collectReady()
 	if !l.askAt.IsZero() && !time.Now().Before(l.askAt) {
 		l.hungry, l.askAt = true, time.Time{}
 	}
+	l.divide(0)
 	if wait := time.Until(l.retryAt); wait > 0 {
 		return wait
 	}
@@ -278,29 +296,6 @@ func (l *loop[T]) step(ctx context.Context) time.Duration {
 	}
 }
 
-// room is how many more items may be claimed: what the runners take that are
-// free, and what they will end in the next second or [Options.Ahead], so that slow
-// attempts do not hoard what other workers could do; and never more than two
-// batches in all. A few are only claimed for a runner that is free, and if
-// outcomes wait with these.
-func (l *loop[T]) room() int {
-	runners := min(l.opts.Concurrency*l.opts.Group, 2*l.opts.Batch)
-	busy := min(runners+max(l.opts.Ahead, int(l.rateNow())), 2*l.opts.Batch)
-	room := min(busy-len(l.held), l.opts.Batch)
-	if room < min(busy, l.opts.Batch)/2 && (len(l.held) >= runners || len(l.done) > 0 && !l.flushes()) {
-		return 0
-	}
-	return max(room, 0)
-}
-
-// rateNow is the rate, or what is left of it: in the time since it was counted
-// the runners cannot have ended more than what has come out of them, and what
-// they have in hand.
-func (l *loop[T]) rateNow() float64 {
-	most := l.counted + len(l.done) + l.opts.Concurrency*l.opts.Group
-	return min(l.rate, float64(most)/time.Since(l.countAt).Seconds())
-}
-
 // flushes reports whether it is time to record outcomes.
 func (l *loop[T]) flushes() bool {
 	return len(l.done) > 0 && (len(l.done) >= l.opts.Batch || len(l.held) == 0 || time.Since(l.doneAt) >= flushDelay)
@@ -315,6 +310,9 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 		part = l.part()
 	}
 	if n > 0 && (!l.renewStale(ctx, len(part) > 0) || l.isStopping()) {
+		return 0
+	}
+	if n = l.divide(n); n == 0 && len(part) == 0 {
 		return 0
 	}
 	crash.Point("settling")
@@ -338,10 +336,12 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	l.take(claimed, started)
 	l.woken, l.together = false, time.Now().Add(min(time.Since(started)/4, flushDelay))
 	if n == 0 {
+		l.hungry = l.hungry || l.intake != nil // no claim went with these, and what they have made ready may wait
 		return 0
 	}
 	l.shrink = max(l.shrink-1, 0)
 	l.hungry = len(claimed) == n
+	l.behind = l.hungry
 	switch {
 	case l.hungry:
 		l.askAt = time.Time{}
@@ -371,7 +371,10 @@ func (l *loop[T]) part() []*unit[T] {
 // renewStale renews what a claim could take from this loop again, and reports
 // whether it could; if not, outcomes go without a claim.
 func (l *loop[T]) renewStale(ctx context.Context, outcomes bool) bool {
-	stale := l.stale(maps.Keys(l.leased))
+	l.mu.Lock()
+	leased := slices.Collect(maps.Keys(l.leased))
+	l.mu.Unlock()
+	stale := l.stale(slices.Values(leased))
 	if len(stale) == 0 {
 		return true
 	}
@@ -482,33 +485,36 @@ func (l *loop[T]) exchangeDone() {
 	l.failures, l.retryAt = 0, time.Time{}
 }
 
-func (l *loop[T]) measure(finished int) {
-	l.counted += finished
-	elapsed := time.Since(l.countAt)
-	if elapsed < 50*time.Millisecond {
-		return
-	}
-	l.rate = (l.rateNow() + float64(l.counted)/elapsed.Seconds()) / 2
-	l.counted, l.countAt = 0, time.Now()
-}
-
 func (l *loop[T]) take(claimed []T, at time.Time) {
 	if len(claimed) > 0 {
 		crash.Point("claimed")
 	}
+	for _, group := range l.units(claimed, at) {
+		l.hold(group)
+		l.queue <- group
+	}
+}
+
+// units are claimed, leased from a time on, by the calls that take them.
+func (l *loop[T]) units(claimed []T, at time.Time) [][]*unit[T] {
+	var groups [][]*unit[T]
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, items := range l.groups(claimed) {
 		l.calls++
 		group := make([]*unit[T], len(items))
 		for i, item := range items {
 			group[i] = &unit[T]{item: item, renewed: at, call: l.calls}
-			l.held[group[i]] = struct{}{}
+			l.leased[group[i]] = struct{}{}
 		}
-		l.mu.Lock()
-		for _, u := range group {
-			l.leased[u] = struct{}{}
-		}
-		l.mu.Unlock()
-		l.queue <- group
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+func (l *loop[T]) hold(units []*unit[T]) {
+	for _, u := range units {
+		l.held[u] = struct{}{}
 	}
 }
 
@@ -520,6 +526,7 @@ func (l *loop[T]) groups(claimed []T) [][]T {
 }
 
 func (l *loop[T]) collect(units []*unit[T]) {
+	l.admit() // among them may be some of these
 	if len(l.done) == 0 {
 		l.doneAt = time.Now()
 	}

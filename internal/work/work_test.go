@@ -103,11 +103,11 @@ func (f *fake) set(change func()) {
 }
 
 // start runs a loop in the test's bubble and returns how to stop it.
-func start(t *testing.T, f *fake, opts work.Options) (stop func() error) {
+func start(t *testing.T, src work.Source[int], opts work.Options) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
-	go func() { result <- work.Run(ctx, f, opts) }()
+	go func() { result <- work.Run(ctx, src, opts) }()
 	return func() error {
 		cancel()
 		return <-result

@@ -1,12 +1,15 @@
 // Command stepper is a process that tests kill. It is an engine, whose handlers "once", "again" and "slow" note each of their calls
 // with its key in the table public.effects; "slow" then waits until that has the key "go on". VICTIM_JOURNAL is its journal,
-// VICTIM_SECRET the value of secret://psp, and VICTIM_LEASE its lease, of a second if nothing is said.
+// VICTIM_SECRET the value of secret://psp, and VICTIM_LEASE its lease, of a second if nothing is said. Where VICTIM_REQUESTS is a number it starts the runs
+// of so many requests of the plan p beside itself, four at a time, and says of each what it was answered: "answered REQUEST RUN".
 package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,6 +18,7 @@ import (
 	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/internal/crash/process"
 	"github.com/deedhq/deed/run"
+	"github.com/deedhq/deed/tenant"
 )
 
 func main() { process.Main(work) }
@@ -47,5 +51,30 @@ func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 		return err
 	}
 	process.Runs()
+	if n, err := strconv.Atoi(os.Getenv("VICTIM_REQUESTS")); err == nil {
+		go beside(ctx, pool, e, n)
+	}
 	return e.Run(ctx)
+}
+
+// beside starts runs, and is over when the process is.
+func beside(ctx context.Context, pool *pgxpool.Pool, e *local.Engine, requests int) {
+	s, err := run.NewStarter(pool, run.StarterOptions{Engine: e, Deadline: time.Minute}) // or what a busy machine holds up fails
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	go func() { _ = s.Run(ctx) }()
+	for c := range 4 {
+		go func() {
+			for n := c; n < requests; n += 4 {
+				started, err := s.StartFor(ctx, tenant.Default, run.Request{Plan: "p", Version: "1", ID: strconv.Itoa(n)})
+				if err != nil {
+					fmt.Fprintf(os.Stderr, "request %d: %v\n", n, err)
+					os.Exit(1)
+				}
+				fmt.Printf("answered %d %s\n", n, started.ID)
+			}
+		}()
+	}
 }
