@@ -371,6 +371,48 @@ func TestContract_O10_ClaimOfOneTenant(t *testing.T) {
 	}
 }
 
+// A claim that takes over one that had run out says so, and no later one does: not one after a retry, nor one of
+// what was put aside and stood behind what was claimed.
+func TestContract_O14_OnlyOneTakesOver(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := subscribe(t, db, "orders", "s")
+	publish(t, db, message("orders", 1))
+	worker := db.Pool(pgtest.Worker)
+	runOut := func(id int) {
+		db.Exec(t, pgtest.Owner, `update deed.pending set lease_until = clock_timestamp() - interval '1 ms' where subscription = $1 and claim is not null`, id)
+	}
+	claim(t, worker, "orders", "first", 1)
+	runOut(id)
+	second := claim(t, worker, "orders", "second", 1)
+	same(t, "claims lost, says the one that takes over", second[0].Lost, 1)
+	pgtest.One[int](t, worker, `select count(*) from deed.fail($1, $2, $3, '{later}', array[interval '0'])`, id, second[0].Claim, ids(second))
+	third := claim(t, worker, "orders", "third", 1)
+	same(t, "claims lost, says the one after a retry", third[0].Lost, 0)
+	runOut(id)
+	same(t, "claims lost, says the next one that takes over", claim(t, worker, "orders", "fourth", 1)[0].Lost, 2)
+
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('kept', 'stream')`)
+	stream := pgtest.One[int](t, worker, `select subscription from deed.subscribe('kept', 's')`)
+	for n, parked := range []bool{false, true} {
+		seq := publish(t, db, deed.Message{Topic: "kept", Key: "k", Value: n})[0].Seq
+		db.Exec(t, pgtest.Owner, `
+			insert into deed.pending (subscription, slot, id, tenant_id, ord_at, key_hash, parked)
+			select $1, l.slot, l.id, l.tenant_id, l.created_at, deed.key_hash(l.tenant_id, l.key), $3 from deed.log l where l.id = $2`, stream, seq, parked)
+	}
+	attend := func() string {
+		return pgtest.One[string](t, worker, `
+			select coalesce(string_agg(lost_claims::text, ', ' order by id), 'none') from deed.attend($1, 'w', 10, '{0}', '{1073741824}', '1 hour')`, stream)
+	}
+	same(t, "what is aside, at first", attend(), "0, 0")
+	runOut(stream)
+	same(t, "what is aside, taken over", attend(), "1, 1")
+	db.Exec(t, pgtest.Worker, `
+		select count(*) from (select claim, array_agg(id order by id) as ids from deed.pending where subscription = $1 group by claim) p,
+			deed.fail($1, p.claim, p.ids, '{later,later}', p_outcomes => '{release,release}')`, stream)
+	same(t, "what is aside, given back and claimed", attend(), "0, 0")
+}
+
 // A worker that lost its claim finishes, fails and renews nothing, although it
 // has the same name, and its attempt to is counted.
 func TestContract_O14_TheStaleOwnerComesBack(t *testing.T) {

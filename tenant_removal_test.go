@@ -305,3 +305,24 @@ func TestVerify_ARemovedTenantHasMessages(t *testing.T) {
 	same(t, "what is found", pgtest.One[string](t, db.Pool(pgtest.Worker), `select string_agg(distinct invariant || ': ' || detail, ', ') from deed.verify()`),
 		"tenant that was removed has messages: tenant "+b.String())
 }
+
+// What comes of a kind that was over is taken by another pass. Passes do not follow one another without a pause: each
+// reads the whole log, and nothing else of its process goes on meanwhile.
+func TestRemoveTenant_APassAfterTheLastWaits(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, b := twoTenants(t, db)
+	db.Exec(t, pgtest.Owner, `create table public.theirs (tenant_id uuid not null references deed.tenants)`)
+	db.Exec(t, pgtest.Owner, `insert into public.theirs values ($1::text::uuid)`, b.String())
+	askRemoval(t, db, b)
+	eventuallyWithin(t, 3*time.Minute, "a last pass that finds something", func() bool {
+		for going := 0; removalStep(t, db.Pool(pgtest.Worker), b, 5000) == "going"; going++ {
+			if going == 500 {
+				t.Fatal("500 steps, and none says that it waits")
+			}
+		}
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select is_final and stage = 0 from deed.tenant_removals`)
+	})
+	db.Exec(t, pgtest.Owner, `delete from public.theirs`)
+	removed(t, db, b)
+}

@@ -64,8 +64,9 @@ func OpenAudience(ctx context.Context, db deed.DB, scope Scope, name string, cha
 // Add puts up to 10,000 members behind those that it has, all or none, in db's transaction.
 // The same call again, when its answer was lost, changes nothing if the [Audience] is as it
 // was. Two addresses of a contact, or one address twice, are refused, as is what is no
-// address: the error is a [*MembersError] then. Errors: [deed.Invalid];
-// [deed.Conflict] where it is ready, or others have added to it; [deed.NotFound].
+// address: the error is a [*MembersError] then, as it is of contacts that the tenant does not
+// have, or who were erased. Errors: [deed.Invalid]; [deed.Conflict] where it is ready, or
+// others have added to it; [deed.NotFound].
 func (a *Audience) Add(ctx context.Context, db deed.DB, ms ...Member) error {
 	if len(ms) == 0 {
 		return nil
@@ -84,7 +85,8 @@ func (a *Audience) AddRead(ctx context.Context, db deed.DB, read, leftOut int64,
 }
 
 // MembersError says which members of a batch were refused, and why: all of those that the database could not
-// read, or else all that are no members by themselves, or else all that are there twice. Its code is [deed.Invalid].
+// read, or else all that are no members by themselves, or whose contact is none, or else all that are there twice. Its
+// code is [deed.Invalid], and of contacts [deed.NotFound], or [deed.Conflict] for one who was erased.
 type MembersError struct {
 	Members []BadMember
 	err     error
@@ -106,7 +108,7 @@ func (e *MembersError) Unwrap() error { return e.err }
 func membersError(op string, err error) error {
 	wrapped := wrap(op, err)
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || deed.CodeOf(wrapped) != deed.Invalid {
+	if !ok {
 		return wrapped
 	}
 	e := &MembersError{err: wrapped}

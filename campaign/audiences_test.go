@@ -16,10 +16,7 @@ import (
 // loading makes an audience of n members that is never finished.
 func loading(t testing.TB, db *pgtest.DB, name string, n int) *campaign.Audience {
 	t.Helper()
-	a, err := campaign.OpenAudience(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, name, campaign.Email)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := opened(t, db, name, campaign.Email)
 	var ms []campaign.Member
 	for i := range n {
 		ms = append(ms, campaign.Member{Address: address(campaign.Email, i)})

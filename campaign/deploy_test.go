@@ -120,13 +120,7 @@ func TestContract_C8_AnUnverifiedDomain(t *testing.T) {
 		t.Helper()
 		req := good
 		req.From, req.ID = from, "from "+from
-		tx, err := db.Pool(pgtest.App).Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = tx.Rollback(t.Context()) }()
-		_, err = campaign.Deploy(t.Context(), tx, campaign.Scope{}, req)
-		return err
+		return refused(t, db, req)
 	}
 	for _, unknown := range []string{"null", "'{}'"} {
 		register(unknown)
@@ -176,10 +170,7 @@ func TestAudience(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	app := db.Pool(pgtest.App)
-	a, err := campaign.OpenAudience(t.Context(), app, campaign.Scope{}, "list", campaign.Email)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := opened(t, db, "list", campaign.Email)
 	before := *a
 	batch := []campaign.Member{{Address: "Ann@Example.com"}, {Address: "bob@example.com", Zone: "Europe/Berlin"}}
 	for range 2 { // the answer to the first was lost
@@ -245,10 +236,7 @@ func TestAudience_VastData(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	app := db.Pool(pgtest.App)
-	a, err := campaign.OpenAudience(t.Context(), app, campaign.Scope{}, "list", campaign.Email)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := opened(t, db, "list", campaign.Email)
 	for problem, data := range map[string]string{
 		"its data have numbers with so many digits":  `{"n": [` + strings.Repeat("1e131071,", 3000) + `1]}`, // 48,000 bytes here
 		"its data have over 1000 arrays and objects": `{"n": ` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`,

@@ -59,27 +59,42 @@ func TestContract_D2_KeysOfRuns(t *testing.T) {
 	}
 }
 
+// contactOf is the contact of a request's nth member.
+func contactOf(t testing.TB, db *pgtest.DB, req campaign.Request, n int) string {
+	t.Helper()
+	return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
+}
+
+// merge has the contact of one member be another's.
+func merge(t testing.TB, db *pgtest.DB, req campaign.Request, n, into int) {
+	t.Helper()
+	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, contactOf(t, db, req, n), contactOf(t, db, req, into))
+}
+
+// fates says of each of a request's members who has a delivery of a run what became of it, in order.
+func fates(t testing.TB, db *pgtest.DB, req campaign.Request, run string) string {
+	t.Helper()
+	return pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
+		from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.audience_id = $2::text::uuid`, run, req.Audience)
+}
+
 // Each member has a row, and who is not written to one that says why.
 func TestContract_C4_ARowForEachMember(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	req := request(t, db, 8)
-	of := func(n int) string {
-		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
-	}
 	db.Exec(t, pgtest.App, `select deed.suppress('email', array[$1], 'asked', 'w')`, address(campaign.Email, 0))
-	db.Exec(t, pgtest.App, `select deed.erase_contact($1::text::uuid, 'they asked')`, of(2))
-	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(3), of(4))
-	db.Exec(t, pgtest.App, `select deed.set_consents(array[$1::text::uuid], '{email}', '{newsletter}', '{revoked}', '{test}')`, of(5))
+	db.Exec(t, pgtest.App, `select deed.erase_contact($1::text::uuid, 'they asked')`, contactOf(t, db, req, 2))
+	merge(t, db, req, 3, 4)
+	db.Exec(t, pgtest.App, `select deed.set_consents(array[$1::text::uuid], '{email}', '{newsletter}', '{revoked}', '{test}')`, contactOf(t, db, req, 5))
 	run := deploy(t, db, req)
 	expandAll(t, db)
-	want(t, "the members", pgtest.One[string](t, db.Pool(pgtest.Owner), `
-		select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
-		from deed.audience_members m left join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.audience_id = $2::text::uuid`, run, req.Audience),
+	want(t, "the members", fates(t, db, req, run),
 		"1 suppressed: asked, 2 erased, 3 merged, 4 queued, 5 suppressed: consent revoked, 6 queued, 7 queued, 8 queued")
 
 	req.ID, req.NeedsConsent = "2", true
-	db.Exec(t, pgtest.App, `select deed.set_consents(array[$1::text::uuid], '{email}', '{newsletter}', '{granted}', '{test}')`, of(8))
+	db.Exec(t, pgtest.App, `select deed.set_consents(array[$1::text::uuid], '{email}', '{newsletter}', '{granted}', '{test}')`, contactOf(t, db, req, 8))
 	run = deploy(t, db, req)
 	expandAll(t, db)
 	want(t, "those who have consented", pgtest.One[string](t, db.Pool(pgtest.Owner), `
@@ -111,12 +126,9 @@ func TestContract_C4_MergedIsWhoIsReachedByAnotherName(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			req := request(t, db, 3)
-			of := func(n int) string {
-				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
-			}
 			for n := 1; n <= 3; n++ {
 				if n != c.into {
-					db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(n), of(c.into))
+					merge(t, db, req, n, c.into)
 				}
 			}
 			for _, n := range c.gone {
@@ -153,16 +165,11 @@ func TestExpand_MergedWhereOneHasPassed(t *testing.T) {
 			db := pgtest.New(t)
 			req := zoned(t, db, c.zones[0], c.zones[1], behind) // of the third the time is not over: else the run is refused
 			req.LocalTime, req.IfPassed = time.Now().UTC().Format("2006-01-02T15:04:05"), campaign.Skip
-			of := func(n int) string {
-				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
-			}
-			db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(c.merged), of(c.into))
+			merge(t, db, req, c.merged, c.into)
 			run := deploy(t, db, req)
 			db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now()`)
 			expandAll(t, db)
-			want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
-				select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
-				from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.audience_id = $2::text::uuid`, run, req.Audience), c.want)
+			want(t, "the two", fates(t, db, req, run), c.want)
 		})
 	}
 }
@@ -188,18 +195,13 @@ func TestExpand_MergedWhereOneHasExpired(t *testing.T) {
 			// It was that time an hour and a half ago in the zone that is ahead, and will be in four and a half in the other.
 			req.LocalTime = time.Now().UTC().Add(90 * time.Minute).Format("2006-01-02T15:04:05")
 			req.IfPassed, req.ExpiresAfter = campaign.AtOnce, time.Hour
-			of := func(n int) string {
-				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
-			}
-			db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(c.merged), of(c.into))
+			merge(t, db, req, c.merged, c.into)
 			run := deploy(t, db, req)
 			// As if it had been deployed in time, and its jobs had waited for a worker since.
 			db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs disable trigger user; update deed.campaign_runs set created_at = now() - interval '2 hours'; alter table deed.campaign_runs enable trigger user`)
 			db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now()`)
 			expandAll(t, db)
-			want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
-				select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
-				from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.audience_id = $2::text::uuid`, run, req.Audience), c.want)
+			want(t, "the two", fates(t, db, req, run), c.want)
 			db.Broken() // nobody deploys two hours ago
 		})
 	}
@@ -211,35 +213,27 @@ func TestExpand_MergedWhereOneIsSuppressedForAWhile(t *testing.T) {
 	db := pgtest.New(t)
 	req := zoned(t, db, "Etc/GMT+3", "Etc/GMT-3")
 	req.LocalTime = time.Now().UTC().Add(6 * time.Hour).Format("2006-01-02T15:04:05") // in nine hours, and in three
-	of := func(n int) string {
-		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
-	}
-	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(2), of(1))
+	merge(t, db, req, 2, 1)
 	db.Exec(t, pgtest.App, `select deed.suppress('email', array[$1], 'full', 'w', p_expires_at => now() + interval '6 hours')`, address(campaign.Email, 0))
 	run := deploy(t, db, req)
 	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now()`)
 	expandAll(t, db)
-	want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
-		select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
-		from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.audience_id = $2::text::uuid`, run, req.Audience), "1 queued, 2 merged")
+	want(t, "the two", fates(t, db, req, run), "1 queued, 2 merged")
 }
 
 // Whose contact has become another's since that one's job was expanded gets no second one.
 func TestContract_C4_MergedBetweenJobs(t *testing.T) {
 	t.Parallel()
-	for name, merge := range map[string][2]int{"the first into the last": {1, 1001}, "the last into the first": {1001, 1}} {
+	for name, members := range map[string][2]int{"the first into the last": {1, 1001}, "the last into the first": {1001, 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			req := request(t, db, 1001)
-			of := func(n int) string {
-				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
-			}
 			run := deploy(t, db, req)
 			if _, err := worker(t, db).Step(t.Context()); err != nil { // the first job
 				t.Fatal(err)
 			}
-			db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(merge[0]), of(merge[1]))
+			merge(t, db, req, members[0], members[1])
 			expandAll(t, db)
 			want(t, "the two", pgtest.One[string](t, db.Pool(pgtest.Owner), `
 				select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
@@ -254,18 +248,15 @@ func TestExpand_MergedAfterBothWere(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	req := request(t, db, 2)
-	of := func(n int) string {
-		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
-	}
 	run := deploy(t, db, req)
 	expandAll(t, db)
-	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(1), of(2))
+	merge(t, db, req, 1, 2)
 	two := func() string {
 		return pgtest.One[string](t, db.Pool(pgtest.Owner), `
 			select string_agg(concat_ws(' ', c.status, deed.has_revoked(c.tenant_id, c.contact_id, c.channel, c.purpose)), ', ') from deed.channel_outbox c where c.run_id = $1::text::uuid`, run)
 	}
 	want(t, "merged", two(), "queued f, queued f")
-	db.Exec(t, pgtest.App, `select deed.set_consents(array[$1::text::uuid], '{email}', '{newsletter}', '{revoked}', '{form}')`, of(1))
+	db.Exec(t, pgtest.App, `select deed.set_consents(array[$1::text::uuid], '{email}', '{newsletter}', '{revoked}', '{form}')`, contactOf(t, db, req, 1))
 	want(t, "and one has revoked it", two(), "queued t, queued t")
 	p, err := campaign.Verify(t.Context(), db.Pool(pgtest.App), run, 10)
 	if err != nil || len(p.Findings) > 0 {
@@ -286,9 +277,6 @@ func TestContract_C4_MergedWhileBothAreExpanded(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			req := request(t, db, 1001)
-			of := func(n int) string {
-				return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
-			}
 			run := deploy(t, db, req)
 			db.Exec(t, pgtest.Worker, `select deed.claim_queued_jobs('w', 2)`)
 			expand := func(tx execer, smallest bool) error {
@@ -305,7 +293,7 @@ func TestContract_C4_MergedWhileBothAreExpanded(t *testing.T) {
 			if err := expand(early, first); err != nil {
 				t.Fatal(err)
 			}
-			db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(1), of(1001))
+			merge(t, db, req, 1, 1001)
 			late := make(chan error, 1)
 			go func() { late <- expand(db.Pool(pgtest.Worker), !first) }()
 			var lateErr error

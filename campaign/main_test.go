@@ -19,13 +19,20 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // spring is an e-mail that has all that it needs.
 var spring = campaign.Content{Asset: "spring", Subject: "{{ contact.name }}, spring is here", Text: "Hello {{ contact.name }}\n{{ unsubscribe_url }}"}
 
-// people makes an audience of n members of a channel.
-func people(t testing.TB, db *pgtest.DB, name string, channel campaign.Channel, n int) *campaign.Audience {
+// opened is an audience that has no members yet.
+func opened(t testing.TB, db *pgtest.DB, name string, channel campaign.Channel) *campaign.Audience {
 	t.Helper()
 	a, err := campaign.OpenAudience(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, name, channel)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return a
+}
+
+// people makes an audience of n members of a channel.
+func people(t testing.TB, db *pgtest.DB, name string, channel campaign.Channel, n int) *campaign.Audience {
+	t.Helper()
+	a := opened(t, db, name, channel)
 	for from := 0; from < n; from += 1000 {
 		var ms []campaign.Member
 		for i := from; i < min(from+1000, n); i++ {

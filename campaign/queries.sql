@@ -400,7 +400,14 @@ found as (
   from placed b
   join deed.delivery_attempts a on a.delivery_id = b.id
   where b.done and a.outcome = 'accepted' and not a.sandbox and a.claim is distinct from b.claim
-    and (a.provider_message_id is distinct from b.provider_message_id or (
+    and (case
+      -- What proved it named no message, and may be of this very call: two were accepted if they have two names.
+      when b.provider_message_id is null and exists (select from deed.delivery_attempts o where o.delivery_id = b.id and o.outcome = 'proved' and o.at = b.sent_at) then exists (
+        select from deed.delivery_attempts o
+        where o.delivery_id = b.id and o.outcome = 'accepted' and not o.sandbox and o.claim <> a.claim and o.provider_message_id is distinct from a.provider_message_id
+      )
+      else a.provider_message_id is distinct from b.provider_message_id
+    end or (
       -- A repeat under a key is the same message. Without one two may have one name, as a mail server gives them: another
       -- call was accepted, too, if that was late as well, or if it was the last one, which ended it and was none that failed.
       a.provider_key is null and (

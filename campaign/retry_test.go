@@ -193,11 +193,8 @@ func TestContract_C7_WhoHasGotItMeanwhile(t *testing.T) {
 	rollUp(t, db)
 	db.Broken()
 	r := retry(t, db, run, campaign.RetryOptions{})
-	of := func(n int) string {
-		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.audience_members where n = $1 and audience_id = $2::text::uuid`, n, req.Audience)
-	}
 	db.Exec(t, pgtest.Worker, `select deed.prove_delivery(c.id, 'm', 'w') from deed.channel_outbox c where c.recipient = $1`, address(campaign.Email, 0))
-	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of(2), of(4))
+	merge(t, db, req, 2, 4)
 	expandAll(t, db)
 	want(t, "the retry", pgtest.One[string](t, db.Pool(pgtest.Owner), `
 		select string_agg(recipient || ' ' || coalesce(skip_reason, status), ', ' order by recipient) from deed.channel_outbox where run_id = $1::text::uuid`, r.Run),

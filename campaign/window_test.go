@@ -17,10 +17,7 @@ import (
 func zoned(t testing.TB, db *pgtest.DB, zones ...string) campaign.Request {
 	t.Helper()
 	req := request(t, db, 1)
-	a, err := campaign.OpenAudience(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, "zones "+strings.Join(zones, ","), campaign.Email)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := opened(t, db, "zones "+strings.Join(zones, ","), campaign.Email)
 	var ms []campaign.Member
 	for i, zone := range zones {
 		ms = append(ms, campaign.Member{Address: address(campaign.Email, i), Zone: zone})
@@ -341,10 +338,7 @@ func TestContract_C8_Windows(t *testing.T) {
 	}
 	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.campaign_runs`), 0)
 	// An audience's zones are looked at when it is loaded.
-	a, err := campaign.OpenAudience(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, "bad", campaign.Email)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := opened(t, db, "bad", campaign.Email)
 	if err := a.Add(t.Context(), db.Pool(pgtest.App), campaign.Member{Address: "x@y.example", Zone: "Europe/Atlantis"}); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "member 1: its zone") {
 		t.Errorf("an unknown zone: %v", err)
 	}

@@ -104,10 +104,27 @@ func (s *source) attempt(ctx context.Context, it *item) {
 	crash.Point("called")
 }
 
-// prepare makes the request, once: it is stored with "sending", and a later
-// attempt, by whatever version of the program, sends the same bytes. It reports
-// whether there is one.
+// errNotMade is of a request whose making ended its goroutine.
+var errNotMade = errors.New("making its request did not return, as of a call of runtime.Goexit")
+
+// prepare makes the request, and reports whether there is one. What ends the goroutine meanwhile
+// fails the delivery, as a panic of who composes or renders does: it would be given back for ever.
 func (s *source) prepare(ctx context.Context, it *item) bool {
+	returned := false
+	defer func() {
+		if !returned {
+			it.kind, it.out = "unusable", Refused(errNotMade)
+		}
+	}()
+	made := s.makeRequest(ctx, it)
+	returned = true
+	return made
+}
+
+// makeRequest makes the request, once: it is stored with "sending", and a later
+// attempt, by whatever version of the program, sends the same bytes. Where there is none
+// it says in the item what becomes of the delivery.
+func (s *source) makeRequest(ctx context.Context, it *item) bool {
 	if it.at.IsZero() { // else its request has been made: it fell out of a batch
 		it.at = time.Now().UTC().Truncate(time.Millisecond)
 	}

@@ -2,8 +2,10 @@ package delivery_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,26 +35,44 @@ func TestContract_D6_RetriesDeadAndFailed(t *testing.T) {
 		return delivery.NotNow(errors.New("always busy"), 0), false
 	}
 	f.render = func(d delivery.Draft) ([]byte, error) {
-		if d.Recipient == "broken@example.com" {
+		switch d.Recipient {
+		case "broken@example.com":
 			return nil, errors.New("subject is empty")
+		case "panic@example.com":
+			panic("a bug")
+		case "goexit@example.com":
+			runtime.Goexit() // as t.FailNow does
 		}
 		return d.Payload, nil
 	}
 	three := email("three@example.com")
 	three.MaxAttempts = 3
-	made := reserve(t, db, email("twice@example.com"), email("bad@example.com"), email("five@example.com"), three, email("broken@example.com"))
-	run(t, db, fast(f))
+	made := reserve(t, db, email("twice@example.com"), email("bad@example.com"), email("five@example.com"), three, email("broken@example.com"), email("panic@example.com"), email("goexit@example.com"), email("composed@example.com"))
+	ofRun(t, db, made[7].ID, "00000000-0000-4000-8000-000000000001")
+	opts := fast(f)
+	opts.Composer = goesAway{}
+	run(t, db, opts)
+	const noReturn = "making its request did not return, as of a call of runtime.Goexit"
 	want := []struct {
 		status   delivery.Status
 		attempts int
 		err      string
-	}{{delivery.Sent, 3, "busy"}, {delivery.Failed, 1, "no such mailbox"}, {delivery.Dead, 5, "always busy"}, {delivery.Dead, 3, "always busy"}, {delivery.Failed, 0, "subject is empty"}}
+	}{{delivery.Sent, 3, "busy"}, {delivery.Failed, 1, "no such mailbox"}, {delivery.Dead, 5, "always busy"}, {delivery.Dead, 3, "always busy"}, {delivery.Failed, 0, "subject is empty"},
+		{delivery.Failed, 0, "render: panic: a bug"}, {delivery.Failed, 0, noReturn}, {delivery.Failed, 0, noReturn}}
 	for i, w := range want {
 		e := until(t, db, made[i].ID, w.status)
 		if e.Attempts != w.attempts || f.called(e.ID) != w.attempts || e.LastError != w.err {
 			t.Errorf("%s: %d attempts, %d calls, %q; want %d, %q", e.Recipient, e.Attempts, f.called(e.ID), e.LastError, w.attempts, w.err)
 		}
 	}
+}
+
+// goesAway is a composer that ends its goroutine.
+type goesAway struct{}
+
+func (goesAway) Compose(context.Context, delivery.Draft) (json.RawMessage, error) {
+	runtime.Goexit()
+	return nil, nil
 }
 
 // The pause doubles, its jitter is bounded, and what the provider asks for is

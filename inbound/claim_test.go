@@ -252,3 +252,50 @@ func TestExtend_WaitsForNobody(t *testing.T) {
 		t.Errorf("%d kept, want the one whose lease lasts", n)
 	}
 }
+
+// Who holds a claim from before a failover that forgot it neither renews the lease of the claim that was made since, nor
+// records an outcome under it: of a message that is new, and of one that had failed and came again.
+func TestContract_D8_AForgottenClaimIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"new": false, "again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			db.Broken() // the audit log has what the standby has not
+			worker := db.Pool(pgtest.Worker)
+			accept := func() {
+				db.Exec(t, pgtest.Worker, `
+					select deed.accept_messages('plain', array['1'], array['telegram'], array['ann'], array[''], array[''], array['{}'], '', 'link', '00000000-0000-0000-0000-000000000000', 'w')`)
+			}
+			finish := func(claim int64, status string) int {
+				return pgtest.One[int](t, worker, `
+					select count(*)::int from deed.channel_messages m, deed.finish_messages(array[m.id], array[$1::bigint], array[$2], array[null], array[null]::float8[], 10, 'w')`, claim, status)
+			}
+			const claim = `select claim from deed.claim_messages('plain', 1, '10 minutes', 10, 'w')`
+			accept()
+			if again {
+				want(t, "failed", finish(pgtest.One[int64](t, worker, claim), "dispatch_failed"), 1)
+			}
+			// What comes now has not reached the standby, nor have its numbers.
+			db.Exec(t, pgtest.Owner, `create table public.standby as select m.*, nextval('deed.claim_seq') as given from deed.channel_messages m`)
+			if again {
+				accept()
+			}
+			forgotten := pgtest.One[int64](t, worker, claim)
+			db.Exec(t, pgtest.Owner, `
+				update deed.channel_messages m
+				set status = s.status, claim = s.claim, claimed_by = s.claimed_by, claimed_at = s.claimed_at, lease_until = s.lease_until, process_after = s.process_after,
+				  attempts = s.attempts, finished_at = s.finished_at, held_at = s.held_at, error = s.error
+				from public.standby s`)
+			db.Exec(t, pgtest.Owner, `select setval('deed.claim_seq', given) from public.standby`)
+			db.Exec(t, pgtest.Owner, `create or replace function deed.timeline() returns bigint language sql volatile set search_path = pg_catalog, pg_temp as 'select 4711::bigint'`)
+			if again {
+				accept()
+			}
+			pgtest.One[int64](t, worker, claim)
+			want(t, "renewed under the forgotten claim", pgtest.One[int](t, worker, `
+				select count(*)::int from deed.channel_messages m, deed.extend_messages(array[m.id], array[$1::bigint], '1 hour')`, forgotten), 0)
+			want(t, "finished under the forgotten claim", finish(forgotten, "executed"), 0)
+		})
+	}
+}

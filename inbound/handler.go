@@ -22,15 +22,26 @@ import (
 	"github.com/deedhq/deed/internal/work"
 )
 
-// maxBody bounds a request.
+// maxBody bounds a request, unless its platform sends [lengthy] ones, and what a message has in it.
 const maxBody = 1 << 20
+
+// lengthy is a source whose platform sends requests that are larger than maxBody.
+type lengthy interface{ mostBody() int64 }
+
+// mostBodyOf bounds a request of a source's.
+func mostBodyOf(s Source) int64 {
+	if l, ok := s.(lengthy); ok {
+		return l.mostBody()
+	}
+	return maxBody
+}
 
 // Handler answers platforms' requests at /in/SOURCE, and nothing else:
 //
 //	200  all messages of the request are stored, and with [AfterExecuted] have ended; or
 //	     are held for a person
 //	400  it is no request of the platform's; 401, its signature is wrong; nothing is stored
-//	404, 405, 413  no such source, method, or a body of over 1 MiB
+//	404, 405, 413  no such source, method, or a body of over 1 MiB, WhatsApp's over 3
 //	500  a message has failed: repeat it
 //	503  the database is away, somebody has a message or its sender locked, the process
 //	     is held or has too much to do: repeat it
@@ -172,7 +183,7 @@ func (s *source) enter(w http.ResponseWriter, room chan struct{}) bool {
 func (s *source) readBody(w http.ResponseWriter, req *http.Request) (body []byte, ok bool) {
 	control := http.NewResponseController(w) // some writers have no deadline
 	_ = control.SetReadDeadline(time.Now().Add(s.receiver.opts.Wait / 2))
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, s.mostBody))
 	if err == nil {
 		_ = control.SetReadDeadline(time.Time{}) // or it ends the waiting, too
 		return body, true
@@ -180,7 +191,7 @@ func (s *source) readBody(w http.ResponseWriter, req *http.Request) (body []byte
 	w.Header().Set("Connection", "close")
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		s.receiver.counts.add(s.name, "invalid", 1)
-		reply(w, http.StatusRequestEntityTooLarge, "the body is over 1 MiB")
+		reply(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is over %d MiB", s.mostBody>>20))
 	} else {
 		reply(w, http.StatusBadRequest, "the body was cut")
 	}

@@ -39,7 +39,7 @@ type Receiver struct {
 
 // Each source has places of its own: one that anybody fills leaves the others theirs.
 const (
-	mostRead    = 256 // requests being read and stored at once, shared evenly: each may have a body of a mebibyte
+	mostRead    = 256 // requests being read and stored at once, shared evenly: each may have a body of a mebibyte; of larger ones the fewer
 	leastRead   = 16  // of one source
 	mostWaiting = 256 // requests of one source that wait for the outcomes of messages
 )
@@ -71,9 +71,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Receiver, erro
 		Logger: opts.Logger, Deadline: opts.Deadline, Passing: passing,
 	}
 	for name, s := range opts.Sources {
+		most := mostBodyOf(s.Source)
 		r.sources[name] = &source{
-			receiver: r, name: name, opts: s, log: opts.Logger.With("source", name), woken: make(chan struct{}, 1),
-			reading: make(chan struct{}, max(leastRead, mostRead/len(opts.Sources))), waiting: make(chan struct{}, mostWaiting),
+			receiver: r, name: name, opts: s, mostBody: most, log: opts.Logger.With("source", name), woken: make(chan struct{}, 1),
+			reading: make(chan struct{}, max(leastRead, mostRead*maxBody/len(opts.Sources)/int(most))), waiting: make(chan struct{}, mostWaiting),
 		}
 	}
 	return r, nil

@@ -25,6 +25,7 @@ type source struct {
 	receiver   *Receiver
 	name       string
 	opts       SourceOptions
+	mostBody   int64 // bounds a request
 	log        *slog.Logger
 	woken      chan struct{} // holds one
 	reading    chan struct{} // a place for each request that is read and stored,
@@ -95,7 +96,7 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 		}
 		claimed = append(claimed, it)
 	}
-	// Rows come before the commit. Of a claim that may be undone nothing is run: another one may have it by the same number.
+	// Rows come before the commit. Of a claim that may be undone nothing is run: another one may have it.
 	if err := rows.Err(); err != nil {
 		return nil, 0, err
 	}

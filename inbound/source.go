@@ -119,6 +119,8 @@ func (r *Received) add(e Event) error {
 		return invalid("where an answer goes has over 2048 bytes or a control character")
 	case slices.ContainsFunc(e.Also, func(i Identity) bool { return !isPlain(i.Value, longestID) }):
 		return invalid("what else the sender is known by has over 255 bytes or a control character")
+	case len(e.Body) > maxBody:
+		return invalid("the message has over 1 MiB")
 	case !utf8.ValidString(e.Text) || strings.Contains(e.Text, "\x00"):
 		return invalid("the message's text is not UTF-8, or has a NUL in it")
 	}

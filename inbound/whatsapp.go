@@ -62,6 +62,9 @@ func WhatsApp(opts WhatsAppOptions) (Source, error) {
 	return &whatsApp{secrets: keys, token: [][]byte{[]byte(opts.VerifyToken)}}, nil
 }
 
+// mostBody is what Meta says that a webhook has at most, which are 3 MB.
+func (w *whatsApp) mostBody() int64 { return 3 << 20 }
+
 func (w *whatsApp) Read(r *http.Request, body []byte, _ time.Time) (Received, error) {
 	if r.Method == http.MethodGet {
 		return w.shakeHands(r.URL)

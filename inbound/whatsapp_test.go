@@ -1,6 +1,7 @@
 package inbound_test
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/inbound"
+	"github.com/deedhq/deed/internal/pgtest"
 )
 
 func whatsAppSource(t *testing.T) inbound.Source {
@@ -203,4 +205,36 @@ func TestWhatsApp_WhatCannotBeRead(t *testing.T) {
 	for _, body := range []string{`{"object":"whatsapp_business_account","entry":{}}`, `{"object":7,"entry":[]}`, `{"entry":[]}`} {
 		refused(t, whatsAppSource(t), sent(signWhatsApp(body), body), body, signedAt, inbound.ErrInvalid)
 	}
+}
+
+// A webhook has up to 3 MB of messages, more than other platforms' requests. A message of over
+// a mebibyte, which nobody can write, is passed over.
+func TestWhatsApp_AWebhookIsLarge(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	s := withSource(whatsAppSource(t))
+	s.Executor = func(context.Context, inbound.Message) (inbound.Result, error) { return inbound.Result{}, nil }
+	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 4), inbound.Options{Sources: map[string]inbound.SourceOptions{"plain": s}})
+	message := func(id string, size int) string {
+		return `{"from":"4930123456","id":"` + id + `","type":"text","text":{"body":"` + strings.Repeat("x", size) + `"}}`
+	}
+	large := whatsAppBody(`"messages":[` + message("wamid.1", 900_000) + `,` + message("wamid.2", 1_100_000) + `,` + message("wamid.3", 900_000) + `]`)
+	for _, test := range []struct {
+		body string
+		code int
+	}{{large + strings.Repeat(" ", 3<<20+1-len(large)), 413}, {large, 200}} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(test.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = signWhatsApp(test.body)
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		want(t, fmt.Sprint(len(test.body), " bytes"), answer.StatusCode, test.code)
+	}
+	want(t, "messages", state(t, db), "wamid.1 executed x1 r0, wamid.3 executed x1 r0")
 }

@@ -36,16 +36,7 @@ func appender(t testing.TB, pool *pgxpool.Pool, opts run.AppenderOptions) *run.A
 // appending runs a until stop, or the end of the test.
 func appending(t testing.TB, a *run.Appender) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := a.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
-	t.Cleanup(stop)
-	return stop
+	return background(t, a.Run)
 }
 
 // told is what the caller of an Appender was told of an event.

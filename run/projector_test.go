@@ -49,23 +49,33 @@ func projecting(t testing.TB, db *pgtest.DB, log *lines) (p *run.Projector, stop
 
 func projectingWith(t testing.TB, db *pgtest.DB, p *run.Projector) (_ *run.Projector, stop func()) {
 	t.Helper()
-	pool := db.NewPool(pgtest.Worker, 8)
-	c, err := deed.New(t.Context(), pool, deed.Options{Subscriptions: []deed.Subscription{{Topic: run.Topic, Name: run.Subscription, Sink: p, From: deed.FromBeginning}}, OnNewCluster: deed.Continue})
+	return p, reading(t, db, run.Subscription, p, p.Run)
+}
+
+// reading has a subscription read, and what else is to run beside it, until stop.
+func reading(t testing.TB, db *pgtest.DB, name string, sink deed.Sink, beside ...func(context.Context) error) (stop func()) {
+	t.Helper()
+	c, err := deed.New(t.Context(), db.NewPool(pgtest.Worker, 8), deed.Options{Subscriptions: []deed.Subscription{{Topic: run.Topic, Name: name, Sink: sink, From: deed.FromBeginning}}, OnNewCluster: deed.Continue})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return background(t, append(beside, c.Run)...)
+}
+
+// background runs these until stop, or the end of the test.
+func background(t testing.TB, runs ...func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := c.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	wg.Go(func() { _ = p.Run(ctx) })
-	var once sync.Once
-	stop = func() { once.Do(func() { cancel(); wg.Wait() }) }
+	for _, run := range runs {
+		wg.Go(func() {
+			if err := run(ctx); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	t.Cleanup(stop)
-	return p, stop
+	return stop
 }
 
 func eventually(t testing.TB, what string, is func() bool) {

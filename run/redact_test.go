@@ -121,10 +121,7 @@ func TestContract_R7_AnOpenRedactionHoldsUpNobodyElse(t *testing.T) {
 // retention as any other.
 func TestContract_D12_ARunRedactedBySQLGoesOn(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	db.Broken()
-	old(t, db, 2, false)
-	project1(t, db)
+	db := longAgo(t, 2, false)
 	db.Exec(t, pgtest.Admin, `select deed.redact_run(run_id, 'asked for') from deed.runs`)
 	want(t, "snapshots", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_snapshots`), 0)
 	want(t, "before it is projected anew", retain(t, db, 10), "")

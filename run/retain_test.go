@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
@@ -121,6 +125,16 @@ func TestContract_D12_NothingComesBackOfARedactedRun(t *testing.T) {
 	}
 }
 
+// longAgo is a database with such a week as old makes, all of whose runs are projected.
+func longAgo(t *testing.T, ended int, living bool) *pgtest.DB {
+	t.Helper()
+	db := pgtest.New(t)
+	db.Broken()
+	old(t, db, ended, living)
+	project1(t, db)
+	return db
+}
+
 // old makes a week long ago, with so many runs that have ended then, and one that has not.
 func old(t *testing.T, db *pgtest.DB, ended int, living bool) {
 	t.Helper()
@@ -190,10 +204,7 @@ func TestContract_O11_AWeekOfRunsGoes(t *testing.T) {
 // Where one old run lives on, those that have ended go a few at a time, and it stays.
 func TestContract_O11_ARunThatLivesOnStays(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	db.Broken()
-	old(t, db, 5, true)
-	project1(t, db)
+	db := longAgo(t, 5, true)
 	for _, did := range []string{"deleted 2800 2", "deleted 2800 2", "deleted 2800 1", ""} {
 		want(t, "a step", retain(t, db, 2), did)
 	}
@@ -204,10 +215,7 @@ func TestContract_O11_ARunThatLivesOnStays(t *testing.T) {
 // the partition.
 func TestRetain_AWeekOfManyRuns(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	db.Broken()
-	old(t, db, 22, false)
-	project1(t, db)
+	db := longAgo(t, 22, false)
 	db.Exec(t, pgtest.Owner, `
 		create sequence public.looks;
 		create or replace function deed.run_was_read(p_run uuid, p_tenant uuid, p_subscriptions int[], p_unread timestamptz) returns boolean language sql volatile
@@ -223,10 +231,7 @@ func TestRetain_AWeekOfManyRuns(t *testing.T) {
 // Of a large week it removes no more in a row than it takes a while for, and goes on later: runs that miss an event are looked at in between.
 func TestProjector_RetainsForAWhile(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	db.Broken()
-	old(t, db, 3, false)
-	project1(t, db)
+	db := longAgo(t, 3, false)
 	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{Retention: 90 * 24 * time.Hour})
 	for step, is := range []string{"0 runs, its table t, more true", "0 runs, its table f, more true", "0 runs, its table f, more false"} {
 		more, err := p.Retain(t.Context(), 0)
@@ -238,13 +243,57 @@ func TestProjector_RetainsForAWhile(t *testing.T) {
 	}
 }
 
-// A projector that is told to removes them by itself.
-func TestProjector_KeepsRetention(t *testing.T) {
+// Nor does it wait for a minute then, but for its next turn, and looks at those runs once in between.
+func TestProjector_RetainsInItsNextTurn(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	db.Broken()
-	old(t, db, 3, false)
-	project1(t, db)
+	db.Exec(t, pgtest.Owner, `
+		create or replace function deed.retain_runs(p_keep interval, p_limit int default 1000) returns table (did text, week int, runs bigint) language sql
+		as 'select ''deleted'', 2800, 1000::bigint from pg_sleep(1.1)'`)
+	cfg, made := db.NewPool(pgtest.Worker, 2).Config(), &turns{}
+	cfg.ConnConfig.Tracer = made
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	stop := background(t, run.NewProjector(pool, run.ProjectorOptions{Retention: 90 * 24 * time.Hour}).Run)
+	eventually(t, "two turns and a half", func() bool { return len(made.list()) >= 5 })
+	stop()
+	want(t, "what it did", strings.Join(made.list()[:5], ", "), "old runs, runs that miss an event, old runs, runs that miss an event, old runs")
+}
+
+// turns are what a projector has looked at.
+type turns struct {
+	mu     sync.Mutex
+	looked []string
+}
+
+func (l *turns) list() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.looked)
+}
+
+func (l *turns) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch data.SQL {
+	case run.Statements.Retain:
+		l.looked = append(l.looked, "old runs")
+	case run.Statements.Stale:
+		l.looked = append(l.looked, "runs that miss an event")
+	}
+	return ctx
+}
+
+func (*turns) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A projector that is told to removes them by itself.
+func TestProjector_KeepsRetention(t *testing.T) {
+	t.Parallel()
+	db := longAgo(t, 3, false)
 	p := run.NewProjector(db.Pool(pgtest.Worker), run.ProjectorOptions{Retention: 90 * 24 * time.Hour})
 	_, stop := projectingWith(t, db, p)
 	// It looks once a minute, and passes over a look that meets the relay's own retention.
@@ -277,10 +326,7 @@ func signalled(t *testing.T, db *pgtest.DB, runs ...string) {
 // event of it, though that is new, and while a message of it is put aside; the others go.
 func TestContract_O11_ARunGoesWhenAllHaveReadIt(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	db.Broken()
-	old(t, db, 3, true)
-	project1(t, db)
+	db := longAgo(t, 3, true)
 	db.Exec(t, pgtest.Admin, `select deed.subscribe('deed.run_events', 'hooks', 'beginning')`)
 	late := oldRun(t, db, 1)
 	signalled(t, db, late)
@@ -303,10 +349,7 @@ func TestContract_O11_ARunGoesWhenAllHaveReadIt(t *testing.T) {
 // Of a subscription that lags the oldest message counts, in whichever slot it is.
 func TestContract_O11_TheOldestUnreadCounts(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	db.Broken()
-	old(t, db, 20, true)
-	project1(t, db)
+	db := longAgo(t, 20, true)
 	db.Exec(t, pgtest.Admin, `select deed.subscribe('deed.run_events', 'hooks', 'beginning')`)
 	for n := range 20 {
 		signalled(t, db, oldRun(t, db, n))
@@ -338,26 +381,6 @@ func (*refusal) Deliver(_ context.Context, ms []deed.Message) []error {
 	return list
 }
 
-// reading has a subscription read until stop.
-func reading(t *testing.T, db *pgtest.DB, name string, sink deed.Sink) (stop func()) {
-	t.Helper()
-	c, err := deed.New(t.Context(), db.NewPool(pgtest.Worker, 8), deed.Options{Subscriptions: []deed.Subscription{{Topic: run.Topic, Name: name, Sink: sink, From: deed.FromBeginning}}, OnNewCluster: deed.Continue})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := c.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	var once sync.Once
-	stop = func() { once.Do(func() { cancel(); wg.Wait() }) }
-	t.Cleanup(stop)
-	return stop
-}
-
 // What /readyz and the metrics look at counts weeks of runs, too: without one ahead, nobody
 // gets a run when the week is over.
 func TestPartitionsAhead_OfRuns(t *testing.T) {
@@ -384,10 +407,7 @@ func TestPartitionsAhead_OfRuns(t *testing.T) {
 // was projected and read. Whoever comes while retention takes it is told that there is none.
 func TestContract_O11_AnAppendBesideRetention(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	db.Broken()
-	old(t, db, 3, true)
-	project1(t, db)
+	db := longAgo(t, 3, true)
 	owner := db.Pool(pgtest.Owner)
 	signal1 := func(r string) run.New { return run.New{Run: r, Type: run.SignalRejected, Signal: signal(1)} }
 	held, taken := oldRun(t, db, 0), oldRun(t, db, 1)
@@ -428,11 +448,8 @@ func TestContract_O11_AnAppendBesideRetention(t *testing.T) {
 // with its run, and nothing is left of a run that went.
 func TestContract_O11_AppendsBesideRetention(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t)
-	db.Broken()
 	const ended = 60
-	old(t, db, ended, true)
-	project1(t, db)
+	db := longAgo(t, ended, true)
 	owner := db.NewPool(pgtest.Owner, 8)
 	var ids []string
 	for n := range ended {

@@ -27,16 +27,7 @@ func starter(t testing.TB, db *pgtest.DB, pool *pgxpool.Pool, opts run.StarterOp
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
-	t.Cleanup(stop)
-	return s, stop
+	return s, background(t, s.Run)
 }
 
 // startedBy is what a caller of a Starter was told.

@@ -107,7 +107,7 @@ func (f face) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 
 // checkRows tells of every undelivered row that cannot be published, by the rules
 // that publishers are held to: what deed.publish_problems says, and what
-// deed.publish_many raises itself, of times and aggregate types.
+// deed.publish_many raises itself, of times, aggregate types and removed tenants.
 func (f face) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
 	rows, err := tx.Query(ctx, `
 		select b.ids[q.ordinal], b.olds[q.ordinal], q.problem
@@ -129,7 +129,9 @@ func (f face) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
 		        where not isfinite(v.at) or v.at < c.since or v.at >= c.before
 		        limit 1
 		      ), case when octet_length(o.row ->> 'aggregate_type') > 1000
-		        then format('aggregate type of %s bytes is over the limit of 1000', octet_length(o.row ->> 'aggregate_type')) end) as problem
+		        then format('aggregate type of %s bytes is over the limit of 1000', octet_length(o.row ->> 'aggregate_type')) end, (
+		        select format('tenant %s was removed', r.tenant_id) from deed.tenant_removals r where r.tenant_id::text = lower(o.row ->> 'tenant_id')
+		      )) as problem
 		    from (select to_jsonb(t) as row from `+f.relation+` t where t.`+f.open+` is null) o
 		  ) r
 		  group by r.batch

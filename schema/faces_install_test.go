@@ -421,6 +421,48 @@ func TestContracts_AdoptingTellsOfTimesAndTypes(t *testing.T) {
 	}
 }
 
+// What is of a removed tenant is told before anything is changed. Of one that is removed while its rows are
+// moved the rest stays, and holds up nobody else's.
+func TestContracts_AdoptingBesideARemoval(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	const gone, going = "6f1c2d3e-0000-4000-8000-00000000000a", "6f1c2d3e-0000-4000-8000-00000000000b"
+	remove := func(id string) {
+		db.Exec(t, pgtest.Admin, `select deed.add_tenant($1::text::uuid, $1)`, id)
+		db.Exec(t, pgtest.Admin, `select deed.remove_tenant($1::text::uuid, 'they have left')`, id)
+	}
+	if _, err := conn.Exec(ctx, outbox004); err != nil {
+		t.Fatal(err)
+	}
+	insert := func(tenants ...string) {
+		if _, err := conn.Exec(ctx, `insert into public.outbox (topic, payload, created_at, tenant_id) select 'test', '{}', now() - interval '1 year', t from unnest($1::text[]::uuid[]) t`, tenants); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove(gone)
+	insert(gone, gone)
+	told := ""
+	_, err := schema.InstallFaces(ctx, conn, []string{"app"}, &schema.Takeover{Unfit: func(r schema.UnfitRow) { told = r.Problem }})
+	if err == nil || !strings.Contains(err.Error(), "2 undelivered rows of public.outbox") || told != "tenant "+gone+" was removed" {
+		t.Fatalf("told %q, %v", told, err)
+	}
+	if _, err := conn.Exec(ctx, `delete from public.outbox where tenant_id::text = $1`, gone); err != nil {
+		t.Fatal(err)
+	}
+	insert(going, going, going)
+	installFaces(t, db, true, "app")
+	table := pgtest.One[string](t, conn, `select adopting from deed.contracts where pack = 'app'`)
+	remove(going)
+	if list, err := schema.Adopt(ctx, conn, nil); err != nil || len(list) != 1 || list[0].Moved != 1200 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if n := pgtest.One[int](t, conn, `select count(*)::int from `+table+` where delivered_at is null`); n != 3 {
+		t.Errorf("%d undelivered rows have stayed, want the removed tenant's 3", n)
+	}
+}
+
 // The owner is no superuser and holds none of deed's roles.
 func TestContracts_AsAnOrdinaryOwner(t *testing.T) {
 	t.Parallel()

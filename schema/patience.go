@@ -26,10 +26,22 @@ func inTx(ctx context.Context, conn *pgx.Conn, fn func(pgx.Tx) error) error {
 
 // lockSQL lets one migrator in at a time, and bounds the waiting for it as for
 // what others hold: whoever asks for a table behind one who waits for it waits,
-// too.
+// too. Where the server vacuums one it waits a little longer than it takes until
+// it looks for deadlocks: the server gives the vacuum up then, unless it needs it
+// against a wraparound.
 const lockSQL = `
-	set local lock_timeout = '500ms';
+	select pg_catalog.set_config('lock_timeout', case when exists (
+	    select from pg_catalog.pg_locks l
+	    join pg_catalog.pg_class c on c.oid = l.relation
+	    join pg_catalog.pg_stat_activity a on a.pid = l.pid
+	    where ` + vacuumed + `
+	  ) then (select 500 + least(s.setting::bigint, 5000) from pg_catalog.pg_settings s where s.name = 'deadlock_timeout')
+	  else 500 end || 'ms', true);
 	select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('deed.migrate', 0))`
+
+// vacuumed is of a lock that the server has for a vacuum of its own, which has no login.
+const vacuumed = `l.granted and l.mode = 'ShareUpdateExclusiveLock' and a.usesysid is null and c.relnamespace = pg_catalog.to_regnamespace('deed')
+	and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())`
 
 // patience is how long a step is tried.
 const patience = time.Minute
@@ -75,24 +87,26 @@ func stopped(ctx context.Context, err error) error {
 }
 
 // inTheWay names the session that has the migrators' lock, which any login may
-// take, or else the one whose transaction has held a table longest. It is
+// take, or else the one whose transaction has held a table longest, or a vacuum. It is
 // another migrator if it has that lock and is of the same login. "" if that cannot be
 // told, such as at the end of ctx.
 func inTheWay(ctx context.Context, conn *pgx.Conn) (who string, migrator bool) {
 	err := conn.QueryRow(ctx, `
-		select format('session %s of %s (%s)', a.pid, a.usename, concat_ws(', ', a.state,
-			case when l.locktype = 'advisory' then 'which has the lock of migrations' end,
-			'in its transaction for ' || date_trunc('second', clock_timestamp() - a.xact_start))),
+		select case when a.usesysid is null then format('the server''s vacuum of %s (process %s)', l.relation::regclass, a.pid)
+			else format('session %s of %s (%s)', a.pid, a.usename, concat_ws(', ', a.state,
+				case when l.locktype = 'advisory' then 'which has the lock of migrations' end,
+				'in its transaction for ' || date_trunc('second', clock_timestamp() - a.xact_start))) end,
 			l.locktype = 'advisory' and a.usename = session_user
 		from pg_catalog.pg_locks l
 		left join pg_catalog.pg_class c on c.oid = l.relation
 		join pg_catalog.pg_stat_activity a on a.pid = l.pid
 		where l.granted and l.pid <> pg_backend_pid() and (
-			c.relnamespace <> 'pg_catalog'::regnamespace and a.xact_start is not null
+			c.relnamespace <> 'pg_catalog'::regnamespace and a.xact_start is not null and a.usesysid is not null
+			or `+vacuumed+`
 			or l.locktype = 'advisory' and l.objsubid = 1
 				and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
 				and (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('deed.migrate', 0))
-		order by l.locktype = 'advisory' desc, a.xact_start
+		order by l.locktype = 'advisory' desc, a.usesysid is null, a.xact_start
 		limit 1
 	`).Scan(&who, &migrator)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/internal/pgembed"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/schema"
 )
@@ -105,5 +106,35 @@ func TestUp_SomebodyElsesSchema(t *testing.T) {
 	db.Exec(t, pgtest.Owner, `alter schema deed owner to current_user`)
 	if _, err := schema.Up(ctx, conn); err != nil {
 		t.Errorf("Up, once it is one's own: %v", err)
+	}
+}
+
+// A vacuum of the server's own, which takes longer than anybody waits, gives way, and is named.
+func TestPatience_AVacuumGivesWay(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.Private(t, pgembed.Options{Unsafe: true, Settings: map[string]string{"autovacuum_naptime": "1s"}}).DB(t)
+	db.Broken() // nobody has published what is vacuumed
+	conn := db.Conn(t, pgtest.Owner)
+	// A tenth of a second for each of many hundreds of pages.
+	for _, sql := range []string{
+		`alter table deed.pending set (autovacuum_vacuum_threshold = 1, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_insert_threshold = 1,
+			autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1)`,
+		`insert into deed.pending (subscription, slot, id, tenant_id, ord_at) select 0, 0, n, '00000000-0000-0000-0000-000000000000', now() from generate_series(1, 30000) n`,
+		`delete from deed.pending where id % 2 = 0`,
+	} {
+		db.Exec(t, pgtest.Owner, sql)
+	}
+	vacuums := func() bool {
+		return pgtest.One[bool](t, conn, `select exists (select from pg_stat_progress_vacuum where relid = 'deed.pending'::regclass)`)
+	}
+	if !pgtest.Wait(pgtest.Patience, vacuums) {
+		t.Fatal("the server does not vacuum")
+	}
+	if who, _ := schema.InTheWay(ctx, conn); !strings.HasPrefix(who, "the server's vacuum of deed.") {
+		t.Errorf("in the way: %q", who)
+	}
+	if err := schema.Uninstall(ctx, conn); err != nil {
+		t.Errorf("Uninstall: %v", err)
 	}
 }

@@ -130,6 +130,9 @@ func (l *loader) store(ctx context.Context, batch []row) error {
 			}
 			break
 		}
+		if at := of.Members[0].N - l.to.Members - 1; deed.CodeOf(err) != deed.Invalid && at >= 0 && at < int64(len(good)) {
+			return fmt.Errorf("line %d: %w", good[at].Line, err) // such as of a contact that is gone
+		}
 		why := map[int64]string{}
 		for _, m := range of.Members {
 			why[m.N-l.to.Members-1] = m.Problem

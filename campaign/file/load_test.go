@@ -120,6 +120,29 @@ func TestLoad_WhatCannotBeHeld(t *testing.T) {
 	}
 }
 
+// A contact that is gone ends the load, as what is read no longer goes with what there is. Its line is named.
+func TestLoad_AContactIsGone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := read(t, strings.Replace(spring, "address: email,", "address: email, contact: who,", 1))
+	const nobody = "00000000-0000-4000-8000-000000000001"
+	erased := pgtest.One[string](t, db.Pool(pgtest.App), `select id::text from deed.upsert_contacts('{1}', '{email}', '{eve@example.com}', array['{}'::jsonb])`)
+	db.Exec(t, pgtest.Admin, `select deed.erase_contact($1::text::uuid, 'asked to', 'ann')`, erased)
+	for id, w := range map[string]struct {
+		code deed.Code
+		why  string
+	}{
+		nobody: {deed.NotFound, "line 4: deed: add audience members: member 2: there is no contact " + nobody},
+		erased: {deed.Conflict, "line 4: deed: add audience members: member 2: contact " + erased + " has been erased"},
+	} {
+		text := "email,who,name,city,tz\nann@example.com,,Ann,Lyon,\nnot an address,,Bob,Lyon,\n," + id + ",Eve,Lyon,\n"
+		got, err := rows(t, f, text).Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, campaign.Email, file.LoadOptions{LeaveOut: true})
+		if deed.CodeOf(err) != w.code || !strings.Contains(fmt.Sprint(err), w.why) || got.Ready || got.Members != 0 {
+			t.Errorf("%+v %v, want %s", got, err, w.why)
+		}
+	}
+}
+
 // cut is a database that goes away after some statements; those before are done.
 type cut struct {
 	deed.DB

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/contact"
@@ -32,9 +33,12 @@ const (
 	linkedTimeout = 10 * time.Second
 )
 
+// errUnsure says that the answer to a commit was lost: nobody knows whether it was done.
+var errUnsure = errors.New("nobody knows whether it was committed")
+
 // do has act in a transaction, and once more where others were at it. For what somebody has
 // locked, such as a contact by an erasure that is left open, it waits as deed.accept_messages
-// does: not for as long as that takes.
+// does: not for as long as that takes. Of any error but errUnsure nothing was changed.
 func (l *linked) do(ctx context.Context, act func(context.Context, contact.DB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, linkedTimeout)
 	defer cancel()
@@ -45,12 +49,18 @@ func (l *linked) do(ctx context.Context, act func(context.Context, contact.DB) e
 	}
 	defer func() { <-l.room }()
 	for n := 1; ; n++ {
+		acted := false
 		err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, `set local lock_timeout = '500ms'`); err != nil {
 				return err
 			}
-			return act(ctx, tx)
+			err := act(ctx, tx)
+			acted = err == nil
+			return err
 		})
+		if acted && err != nil && !isUndone(err) {
+			return fmt.Errorf("%w: %w", errUnsure, err)
+		}
 		if !sqlstate.Again(err) || n == 10 {
 			return err
 		}
@@ -58,10 +68,22 @@ func (l *linked) do(ctx context.Context, act func(context.Context, contact.DB) e
 	}
 }
 
+// isUndone reports whether a commit's error says that it was not done: the server has refused
+// it. One by which it ends the connection may come behind the answer, and what pgx says of a
+// connection that is closed, too, safe to retry or not.
+func isUndone(err error) bool {
+	pg, said := errors.AsType[*pgconn.PgError](err)
+	return said && pg.SeverityUnlocalized == "ERROR" || errors.Is(err, pgx.ErrTxCommitRollback)
+}
+
 // failed answers whoever pressed a button in vain. What keeps them waiting is somebody's
 // transaction, or a database that is away: a minute may do.
 func (l *linked) failed(w http.ResponseWriter, answer func(int, confirmText), err error, what string, of ...any) {
 	of = append(of, "error", err)
+	text := confirmText{Title: "Not now", Text: "Nothing was changed. Please try again in a minute."}
+	if errors.Is(err, errUnsure) {
+		text = confirmText{Title: "Not sure", Text: "It may be done, or not. Please try again in a minute: it does no harm twice."}
+	}
 	switch {
 	case sqlstate.Locked(err):
 		l.log.Warn(what+": somebody has the contact locked", of...)
@@ -70,5 +92,5 @@ func (l *linked) failed(w http.ResponseWriter, answer func(int, confirmText), er
 		l.log.Error(what, of...)
 	}
 	w.Header().Set("Retry-After", "60")
-	answer(http.StatusServiceUnavailable, confirmText{Title: "Not now", Text: "Nothing was changed. Please try again in a minute."})
+	answer(http.StatusServiceUnavailable, text)
 }

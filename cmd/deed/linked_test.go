@@ -1,16 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/contact"
@@ -149,5 +154,80 @@ func TestContract_D12_AnErasureLeftOpenHoldsUpNoPage(t *testing.T) {
 	}
 	if got := words(); got != "news pending, digest pending, news granted, offers revoked" {
 		t.Errorf("of who was erased: %s", got)
+	}
+}
+
+// unheard is a connection over which the answer to the next commit is lost, once the server has given it.
+type unheard struct {
+	net.Conn
+	next *atomic.Bool
+	lost atomic.Bool
+}
+
+func (c *unheard) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("commit")) && c.next.CompareAndSwap(true, false) {
+		c.lost.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *unheard) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.lost.Load() {
+		_ = c.Conn.Close()
+		return 0, errors.New("the answer was lost")
+	}
+	return n, err
+}
+
+// Where the answer to a commit is lost nobody is told that nothing was changed: it is, here. Who presses again does no harm.
+func TestLinked_ACommitWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	list, err := contact.Upsert(t.Context(), db.Pool(pgtest.App), "test", contact.Person{Identities: []contact.Identity{{Type: "email", Value: "ann@example.com"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := contact.SetConsents(t.Context(), db.Pool(pgtest.App), "test", contact.Word{Contact: list[0].ID, Channel: "email", Purpose: "news", State: contact.Pending, Source: "form"}); err != nil {
+		t.Fatal(err)
+	}
+	links, err := contact.NewLinks(contact.LinkOptions{URL: "https://hooks.example.com", Secret: "a secret for tests"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var next atomic.Bool
+	cfg, err := pgxpool.ParseConfig(db.URL(pgtest.Worker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &unheard{Conn: conn, next: &next}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	var said output
+	mux := http.NewServeMux()
+	mux.Handle("/confirm/{token}", &confirmPage{links, newLinked(pool, slog.New(slog.NewTextHandler(&said, nil)))})
+	link := links.Confirm(contact.Asked{Contact: list[0].ID, Channel: "email", Purpose: "news"}, time.Now().Add(time.Hour))
+	next.Store(true)
+	for _, want := range []struct {
+		code int
+		says string
+	}{{503, "It may be done, or not. Please try again in a minute"}, {200, "Thank you"}} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", strings.TrimPrefix(link, "https://hooks.example.com"), nil))
+		if w.Code != want.code || !strings.Contains(w.Body.String(), want.says) || strings.Contains(w.Body.String(), "Nothing was changed") {
+			t.Errorf("%d %s, want %d with %q", w.Code, w.Body, want.code, want.says)
+		}
+		if got := pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(state, ', ' order by n) from deed.consents`); got != "pending, granted" {
+			t.Errorf("after the answer %d: %s", w.Code, got)
+		}
+	}
+	if !strings.Contains(said.String(), "nobody knows whether it was committed") {
+		t.Errorf("the log does not say so:\n%s", &said)
 	}
 }

@@ -31,8 +31,9 @@ import (
 // receiving is what a relay needs to take inbound messages.
 type receiving struct {
 	opts     inbound.Options
-	links    *contact.Links // that people confirm by; nil: none
-	pool     *pgxpool.Pool  // once it is open
+	told     map[string]delivery.ProviderOptions // of others' providers those of whose messages WhatsApp tells this process
+	links    *contact.Links                      // that people confirm by; nil: none
+	pool     *pgxpool.Pool                       // once it is open
 	mails    []mailServer
 	events   atomic.Pointer[delivery.EventsHandler] // what providers' services say; nil: nothing, or not yet
 	bounces  atomic.Pointer[delivery.Bounces]       // mail that comes back; nil: none, or not yet
@@ -87,18 +88,32 @@ func (a *app) receivingOf(file *config.Config, serves bool, log *slog.Logger) (*
 		Sources: map[string]inbound.SourceOptions{}, Retention: file.InboundRetention, Worker: setting(a.worker, "DEED_WORKER", file.Worker, ""), Logger: log,
 	}}
 	var errs []error
+	told := *file
+	told.Providers = map[string]config.Provider{}
 	for _, name := range slices.Sorted(maps.Keys(file.Sources)) {
 		s, err := newSource(file.Sources[name])
 		if err != nil {
 			errs = append(errs, ofFile(file, file.Sources[name].Line, "sources."+name, err))
 		}
-		if by := s.Reply.Provider; serves && file.Sources[name].Type == "whatsapp" && file.Providers[by].Type == "whatsapp" {
-			s.Statuses = func(ctx context.Context, events []delivery.StatusEvent) error { return r.record(ctx, by, events) }
+		if by := s.Reply.Provider; file.Sources[name].Type == "whatsapp" && by != "" {
+			switch p, ok := file.Providers[by]; {
+			case p.Type == "whatsapp":
+				told.Providers[by] = p
+				s.Statuses = func(ctx context.Context, events []delivery.StatusEvent) error { return r.record(ctx, by, events) }
+			case !ok: // another relay serves it
+				log.Warn("what WhatsApp says of messages that were sent is not recorded: have this configuration name the provider, too, as the relay's that serves it does", "source", name, "provider", by)
+			}
 		}
 		r.opts.Sources[name] = s
 	}
 	if errs != nil {
 		return nil, &exitError{exitUsage, errors.Join(errs...)}
+	}
+	if !serves {
+		var err error
+		if r.told, err = providers(&told); err != nil {
+			return nil, err
+		}
 	}
 	links, err := linksOf(file)
 	if err != nil {
@@ -140,7 +155,7 @@ func (r *relay) checkTopics(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// errNoLedger says that this process does not serve providers, or not yet.
+// errNoLedger says that this process cannot record what is said of deliveries, or not yet.
 var errNoLedger = errors.New("deliveries are not served here, or not yet")
 
 // record keeps what a platform says of messages that a provider has sent.
@@ -353,7 +368,8 @@ func executor(c config.Executor) (inbound.Executor, error) {
 	return inbound.Call(inbound.CallOptions{URL: c.Webhook, Secret: c.Secret.Reveal(), PreviousSecret: c.Previous.Reveal(), AllowHosts: c.AllowHosts})
 }
 
-// open makes the receiver on connections of its own.
+// open makes the receiver on connections of its own. They record what is told of the providers that
+// others serve, too.
 func (r *receiving) open(ctx context.Context, url string) (*inbound.Receiver, func(), error) {
 	cfg, err := parseDatabase(url, r.opts.Worker)
 	if err != nil {
@@ -367,6 +383,12 @@ func (r *receiving) open(ctx context.Context, url string) (*inbound.Receiver, fu
 		return nil, nil, fmt.Errorf("connect: %w", err)
 	}
 	receiver, err := inbound.New(ctx, pool, r.opts)
+	if err == nil && len(r.told) > 0 {
+		var l *delivery.Ledger // which calls nobody
+		if l, err = delivery.New(ctx, pool, delivery.Options{Providers: r.told, Worker: r.opts.Worker, Logger: r.opts.Logger}); err == nil {
+			r.events.Store(l.EventsHandler(nil))
+		}
+	}
 	if err != nil {
 		pool.Close()
 		return nil, nil, err

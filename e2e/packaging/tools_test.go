@@ -80,7 +80,7 @@ func TestChart_Lint(t *testing.T) {
 func TestChart_Rendered(t *testing.T) {
 	for set, kinds := range map[string]string{
 		"minimal": "ConfigMap Deployment Job NetworkPolicy PodDisruptionBudget ServiceAccount",
-		"full":    "ConfigMap Deployment Job NetworkPolicy PodDisruptionBudget PodMonitor ServiceAccount",
+		"full":    "ConfigMap Deployment Job NetworkPolicy PodDisruptionBudget PodMonitor Service ServiceAccount",
 		"bare":    "ConfigMap Deployment",
 	} {
 		got := rendered(t, set)
@@ -127,7 +127,19 @@ func TestChart_Rendered(t *testing.T) {
 	expect(t, full["Deployment"], "metadata.name", `"outbox"`)
 	expect(t, pod, "serviceAccountName", `"outbox-relay"`)
 	expect(t, pod, "containers.args", `["relay","--config=/etc/deed/deed.yaml","--listen=[::]:9000"]`)
-	expect(t, pod, "containers.ports.containerPort", "9000")
+	expect(t, pod, "containers.ports", `[{"containerPort":9000,"name":"health","protocol":"TCP"},{"containerPort":9443,"name":"public","protocol":"TCP"}]`)
+	expect(t, full["Service"], "metadata.annotations.team", `"shop"`)
+	expect(t, full["Service"], "spec.type", `"LoadBalancer"`)
+	expect(t, full["Service"], "spec.ports", `[{"name":"public","port":8080,"protocol":"TCP","targetPort":"public"}]`)
+	text, _ := get(t, full["ConfigMap"], "data").(map[string]any)["deed.yaml"].(string)
+	if c := parsed(t, text); c.Public.Listen != "[::]:9443" || c.Public.URL != "https://hooks.shop.example" {
+		t.Errorf("deed.yaml has %+v", c.Public)
+	}
+	for key, v := range get(t, full["Service"], "spec.selector").(map[string]any) {
+		if get(t, full["Deployment"], "spec.template.metadata.labels").(map[string]any)[key] != v {
+			t.Errorf("the Service selects by %s, which the pods lack", key)
+		}
+	}
 	expect(t, pod, "containers.image", `"registry.example/deed@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"`)
 	expect(t, pod, "containers.envFrom.secretRef.name", `"deed-relay"`)
 	expect(t, full["PodMonitor"], "metadata.labels.release", `"prometheus"`)
@@ -137,11 +149,15 @@ func TestChart_Rendered(t *testing.T) {
 	expect(t, job, "containers.env.valueFrom.secretKeyRef", `{"key":"url","name":"deed-admin"}`)
 	expect(t, full["Job"], "metadata.annotations", `{"helm.sh/hook":"pre-install,pre-upgrade","helm.sh/hook-delete-policy":"before-hook-creation,hook-succeeded","helm.sh/hook-weight":"0"}`)
 	expect(t, full["NetworkPolicy"], "spec.policyTypes", `["Ingress","Egress"]`)
+	expect(t, full["NetworkPolicy"], "spec.ingress", `[{"from":[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}],"ports":[{"port":"health","protocol":"TCP"}]},`+
+		`{"from":[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"ingress"}}}],"ports":[{"port":"public","protocol":"TCP"}]}]`)
 	if n := len(get(t, full["NetworkPolicy"], "spec.egress").([]any)); n != 2 {
 		t.Errorf("%d rules of egress, want names and the database", n)
 	}
 
 	minimal := rendered(t, "minimal")
+	expect(t, minimal["NetworkPolicy"], "spec.ingress", `[]`)
+	expect(t, get(t, minimal["Deployment"], "spec.template.spec"), "containers.ports", `[{"containerPort":8420,"name":"health","protocol":"TCP"}]`)
 	expect(t, get(t, minimal["Deployment"], "spec.template.spec"), "containers.args", `["relay","--config=/etc/deed/deed.yaml","--listen=0.0.0.0:8420"]`)
 	if a, b := get(t, minimal["Deployment"], "spec.template.metadata.annotations"), get(t, full["Deployment"], "spec.template.metadata.annotations"); get(t, a, "checksum/config") == get(t, b, "checksum/config") {
 		t.Error("another configuration does not roll the pods")
@@ -154,6 +170,9 @@ func TestChart_Refuses(t *testing.T) {
 		"image.repository=":                       "the project publishes no image yet",
 		"config.topics=null":                      "name what to relay",
 		"config.listen=:1":                        "set listen.address",
+		"config.public.listen=:1":                 "set public.enabled",
+		"config.public.url=https://x.example":     "set public.enabled",
+		"public.enabled=true,public.port=8420":    "public.port",
 		"config.database_url=postgres://u:p@db/x": "no place for a password",
 		"existingSecret=":                         "DEED_DATABASE_URL",
 		"migrate.existingSecret=":                 "administrator",

@@ -123,7 +123,8 @@ type Engine struct {
 	inner     *gatherer  // of what inner steps have come to
 	plans     plans
 	client    *http.Transport
-	after     string // the tenant that was served last; of work.Run's one goroutine that exchanges
+	once      *http.Transport // of steps at most once
+	after     string          // the tenant that was served last; of work.Run's one goroutine that exchanges
 	ran       atomic.Bool
 
 	done, failed, skipped, lost, released, expired atomic.Int64
@@ -159,6 +160,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error)
 	if err = errors.Join(err, bad, checkJournal(opts.Journal)); err != nil {
 		return nil, &deed.Error{Op: op, Code: deed.Invalid, Err: err}
 	}
+	e.once = oneEach(e.client)
 	conn, err := pool.Acquire(ctx)
 	if err == nil {
 		defer conn.Release()

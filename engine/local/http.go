@@ -36,6 +36,16 @@ func newClient(allow []string) (*http.Transport, error) {
 	}, nil
 }
 
+// oneEach has the connections of t, each for one request, of a step at most once: net/http makes one that was to
+// change nothing again by itself where a connection that was kept breaks (persistConn.shouldRetryRequest), and
+// never one over a connection of its own. By HTTP/1.1, since over HTTP/2 it repeats what is answered by a
+// PROTOCOL_ERROR, too.
+func oneEach(t *http.Transport) *http.Transport {
+	return &http.Transport{
+		DialContext: t.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: t.TLSHandshakeTimeout, MaxResponseHeaderBytes: t.MaxResponseHeaderBytes,
+	}
+}
+
 // asked is a request as a step's plan has it.
 type asked struct {
 	method string
@@ -67,8 +77,12 @@ func (e *Engine) request(ctx context.Context, it *item, p *plan.Plan, st *plan.S
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(st.Timeout, httpTimeout))
 	defer cancel()
 	defer e.announcing(it).Stop()
+	client := e.client
+	if it.once {
+		client = e.once
+	}
 	crash.Point("requesting")
-	answer := httpcall.Do(ctx, e.client, r.method, r.url, r.header, r.body)
+	answer := httpcall.Do(ctx, client, r.method, r.url, r.header, r.body)
 	crash.Point("requested")
 	output, err := it.guard.checked(outputOf(answer), it.refusal(r, answer))
 	if err != nil {

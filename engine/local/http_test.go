@@ -201,6 +201,28 @@ func TestEngine_ARequestWithoutABodyIsMadeOnce(t *testing.T) {
 	want(t, "requests", len(s.keys()), 2)
 }
 
+// A request that is to change nothing is made once, too, where that was said, though net/http repeats it over a connection
+// that an earlier one has left (R5).
+func TestEngine_ARequestThatChangesNothingIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	s := newShop(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/lost" {
+			panic(http.ErrAbortHandler) // it was done, and its answer is lost
+		}
+	})
+	once := `: {kind: http, guarantee: at_most_once, `
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: http, url: "`+s.URL+`"}, b`+once+`url: "`+s.URL+`", after: [a]}, `+
+		`c`+once+`url: "`+s.URL+`/lost", after: [b]}, d`+once+`method: HEAD, url: "`+s.URL+`/lost", after: [b]}}}`)
+	serve(t, db, allowed)
+	id := start(t, db, "a", nil)
+	eventually(t, "a person to be asked of both", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_steps where verdict = 'HOLD_OVER'`) == 2
+	})
+	want(t, "the failures", errorOf(t, db, id, "c")+" "+errorOf(t, db, id, "d"), "OUTCOME_UNKNOWN OUTCOME_UNKNOWN")
+	want(t, "requests", len(s.keys()), 4)
+}
+
 // A time-out is one that may have been done; an address that is not public is not called; a host that nobody answers
 // for did nothing.
 func TestEngine_RequestsThatDoNotArrive(t *testing.T) {

@@ -16,8 +16,8 @@ type Slack struct {
 	answers
 	Mailbox *Mailbox
 	Token   string // "": any
-	// Page is how many messages a page of the history has at most. Default two: so that who
-	// asks has to turn it.
+	// Page is how many messages a page of the history has at most, whatever is asked for.
+	// Default two: so that who asks has to turn it.
 	Page int
 
 	mu   sync.Mutex
@@ -38,8 +38,8 @@ type slackMessage struct {
 	TS             string          `json:"ts,omitempty"` // when it was posted, and its name
 }
 
-// ServeHTTP takes chat.postMessage, and answers conversations.history,
-// conversations.replies and auth.test.
+// ServeHTTP takes chat.postMessage, and answers conversations.open,
+// conversations.history, conversations.replies and auth.test.
 func (s *Slack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	switch method := strings.TrimPrefix(r.URL.Path, "/"); {
@@ -51,6 +51,8 @@ func (s *Slack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"ok": true, "user": "dev", "team": "Dev"})
 	case method == "chat.postMessage" && r.Method == http.MethodPost:
 		s.post(w, r)
+	case method == "conversations.open" && r.Method == http.MethodPost:
+		open(w, r)
 	case method == "conversations.history", method == "conversations.replies":
 		s.history(w, r)
 	default:
@@ -97,17 +99,39 @@ func (s *Slack) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// open answers with the channel of a person and the app.
+func open(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Users string `json:"users"`
+	}
+	if json.NewDecoder(io.LimitReader(r.Body, 1<<10)).Decode(&asked) != nil || channelOf(asked.Users) == asked.Users {
+		slackRefuses(w, "user_not_found")
+		return
+	}
+	answer(w, http.StatusOK, map[string]any{"ok": true, "channel": map[string]string{"id": channelOf(asked.Users)}})
+}
+
+// channelOf is the channel in which something is posted to a person or a channel. What is posted to a
+// person has no other.
+func channelOf(to string) string {
+	if strings.HasPrefix(to, "U") || strings.HasPrefix(to, "W") {
+		return "D" + to[1:]
+	}
+	return to
+}
+
 // keep gives a message its name, which no other has, and shows it from then on.
 func (s *Slack) keep(m *slackMessage, body []byte) {
-	s.mu.Lock()
-	s.last = later(time.Now(), s.last.Add(time.Microsecond))
-	m.TS = fmt.Sprintf("%d.%06d", s.last.Unix(), s.last.Nanosecond()/1000)
-	s.list = append(s.list, *m)
-	s.mu.Unlock()
 	to := m.Channel
 	if m.Thread != "" {
 		to += "/" + m.Thread
 	}
+	s.mu.Lock()
+	m.Channel = channelOf(m.Channel)
+	s.last = later(time.Now(), s.last.Add(time.Microsecond))
+	m.TS = fmt.Sprintf("%d.%06d", s.last.Unix(), s.last.Nanosecond()/1000)
+	s.list = append(s.list, *m)
+	s.mu.Unlock()
 	s.Mailbox.Add(Mail{ID: m.TS, Via: "slack", To: []string{to}, Text: m.Text, At: time.Now(), Raw: body})
 }
 
@@ -148,6 +172,10 @@ func checkSlack(r *http.Request, body []byte) (m slackMessage, problem string) {
 // history shows a channel's messages, or a thread's, the newest first, Page to a page.
 func (s *Slack) history(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
+	if channel := q.Get("channel"); channelOf(channel) != channel {
+		slackRefuses(w, "channel_not_found")
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var page []slackMessage

@@ -1,7 +1,8 @@
 // Package httpcall makes one HTTP request, once: nothing in it, net/http
-// included, repeats a request of which a byte may have left, but GET, HEAD,
-// OPTIONS and TRACE, which are to change nothing, or follows a redirect. It says how far the request got, which is what decides between "not
-// done" and "nobody knows".
+// included, repeats a request of which a byte may have left, or follows a
+// redirect; but a GET, HEAD, OPTIONS or TRACE, which are to change nothing,
+// net/http repeats over a transport that keeps connections. It says how far the
+// request got, which is what decides between "not done" and "nobody knows".
 package httpcall
 
 import (
@@ -29,7 +30,7 @@ type Answer struct {
 	Connected bool
 	Status    int
 	Header    http.Header
-	Body      []byte // the first MaxBody bytes
+	Body      []byte // the first bytes: MaxBody, or as many as were asked for
 }
 
 // Code returns the status as text; "" if there is no complete answer.
@@ -40,23 +41,28 @@ func (a Answer) Code() string {
 	return strconv.Itoa(a.Status)
 }
 
-// MaxBody is how much of an answer is read.
+// MaxBody is how much of an answer is read, but by [GetUpTo].
 const MaxBody = 64 << 10
 
 // Post sends body to target. Over a connection that exists already the request
 // may have gone out however it fails, unless nothing was written.
 func Post(ctx context.Context, t http.RoundTripper, target *url.URL, h http.Header, body []byte) Answer {
-	return do(ctx, t, http.MethodPost, target, h, body)
+	return do(ctx, t, http.MethodPost, target, h, body, MaxBody)
 }
 
 // Get asks for target.
 func Get(ctx context.Context, t http.RoundTripper, target *url.URL, h http.Header) Answer {
-	return do(ctx, t, http.MethodGet, target, h, nil)
+	return do(ctx, t, http.MethodGet, target, h, nil, MaxBody)
+}
+
+// GetUpTo asks for target, and reads most bytes of the answer.
+func GetUpTo(ctx context.Context, t http.RoundTripper, target *url.URL, h http.Header, most int64) Answer {
+	return do(ctx, t, http.MethodGet, target, h, nil, most)
 }
 
 // Do makes a request of any method, as [Post] does.
 func Do(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte) Answer {
-	return do(ctx, t, method, target, h, body)
+	return do(ctx, t, method, target, h, body, MaxBody)
 }
 
 // stale is how many connections that were closed while they were idle a request
@@ -65,16 +71,16 @@ const stale = 3
 
 // do makes the request. One that finds its connection closed before anything is
 // written is still not made, and goes over another.
-func do(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte) Answer {
+func do(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte, most int64) Answer {
 	for n := 1; ; n++ {
-		a, reused := once(ctx, t, method, target, h, body)
+		a, reused := once(ctx, t, method, target, h, body, most)
 		if a.Err == nil || a.Connected || !reused || n > stale || ctx.Err() != nil {
 			return a
 		}
 	}
 }
 
-func once(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte) (a Answer, reused bool) {
+func once(ctx context.Context, t http.RoundTripper, method string, target *url.URL, h http.Header, body []byte, most int64) (a Answer, reused bool) {
 	var got atomic.Pointer[connection]
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
@@ -105,7 +111,7 @@ func once(ctx context.Context, t http.RoundTripper, method string, target *url.U
 		return Answer{Err: err, Connected: c != nil && c.written()}, c != nil && c.reused
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, MaxBody))
+	text, err := io.ReadAll(io.LimitReader(response.Body, most))
 	if err != nil {
 		return Answer{Err: fmt.Errorf("status %d, and an answer that was cut: %w", response.StatusCode, err), Connected: true}, false
 	}

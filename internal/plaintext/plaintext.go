@@ -109,7 +109,7 @@ func (w *writer) element(n *html.Node) {
 		}
 		w.block(apart, func() { w.lists = append(w.lists, next); w.children(n); w.end(1); w.lists = w.lists[:len(w.lists)-1] })
 	case atom.Li:
-		w.block(1, func() { w.item(); w.children(n) })
+		w.block(1, func() { w.item(); w.children(n); w.mark = "" }) // which an empty one has still
 	case atom.Td, atom.Th:
 		w.space = true
 		w.children(n)

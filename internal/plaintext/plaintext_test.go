@@ -29,6 +29,7 @@ func TestOf(t *testing.T) {
 		{`<a href="https://example.com"><img src="x.png" alt="Logo"></a><a href="https://example.org"><img src="y.png"></a>`, "Logo (https://example.com)https://example.org"},
 		{"<ul><li>a<li>b<ul><li>c</ul><li><p>d</p></ul>e", "- a\n- b\n  - c\n\n- d\n\ne"},
 		{"<ol><li>a</li><li>b<br>more</li></ol>", "1. a\n2. b\n  more"},
+		{"<ul><li>a<li> <li><img src=x></ul>e<ol><li></li><li>b</ol>", "- a\n\ne\n\n2. b"},
 		{"<p>He:</p><blockquote>quoth<p>more</p></blockquote>I", "He:\n\n> quoth\n\n> more\n\nI"},
 		{"<pre>a  b\n\n  c\n</pre>d", "a  b\n\n  c\n\nd"},
 		{"<table><tr><td>a<td>b</tr><tr><th>c</th></tr></table>", "a b\nc"},

@@ -60,8 +60,8 @@ func (n notification) signed() string {
 	return b.String()
 }
 
-// snsHost is where SNS is. Nothing is asked of any other host, whatever a request names.
-var snsHost = regexp.MustCompile(`^sns\.[a-z0-9-]{1,40}\.amazonaws\.com(\.cn)?$`)
+// snsHost is where SNS is, in each part of AWS. Nothing is asked of any other host, whatever a request names.
+var snsHost = regexp.MustCompile(`^sns\.[a-z0-9-]{1,40}\.amazonaws\.(com|com\.cn|eu)$`)
 
 // ofSNS returns a URL that a request names, if it is SNS's.
 func (p *Provider) ofSNS(text string) (*url.URL, error) {

@@ -4,7 +4,8 @@
 // Slack knows no repeat. Each message carries the delivery's id in its metadata, by which
 // a call whose outcome is unknown is looked up in the channel's history: the app needs
 // the scopes chat:write and channels:history (groups:, im: and mpim:history for what is
-// not public).
+// not public, and im:write beside im:history for messages to persons, whose channel it is
+// to ask for).
 //
 //	ok, with a ts                           accepted
 //	ok without one, or not JSON             unknown: looked up
@@ -17,8 +18,8 @@
 //	no connection                           outage
 //	3xx, any other error or 4xx             refused for good
 //
-// Sources: Slack's documentation of chat.postMessage, conversations.history,
-// conversations.replies, message metadata and rate limits.
+// Sources: Slack's documentation of chat.postMessage, conversations.open,
+// conversations.history, conversations.replies, message metadata and rate limits.
 package slack
 
 import (
@@ -261,17 +262,24 @@ func judge(a httpcall.Answer) delivery.Outcome {
 
 const (
 	around    = 5 * time.Minute // by which Slack's clock may differ from ours
-	mostPages = 5
+	pageSize  = 50
+	mostPages = 20
+	mostPage  = 4 << 20 // bytes: of 50 messages with 40,000 characters each, or with many blocks
 )
 
 // Find looks in the channel's history, around the time of the call, for a message with
-// the delivery's id.
+// the delivery's id. What went to a person is in a channel of theirs and the app's.
 func (p *Provider) Find(ctx context.Context, r delivery.Reservation) (delivery.Finding, error) {
 	m, err := channelOf(r.Recipient())
 	if err != nil {
 		return delivery.Finding{}, err
 	}
-	query := url.Values{"channel": {m.Channel}, "limit": {"200"}, "inclusive": {"true"}, "include_all_metadata": {"true"}}
+	if user.MatchString(m.Channel) {
+		if m.Channel, err = p.channelWith(ctx, m.Channel); err != nil {
+			return delivery.Finding{}, err
+		}
+	}
+	query := url.Values{"channel": {m.Channel}, "limit": {strconv.Itoa(pageSize)}, "inclusive": {"true"}, "include_all_metadata": {"true"}}
 	method := "conversations.history"
 	if m.Thread != "" {
 		method = "conversations.replies"
@@ -301,20 +309,55 @@ func (p *Provider) Find(ctx context.Context, r delivery.Reservation) (delivery.F
 
 func seconds(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) + ".000000" }
 
+// channelWith is the channel of a person and the app, by which alone what was said in it is to
+// be had. To ask for it opens it, as a message does, and says nothing to the person.
+func (p *Provider) channelWith(ctx context.Context, person string) (string, error) {
+	const method = "conversations.open"
+	body, err := json.Marshal(map[string]string{"users": person})
+	if err != nil {
+		return "", err
+	}
+	h := adapter.Bearer(p.opts.Token)
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	var opened struct {
+		said
+		Channel struct {
+			ID string `json:"id"`
+		} `json:"channel"`
+	}
+	a := httpcall.Post(ctx, p.transport, p.base.JoinPath(method), h, body)
+	if err := read(method, a, &opened, &opened.said); err != nil {
+		return "", err
+	}
+	if opened.Channel.ID == "" {
+		return "", fmt.Errorf("slack: %s: status %d without a channel", method, a.Status)
+	}
+	return opened.Channel.ID, nil
+}
+
 // ask calls a method that changes nothing.
 func (p *Provider) ask(ctx context.Context, method string, query url.Values) (s said, err error) {
 	target := p.base.JoinPath(method)
 	target.RawQuery = query.Encode()
-	a := httpcall.Get(ctx, p.transport, target, adapter.Bearer(p.opts.Token))
+	a := httpcall.GetUpTo(ctx, p.transport, target, adapter.Bearer(p.opts.Token), mostPage)
+	if len(a.Body) == mostPage {
+		return s, fmt.Errorf("slack: %s: an answer of over %d MiB", method, mostPage>>20)
+	}
+	err = read(method, a, &s, &s)
+	return s, err
+}
+
+// read reads a method's answer into something that has s in it.
+func read(method string, a httpcall.Answer, into any, s *said) error {
 	switch {
 	case a.Err != nil:
-		return s, fmt.Errorf("slack: %s: %w", method, a.Err)
-	case json.Unmarshal(a.Body, &s) != nil:
-		return s, fmt.Errorf("slack: %s: status %d", method, a.Status)
+		return fmt.Errorf("slack: %s: %w", method, a.Err)
+	case json.Unmarshal(a.Body, into) != nil:
+		return fmt.Errorf("slack: %s: status %d", method, a.Status)
 	case !s.OK:
-		return s, fmt.Errorf("slack: %s: status %d, %s", method, a.Status, s.name())
+		return fmt.Errorf("slack: %s: status %d, %s", method, a.Status, s.name())
 	}
-	return s, nil
+	return nil
 }
 
 // Check asks whose the token is.

@@ -69,39 +69,56 @@ func TestConformance(t *testing.T) {
 	providertest.Run(t, newHarness, nil)
 }
 
-// What is in doubt is found among much else that was posted since.
+// What is in doubt is found among much else that was posted since: over many pages, on one that is
+// long, and in the channel that a person has.
 func TestFind_AmongOthers(t *testing.T) {
 	t.Parallel()
-	h, fake, url := harness(t)
-	h.Fail(providertest.ResetAccepted, 1)
-	others := make(chan error, 1)
-	go func() {
-		pgtest.Wait(pgtest.Patience, func() bool { return len(fake.Mailbox.List()) > 0 })
-		for i := range 5 {
-			body := fmt.Sprintf(`{"channel": "C024BE91L", "thread_ts": "1503435956.000247", "text": "other %d", "metadata": {"event_type": "deed_delivery", "event_payload": {"deed_id": "other"}}}`, i)
-			r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/chat.postMessage", strings.NewReader(body))
-			if err != nil {
-				others <- err
-				return
+	for name, c := range map[string]struct {
+		recipient, channel string
+		size, page         int
+	}{
+		"many pages":    {"C024BE91L/1503435956.000247", `"C024BE91L", "thread_ts": "1503435956.000247"`, 10, 0},
+		"long messages": {"C024BE91L", `"C024BE91L"`, 30000, 50},
+		"a person":      {"T024BE91L:U024BE7LH", `"U024BE7LH"`, 10, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, fake, url := harness(t)
+			h.Recipient, fake.Page = c.recipient, c.page
+			h.Fail(providertest.ResetAccepted, 1)
+			others := make(chan error, 1)
+			go func() {
+				pgtest.Wait(pgtest.Patience, func() bool { return len(fake.Mailbox.List()) > 0 })
+				others <- postOthers(url, c.channel, c.size)
+			}()
+			e := providertest.Deliver(t, h)
+			if err := <-others; err != nil {
+				t.Fatal(err)
 			}
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Authorization", "Bearer "+token)
-			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				others <- err
-				return
+			if list := fake.Mailbox.List(); e.SentAt == nil || len(list) != 6 || e.ProviderMessageID != list[0].ID {
+				t.Errorf("%s, %d posted: %s %s", e.Status, len(list), e.LastError, e.DoubtReason)
 			}
-			_ = answer.Body.Close()
+		})
+	}
+}
+
+// postOthers posts five messages that are other deliveries'.
+func postOthers(url, channel string, size int) error {
+	for i := range 5 {
+		body := fmt.Sprintf(`{"channel": %s, "text": "other %d%s", "metadata": {"event_type": "deed_delivery", "event_payload": {"deed_id": "other"}}}`, channel, i, strings.Repeat("x", size))
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/chat.postMessage", strings.NewReader(body))
+		if err != nil {
+			return err
 		}
-		others <- nil
-	}()
-	e := providertest.Deliver(t, h)
-	if err := <-others; err != nil {
-		t.Fatal(err)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		_ = answer.Body.Close()
 	}
-	if list := fake.Mailbox.List(); e.SentAt == nil || len(list) != 6 || e.ProviderMessageID != list[0].ID {
-		t.Errorf("%s, %d posted: %s %s", e.Status, len(list), e.LastError, e.DoubtReason)
-	}
+	return nil
 }
 
 // The bytes are those of Slack's documentation; testdata names the source.

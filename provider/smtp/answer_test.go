@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/deedhq/deed/delivery"
 )
 
 // Whatever a server says to the message, only a 4xx or 5xx means that it was
@@ -33,6 +35,63 @@ func TestSend_AnswerToTheMessage(t *testing.T) {
 		_ = p.Close()
 		cancel()
 	}
+}
+
+// An answer that has no end is read up to a bound, whatever it is to: before the message nothing was sent, after it
+// nobody knows. Many answers, to what was said in one breath, may be longer than it together.
+func TestSend_AnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	for step, want := range map[string]string{"": "outage", "EHLO": "outage", "MAIL": "deferred", "RCPT": "deferred", "DATA": "deferred", ".": "unknown"} {
+		for _, piece := range []string{"x", "250-\r\n250-"} {
+			out := boundedTo(t, step, "250-"+strings.Repeat(piece, 1<<20/len(piece)))
+			if out.String() != want || !strings.Contains(out.Err().Error(), "the server's answer is over 64 KiB") {
+				t.Errorf("to %q, of %q: it is %s (%.200v), not %s for its length", step, piece, out, out.Err(), want)
+			}
+		}
+	}
+	if out := boundedTo(t, "RCPT", "250 "+strings.Repeat("x", 2000)+"\r\n"); out.String() != "accepted" {
+		t.Errorf("with long answers to many recipients it is %s: %v", out, out.Err())
+	}
+}
+
+// boundedTo sends a message to many by a server that gives an answer, and goes, if it has no end, at a step.
+func boundedTo(t *testing.T, step, answer string) delivery.Outcome {
+	t.Helper()
+	address := listen(t, func(c net.Conn) {
+		in, inMessage := bufio.NewScanner(c), false
+		for line, more := "", true; more; more = in.Scan() {
+			if line = in.Text(); inMessage && line != "." {
+				continue
+			}
+			reply := "250 ok\r\n"
+			switch command := line[:min(4, len(line))]; {
+			case command == step:
+				reply = answer
+			case line == "":
+				reply = "220 hello\r\n"
+			case command == "EHLO":
+				reply = "250-here\r\n250 PIPELINING\r\n"
+			case command == "DATA":
+				reply = "354 go on\r\n"
+			}
+			inMessage = line == "DATA"
+			if _, err := fmt.Fprint(c, reply); err != nil || !strings.HasSuffix(reply, "\r\n") {
+				return
+			}
+		}
+	})
+	p, err := New(Options{Address: address, Security: Plain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e := envelope{From: "a@example.com", To: "b@example.com"}
+	for i := range 50 {
+		e.CC = append(e.CC, fmt.Sprintf("c%d@example.com", i))
+	}
+	return p.converse(ctx, e, []byte("Subject: x\r\n\r\ny\r\n"), "id")
 }
 
 // A 421 for what was said before over a connection, or for one recipient, is no

@@ -23,6 +23,7 @@ const (
 // conn is a conversation with the server.
 type conn struct {
 	net      net.Conn
+	answers  *answers // of net, below its encryption
 	client   *gosmtp.Client
 	messages int
 	since    time.Time // when it was put aside
@@ -129,6 +130,7 @@ func (c *conn) ask(list []command) (what string, err error) {
 		return list[0].what, err
 	}
 	for _, one := range list {
+		c.answers.next()
 		_, _, answer := text.ReadResponse(one.want)
 		code := codeOf(answer)
 		switch {
@@ -168,14 +170,15 @@ func (p *Provider) dial(ctx context.Context) (*conn, error) {
 	if config.ServerName == "" {
 		config.ServerName = p.host
 	}
-	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.opts.Address)
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.opts.Address)
 	if err != nil {
 		return nil, err
 	}
+	bounded := &answers{Conn: raw}
+	c := &conn{net: bounded, answers: bounded, proved: true}
 	if p.opts.Security == ImplicitTLS {
-		nc = tls.Client(nc, config)
+		c.net = tls.Client(bounded, config)
 	}
-	c := &conn{net: nc, proved: true}
 	release := c.bound(ctx)
 	defer release()
 	if err := p.greet(c, config); err != nil {

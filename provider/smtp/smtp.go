@@ -15,6 +15,8 @@
 //	other 5xx to MAIL, RCPT, DATA, after   refused for good
 //	a cut, no answer or nonsense after it  unknown: the delivery's guarantee decides
 //
+// An answer that is over 64 KiB counts as a cut.
+//
 // One recipient a message, and those who get a copy: one of them who is refused ends it for
 // all, before anything is sent.
 // Connections are used again, after a RSET that shows that they still live, or at once within

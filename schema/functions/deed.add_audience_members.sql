@@ -12,7 +12,7 @@
 -- the error's detail has up to 10,000 of them, a JSON array of n and problem: those that are none by
 -- themselves, or else those that are there twice. Raises DDTEN, DDNFD for an audience or a
 -- contact that the tenant does not have, and DDCON where it is ready, where p_after is not where
--- it ends, and for a contact who was erased.
+-- it ends, and for a contact who was erased; of contacts it names the member and has the detail, too.
 create or replace function deed.add_audience_members(
   p_audience  uuid,
   p_after     bigint,
@@ -98,6 +98,20 @@ begin
   end if;
 
   if cardinality(array_remove(p_contacts, null)) > 0 then
+    -- As deed.lock_contacts has it, which says nothing of members.
+    select min(u.n) as n, (array_agg(u.problem order by u.n))[1] as problem, (array_agg(u.code order by u.n))[1] as code,
+      jsonb_agg(jsonb_build_object('n', u.n, 'problem', u.problem) order by u.n)::text as list
+    into v_bad
+    from (
+      select p_after + i as n, case when c.id is null then format('there is no contact %s', p_contacts[i]) else format('contact %s has been erased', p_contacts[i]) end as problem,
+        case when c.id is null then 'DDNFD' else 'DDCON' end as code
+      from generate_series(1, v_count) i
+      left join deed.contacts c on c.id = p_contacts[i] and c.tenant_id = v_tenant
+      where p_contacts[i] is not null and (c.id is null or c.erased_at is not null)
+    ) u;
+    if v_bad.n is not null then
+      raise exception 'add_audience_members: member %: %', v_bad.n, v_bad.problem using errcode = v_bad.code, detail = v_bad.list;
+    end if;
     perform deed.lock_contacts('add_audience_members', v_tenant, p_contacts);
   end if;
   v_new := array(select i from generate_series(1, v_count) i where p_contacts[i] is null order by i);

@@ -4,8 +4,8 @@
 -- under the row's topic, or the name that --topic gives it, tenant, time and number of attempts; its id travels in
 -- the header outbox-id. A row that a worker had claimed is due when those five
 -- minutes are over. Rows leave the table in the transaction that publishes them.
--- Columns that the table lacks count as null. Returns how many rows it moved;
--- fewer than p_limit: all are.
+-- Those of a tenant that was removed meanwhile stay. Columns that the table lacks
+-- count as null. Returns how many rows it moved; fewer than p_limit: all are.
 create or replace function deed.adopt(
   p_pack  text,
   p_limit int default 500
@@ -20,6 +20,7 @@ declare
   v_order  text;
   v_rows   jsonb[];
   v_row    jsonb;
+  v_gone   text[] := array(select r.tenant_id::text from deed.tenant_removals r);
   v_tenant text := current_setting('app.current_tenant_id', true);
   v_id     bigint;
   v_after  timestamptz;
@@ -34,11 +35,13 @@ begin
   -- The table's own row-level security must hide nothing: then this raises.
   perform set_config('row_security', 'off', true);
   execute format(
-    'with oldest as (select ctid from %1$s where %2$I is null order by %3$s limit $1 for update), '
+    'with oldest as ('
+    || 'select ctid from %1$s t where %2$I is null and ($2 = ''{}'' or (lower(to_jsonb(t) ->> ''tenant_id'') = any ($2)) is not true) '
+    || 'order by %3$s limit $1 for update), '
     || 'moved as (delete from %1$s t using oldest o where t.ctid = o.ctid returning t.*) '
     || 'select array_agg(to_jsonb(m) order by %3$s) from moved m',
     v_table, v_open, v_order
-  ) into v_rows using p_limit;
+  ) into v_rows using p_limit, v_gone;
   perform set_config('row_security', 'on', true);
 
   foreach v_row in array coalesce(v_rows, '{}') loop

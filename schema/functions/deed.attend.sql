@@ -9,7 +9,8 @@
 -- lets what stands behind them go.
 --
 -- A claim that is taken over is taken over for all that it held of the key, also
--- for what is not claimed again now: of a run nobody records the end alone.
+-- for what is not claimed again now: of a run nobody records the end alone. lost_claims
+-- is above 0 of what is claimed by the claim that took it over alone, as deed.claim's.
 create or replace function deed.attend(
   p_subscription int,
   p_worker       text,
@@ -42,14 +43,16 @@ declare
   v_lost  int[];
   v_keys  bigint[];
   v_was   bigint[];
+  v_over  bigint[]; -- those whose last claim has run out
   v_claim bigint;
   v_count int;
 begin
   select s.max_attempts into v_max from deed.subscriptions s where s.id = p_subscription;
   select array_agg(q.id), array_agg(q.ctid), array_agg(case when q.claim is null then q.lost_claims else q.lost_claims + 1 end),
     array_agg(q.key_hash) filter (where q.claim is not null and q.key_hash is not null),
-    array_agg(q.claim) filter (where q.claim is not null and q.key_hash is not null)
-  into v_heads, v_rows, v_lost, v_keys, v_was
+    array_agg(q.claim) filter (where q.claim is not null and q.key_hash is not null),
+    array_agg(q.id) filter (where q.claim is not null)
+  into v_heads, v_rows, v_lost, v_keys, v_was, v_over
   from (
     select p.id, p.ctid, p.claim, p.lost_claims, p.key_hash
     from deed.pending p
@@ -70,10 +73,14 @@ begin
   end if;
 
   if v_keys is not null then
-    update deed.pending p
-    set claim = null, claimed_at = null, claimed_by = null, lease_until = null, lost_claims = p.lost_claims + 1
-    from unnest(v_keys, v_was) u(key_hash, claim)
-    where p.subscription = p_subscription and p.key_hash = u.key_hash and p.claim = u.claim and p.parked;
+    with freed as (
+      update deed.pending p
+      set claim = null, claimed_at = null, claimed_by = null, lease_until = null, lost_claims = p.lost_claims + 1
+      from unnest(v_keys, v_was) u(key_hash, claim)
+      where p.subscription = p_subscription and p.key_hash = u.key_hash and p.claim = u.claim and p.parked
+      returning p.id
+    )
+    select v_over || array_agg(f.id) into v_over from freed f;
   end if;
 
   if 1 < any (v_lost) then
@@ -126,7 +133,7 @@ begin
       lost_claims = p.lost_claims + case when p.claim is null then 0 else 1 end
     from unnest(v_rows, v_of) u(place, head)
     where p.ctid = u.place -- locked above: they stay where they are
-    returning u.head, p.key_hash, p.slot, p.id, p.attempts, p.lost_claims
+    returning u.head, p.key_hash, p.slot, p.id, p.attempts, case when p.lost_claims > 0 and p.id = any (v_over) then p.lost_claims else 0 end as lost_claims
   )
   select r.head, r.key_hash, r.id, v_claim, r.attempts, r.lost_claims, r.tenant_id, r.topic, r.key, r.type,
     r.content_type, r.headers, r.payload, r.created_at

@@ -11,8 +11,8 @@
 --
 -- claim is the fencing token of all returned rows: extend, finish and fail act
 -- only on rows that still carry it. lost_claims above 0 says that this claim
--- took over one that had run out (O14); from the second on a message is claimed
--- alone, and after max_attempts + 10 it is dead (O17).
+-- took over one that had run out (O14), and is how many have, ever; from the second
+-- on a message is claimed alone, and after max_attempts + 10 it is dead (O17).
 -- A message whose content is gone is dead then, with that as its error.
 -- Raises DDARG for a limit below 0 or a lease out of range, DDNFD for an
 -- unknown subscription, DDMOD for a stream's.
@@ -46,6 +46,7 @@ declare
   v_ids   bigint[];
   v_rows  tid[];
   v_lost  int[];
+  v_over  bigint[]; -- those whose last claim has run out
   v_claim bigint;
   v_found int;
 begin
@@ -95,6 +96,9 @@ begin
     return;
   end if;
 
+  if 0 < any (v_lost) then
+    v_over := array(select u.id from unnest(v_ids, v_lost) u(id, lost) where u.lost > 0);
+  end if;
   if 1 < any (v_lost) then
     with spent as (
       update deed.pending p
@@ -132,7 +136,7 @@ begin
     set claimed_at = v_now, lease_until = v_now + v_sub.lease, claim = v_claim, claimed_by = p_worker,
       lost_claims = p.lost_claims + case when p.claim is null then 0 else 1 end
     where p.ctid = any (v_rows) -- locked above: they stay where they are
-    returning p.slot, p.id, p.attempts, p.lost_claims, p.ord
+    returning p.slot, p.id, p.attempts, case when p.lost_claims > 0 and p.id = any (v_over) then p.lost_claims else 0 end as lost_claims, p.ord
   )
   select v_sub.id, l.id, deed.message_id(l.created_at, l.id), v_claim, c.attempts, c.lost_claims,
     l.tenant_id, l.topic, l.key, l.type, l.content_type, l.headers, l.payload, l.created_at, c.ord

@@ -30,12 +30,13 @@ set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-  v_now  timestamptz := clock_timestamp();
-  v_ids  uuid[];
-  v_was  text[];
-  v_had  text[]; -- who has lost it, since when they had it
-  v_held uuid[];
-  v_gone uuid[]; -- those whose sender was erased while they were run
+  v_now   timestamptz := clock_timestamp();
+  v_ids   uuid[];
+  v_was   text[];
+  v_had   text[]; -- who has lost it, since when they had it
+  v_held  uuid[];
+  v_gone  uuid[]; -- those whose sender was erased while they were run
+  v_claim bigint;
 begin
   select array_agg(d.id), array_agg(d.status), array_agg(d.had), coalesce(array_agg(d.id) filter (where d.is_emptied), '{}'),
     coalesce(array_agg(d.id) filter (where d.attempts >= p_most and not d.is_emptied), '{}')
@@ -52,8 +53,9 @@ begin
   if v_ids is null then
     return;
   end if;
+  v_claim := deed.claim_number(); -- not the next one of the row: a failover may have forgotten that somebody has it
   update deed.channel_messages m
-  set status = 'denied_erased', lease_until = null, process_after = null, finished_at = v_now, claim = m.claim + 1
+  set status = 'denied_erased', lease_until = null, process_after = null, finished_at = v_now, claim = v_claim
   where m.id = any (v_gone);
   return query
   with claimed as (
@@ -64,7 +66,7 @@ begin
       held_at = case when m.id = any (v_held) then v_now end,
       finished_at = case when m.id = any (v_held) then v_now end,
       error = case when m.id = any (v_held) then coalesce(m.error, 'it was begun ' || m.attempts || ' times and never ended: the process died, or was too slow for its lease') else m.error end,
-      claim = m.claim + 1, claimed_by = left(p_worker, 200), claimed_at = v_now, attempts = m.attempts + (m.id <> all (v_held))::int
+      claim = v_claim, claimed_by = left(p_worker, 200), claimed_at = v_now, attempts = m.attempts + (m.id <> all (v_held))::int
     where m.id = any (v_ids) and m.id <> all (v_gone)
     returning m.*
   )

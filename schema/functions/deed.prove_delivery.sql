@@ -56,8 +56,8 @@ begin
       process_after = null, claimed_at = null, claimed_by = null, lease_until = null, updated_at = v_now,
       -- Of what was put back in doubt it may be an earlier call that is proved: who is calling it once more is late from
       -- now on, or what comes of that would be taken for settled under its claim. Of any other it is that very call, of
-      -- which services often say so before they answer; and without a message's id one could not be told from the other.
-      claim = case when c.unsettled_since is not null and coalesce(p_message_id, '') <> '' then null else c.claim end,
+      -- which services often say so before they answer.
+      claim = case when c.unsettled_since is null then c.claim end,
       -- As deed.settle.
       request = case when c.run_id is null then c.request end,
       request_sha256 = case when c.run_id is not null and c.request is not null then sha256(c.request) else c.request_sha256 end

@@ -5,7 +5,7 @@
 -- state says what there is to do then, and taken what this call took away, by table:
 --   going  call it again
 --   waits  some transaction that was open may still write for it, or has a row of it
---          locked: again in a while
+--          locked, or has made some of a kind that was over: again in a while
 --   done   nothing of it is left, and nothing can come any more
 -- Who finds another at the same one returns at once, and waits. Killed anywhere it goes
 -- on where it was.
@@ -96,6 +96,7 @@ begin
     end if;
     if v_step.did = 'again' then
       v_r.stage := 0;
+      state := 'waits'; -- or the whole log would be read over and over for what comes each time
     elsif c_stages[v_r.stage] = 'window' and not v_r.is_final then
       v_r.stage := 0;
       v_r.waits := true;

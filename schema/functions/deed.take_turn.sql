@@ -16,7 +16,7 @@ begin
     for no key update of o;
     begin
       update deed.channel_messages m
-      set status = 'accepted', claim = m.claim + 1, lease_until = case when found then 'infinity' else clock_timestamp() end, claimed_by = null, claimed_at = null,
+      set status = 'accepted', claim = deed.claim_number(), lease_until = case when found then 'infinity' else clock_timestamp() end, claimed_by = null, claimed_at = null,
         process_after = null, held_at = null, finished_at = null
       where m.id = p_id;
       return;

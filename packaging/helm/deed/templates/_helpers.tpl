@@ -64,6 +64,15 @@ capabilities: {drop: [ALL]}
 {{- if hasKey .Values.config "listen" -}}
 {{- fail "config.listen: set listen.address and listen.port instead, so that the probes know them" -}}
 {{- end -}}
+{{- if hasKey (get .Values.config "public" | default dict) "listen" -}}
+{{- fail "config.public.listen: set public.enabled, public.address and public.port instead, so that the Service knows them" -}}
+{{- end -}}
+{{- if and (get .Values.config "public") (not .Values.public.enabled) -}}
+{{- fail "config.public: set public.enabled, too, for the port that it is about" -}}
+{{- end -}}
+{{- if and .Values.public.enabled (eq (int .Values.public.port) (int .Values.listen.port)) -}}
+{{- fail "public.port: it is listen.port, where health and metrics are; give another" -}}
+{{- end -}}
 {{- with .Values.config.database_url -}}
 {{- if not (or (hasPrefix "env:" .) (hasPrefix "file:" .)) -}}
 {{- fail "config.database_url: want env:NAME or file:PATH; a ConfigMap is no place for a password" -}}
