@@ -314,7 +314,6 @@ func (s *Starter) statement(ctx context.Context, list []*request) ([]Started, er
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Release()
 	var started []Started
 	if claim := s.claim(len(list)); claim != nil {
 		started, err = s.claiming(ctx, conn, claim, args)
@@ -339,6 +338,7 @@ func (s *Starter) claim(n int) *runstep.Claim {
 
 // leaving starts runs, and leaves their steps to whoever claims them.
 func (s *Starter) leaving(ctx context.Context, conn *pgxpool.Conn, args []any) ([]Started, error) {
+	defer conn.Release()
 	rows, err := conn.Query(ctx, query.StartMany, args...)
 	if err != nil {
 		return nil, err
@@ -365,6 +365,7 @@ func (s *Starter) claiming(ctx context.Context, conn *pgxpool.Conn, claim *runst
 			return run, err
 		})
 	}
+	conn.Release()
 	if err != nil {
 		steps = nil
 	}

@@ -45,6 +45,9 @@ func (e *Engine) giveBack(items []*item) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.opts.Deadline)
 	defer cancel()
 	said, err := e.finish(ctx, e.pool, ends)
+	for n := 1; err != nil && passing(err) && work.Sleep(ctx, work.Backoff(n, 50*time.Millisecond, time.Second)); n++ {
+		said, err = e.finish(ctx, e.pool, ends)
+	}
 	if err != nil {
 		e.opts.Logger.Warn("steps that were claimed as the engine stopped could not be given back; they are begun when their leases are over", "error", err, "steps", len(items))
 		return

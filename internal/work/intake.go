@@ -38,6 +38,9 @@ func (in *Intake[T]) Promise(n int) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.asked = true
+	if in.loop == nil || in.loop.isStopping() {
+		return 0
+	}
 	n = max(min(n, in.room.now()-in.taken()), 0)
 	in.promised += n
 	return n

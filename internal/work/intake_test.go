@@ -16,8 +16,8 @@ type made struct {
 	intake work.Intake[int]
 }
 
-func newMade(f fake, latency time.Duration) *made {
-	return &made{slowFake: &slowFake{fake: &f, latency: latency}}
+func newMade(f *fake, latency time.Duration) *made {
+	return &made{slowFake: &slowFake{fake: f, latency: latency}}
 }
 
 func (m *made) Intake() *work.Intake[int] { return &m.intake }
@@ -39,7 +39,7 @@ func TestIntake_IsAttemptedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		at, began := time.Now(), time.Duration(-1)
-		m := newMade(fake{}, 0)
+		m := newMade(&fake{}, 0)
 		m.do = func(context.Context, int) error { began = time.Since(at); return nil }
 		stop := start(t, m, work.Options{Concurrency: 4})
 		synctest.Wait()
@@ -62,9 +62,10 @@ func TestIntake_IsAttemptedAtOnce(t *testing.T) {
 func TestIntake_IsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMade(fake{}, 0)
+		m := newMade(&fake{}, 0)
 		m.do = func(ctx context.Context, _ int) error { work.Sleep(ctx, time.Hour); return nil }
-		stop := start(t, m, work.Options{Concurrency: 4, Ahead: -1, Grace: time.Second})
+		wake := make(chan struct{}, 1)
+		stop := start(t, m, work.Options{Concurrency: 4, Ahead: -1, Grace: time.Second, Wake: wake})
 		synctest.Wait()
 		m.give(t, 100)
 		if got := m.intake.Promise(10); got != 3 {
@@ -76,9 +77,11 @@ func TestIntake_IsBounded(t *testing.T) {
 		m.intake.Give(3, nil, time.Now()) // nothing came of it
 		m.give(t, 101, 102, 103)
 		m.set(func() { m.left = 10 })
+		wake <- struct{}{}
 		time.Sleep(time.Second)
-		if got := m.intake.InHand(); got != 4 {
-			t.Errorf("%d are in hand, want 4", got)
+		synctest.Wait()
+		if got := m.intake.InHand(); got != 4 || m.left != 10 {
+			t.Errorf("%d are in hand, want 4; %d wait, want 10", got, m.left)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -90,7 +93,7 @@ func TestIntake_IsBounded(t *testing.T) {
 func TestIntake_GoesBehindWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMade(fake{left: 1000}, 7*time.Millisecond)
+		m := newMade(&fake{left: 1000}, 7*time.Millisecond)
 		m.do = func(context.Context, int) error { time.Sleep(10 * time.Millisecond); return nil }
 		stop := start(t, m, work.Options{Concurrency: 4, Batch: 50})
 		for range 1000 {
@@ -117,7 +120,7 @@ func TestIntake_GoesBehindWhatWaits(t *testing.T) {
 func TestIntake_NotWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMade(fake{}, 0)
+		m := newMade(&fake{}, 0)
 		stop := start(t, m, work.Options{Concurrency: 4})
 		synctest.Wait()
 		m.set(func() { m.away = true })
@@ -142,7 +145,7 @@ func TestIntake_NotWhileTheDatabaseIsAway(t *testing.T) {
 func TestIntake_IsRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMade(fake{lost: func(int) bool { return true }}, 0)
+		m := newMade(&fake{lost: func(int) bool { return true }}, 0)
 		var why error
 		m.do = func(ctx context.Context, _ int) error { <-ctx.Done(); why = context.Cause(ctx); return why }
 		stop := start(t, m, work.Options{Lease: 30 * time.Second})
@@ -159,30 +162,32 @@ func TestIntake_IsRenewed(t *testing.T) {
 	})
 }
 
-// What comes as the loop stops is the giver's to give back, and what came before is given back by the loop.
+// What comes as the loop stops is the giver's to give back, and what came before is given back by the loop. It promises nothing any more, though an exchange is under way.
 func TestIntake_Stops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMade(fake{}, 0)
+		m := newMade(&fake{}, 50*time.Millisecond)
 		if got := m.intake.Promise(1); got != 0 {
 			t.Errorf("it takes %d before it runs", got)
 		}
 		m.do = func(_ context.Context, item int) error { time.Sleep(time.Second); return nil }
-		stop := start(t, m, work.Options{Concurrency: 1, Ahead: 10})
-		synctest.Wait()
+		wake := make(chan struct{}, 1)
+		stop := start(t, m, work.Options{Concurrency: 1, Ahead: 10, Wake: wake})
+		time.Sleep(time.Second)
 		m.give(t, 100, 101, 102) // of which one is begun
-		synctest.Wait()
 		if got := m.intake.Promise(1); got != 1 {
 			t.Fatalf("it takes %d", got)
 		}
+		wake <- struct{}{}
+		time.Sleep(10 * time.Millisecond)
 		ended := make(chan error)
 		go func() { ended <- stop() }()
 		synctest.Wait()
-		if m.intake.Give(1, []int{103}, time.Now()) {
-			t.Error("it has taken what comes after its stop")
-		}
 		if got := m.intake.Promise(1); got != 0 {
 			t.Errorf("it takes %d while it stops", got)
+		}
+		if m.intake.Give(1, []int{103}, time.Now()) {
+			t.Error("it has taken what comes after its stop")
 		}
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -198,7 +203,7 @@ func TestIntake_RoomThatComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wake := make(chan struct{}, 1)
-		m := newMade(fake{}, 0)
+		m := newMade(&fake{}, 0)
 		stop := start(t, m, work.Options{Concurrency: 4, Ahead: -1, Wake: wake})
 		synctest.Wait()
 		if got := m.intake.Promise(10); got != 4 {
@@ -222,7 +227,7 @@ func TestIntake_RoomThatComesBack(t *testing.T) {
 func TestIntake_StarvesNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMade(fake{}, 3*time.Millisecond)
+		m := newMade(&fake{}, 3*time.Millisecond)
 		m.do = func(ctx context.Context, item int) error {
 			work.Sleep(ctx, time.Duration(20+item%13)*time.Second)
 			return nil
@@ -267,7 +272,7 @@ func TestIntake_StarvesNobody(t *testing.T) {
 func TestIntake_OldRoomIsNone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMade(fake{}, 0)
+		m := newMade(&fake{}, 0)
 		stop := start(t, m, work.Options{Concurrency: 4, Ahead: -1, Batch: 100})
 		synctest.Wait()
 		for range 100 { // one each 2 ms
@@ -294,7 +299,7 @@ func TestIntake_OldRoomIsNone(t *testing.T) {
 func TestIntake_LooksForWhatEndsHaveMadeReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMade(fake{}, 0)
+		m := newMade(&fake{}, 0)
 		m.do = func(ctx context.Context, item int) error {
 			if item == 100 {
 				work.Sleep(ctx, time.Hour)
@@ -317,6 +322,7 @@ func TestIntake_LooksForWhatEndsHaveMadeReady(t *testing.T) {
 		time.Sleep(time.Second) // its outcome is recorded meanwhile
 		m.intake.Give(1, nil, time.Now())
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(m.outcomes) != 2 {
 			t.Errorf("%d outcomes, want that of the one that became ready, too", len(m.outcomes))
 		}

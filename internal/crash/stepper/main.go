@@ -65,6 +65,14 @@ func beside(ctx context.Context, pool *pgxpool.Pool, e *local.Engine, requests i
 		os.Exit(1)
 	}
 	go func() { _ = s.Run(ctx) }()
+	taking := e.Beside()
+	for c := taking.Claim(1); ; c = taking.Claim(1) { // or nothing of it is claimed as it is started
+		if c != nil {
+			c.Take(nil, time.Now())
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	for c := range 4 {
 		go func() {
 			for n := c; n < requests; n += 4 {
