@@ -112,7 +112,9 @@ var errNotMade = errors.New("making its request did not return, as of a call of 
 func (s *source) prepare(ctx context.Context, it *item) bool {
 	returned := false
 	defer func() {
-		if !returned {
+		if v := recover(); v != nil {
+			panic(v) // the loop says with what
+		} else if !returned {
 			it.kind, it.out = "unusable", Refused(errNotMade)
 		}
 	}()

@@ -57,8 +57,16 @@ func TestContract_D6_RetriesDeadAndFailed(t *testing.T) {
 		status   delivery.Status
 		attempts int
 		err      string
-	}{{delivery.Sent, 3, "busy"}, {delivery.Failed, 1, "no such mailbox"}, {delivery.Dead, 5, "always busy"}, {delivery.Dead, 3, "always busy"}, {delivery.Failed, 0, "subject is empty"},
-		{delivery.Failed, 0, "render: panic: a bug"}, {delivery.Failed, 0, noReturn}, {delivery.Failed, 0, noReturn}}
+	}{
+		{delivery.Sent, 3, "busy"},
+		{delivery.Failed, 1, "no such mailbox"},
+		{delivery.Dead, 5, "always busy"},
+		{delivery.Dead, 3, "always busy"},
+		{delivery.Failed, 0, "subject is empty"},
+		{delivery.Failed, 0, "render: panic: a bug"},
+		{delivery.Failed, 0, noReturn},
+		{delivery.Failed, 0, noReturn},
+	}
 	for i, w := range want {
 		e := until(t, db, made[i].ID, w.status)
 		if e.Attempts != w.attempts || f.called(e.ID) != w.attempts || e.LastError != w.err {

@@ -26,29 +26,17 @@ func inTx(ctx context.Context, conn *pgx.Conn, fn func(pgx.Tx) error) error {
 
 // lockSQL lets one migrator in at a time, and bounds the waiting for it as for
 // what others hold: whoever asks for a table behind one who waits for it waits,
-// too. Where the server vacuums one it waits a little longer than it takes until
-// it looks for deadlocks: the server gives the vacuum up then, unless it needs it
-// against a wraparound.
+// too.
 const lockSQL = `
-	select pg_catalog.set_config('lock_timeout', case when exists (
-	    select from pg_catalog.pg_locks l
-	    join pg_catalog.pg_class c on c.oid = l.relation
-	    join pg_catalog.pg_stat_activity a on a.pid = l.pid
-	    where ` + vacuumed + `
-	  ) then (select 500 + least(s.setting::bigint, 5000) from pg_catalog.pg_settings s where s.name = 'deadlock_timeout')
-	  else 500 end || 'ms', true);
+	set local lock_timeout = '500ms';
 	select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('deed.migrate', 0))`
-
-// vacuumed is of a lock that the server has for a vacuum of its own, which has no login.
-const vacuumed = `l.granted and l.mode = 'ShareUpdateExclusiveLock' and a.usesysid is null and c.relnamespace = pg_catalog.to_regnamespace('deed')
-	and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())`
 
 // patience is how long a step is tried.
 const patience = time.Minute
 
 // patiently takes a step again while what it needs is in use, so that one
 // transaction that stays open holds up nobody behind the migration. For another
-// migrator it waits as long as that takes.
+// migrator it waits as long as that takes; a vacuum of the server's own it has give way.
 func patiently(ctx context.Context, conn *pgx.Conn, step func() error) error {
 	who, begun := "", time.Now()
 	for {
@@ -66,12 +54,47 @@ func patiently(ctx context.Context, conn *pgx.Conn, step func() error) error {
 		if time.Since(begun) > patience {
 			return fmt.Errorf("what it needs is in use, and still was after %s; end %s and run it again: %w", patience, who, err)
 		}
+		if table := vacuumed(ctx, conn); table != "" && giveWay(ctx, conn, table) {
+			continue // before the server begins anew
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("it waited for %s: %w", who, stopped(ctx, err))
 		case <-time.After(100*time.Millisecond + rand.N(400*time.Millisecond)):
 		}
 	}
+}
+
+// ofVacuums is of locks that the server has in deed for vacuums of its own, which have no login.
+const ofVacuums = `l.granted and l.mode = 'ShareUpdateExclusiveLock' and a.usesysid is null and c.relnamespace = pg_catalog.to_regnamespace('deed')
+	and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())`
+
+// vacuumed is a table of deed's that the server vacuums; of several any. "" where it vacuums none, or that cannot be told.
+func vacuumed(ctx context.Context, conn *pgx.Conn) (table string) {
+	err := conn.QueryRow(ctx, `
+		select l.relation::regclass::text
+		from pg_catalog.pg_locks l
+		join pg_catalog.pg_class c on c.oid = l.relation
+		join pg_catalog.pg_stat_activity a on a.pid = l.pid
+		where c.relkind = 'r' and `+ofVacuums+`
+		order by random()
+		limit 1
+	`).Scan(&table)
+	if err != nil {
+		return ""
+	}
+	return table
+}
+
+// giveWay has the server give up its vacuum of a table, and reports whether it has: it does for whoever waits longer than it takes until it looks for deadlocks, unless it
+// vacuums against a wraparound. Behind the lock that is waited for nobody waits but other migrations and vacuums.
+func giveWay(ctx context.Context, conn *pgx.Conn, table string) bool {
+	return inTx(ctx, conn, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			select pg_catalog.set_config('lock_timeout', 500 + least(s.setting::bigint, 10000) || 'ms', true) from pg_catalog.pg_settings s where s.name = 'deadlock_timeout';
+			lock table `+table+` in share update exclusive mode`)
+		return err
+	}) == nil
 }
 
 // stopped is err, and why ctx has ended.
@@ -96,13 +119,13 @@ func inTheWay(ctx context.Context, conn *pgx.Conn) (who string, migrator bool) {
 			else format('session %s of %s (%s)', a.pid, a.usename, concat_ws(', ', a.state,
 				case when l.locktype = 'advisory' then 'which has the lock of migrations' end,
 				'in its transaction for ' || date_trunc('second', clock_timestamp() - a.xact_start))) end,
-			l.locktype = 'advisory' and a.usename = session_user
+			coalesce(l.locktype = 'advisory' and a.usename = session_user, false)
 		from pg_catalog.pg_locks l
 		left join pg_catalog.pg_class c on c.oid = l.relation
 		join pg_catalog.pg_stat_activity a on a.pid = l.pid
 		where l.granted and l.pid <> pg_backend_pid() and (
-			c.relnamespace <> 'pg_catalog'::regnamespace and a.xact_start is not null and a.usesysid is not null
-			or `+vacuumed+`
+			c.relnamespace <> 'pg_catalog'::regnamespace and a.usesysid is not null
+			or `+ofVacuums+`
 			or l.locktype = 'advisory' and l.objsubid = 1
 				and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
 				and (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('deed.migrate', 0))

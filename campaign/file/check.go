@@ -329,7 +329,11 @@ func (t *trial) audience(ctx context.Context, tx pgx.Tx) (string, error) {
 		refused := map[int]bool{}
 		for _, m := range of.Members {
 			if at := int(m.N) - 1; at >= 0 && at < len(rows) {
-				t.badRow(rows[at].Line, m.Problem)
+				if deed.CodeOf(err) == deed.Invalid {
+					t.badRow(rows[at].Line, m.Problem)
+				} else {
+					t.rowProblem(rows[at].Line, "%s", m.Problem) // a contact that is gone ends the load, whatever else is left out
+				}
 				refused[at] = true
 			}
 		}

@@ -105,7 +105,7 @@ func (c *tenantRemove) count(cmd *cobra.Command, pool *pgxpool.Pool, id tenant.I
 
 // stateWord is a removal's state in a sentence.
 func stateWord(state string) string {
-	return map[string]string{"going": "under way", "waits": "waiting for transactions that were open then", "done": "over"}[state]
+	return map[string]string{"going": "under way", "waits": "waiting for transactions that may still write for it, or for what they have just written", "done": "over"}[state]
 }
 
 // ask asks for the removal, and waits for it if it is to.
