@@ -49,6 +49,40 @@ func TestBreaker_StaysHalfOpenBehindAFailure(t *testing.T) {
 	})
 }
 
+// A probe that finds the sink down is followed by one of another tenant: a sink may say that it is down of one tenant's messages alone, of which there
+// may be so many that each is probed once before any of another's is.
+func TestBreaker_ProbesTenantsInTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newSource(Options{Logger: slog.New(slog.DiscardHandler)}, Subscription{Topic: "t", Name: "s"}, stream.NewFeed()).dest
+		try := func(of byte, outcome error) {
+			t.Helper()
+			round, _, cause := d.breaker.Admit()
+			if cause != nil {
+				t.Fatal("no attempt is admitted:", cause)
+			}
+			var results []error
+			if outcome != nil {
+				results = []error{claim.Describe(outcome)}
+			}
+			d.report(round, []Message{{Tenant: tenant.ID{of}}}, results)
+		}
+		try(0xa, Unavailable(errors.New("it is down"), time.Second)) // opens it
+		for _, of := range []byte{0xa, 0xc} {
+			<-time.After(time.Second)
+			try(of, Unavailable(errors.New("it is down"), time.Second))
+		}
+		if over := d.PassOver(); len(over) != 2 {
+			t.Errorf("the next probe passes over %v, want those of two probes", over)
+		}
+		<-time.After(time.Second)
+		try(0xb, nil)
+		if to := d.Favoured(); to == nil || *to != (tenant.ID{0xb}) || len(d.PassOver()) != 0 {
+			t.Errorf("after an answer %v is favoured, and it passes over %v", to, d.PassOver())
+		}
+	})
+}
+
 // A pause is told of while probes show that the sink is down, and not for ever where
 // there is nothing to probe it with.
 func TestBreaker_PauseIsToldWhileItIsProbed(t *testing.T) {

@@ -122,7 +122,7 @@ func read(given []error, n int) []error {
 // report tells the breaker what a call of a round has come to; those that were begun
 // before the breaker's last change it passes over. It counts the sink as down only if all it was given says so, and as up if it
 // has taken or refused for good any of it. What fails for its message's sake shows
-// nothing: the next probe may be told that the sink is still down.
+// nothing: the next probe may be told that the sink is still down. After a probe that failed, of whatever, another tenant's turn comes.
 func (d *destination) report(round int, msgs []Message, results []error) {
 	var worst error         // an outage only if nothing else was returned; nil: the sink is up
 	var failing []tenant.ID // whose messages failed for their own sake
@@ -159,8 +159,14 @@ func (d *destination) report(round int, msgs []Message, results []error) {
 			d.failing.add(failing)
 		}
 	default:
-		if effect, _ := d.breaker.Down(round, worst, pauseAsked(worst)); effect == breaker.Opened {
+		switch effect, _ := d.breaker.Down(round, worst, pauseAsked(worst)); effect {
+		case breaker.Opened:
 			d.sub.Log.Warn("the sink is unavailable; the subscription pauses", "error", worst)
+		case breaker.StillDown: // it may say so of these messages alone, of which there may be many
+			for _, m := range msgs {
+				failing = append(failing, m.Tenant)
+			}
+			d.failing.add(failing)
 		}
 	}
 }
