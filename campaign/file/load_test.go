@@ -140,6 +140,11 @@ func TestLoad_AContactIsGone(t *testing.T) {
 		if deed.CodeOf(err) != w.code || !strings.Contains(fmt.Sprint(err), w.why) || got.Ready || got.Members != 0 {
 			t.Errorf("%+v %v, want %s", got, err, w.why)
 		}
+		// Of what is left out a check says nothing; this ends the load.
+		_, err = f.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, f, text), IgnoreBad: true})
+		if why := w.why[strings.Index(w.why, "contact "):]; err == nil || !strings.Contains(err.Error(), ":4: ") || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "not an address") {
+			t.Errorf("a check says %v, want %s in line 4", err, why)
+		}
 	}
 }
 
