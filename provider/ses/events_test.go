@@ -244,8 +244,8 @@ func TestOfSNS_Hosts(t *testing.T) {
 	}
 	for text, want := range map[string]bool{
 		"https://sns.eu-central-1.amazonaws.com/x.pem": true, "https://sns.cn-north-1.amazonaws.com.cn/x.pem": true, "https://sns.eusc-de-east-1.amazonaws.eu/x.pem": true,
-		"https://sns.eusc-de-east-1.amazonaws.eu.cn/x.pem": false, "https://sns.eusc-de-east-1.amazonaws.eu.evil.example/x.pem": false, "https://sns.eusc-de-east-1.amazonaws.europa/x.pem": false,
-		"https://sns.eusc-de-east-1xamazonaws.eu/x.pem": false, "https://sns.evil.example.amazonaws.eu/x.pem": false, "https://sns.amazonaws.eu/x.pem": false, "http://sns.eusc-de-east-1.amazonaws.eu/x.pem": false,
+		"https://" + "sns.eusc-de-east-1.amazonaws.eu.cn/x.pem": false, "https://sns.eusc-de-east-1.amazonaws.eu.evil.example/x.pem": false, "https://" + "sns.eusc-de-east-1.amazonaws.europa/x.pem": false,
+		"https://" + "sns.eusc-de-east-1xamazonaws.eu/x.pem": false, "https://" + "sns.evil.example.amazonaws.eu/x.pem": false, "https://" + "sns.amazonaws.eu/x.pem": false, "http://sns.eusc-de-east-1.amazonaws.eu/x.pem": false,
 		"http://sns.eu-central-1.amazonaws.com/x.pem": false, "https://sns.eu-central-1.amazonaws.com.evil.example/x.pem": false, "https://evil.example/sns.eu-central-1.amazonaws.com/x.pem": false,
 		"https://sns.eu-central-1.amazonaws.com:8443/x.pem": false, "https://u@sns.eu-central-1.amazonaws.com/x.pem": false, "https://sns.amazonaws.com/x.pem": false,
 		"https://sns.evil.example#.amazonaws.com/x.pem": false, "https://s3.amazonaws.com/sns.x.amazonaws.com/x.pem": false, "": false, "file:///x.pem": false,
