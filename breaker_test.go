@@ -12,24 +12,27 @@ import (
 	"github.com/deedhq/deed/tenant"
 )
 
+// attempted has an attempt at d of a tenant's message come to an outcome.
+func attempted(t *testing.T, d *destination, of tenant.ID, outcome error) {
+	t.Helper()
+	round, _, cause := d.breaker.Admit()
+	if cause != nil {
+		t.Fatal("no attempt is admitted:", cause)
+	}
+	var results []error
+	if outcome != nil {
+		results = []error{claim.Describe(outcome)}
+	}
+	d.report(round, []Message{{Tenant: of}}, results)
+}
+
 // A probe that fails for its message's sake neither closes the breaker nor makes
 // it wait, and the next one is of another tenant.
 func TestBreaker_StaysHalfOpenBehindAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newSource(Options{Logger: slog.New(slog.DiscardHandler)}, Subscription{Topic: "t", Name: "s"}, stream.NewFeed()).dest
-		try := func(of byte, outcome error) {
-			t.Helper()
-			round, _, cause := d.breaker.Admit()
-			if cause != nil {
-				t.Fatal("no attempt is admitted:", cause)
-			}
-			var results []error
-			if outcome != nil {
-				results = []error{claim.Describe(outcome)}
-			}
-			d.report(round, []Message{{Tenant: tenant.ID{of}}}, results)
-		}
+		try := func(of byte, outcome error) { t.Helper(); attempted(t, d, tenant.ID{of}, outcome) }
 		try(0xa, Unavailable(errors.New("it errs"), 20*time.Millisecond))
 		if over := d.failing.list(); len(over) != 0 {
 			t.Errorf("before a probe it passes over %v", over)
@@ -55,18 +58,7 @@ func TestBreaker_ProbesTenantsInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newSource(Options{Logger: slog.New(slog.DiscardHandler)}, Subscription{Topic: "t", Name: "s"}, stream.NewFeed()).dest
-		try := func(of byte, outcome error) {
-			t.Helper()
-			round, _, cause := d.breaker.Admit()
-			if cause != nil {
-				t.Fatal("no attempt is admitted:", cause)
-			}
-			var results []error
-			if outcome != nil {
-				results = []error{claim.Describe(outcome)}
-			}
-			d.report(round, []Message{{Tenant: tenant.ID{of}}}, results)
-		}
+		try := func(of byte, outcome error) { t.Helper(); attempted(t, d, tenant.ID{of}, outcome) }
 		try(0xa, Unavailable(errors.New("it is down"), time.Second)) // opens it
 		for _, of := range []byte{0xa, 0xc} {
 			<-time.After(time.Second)
@@ -89,18 +81,7 @@ func TestBreaker_PauseIsToldWhileItIsProbed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newSource(Options{Logger: slog.New(slog.DiscardHandler)}, Subscription{Topic: "t", Name: "s"}, stream.NewFeed()).dest
-		probe := func(outcome error) {
-			t.Helper()
-			round, _, cause := d.breaker.Admit()
-			if cause != nil {
-				t.Fatal("no attempt is admitted:", cause)
-			}
-			var results []error
-			if outcome != nil {
-				results = []error{claim.Describe(outcome)}
-			}
-			d.report(round, []Message{{}}, results)
-		}
+		probe := func(outcome error) { t.Helper(); attempted(t, d, tenant.ID{}, outcome) }
 		if _, why := d.paused(); why != nil {
 			t.Errorf("at first it pauses: %v", why)
 		}

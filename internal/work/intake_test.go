@@ -3,6 +3,7 @@ package work_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -328,6 +329,28 @@ func TestIntake_LooksForWhatEndsHaveMadeReady(t *testing.T) {
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// What is given too late, as by a process that was frozen between the commit and this, is not begun before it is known that it is still this worker's.
+func TestIntake_StaleItemsAreNotBegun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMade(&fake{lost: func(item int) bool { return item == 100 }}, 0)
+		stop := start(t, m, work.Options{Concurrency: 4, Lease: 30 * time.Second})
+		synctest.Wait()
+		if got := m.intake.Promise(2); got != 2 {
+			t.Fatalf("it takes %d", got)
+		}
+		m.set(func() { m.inHand += 2 })
+		m.intake.Give(2, []int{100, 101}, time.Now().Add(-time.Minute))
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(m.attempted, []int{101}) {
+			t.Errorf("begun are %v, and 100 is another's by now", m.attempted)
 		}
 	})
 }
