@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -323,6 +324,34 @@ func TestContract_D6_OneProbeAtATime(t *testing.T) {
 		t.Errorf("%d calls, %d at a time", calls, n)
 	}
 	close(answer) // a nil outcome is none: unknown
+}
+
+// Of many claims at once, when a pause is over, one has the probe.
+func TestContract_D6_OneProbeOfManyClaims(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.NewPool(pgtest.Worker, 8)
+	ledger(t, db, patient(newFake()))
+	mails(t, db, 50)
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, since, until, why) values ('fake', clock_timestamp(), clock_timestamp(), 'it was down')`)
+	for round := range 300 {
+		var claimed atomic.Int32
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				tag, err := worker.Exec(t.Context(), `select id from deed.claim_deliveries('fake', 'w', 10, '1 minute')`)
+				if err != nil {
+					t.Errorf("claim: %v", err)
+				}
+				claimed.Add(int32(tag.RowsAffected()))
+			})
+		}
+		wg.Wait()
+		if n := claimed.Load(); n != 1 {
+			t.Fatalf("round %d: %d were claimed to find out whether it is back", round, n)
+		}
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set claim = null, claimed_at = null, claimed_by = null, lease_until = null where claim is not null`)
+	}
 }
 
 // A relay that has claimed a delivery when a pause begins does not call for it,

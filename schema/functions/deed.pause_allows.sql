@@ -28,6 +28,15 @@ begin
       select from deed.channel_outbox c where c.id = p.probe and c.claim = p.probe_claim and c.lease_until > v_now
     )
   for update skip locked;
-  return case when found then 1 else 0 end;
+  if not found then
+    return 0;
+  end if;
+  -- In a statement of its own: the row is as it is by now, and the probe that another claim
+  -- has made of it meanwhile is not seen by who looked before.
+  return case when exists (
+    select from deed.pauses p
+    join deed.channel_outbox c on c.id = p.probe and c.claim = p.probe_claim
+    where p.provider = p_provider and p.destination = p_destination and p.tenant_id = v_tenant and c.lease_until > v_now
+  ) then 0 else 1 end;
 end
 $$;
