@@ -324,7 +324,7 @@ func TestRemove_StepsAreBounded(t *testing.T) {
 		costs = append(costs, buffers)
 	}
 	same(t, "steps", len(costs), 30)
-	if first, last := costs[1], costs[len(costs)-1]; first < 1000 || last > first+300 { // 1000 and more, if it stepped over what is gone
+	if first, last := costs[1], costs[len(costs)-1]; first < 1000 || last > first+5000 { // 29,000 more, if it stepped over what is gone
 		t.Errorf("a step read %d buffers at first and %d at last", first, last)
 	}
 	clearAway(t, db)

@@ -63,7 +63,7 @@ func erased(t testing.TB, db *pgtest.DB, limit int) {
 	eventually(t, "the erasures to end", func() bool {
 		for pgtest.One[int64](t, db.Pool(pgtest.Worker), `select deed.erase_step($1, 'keeper')`, limit) > 0 {
 		}
-		db.Exec(t, pgtest.Owner, `update deed.erasing set tried_at = null`)
+		db.Exec(t, pgtest.Owner, `update deed.erasing set tried_at = '-infinity'`)
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select not exists (select from deed.erasing)`)
 	})
 }
@@ -238,7 +238,7 @@ func TestContract_D12_SuppressionsHoldOn(t *testing.T) {
 // nothing were, and it is not called again. Then it is erased.
 func TestContract_D12_WhatIsInSomebodysHand(t *testing.T) {
 	t.Parallel()
-	for _, end := range []string{"sent", "refused", "unknown", "gone", "claimed"} {
+	for _, end := range []string{"sent", "refused", "bad address", "unknown", "gone", "claimed"} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
@@ -272,10 +272,10 @@ func TestContract_D12_WhatIsInSomebodysHand(t *testing.T) {
 			case "gone":
 				want = delivery.Failed
 			default:
-				verdict := map[string]string{"sent": "accepted", "refused": "later", "unknown": "unknown"}[end]
+				verdict := map[string]string{"sent": "accepted", "refused": "later", "bad address": "bad_address", "unknown": "unknown"}[end]
 				got := pgtest.One[string](t, worker, `select status from deed.settle(array[$1::text::uuid], array[$2::bigint], array[$3], array['m'], array['canary'], array[0::float8], 'w', '1 day')`, id, claim, verdict)
 				t.Logf("settled as %s: %s", verdict, got)
-				want = map[string]delivery.Status{"sent": delivery.Sent, "refused": delivery.Skipped, "unknown": delivery.Failed}[end]
+				want = map[string]delivery.Status{"sent": delivery.Sent, "refused": delivery.Skipped, "bad address": delivery.Failed, "unknown": delivery.Failed}[end]
 			}
 			erased(t, db, 100)
 			if end == "gone" { // and comes back with what the provider had said

@@ -18,6 +18,7 @@ declare
   v_topics jsonb;
   v_open   text;
   v_order  text;
+  v_places tid[];
   v_rows   jsonb[];
   v_row    jsonb;
   v_gone   text[] := array(select r.tenant_id::text from deed.tenant_removals r);
@@ -35,13 +36,17 @@ begin
   -- The table's own row-level security must hide nothing: then this raises.
   perform set_config('row_security', 'off', true);
   execute format(
-    'with oldest as ('
+    'select array('
     || 'select ctid from %1$s t where %2$I is null and ($2 = ''{}'' or (lower(to_jsonb(t) ->> ''tenant_id'') = any ($2)) is not true) '
-    || 'order by %3$s limit $1 for update), '
-    || 'moved as (delete from %1$s t using oldest o where t.ctid = o.ctid returning t.*) '
-    || 'select array_agg(to_jsonb(m) order by %3$s) from moved m',
+    || 'order by %3$s limit $1 for update)',
     v_table, v_open, v_order
-  ) into v_rows using p_limit, v_gone;
+  ) into v_places using p_limit, v_gone;
+  -- In a statement of its own, which sees them as they were locked.
+  execute format(
+    'with moved as (delete from %1$s t where t.ctid = any ($1) returning t.*) '
+    || 'select array_agg(to_jsonb(m) order by %2$s) from moved m',
+    v_table, v_order
+  ) into v_rows using v_places;
   perform set_config('row_security', 'on', true);
 
   foreach v_row in array coalesce(v_rows, '{}') loop
@@ -72,7 +77,7 @@ begin
       and coalesce((v_row ->> 'attempts')::int, (v_row ->> 'retry_count')::int, 0) > 0;
   end loop;
   perform set_config('app.current_tenant_id', coalesce(v_tenant, ''), true);
-  if coalesce(cardinality(v_rows), 0) < p_limit then
+  if cardinality(v_places) < p_limit then
     update deed.contracts c set adopting = null, adopting_topics = null where c.pack = p_pack;
   end if;
   return coalesce(cardinality(v_rows), 0);

@@ -24,6 +24,15 @@ begin
   ) then
     return;
   end if;
+  -- In a statement of its own: what a person says of them meanwhile the next one sees, and changes.
+  perform from (
+    select from deed.suppressions x
+    where x.tenant_id = p_tenant and x.by_consent and (x.channel, x.address) in (
+      select a.channel, a.address from unnest(p_contacts) r(id) cross join lateral deed.known_addresses(array(select deed.names_of(r.id))) a
+    )
+    order by x.channel, x.address, x.purpose
+    for update
+  ) locked;
   with revoked as (
     select s.contact_id, s.channel, s.purpose from deed.consents_of(p_contacts) s where s.state = 'revoked'
   ),

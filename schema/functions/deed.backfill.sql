@@ -39,6 +39,7 @@ set jit = off
 as $$
 declare
   c_stale constant int := 5000; -- pages without a summary that a step may read
+  v_timeout text := current_setting('lock_timeout');
   v_b     deed.backfills%rowtype;
   v_sub   record;
   v_w     record;
@@ -275,6 +276,17 @@ begin
     ) r;
   end if;
 
+  if v_page is not null then
+    begin
+      -- A deletion that is under way (deed.purge) goes by the subscriptions that there were when it began.
+      perform set_config('lock_timeout', '50ms', true);
+      lock table deed.purges in share mode;
+      perform set_config('lock_timeout', v_timeout, true);
+    exception when lock_not_available then
+      return next;
+      return;
+    end;
+  end if;
   if v_page is not null and v_sub.start = 'beginning' then
     v_rows := array(
       select q.ctid

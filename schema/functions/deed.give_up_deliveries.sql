@@ -18,11 +18,14 @@ as $$
 #variable_conflict use_column
 declare
   v_now     timestamptz := clock_timestamp();
+  v_places  tid[];
   v_ids     uuid[];
   v_reasons text[];
 begin
+  v_places := array(select p.ctid from deed.pauses p where p.provider = p_provider and p.until < v_now - interval '1 hour' for update skip locked);
+  -- In a statement of its own: a claim may have made a probe meanwhile.
   delete from deed.pauses p
-  where p.provider = p_provider and p.until < v_now - interval '1 hour'
+  where p.ctid = any (v_places)
     and not exists (select from deed.channel_outbox c where c.id = p.probe and c.claim = p.probe_claim and c.lease_until > v_now);
   if not exists (select from deed.pauses p where p.provider = p_provider and p.destination <> '' and p.since <= v_now - p_give_up) then
     return;

@@ -27,6 +27,9 @@ begin
       perform deed.declare_topic(v_name);
     end if;
     select t.* into v_topic from deed.topics t where t.topic = v_name for update;
+    if not found then
+      return false; -- it was removed meanwhile: deed.backfill declares it anew
+    end if;
   exception when lock_not_available then
     return false;
   end;

@@ -44,6 +44,7 @@ declare
   v_now   timestamptz := clock_timestamp();
   v_call  record;
   v_row   deed.pauses;
+  v_made  boolean; -- it is this call's
   v_until timestamptz;
   v_begun timestamptz; -- the day or the month
 begin
@@ -63,20 +64,29 @@ begin
     else
       v_until := case when v_call.after is not null then v_now + make_interval(secs => least(v_call.after, 3600)) end;
     end if;
+    v_made := false;
     select p.* into v_row from deed.pauses p
     where p.provider = p_provider and p.destination = v_call.destination and p.tenant_id = v_call.tenant
     for update;
     if not found then
       continue when not v_call.opens;
-      v_until := coalesce(v_until, v_now + least(p_base, p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));
       insert into deed.pauses as p (provider, destination, tenant_id, since, until, why)
-      select p_provider, v_call.destination, v_call.tenant, v_now, v_until, left(coalesce(nullif(v_call.error, ''), 'it failed'), 4000)
+      select p_provider, v_call.destination, v_call.tenant, v_now, coalesce(v_until, v_now + least(p_base, p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1]))), left(coalesce(nullif(v_call.error, ''), 'it failed'), 4000)
       from deed.tenants t
       where t.tenant_id = v_call.tenant and not deed.is_removed(v_call.tenant)
       for key share -- the removal of the tenant comes after, or before (deed.take_tenant)
       on conflict (provider, destination, tenant_id) do nothing
       returning p.* into v_row;
-      continue when not found; -- another relay's, at the same moment
+      v_made := found;
+      if not v_made then -- another relay's, at the same moment: what this one was told counts, too
+        select p.* into v_row from deed.pauses p
+        where p.provider = p_provider and p.destination = v_call.destination and p.tenant_id = v_call.tenant
+        for update;
+        continue when not found;
+      end if;
+    end if;
+    if v_made then
+      null;
     elsif v_row.probe = v_call.id and v_row.probe_claim = v_call.claim then
       v_until := greatest(v_until, v_now
         + least(p_base * 2 ^ least(v_row.failures, 20), p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));

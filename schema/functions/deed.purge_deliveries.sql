@@ -15,20 +15,23 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_count int;
+  v_places tid[];
+  v_count  int;
 begin
   if p_age is null or p_age < interval '1 day' then
     raise exception 'purge_deliveries: the age must be at least a day: providers'' windows and people ask for them' using errcode = 'DDARG';
   end if;
+  v_places := array(
+    select o.ctid from deed.channel_outbox o
+    where o.finished_at < clock_timestamp() - p_age and (o.contents is null or o.finished_at < clock_timestamp() - interval '2 days') and o.status in ('sent', 'called', 'posted', 'skipped') and o.run_id is null
+    order by o.finished_at
+    limit p_limit
+    for update skip locked
+  );
+  -- In a statement of its own: what was said of them before they were locked goes, too.
   with gone as (
     delete from deed.channel_outbox c
-    where c.ctid = any (array(
-      select o.ctid from deed.channel_outbox o
-      where o.finished_at < clock_timestamp() - p_age and (o.contents is null or o.finished_at < clock_timestamp() - interval '2 days') and o.status in ('sent', 'called', 'posted', 'skipped') and o.run_id is null
-      order by o.finished_at
-      limit p_limit
-      for update skip locked
-    ))
+    where c.ctid = any (v_places)
     returning c.id, c.tenant_id, c.status
   ),
   attempts as (

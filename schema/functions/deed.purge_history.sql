@@ -163,6 +163,10 @@ begin
       lock table deed.progress in share mode;
       delete from deed.windows w
       where w.n = any (v_old) and w.n < (select max(o.n) from deed.windows o)
+        -- Once more: what a lane stood at may have become its subscription's meanwhile.
+        and not exists (select from deed.subscriptions s where w.n in (s.start_window, s.since_window, s.read_window))
+        and not exists (select from deed.backfills b where b.window_n = w.n)
+        and not exists (select from deed.relanings r where r.window_n = w.n)
         and not exists (
           select from deed.lanes l
           cross join lateral (

@@ -14,8 +14,9 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_run   deed.campaign_runs;
-  v_count int;
+  v_run    deed.campaign_runs;
+  v_places tid[];
+  v_count  int;
 begin
   if coalesce(p_limit, 0) < 1 then
     raise exception 'purge_run: take one at least' using errcode = 'DDARG';
@@ -29,9 +30,11 @@ begin
   if not found then
     return null;
   end if;
+  v_places := array(select o.ctid from deed.channel_outbox o where o.run_id = v_run.id and o.finished_at is not null limit p_limit for update skip locked);
+  -- In a statement of its own: what was said of them before they were locked goes, too.
   with gone as (
     delete from deed.channel_outbox c
-    where c.id = any (array(select o.id from deed.channel_outbox o where o.run_id = v_run.id and o.finished_at is not null limit p_limit for update skip locked))
+    where c.ctid = any (v_places)
     returning c.id, c.status
   ),
   attempts as (

@@ -47,6 +47,7 @@ declare
   v_now     timestamptz := clock_timestamp();
   v_changed boolean;
   v_timeout text := current_setting('lock_timeout');
+  v_places  tid[];
   v_domains text[]; -- of p_verified, in order; null: it names none
   v_served  text[] := nullif(array(select distinct u.channel collate "C" from unnest(p_channels) u(channel) order by 1), '{}');
   v_tenants uuid[] := nullif(array(select distinct u.id from unnest(p_tenants) u(id) order by 1), '{}');
@@ -102,13 +103,14 @@ begin
       using errcode = 'DDCON', hint = 'Give the new one a name of its own, or let those end first: deed deliveries list --provider ' || p_name;
   end if;
   -- What was down is another's. Who holds a pause may wait for the lock above.
-  delete from deed.pauses p
-  where p.ctid = any (array(
+  v_places := array(
     select l.ctid from deed.pauses l
     where l.provider = p_name
       and exists (select from deed.providers o where o.name = p_name and (o.kind, o.account) is distinct from (p_kind, p_account))
     for update skip locked
-  ));
+  );
+  -- In a statement of its own, which sees those that were prolonged meanwhile.
+  delete from deed.pauses p where p.ctid = any (v_places);
   insert into deed.providers as p (name, kind, account, sandbox, lanes, relane, key_window, can_look_up, reports, verified_domains, channels, tenants, registered_at)
   values (p_name, p_kind, p_account, p_sandbox, p_lanes, false, p_key_window, p_can_look_up, p_reports, v_domains, v_served, v_tenants, v_now)
   on conflict (name) do update

@@ -42,6 +42,9 @@ begin
       raise exception 'remove_subscription: topic % has no subscription %', quote_literal(p_topic), coalesce(quote_literal(left(p_name, 110)), 'null')
         using errcode = 'DDNFD';
     end if;
+    if v_topic.topic is null then -- deed.join_list may have declared it while this waited
+      select t.* into v_topic from deed.topics t where t.topic = p_topic for update;
+    end if;
 
     if v_topic.topic is not null then
       v_version := nextval('deed.list_seq');

@@ -27,6 +27,8 @@ as $$
 declare
   v_tenant uuid := deed.tenant_of_call('suppress', p_tenant);
   v_actor  text := coalesce(nullif(left(p_actor, 200), ''), session_user);
+  v_new    text[];
+  v_longer text[];
   v_count  bigint;
   v_bad    record;
 begin
@@ -64,8 +66,10 @@ begin
       kept_until = null, kept_reason = null, kept_actor = null
     where coalesce(s.expires_at, 'infinity') < coalesce(excluded.expires_at, 'infinity') or (s.by_consent and excluded.expires_at is null)
     returning address, xmax = 0 as is_new
-  ),
-  kept as (
+  )
+  select coalesce(array_agg(a.address) filter (where a.is_new), '{}'), coalesce(array_agg(a.address) filter (where not a.is_new), '{}') into v_new, v_longer from added a;
+  -- In a statement of its own, which sees what was revoked meanwhile.
+  with kept as (
     -- A revocation holds for ever, and may be taken back: then this is left.
     update deed.suppressions s
     set kept_until = p_expires_at, kept_reason = p_reason, kept_actor = v_actor
@@ -79,10 +83,10 @@ begin
     select v_tenant, v_actor, case when a.is_new then 'suppress' else 'extend' end, 'suppression',
       case when count(*) = 1 then p_channel || ':' || deed.address_mark(v_tenant, p_channel, min(a.address)) end, p_reason, count(*),
       case when p_purpose <> '' or p_expires_at is not null then jsonb_strip_nulls(jsonb_build_object('purpose', nullif(p_purpose, ''), 'until', p_expires_at)) end
-    from (select address, is_new from added union all select address, false from kept) a
+    from (select n, true from unnest(v_new) n union all select l, false from unnest(v_longer) l union all select k.address, false from kept k) a(address, is_new)
     group by a.is_new
   )
-  select (select count(*) from added) + (select count(*) from kept) into v_count;
+  select cardinality(v_new) + cardinality(v_longer) + (select count(*) from kept) into v_count;
   return v_count;
 end
 $$;

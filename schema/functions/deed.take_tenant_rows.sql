@@ -20,17 +20,18 @@ set enable_mergejoin = off
 set jit = off
 as $$
 declare
-  v_n   bigint;
-  v_of  bigint;
-  v_ids uuid[];
-  v_run uuid;
+  v_n      bigint;
+  v_of     bigint;
+  v_places tid[];
+  v_ids    uuid[];
+  v_run    uuid;
 begin
   case p_table
   when 'channel_outbox' then
+    v_places := array(select o.ctid from deed.channel_outbox o where o.tenant_id = p_tenant limit p_limit for update skip locked);
+    -- In a statement of its own: what was said of them before they were locked goes, too.
     with gone as (
-      delete from deed.channel_outbox c
-      where c.ctid = any (array(select o.ctid from deed.channel_outbox o where o.tenant_id = p_tenant limit p_limit for update skip locked))
-      returning c.id
+      delete from deed.channel_outbox c where c.ctid = any (v_places) returning c.id
     ),
     attempts as (
       delete from deed.delivery_attempts a using gone g where a.delivery_id = g.id returning 1

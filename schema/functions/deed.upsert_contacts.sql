@@ -284,7 +284,11 @@ begin
     begin
       perform from (
         select c.id from deed.contacts c
-        where c.id = any (array(select distinct v_ids[v_like[i]] from generate_series(1, v_count) i where v_known[i] = 1 or v_like[i] <> i))
+        where c.id = any (array(
+          select v_ids[v_like[i]] from generate_series(1, v_count) i where v_known[i] = 1 or v_like[i] <> i
+          union
+          select x::uuid from unnest(v_whose) w(whose) cross join unnest(string_to_array(w.whose, ',')) x -- a conflict is about them, unless they are merged
+        ))
         order by c.id
         for no key update
       ) locked;
@@ -367,6 +371,8 @@ begin
     insert into deed.identity_conflicts as o (tenant_id, contact_ids, types, actor, at)
     select v_tenant, t.contacts, min(t.types), v_actor, v_now
     from told t
+    where 1 < (select count(distinct deed.contact_of(v_tenant, x)) from unnest(t.contacts) x)
+      and not exists (select from deed.contacts c where c.id = any (t.contacts) and c.erased_at is not null)
     group by t.contacts
     order by t.contacts
     on conflict (tenant_id, contact_ids) where settled_at is null do update
