@@ -246,7 +246,7 @@ func TestErase_AStepWaitsForNobody(t *testing.T) {
 		if _, err := db.Pool(pgtest.Worker).Exec(ctx, `select deed.erase_step(100, 'keeper')`); err != nil {
 			t.Fatal(err)
 		}
-		db.Exec(t, pgtest.Owner, `update deed.erasing set tried_at = '-infinity'`)
+		db.Exec(t, pgtest.Owner, `update deed.erasing set tried_at = null`)
 		return entry(t, db, list[1].ID).ErasedAt != nil
 	})
 	if e := entry(t, db, list[0].ID); e.ErasedAt != nil {

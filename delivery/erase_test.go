@@ -63,7 +63,7 @@ func erased(t testing.TB, db *pgtest.DB, limit int) {
 	eventually(t, "the erasures to end", func() bool {
 		for pgtest.One[int64](t, db.Pool(pgtest.Worker), `select deed.erase_step($1, 'keeper')`, limit) > 0 {
 		}
-		db.Exec(t, pgtest.Owner, `update deed.erasing set tried_at = '-infinity'`)
+		db.Exec(t, pgtest.Owner, `update deed.erasing set tried_at = null`)
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select not exists (select from deed.erasing)`)
 	})
 }

@@ -2,7 +2,6 @@ package delivery_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -156,38 +155,5 @@ func TestContract_D12_SuppressedOnceErased(t *testing.T) {
 				t.Errorf("what is reserved afterwards is %s", e.Status)
 			}
 		})
-	}
-}
-
-// Of soft bounces that are told of at the same moment each counts: the fifth suppresses, whoever tells it.
-func TestContract_D11_SoftBouncesAtOnce(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
-	l, stop := run(t, db, said(newFake()))
-	var ids []string
-	for _, part := range []string{"1", "2", "3", "4", "5"} {
-		ids = append(ids, sent(t, db, email("ann@example.com", part))...)
-	}
-	stop()
-	for _, id := range ids[:3] {
-		record(t, l, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: id, ID: id})
-	}
-	db.Exec(t, pgtest.Owner, `
-		create function public.at_gate() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock_shared(4711); return new; end $$;
-		create trigger gate before insert on deed.soft_bounces for each row execute function public.at_gate()`)
-	shut := begun(t, db, pgtest.Owner, `select pg_advisory_xact_lock(4711)`)
-	var both sync.WaitGroup
-	for _, id := range ids[3:] {
-		both.Go(func() {
-			if _, err := l.Record(context.Background(), "fake", delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: id, ID: id}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	eventually(t, "both to count", func() bool { return waiting(t, db) == 2 })
-	ends(t, shut)
-	both.Wait()
-	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.suppressions`); n != 1 {
-		t.Errorf("%d suppressions after five soft bounces", n)
 	}
 }

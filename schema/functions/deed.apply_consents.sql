@@ -16,6 +16,9 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set jit = off
 as $$
+declare
+  v_new    bigint;
+  v_longer bigint;
 begin
   if not exists (
     -- Each by its id, in turn (offset 0), whatever statistics say of how many there are.
@@ -24,15 +27,6 @@ begin
   ) then
     return;
   end if;
-  -- In a statement of its own: what a person says of them meanwhile the next one sees, and changes.
-  perform from (
-    select from deed.suppressions x
-    where x.tenant_id = p_tenant and x.by_consent and (x.channel, x.address) in (
-      select a.channel, a.address from unnest(p_contacts) r(id) cross join lateral deed.known_addresses(array(select deed.names_of(r.id))) a
-    )
-    order by x.channel, x.address, x.purpose
-    for update
-  ) locked;
   with revoked as (
     select s.contact_id, s.channel, s.purpose from deed.consents_of(p_contacts) s where s.state = 'revoked'
   ),
@@ -54,6 +48,31 @@ begin
       expires_at = null, reason = excluded.reason, actor = excluded.actor, by_consent = true
     where deed.suppressions.expires_at is not null
     returning xmax = 0 as is_new
+  )
+  select count(*) filter (where a.is_new), count(*) filter (where not a.is_new) into v_new, v_longer from added a;
+  -- In a statement of its own: what a person says of them meanwhile the next one sees, and changes.
+  perform from (
+    select distinct a.channel, a.address
+    from unnest(p_contacts) r(id)
+    cross join lateral deed.known_addresses(array(select deed.names_of(r.id))) a
+    where a.address is not null
+    order by a.channel, a.address
+    offset 0
+  ) t
+  cross join lateral (
+    select x.purpose from deed.suppressions x
+    where x.tenant_id = p_tenant and x.channel = t.channel and x.address = t.address and x.by_consent
+    order by x.purpose
+    for update
+  ) locked;
+  with revoked as (
+    select s.contact_id, s.channel, s.purpose from deed.consents_of(p_contacts) s where s.state = 'revoked'
+  ),
+  theirs as (
+    select distinct r.id as contact_id, a.channel, a.address
+    from unnest(p_contacts) r(id)
+    cross join lateral deed.known_addresses(array(select deed.names_of(r.id))) a
+    where a.address is not null
   ),
   over as (
     select x.ctid as place, x.kept_until > clock_timestamp() as kept
@@ -79,12 +98,12 @@ begin
   insert into deed.audit_log (tenant_id, actor, action, subject_type, reason, affected)
   select p_tenant, p_actor, k.action, 'suppression', k.reason, k.affected
   from (
-    select case when a.is_new then 'suppress' else 'extend' end as action, 'consent revoked' as reason, count(*) as affected from added a group by a.is_new
+    values ('suppress', 'consent revoked', v_new), ('extend', 'consent revoked', v_longer)
     union all
     select 'unsuppress', 'consent no longer revoked', count(*) from lifted
     union all
     select 'extend', 'consent no longer revoked: as it was before', count(*) from restored
-  ) k
+  ) k(action, reason, affected)
   where k.affected > 0;
 end
 $$;

@@ -125,8 +125,6 @@ begin
           format('%s, says %s: event %s, delivery %s', v_e.event, left(v_e.provider, 40), left(v_e.event_id, 70), v_e.id), p_actor, v_e.tenant_id, v_e.purpose);
       -- A mail that was delayed and then delivered, of which that was heard first, has not bounced.
       elsif not (v_e.own and exists (select from deed.delivery_feedback f where f.delivery_id = v_e.id and greatest(f.delivered_at, f.last_delivered_at) > v_e.at)) then
-        -- Of two at once, of other deliveries, the second counts the first.
-        perform pg_advisory_xact_lock(hashtextextended(concat_ws(' ', 'soft bounces', v_e.tenant_id, v_e.channel, v_e.address), 0));
         insert into deed.soft_bounces as b (delivery_id, tenant_id, channel, address, at)
         values (v_e.id, v_e.tenant_id, v_e.channel, v_e.address, v_e.at)
         -- The last time that was said, whichever is heard first, unless that is before a copy was

@@ -41,6 +41,8 @@ declare
   v_n         bigint;
   v_ids       uuid[];
   v_ended     bigint;
+  v_xid       bigint;
+  v_low       bigint;
 begin
   if coalesce(length(btrim(p_reason)), 0) not between 1 and 2000 then
     raise exception 'erase_contact: a reason of 1 to 2000 characters is needed' using errcode = 'DDARG';
@@ -111,10 +113,18 @@ begin
     and a.action in ('merge', 'unmerge') and coalesce(a.details ->> 'into', a.details ->> 'from') = any (array(select u.id::text from unnest(v_names) u(id))) and a.reason <> 'erased';
   update deed.identity_conflicts o set settled_at = v_now where o.tenant_id = v_tenant and o.settled_at is null and o.contact_ids && v_names;
 
-  insert into deed.erasures (tenant_id, contact_id, names, reason, actor, at, deliveries, exported_at, suppressed)
-  values (v_tenant, v_root, v_names, p_reason, v_actor, v_now, v_ended, case when p_exported then v_now end, coalesce(p_suppress, false))
-  returning n into v_n;
-  insert into deed.erasing (n, xid, channels, addresses) values (v_n, pg_current_xact_id(), v_channels, v_addresses);
+  v_xid := pg_current_xact_id()::text::bigint;
+  begin
+    -- In a subtransaction, which gets an id of its own now: whoever has reserved before has a lower one. The transaction's own may be
+    -- from long before.
+    insert into deed.erasures (tenant_id, contact_id, names, reason, actor, at, deliveries, exported_at, suppressed)
+    values (v_tenant, v_root, v_names, p_reason, v_actor, v_now, v_ended, case when p_exported then v_now end, coalesce(p_suppress, false))
+    returning n, xmin::text::bigint into v_n, v_low;
+  exception when unique_violation then
+    raise;
+  end;
+  v_xid := v_xid + ((v_low - v_xid) & 4294967295); -- ids of rows have 32 bits
+  insert into deed.erasing (n, xid, channels, addresses) values (v_n, v_xid::text::xid8, v_channels, v_addresses);
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, reason, details)
   values (v_tenant, v_actor, 'erase', 'contact', v_root::text, p_reason, jsonb_build_object('names', cardinality(v_names), 'deliveries', v_ended));
   return v_n;

@@ -4,8 +4,8 @@
 -- The ledger is walked once for all erasures that stand at the same place of it, such as all
 -- that have not begun, and by one caller at a time. What had been reserved before
 -- deed.erase_contact is erased, for the contact by name or for one of its addresses;
--- what came later is not. An erasure waits for transactions that were under way when it was first seen here, in a
--- transaction that has written nothing yet, and for deliveries that are in somebody's hand, whose places it keeps. Then it has
+-- what came later is not. An erasure waits for transactions that were under way then, and for
+-- deliveries that are in somebody's hand, whose places it keeps. Then it has
 -- ended: its addresses, which it needed for that, are forgotten, and what is kept of lanes
 -- that are theirs alone.
 create or replace function deed.erase_step(
@@ -20,7 +20,6 @@ set jit = off
 as $$
 declare
   v_now    timestamptz := clock_timestamp();
-  v_new    bigint[]; -- erasures that nobody has seen yet
   v_first  deed.erasing%rowtype;
   v_all    bigint[]; -- the erasures
   v_of     bigint[]; -- of what was found: whose it is,
@@ -33,19 +32,11 @@ declare
   v_left   uuid[];
   v_over   boolean;
 begin
-  v_new := array(select o.n from deed.erasing o where o.tried_at is null and o.reached = '00000000-0000-0000-0000-000000000000' order by o.n limit 10000);
-  if v_new <> '{}' and pg_current_xact_id_if_assigned() is null then
-    -- Who has reserved before the erasure may have got a transaction id after that had its own. None that does so
-    -- from here on did, since it has been seen.
-    update deed.erasing o
-    set xid = pg_current_xact_id(), tried_at = '-infinity'
-    where o.n = any (array(select l.n from deed.erasing l where l.n = any (v_new) and l.tried_at is null order by l.n for update skip locked));
-  end if;
   -- xids of another cluster are above all of this one's, or mean nothing here.
   select o.* into v_first
   from deed.erasing o
-  where (o.tried_at < v_now - interval '5 seconds' or (o.tried_at is null and o.reached <> '00000000-0000-0000-0000-000000000000'))
-    and (o.xid <= pg_snapshot_xmin(pg_current_snapshot()) or o.xid > pg_current_xact_id())
+  where coalesce(o.tried_at < v_now - interval '5 seconds', true)
+    and (o.xid < pg_snapshot_xmin(pg_current_snapshot()) or o.xid >= pg_snapshot_xmax(pg_current_snapshot()))
   order by o.n
   limit 1
   for update skip locked;
@@ -57,8 +48,8 @@ begin
     from (
       select o.n
       from deed.erasing o
-      where o.reached = v_first.reached and (o.tried_at < v_now - interval '5 seconds' or (o.tried_at is null and o.reached <> '00000000-0000-0000-0000-000000000000'))
-        and (o.xid <= pg_snapshot_xmin(pg_current_snapshot()) or o.xid > pg_current_xact_id())
+      where o.reached = v_first.reached and coalesce(o.tried_at < v_now - interval '5 seconds', true)
+        and (o.xid < pg_snapshot_xmin(pg_current_snapshot()) or o.xid >= pg_snapshot_xmax(pg_current_snapshot()))
       order by o.n
       limit 10000
       for update skip locked

@@ -64,6 +64,7 @@ declare
   v_means   uuid[];    -- by identity: who is known by it
   v_known   int[];     -- by contact: how many contacts have its identities,
   v_whose   text[];    -- and which, if they are several
+  v_free     uuid[]; -- of those, whom nobody else is changing
   v_added   int[] := '{}'; -- the contacts that got identities,
   v_full    int[] := '{}'; -- and those that would have had too many
   v_changed uuid[];    -- that got other data
@@ -284,11 +285,7 @@ begin
     begin
       perform from (
         select c.id from deed.contacts c
-        where c.id = any (array(
-          select v_ids[v_like[i]] from generate_series(1, v_count) i where v_known[i] = 1 or v_like[i] <> i
-          union
-          select x::uuid from unnest(v_whose) w(whose) cross join unnest(string_to_array(w.whose, ',')) x -- a conflict is about them, unless they are merged
-        ))
+        where c.id = any (array(select distinct v_ids[v_like[i]] from generate_series(1, v_count) i where v_known[i] = 1 or v_like[i] <> i))
         order by c.id
         for no key update
       ) locked;
@@ -301,6 +298,13 @@ begin
       v_ids := array(select coalesce((v_merged ->> v_ids[i]::text)::uuid, v_ids[i]) from generate_series(1, v_count) i);
     end;
   end loop;
+  -- Who are at odds, but for those whom somebody is changing: they may be merged, or erased, in a moment. Nobody is waited for.
+  v_free := array(
+    select c.id from deed.contacts c
+    where c.id = any (array(select x::uuid from unnest(v_whose) w(whose) cross join unnest(string_to_array(w.whose, ',')) x))
+    order by c.id
+    for no key update skip locked
+  );
   if exists (select from deed.contacts c where c.id = any (v_ids) and c.erased_at is not null) then
     raise exception 'upsert_contacts: a contact of the call has been erased since it began' using errcode = '40001';
   end if;
@@ -371,7 +375,7 @@ begin
     insert into deed.identity_conflicts as o (tenant_id, contact_ids, types, actor, at)
     select v_tenant, t.contacts, min(t.types), v_actor, v_now
     from told t
-    where 1 < (select count(distinct deed.contact_of(v_tenant, x)) from unnest(t.contacts) x)
+    where t.contacts <@ v_free and 1 < (select count(distinct deed.contact_of(v_tenant, x)) from unnest(t.contacts) x)
       and not exists (select from deed.contacts c where c.id = any (t.contacts) and c.erased_at is not null)
     group by t.contacts
     order by t.contacts
