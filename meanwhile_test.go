@@ -18,7 +18,7 @@ func beside(t testing.TB, db *pgtest.DB, role pgtest.Role, sql string) (end func
 		result <- err
 	}()
 	eventually(t, "it to wait: "+sql, func() bool {
-		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')`, int32(conn.PgConn().PID()))
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
 	})
 	return func() {
 		t.Helper()
