@@ -298,6 +298,7 @@ func TestRemove_StepsAreBounded(t *testing.T) {
 	ctx := t.Context()
 	worker := db.Pool(pgtest.Worker)
 	id := subscribe(t, db, "orders", "s")
+	db.Exec(t, pgtest.Owner, `alter table deed.pending set (autovacuum_enabled = off)`) // on pages that it has seen, each lock reads the visibility map
 	db.Exec(t, pgtest.Owner, `
 		insert into deed.pending (subscription, slot, id, tenant_id, ord_at)
 		select $1, (select t.slot_base from deed.topics t where t.topic = 'orders'), i, '00000000-0000-0000-0000-000000000000', now() from generate_series(1, 30000) i`, id)
@@ -324,7 +325,7 @@ func TestRemove_StepsAreBounded(t *testing.T) {
 		costs = append(costs, buffers)
 	}
 	same(t, "steps", len(costs), 30)
-	if first, last := costs[1], costs[len(costs)-1]; first < 1000 || last > first+5000 { // 29,000 more, if it stepped over what is gone
+	if first, last := costs[1], costs[len(costs)-1]; first < 1000 || last > first+300 { // 1000 and more, if it stepped over what is gone
 		t.Errorf("a step read %d buffers at first and %d at last", first, last)
 	}
 	clearAway(t, db)

@@ -30,18 +30,21 @@ func meanwhile(t testing.TB, db *pgtest.DB, id, first, second string) {
 		_, err := conn.Exec(context.Background(), second, id)
 		ended <- err
 	}()
-	pgtest.Wait(pgtest.Patience, func() bool {
+	met := pgtest.Wait(pgtest.Patience, func() bool {
 		return len(ended) > 0 || pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
 	})
 	if err := tx.Commit(context.Background()); err != nil {
 		t.Fatal(err)
+	}
+	if !met {
+		t.Error("the second has neither ended nor waited for the first")
 	}
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
 }
 
-// until tomorrow are the suppressions that somebody has said for a day, and which stand for nothing else.
+// untilTomorrow is how many suppressions there are that somebody has said for a day, and which stand for nothing else.
 func untilTomorrow(t testing.TB, db *pgtest.DB) int {
 	t.Helper()
 	return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.suppressions where not by_consent and expires_at < now() + interval '2 days'`)

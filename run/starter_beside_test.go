@@ -102,17 +102,7 @@ func TestStarter_BesideAnEngineAnswersThatNeverCome(t *testing.T) {
 	e := &besides{most: 100}
 	s, _ := starter(t, db, deafPool(t, db, "start_and_claim", &armed), run.StarterOptions{Engine: e})
 	armed.Store(3)
-	for round := range 5 {
-		var reqs []run.Request
-		for i := range 20 {
-			reqs = append(reqs, run.Request{Plan: "p", ID: fmt.Sprint(round, "-", i)})
-		}
-		for _, a := range ask(t.Context(), s, reqs...) {
-			if a.err != nil {
-				t.Errorf("%+v: %v", a.req, a.err)
-			}
-		}
-	}
+	startHundred(t, s)
 	want(t, "answers that were still to be lost", armed.Load() > 0, false)
 	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.runs`), 100)
 	want(t, "events", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_log`), 200)

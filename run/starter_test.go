@@ -168,13 +168,9 @@ func TestStarter_AnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// A statement whose answer never comes may have started its runs: each is asked for again, and is the same run.
-func TestStarter_AnswersThatNeverCome(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
-	var armed arming
-	s, _ := starter(t, db, deafPool(t, db, "start_requests", &armed), run.StarterOptions{})
-	armed.Store(3)
+// startHundred asks for a hundred runs, twenty at a time, each of which must come.
+func startHundred(t *testing.T, s *run.Starter) {
+	t.Helper()
 	for round := range 5 {
 		var reqs []run.Request
 		for i := range 20 {
@@ -186,6 +182,16 @@ func TestStarter_AnswersThatNeverCome(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A statement whose answer never comes may have started its runs: each is asked for again, and is the same run.
+func TestStarter_AnswersThatNeverCome(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var armed arming
+	s, _ := starter(t, db, deafPool(t, db, "start_requests", &armed), run.StarterOptions{})
+	armed.Store(3)
+	startHundred(t, s)
 	if n := armed.Load(); n > 0 {
 		t.Errorf("%d answers were still to be lost", n)
 	}

@@ -17,8 +17,14 @@ set plan_cache_mode = force_custom_plan
 set jit = off
 as $$
 declare
-  v_new    bigint;
-  v_longer bigint;
+  v_of        uuid[]; -- the contacts' addresses: whose,
+  v_channels  text[]; -- where,
+  v_addresses text[]; -- and which
+  v_who       uuid[]; -- what is revoked: by whom,
+  v_where     text[]; -- where,
+  v_purposes  text[]; -- and for what
+  v_new       bigint;
+  v_longer    bigint;
 begin
   if not exists (
     -- Each by its id, in turn (offset 0), whatever statistics say of how many there are.
@@ -27,20 +33,21 @@ begin
   ) then
     return;
   end if;
-  with revoked as (
-    select s.contact_id, s.channel, s.purpose from deed.consents_of(p_contacts) s where s.state = 'revoked'
-  ),
-  theirs as (
-    select distinct r.id as contact_id, a.channel, a.address
+  select array_agg(t.id), array_agg(t.channel), array_agg(t.address) into v_of, v_channels, v_addresses
+  from (
+    select distinct r.id, a.channel, a.address
     from unnest(p_contacts) r(id)
     cross join lateral deed.known_addresses(array(select deed.names_of(r.id))) a
     where a.address is not null
-  ),
-  added as (
+  ) t;
+  select array_agg(s.contact_id), array_agg(s.channel), array_agg(s.purpose) into v_who, v_where, v_purposes
+  from deed.consents_of(p_contacts) s
+  where s.state = 'revoked';
+  with added as (
     insert into deed.suppressions (tenant_id, channel, address, purpose, reason, actor, created_at, by_consent)
     select p_tenant, t.channel, t.address, s.purpose, 'consent revoked', p_actor, clock_timestamp(), true
-    from theirs t
-    join revoked s using (contact_id, channel)
+    from unnest(v_of, v_channels, v_addresses) t(contact_id, channel, address)
+    join unnest(v_who, v_where, v_purposes) s(contact_id, channel, purpose) using (contact_id, channel)
     group by t.channel, t.address, s.purpose
     order by t.channel, t.address, s.purpose
     on conflict on constraint suppressions_pkey do update
@@ -53,9 +60,7 @@ begin
   -- In a statement of its own: what a person says of them meanwhile the next one sees, and changes.
   perform from (
     select distinct a.channel, a.address
-    from unnest(p_contacts) r(id)
-    cross join lateral deed.known_addresses(array(select deed.names_of(r.id))) a
-    where a.address is not null
+    from unnest(v_channels, v_addresses) a(channel, address)
     order by a.channel, a.address
     offset 0
   ) t
@@ -65,14 +70,8 @@ begin
     order by x.purpose
     for update
   ) locked;
-  with revoked as (
-    select s.contact_id, s.channel, s.purpose from deed.consents_of(p_contacts) s where s.state = 'revoked'
-  ),
-  theirs as (
-    select distinct r.id as contact_id, a.channel, a.address
-    from unnest(p_contacts) r(id)
-    cross join lateral deed.known_addresses(array(select deed.names_of(r.id))) a
-    where a.address is not null
+  with theirs as (
+    select t.contact_id, t.channel, t.address from unnest(v_of, v_channels, v_addresses) t(contact_id, channel, address)
   ),
   over as (
     select x.ctid as place, x.kept_until > clock_timestamp() as kept
@@ -80,7 +79,7 @@ begin
     join theirs t on t.channel = x.channel and t.address = x.address
     where x.by_consent and x.tenant_id = p_tenant
       and not exists (
-        select from revoked o join theirs u using (contact_id, channel)
+        select from unnest(v_who, v_where, v_purposes) o(contact_id, channel, purpose) join theirs u using (contact_id, channel)
         where o.channel = x.channel and u.address = x.address and o.purpose = x.purpose
       )
       and (x.channel <> 'chat' or 2 > (select count(*) from unnest(array['telegram', 'whatsapp']) k(type), deed.known_as(p_tenant, k.type, x.address)))

@@ -38,8 +38,8 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  c_stale constant int := 5000; -- pages without a summary that a step may read
-  v_timeout text := current_setting('lock_timeout');
+  c_stale   constant int := 5000; -- pages without a summary that a step may read
+  c_timeout constant text := current_setting('lock_timeout');
   v_b     deed.backfills%rowtype;
   v_sub   record;
   v_w     record;
@@ -281,7 +281,7 @@ begin
       -- A deletion that is under way (deed.purge) goes by the subscriptions that there were when it began.
       perform set_config('lock_timeout', '50ms', true);
       lock table deed.purges in share mode;
-      perform set_config('lock_timeout', v_timeout, true);
+      perform set_config('lock_timeout', c_timeout, true);
     exception when lock_not_available then
       return next;
       return;

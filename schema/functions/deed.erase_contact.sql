@@ -41,8 +41,8 @@ declare
   v_n         bigint;
   v_ids       uuid[];
   v_ended     bigint;
-  v_xid       bigint;
-  v_low       bigint;
+  v_xid       bigint; -- whoever has a lower one is waited for
+  v_low       bigint; -- of it the lower half
 begin
   if coalesce(length(btrim(p_reason)), 0) not between 1 and 2000 then
     raise exception 'erase_contact: a reason of 1 to 2000 characters is needed' using errcode = 'DDARG';

@@ -64,7 +64,7 @@ declare
   v_means   uuid[];    -- by identity: who is known by it
   v_known   int[];     -- by contact: how many contacts have its identities,
   v_whose   text[];    -- and which, if they are several
-  v_free     uuid[]; -- of those, whom nobody else is changing
+  v_free    uuid[];    -- of those, whom nobody else is changing
   v_added   int[] := '{}'; -- the contacts that got identities,
   v_full    int[] := '{}'; -- and those that would have had too many
   v_changed uuid[];    -- that got other data
