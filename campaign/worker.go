@@ -53,7 +53,7 @@ const statement = 30 * time.Second
 const looksAtOnce = 200
 
 // looksApart is how long it has jobs come due for a look, to look at them together: so long an open one waits at least.
-const looksApart = 200 * time.Millisecond
+const looksApart = 300 * time.Millisecond
 
 // decidedAtOnce is of how many runs one statement decides the tests.
 const decidedAtOnce = 10

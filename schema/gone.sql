@@ -31,3 +31,4 @@ drop function if exists deed.register_provider(text, text, text, interval, boole
 drop function if exists deed.attempt(uuid[], bigint[], bytea[], interval, interval, text, text, text, boolean, uuid[]);
 drop function if exists deed.roll_up(int, text);
 drop function if exists deed.register_provider(text, text, text, interval, boolean, text[], float8[], float8[], text, text, boolean, text[], text[]);
+drop function if exists deed.begin_requests(text[], text[], text[], jsonb[], text[], text[], uuid[], uuid[], text[], uuid[]);

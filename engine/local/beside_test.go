@@ -49,7 +49,8 @@ func notesClaims(t testing.TB, db *pgtest.DB) {
 		    (select q.xmin = pg_current_xact_id()::xid from deed.run_requests q where q.run_id = new.run_id));
 		  return new;
 		end $$;
-		create trigger note_claim after update on deed.run_steps for each row when (old.claim is null and new.claim is not null) execute function public.note_claim()`)
+		create trigger note_claim after update on deed.run_steps for each row when (old.claim is null and new.claim is not null) execute function public.note_claim();
+		create trigger note_insert after insert on deed.run_steps for each row when (new.claim is not null) execute function public.note_claim()`)
 }
 
 // claimedAsMade are the steps of a run that were claimed in the transaction that has made it, and by whom.

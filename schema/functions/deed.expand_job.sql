@@ -53,6 +53,7 @@ declare
   v_members int;
   v_beside  uuid[]; -- other jobs of the run that are being expanded, with a member who is one of this job's
   v_skips   bigint;
+  v_none    int; -- null: it is to be counted
 begin
   select j.* into v_job
   from deed.job_queue j
@@ -198,8 +199,11 @@ begin
   then
     raise exception 'expand_job: of job % there are fewer deliveries than members: their audience has gone, or others have reserved under their keys', p_job using errcode = 'DDCON';
   end if;
+  v_none := case when made = v_members and v_skips = 0 then 0 end; -- all of them wait: that need not be counted (deed.roll_up)
   update deed.job_queue j
-  set expanded_at = v_now, claim = null, claimed_by = null, lease_until = null, process_after = v_now
+  set expanded_at = v_now, claim = null, claimed_by = null, lease_until = null, process_after = v_now,
+    queued = made + v_none, sending = v_none, in_doubt = v_none, held = v_none, sent = v_none, skipped = v_none, missed = v_none, failed = v_none, dead = v_none,
+    counted_at = case v_none when 0 then v_now end, reasons = case v_none when 0 then '[]'::jsonb end
   where j.id = p_job;
   if made > 0 then
     insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, to_status, affected, details)

@@ -4,10 +4,10 @@
 --
 -- Nothing that sends writes to a job: what became of it is counted from its deliveries
 -- (deed.count_job), when none is open any more, and now and then before that, for looks at the run
--- and deed.pause_failing: at its first look, and then so seldom that a million members under way cost half a hundredth of a core, and two where the run pauses itself by them. completed: all went out or were rightly skipped, or some did
+-- and deed.pause_failing: so seldom that a million members under way cost half a hundredth of a core, and two where the run pauses itself by them, and at its first look unless its expansion has said it (deed.expand_job). completed: all went out or were rightly skipped, or some did
 -- and others failed; else dead if one is dead, and failed if none is. What was cancelled or
 -- has expired was not rightly skipped. A job with something open is looked at again after a
--- quarter of its age, at least a fifth of a second and at most a minute; so is one whose run somebody keeps locked. Jobs of a run end
+-- quarter of its age, at least 0.3 s and at most a minute; so is one whose run somebody keeps locked. Jobs of a run end
 -- about in turn: the first three that are open count their age from when the one before them ended, and are looked at when that
 -- does, so that a run's end is seen when it comes, and not a quarter of its age later. All others are looked at when they are counted,
 -- no sooner: most looks were at jobs of large runs whose turn was far. Returns how many were looked at
@@ -64,15 +64,21 @@ begin
     for update of j skip locked
   loop
     looked := looked + 1;
-    v_open := exists (select from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = v_job.id and c.finished_at is null);
+    -- Only the first ones are looked at: of a job that has ended all would be, to find none that is open, and then once more to count them.
+    v_open := exists (
+      select
+      from (select c.finished_at from deed.channel_outbox c where c.run_id = v_job.run_id and c.job_id = v_job.id limit 50) f
+      where f.finished_at is null
+    );
+    v_apart := case when v_job.pauses then interval '30 microseconds' else interval '120 microseconds' end * v_job.members;
+    v_due := not v_open or coalesce(v_now - v_job.counted_at >= v_apart, true);
+    if v_due then
+      select s.* into v_sums from deed.count_job(v_job.run_id, v_job.id) s;
+      v_open := v_sums.queued + v_sums.sending > 0;
+    end if;
     if not v_open then -- the run may end with it
       perform from deed.campaign_runs r where r.id = v_job.run_id for no key update skip locked;
       v_open := not found;
-    end if;
-    v_apart := case when v_job.pauses then interval '30 microseconds' else interval '120 microseconds' end * v_job.members;
-    v_due := coalesce(v_now - v_job.counted_at >= v_apart, true);
-    if v_due or not v_open then
-      select s.* into v_sums from deed.count_job(v_job.run_id, v_job.id) s;
     end if;
     if v_open then
       v_turn := null;
@@ -98,7 +104,7 @@ begin
         order by o.from_n desc
         limit 1;
       end if;
-      v_next := v_now + greatest(interval '200 milliseconds',
+      v_next := v_now + greatest(interval '300 milliseconds',
         least(interval '1 minute', greatest((v_now - greatest(v_job.expanded_at, v_turn)) / 4, case when not v_first then v_apart end)));
       if v_due then
         update deed.job_queue j
@@ -133,7 +139,7 @@ begin
       -- What another has in hand is not waited for.
       select o.id
       from deed.job_queue o
-      where o.process_after > v_now + interval '200 milliseconds' and o.id = any (array(
+      where o.process_after > v_now + interval '300 milliseconds' and o.id = any (array(
         select f.id
         from deed.job_queue f
         where f.run_id = v_job.run_id and f.from_n > v_job.from_n and f.status = 'locked' and f.expanded_at is not null
@@ -143,9 +149,12 @@ begin
       for update skip locked
     );
     ended := ended + 1;
-    v_runs := v_runs || v_job.run_id;
+    -- Who ends one meanwhile without the run's lock (deed.fail_job) asks for the run's end after it.
+    if (select o.finished_at is not null from deed.job_queue o where o.run_id = v_job.run_id order by o.from_n desc limit 1) then
+      v_runs := v_runs || v_job.run_id;
+    end if;
   end loop;
-  if ended > 0 then
+  if v_runs <> '{}' then
     perform deed.end_runs(v_runs, p_worker);
   end if;
   v_begun := clock_timestamp();

@@ -21,20 +21,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '200ms'
 as $$
-declare
-  v_count int := coalesce(cardinality(p_plan_ids), 0);
-  v_dims  text := '[1:' || v_count || ']';
 begin
-  if v_count = 0 then
-    return;
-  elsif v_count > 1000 then
-    raise exception 'start_requests: % requests at once; at most 1000 are possible', v_count using errcode = 'DDARG';
-  elsif (array_dims(p_plan_ids) = v_dims and array_dims(p_plan_versions) = v_dims and array_dims(p_request_ids) = v_dims and array_dims(p_inputs) = v_dims
-    and array_dims(p_projects) = v_dims and array_dims(p_environments) = v_dims and array_dims(p_originals) = v_dims and array_dims(p_parents) = v_dims
-    and array_dims(p_parent_steps) = v_dims and array_dims(p_tenants) = v_dims) is not true
-  then
-    raise exception 'start_requests: the arrays must have one dimension, the same length, and elements from 1' using errcode = 'DDARG';
-  end if;
   return query
   select b.ordinal, b.run_id, b.created, b.status
   from deed.begin_requests(p_plan_ids, p_plan_versions, p_request_ids, p_inputs, p_projects, p_environments, p_originals, p_parents, p_parent_steps, p_tenants) b;
