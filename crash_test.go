@@ -219,8 +219,8 @@ func TestCrash_FrozenWorkerComesBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, pgtest.New(t))
 	s.lease("10 seconds")
+	committed := s.publish(300) // more than it delivers before it is seen to; while they come one by one it could keep pace
 	frozen := s.start("", patient, "VICTIM_SLOW=150ms")
-	committed := s.publish(300) // more than it delivers before it is seen to
 	eventually(t, "the first deliveries", func() bool { return len(s.received()) >= 4 })
 	frozen.Freeze()
 	// Those whose outcome was on its way, and the four that it was delivering.

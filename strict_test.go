@@ -178,6 +178,7 @@ func TestContract_O13_LateCommitDuringARun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	second, release := make(chan struct{}), make(chan struct{})
+	begun := sync.OnceFunc(func() { close(second) })
 	var allowed atomic.Bool
 	var tries, fails atomic.Int64
 	sink := newStrictSink(func(m deed.Message) error {
@@ -185,7 +186,7 @@ func TestContract_O13_LateCommitDuringARun(t *testing.T) {
 		case n == `{"n":0}` && tries.Add(1) == 1:
 			return deed.AfterError(0, errors.New("not yet"))
 		case n == `{"n":0}`:
-			close(second)
+			begun()
 			<-release
 		case n == `{"n":2}` && !allowed.Load():
 			fails.Add(1)
@@ -278,13 +279,13 @@ func TestContract_O13_UnserialisedPublishers(t *testing.T) {
 			discarded++
 		}
 	}
-	eventuallyWithin(t, 2*time.Minute, "the publishers to end", func() bool {
+	eventuallyWithin(t, 6*time.Minute, "the publishers to end", func() bool {
 		operate()
 		return total.Load() >= 3000
 	})
 	cancel()
 	running.Wait()
-	eventuallyWithin(t, 2*time.Minute, "all to be delivered or given up", func() bool {
+	eventuallyWithin(t, 6*time.Minute, "all to be delivered or given up", func() bool {
 		operate()
 		return sink.delivered()+discarded >= int(total.Load())
 	})

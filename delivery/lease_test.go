@@ -77,7 +77,7 @@ func TestLedger_ARowThatIsLockedWhenItsLeaseIsOver(t *testing.T) {
 	first := reserve(t, db, email("first@example.com")) // until it is sent, nothing is known of the destination, and it gets one call
 	hold := db.Hold(t, pgtest.Worker, 8, "extend_deliveries")
 	opts := fast(f)
-	opts.Lease, opts.PollInterval = 10*time.Second, time.Hour // nobody claims it meanwhile
+	opts.Lease, opts.PollInterval = 15*time.Second, time.Hour // nobody claims it meanwhile
 	opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Timeout: 10 * time.Minute}
 	l, _ := runOn(t, hold.Pool, opts)
 	until(t, db, first[0].ID, delivery.Sent)
@@ -299,7 +299,7 @@ func TestLedger_NoCallAfterTheLease(t *testing.T) {
 	again.Guarantee = delivery.AtLeastOnce
 	made := reserve(t, db, again)
 	opts := fast(f)
-	opts.Lease = 5 * time.Second
+	opts.Lease = 15 * time.Second
 	l := ledger(t, db, opts)
 	tx, err := db.Pool(pgtest.Owner).Begin(context.Background())
 	if err != nil {
@@ -321,7 +321,7 @@ func TestLedger_NoCallAfterTheLease(t *testing.T) {
 	eventually(t, "the attempt to be written for longer than its lease", func() bool {
 		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (
 			select from pg_locks l join pg_stat_activity a using (pid)
-			where not l.granted and l.relation = 'deed.suppressions'::regclass and a.datname = current_database() and a.query_start + interval '5.2 seconds' < clock_timestamp())`)
+			where not l.granted and l.relation = 'deed.suppressions'::regclass and a.datname = current_database() and a.query_start + interval '15.2 seconds' < clock_timestamp())`)
 	})
 	if err := tx.Rollback(context.Background()); err != nil {
 		t.Fatal(err)

@@ -499,7 +499,7 @@ func TestReceiver_AMessageThatIsLockedWhenItsLeaseIsOver(t *testing.T) {
 	})
 	s.At = inbound.AfterAccepted
 	hold := db.Hold(t, pgtest.Worker, 8, "extend_messages")
-	url, _ := receive(t, db, hold.Pool, inbound.Options{Lease: 6 * time.Second, PollInterval: time.Hour, Sources: map[string]inbound.SourceOptions{"plain": s}})
+	url, _ := receive(t, db, hold.Pool, inbound.Options{Lease: 15 * time.Second, PollInterval: time.Hour, Sources: map[string]inbound.SourceOptions{"plain": s}})
 	want(t, "the first", post(t, url, "1 ann hello"), 200)
 	want(t, "another's", post(t, url, "2 ben hello"), 200)
 	<-under

@@ -320,7 +320,7 @@ func TestContract_R5_AClaimThatNeverBeganIsNoAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The deadline is of all that the engine asks: a claim that was cut off would be a lost one.
-	e, _ := serve(t, db, local.Options{AllowHosts: allowed.AllowHosts, Deadline: 5 * time.Second})
+	e, _ := serve(t, db, local.Options{AllowHosts: allowed.AllowHosts, Deadline: 15 * time.Second})
 	eventually(t, "the step to be given back", func() bool { return e.Stats().Released > 0 })
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
