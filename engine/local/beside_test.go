@@ -206,6 +206,22 @@ func TestBeside_EachRunIsDoneOnce(t *testing.T) {
 	want(t, "events", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_log`), 5*all)
 }
 
+// Of what one statement starts as many steps are claimed as it may claim, one of a run, and none of a run that is another's, waits for a person, or was there.
+func TestBeside_ClaimsUpToItsLimit(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	notesClaims(t, db)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}, b: {kind: go, handler: a}, c: {kind: go, handler: other}}}`)
+	put(t, db, `{plan: q, version: "1", approval: person, steps: {a: {kind: go, handler: a}}}`)
+	put(t, db, `{plan: r, version: "1", steps: {c: {kind: go, handler: other}}}`)
+	said := pgtest.One[string](t, db.Pool(pgtest.Worker), `
+		select string_agg(concat_ws(' ', s.created, s.status, s.waits, s.step_id), ', ' order by s.ordinal)
+		from deed.start_and_claim('{q,r,p,p,p}', '{1,1,1,1,1}', '{1,1,1,1,2}', array_fill('{}'::jsonb, array[5]), array_fill('x'::text, array[5]), array_fill('x'::text, array[5]),
+		  array_fill(null::uuid, array[5]), array_fill(null::uuid, array[5]), array_fill(null::text, array[5]), array_fill('00000000-0000-0000-0000-000000000000'::uuid, array[5]), '{go:a}', 'w', 1) s`)
+	want(t, "what is said of each", said, "t PENDING f, t RUNNING f, t RUNNING t a, f RUNNING t, t RUNNING t")
+	want(t, "claims", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(concat_ws(' ', plan_id, step_id, claimed_by, engine_attempt, lease_until > clock_timestamp()), ', ') from deed.run_steps join deed.runs using (run_id) where claim is not null`), "p a w 1 t")
+}
+
 // An engine that has stopped takes nothing, and what was claimed as it stopped is given back: it counts as no attempt, and whoever looks next has it at once.
 func TestBeside_StopsInBetween(t *testing.T) {
 	t.Parallel()

@@ -122,13 +122,13 @@ func (p *poisoned) publish(t *testing.T, id tenant.ID, n int, text string) {
 	}
 }
 
-// soon has all good messages arrive within the limit after some were published, with poison before them. It gives that five
+// soon has all good messages arrive within the limit after some were published, with poison before them. It gives that three
 // chances, each with poison of its own: the machine may have been busy with something else.
 func (p *poisoned) soon(t *testing.T, id tenant.ID, limit time.Duration, publish func()) {
 	t.Helper()
 	p.publish(t, id, 1, "good")
 	p.await(t) // the relay works
-	for again := 4; ; again-- {
+	for again := 2; ; again-- {
 		publish()
 		began := time.Now()
 		p.await(t)
