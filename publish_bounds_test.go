@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -166,5 +167,31 @@ func TestContract_O6_NobodyJumpsTheQueue(t *testing.T) {
 		if _, err := app.Exec(ctx, call); err == nil || !strings.Contains(err.Error(), "DDARG") {
 			t.Errorf("%s: %v", call, err)
 		}
+	}
+}
+
+// Whoever fails a message puts it off by a thousand years at most: no time is stored that
+// --json, or Go, cannot say.
+func TestFail_PutsOffByAThousandYearsAtMost(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "t", "s")
+	publish(t, db, message("t", 1))
+	worker := db.Pool(pgtest.Worker)
+	claimed := claim(t, worker, "t", "w", 1)[0]
+	fail := func(after string) error {
+		_, err := worker.Exec(t.Context(), `select deed.fail($1, $2, array[$3::bigint], '{x}', array[$4::text::interval])`, sub, claimed.Claim, claimed.ID, after)
+		return err
+	}
+	for _, after := range []string{"8000 years", "200000 years", "-1001 years"} {
+		if err := fail(after); sqlState(err) != "DDARG" {
+			t.Errorf("put off by %s: %v", after, err)
+		}
+	}
+	if err := fail("1000 years"); err != nil {
+		t.Error(err)
+	}
+	if due := pgtest.One[time.Time](t, worker, `select process_after from deed.pending`); due.Year() < 3000 || due.Year() > 3100 {
+		t.Errorf("due at %s", due)
 	}
 }

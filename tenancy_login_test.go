@@ -146,10 +146,24 @@ func TestContract_D7_TablesAreWrittenByFunctionsAlone(t *testing.T) {
 			select coalesce(string_agg(table_name || ' ' || privilege_type, ', ' order by 1), '')
 			from information_schema.role_table_grants
 			where table_schema = 'deed' and grantee = $1 and privilege_type <> 'SELECT'
-			  -- Names what has been delivered, for deed.purge to remove; and what an operator may set.
-			  and table_name || ' ' || privilege_type not in ('purges INSERT', 'settings UPDATE')`, role)
+			  -- Names what has been delivered, for deed.purge to remove.
+			  and table_name || ' ' || privilege_type <> 'purges INSERT'`, role)
 		if writable != "" {
 			t.Errorf("%s may write by hand: %s", role, writable)
+		}
+		// What was granted of single columns stands nowhere else.
+		columns := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select coalesce(string_agg(concat_ws(' ', a.attrelid::regclass, a.attname, g.privilege_type), ', ' order by a.attname), '')
+			from pg_attribute a
+			join pg_class c on c.oid = a.attrelid and c.relnamespace = 'deed'::regnamespace
+			cross join lateral aclexplode(a.attacl) g
+			where g.grantee = $1::regrole and g.privilege_type <> 'SELECT'`, role)
+		want := ""
+		if role == "deed_admin" { // what an operator may set
+			want = "deed.settings dedup_window UPDATE, deed.settings max_delivery UPDATE, deed.settings max_payload UPDATE, deed.settings retention UPDATE, deed.settings strict_topics UPDATE"
+		}
+		if columns != want {
+			t.Errorf("%s may write the columns %s, want %s", role, columns, want)
 		}
 	}
 	for role, call := range map[pgtest.Role]string{

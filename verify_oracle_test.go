@@ -32,6 +32,7 @@ const (
 	content  = "content: deed.verify adds up what is owed, not what it says; the log is append-only for every role but the schema's owner"
 	history  = "history: what was recorded of pages that others came after, for people"
 	setting  = "a setting: the next start compares it with deed.yaml, and the programs that run go on with theirs or read it"
+	said     = "what it says, and to whom: deed.verify counts, and makes no checksums (docs/guarantees.md); no role but the schema's owner may write the column"
 	schedule = "when and how often: the row stays, and every look shows it"
 	again    = "what was done is done again: twice, not lost"
 	newest   = "r.n = (select max(g.n) from deed.progress g where g.subscription = r.subscription and g.lane = r.lane)"
@@ -46,16 +47,24 @@ var harmlessChanges = []harmless{
 	{"delivery_attempts", "delete *", "", "history: what became of calls, for people; what is owed stands in channel_outbox"},
 	{"contents erased_contents", "delete *", "", "files; of one that an unfinished delivery names deed.verify_deliveries tells"},
 	{"delivery_feedback soft_bounces unmatched_events", "delete *", "", "what providers say of what was done, which stands in channel_outbox"},
-	{"channel_outbox", "*", "", "of what is to be sent, or of its history: the row stays, and its status is held against the audit log"},
-	{"channel_messages", "*", "", "of what somebody wrote: the row stays, and its status is held against the audit log"},
+	{"channel_outbox", "payload request request_sha256 cc contents recipient recipient_id contact_id purpose", "", said},
+	{"channel_outbox", "process_after created_at expires_at lane due max_attempts attempts lost_claims deferrals deferred_since repeat_safe_until unsettled_since doubt_since held_at", "", schedule},
+	{"channel_outbox", "request_kind request_account sandbox", "", "who took it, or is to: whoever is another calls nobody for it, and doctor names it (deliveries-elsewhere, relay-idle)"},
+	{
+		"channel_outbox", "claim correlation_id doubt_reason erased_at first_called_at called_at finished_at last_error made_at payload_bytes proved_at provider_message_id sent_at skip_reason updated_at", "",
+		"history: what became of calls, for people; its status is held against the audit log",
+	},
+	{"channel_outbox", "run_id job_id", "r.job_id is null or r.run_id is null", "of no campaign: what is of one is held against its jobs"},
+	{"channel_messages", "body text sender source kind reply_to platform_message_id contact_id correlation_id", "", said},
+	{"channel_messages", "attempts claim claimed_at claimed_by lease_until held_at turn error", "", schedule},
+	{"channel_messages", "id received_at finished_at", "", "by which id, and when: the row stays, and its status is held against the audit log"},
 	{"message_transitions", "delete from_status to_status", "", "a change of status that is not listed is refused, aloud"},
 	{"delivery_transitions", "delete from_status to_status made_by meaning", "", "a change of status that is not listed is refused, aloud"},
 	{"providers", "delete *", "", "every dispatcher registers its providers when it starts, and goes on with what it was given"},
 	{"contacts contact_identities identity_conflicts contact_merges consents", "delete *", "", "who somebody is, and what they said: what is owed names its recipient itself, and what is not to be sent stands in suppressions"},
 	{"erasures erasing", "delete *", "", "who was erased, and how far that is: nobody is owed a delivery for it"},
 	{"suppressions", "reason actor created_at by_consent", "", "an address is suppressed whatever the reason"},
-	{"suppressions", "purpose expires_at", "", "as if it had been asked for otherwise: only the owner may, and the audit log has what was asked for"},
-	{"suppressions", "address", "", "as if the one were taken from the list and the other put there: only the owner may, and the audit log has what was asked for"},
+	{"suppressions", "address purpose expires_at", "", said},
 	{"tenants", "name created_at", "", "a tenant is its id"},
 	{"tenant_removals", "name actor reason asked_at made_by upto system_identifier stage is_final at_sub at_id left_some waits read_window taken finished_at", "", "history, and how far it is: what it would leave is seen when it is over"},
 
@@ -102,7 +111,10 @@ var harmlessChanges = []harmless{
 		"removals", "topic name slot_base whole start list_version log_id actor reason removed_at made_by upto system_identifier at_id left_some is_final waits taken", "",
 		"how far it is: what it would leave is seen when it is over; and what of the time before comes again, twice, to who has the name after it",
 	},
-	{"settings", "*", "", setting},
+	{"settings", "dedup_window environment max_delivery max_payload retention strict_topics installation installed_at", "", setting},
+	{"settings", "list_version", "", "a later one, as the next change of a topic's subscriptions makes"},
+	{"settings", "database_oid system_identifier", "", "where it belongs: what sends holds when it is another, and says so"},
+	{"settings", "bound_logins removed_tenants single_tenant", "", "whether there is anything to ask for at all: a wall between tenants, and nobody is owed anything by it; the next that is bound, removed or added sets it"},
 	{"subscriptions", "name door max_attempts lease backoff start created_at", "", setting},
 	{"subscriptions", "read_window read_since", "r.id = 0", "what nobody declared is never a stream"},
 	{"subscriptions", "list_version start_window", "", "only the backfill reads it, which has finished"},
@@ -111,11 +123,12 @@ var harmlessChanges = []harmless{
 	{"topics", "list_version", "", "a later one, as the next change of its subscriptions makes"},
 	{"run_partitions run_transitions", "delete *", "", "a run or an event that finds none is refused, aloud"},
 	{"campaign_transitions", "delete from_status to_status meaning", "", "a change of status that is not listed is refused, aloud"},
-	{"campaigns audiences", "*", "", "a name, and when: whom a run reaches is held against its jobs, and what it says never changes"},
+	{"campaigns", "name created_at workspace_id", "", "a name, and when: whom a run reaches is held against its jobs, and what it says never changes"},
 	{"delivery_holds", "delete *", "", "what is held waits for a person, and stands in its run, too"},
 	{"audience_members", "address data zone", "", content},
-	{"campaign_runs", "*", "", "when, and by whom it was asked for: what it is by its jobs is seen, and what it is of never changes"},
-	{"job_queue", "*", "", schedule},
+	{"campaign_runs", "created_at started_at decide_at expires_at cancelled_at paused_at paused_why pause_base", "", "when, and why: what it is by its jobs is seen, and what it is of never changes"},
+	{"job_queue", "created_at counted_at queued sending held in_doubt sent skipped failed dead missed reasons", "", "a sum for looks: what became of its people their deliveries say, and it is counted anew while any is open"},
+	{"job_queue", "attempts process_after last_error", "", schedule},
 	{"run_snapshots run_stale run_behind", "delete *", "", "computed from the log, and again when it is looked at: deed verify holds them against it"},
 	{"plans", "created_at created_by schema_version", "", "of a plan's history: a run that begins goes by its bytes"},
 	{"run_steps", "begun_at claim claimed_at claimed_by deadline offer engine_attempt key_n lease_until lost_claims parked process_after ready verdict", "", schedule},

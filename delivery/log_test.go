@@ -113,7 +113,14 @@ func (l *lookUp) Find(context.Context, delivery.Reservation) (delivery.Finding, 
 func sameAsAudit(t *testing.T, db *pgtest.DB, l *lines, names map[string]string) (inAudit map[string]int) {
 	t.Helper()
 	inLog, putBack := map[string]int{}, 0
+	claimed, begun := 0, map[string]bool{}
 	for _, v := range l.all(t) {
+		if v.Msg == "deliveries claimed" {
+			claimed += v.Count
+			if v.Level != "DEBUG" {
+				t.Errorf("a claim is told as %s", v.Level)
+			}
+		}
 		if v.Actor != "" {
 			putBack += v.Count
 		}
@@ -132,7 +139,13 @@ func sameAsAudit(t *testing.T, db *pgtest.DB, l *lines, names map[string]string)
 		}
 		for _, id := range ids {
 			inLog[id+" "+v.From+" "+v.To]++
+			if v.From == "queued" && v.To == "sending" {
+				begun[id] = true
+			}
 		}
+	}
+	if claimed < len(begun) {
+		t.Errorf("claims of %d deliveries are told, and %d were begun to be called", claimed, len(begun))
 	}
 	inAudit = map[string]int{}
 	rows, err := db.Pool(pgtest.Owner).Query(context.Background(), `

@@ -64,7 +64,7 @@ func harness(t *testing.T) (h providertest.Harness, fake *catcher.Bluesky) {
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
 			providertest.ServerError, providertest.Unauthorized,
 		},
-		Down: gate.Down, Up: gate.Up,
+		Reused: gate.Reused, Down: gate.Down, Up: gate.Up,
 	}, fake
 }
 

@@ -98,7 +98,7 @@ func New(opts Options) (*Provider, error) {
 	if opts.Account == "" {
 		opts.Account = "token-" + adapter.Account("postmark", opts.ServerToken)
 	}
-	return &Provider{opts: opts, rules: rules, base: base, transport: httpcall.NewTransport()}, nil
+	return &Provider{opts: opts, rules: rules, base: base, transport: httpcall.NewSingleUse()}, nil
 }
 
 // Close closes the connections that are not in use.

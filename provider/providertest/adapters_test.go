@@ -62,6 +62,9 @@ func TestAdapters_AreProved(t *testing.T) {
 		if !strings.Contains(source.String(), "providertest.Run(") {
 			t.Errorf("%s does not run the suite", name)
 		}
+		if name != "smtp" && !strings.Contains(source.String(), "gate.Reused") {
+			t.Errorf("%s does not say how many requests came over a connection that had been used", name)
+		}
 		lacks, known := notOf[name]
 		if !known { // services that tell of addresses and of those who want no more by events
 			lacks = []providertest.Fault{providertest.BadAddress, providertest.OptedOut}

@@ -1,10 +1,12 @@
 package providertest
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -12,8 +14,9 @@ import (
 // Gate is a listener on a port of its own that can be shut, with all its
 // connections, and opened again: a harness's Down and Up.
 type Gate struct {
-	t    testing.TB
-	addr net.Addr
+	t      testing.TB
+	addr   net.Addr
+	reused atomic.Int64 // requests
 
 	mu    sync.Mutex
 	open  net.Listener // guarded by mu; nil while shut
@@ -38,7 +41,16 @@ func NewGate(t testing.TB) *Gate {
 func Serve(t testing.TB, h http.Handler) (url string, gate *Gate) {
 	t.Helper()
 	gate = NewGate(t)
-	server := httptest.NewUnstartedServer(h)
+	type requests struct{} // of a connection
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n, ok := r.Context().Value(requests{}).(*atomic.Int64); ok && n.Add(1) > 1 {
+			gate.reused.Add(1)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, requests{}, &atomic.Int64{})
+	}
 	_ = server.Listener.Close()
 	server.Listener = gate
 	server.Start()
@@ -101,6 +113,10 @@ func (g *Gate) shut() {
 	close(g.moved)
 	g.moved = make(chan struct{})
 }
+
+// Reused returns how many requests of a server behind it, by [Serve], came over a
+// connection that had had one.
+func (g *Gate) Reused() int { return int(g.reused.Load()) }
 
 // Down shuts the gate.
 func (g *Gate) Down() {

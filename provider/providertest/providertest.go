@@ -56,6 +56,11 @@ type Harness struct {
 	// [HangAccepted], [ResetBefore] and [ResetAccepted].
 	Faults []Fault
 
+	// Reused is how many requests came over a connection that had had one, as
+	// [Gate.Reused] says. Nil of a protocol whose sessions take many messages and
+	// tell whether they still live; of any other, and of [delivery.NoKey], it must stay 0.
+	Reused func() int
+
 	// Down makes the server impossible to connect to, and Up undoes it.
 	Down, Up func()
 

@@ -94,7 +94,7 @@ func TestConformance_AUsersOwn(t *testing.T) {
 		box := &catcher.Mailbox{}
 		receiver := &catcher.Receiver{Mailbox: box}
 		url, gate := providertest.Serve(t, receiver)
-		transport := &http.Transport{}
+		transport := &http.Transport{DisableKeepAlives: true}
 		client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		t.Cleanup(func() {
 			transport.CloseIdleConnections()
@@ -111,7 +111,8 @@ func TestConformance_AUsersOwn(t *testing.T) {
 			},
 			Calls: receiver.Faults.Count,
 			Fail:  func(how providertest.Fault, times int) { receiver.Faults.First(catcher.Fault(how), times) },
-			Down:  gate.Down, Up: gate.Up,
+
+			Reused: gate.Reused, Down: gate.Down, Up: gate.Up,
 			Faults: []providertest.Fault{
 				providertest.ForGood, providertest.ForNow, providertest.HangBefore, providertest.HangAccepted, providertest.ResetBefore,
 				providertest.ResetAccepted, providertest.ServerError, providertest.Redirect,

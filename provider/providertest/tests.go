@@ -168,6 +168,9 @@ func everyDeliveryOnce(t *testing.T, f *fixture) {
 	if n := len(f.Accepted()); n != len(ids) {
 		t.Errorf("the server accepted %d, want %d", n, len(ids))
 	}
+	if !f.keyed && f.Reused != nil && f.Reused() != 0 {
+		t.Errorf("%d requests came over a connection that had been used; without a key none may: one that was closed while it was idle cannot be told from one that took the request", f.Reused())
+	}
 }
 
 // sentAsStored checks that some acceptance was of the stored bytes.

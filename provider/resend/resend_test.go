@@ -49,7 +49,7 @@ func harness(t *testing.T, batch int) providertest.Harness {
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
 			providertest.ServerError, providertest.Unauthorized, providertest.ShortAccepted,
 		},
-		Down: gate.Down, Up: gate.Up, RefusedRecipient: refused,
+		Reused: gate.Reused, Down: gate.Down, Up: gate.Up, RefusedRecipient: refused,
 	}
 }
 

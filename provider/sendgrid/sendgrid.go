@@ -84,7 +84,7 @@ func New(opts Options) (*Provider, error) {
 	base, err := adapter.Endpoint(cmp.Or(opts.Endpoint, "https://api.sendgrid.com"))
 	errs := []error{err}
 	errs = append(errs, adapter.CheckSecret("APIKey", opts.APIKey))
-	p := &Provider{opts: opts, base: base, transport: httpcall.NewTransport()}
+	p := &Provider{opts: opts, base: base, transport: httpcall.NewSingleUse()}
 	if opts.EventKey != "" {
 		if p.eventKey, err = publicKey(opts.EventKey); err != nil {
 			errs = append(errs, err)

@@ -145,7 +145,7 @@ func New(opts Options) (*Provider, error) {
 	if opts.Account == "" {
 		opts.Account = opts.Region + "/key-" + adapter.Account("ses", opts.AccessKeyID)
 	}
-	return &Provider{opts: opts, rules: rules, base: base, signer: v4.NewSigner(), transport: httpcall.NewTransport()}, nil
+	return &Provider{opts: opts, rules: rules, base: base, signer: v4.NewSigner(), transport: httpcall.NewSingleUse()}, nil
 }
 
 // Close closes the connections that are not in use.

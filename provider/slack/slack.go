@@ -85,7 +85,7 @@ func New(opts Options) (*Provider, error) {
 	if opts.Account == "" {
 		opts.Account = "token-" + adapter.Account("slack", opts.Token)
 	}
-	return &Provider{opts: opts, base: base, transport: httpcall.NewTransport()}, nil
+	return &Provider{opts: opts, base: base, transport: httpcall.NewSingleUse()}, nil
 }
 
 // Close closes the connections that are not in use.

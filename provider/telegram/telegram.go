@@ -78,7 +78,7 @@ func New(opts Options) (*Provider, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "telegram", Code: deed.Invalid, Err: err}
 	}
-	return &Provider{bot: parts[1], token: opts.Token, base: base, transport: httpcall.NewTransport()}, nil
+	return &Provider{bot: parts[1], token: opts.Token, base: base, transport: httpcall.NewSingleUse()}, nil
 }
 
 // Close closes the connections that are not in use.

@@ -48,7 +48,7 @@ func newHarness(t *testing.T) providertest.Harness {
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
 			providertest.ServerError, providertest.Unauthorized,
 		},
-		Down: gate.Down, Up: gate.Up,
+		Reused: gate.Reused, Down: gate.Down, Up: gate.Up,
 	}
 }
 

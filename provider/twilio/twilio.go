@@ -131,7 +131,7 @@ func New(opts Options) (*Provider, error) {
 		return nil, &deed.Error{Op: "twilio", Code: deed.Invalid, Err: err}
 	}
 	opts.EventToken = cmp.Or(opts.EventToken, opts.AuthToken)
-	return &Provider{opts: opts, base: base.JoinPath("2010-04-01", "Accounts", opts.AccountSID), transport: httpcall.NewTransport()}, nil
+	return &Provider{opts: opts, base: base.JoinPath("2010-04-01", "Accounts", opts.AccountSID), transport: httpcall.NewSingleUse()}, nil
 }
 
 // checkSender checks who writes and calls, and who is told what becomes of it.

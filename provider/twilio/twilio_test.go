@@ -75,7 +75,7 @@ func harness(t *testing.T, opts twilio.Options) providertest.Harness {
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
 			providertest.ServerError, providertest.Unauthorized, providertest.BadAddress, providertest.OptedOut,
 		},
-		Down: gate.Down, Up: gate.Up,
+		Reused: gate.Reused, Down: gate.Down, Up: gate.Up,
 	}
 }
 

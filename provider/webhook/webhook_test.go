@@ -61,7 +61,7 @@ func harness(t *testing.T, drops time.Duration) providertest.Harness {
 			providertest.ResetBefore, providertest.ResetAccepted, providertest.SlowAccepted, providertest.Redirect, providertest.Garbage,
 			providertest.ServerError,
 		},
-		Down: gate.Down, Up: gate.Up,
+		Reused: gate.Reused, Down: gate.Down, Up: gate.Up,
 	}
 }
 

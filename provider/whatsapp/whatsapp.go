@@ -81,7 +81,7 @@ func New(opts Options) (*Provider, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, &deed.Error{Op: "whatsapp", Code: deed.Invalid, Err: err}
 	}
-	return &Provider{opts: opts, base: base, transport: httpcall.NewTransport()}, nil
+	return &Provider{opts: opts, base: base, transport: httpcall.NewSingleUse()}, nil
 }
 
 // Close closes the connections that are not in use.

@@ -3,7 +3,7 @@
 -- The arrays are parallel to p_ids. p_outcomes, null meaning 'retry':
 --   retry    counts an attempt; next in p_after, else in 2^min(attempts, 10)
 --            times the subscription's backoff (1 s), with jitter that never takes more than half of it (O8);
---            dead once max_attempts is reached (O9)
+--            dead once max_attempts is reached (O9); p_after is at most 1,000 years
 --   discard  counts an attempt and ends the message: dead
 --   outage   the sink itself was down: counts no attempt, keeps the error
 --   release  nothing was attempted: the message goes back as it was
@@ -35,6 +35,9 @@ declare
 begin
   if exists (select from unnest(p_outcomes) o where o not in ('retry', 'discard', 'outage', 'release')) then
     raise exception 'fail: an outcome is retry, discard, outage or release' using errcode = 'DDARG';
+  end if;
+  if exists (select from unnest(p_after) a where a not between interval '-1000 years' and interval '1000 years') then
+    raise exception 'fail: p_after is more than a thousand years away' using errcode = 'DDARG';
   end if;
   -- One look-up by key for each message, whatever the statistics say.
   select array_agg(q.ctid), array_agg(u.n::int) into v_rows, v_which

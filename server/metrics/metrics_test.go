@@ -143,7 +143,13 @@ func TestCollector_CountsWhatHappened(t *testing.T) {
 	if _, err := deed.Publish(t.Context(), db.Pool(pgtest.App), deed.Message{Topic: "stuck", Payload: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.running_calls (subscription, worker, name, id, message_id, messages, since, seen_until)
+		select s.id, gen_random_uuid(), 'w', 1, gen_random_uuid(), 1, clock_timestamp() - interval '1 hour', clock_timestamp() + interval '1 hour'
+		from deed.subscriptions s
+		where s.topic = 'orders' and s.name = 'good'`)
 	wantLines(t, scrape,
+		`deed_oldest_call_seconds`+good+` 3[6-9]\d\d.*`,
 		`deed_process_in_flight{subscription="s",topic="stuck"} 1`,
 		`deed_messages{state="claimed",subscription="s",topic="stuck"} 1`,
 	)
