@@ -242,9 +242,14 @@ func (s *source) timed(items ...*item) (ended func(Outcome)) {
 			s.lanes.hangs(name)
 		}
 	})
-	moves := time.AfterFunc(min(patience, longestUsual), items[0].place.move)
+	moves := time.AfterFunc(min(patience, longestUsual), func() {
+		s.lanes.slows(begun)
+		items[0].place.move(names[0])
+	})
 	return func(o Outcome) {
-		moves.Stop()
+		if !moves.Stop() {
+			s.lanes.quickens()
+		}
 		inTime := hangs.Stop()
 		for _, name := range names {
 			s.lanes.ended(name, o.kind != kindUnknown, inTime, time.Since(begun))

@@ -23,8 +23,8 @@ type Batcher interface {
 	SendBatch(ctx context.Context, b Batch) []Outcome
 }
 
-// mostBatchBytes bounds the requests of one call together. What is behind it goes
-// alone.
+// mostBatchBytes bounds the requests of one call together. What alone has more
+// goes alone.
 const mostBatchBytes = 4 << 20
 
 // Batch is the right to make one call for several deliveries, which are written

@@ -11,7 +11,7 @@ func (s *source) queueClaim(batch *pgx.Batch, n int) *claiming {
 	names, rooms, bytes, places := s.hand.ask()
 	c := &claiming{}
 	batch.Queue(query.Claim, s.name, s.ledger.opts.Worker, n, s.ledger.opts.Lease.Seconds(), names, rooms, bytes, places,
-		s.ledger.opts.MaxAttempts, s.batch, s.ledger.opts.Composer != nil).Query(func(rows pgx.Rows) error {
+		s.ledger.opts.MaxAttempts, s.mostTogether(), s.ledger.opts.Composer != nil).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			it := &item{}
 			w := &it.row

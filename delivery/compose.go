@@ -26,11 +26,16 @@ func (s *source) compose(ctx context.Context, it *item) bool {
 	if it.run == "" || (it.request != nil && s.opts.Sandbox == "") {
 		return true
 	}
+	if !s.hand.mayMake(it) {
+		it.kind = "release" // claimed again when there is room
+		return false
+	}
 	d := it.draft()
 	d.Unsubscribe = unsubscribe(s.ledger.opts.Links, &it.row, it.at)
 	payload, err := s.ledger.composed(ctx, d)
 	if err == nil {
 		it.payload = payload
+		s.hand.weigh(it, len(payload))
 		return true
 	}
 	if deed.CodeOf(err) == deed.Invalid {

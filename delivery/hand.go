@@ -92,13 +92,14 @@ type hand struct {
 	mu     sync.Mutex
 	items  map[*item]int64 // guarded by mu: the bytes of each
 	owners map[string]int  // guarded by mu: items, by tenant
+	made   map[string]int  // guarded by mu: those of them that are larger than they were claimed, by tenant
 	turns  turns           // guarded by mu
 }
 
 func newHand(inHand *weights, lanes *lanes, usual, spare int) *hand {
 	return &hand{
 		inHand: inHand, lanes: lanes, places: newPlaces(usual, spare),
-		items: map[*item]int64{}, owners: map[string]int{}, turns: turns{places: map[string]string{}},
+		items: map[*item]int64{}, owners: map[string]int{}, made: map[string]int{}, turns: turns{places: map[string]string{}},
 	}
 }
 
@@ -117,15 +118,27 @@ func (h *hand) take(c *claiming) {
 	h.turns.took(c.walk)
 }
 
-// weigh counts what has been read for a delivery in hand beside what its claim brought: its
-// files, and the request that is made of them.
+// weigh counts what a delivery in hand has beside what its claim brought: the files that were
+// read for it, or what a campaign's says, and the request that is made of them.
 func (h *hand) weigh(it *item, bytes int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n, ok := h.items[it]; ok {
 		h.items[it] = n + 2*int64(bytes)
 		h.inHand.add(it.tenant, 2*int64(bytes))
+		if !it.weighed {
+			it.weighed = true
+			h.made[it.tenant]++
+		}
 	}
+}
+
+// mayMake reports whether what a delivery in hand says may be made now, which is larger than
+// the row that it is made of: one of a tenant always may.
+func (h *hand) mayMake(it *item) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.made[it.tenant] == 0 || it.weighed || !h.inHand.laden(it.tenant)
 }
 
 // drop counts deliveries out, each once.
@@ -137,6 +150,11 @@ func (h *hand) drop(items ...*item) {
 			delete(h.items, it)
 			if h.owners[it.tenant]--; h.owners[it.tenant] == 0 {
 				delete(h.owners, it.tenant)
+			}
+			if it.weighed {
+				if h.made[it.tenant]--; h.made[it.tenant] == 0 {
+					delete(h.made, it.tenant)
+				}
 			}
 			h.inHand.add(it.tenant, -n)
 			h.lanes.settled(it.lane)

@@ -17,6 +17,8 @@ type item struct {
 	stack  string     // of a panic
 	place  *place     // where it is called
 	at     time.Time  // when its request was made, if it was made under this claim
+
+	weighed bool // guarded by the hand's mu: it is larger than it was claimed
 }
 
 func (it *item) draft() Draft {

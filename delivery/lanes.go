@@ -13,7 +13,9 @@ const (
 // lanes is what a process knows of the destinations of one provider: which of
 // them answer. A lane is known to answer while its last call was answered in
 // time; any other has one call at a time, so that destinations that hang hold a
-// place each and no more; one more, if it answered before. Deliveries without one
+// place each and no more; one more, if it answered before. While several calls
+// are slow, it is to have answered since they began: destinations that answered until
+// now may all hang at once. Deliveries without one
 // are all of one lane, which has no name and of which nothing is known: it is
 // the provider. Of lanes that are recipients nothing is remembered either, once
 // nothing of them is in hand: there are too many, and each has little. It looks at the process's monotonic clock, which decides only how
@@ -22,28 +24,40 @@ type lanes struct {
 	most      int  // calls of a lane; 0: no bound
 	remembers bool // of lanes without anything in hand
 
+	several int // slow calls from which on lanes are to have answered lately
+
 	mu    sync.Mutex
 	lane  map[string]*lane // guarded by mu
 	usual time.Duration    // guarded by mu: how long an answer takes, lately
+	slow  int              // guarded by mu: calls under way that have left the usual places
+	since time.Time        // guarded by mu: when the last of those began
 }
 
 type lane struct {
-	inHand  int // claimed deliveries
-	calls   int // under way
-	answers bool
-	chance  bool // it hangs, and answered before
+	inHand   int // claimed deliveries
+	calls    int // under way
+	answers  bool
+	chance   bool      // it hangs, and answered before
+	answered time.Time // when it last answered in time
 }
 
-// most is how many calls a lane may have that is not known to answer.
-func (d *lane) most() int {
-	if d.chance {
+// newLanes is for a provider that may have so many calls at once, and of one lane so many.
+func newLanes(calls, most int, remembers bool) *lanes {
+	return &lanes{most: most, remembers: remembers, several: max(1, calls/4), lane: map[string]*lane{}}
+}
+
+// bound is how many calls a lane may have at once; 0: any number. mu is held.
+func (l *lanes) bound(name string, d *lane) int {
+	late := l.slow >= l.several
+	switch {
+	case name == "":
+		return 0
+	case !d.answers && d.chance && !late:
 		return 2
+	case !d.answers, late && d.answered.Before(l.since):
+		return 1
 	}
-	return 1
-}
-
-func newLanes(most int, remembers bool) *lanes {
-	return &lanes{most: most, remembers: remembers, lane: map[string]*lane{}}
+	return l.most
 }
 
 // claimed counts a delivery into a lane, and settled out of it.
@@ -87,17 +101,15 @@ func (l *lanes) rooms() (names []string, rooms []*int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, d := range l.lane {
-		switch {
-		case name == "":
-		case !d.answers:
-			room := max(d.most()-d.inHand, 0)
-			names, rooms = append(names, name), append(rooms, &room)
-		case l.most > 0:
-			room := max(l.most-d.inHand, 0)
-			names, rooms = append(names, name), append(rooms, &room)
-		default:
-			names, rooms = append(names, name), append(rooms, nil)
+		if name == "" {
+			continue
 		}
+		var room *int
+		if bound := l.bound(name, d); bound > 0 {
+			n := max(bound-d.inHand, 0)
+			room = &n
+		}
+		names, rooms = append(names, name), append(rooms, room)
 	}
 	return append(names, ""), append(rooms, nil)
 }
@@ -107,9 +119,7 @@ func (l *lanes) admit(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.of(name)
-	switch {
-	case name == "":
-	case !d.answers && d.calls >= d.most(), d.answers && l.most > 0 && d.calls >= l.most:
+	if bound := l.bound(name, d); bound > 0 && d.calls >= bound {
 		return false
 	}
 	d.calls++
@@ -143,6 +153,23 @@ func (l *lanes) hangs(name string) {
 	d.chance, d.answers = d.answers, false
 }
 
+// slows records that a call that began then has left its usual place, and
+// quickens that it has ended.
+func (l *lanes) slows(began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slow++
+	if began.After(l.since) {
+		l.since = began
+	}
+}
+
+func (l *lanes) quickens() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slow--
+}
+
 // ended records a call: answered says that there was an answer, in time whether
 // it came before the patience was over.
 func (l *lanes) ended(name string, answered, inTime bool, took time.Duration) {
@@ -153,6 +180,6 @@ func (l *lanes) ended(name string, answered, inTime bool, took time.Duration) {
 	}
 	if inTime {
 		d := l.of(name)
-		d.answers, d.chance = true, false
+		d.answers, d.chance, d.answered = true, false, time.Now()
 	}
 }

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ func TestPlaces_ATenantsShare(t *testing.T) {
 	none := make(chan struct{})
 	hang := func(tenant string) (n int) {
 		for p.begins(tenant) && n < 100 {
-			p.take(t.Context(), none, tenant).move()
+			p.take(t.Context(), none, tenant).move(fmt.Sprint(n))
 			n++
 		}
 		return n
@@ -38,7 +39,7 @@ func TestPlaces_ATenantsShare(t *testing.T) {
 func TestPlaces_SlowCallsLeaveTheUsualOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{lanes: newLanes(0, true)}
+		s := &source{lanes: newLanes(1, 0, true)}
 		for range 100 {
 			s.lanes.ended("slow.example", true, false, 14*time.Second)
 		}

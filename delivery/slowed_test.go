@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,8 +188,8 @@ func TestNeighbours_OthersWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-// Beside twenty domains that hang, or twenty hosts, for as long as the test lasts, twenty
-// others are written to within two seconds.
+// Beside twenty domains that hang, or twenty hosts, for as long as the test lasts, twenty others are written to within two
+// seconds: whether the twenty were never called, have all answered until then, or one of them had all places when it began to.
 func TestNeighbours_TwentyThatHangDelayOthersByLessThanTwoSeconds(t *testing.T) {
 	t.Parallel()
 	mail := func(domain string, n int) delivery.Delivery { return email(fmt.Sprintf("%d@%s", n, domain)) }
@@ -196,52 +198,109 @@ func TestNeighbours_TwentyThatHangDelayOthersByLessThanTwoSeconds(t *testing.T) 
 		d.Channel = delivery.Webhook
 		return d
 	}
+	bad := func(i int) string { return fmt.Sprintf("%d.hangs.example", i) }
 	for lanes, to := range map[delivery.LaneKind]func(where string, n int) delivery.Delivery{delivery.LanePerDomain: mail, delivery.LanePerHost: post} {
-		t.Run(string(lanes), func(t *testing.T) {
-			t.Parallel()
-			f := newFake()
-			f.caps.Lanes = lanes
-			hold := make(chan struct{})
-			f.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
-				if strings.Contains(r.Recipient(), "hangs") {
-					<-hold
+		for name, before := range map[string]func(h *hanging){
+			"never called":   func(*hanging) {},
+			"they answered":  func(h *hanging) { h.answerOnce(20, to, bad) },
+			"one had places": func(h *hanging) { h.answerOnce(20, to, bad); h.takesAll(to, bad) },
+		} {
+			t.Run(string(lanes)+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				h := newHanging(t, lanes)
+				alone := h.serve()
+				h.beside = h.serve()
+				t.Cleanup(func() { close(h.hold) }) // before those stop
+				before(h)
+				h.hangs.Store(true)
+				called := len(h.fake.all())
+				var list []delivery.Delivery
+				for i := range 200 {
+					list = append(list, to(bad(i%20), 1000+i))
 				}
-				return delivery.Accepted("m"), true
-			}
-			// serve has two processes serve a database of their own.
-			serve := func() *pgtest.DB {
-				db := pgtest.New(t)
-				for range 2 {
-					opts := fast(f)
-					opts.PollInterval = 100 * time.Millisecond
-					opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Timeout: 10 * time.Minute}
-					registered(t, db, opts)
-					run(t, db, opts)
+				reserve(t, h.beside, list...)
+				eventually(t, "all twenty to hang", func() bool {
+					seen := map[string]bool{}
+					for _, c := range h.fake.all()[called:] {
+						seen[regexp.MustCompile(`[0-9]+\.hangs`).FindString(c.recipient)] = true
+					}
+					return len(seen) == 20 || name == "one had places" && len(seen) == 19
+				})
+				others := func(turn int) (list []delivery.Delivery) {
+					for i := range 20 {
+						list = append(list, to(fmt.Sprintf("%d-%d.example", turn, i), i))
+					}
+					return list
 				}
-				return db
-			}
-			beside, alone := serve(), serve()
-			t.Cleanup(func() { close(hold) }) // before those stop
-			var hang []delivery.Delivery
-			for i := range 200 {
-				hang = append(hang, to(fmt.Sprintf("%d.hangs.example", i%20), i))
-			}
-			reserve(t, beside, hang...)
-			eventually(t, "all twenty to hang", func() bool { return len(f.all()) >= 20 })
-			others := func(turn int) (list []delivery.Delivery) {
-				for i := range 20 {
-					list = append(list, to(fmt.Sprintf("%d-%d.example", turn, i), i))
+				withinTwoSeconds(t, func(turn int) time.Duration {
+					return lastOf(t, h.beside, "the neighbour", others(turn))
+				}, func(turn int) time.Duration {
+					return lastOf(t, alone, "no neighbour", others(turn))
+				})
+				if pgtest.One[int](t, h.beside.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status in ('queued', 'sending')`) < len(list) {
+					t.Error("not all of those that hang still do")
 				}
-				return list
-			}
-			withinTwoSeconds(t, func(turn int) time.Duration {
-				return lastOf(t, beside, "the neighbour", others(turn))
-			}, func(turn int) time.Duration {
-				return lastOf(t, alone, "no neighbour", others(turn))
 			})
-			if pgtest.One[int](t, beside.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status in ('queued', 'sending')`) != len(hang) {
-				t.Error("not all of those that hang still do")
-			}
-		})
+		}
 	}
+}
+
+// hanging is two processes that serve a provider of which some destinations hang from a moment on.
+type hanging struct {
+	*testing.T
+	fake   *fake
+	beside *pgtest.DB
+	hangs  atomic.Bool
+	hold   chan struct{}
+}
+
+func newHanging(t *testing.T, lanes delivery.LaneKind) *hanging {
+	h := &hanging{T: t, fake: newFake(), hold: make(chan struct{})}
+	h.fake.caps.Lanes = lanes
+	h.fake.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if h.hangs.Load() && strings.Contains(r.Recipient(), "hangs") {
+			<-h.hold
+		}
+		return delivery.Accepted("m"), true
+	}
+	return h
+}
+
+// serve has two processes serve a database of their own.
+func (h *hanging) serve() *pgtest.DB {
+	db := pgtest.New(h.T)
+	for range 2 {
+		opts := fast(h.fake)
+		opts.PollInterval = 100 * time.Millisecond
+		opts.Providers["fake"] = delivery.ProviderOptions{Provider: h.fake, Timeout: 10 * time.Minute}
+		registered(h.T, db, opts)
+		run(h.T, db, opts)
+	}
+	return db
+}
+
+// answerOnce has n destinations answer, to each of the processes.
+func (h *hanging) answerOnce(n int, to func(string, int) delivery.Delivery, bad func(int) string) {
+	h.Helper()
+	var list []delivery.Delivery
+	for i := range 8 * n {
+		list = append(list, to(bad(i%n), i))
+	}
+	reserve(h.T, h.beside, list...)
+	eventually(h.T, "the destinations to answer", func() bool {
+		return pgtest.One[int](h.T, h.beside.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox where status = 'sent'`) == len(list)
+	})
+}
+
+// takesAll has the first destination hang with as many calls as it gets.
+func (h *hanging) takesAll(to func(string, int) delivery.Delivery, bad func(int) string) {
+	h.Helper()
+	h.hangs.Store(true)
+	called := len(h.fake.all())
+	var list []delivery.Delivery
+	for i := range 64 {
+		list = append(list, to(bad(0), 500+i))
+	}
+	reserve(h.T, h.beside, list...)
+	eventually(h.T, "it to hang", func() bool { return len(h.fake.all()) >= called+4 })
 }

@@ -26,6 +26,7 @@ type source struct {
 	finder   Finder       // nil: it cannot look up
 	batcher  Batcher      // nil: every call is of one delivery
 	batch    int          // most deliveries of a call
+	room     atomic.Int32 // how many of these fit into one lately; 0: as many as that
 	caps     Capabilities // what the adapter said once, when the ledger was made
 	log      *slog.Logger
 	woken    chan struct{}                                                          // holds one: however often it is woken meanwhile, the loop looks once more
@@ -50,7 +51,7 @@ func newSource(l *Ledger, name string, opts ProviderOptions) *source {
 		log: l.opts.Logger.With("provider", name), woken: make(chan struct{}, 1), doubted: make(chan struct{}, 1), writing: make(chan *writing, opts.Concurrency),
 	}
 	s.writes = s.writeAll
-	s.lanes = newLanes(opts.PerLane, s.caps.Lanes != LanePerRecipient)
+	s.lanes = newLanes(opts.Concurrency, opts.PerLane, s.caps.Lanes != LanePerRecipient)
 	s.hand = newHand(&l.inHand, s.lanes, opts.Concurrency, opts.spare())
 	s.finder, _ = opts.Provider.(Finder)
 	s.batcher, _ = opts.Provider.(Batcher)

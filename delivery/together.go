@@ -45,22 +45,27 @@ func groups(items []*item, of func(*item) any) [][]*item {
 }
 
 // attemptTogether writes that a call is about to be made for all of items that may
-// be called, and makes it for them. What cannot be in a batch follows alone.
+// be called, and makes it for them. What cannot be in any batch follows alone; what does
+// not fit into this one goes back, since one call is paid for and not two.
 func (s *source) attemptTogether(ctx context.Context, items []*item) {
 	items = slices.DeleteFunc(items, func(it *item) bool { return s.holds(&it.row) })
 	var members, alone []*item
-	size := 0
+	size, full := 0, false
 	for _, it := range items {
 		if !s.prepare(ctx, it) {
 			continue
 		}
-		if size += len(it.request); size > mostBatchBytes || !s.batcher.Batchable(it.request) || !s.opts.serves(it.tenant) {
-			size -= len(it.request)
+		if len(it.request) > mostBatchBytes || !s.batcher.Batchable(it.request) || !s.opts.serves(it.tenant) {
 			alone = append(alone, it)
 			continue
 		}
+		if full = size+len(it.request) > mostBatchBytes; full {
+			break
+		}
+		size += len(it.request)
 		members = append(members, it)
 	}
+	s.fit(len(items), len(members), full)
 	if len(members) == 1 {
 		members, alone = nil, append(alone, members[0])
 	}
@@ -70,6 +75,25 @@ func (s *source) attemptTogether(ctx context.Context, items []*item) {
 	for _, it := range alone {
 		s.attempt(ctx, it)
 	}
+}
+
+// fit learns how many deliveries a batch has room for, of which the claim knows the
+// payloads and not what is made of them.
+func (s *source) fit(had, fitted int, full bool) {
+	switch n := int(s.room.Load()); {
+	case full:
+		s.room.Store(int32(max(2, fitted)))
+	case n > 0 && had >= n:
+		s.room.Store(int32(min(2*n, s.batch)))
+	}
+}
+
+// mostTogether is how many deliveries a claim puts into one call.
+func (s *source) mostTogether() int {
+	if n := int(s.room.Load()); n > 0 {
+		return n
+	}
+	return s.batch
 }
 
 func (s *source) attemptBatch(ctx context.Context, items []*item) {

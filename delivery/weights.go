@@ -34,6 +34,13 @@ func (w *weights) free() int64 {
 	return max(0, inHandBytes-w.all)
 }
 
+// laden reports whether a tenant has as much in hand as is free.
+func (w *weights) laden(tenant string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.of[tenant] >= inHandBytes-w.all
+}
+
 // rooms are the tenants with more than a little in hand, and how many bytes more
 // each may have: as many as are free then, so that there is room for another's.
 func (w *weights) rooms() map[string]int64 {
