@@ -145,7 +145,7 @@ func TestCollector_CountsWhatHappened(t *testing.T) {
 	}
 	db.Exec(t, pgtest.Owner, `
 		insert into deed.running_calls (subscription, worker, name, id, message_id, messages, since, seen_until)
-		select s.id, gen_random_uuid(), 'w', 1, gen_random_uuid(), 1, clock_timestamp() - interval '1 hour', clock_timestamp() + interval '1 hour'
+		select s.id, gen_random_uuid(), 'w', 1, '01890000-0000-7000-8000-000000000001', 1, clock_timestamp() - interval '1 hour', clock_timestamp() + interval '1 hour'
 		from deed.subscriptions s
 		where s.topic = 'orders' and s.name = 'good'`)
 	wantLines(t, scrape,
