@@ -59,7 +59,7 @@ func Call(opts CallOptions) (Executor, error) {
 	}
 	transport := &http.Transport{
 		Proxy:       nil, // it would hide the endpoint's address from the guard
-		DialContext: dial, ForceAttemptHTTP2: true, HTTP2: httpcall.Pings(), MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second,
+		DialContext: httpcall.Count(dial), ForceAttemptHTTP2: true, HTTP2: httpcall.Pings(), MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: opts.RootCAs}, TLSHandshakeTimeout: dialTimeout,
 		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 	}

@@ -3,7 +3,11 @@ package inbound_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"runtime"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/deedhq/deed/inbound"
 )
@@ -37,5 +41,36 @@ func TestCall_Answers(t *testing.T) {
 		if _, err := do(t.Context(), inbound.Message{ID: "01a1fe76-14ee-7f1b-b119-532699ab7d4c"}); (err == nil) != good {
 			t.Errorf("%s: %v", answer, err)
 		}
+	}
+}
+
+// A connection that the executor closed while it was idle fails no message: the request,
+// of which nothing was written, goes over another.
+func TestCall_AnIdleConnectionThatWasClosed(t *testing.T) {
+	t.Parallel()
+	var made, closed atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { made.Add(1) }))
+	defer server.Close()
+	do, err := inbound.Call(inbound.CallOptions{URL: server.URL, Secret: "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", AllowHosts: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		if !i.Reused {
+			return
+		}
+		closed.Add(1)
+		server.CloseClientConnections()
+		for i.Conn.SetReadDeadline(time.Time{}) == nil { // until the client has seen it
+			runtime.Gosched()
+		}
+	}})
+	for range 2 {
+		if _, err := do(ctx, inbound.Message{ID: "01a1fe76-14ee-7f1b-b119-532699ab7d4c"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made.Load() != 2 || closed.Load() != 1 {
+		t.Errorf("the executor was called %d times; %d connections were closed", made.Load(), closed.Load())
 	}
 }

@@ -42,7 +42,11 @@ type connection struct {
 // writtenTo returns what says whether anything may have been written to c from
 // now on. Of one that is not counted nobody can tell.
 func writtenTo(c net.Conn) func() bool {
-	if secure, ok := c.(*tls.Conn); ok {
+	for { // behind a proxy of https it is TLS within TLS
+		secure, ok := c.(*tls.Conn)
+		if !ok {
+			break
+		}
 		c = secure.NetConn()
 	}
 	n, ok := c.(*counted)

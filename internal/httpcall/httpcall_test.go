@@ -2,6 +2,7 @@ package httpcall
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -107,6 +108,21 @@ func TestPost_AnIdleConnectionThatWasClosed(t *testing.T) {
 		if (a.Err == nil) != c.ok || (a.Err != nil && a.Connected != c.left) || c.f.calls != c.calls || c.f.arrived != c.at {
 			t.Errorf("%+v: %+v", c.f, a)
 		}
+	}
+}
+
+// Behind a proxy of https a connection is TLS within TLS, and is counted all the same.
+func TestWrittenTo_TLSWithinTLS(t *testing.T) {
+	t.Parallel()
+	conn := &counted{Conn: discard{}}
+	config := &tls.Config{InsecureSkipVerify: true}
+	written := writtenTo(tls.Client(tls.Client(conn, config), config))
+	if written() {
+		t.Error("nothing was written, and it may have been")
+	}
+	_, _ = conn.Write([]byte("POST"))
+	if !written() {
+		t.Error("something was written, and was not counted")
 	}
 }
 
