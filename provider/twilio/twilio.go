@@ -10,12 +10,15 @@
 //	no complete answer                   unknown: looked up
 //	429, which is never processed        outage; Retry-After is obeyed
 //	21611: From's queue is full          outage
-//	401, 10001, 20003, 63038             outage: mend the credentials or the account
+//	401; 10001, 20003, 20005, 20403,     outage: mend the credentials or the account
+//	63038, 70051; a 403 whose code is
+//	none, or no message's or call's
 //	no connection                        outage
 //	21211, 21614, 21635: no number, or   bad address
 //	one that takes no texts
 //	21610: the recipient has opted out   opted out
-//	3xx and any other error              refused for good
+//	3xx and any other error, such as a   refused for good
+//	403 of a message
 //
 // # What a look-up proves
 //
@@ -212,10 +215,11 @@ type said struct {
 
 // What codes mean, since what Twilio says of them may name the recipient.
 var meanings = map[int]string{
-	10001: "the account is not active", 20003: "the credentials are refused", 20429: "too many requests", 20500: "it may have been done all the same",
+	10001: "the account is not active", 20003: "the credentials are refused", 20005: "the account is not active", 20403: "the account is suspended or closed", 20429: "too many requests", 20500: "it may have been done all the same",
 	21211: "the recipient is no valid number", 21212: "From is not valid", 21408: "messages to that region are not enabled", 21606: "From cannot write to that recipient",
 	21608: "a trial account writes to verified numbers alone", 21609: "StatusCallback is not valid", 21610: "the recipient has opted out", 21611: "the queue of From is full",
 	21612: "that recipient cannot be reached from that sender", 21614: "the recipient is no number that takes text messages", 21635: "the recipient is a landline", 63038: "the account's messages of the day are spent",
+	70051: "the account or the API key may not do that",
 }
 
 func judge(a httpcall.Answer) delivery.Outcome {
@@ -256,7 +260,8 @@ func judgeCode(status, code int, err error, after time.Duration) delivery.Outcom
 	switch {
 	case status == http.StatusRequestTimeout, status >= 500, status < 200:
 		return delivery.Unknown(err)
-	case status == http.StatusUnauthorized, code == 10001, code == 20003, code == 63038, status == http.StatusTooManyRequests, code == 20429, code == 21611:
+	case status == http.StatusUnauthorized, code == 10001, code == 20003, code == 20005, code == 20403, code == 63038, code == 70051,
+		status == http.StatusForbidden && !ofMessage(code), status == http.StatusTooManyRequests, code == 20429, code == 21611:
 		return delivery.Outage(err, after)
 	case code == 21211, code == 21614, code == 21635:
 		return delivery.BadAddress(err)
@@ -264,6 +269,13 @@ func judgeCode(status, code int, err error, after time.Duration) delivery.Outcom
 		return delivery.OptedOut(err)
 	}
 	return delivery.Refused(err)
+}
+
+// ofMessage reports whether a code is of what was to be said, or of its recipient or
+// sender: 11 to 19 thousand are of what Twilio carries out, 21 to 69 of messages and calls. All
+// others are of the API, the account and its keys.
+func ofMessage(code int) bool {
+	return (code >= 11000 && code < 20000) || (code >= 21000 && code < 70000)
 }
 
 // Check lists one message, which look-ups do as well.
