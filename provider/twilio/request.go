@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -51,7 +52,7 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	case delivery.SMS:
 		err = p.text(form, d.Payload)
 	case delivery.Voice:
-		err = p.call(form, d.Payload)
+		err = p.call(form, d)
 	default:
 		err = errors.New("the channel is neither sms nor voice")
 	}
@@ -113,9 +114,9 @@ func (c Call) given() (n int) {
 	return n
 }
 
-func (p *Provider) call(form url.Values, payload json.RawMessage) error {
+func (p *Provider) call(form url.Values, d delivery.Draft) error {
 	var c Call
-	if err := adapter.ReadPayload(payload, &c, "what a call has", "text, twiml, url, timeout and machine_detection"); err != nil {
+	if err := adapter.ReadPayload(d.Payload, &c, "what a call has", "text, twiml, url, timeout and machine_detection"); err != nil {
 		return err
 	}
 	switch {
@@ -152,6 +153,10 @@ func (p *Provider) call(form url.Values, payload json.RawMessage) error {
 		}
 		form.Set("Url", c.URL)
 	}
+	if d.SandboxFor != "" && !onlySays(c.Twiml) {
+		form.Del("Url")
+		form.Set("Twiml", notCarriedOut)
+	}
 	form.Set("From", p.opts.From)
 	if c.Timeout > 0 {
 		form.Set("Timeout", strconv.Itoa(c.Timeout))
@@ -160,6 +165,29 @@ func (p *Provider) call(form url.Values, payload json.RawMessage) error {
 		form.Set("MachineDetection", c.MachineDetection)
 	}
 	return nil
+}
+
+// notCarriedOut is heard in the sandbox instead of what may ring or write to somebody else.
+const notCarriedOut = "<Response><Say>This is a call to the sandbox. What it would do beyond speaking is not carried out.</Say></Response>"
+
+// harmless are the elements of TwiML of which nobody but who is called hears.
+var harmless = []string{"Response", "Say", "Pause", "break", "emphasis", "lang", "p", "phoneme", "prosody", "s", "say-as", "sub", "w"}
+
+// onlySays reports whether a well-formed <Response> says something, and does nothing else.
+func onlySays(twiml string) bool {
+	dec := xml.NewDecoder(strings.NewReader(twiml))
+	dec.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
+	for found := false; ; {
+		token, err := dec.Token()
+		if err != nil {
+			return found
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			if found = slices.Contains(harmless, e.Name.Local); !found {
+				return false
+			}
+		}
+	}
 }
 
 // isResponse reports whether a text is one well-formed element called Response.

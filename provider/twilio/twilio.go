@@ -37,6 +37,12 @@
 // Of a call Twilio does not list what is said, either. Calls are only looked up with
 // LookUpCalls, and else are settled by the guarantee.
 //
+// # The sandbox
+//
+// A call to the sandbox says what the payload's text or TwiML does, if that says something and
+// does nothing else. Other TwiML and a URL may ring or write to somebody, so that it says instead
+// that they are not carried out.
+//
 // Sources: twilio-oai (twilio_api_v2010) for requests and lists; Twilio's documentation of
 // messages, calls and the errors that are named above.
 package twilio

@@ -169,6 +169,37 @@ func TestRender_WhoAndWhat(t *testing.T) {
 	}
 }
 
+// A call to the sandbox reaches nobody else: what would dial, write or be asked for is not
+// carried out, and the call says so.
+func TestRender_ASandboxCallReachesNobodyElse(t *testing.T) {
+	t.Parallel()
+	p := provider(t, number())
+	const instead = "<Response><Say>This is a call to the sandbox. What it would do beyond speaking is not carried out.</Say></Response>"
+	for payload, want := range map[string]string{
+		`{"text": "hi & bye"}`: "<Response><Say>hi &amp; bye</Say></Response>",
+		`{"twiml": "<Response><Say>hi<break/></Say><Pause/></Response>"}`:                        "<Response><Say>hi<break/></Say><Pause/></Response>",
+		`{"twiml": "<Response><Dial>+15550001111</Dial></Response>"}`:                            instead,
+		`{"twiml": "<Response><x:Dial xmlns:x='x'>+15550001111</x:Dial></Response>"}`:            instead,
+		`{"twiml": "<Response><Say>hi</Say><Message to='+15550001111'>hi</Message></Response>"}`: instead,
+		`{"twiml": "<Response><Redirect>https://example.com/</Redirect></Response>"}`:            instead,
+		`{"url": "https://example.com/twiml"}`:                                                   instead,
+	} {
+		draft := delivery.Draft{ID: "1", Channel: delivery.Voice, Recipient: to, SandboxFor: "+15558675399", Payload: json.RawMessage(payload)}
+		got, err := p.Render(draft)
+		form, _ := url.ParseQuery(string(got))
+		if err != nil || form.Get("Twiml") != want || form.Has("Url") {
+			t.Errorf("%s: %s, %v", payload, form, err)
+		}
+		draft.SandboxFor = ""
+		if got, err = p.Render(draft); err != nil || strings.Contains(string(got), "sandbox") {
+			t.Errorf("%s, to its recipient: %s, %v", payload, got, err)
+		}
+	}
+	if _, err := p.Render(delivery.Draft{Channel: delivery.Voice, Recipient: to, SandboxFor: to, Payload: json.RawMessage(`{"url": "x"}`)}); err == nil {
+		t.Error("what would be refused is not, in the sandbox")
+	}
+}
+
 // What no message and no call can be made of is refused, in words that do not repeat it.
 func TestRender_Bad(t *testing.T) {
 	t.Parallel()
