@@ -194,12 +194,12 @@ var errNoOutcome = errors.New("the call ended without an outcome")
 func (s *source) call(ctx context.Context, it *item, repeat bool) {
 	defer s.judge(it)
 	if !s.opts.serves(it.tenant) {
-		it.out = Refused(fmt.Errorf("the provider %s does not serve this tenant; see its tenants", s.name))
+		it.uncalled(Refused(fmt.Errorf("the provider %s does not serve this tenant; see its tenants", s.name)))
 		return
 	}
 	if it.box != nil {
 		if it.box.err != nil {
-			it.out = marked(NotNow(it.box.err, 0))
+			it.uncalled(marked(NotNow(it.box.err, 0)))
 			return
 		}
 		defer func() { it.out = marked(it.out) }()
@@ -227,6 +227,11 @@ func (s *source) call(ctx context.Context, it *item, repeat bool) {
 		}
 	}()
 	it.out = s.provider.Send(ctx, r)
+}
+
+// uncalled leaves an outcome of an attempt that calls nobody. It counts, so that what is kept of calls has it as well.
+func (it *item) uncalled(out Outcome) {
+	it.out, it.made = out, &made{out: out, at: time.Now(), box: it.box != nil}
 }
 
 // timed is told that the call to the provider of these deliveries begins; what it

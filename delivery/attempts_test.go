@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +120,73 @@ func TestContract_D5_ARefusalAfterADoubtIsNoProof(t *testing.T) {
 	// Nothing is in doubt about what was only ever refused.
 	if e := until(t, db, made[2].ID, delivery.Failed); e.UnsettledSince != nil || strings.Contains(e.LastError, "may have") {
 		t.Errorf("%+v", e)
+	}
+}
+
+// An attempt that calls nobody counts, and is kept as others are: of a tenant that the provider does not serve, and to
+// a sandbox for which no request can be made.
+func TestAttempts_OfNobody(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.render = func(d delivery.Draft) ([]byte, error) {
+		if d.SandboxFor != "" {
+			return nil, errors.New("not for the sandbox")
+		}
+		return d.Payload, nil
+	}
+	id := reserve(t, db, email("a@example.com"))[0].ID
+	opts := boxed(f)
+	opts.MaxAttempts = 2
+	_, stop := run(t, db, opts)
+	e := until(t, db, id, delivery.Dead)
+	list := attempts(t, db, id)
+	if got := outcomes(t, db, id); e.Attempts != 2 || !slices.Equal(got, []string{"not now", "not now"}) {
+		t.Fatalf("after %d attempts: %q", e.Attempts, got)
+	}
+	if a := list[1]; a.Number != 2 || !a.Sandbox || a.Error != "in the sandbox: not for the sandbox" || a.ProviderKey != "" {
+		t.Errorf("%+v", a)
+	}
+	stop()
+
+	ids := tenants(t, db, 2)
+	opts = fast(newFake())
+	p := opts.Providers["fake"]
+	p.Tenants = ids[:1]
+	opts.Providers["fake"] = p
+	made, err := delivery.ReserveFor(context.Background(), db.Pool(pgtest.Worker), ids[1], email("b@example.com"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id = made[0].ID
+	run(t, db, opts)
+	until(t, db, id, delivery.Failed)
+	if got := attempts(t, db, id); len(got) != 1 || got[0].Outcome != "refused" || !strings.Contains(got[0].Error, "does not serve this tenant") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A call whose lease ran out is kept as lost where a person decides before anybody has looked, and once; one of
+// which nothing was called is not.
+func TestAttempts_SettledBeforeAnybodyLooked(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	for i, looked := range []bool{false, true} {
+		id := reserve(t, db, email("a@example.com", fmt.Sprint(i)))[0].ID
+		claim := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'gone', 1, '1 minute')`)
+		pgtest.One[string](t, worker, `select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, '1 minute', 'gone')`, id, claim)
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = now() where id = $1::text::uuid`, id)
+		if looked {
+			db.Exec(t, pgtest.Worker, `select deed.claim_doubts('fake', 'w', 10, '1 minute', false, false, p_kind => 'another')`)
+		}
+		if got := pgtest.One[string](t, db.Pool(pgtest.Admin), `select deed.settle_delivery($1::text::uuid, 'failed', 'it is not there', 'ann')`, id); got != "failed" {
+			t.Fatal(got)
+		}
+		list := attempts(t, db, id)
+		if len(list) != 1 || list[0].Outcome != "lost" || list[0].Number != 1 || list[0].Worker != "gone" || list[0].BeganAt == nil {
+			t.Errorf("looked %t: %+v", looked, list)
+		}
 	}
 }
 

@@ -3,7 +3,8 @@
 -- p_decision: sent (with the provider's message id, if there is one), failed,
 -- or send_again: it is tried for as long as what is new. Its attempts stay, since they
 -- number its calls, by which what was accepted twice is found (deed campaign verify).
--- Who and why is recorded. Returns the new status. Raises DDNFD, DDCON for a delivery
+-- Who and why is recorded, and the call whose lease ran out, where nobody has looked since
+-- (deed.claim_doubts). Returns the new status. Raises DDNFD, DDCON for a delivery
 -- that is not in doubt, DDARG.
 create or replace function deed.settle_delivery(
   p_id         uuid,
@@ -34,6 +35,11 @@ begin
   if v_row.status <> 'sending' or v_row.lease_until > v_now or (v_row.doubt_since is null and v_row.lease_until is null) then
     raise exception 'settle_delivery: delivery % is not in doubt: it is %', p_id,
       case when v_row.status = 'sending' then 'being called' else v_row.status end using errcode = 'DDCON';
+  end if;
+  if v_row.lease_until is not null and v_row.called_at >= v_row.claimed_at then
+    insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, outcome, sandbox, at, began_at, worker, error)
+    values (v_row.id, v_row.tenant_id, v_row.claim, v_row.attempts, 'lost', v_row.sandbox, v_now, v_row.called_at, v_row.claimed_by, 'the lease ran out during the call')
+    on conflict do nothing;
   end if;
   v_to := case p_decision
     when 'sent' then case v_row.channel when 'voice' then 'called' when 'social' then 'posted' else 'sent' end
