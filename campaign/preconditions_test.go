@@ -86,6 +86,12 @@ func TestContract_C8_WhatAProviderServes(t *testing.T) {
 	if err := again(); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), elsewhere) {
 		t.Errorf("a retry by another tenant's: %v", err)
 	}
+	// What else the provider is like is nothing to another tenant.
+	lacking(t, db, "another tenant's text", text, elsewhere)
+	db.Exec(t, pgtest.Owner, `update deed.providers set verified_domains = '{elsewhere.example}', reports = '{bounced}'`)
+	watched := good
+	watched.PauseOn = &campaign.PauseOn{Complained: "0.1%"}
+	lacking(t, db, "another tenant's, from an unverified domain", watched, elsewhere)
 	// An older relay that starts says nothing of it.
 	db.Exec(t, pgtest.Worker, `select deed.register_provider('fake', 'fake', 'domain', null, false, '{}', '{}', '{}', 'w', '', false, null, null)`)
 	lacking(t, db, "of whom nothing is known", good)
