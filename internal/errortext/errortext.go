@@ -18,22 +18,8 @@ var word = regexp.MustCompile(`\[[0-9A-Za-z:.%]+\](:\d+)?|[0-9A-Za-z.:%]*[0-9A-Z
 // given itself, or "".
 func Stored(text string, limit int, known string) string {
 	own, _ := netip.ParseAddr(strings.Trim(known, "[]"))
-	address := func(found string, addr netip.Addr) string {
-		if own.IsValid() && addr == own {
-			return found
-		}
-		return "(address)"
-	}
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
-	text = word.ReplaceAllStringFunc(text, func(found string) string {
-		if addr, err := netip.ParseAddr(strings.Trim(found, "[]")); err == nil {
-			return address(found, addr)
-		}
-		if ap, err := netip.ParseAddrPort(found); err == nil {
-			return address(found, ap.Addr())
-		}
-		return found
-	})
+	text = word.ReplaceAllStringFunc(text, func(found string) string { return hide(found, own) })
 	if len(text) <= limit {
 		return text
 	}
@@ -42,6 +28,54 @@ func Stored(text string, limit int, known string) string {
 		text = text[:len(text)-1]
 	}
 	return text + "\u2026"
+}
+
+var hexadecimal = regexp.MustCompile(`^[0-9A-Fa-f]{1,4}$`)
+
+// mostParts is how many parts between colons an address has.
+const mostParts = 9
+
+// hide is a word without its addresses but own: it may be one, or have others around
+// it, such as tcp:10.1.2.3:443.
+func hide(found string, own netip.Addr) string {
+	if addr, ok := addressOf(found); ok {
+		return shown(found, addr, own)
+	}
+	if strings.HasPrefix(found, "[") {
+		return found
+	}
+	parts := strings.Split(found, ":")
+	var kept []string
+	digits := false // the part before may be one of a fingerprint
+	for len(parts) > 0 {
+		n, part := 1, parts[0]
+		for most := min(len(parts), mostParts); most > 0; most-- {
+			text := strings.Join(parts[:most], ":")
+			long := !strings.Contains(text, ".") && !strings.Contains(text, "::") && (digits || len(parts) > most+1)
+			if addr, ok := addressOf(text); ok && !long {
+				n, part = most, shown(text, addr, own)
+				break
+			}
+		}
+		kept, parts, digits = append(kept, part), parts[n:], hexadecimal.MatchString(part)
+	}
+	return strings.Join(kept, ":")
+}
+
+// addressOf reads an address, with a port or without.
+func addressOf(text string) (netip.Addr, bool) {
+	if addr, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return addr, true
+	}
+	pair, err := netip.ParseAddrPort(text)
+	return pair.Addr(), err == nil
+}
+
+func shown(text string, addr, own netip.Addr) string {
+	if own.IsValid() && addr == own {
+		return text
+	}
+	return "(address)"
 }
 
 // Clip bounds what a user's mistake may put into an error or a log line.
