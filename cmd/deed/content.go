@@ -149,12 +149,15 @@ func newContentShow(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show SHA256", Short: "Show a file that is kept, and who needs it", Args: cobra.ExactArgs(1),
-		Long:    "Show a file that is kept and which deliveries need it, and write its bytes with --save; - is standard output.",
+		Long:    "Show a file that is kept and which deliveries need it, and write its bytes with --save; - is standard output, unless that is a terminal.",
 		Example: "  deed content show SHA256 --save terms.pdf",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := owner.id()
 			if err != nil {
 				return err
+			}
+			if save == "-" && terminalWidth(cmd.OutOrStdout()) > 0 {
+				return usagef("--save - is a terminal, which a file's bytes may steer: redirect it, or name a file")
 			}
 			return a.withOperator(cmd.Context(), func(_ *admin.Client, pool *pgxpool.Pool) error {
 				list, err := delivery.Contents(cmd.Context(), pool, delivery.ContentFilter{Tenant: id, SHA256: args[0]})
