@@ -52,6 +52,9 @@ func installFace(ctx context.Context, tx pgx.Tx, f face, adopt *Takeover) (bool,
 	if err != nil || slices.ContainsFunc(have, func(i InstalledFace) bool { return i.Name == f.name }) {
 		return false, err
 	}
+	if err := f.checkOwner(ctx, tx); err != nil {
+		return false, err
+	}
 	adopting, err := f.makeRoom(ctx, tx, adopt)
 	if err != nil {
 		return false, err
@@ -61,6 +64,29 @@ func installFace(ctx context.Context, tx pgx.Tx, f face, adopt *Takeover) (bool,
 	}
 	_, err = tx.Exec(ctx, `update deed.contracts set adopting_topics = $2 where pack = $1`, f.name, adopt.Topics)
 	return err == nil, err
+}
+
+// checkOwner refuses a schema of somebody else, who could put other functions in the place of the face's: they are
+// called by deed's workers, with their rights. Who owns the database could change deed, too, as its owner and superusers can.
+func (f face) checkOwner(ctx context.Context, tx pgx.Tx) error {
+	var owner, ours string
+	err := tx.QueryRow(ctx, `
+		select o.rolname, d.rolname
+		from pg_catalog.pg_namespace n
+		join pg_catalog.pg_roles o on o.oid = n.nspowner
+		cross join (select r.* from pg_catalog.pg_namespace s join pg_catalog.pg_roles r on r.oid = s.nspowner where s.nspname = 'deed') d
+		where n.nspname = $1 and not o.rolsuper and o.rolname <> 'pg_database_owner' and o.oid not in (d.oid, current_user::regrole)
+		  and o.oid <> (select b.datdba from pg_catalog.pg_database b where b.datname = current_database())
+		  and (d.rolsuper or not pg_has_role(d.oid, o.oid, 'member'))
+	`, f.schema).Scan(&owner, &ours)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the schema %s belongs to %s, who could replace the face's functions, which deed's workers call: give it to the owner of the schema deed, with: alter schema %[1]s owner to %s",
+		f.schema, owner, pgx.Identifier{ours}.Sanitize())
 }
 
 // upgradeFaces brings the installed faces up to date, or puts all of them

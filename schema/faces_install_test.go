@@ -381,6 +381,26 @@ func TestContract_O3_AdoptingATable(t *testing.T) {
 	}
 }
 
+// A face is not put into a schema of a login's that could replace its functions; in that of deed's owner it is.
+func TestContracts_SomebodyElsesSchema(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	conn := db.Conn(t, pgtest.Owner)
+	for name, face := range map[string]string{"m10_recovery": "m10", "app": "app"} {
+		db.Exec(t, pgtest.Owner, `create schema `+name+` authorization deed_test_app`)
+		_, err := schema.InstallFaces(ctx, conn, []string{face}, &schema.Takeover{})
+		if want := "the schema " + name + " belongs to deed_test_app"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "alter schema "+name+" owner to ") {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if n := pgtest.One[int](t, conn, `select count(*) from pg_proc where pronamespace = $1::regnamespace`, name); n != 0 {
+			t.Errorf("%d functions were put into %s", n, name)
+		}
+		db.Exec(t, pgtest.Owner, `alter schema `+name+` owner to current_user`)
+	}
+	installFaces(t, db, false, "m10", "app")
+}
+
 // What publishing takes of no row, a time or an aggregate type, is told like the rest, before anything
 // is changed; what it just takes is adopted.
 func TestContracts_AdoptingTellsOfTimesAndTypes(t *testing.T) {
