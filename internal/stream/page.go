@@ -227,9 +227,11 @@ func (d *pageRun) inBatches(todo []*entry, size int) {
 
 // attempt hands messages to the destination; a panic is an outcome of all of them. A
 // worker that was frozen hands over nothing before it knows that the lane is
-// still its own.
+// still its own. Leases are fresh again when those of other lanes are, and a lane
+// that was lost has been cancelled by then (lanes.assign): so it is asked second.
+// The page's own context ends a moment later.
 func (d *pageRun) attempt(batch []*entry, msgs []*claim.Message) {
-	if d.st.stale() {
+	if d.st.stale() || d.working.Err() != nil {
 		for _, e := range batch {
 			d.postpone(e)
 		}

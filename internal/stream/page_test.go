@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deedhq/deed/internal/claim"
+	"github.com/deedhq/deed/internal/work"
 )
 
 func newPage(t *testing.T) *pageRun {
@@ -52,6 +53,38 @@ func TestPage_AsideIsWhatWasOvertaken(t *testing.T) {
 		d.asideGaps([]*entry{first, last})
 		if first.settled != c.want {
 			t.Errorf("before one that was %s: aside is %v", name, first.settled)
+		}
+	}
+}
+
+// counting is a destination that counts the messages it is called with.
+type counting struct {
+	claim.Destination
+	called int
+}
+
+func (c *counting) Deliver(_ context.Context, msgs []*claim.Message) []error {
+	c.called += len(msgs)
+	return nil
+}
+
+// A lane that is lost is cancelled, and then the leases of the others are fresh. What
+// its page is about to begin is not begun, although the page's own context, which
+// ends behind that, is still open.
+func TestPage_BeginsNothingOnceItsLaneIsLost(t *testing.T) {
+	for name, group := range map[string]int{"one at a time": 0, "by batches": 10} {
+		d, sink := newPage(t), &counting{}
+		d.st.Lease, d.st.Destination, d.st.Group, d.st.Concurrency = time.Minute, sink, group, 1
+		working, cancel := context.WithCancelCause(t.Context())
+		d.working = working
+		d.st.leases.renew(time.Now())
+		first, second := &entry{}, &entry{}
+		d.pass([]*entry{first})
+		cancel(work.ErrLeaseLost)
+		d.st.leases.renew(time.Now())
+		d.pass([]*entry{second})
+		if sink.called != 1 || !first.settled || second.settled || second.tried {
+			t.Errorf("%s: %d calls, want the one before the loss; settled %v and %v", name, sink.called, first.settled, second.settled)
 		}
 	}
 }
