@@ -136,6 +136,44 @@ func TestPublish_HeadersAreBounded(t *testing.T) {
 	}
 }
 
+// What is bounded is what is stored, however the caller has it: in a row that was
+// compressed, or lies outside of its table, a value is said to be far smaller.
+func TestPublish_CompressedIsMeasuredAsItIs(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	db.Providers(t, "test", "p")
+	app := db.Conn(t, pgtest.App)
+	for _, sql := range []string{
+		`set plan_cache_mode = force_generic_plan`, // as a session comes to by itself: a plan for one call has its values whole
+		`create temp table large (headers jsonb, data jsonb, payload bytea)`,
+		`insert into large select (select jsonb_object_agg('h' || n, repeat('x', 8000)) from generate_series(1, 200) n), jsonb_build_object('a', repeat('x', 20000000)),
+		  convert_to(to_jsonb(repeat('x', 20000000))::text, 'UTF8')`,
+	} {
+		if _, err := app.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pgtest.One[bool](t, app, `select pg_column_size(headers) > 65536 or pg_column_size(data) > 1000000 from large`) {
+		t.Fatal("nothing was compressed")
+	}
+	for name, sql := range map[string]string{
+		"headers, publish":      `select deed.publish('t', '1', p_headers => l.headers) from large l`,
+		"headers, publish_one":  `select deed.publish_one('t', '1', p_headers => l.headers) from large l`,
+		"headers, publish_many": `select deed.publish_many('{t,t}', '{1,1}', p_headers => array[l.headers, l.headers]) from large l`,
+		"payload, publish_one":  `select deed.publish_one('t', l.payload) from large l`,
+		"payload, publish_many": `select deed.publish_many('{t}', array[l.payload]) from large l`,
+		"payload, reserve": `select deed.reserve('{email}', '{p}', '{x@example.com}', array[l.data], array[deed.idempotency_key(gen_random_uuid()::text)])
+		  from large l`,
+		"data, upsert_contacts": `select deed.upsert_contacts('{1}', '{email}', '{x@example.com}', p_data => array[l.data]) from large l`,
+		"evidence":                   `select deed.set_consents(array[gen_random_uuid()], '{email}', '{news}', '{granted}', '{form}', p_evidence => array[l.data]) from large l`,
+	} {
+		if _, err := app.Exec(ctx, sql); sqlState(err) != "DDARG" {
+			t.Errorf("%s: %v, want DDARG", name, err)
+		}
+	}
+}
+
 // A message that says it was due, or made, long ago does not pass by those that
 // wait: it is due now, and at most an hour and a few minutes older than it is.
 // Among each other such messages keep the order of the times they were given.
