@@ -2,7 +2,9 @@ package deed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +208,47 @@ func TestContract_O6_NobodyJumpsTheQueue(t *testing.T) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
+}
+
+// Nor does it where it waits for another subscription than it was published to: one
+// that is given what is in the log, and a stream that has put it aside.
+func TestContract_O6_NobodyJumpsTheQueueOutOfTheLog(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	old := `select deed.publish_many(array_fill($1::text, '{4}'), '{4,3,2,2}', array_fill($2::text, '{4}'), p_created_at => array[now() - interval '3 hours', '1970-01-02', '1970-01-02', null],
+		p_process_after => array[null, null, '1970-01-03', now() - interval '3 hours'])`
+	t.Run("a backfill", func(t *testing.T) {
+		t.Parallel()
+		db := pgtest.New(t)
+		subscribe(t, db, "t", "first")
+		if _, err := db.Pool(pgtest.App).Exec(ctx, old, "t", nil); err != nil {
+			t.Fatal(err)
+		}
+		id := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('t', 's', 'beginning')`)
+		publish(t, db, message("t", 1))
+		db.Exec(t, pgtest.Owner, `update deed.pending set ord_at = ord_at - interval '90 minutes' where subscription = $1`, id)
+		backfill(t, db, id)
+		got := pgtest.One[[]string](t, db.Pool(pgtest.Worker), `select array_agg(convert_from(payload, 'UTF8') order by ord, id) from deed.claim('t', 'w', 10, p_subscription => 's')`)
+		if len(got) != 5 || got[0] != `{"n":1}` || got[4] != "2" || slices.Index(got, "3") > slices.Index(got, "4") {
+			t.Errorf("claimed in the order %v", got)
+		}
+	})
+	t.Run("a stream", func(t *testing.T) {
+		t.Parallel()
+		db := pgtest.New(t)
+		pgtest.One[bool](t, db.Pool(pgtest.Worker), `select made from deed.declare_topic('orders', 'stream', 1)`)
+		subscribe(t, db, "orders", "s")
+		if _, err := db.Pool(pgtest.App).Exec(ctx, old, "orders", "k"); err != nil {
+			t.Fatal(err)
+		}
+		runStream(t, db, stream(newStrictSink(func(deed.Message) error { return errors.New("no") })))
+		eventually(t, "all to be put aside", func() bool {
+			return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.pending`) == 4
+		})
+		if ages := pgtest.One[[]float64](t, db.Pool(pgtest.Owner), `select array_agg(extract(epoch from now() - ord_at) / 60) from deed.pending where now() - ord_at > interval '75 minutes'`); len(ages) > 0 {
+			t.Errorf("some of what was put aside takes its turn as if it waited for %v minutes", ages)
+		}
+	})
 }
 
 // Whoever fails a message puts it off by a thousand years at most: no time is stored that

@@ -103,7 +103,7 @@ begin
     return;
   end if;
 
-  select w.base, w.h, w.cur, w.upper, w.system_identifier <> c.system_identifier as moved into v_w
+  select w.base, w.h, w.cur, w.upper, w.system_identifier <> c.system_identifier as moved, least(w.opened_at, clock_timestamp()) as at into v_w
   from deed.windows w
   cross join pg_control_system() c
   where w.n = v_b.window_n;
@@ -329,8 +329,9 @@ begin
     for key share of k;
     with given as (
       insert into deed.pending (subscription, slot, id, tenant_id, ord_at, process_after, key_hash, parked)
-      select p_subscription, l.slot, l.id, l.tenant_id, least(l.created_at, clock_timestamp()),
-        case when l.process_after >= l.created_at - interval '1 hour' then l.process_after end, h.hash, h.hash is not null
+      -- Its turn as when it is published, at one moment for all: whatever time it says passes by nobody.
+      select p_subscription, l.slot, l.id, l.tenant_id, deed.order_at(l.created_at, v_w.at),
+        case when l.process_after >= v_w.at - interval '1 hour' then l.process_after end, h.hash, h.hash is not null
       from unnest(v_slots, v_page) page(slot, id)
       cross join lateral (
         select l.slot, l.id, l.xid, l.list_version, l.tenant_id, l.created_at, l.process_after, l.key

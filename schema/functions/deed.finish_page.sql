@@ -104,7 +104,7 @@ begin
     select p_subscription, l.slot, l.id,
       case when p_outcomes[i] in ('retry', 'discard') then 1 else 0 end,
       case when p_outcomes[i] = 'doubt' then 2 else 0 end,
-      v_parked, l.tenant_id, least(l.created_at, v_now),
+      v_parked, l.tenant_id, deed.order_at(l.created_at, v_now),
       case p_outcomes[i]
         when 'retry' then v_now + coalesce(p_after[i], 2 * v_sub.backoff * (0.5 + random() / 2))
         when 'later' then l.process_after
