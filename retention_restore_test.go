@@ -2,10 +2,13 @@ package deed_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -123,6 +126,54 @@ func TestContract_O11_OnePartitionHoldsUpNoOther(t *testing.T) {
 		t.Errorf("partition 0 began anew %d times: the test shows nothing", n)
 	}
 	db.Broken() // rows by hand, of which nobody is owed anything
+}
+
+// Nor does one that the database refuses to drop, as a view of somebody's stands on it: it
+// is said, and tried again in a minute.
+func TestContract_O11_AViewOnAPartitionHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := subscribe(t, db, "orders", "s")
+	backfill(t, db, id)
+	for range 2 {
+		publish(t, db, message("orders", 1), message("orders", 2), message("orders", 3))
+		nextDay(t, db)
+	}
+	got := claim(t, db.Pool(pgtest.Worker), "orders", "w", 9)
+	finish(t, db.Pool(pgtest.Worker), id, got[0].Claim, ids(got)...)
+	older(t, db)
+	db.Exec(t, pgtest.Owner, `create schema theirs; create view theirs.first as select * from deed.log_p0;
+		update deed.receipts set finished_at = finished_at - interval '40 days'`)
+	c, err := admin.New(t.Context(), db.Pool(pgtest.Worker), admin.Options{Deadline: pgtest.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func() (steps []string, err error) {
+		err = c.Retain(t.Context(), func(s admin.RetentionStep) {
+			if s.Partition == nil {
+				steps = append(steps, s.Did)
+			} else {
+				steps = append(steps, fmt.Sprintf("%d %s", *s.Partition, s.Did))
+			}
+		})
+		return steps, err
+	}
+	steps, err := run()
+	same(t, "steps", steps, []string{"0 began", "0 moved", "0 emptied", "0 failed", "1 began", "1 moved", "1 emptied", "1 dropped", "removed receipts"})
+	if err == nil || strings.Count(err.Error(), "partition 0") != 1 || !strings.Contains(err.Error(), "theirs.first") {
+		t.Errorf("it is not said why partition 0 is still there: %v", err)
+	}
+	steps, err = run() // in the minute after that
+	if len(steps) > 0 || err != nil {
+		t.Errorf("within a minute: %v, %v", steps, err)
+	}
+	db.Exec(t, pgtest.Owner, `drop view theirs.first`)
+	onPartitions(t, db, `set tried_at = null`)
+	steps, err = run()
+	same(t, "steps", steps, []string{"0 dropped"})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // A stream that had not read all before the dump stands, in a cluster whose transaction

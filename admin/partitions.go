@@ -22,7 +22,7 @@ type Partition struct {
 	Unfinished int64      `json:"unfinished"`      // messages to be moved out; at most 10,000 a subscription are counted
 	Overdue    Seconds    `json:"overdue_seconds"` // for how long its topics' retention has been over
 	KeptBy     []string   `json:"kept_by"`
-	TriedAt    *time.Time `json:"tried_at,omitempty"` // when a transaction that used it was in the way
+	TriedAt    *time.Time `json:"tried_at,omitempty"` // when a transaction that used it was in the way, or the database refused
 }
 
 // Partitions lists the partitions of the log, oldest first, with what keeps
@@ -44,14 +44,16 @@ func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
 // RetentionStep is what one step of retention did.
 type RetentionStep struct {
 	Partition *int   `json:"partition,omitempty"` // nil: what is known of messages that are gone was removed
-	Did       string `json:"did"`                 // began, moved, emptied, dropped, waits; or removed receipts, progress, windows, relays, kept
+	Did       string `json:"did"`                 // began, moved, emptied, dropped, waits, failed; or removed receipts, progress, windows, relays, kept
 	Count     int64  `json:"count"`               // messages moved, rows removed
 }
 
 // Retain removes what is finished and old enough, in small steps, until there
 // is nothing to do now; report is called after each that did something. A
 // client that runs does it every few minutes. Any number may do it at once.
-// Errors do not undo the steps before. Needs deed_worker or deed_admin.
+// Errors do not undo the steps before. A partition of which the database refuses to
+// be rid, as of a table on which somebody's view stands, keeps no other from its turn;
+// the error names it at the end. Needs deed_worker or deed_admin.
 func (c *Client) Retain(ctx context.Context, report func(RetentionStep)) error {
 	return deed.WrapError("retention", c.keeper().Retain(ctx, func(s upkeep.Step) { report(RetentionStep(s)) }))
 }

@@ -30,7 +30,7 @@ func checkRetention(ctx context.Context, e *exam) error {
 				"%.1f MB of the log should have gone %s ago and are kept: %s", float64(bytes)/1e6, ago(overdue), strings.Join(keptBy, "; "))
 		case state == "empty":
 			e.addf(Warn, name, subject, "deed retention run, as the schema's owner; or end the long transactions that use the log (horizon-session, late-publisher)",
-				"the partition is empty, and since %s no moment was found to drop its table: some transaction always uses the log", ago(overdue))
+				"the partition is empty, and since %s no moment was found to drop its table: some transaction always uses the log, or something of yours stands on it (a relay's log says what: \"retention failed\")", ago(overdue))
 		default:
 			e.addf(Warn, name, subject, "start a relay, or: deed retention run; if one runs, its log says why not (\"retention failed\")",
 				"%.1f MB of the log should have gone %s ago, and nothing keeps them", float64(bytes)/1e6, ago(overdue))

@@ -32,3 +32,4 @@ drop function if exists deed.attempt(uuid[], bigint[], bytea[], interval, interv
 drop function if exists deed.roll_up(int, text);
 drop function if exists deed.register_provider(text, text, text, interval, boolean, text[], float8[], float8[], text, text, boolean, text[], text[]);
 drop function if exists deed.begin_requests(text[], text[], text[], jsonb[], text[], text[], uuid[], uuid[], text[], uuid[]);
+drop function if exists deed.retention_step(int);

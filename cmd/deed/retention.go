@@ -44,7 +44,7 @@ func partitionRow(p admin.Partition) []string {
 	kept := strings.Join(p.KeptBy, "; ")
 	switch {
 	case p.State == "empty" && p.TriedAt != nil:
-		kept = "transactions that use the log, when last tried"
+		kept = "transactions that use the log, or what stands on its table, when last tried"
 	case p.State == "in use":
 		kept = ""
 	}

@@ -20,7 +20,7 @@ select least(
 select deed.purge_keys($1::int);
 
 -- name: retention_step
-select n, did, messages from deed.retention_step($1::int);
+select n, did, messages, coalesce(problem, '') from deed.retention_step($1::int);
 
 -- name: empty_partitions
 -- One detaches at a time; only the owner may.

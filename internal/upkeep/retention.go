@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -26,21 +27,26 @@ type Step struct {
 }
 
 // Retain removes what is finished and old enough, in small steps, until there is
-// nothing to do now; report is called after each that did something.
+// nothing to do now; report is called after each that did something. A partition that
+// the database refuses to be rid of keeps nothing else: the error says which, at the end.
 func (k *Keeper) Retain(ctx context.Context, report func(Step)) error {
 	begun := map[int]int{}
+	var failed error
 	for {
 		if err := k.detachEmpty(ctx); err != nil {
 			k.Logger.Debug("detaching an empty partition did not end; will try again", "error", sqlstate.WithHint(err))
 		}
-		step, ok, err := k.retentionStep(ctx)
+		step, problem, ok, err := k.retentionStep(ctx)
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 		if !ok {
 			break
 		}
 		report(step)
+		if problem != "" {
+			failed = errors.Join(failed, fmt.Errorf("partition %d: %s", *step.Partition, problem))
+		}
 		if step.Did == "began" {
 			begun[*step.Partition]++
 			if begun[*step.Partition] > 5 { // something comes into it all the time: the next time
@@ -49,12 +55,12 @@ func (k *Keeper) Retain(ctx context.Context, report func(Step)) error {
 		}
 	}
 	if err := k.purgeHistory(ctx, report); err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
-	return k.purgeKept(ctx, report)
+	return errors.Join(failed, k.purgeKept(ctx, report))
 }
 
-func (k *Keeper) retentionStep(ctx context.Context) (step Step, ok bool, err error) {
+func (k *Keeper) retentionStep(ctx context.Context) (step Step, problem string, ok bool, err error) {
 	ctx, cancel := k.bounded(ctx)
 	defer cancel()
 	err = pgx.BeginTxFunc(ctx, k.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
@@ -63,13 +69,13 @@ func (k *Keeper) retentionStep(ctx context.Context) (step Step, ok bool, err err
 			return err
 		}
 		var n int
-		_, err = pgx.ForEachRow(rows, []any{&n, &step.Did, &step.Count}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&n, &step.Did, &step.Count, &problem}, func() error {
 			step.Partition, ok = &n, true
 			return nil
 		})
 		return err
 	})
-	return step, ok, err
+	return step, problem, ok, err
 }
 
 // detachEmpty detaches the table of an emptied partition if this login may act

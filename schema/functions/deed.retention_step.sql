@@ -8,6 +8,8 @@
 --   emptied  the partition is truncated
 --   dropped  its table is dropped
 --   waits    a transaction uses the table; to be tried again in a minute
+--   failed   the database refuses, as to drop a table on which somebody's view stands:
+--            problem says why; to be tried again in a minute, and the others go on
 -- Any number of processes may call it; one at a time works. Call it under READ
 -- COMMITTED, in a transaction of its own.
 --
@@ -26,7 +28,7 @@
 -- is opened; what had begun in the other cluster begins anew.
 create or replace function deed.retention_step(
   p_limit int default 1000
-) returns table (n int, did text, messages bigint)
+) returns table (n int, did text, messages bigint, problem text)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -43,6 +45,9 @@ declare
   v_slots int[];
   v_count bigint;
   v_w     record;
+  v_state text;
+  v_text  text;
+  v_more  text;
 begin
   if p_limit is null or p_limit < 1 then
     raise exception 'retention_step: limit must be above 0, got %', coalesce(p_limit::text, 'null') using errcode = 'DDARG';
@@ -67,87 +72,100 @@ begin
     n := v_p.n;
     messages := 0;
     continue when v_p.tried_at > clock_timestamp() - interval '1 minute';
-    if v_p.emptied_at is not null then
-      did := deed.drop_partition(v_p.n);
-      return next;
-      return;
-    end if;
-    select pg_current_snapshot() into v_snap; -- before what is looked at
-    continue when exists (select from deed.keepers(v_p.n));
-
-    select w.restored_id, w.restored_h into v_w
-    from deed.windows w
-    cross join pg_control_system() c
-    where w.n = v_p.moving_window and w.system_identifier = c.system_identifier;
-    if v_p.moving is null or not found or exists (
-      select from deed.backfills b where b.window_n > v_p.moving_window
-    ) then
-      perform deed.begin_moving(v_p.n, v_snap);
-      did := 'began';
-      return next;
-      return;
-    end if;
-
-    if v_p.moved_at is null then
-      did := 'moved';
-      for v_sub in select s.id from deed.subscriptions s where s.id >= v_p.moved_subscription order by s.id loop
-        if v_sub > v_p.moved_subscription then
-          v_p.moved_id := v_p.from_id - 1;
-        end if;
-        select array_agg(q.id order by q.id), array_agg(q.slot order by q.id) into v_ids, v_slots
-        from (
-          select w.id, w.slot from deed.pending w
-          where w.subscription = v_sub and w.id > v_p.moved_id and w.id < v_p.upto_id
-          order by w.subscription, w.id
-          limit v_left
-        ) q;
-        continue when v_ids is null;
-        with gone as (
-          delete from deed.log l
-          using unnest(v_slots, v_ids) u(slot, id)
-          where l.slot = u.slot and l.id = u.id and l.id >= v_p.from_id and l.id < v_p.upto_id
-            and (pg_visible_in_snapshot(l.xid, v_p.moving) or (l.id <= v_w.restored_id and l.xid >= v_w.restored_h))
-          returning l.*
-        )
-        insert into deed.kept select g.* from gone g;
-        get diagnostics v_count = row_count;
-        messages := messages + v_count;
-        v_left := v_left - cardinality(v_ids);
-        v_p.moved_subscription := v_sub;
-        v_p.moved_id := v_ids[cardinality(v_ids)];
-        exit when v_left <= 0;
-      end loop;
-      update deed.partitions p
-      set moved_subscription = v_p.moved_subscription, moved_id = v_p.moved_id,
-        moved_at = case when v_left > 0 then clock_timestamp() end
-      where p.n = v_p.n;
-      return next;
-      return;
-    end if;
-
     begin
-      execute format('lock table deed.%I in access exclusive mode', 'log_p' || v_p.n);
-    exception when lock_not_available then
+      if v_p.emptied_at is not null then
+        did := deed.drop_partition(v_p.n);
+        return next;
+        return;
+      end if;
+      select pg_current_snapshot() into v_snap; -- before what is looked at
+      continue when exists (select from deed.keepers(v_p.n));
+
+      select w.restored_id, w.restored_h into v_w
+      from deed.windows w
+      cross join pg_control_system() c
+      where w.n = v_p.moving_window and w.system_identifier = c.system_identifier;
+      if v_p.moving is null or not found or exists (
+        select from deed.backfills b where b.window_n > v_p.moving_window
+      ) then
+        perform deed.begin_moving(v_p.n, v_snap);
+        did := 'began';
+        return next;
+        return;
+      end if;
+
+      if v_p.moved_at is null then
+        did := 'moved';
+        for v_sub in select s.id from deed.subscriptions s where s.id >= v_p.moved_subscription order by s.id loop
+          if v_sub > v_p.moved_subscription then
+            v_p.moved_id := v_p.from_id - 1;
+          end if;
+          select array_agg(q.id order by q.id), array_agg(q.slot order by q.id) into v_ids, v_slots
+          from (
+            select w.id, w.slot from deed.pending w
+            where w.subscription = v_sub and w.id > v_p.moved_id and w.id < v_p.upto_id
+            order by w.subscription, w.id
+            limit v_left
+          ) q;
+          continue when v_ids is null;
+          with gone as (
+            delete from deed.log l
+            using unnest(v_slots, v_ids) u(slot, id)
+            where l.slot = u.slot and l.id = u.id and l.id >= v_p.from_id and l.id < v_p.upto_id
+              and (pg_visible_in_snapshot(l.xid, v_p.moving) or (l.id <= v_w.restored_id and l.xid >= v_w.restored_h))
+            returning l.*
+          )
+          insert into deed.kept select g.* from gone g;
+          get diagnostics v_count = row_count;
+          messages := messages + v_count;
+          v_left := v_left - cardinality(v_ids);
+          v_p.moved_subscription := v_sub;
+          v_p.moved_id := v_ids[cardinality(v_ids)];
+          exit when v_left <= 0;
+        end loop;
+        update deed.partitions p
+        set moved_subscription = v_p.moved_subscription, moved_id = v_p.moved_id,
+          moved_at = case when v_left > 0 then clock_timestamp() end
+        where p.n = v_p.n;
+        return next;
+        return;
+      end if;
+
+      begin
+        execute format('lock table deed.%I in access exclusive mode', 'log_p' || v_p.n);
+      exception when lock_not_available then
+        update deed.partitions p set tried_at = clock_timestamp() where p.n = v_p.n;
+        did := 'waits';
+        return next;
+        return;
+      end;
+      select pg_current_snapshot() into v_snap;
+      if deed.unseen(v_p.from_id, v_p.upto_id, 0, 2147483647, 0, v_p.moving, v_w.restored_id, v_w.restored_h)
+        or exists (select from deed.keepers(v_p.n))
+        or exists (select from deed.backfills b where b.window_n > v_p.moving_window)
+      then
+        perform deed.begin_moving(v_p.n, v_snap);
+        did := 'began';
+        return next;
+        return;
+      end if;
+      execute format('truncate deed.%I', 'log_p' || v_p.n);
+      update deed.partitions p set emptied_at = clock_timestamp(), tried_at = null where p.n = v_p.n;
+      did := 'emptied';
+      return next;
+      return;
+    exception when others then -- of this partition: what it has begun is undone
+      get stacked diagnostics v_state = returned_sqlstate, v_text = message_text, v_more = pg_exception_detail;
       update deed.partitions p set tried_at = clock_timestamp() where p.n = v_p.n;
       did := 'waits';
+      messages := 0;
+      if v_state <> '55P03' then
+        did := 'failed';
+        problem := format('%s (SQLSTATE %s)', concat_ws(': ', v_text, nullif(v_more, '')), v_state);
+      end if;
       return next;
       return;
     end;
-    select pg_current_snapshot() into v_snap;
-    if deed.unseen(v_p.from_id, v_p.upto_id, 0, 2147483647, 0, v_p.moving, v_w.restored_id, v_w.restored_h)
-      or exists (select from deed.keepers(v_p.n))
-      or exists (select from deed.backfills b where b.window_n > v_p.moving_window)
-    then
-      perform deed.begin_moving(v_p.n, v_snap);
-      did := 'began';
-      return next;
-      return;
-    end if;
-    execute format('truncate deed.%I', 'log_p' || v_p.n);
-    update deed.partitions p set emptied_at = clock_timestamp(), tried_at = null where p.n = v_p.n;
-    did := 'emptied';
-    return next;
-    return;
   end loop;
 end
 $$;
