@@ -168,7 +168,7 @@ func TestPublish_CompressedIsMeasuredAsItIs(t *testing.T) {
 		"payload, reserve": `select deed.reserve('{email}', '{p}', '{x@example.com}', array[l.data], array[deed.idempotency_key(gen_random_uuid()::text)])
 		  from large l`,
 		"data, upsert_contacts": `select deed.upsert_contacts('{1}', '{email}', '{x@example.com}', p_data => array[l.data]) from large l`,
-		"evidence":                   `select deed.set_consents(array[gen_random_uuid()], '{email}', '{news}', '{granted}', '{form}', p_evidence => array[l.data]) from large l`,
+		"evidence":              `select deed.set_consents(array[gen_random_uuid()], '{email}', '{news}', '{granted}', '{form}', p_evidence => array[l.data]) from large l`,
 	} {
 		if _, err := app.Exec(ctx, sql); sqlState(err) != "DDARG" {
 			t.Errorf("%s: %v, want DDARG", name, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -223,6 +224,74 @@ func TestContract_O13_LateCommitDuringARun(t *testing.T) {
 	eventually(t, "all to come", func() bool { return sink.delivered() == 3 })
 	drained(t, c)
 	sink.check(t)
+}
+
+// A relay that was frozen while it delivered a run comes back after its lease, when an
+// operator has discarded the run's first message, and the one that came late has been
+// let go: with what the run came to, one message of the key stands free. It is the one that
+// failed, unless the other has been claimed.
+func TestContract_O13_AFrozenRunFreesNoSecondMessage(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	for name, c := range map[string]struct {
+		outcome string
+		claimed bool // the one that came late is in another's hand
+		free    int  // its place
+	}{
+		"failed":                 {"retry", false, 2},
+		"refused":                {"discard", false, 2},
+		"failed beside another":  {"retry", true, 1},
+		"refused beside another": {"discard", true, 1},
+		"not begun":              {"release", false, 1},
+	} {
+		topic := strings.ReplaceAll(name, " ", "-")
+		db.Exec(t, pgtest.Worker, `select deed.declare_topic($1, 'stream')`, topic)
+		sub := pgtest.One[int](t, worker, `select subscription from deed.subscribe($1, 's')`, topic)
+		ids := make([]int64, 3)
+		for n := range ids {
+			ids[n] = publish(t, db, deed.Message{Topic: topic, Key: "k", Value: n})[0].Seq
+		}
+		aside := func(id int64, parked bool) {
+			db.Exec(t, pgtest.Owner, `
+				insert into deed.pending (subscription, slot, id, tenant_id, ord_at, key_hash, parked)
+				select $1, l.slot, l.id, l.tenant_id, l.created_at, deed.key_hash(l.tenant_id, l.key), $3 from deed.log l where l.id = $2`, sub, id, parked)
+		}
+		attend := func(run int) int64 {
+			return pgtest.One[int64](t, worker, `select max(claim) from deed.attend($1, 'w', 10, '{0}', '{1073741824}', '1 hour', $2)`, sub, run)
+		}
+		aside(ids[0], false)
+		aside(ids[2], true)
+		frozen := attend(100)
+		aside(ids[1], true) // it has committed late
+		db.Exec(t, pgtest.Owner, `update deed.pending set lease_until = clock_timestamp() - interval '1 ms' where subscription = $1 and claim is not null`, sub)
+		db.Exec(t, pgtest.Admin, `select deed.discard($1, 'it is not worth it')`, ids[0])
+		if c.claimed {
+			attend(0)
+		}
+		err := pgx.BeginFunc(t.Context(), worker, func(tx pgx.Tx) error {
+			hash := pgtest.One[int64](t, tx, `select distinct key_hash from deed.pending where subscription = $1`, sub)
+			for _, q := range []struct {
+				sql  string
+				args []any
+			}{
+				{`select deed.lock_keys($1, array[$2::bigint])`, []any{sub, hash}},
+				{`select deed.finish($1, $2, array[$3::bigint])`, []any{sub, frozen, ids[0]}},
+				{`select deed.fail($1, $2, array[$3::bigint], '{no}', '{1 hour}', array[$4::text])`, []any{sub, frozen, ids[2], c.outcome}},
+				{`select deed.release_keys($1, array[$2::bigint])`, []any{sub, hash}},
+			} {
+				if _, err := tx.Exec(t.Context(), q.sql, q.args...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, name+": those that stand free", pgtest.One[[]int64](t, worker, `select array_agg(id order by id) from deed.pending where subscription = $1 and not parked`, sub), []int64{ids[c.free]})
+		same(t, name+": those that the relay has", pgtest.One[int](t, worker, `select count(*) from deed.pending where subscription = $1 and claim = $2`, sub, frozen), 0)
+	}
 }
 
 // No message of a key is attempted while another has failed, though nothing

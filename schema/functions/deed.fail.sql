@@ -9,7 +9,10 @@
 --   release  nothing was attempted: the message goes back as it was
 -- Only rows whose claim is still the caller's; returns those. Clears the claim.
 -- One that stood behind another of its key and was attempted stands free from
--- now on: what follows, and what comes late, waits for it (O13).
+-- now on: what follows, and what comes late, waits for it (O13). If another has been
+-- let go meanwhile, as after a lease that has run out, one of the two stands free: the
+-- other one, if it has been claimed or tried, else this. Who records outcomes of keys that
+-- are kept in order has locked them (deed.lock_keys).
 create or replace function deed.fail(
   p_subscription int,
   p_claim        bigint,
@@ -32,6 +35,7 @@ declare
   v_now   timestamptz := clock_timestamp();
   v_rows  tid[];
   v_which int[];
+  v_freed bigint[]; -- keys of which one that stood behind another was attempted
 begin
   if exists (select from unnest(p_outcomes) o where o not in ('retry', 'discard', 'outage', 'release')) then
     raise exception 'fail: an outcome is retry, discard, outage or release' using errcode = 'DDARG';
@@ -40,13 +44,21 @@ begin
     raise exception 'fail: p_after is more than a thousand years away' using errcode = 'DDARG';
   end if;
   -- One look-up by key for each message, whatever the statistics say.
-  select array_agg(q.ctid), array_agg(u.n::int) into v_rows, v_which
+  select array_agg(q.ctid), array_agg(u.n::int), array_agg(q.key_hash) filter (where q.parked and coalesce(p_outcomes[u.n], 'retry') <> 'release')
+  into v_rows, v_which, v_freed
   from (select i.id, i.n from unnest(p_ids) with ordinality i(id, n) order by i.id) u
   cross join lateral (
-    select p.ctid from deed.pending p
+    select p.ctid, p.parked, p.key_hash from deed.pending p
     where p.subscription = p_subscription and p.id = u.id and p.claim = p_claim
     for update
   ) q;
+  if v_freed is not null then
+    -- What is attempted next is the one that failed.
+    update deed.pending o set parked = true
+    from unnest(v_freed) f(hash)
+    where o.subscription = p_subscription and o.key_hash = f.hash and not o.parked
+      and o.claim is null and o.attempts = 0 and o.lost_claims = 0 and o.last_error is null and o.dead_at is null and o.process_after is null;
+  end if;
   return query
   update deed.pending p
   set attempts = p.attempts + u.counted,
@@ -62,7 +74,9 @@ begin
     dead_at = case
       when u.outcome = 'discard' or (u.outcome = 'retry' and p.attempts + 1 >= s.max_attempts) then v_now
     end,
-    parked = p.parked and u.outcome = 'release',
+    parked = p.parked and (u.outcome = 'release' or exists (
+      select from deed.pending o where o.subscription = p_subscription and o.key_hash = p.key_hash and not o.parked
+    )),
     claim = null, claimed_at = null, claimed_by = null, lease_until = null
   from (
     select w.place, r.after, coalesce(r.outcome, 'retry') as outcome,
