@@ -56,6 +56,44 @@ func TestFindings_AFacesRelationIsLocked(t *testing.T) {
 	}
 }
 
+// Who has deleted from a face's relation and has not ended is named: until then no
+// backfill gets on, as what goes with the deletion is not known.
+func TestFindings_AnOpenDeletionFromAFace(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := db.Conn(t, pgtest.Owner)
+	if _, err := schema.InstallFaces(context.Background(), owner, schema.Faces(), nil); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.App, `insert into public.outbox (topic, payload) values ('t', '1'), ('t', '2')`)
+	const token = "00000000-0000-0000-0000-00000000000a"
+	for range 2 { // a receipt each: of one, only one deletion at a time takes any out
+		db.Exec(t, pgtest.Worker, `select app.outbox_mark_delivered('`+token+`', array(select id from app.outbox_claim(1, '`+token+`', null)))`)
+	}
+	remove := `delete from public.outbox where delivered_at is not null and payload = '%d'`
+	gid := "deletes from " + db.Name()
+	do(t, db.Conn(t, pgtest.Worker), `begin`, fmt.Sprintf(remove, 1), `prepare transaction '`+gid+`'`)
+	deleter := session(t, db, pgtest.Worker, "console")
+	do(t, deleter, `begin`, fmt.Sprintf(remove, 2))
+	db.Exec(t, pgtest.Worker, `select deed.subscribe('t', 's', 'beginning')`)
+	step := func() int {
+		return pgtest.One[int](t, db.Pool(pgtest.Worker), `select sum(b.added) from deed.subscriptions s cross join lateral deed.backfill(s.id) b where s.name = 's'`)
+	}
+	for range 5 {
+		if n := step(); n != 0 {
+			t.Fatalf("%d were given beside the deletion: nobody need be named", n)
+		}
+	}
+	findings := examine(t, db.Pool(pgtest.Owner), impatient)
+	says(t, find(t, findings, "lock-held", doctor.Warn, gid), "purges", "prepared")
+	says(t, find(t, findings, "lock-held", doctor.Warn, fmt.Sprintf("pid %d (console)", deleter.PgConn().PID())), "purges", "idle in transaction")
+	do(t, deleter, `rollback`)
+	do(t, owner, `rollback prepared '`+gid+`'`)
+	given := 0
+	eventually(t, "the backfill to get on", func() bool { given += step(); return given == 2 })
+	find(t, examine(t, db.Pool(pgtest.Owner), impatient), "lock-held", doctor.OK, "")
+}
+
 // Who waits is named, with whom it waits for.
 func lockWait(t *testing.T, _ *scene) {
 	db := pgtest.New(t)

@@ -355,10 +355,11 @@ from (
 
 -- name: locks_held
 -- Who holds one of the tables that are there for their locks: who asks for a
--- change of a list of subscriptions, or does by hand what relays do. And who has
+-- change of a list of subscriptions, or does by hand what relays do; and who deletes
+-- from a face's relation, for which backfills wait (deed.purges). And who has
 -- locked a table of deed, or a face's relation, against readers or writers.
 with ours as (
-  select c.oid, c.relname::text as name, c.relname like '%\_lock' as is_lock
+  select c.oid, c.relname::text as name, c.relname like '%\_lock' or c.relname = 'purges' as is_lock
   from pg_catalog.pg_class c
   where c.relnamespace = 'deed'::regnamespace
   union all
