@@ -24,7 +24,9 @@ func (s *source) Limit(n int) (int, time.Duration) {
 	if s.hand.laden() {
 		return 0, 50 * time.Millisecond
 	}
-	n = min(n, s.ledger.opts.ClaimBatch)
+	if n = s.hand.most(min(n, s.ledger.opts.ClaimBatch)); n == 0 {
+		return 0, 50 * time.Millisecond
+	}
 	return n, 0
 }
 
@@ -68,6 +70,7 @@ func (s *source) Do(ctx context.Context, items []*item) []error {
 	s.hand.inTurn(ctx, items, lanesOf(items), func(ctx context.Context, items []*item) {
 		if len(items) == 1 {
 			s.attempt(ctx, items[0])
+			s.fit(1, 1, false)
 			return
 		}
 		s.attemptTogether(ctx, items)
@@ -242,20 +245,14 @@ func (s *source) timed(items ...*item) (ended func(Outcome)) {
 		return func(Outcome) {}
 	}
 	begun, patience := time.Now(), s.lanes.patience()
-	hangs := time.AfterFunc(patience, func() {
-		for _, name := range names {
-			s.lanes.hangs(name)
-		}
-	})
-	moves := time.AfterFunc(min(patience, longestUsual), func() {
-		s.lanes.slows(begun)
-		items[0].place.move(names[0])
-	})
+	hangs := time.AfterFunc(patience, func() { s.lanes.hang(begun, names) })
+	moves := time.AfterFunc(min(patience, longestUsual), items[0].place.move)
 	return func(o Outcome) {
-		if !moves.Stop() {
-			s.lanes.quickens()
-		}
+		moves.Stop()
 		inTime := hangs.Stop()
+		if !inTime {
+			s.lanes.hangsNoMore()
+		}
 		for _, name := range names {
 			s.lanes.ended(name, o.kind != kindUnknown, inTime, time.Since(begun))
 		}

@@ -93,6 +93,8 @@ type hand struct {
 	items  map[*item]int64 // guarded by mu: the bytes of each
 	owners map[string]int  // guarded by mu: items, by tenant
 	made   map[string]int  // guarded by mu: those of them that are larger than they were claimed, by tenant
+	grown  int             // guarded by mu: their sum
+	growth int64           // guarded by mu: by how many bytes one is larger, lately; 0: none was
 	turns  turns           // guarded by mu
 }
 
@@ -129,8 +131,25 @@ func (h *hand) weigh(it *item, bytes int) {
 		if !it.weighed {
 			it.weighed = true
 			h.made[it.tenant]++
+			h.grown++
+			h.growth += (2*int64(bytes) - h.growth) / 8
 		}
 	}
+}
+
+// most is how many deliveries more a claim may take: of rows of a few bytes no more than can be
+// made, since what goes back has been paid for.
+func (h *hand) most(n int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.growth == 0 {
+		return n
+	}
+	room := int(h.inHand.free()/(2*h.growth)) - (len(h.items) - h.grown)
+	if len(h.items) == 0 {
+		room = max(room, 1)
+	}
+	return max(0, min(n, room))
 }
 
 // mayMake reports whether what a delivery in hand says may be made now, which is larger than
@@ -152,6 +171,7 @@ func (h *hand) drop(items ...*item) {
 				delete(h.owners, it.tenant)
 			}
 			if it.weighed {
+				h.grown--
 				if h.made[it.tenant]--; h.made[it.tenant] == 0 {
 					delete(h.made, it.tenant)
 				}

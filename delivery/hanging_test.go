@@ -34,7 +34,7 @@ func TestDispatch_ATenantsHangingHostsHoldUpNoOther(t *testing.T) {
 				return delivery.Accepted("m"), true
 			}
 			opts := fast(f)
-			opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Timeout: 10 * time.Minute}
+			opts.Providers["fake"] = delivery.ProviderOptions{Provider: f, Timeout: 10 * time.Minute, Concurrency: 16, Hanging: 32}
 			ids := tenants(t, db, attackers+1)
 			for _, id := range ids[:attackers] {
 				for i := range 300 {

@@ -13,7 +13,7 @@ type item struct {
 	failed bool       // the destination did not answer as it should
 	pauses bool       // so that it is to be left alone
 	box    *sandboxed // nil: the call goes to the recipient
-	made   *made      // nil: no call was made
+	made   *made      // nil: no call was made, and none is counted
 	stack  string     // of a panic
 	place  *place     // where it is called
 	at     time.Time  // when its request was made, if it was made under this claim
@@ -42,7 +42,8 @@ const settled = "settled"
 // unrepeated says that a repeat was claimed and nothing reached the provider.
 const unrepeated = "unrepeated"
 
-// made is a call that was made, whatever a look-up says afterwards.
+// made is a call that was made, whatever a look-up says afterwards, or an attempt that counts and
+// called nobody.
 type made struct {
 	out  Outcome
 	took time.Duration

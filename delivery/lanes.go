@@ -14,7 +14,7 @@ const (
 // them answer. A lane is known to answer while its last call was answered in
 // time; any other has one call at a time, so that destinations that hang hold a
 // place each and no more; one more, if it answered before. While several calls
-// are slow, it is to have answered since they began: destinations that answered until
+// hang, it is to have answered since they began: destinations that answered until
 // now may all hang at once. Deliveries without one
 // are all of one lane, which has no name and of which nothing is known: it is
 // the provider. Of lanes that are recipients nothing is remembered either, once
@@ -29,8 +29,9 @@ type lanes struct {
 	mu    sync.Mutex
 	lane  map[string]*lane // guarded by mu
 	usual time.Duration    // guarded by mu: how long an answer takes, lately
-	slow  int              // guarded by mu: calls under way that have left the usual places
-	since time.Time        // guarded by mu: when the last of those began
+	since time.Time        // guarded by mu: when the last call that hangs began
+
+	hanging int // guarded by mu: calls under way that hang
 }
 
 type lane struct {
@@ -48,7 +49,7 @@ func newLanes(calls, most int, remembers bool) *lanes {
 
 // bound is how many calls a lane may have at once; 0: any number. mu is held.
 func (l *lanes) bound(name string, d *lane) int {
-	late := l.slow >= l.several
+	late := l.hanging >= l.several
 	switch {
 	case name == "":
 		return 0
@@ -144,30 +145,26 @@ func (l *lanes) patience() time.Duration {
 	return max(leastPatience, 4*l.usual)
 }
 
-// hangs records that a call to a lane has taken too long: it is not known to
-// answer any more, until another call is answered.
-func (l *lanes) hangs(name string) {
+// hang records that a call to lanes that began then has taken too long: they are not known
+// to answer any more, until another call is answered.
+func (l *lanes) hang(began time.Time, names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.of(name)
-	d.chance, d.answers = d.answers, false
-}
-
-// slows records that a call that began then has left its usual place, and
-// quickens that it has ended.
-func (l *lanes) slows(began time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.slow++
+	l.hanging++
 	if began.After(l.since) {
 		l.since = began
 	}
+	for _, name := range names {
+		d := l.of(name)
+		d.chance, d.answers = d.answers, false
+	}
 }
 
-func (l *lanes) quickens() {
+// hangsNoMore records that such a call has ended.
+func (l *lanes) hangsNoMore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slow--
+	l.hanging--
 }
 
 // ended records a call: answered says that there was an answer, in time whether

@@ -79,8 +79,8 @@ type Attempt struct {
 // mostAttempts is how many of a delivery's attempts are shown.
 const mostAttempts = 100
 
-// Attempts returns the calls of a delivery that did not simply succeed and what
-// was learnt later, oldest first, the last hundred of them, and how many there
+// Attempts returns the calls of a delivery that did not simply succeed, attempts that count
+// and called nobody, and what was learnt later, oldest first, the last hundred of them, and how many there
 // are in all. A tenant sees its own.
 func (l *Ledger) Attempts(ctx context.Context, id string) (list []Attempt, total int64, err error) {
 	if err := checkID("attempts", id); err != nil {

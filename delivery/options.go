@@ -80,6 +80,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// mostHanging is the most that [ProviderOptions.Hanging] may be.
+const mostHanging = 20_000
+
 // ProviderOptions is a provider and how it is served.
 type ProviderOptions struct {
 	Provider Provider
@@ -93,7 +96,7 @@ type ProviderOptions struct {
 	// that hang hold up no other. A tenant that has so many, or as many as are
 	// left, begins none; of all tenants there are twice as many, so one is left for
 	// others. A lane that is not known to answer has one call at a time,
-	// whatever the provider. Default: twice Concurrency; negative: none.
+	// whatever the provider. Default: three times Concurrency; negative: none.
 	Hanging int
 	// Timeout bounds a call. Default 30s.
 	Timeout time.Duration
@@ -217,10 +220,10 @@ func (p ProviderOptions) withDefaults() (ProviderOptions, error) {
 		errs = append(errs, fmt.Errorf("option Concurrency %d and PerLane %d are not from 1 to 10000", p.Concurrency, p.PerLane))
 	}
 	if p.Hanging == 0 {
-		p.Hanging = 2 * p.Concurrency
+		p.Hanging = min(3*p.Concurrency, mostHanging)
 	}
-	if p.Hanging > 20000 {
-		errs = append(errs, fmt.Errorf("option Hanging %d is above 20000", p.Hanging))
+	if p.Hanging > mostHanging {
+		errs = append(errs, fmt.Errorf("option Hanging %d is above %d", p.Hanging, mostHanging))
 	}
 	if p.Timeout < time.Millisecond {
 		errs = append(errs, fmt.Errorf("option Timeout %s is below 1ms", p.Timeout))

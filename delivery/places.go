@@ -10,11 +10,6 @@ import (
 // the provider take: destinations may all be slow that are one tenant's.
 const longestUsual = 1500 * time.Millisecond
 
-// countedOfLane is how many calls of one lane that hang count as its tenant's: a lane
-// that answered may have had all usual places when it began to hang, and is one
-// destination.
-const countedOfLane = 2
-
 // places bounds the calls at once: usual ones, and spare ones for those that
 // hang. A call begins in a usual place, and moves to a spare one when it hangs,
 // so that the usual ones are for destinations that answer. A tenant begins no
@@ -25,16 +20,15 @@ type places struct {
 	most         int // calls of a tenant that hang; 0: there are no spare places
 
 	mu      sync.Mutex
-	hanging map[string]int    // guarded by mu: calls that hang, by tenant, of a lane countedOfLane at most
-	ofLane  map[[2]string]int // guarded by mu: calls that hang, by tenant and lane
-	all     int               // guarded by mu: their sum
+	hanging map[string]int // guarded by mu: calls, by tenant
+	all     int            // guarded by mu: their sum
 }
 
 // newPlaces makes twice as many spare places as are one tenant's.
 func newPlaces(usual, spare int) *places {
 	return &places{
 		usual: make(chan struct{}, usual), spare: make(chan struct{}, 2*spare),
-		most: spare, hanging: map[string]int{}, ofLane: map[[2]string]int{},
+		most: spare, hanging: map[string]int{},
 	}
 }
 
@@ -46,7 +40,6 @@ type place struct {
 	mu    sync.Mutex
 	held  chan struct{} // guarded by mu; nil: given back
 	hangs bool          // guarded by mu
-	lane  string        // guarded by mu: of the call that hangs
 }
 
 // take waits for a usual place; nil, ctx has ended or stopping is closed. That is
@@ -98,31 +91,26 @@ func (p *places) rooms() map[string]int {
 	return rooms
 }
 
-// count counts a call of the tenant's to a lane among those that hang, or out.
-func (p *places) count(tenant, lane string, n int) {
+// count counts a call of the tenant's among those that hang, or out.
+func (p *places) count(tenant string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all += n
-	at := [2]string{tenant, lane}
-	before := min(p.ofLane[at], countedOfLane)
-	if p.ofLane[at] += n; p.ofLane[at] == 0 {
-		delete(p.ofLane, at)
-	}
-	if p.hanging[tenant] += min(p.ofLane[at], countedOfLane) - before; p.hanging[tenant] == 0 {
+	if p.hanging[tenant] += n; p.hanging[tenant] == 0 {
 		delete(p.hanging, tenant)
 	}
 }
 
-// move is told that the call, to this lane, hangs: it takes a spare place instead of
-// the usual one, if there is one.
-func (p *place) move(lane string) {
+// move is told that the call hangs: it takes a spare place instead of the usual
+// one, if there is one. A place counts once, however many of its calls hang.
+func (p *place) move() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.held != p.of.usual {
+	if p.hangs || p.held == nil {
 		return
 	}
-	p.hangs, p.lane = true, lane
-	p.of.count(p.tenant, lane, 1)
+	p.hangs = true
+	p.of.count(p.tenant, 1)
 	select {
 	case p.of.spare <- struct{}{}:
 		p.held = p.of.spare
@@ -140,6 +128,6 @@ func (p *place) leave() {
 	<-p.held
 	p.held = nil
 	if p.hangs {
-		p.of.count(p.tenant, p.lane, -1)
+		p.of.count(p.tenant, -1)
 	}
 }

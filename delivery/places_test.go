@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +15,7 @@ func TestPlaces_ATenantsShare(t *testing.T) {
 	none := make(chan struct{})
 	hang := func(tenant string) (n int) {
 		for p.begins(tenant) && n < 100 {
-			p.take(t.Context(), none, tenant).move(fmt.Sprint(n))
+			p.take(t.Context(), none, tenant).move()
 			n++
 		}
 		return n
@@ -81,5 +80,89 @@ func TestPlaces_NoneAfterAStop(t *testing.T) {
 		if len(p.usual) != 0 {
 			t.Errorf("a place is taken after %s", name)
 		}
+	}
+}
+
+// A place counts once among the calls that hang, although there was no spare one and another call was made in it.
+func TestPlaces_APlaceCountsOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(1, 1)
+	for range cap(p.spare) {
+		p.spare <- struct{}{}
+	}
+	at := p.take(t.Context(), nil, "a")
+	at.move()
+	at.move()
+	if p.all != 1 || p.hanging["a"] != 1 {
+		t.Errorf("%d calls hang, %v", p.all, p.hanging)
+	}
+	at.leave()
+	if p.all != 0 || len(p.hanging) != 0 || len(p.usual) != 0 {
+		t.Errorf("%d calls hang when all have ended, %v", p.all, p.hanging)
+	}
+}
+
+// A claim learns at once how many fit into one call, and slowly that there is room for more.
+func TestFit_LearnsSlowlyThatThereIsRoom(t *testing.T) {
+	t.Parallel()
+	s := &source{batch: 100}
+	s.fit(100, 100, false)
+	if n := s.mostTogether(); n != 100 {
+		t.Errorf("%d together when all fit", n)
+	}
+	s.fit(100, 40, true)
+	for range probed - 1 {
+		s.fit(40, 40, false)
+		s.fit(3, 3, false) // not all that a claim may give it
+	}
+	if n := s.mostTogether(); n != 40 {
+		t.Errorf("%d together after a few calls, want 40", n)
+	}
+	s.fit(40, 40, false)
+	if n := s.mostTogether(); n <= 40 || n > 44 {
+		t.Errorf("%d together after %d calls", n, probed)
+	}
+	s.fit(2, 1, true)
+	for range probed {
+		s.fit(1, 1, false)
+	}
+	if n := s.mostTogether(); n != 2 {
+		t.Errorf("%d together where one fitted, after %d calls", n, probed)
+	}
+}
+
+// Of rows that become large no more is claimed than can be made, and one always.
+func TestHand_ClaimsWhatCanBeMade(t *testing.T) {
+	t.Parallel()
+	h := newHand(&weights{}, newLanes(1, 0, true), 1, 0)
+	if n := h.most(500); n != 500 {
+		t.Errorf("%d of rows of which nothing is known", n)
+	}
+	c := &claiming{}
+	for range 40 {
+		c.items = append(c.items, &item{row: row{tenant: "a", payload: []byte("x")}})
+	}
+	h.take(c)
+	for n, it := range c.items {
+		if !h.mayMake(it) {
+			if n < 15 || n > 17 {
+				t.Errorf("%d of 2 MiB are made for a tenant, want half of 64 MiB", n)
+			}
+			h.drop(c.items[n:]...)
+			c.items = c.items[:n]
+			break
+		}
+		h.weigh(it, 1<<20)
+	}
+	if n := h.most(500); n < 4 || n > 20 {
+		t.Errorf("%d more may be claimed beside %d of 2 MiB", n, len(c.items))
+	}
+	h.drop(c.items...)
+	if n := h.most(500); n < 8 || n > 40 {
+		t.Errorf("%d may be claimed when nothing is in hand", n)
+	}
+	h.growth = 1 << 40
+	if n := h.most(500); n != 1 {
+		t.Errorf("%d of what is larger than all that may be in hand, want 1", n)
 	}
 }

@@ -27,6 +27,7 @@ type source struct {
 	batcher  Batcher      // nil: every call is of one delivery
 	batch    int          // most deliveries of a call
 	room     atomic.Int32 // how many of these fit into one lately; 0: as many as that
+	fitted   atomic.Int32 // calls since, of so many
 	caps     Capabilities // what the adapter said once, when the ledger was made
 	log      *slog.Logger
 	woken    chan struct{}                                                          // holds one: however often it is woken meanwhile, the loop looks once more

@@ -77,14 +77,20 @@ func (s *source) attemptTogether(ctx context.Context, items []*item) {
 	}
 }
 
+// probed is after how many batches that were all that a claim gives it is tried whether one more fits.
+const probed = 10
+
 // fit learns how many deliveries a batch has room for, of which the claim knows the
-// payloads and not what is made of them.
+// payloads and not what is made of them. What goes back has been paid for by its lane and its
+// run, so that it learns slowly that there is more room.
 func (s *source) fit(had, fitted int, full bool) {
-	switch n := int(s.room.Load()); {
+	switch n := s.room.Load(); {
 	case full:
-		s.room.Store(int32(max(2, fitted)))
-	case n > 0 && had >= n:
-		s.room.Store(int32(min(2*n, s.batch)))
+		s.room.Store(int32(max(1, fitted)))
+		s.fitted.Store(0)
+	case n > 0 && had >= int(n) && s.fitted.Add(1) >= probed:
+		s.room.Store(min(n+1+n/16, int32(s.batch)))
+		s.fitted.Store(0)
 	}
 }
 

@@ -34,11 +34,12 @@ func (w *weights) free() int64 {
 	return max(0, inHandBytes-w.all)
 }
 
-// laden reports whether a tenant has as much in hand as is free.
+// laden reports whether a tenant has as much in hand as is free: then no more of it is claimed,
+// either.
 func (w *weights) laden(tenant string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.of[tenant] >= inHandBytes-w.all
+	return w.of[tenant] >= max(smallBytes, inHandBytes-w.all)
 }
 
 // rooms are the tenants with more than a little in hand, and how many bytes more

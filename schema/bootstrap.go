@@ -48,7 +48,7 @@ func checkOwner(ctx context.Context, conn *pgx.Conn) error {
 	err := conn.QueryRow(ctx, `
 		select (
 		  select pg_get_userbyid(n.nspowner) from pg_catalog.pg_namespace n
-		  where n.nspname = 'deed' and n.nspowner <> current_user::regrole
+		  where n.nspname = 'deed' and n.nspowner <> (select r.oid from pg_catalog.pg_roles r where r.rolname = current_user)
 		    and (not pg_has_role(n.nspowner, 'member')
 		      or (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = current_user)
 		        and not (select o.rolsuper from pg_catalog.pg_roles o where o.oid = n.nspowner))

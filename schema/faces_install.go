@@ -67,7 +67,8 @@ func installFace(ctx context.Context, tx pgx.Tx, f face, adopt *Takeover) (bool,
 }
 
 // checkOwner refuses a schema of somebody else, who could put other functions in the place of the face's: they are
-// called by deed's workers, with their rights. Who owns the database could change deed, too, as its owner and superusers can.
+// called by deed's workers, with their rights. Who owns the database, or is a superuser, is trusted with it. A member of the owner's role
+// is not: whoever has a login for it owns the schema, too.
 func (f face) checkOwner(ctx context.Context, tx pgx.Tx) error {
 	var owner, ours string
 	err := tx.QueryRow(ctx, `
@@ -75,9 +76,8 @@ func (f face) checkOwner(ctx context.Context, tx pgx.Tx) error {
 		from pg_catalog.pg_namespace n
 		join pg_catalog.pg_roles o on o.oid = n.nspowner
 		cross join (select r.* from pg_catalog.pg_namespace s join pg_catalog.pg_roles r on r.oid = s.nspowner where s.nspname = 'deed') d
-		where n.nspname = $1 and not o.rolsuper and o.rolname <> 'pg_database_owner' and o.oid not in (d.oid, current_user::regrole)
+		where n.nspname = $1 and not o.rolsuper and o.rolname not in ('pg_database_owner', current_user) and o.oid <> d.oid
 		  and o.oid <> (select b.datdba from pg_catalog.pg_database b where b.datname = current_database())
-		  and (d.rolsuper or not pg_has_role(d.oid, o.oid, 'member'))
 	`, f.schema).Scan(&owner, &ours)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil

@@ -11,7 +11,7 @@
 -- One that stood behind another of its key and was attempted stands free from
 -- now on: what follows, and what comes late, waits for it (O13). If another has been
 -- let go meanwhile, as after a lease that has run out, one of the two stands free: the
--- other one, if it has been claimed or tried, else this. Who records outcomes of keys that
+-- other one, if it has been claimed, tried or put off, else this. Who records outcomes of keys that
 -- are kept in order has locked them (deed.lock_keys).
 create or replace function deed.fail(
   p_subscription int,

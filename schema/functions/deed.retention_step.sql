@@ -7,7 +7,7 @@
 --   moved    content of up to p_limit messages that are not finished is moved to deed.kept
 --   emptied  the partition is truncated
 --   dropped  its table is dropped
---   waits    a transaction uses the table; to be tried again in a minute
+--   waits    a transaction uses the table, or keeps a row locked; to be tried again in a minute
 --   failed   the database refuses, as to drop a table on which somebody's view stands:
 --            problem says why; to be tried again in a minute, and the others go on
 -- Any number of processes may call it; one at a time works. Call it under READ
