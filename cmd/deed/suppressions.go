@@ -255,12 +255,28 @@ func (a *app) suppress(cmd *cobra.Command, f *suppressionFlags, remove bool, add
 		if err != nil {
 			return err
 		}
+		if n := withoutPlus(of.Channel, addresses); n > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s without +: it is another than the same with + and the country's code, which is what most services are given\n", many(n, "number is", "numbers are"))
+		}
 		if f.json {
 			return printJSON(cmd.OutOrStdout(), map[string]any{"changed": n, "given": len(addresses)})
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), suppressed(n, int64(len(addresses)), remove, f.purpose))
 		return err
 	})
+}
+
+// withoutPlus is how many numbers are not written as they are dialled from everywhere.
+func withoutPlus(channel delivery.Channel, addresses []string) (n int) {
+	if channel != delivery.SMS && channel != delivery.Voice {
+		return 0
+	}
+	for _, address := range addresses {
+		if !strings.HasPrefix(strings.TrimSpace(address), "+") {
+			n++
+		}
+	}
+	return n
 }
 
 // suppressed says for how many addresses something has changed, and how it was
