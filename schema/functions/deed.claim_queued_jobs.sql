@@ -4,7 +4,8 @@
 -- A job that was locked and not expanded when its lease ran out is taken back first: it is
 -- queued again with one attempt more, or dead after five (C5). One that is expanded holds no
 -- lease. claim is the fencing token of those that are returned. A run that somebody keeps locked, as a
--- pause does whose transaction is open, is not waited for: its jobs are looked at a second later. Raises DDARG.
+-- pause does whose transaction is open, is not waited for: its jobs are left out, and the next ones looked at. Where
+-- those of 20 runs are, they are put off by a second. Raises DDARG.
 create or replace function deed.claim_queued_jobs(
   p_worker text,
   p_limit  int,
@@ -21,9 +22,13 @@ as $$
 #variable_conflict use_column
 declare
   v_now   timestamptz := clock_timestamp();
-  v_jobs  uuid[];
-  v_begin uuid[]; -- runs that are queued, locked
-  v_late  uuid[]; -- jobs of others that are
+  v_taken int := 0; -- of those whose lease ran out
+  v_jobs  uuid[] := '{}';
+  v_begin uuid[] := '{}'; -- runs that are queued, locked
+  v_shut  uuid[] := '{}'; -- those that somebody else keeps locked
+  v_found uuid[];
+  v_late  uuid[]; -- runs of what a look found that are shut
+  v_from  timestamptz := '-infinity'; -- before it each job was looked at
   v_claim bigint;
   v_job   record;
 begin
@@ -37,15 +42,18 @@ begin
     from deed.job_queue j
     where j.status = 'locked' and j.expanded_at is null and j.lease_until <= v_now
     order by j.lease_until
-    limit p_limit
+    limit p_limit + 20 -- in place of those whose run is locked
     for update skip locked
   loop
+    exit when v_taken = p_limit;
     if v_job.attempts >= 4 then
       perform from deed.campaign_runs r where r.id = v_job.run_id for no key update skip locked; -- which may end with it
       continue when not found;
+      v_taken := v_taken + 1;
       perform deed.fail_job(v_job.id, format('the lease of %s ran out before it was expanded', v_job.claimed_by), false, p_worker);
       continue;
     end if;
+    v_taken := v_taken + 1;
     update deed.job_queue j
     set status = 'queued', attempts = j.attempts + 1, claim = null, claimed_by = null, lease_until = null, process_after = v_now
     where j.id = v_job.id;
@@ -53,29 +61,52 @@ begin
     values (v_job.tenant_id, v_job.run_id, p_worker, 'take back', 'job', v_job.id::text, 'locked', 'queued', format('the lease of %s ran out', v_job.claimed_by));
   end loop;
 
-  v_jobs := array(
-    select j.id
-    from deed.job_queue j
-    where j.status = 'queued' and j.process_after <= v_now and not exists (select from deed.tenant_removals r where r.tenant_id = j.tenant_id)
-    order by j.process_after
-    limit p_limit
-    for update skip locked
-  );
-  v_begin := array(
-    select r.id from deed.campaign_runs r
-    where r.id = any (array(select j.run_id from deed.job_queue j where j.id = any (v_jobs))) and r.status = 'queued'
-    order by r.id
-    for no key update skip locked
-  );
-  v_late := array(
-    select j.id
-    from unnest(v_jobs) u(id)
-    cross join lateral (select o.id, o.run_id from deed.job_queue o where o.id = u.id) j
-    where j.run_id <> all (v_begin) and exists (select from deed.campaign_runs r where r.id = j.run_id and r.status = 'queued')
-  );
-  if cardinality(v_late) > 0 then
-    update deed.job_queue j set process_after = v_now + interval '1 second' where j.id = any (v_late);
-    v_jobs := array(select u from unnest(v_jobs) with ordinality o(u, n) where u <> all (v_late) order by n);
+  -- The queue is everybody's: what stands first and is locked must not keep those behind it.
+  for v_look in 1..20 loop
+    v_found := array(
+      select j.id
+      from deed.job_queue j
+      where j.status = 'queued' and j.process_after between v_from and v_now and j.run_id <> all (v_shut) and j.id <> all (v_jobs)
+        and not exists (select from deed.tenant_removals r where r.tenant_id = j.tenant_id)
+      order by j.process_after
+      limit p_limit - cardinality(v_jobs)
+      for update skip locked
+    );
+    v_begin := v_begin || array(
+      select r.id from deed.campaign_runs r
+      where r.id = any (array(select j.run_id from deed.job_queue j where j.id = any (v_found))) and r.status = 'queued' and r.id <> all (v_begin)
+      order by r.id
+      for no key update skip locked
+    );
+    v_late := array(
+      select distinct r.id
+      from unnest(v_found) u(id)
+      cross join lateral (select o.run_id from deed.job_queue o where o.id = u.id) j
+      cross join lateral (select o.id from deed.campaign_runs o where o.id = j.run_id and o.status = 'queued') r
+      where r.id <> all (v_begin)
+    );
+    v_jobs := v_jobs || array(
+      select u.id
+      from unnest(v_found) with ordinality u(id, n)
+      cross join lateral (select o.run_id from deed.job_queue o where o.id = u.id) j
+      where j.run_id <> all (v_late)
+      order by u.n
+    );
+    exit when v_late = '{}';
+    v_shut := v_shut || v_late;
+    v_from := coalesce((select min(j.process_after) from deed.job_queue j where j.id = any (v_found)), v_from);
+  end loop;
+  if v_late <> '{}' then
+    update deed.job_queue j
+    set process_after = v_now + interval '1 second'
+    where j.id = any (array(
+      select o.id
+      from deed.job_queue o
+      where o.status = 'queued' and o.process_after <= v_now and o.run_id = any (v_shut)
+      order by o.process_after
+      limit 1000
+      for update skip locked
+    ));
   end if;
   if cardinality(v_jobs) = 0 then
     return;
