@@ -12,9 +12,11 @@
 -- the caller has it from a record of erasures, which needs it no second time, and that it
 -- may be one of many: what is queued for their addresses, and does not name them, is skipped
 -- by deed.erase_step.
+-- Who is in an audience by one of their addresses has none there any more, whoever's place it is.
 --
 -- Returns the erasure's number, the first one's if it was erased before. Raises DDARG
--- without a reason, DDNFD, DDTEN, and 40001 if it has been merged meanwhile.
+-- without a reason, DDNFD, DDTEN, and 40001 if it has been merged, or one of
+-- its addresses has come into an audience, meanwhile.
 create or replace function deed.erase_contact(
   p_id       uuid,
   p_reason   text,
@@ -38,6 +40,7 @@ declare
   v_channels  text[];
   v_addresses text[];
   v_marks     text[];
+  v_others    uuid[]; -- contacts whose place in an audience has an address of this one's
   v_n         bigint;
   v_ids       uuid[];
   v_ended     bigint;
@@ -53,7 +56,13 @@ begin
   -- Against those who reserve for it (deed.reserve) and who give it identities
   -- (deed.upsert_contacts); in the order of merges.
   v_names := array(select n from deed.names_of(v_root) n order by n);
-  perform from (select c.id from deed.contacts c where c.id = any (v_names) order by c.id for update) locked;
+  -- And against who expands an audience (deed.expand_job) in which another's place has their address.
+  v_others := array(
+    select m.contact_id
+    from (select array_agg(k.channel) as channels, array_agg(k.address) as addresses from deed.known_addresses(v_names) k where k.address is not null) a
+    cross join lateral deed.members_at(v_tenant, a.channels, a.addresses) m
+  );
+  perform from (select c.id from deed.contacts c where c.id = any (v_names || v_others) order by c.id for update) locked;
   if deed.contact_of(v_tenant, p_id) is distinct from v_root or v_names is distinct from array(select n from deed.names_of(v_root) n order by n) then
     raise exception 'erase_contact: the contact has been merged, or taken from another, meanwhile' using errcode = '40001';
   end if;
@@ -66,6 +75,9 @@ begin
   select coalesce(array_agg(a.channel), '{}'), coalesce(array_agg(a.address), '{}'), coalesce(array_agg(deed.address_mark(v_tenant, a.channel, a.address)), '{}')
   into v_channels, v_addresses, v_marks
   from (select distinct k.channel, k.address from deed.known_addresses(v_names) k where k.address is not null) a;
+  if exists (select from deed.members_at(v_tenant, v_channels, v_addresses) m where m.contact_id <> all (v_names || v_others)) then
+    raise exception 'erase_contact: one of the contact''s addresses has come into an audience, or to the contact, meanwhile' using errcode = '40001';
+  end if;
 
   perform deed.mark_suppressions(v_tenant, v_channels, v_addresses, v_marks, v_actor);
   if p_suppress then
@@ -99,6 +111,10 @@ begin
   update deed.audience_members m
   set address = null, zone = null, data = '{}'
   where m.contact_id = any (v_names) and (num_nonnulls(m.address, m.zone) > 0 or m.data <> '{}');
+  update deed.audience_members m
+  set address = null, zone = null, data = '{}'
+  from deed.members_at(v_tenant, v_channels, v_addresses) k
+  where m.audience_id = k.audience_id and m.n = k.n;
   update deed.consents e set evidence = '{}' where e.contact_id = any (v_names) and e.evidence <> '{}';
   update deed.contact_merges m
   set reason = 'erased', undone_for = case when m.undone_for is not null then 'erased' end
