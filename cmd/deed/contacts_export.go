@@ -132,9 +132,9 @@ func (a addresses) add(list []contact.Identity) {
 			a[i.Value] = append(a[i.Value], delivery.Email)
 		case "phone":
 			a[i.Value] = append(a[i.Value], delivery.SMS, delivery.Voice)
-		case "telegram", "whatsapp", "whatsapp_user", "slack":
+		case "telegram", "whatsapp", "whatsapp_user", "slack", "chat":
 			a[i.Value] = append(a[i.Value], delivery.Chat)
-		case "mastodon", "bluesky":
+		case "mastodon", "bluesky", "account":
 			a[i.Value] = append(a[i.Value], delivery.Social)
 		}
 	}

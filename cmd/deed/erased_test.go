@@ -89,3 +89,17 @@ func TestContract_D12_NothingIsShown(t *testing.T) {
 	}
 	deedOK(t, admin, "verify")
 }
+
+// Who is known by an audience's chat or account alone has that address in their file, and what is suppressed for it.
+func TestContactsExport_OfAnAudienceOfChatsAndAccounts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	app := db.URL(pgtest.App)
+	for kind, channel := range map[string]string{"chat": "chat", "account": "social"} {
+		id := strings.Fields(deedOK(t, app, "contacts", "add", "--identity", kind+"=@ann@localhost"))[0]
+		deedOK(t, app, "suppressions", "add", "@ann@localhost", "--channel", channel, "--reason", "asked by "+kind)
+		if got := deedOK(t, db.URL(pgtest.Admin), "contacts", "export", id); !strings.Contains(got, "asked by "+kind) {
+			t.Errorf("%s: the file has no suppression: %s", kind, got)
+		}
+	}
+}

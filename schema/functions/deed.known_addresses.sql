@@ -9,7 +9,7 @@ begin atomic
   from deed.contact_identities i
   join (values
     ('email', 'email'), ('phone', 'sms'), ('phone', 'voice'), ('telegram', 'chat'), ('whatsapp', 'chat'), ('whatsapp_user', 'chat'), ('slack', 'chat'),
-    ('mastodon', 'social'), ('bluesky', 'social')
+    ('chat', 'chat'), ('mastodon', 'social'), ('bluesky', 'social'), ('account', 'social') -- chat and account: of who is a member of an audience (deed.add_audience_members)
   ) c(type, channel) on c.type = i.type
   where i.contact_id = any (p_contacts) and (i.type <> 'slack' or i.value like '%_:_%');
 end;
