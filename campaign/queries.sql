@@ -36,14 +36,16 @@ select removed, gone
 from deed.remove_audience($1::text::uuid, $2::int, $3::text, $4::text::uuid, $5::text);
 
 -- name: segment
--- Who has an address of the type, the one that is known to be theirs, or the oldest. $5 is the purpose
+-- Who has an address of the type, the one that is known to be theirs, or the oldest, of whichever of their names: a merge leaves
+-- each name what it is known by. $5 is the purpose
 -- to which they are to have agreed, for the channel $4.
 select c.id::text, i.value, coalesce(c.zone, ''), c.data::text
 from deed.contacts c
 cross join lateral (
   select o.value
   from deed.contact_identities o
-  where o.contact_id = c.id and o.type = $3::text
+  where o.contact_id = any (case when exists (select from deed.contacts x where x.merged_into = c.id) then array(select n from deed.names_of(c.id) n) else array[c.id] end)
+    and o.type = $3::text
   order by o.verified_at is null, o.created_at, o.value
   limit 1
 ) i

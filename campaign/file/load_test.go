@@ -268,3 +268,29 @@ func TestContacts(t *testing.T) {
 		t.Errorf("a segment that is none: %v", err)
 	}
 }
+
+// Who was merged is in a segment by what each of their names is known by, once, as the one that is left.
+func TestContacts_Merged(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	db.Exec(t, pgtest.App, `select * from deed.upsert_contacts('{1,2,3}', '{external_id,email,email}', '{7,ann@example.com,late@example.com}', array['{"city": "Lyon"}', '{"city": "Lyon"}', '{"city": "Lyon"}']::jsonb[])`)
+	of := func(value string) string {
+		return pgtest.One[string](t, owner, `select contact_id::text from deed.contact_identities where value = $1`, value)
+	}
+	root := of("7")
+	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of("late@example.com"), of("ann@example.com"))
+	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, of("ann@example.com"), root)
+	f := read(t, spring)
+	f.Segment = `$.city == "Lyon"`
+	s, err := f.Contacts(t.Context(), db.Pool(pgtest.App), campaign.Scope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	got, err := s.Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, campaign.Email, file.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the members", pgtest.One[string](t, owner, `select coalesce(string_agg(address || ' ' || contact_id, ', '), '') from deed.audience_members where audience_id = $1::text::uuid`, got.Audience), "ann@example.com "+root)
+}
