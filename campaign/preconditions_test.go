@@ -135,6 +135,9 @@ func TestContract_C8_AWayToLeaveInEachPart(t *testing.T) {
 		"another name":                {"{{ unsubscribe_urls }}", "", "text"},
 		"in a comment":                {"", "<!-- " + link + " -->", "html"},
 		"in a comment without an end": {"", "<p>Hello</p><!-- " + link, "html"},
+		"in raw":                      {"{% raw %}{{ unsubscribe_url }}{% endraw %}", "", "text"},
+		"behind raw and a comment":    {"{%- raw -%}{% comment %}{%- endraw -%}{% comment %}{% raw %}{% endcomment %}{{ unsubscribe_url }}{% raw %}x{% endraw %}", "", ""},
+		"in raw without an end":       {"", "{% raw %}" + link, "html"},
 		"in a template's comment":     {"{% comment %}{{ unsubscribe_url }}{%- endcomment -%}Hello{% comment %}x{% endcomment %}", "", "text"},
 	} {
 		req.Campaign = put(t, db, name, campaign.Content{Subject: "x", Text: c.text, HTML: c.html}).ID

@@ -13,11 +13,11 @@ as $$
   from unnest(p_contents) with ordinality u(id, n)
   join deed.campaign_contents c on c.id = u.id
   cross join lateral (
-    -- Where no {{ }} writes it, or an assign keeps it, outside of comments. All of a pattern is greedy, or nothing is.
+    -- Where no {{ }} writes it, or an assign keeps it, outside of comments and of raw, which writes out the braces. All of a pattern is greedy, or nothing is.
     select string_agg('its ' || part.name, ' and ' order by part.n) as without
     from (values (1, 'text', c.text, c.text), (2, 'html', c.html, regexp_replace(c.html, '<!--.*?(?:-->|$)', '', 'g'))) part(n, name, body, bare)
     where part.body <> ''
-      and regexp_replace(part.bare, e'[{]%-??\\s*?comment\\s*?-??%[}].*?(?:[{]%-??\\s*?endcomment\\s*?-??%[}]|$)', '', 'g')
+      and regexp_replace(part.bare, e'[{]%-??\\s*?(?:comment\\s*?-??%[}].*?(?:[{]%-??\\s*?endcomment\\s*?-??%[}]|$)|raw\\s*?-??%[}].*?(?:[{]%-??\\s*?endraw\\s*?-??%[}]|$))', '', 'g')
         !~ e'[{]([{]|%-?\\s*assign\\s)([^{}]*[^{}.\\w])?unsubscribe_url\\M'
   ) leave
   cross join lateral (values
