@@ -165,7 +165,7 @@ type Deployed struct {
 // Deploy makes the run that req asks for and its jobs, or finds the run that it has made, in
 // db's transaction (C1). What would make it fail is in the error, each by its name (C8):
 // no_provider, no_purpose, no_content, no_sender, unverified_domain, no_unsubscribe_url, empty_audience,
-// expired, window_never_opens, no_clicks, no_complaints. Errors: [deed.Invalid]; [deed.Conflict] for the same request with anything else
+// expired, window_never_opens, too_many_zones, no_clicks, no_complaints. Errors: [deed.Invalid]; [deed.Conflict] for the same request with anything else
 // in it, and an audience that is not ready or of another channel; [deed.NotFound];
 // [deed.Forbidden].
 func Deploy(ctx context.Context, db deed.DB, scope Scope, req Request) (d Deployed, err error) {

@@ -239,3 +239,24 @@ func TestContract_C7_ErasedMeanwhile(t *testing.T) {
 	}
 	want(t, "addresses of the erased in audiences", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audience_members where address = $1`, address(campaign.Email, 0)), 0)
 }
+
+// A retry needs of its provider what the run did: what it has lost since then is named, as at a deployment.
+func TestRetry_NamesWhatTheProviderHasLost(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // what has ended was never called
+	req := request(t, db, 2)
+	req.PauseOn = &campaign.PauseOn{Complained: "0.3%"}
+	db.Exec(t, pgtest.Owner, `update deed.providers set reports = '{complained}', verified_domains = '{example.com}'`)
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	endAll(t, db, "true", "dead", "")
+	rollUp(t, db)
+	db.Exec(t, pgtest.Owner, `update deed.providers set reports = '{}', verified_domains = '{example.org}'`)
+	_, err := campaign.Retry(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, campaign.RetryOptions{}, audit.Act{})
+	if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "no_complaints: ") || !strings.Contains(err.Error(), "unverified_domain: 'fake' has not verified example.com") {
+		t.Errorf("it says %v", err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.providers set reports = '{complained}', verified_domains = '{example.com}'`)
+	want(t, "tried again", retry(t, db, run, campaign.RetryOptions{}).Members, 2)
+}

@@ -2,6 +2,7 @@ package campaign_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -341,5 +342,38 @@ func TestContract_C8_Windows(t *testing.T) {
 	a := opened(t, db, "bad", campaign.Email)
 	if err := a.Add(t.Context(), db.Pool(pgtest.App), campaign.Member{Address: "x@y.example", Zone: "Europe/Atlantis"}); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "member 1: its zone") {
 		t.Errorf("an unknown zone: %v", err)
+	}
+}
+
+// Each claim asks for the time in each of a run's zones, and a zone can be spelt in many ways: a run has no more of them than there are zones, and some.
+func TestContract_C8_NoMoreZonesThanThereAre(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	req := request(t, db, 1)
+	spelt := func(n int) string {
+		a := opened(t, db, fmt.Sprint(n), campaign.Email)
+		var ms []campaign.Member
+		for i := range n {
+			zone := []byte("antarctica/dumontdurville")
+			for bit := range 10 {
+				if i>>bit&1 == 1 {
+					zone[bit] -= 'a' - 'A'
+				}
+			}
+			ms = append(ms, campaign.Member{Address: address(campaign.Email, i), Zone: string(zone)})
+		}
+		if err := errors.Join(a.Add(t.Context(), db.Pool(pgtest.App), ms...), a.Finish(t.Context(), db.Pool(pgtest.App))); err != nil {
+			t.Fatal(err)
+		}
+		return a.ID
+	}
+	for n, problem := range map[int]string{1000: "", 1001: "too_many_zones: its members have 1001 spellings of time zones, and there are some 600: at most 1000"} {
+		req.Audience, req.ID, req.QuietHours = spelt(n), fmt.Sprint(n), "22:00-08:00"
+		_, err := campaign.Deploy(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, req)
+		if (err == nil) != (problem == "") || err != nil && (deed.CodeOf(err) != deed.Invalid || !strings.HasSuffix(err.Error(), problem)) {
+			t.Errorf("%d spellings: %v, want %q", n, err, problem)
+		}
+		req.ID, req.QuietHours = req.ID+" by day and by night", ""
+		deploy(t, db, req)
 	}
 }

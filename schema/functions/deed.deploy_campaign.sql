@@ -16,7 +16,7 @@
 --
 -- What would make it fail is named (C8), all of it at once, and then nothing is made:
 -- no_provider, no_purpose, no_content, no_sender, unverified_domain, no_unsubscribe_url, empty_audience,
--- expired, window_never_opens, no_clicks, no_complaints. Raises DDARG, DDTEN, DDNFD for a campaign, a content or an audience that the
+-- expired, window_never_opens, too_many_zones, no_clicks, no_complaints. Raises DDARG, DDTEN, DDNFD for a campaign, a content or an audience that the
 -- tenant does not have, DDCON for an audience that is not ready or of another channel.
 create or replace function deed.deploy_campaign(
   p_campaign_id   uuid,
@@ -115,28 +115,20 @@ begin
     v_foreign := deed.provider_problem(p_options ->> 'provider', p_channel, v_tenant);
     v_missing := array_remove(array[
       v_foreign,
-      case when v_foreign is null and p_options -> 'pause_on' ? 'complained' and exists (select from deed.providers p where p.name = p_options ->> 'provider' and not 'complained' = any (p.reports))
-        then 'no_complaints: the provider reports none, and pause_on goes by complaints; have its events sent here, or leave that out' end,
       case when v_purpose is null and (p_options ->> 'transactional')::boolean is not true
         then 'no_purpose: say what it is for, so that who has left that is not written to, or that it is transactional' end,
       case when v_audience.members = 0 then 'empty_audience: there is nobody in it' end,
-      case when v_audience.members > 0 and (v_times.first_due is null or split_part(p_options ->> 'quiet_hours', '-', 1) = split_part(p_options ->> 'quiet_hours', '-', 2))
+      case when jsonb_typeof(v_times.zones) = 'number'
+        then format('too_many_zones: its members have %s spellings of time zones, and there are some 600: at most 1000', v_times.zones) end,
+      case when v_audience.members > 0 and jsonb_typeof(v_times.zones) is distinct from 'number' and (v_times.first_due is null or split_part(p_options ->> 'quiet_hours', '-', 1) = split_part(p_options ->> 'quiet_hours', '-', 2))
         then 'window_never_opens: ' || case when v_times.first_due is null then 'its local time has passed everywhere, and who is late is skipped' else 'its quiet hours are all day' end end,
       case when p_scheduled_for + v_after <= v_now or (p_options ->> 'at')::timestamp at time zone 'Etc/GMT+12' + v_after <= v_now then 'expired: it is to begin so long ago that nothing of it would be sent' end,
       case
         when p_channel = 'email' and coalesce(p_options ->> 'from', '') = '' then 'no_sender: say from whom it is'
         when p_channel = 'email' and deed.sender_domain(p_options ->> 'from') is null
           then format('no_sender: %s is no address, such as Shop <shop@example.com>', quote_literal(left(p_options ->> 'from', 300)))
-      end,
-      (select format('unverified_domain: %s has not verified %s, from which it is; see its verified_domains in deed.yaml', quote_literal(p.name), s.domain)
-        from deed.providers p
-        cross join lateral (select deed.sender_domain(p_options ->> 'from') as domain) s
-        where v_foreign is null and p_channel = 'email' and p.name = p_options ->> 'provider' and s.domain <> all (p.verified_domains)),
-      (select format('no_%1$s: %2$s does not report %1$s: have its events arrive%3$s, or let a person decide', p_options #>> '{test,by}', quote_literal(p.name),
-            case when p_options #>> '{test,by}' = 'clicks' then ', with engagement: true' else '' end)
-        from deed.providers p
-        where v_foreign is null and p.name = p_options ->> 'provider' and p_options #>> '{test,by}' <> 'person' and case p_options #>> '{test,by}' when 'clicks' then 'clicked' when 'complaints' then 'complained' end <> all (p.reports))
-    ], null) || deed.content_problems(v_contents, p_channel, v_purpose);
+      end
+    ], null) || case when v_foreign is null then deed.provider_lacks(p_options ->> 'provider', p_channel, p_options) end || deed.content_problems(v_contents, p_channel, v_purpose);
     if cardinality(v_missing) > 0 then
       raise exception 'deploy_campaign: %', array_to_string(v_missing, '; ') using errcode = 'DDARG';
     end if;

@@ -10,7 +10,7 @@
 -- night for who has quiet hours. The request is p_request_id, as of
 -- deed.deploy_campaign: a repeat gets the first one's run. A run is retried once: what
 -- failed of its retry, by retrying that one. Raises DDARG where nobody is to be tried again or the provider is
--- gone, or does not serve them, DDTEN, DDNFD, and DDCON for a run that has not ended, is sealed (deed.seal_run), whose test has no winner yet, was retried by another request, or
+-- gone, does not serve them, or lacks what it had (deed.provider_lacks), DDTEN, DDNFD, and DDCON for a run that has not ended, is sealed (deed.seal_run), whose test has no winner yet, was retried by another request, or
 -- for a request that meant something else.
 create or replace function deed.retry_run(
   p_run        uuid,
@@ -43,6 +43,7 @@ declare
   v_options  jsonb;
   v_cells    record;
   v_problem  text;
+  v_times    record;
 begin
   if (length(p_request_id) between 1 and 200) is not true then
     raise exception 'retry_run: the request id must have 1 to 200 characters' using errcode = 'DDARG';
@@ -79,7 +80,8 @@ begin
   if found then
     raise exception 'retry_run: run % was retried as run %', p_run, run_id using errcode = 'DDCON', hint = 'What failed of that one is tried again by retrying it.';
   end if;
-  v_problem := deed.provider_problem(v_run.provider, v_run.channel, v_tenant);
+  -- What was so when the run was deployed may not be so any more. Its test is over.
+  v_problem := coalesce(deed.provider_problem(v_run.provider, v_run.channel, v_tenant), nullif(array_to_string(deed.provider_lacks(v_run.provider, v_run.channel, v_run.options - 'test'), '; '), ''));
   if v_problem is not null then
     raise exception 'retry_run: %', v_problem using errcode = 'DDARG';
   end if;
@@ -127,12 +129,15 @@ begin
   update deed.audiences a set members = retry_run.members where a.id = v_audience;
   perform deed.finish_audience(v_audience, retry_run.members, v_tenant, p_actor);
   v_options := v_run.options - '{at,if_passed}'::text[] || case when v_run.options ? 'variants' then jsonb_build_object('cells', v_cells.salt) else '{}' end;
+  select t.* into v_times from deed.run_times(v_audience, v_options, v_now, v_now) t;
+  if jsonb_typeof(v_times.zones) = 'number' then
+    raise exception 'retry_run: too_many_zones: those who are to be tried again have % spellings of time zones: at most 1000', v_times.zones using errcode = 'DDARG';
+  end if;
   insert into deed.campaign_runs (id, campaign_id, tenant_id, workspace_id, audience_id, content_id, channel, provider, purpose, request_id, request_sha256, members,
     scheduled_for, expires_at, created_at, options, retry_of, zones, last_due, winner, winner_at)
   select deed.new_id(), v_run.campaign_id, v_tenant, v_run.workspace_id, v_audience, v_run.content_id, v_run.channel, v_run.provider, v_run.purpose,
-    p_request_id, v_hash, retry_run.members, v_now, coalesce(t.last_due, v_now) + coalesce((v_run.options ->> 'expires_after')::interval, interval '24 hours'), v_now,
-    v_options, p_run, t.zones, t.last_due, v_run.winner, v_run.winner_at
-  from deed.run_times(v_audience, v_options, v_now, v_now) t
+    p_request_id, v_hash, retry_run.members, v_now, coalesce(v_times.last_due, v_now) + coalesce((v_run.options ->> 'expires_after')::interval, interval '24 hours'), v_now,
+    v_options, p_run, v_times.zones, v_times.last_due, v_run.winner, v_run.winner_at
   on conflict do nothing
   returning id into run_id;
   if not found then
