@@ -287,6 +287,41 @@ func TestContract_R5_AStepHasOneDelivery(t *testing.T) {
 	want(t, "calls", calls, 1)
 }
 
+// So it is where the database refuses what the attempt after would reserve: the delivery of before is there all the same.
+func TestContract_R5_ADeliveryIsNotMadeTwiceAfterARefusal(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken()                     // the test's own changes stand in no audit row
+	db.Providers(t, "post", "mail") // which nobody serves
+	put(t, db, `{plan: p, version: "1", on_failure: {hold: 24h}, steps: {mail: {kind: deliver, channel: email, provider: mail, to: a@example.com, payload: {subject: "`+strings.Repeat("x", 2000)+`"}, wait: sent}}}`)
+	serve(t, db, local.Options{})
+	id := start(t, db, "a", nil)
+	held := func(attempt int) func() bool {
+		return func() bool {
+			list, err := run.Due(t.Context(), db.Pool(pgtest.Worker), id)
+			return err == nil && len(list) == 1 && list[0].State == run.StepHeld && list[0].Attempt == attempt
+		}
+	}
+	eventually(t, "the step to wait", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_steps s where s.parked and not s.ready`) == 1
+	})
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'dead', last_error = 'test', finished_at = now()`)
+	eventually(t, "the step to be held", held(1))
+	for i, next := range []struct {
+		limit int
+		code  string
+	}{{1024, "DELIVERY_REFUSED"}, {1 << 20, "DELIVERY_DEAD"}} {
+		db.Exec(t, pgtest.Owner, `update deed.settings set max_delivery = $1`, next.limit)
+		if n, err := run.RetryStep(t.Context(), db.Pool(pgtest.Admin), id, "mail", false, audit.Act{Reason: "test"}); n != i+2 || err != nil {
+			t.Fatal(n, err)
+		}
+		eventually(t, "the step to be held again", held(i+2))
+		want(t, "why", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select event_data -> 'error' ->> 'code' from deed.run_log where run_id = $1::text::uuid and event_type = 'StepFailed' and logical_attempt = $2`, id, i+2), next.code)
+	}
+	want(t, "deliveries", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.channel_outbox`), 1)
+}
+
 // An engine that is killed around a delivery leaves one, or none and it is done again: nobody is written to twice, and
 // nobody is forgotten (R5).
 func TestContract_R5_ADeliveryIsOwedOnce(t *testing.T) {

@@ -139,6 +139,60 @@ func TestClaimSteps_TenantsInTurn(t *testing.T) {
 	want(t, "none of another queue", pgtest.One[int](t, worker, `select count(*) from deed.claim_steps('{go:x}', 'w', 10)`), 0)
 }
 
+// Nor does one of another queue, whose place in the order is behind theirs, whether a claim has room for fewer than all or more than a hundred tenants wait.
+func TestClaimSteps_TenantsInTurnOfTwoQueues(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ tenants, room, claims int }{
+		"room for half of them":    {30, 16, 2},
+		"more than are looked at":  {220, 250, 3},
+		"one at a time, two turns": {3, 1, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			const id = `('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid`
+			db.Exec(t, pgtest.Admin, `select deed.add_tenant(`+id+`, 't' || n) from generate_series(1, $1::int + 1) n`, c.tenants)
+			db.Exec(t, pgtest.Worker, `select deed.put_plan(convert_to(format('{"plan": "p", "version": "1", "steps": {"a": {%s}}}', case when n <= $1 then '"kind": "go", "handler": "charge"' else '"kind": "sleep"' end), 'UTF8'), p_tenant => `+id+`)
+				from generate_series(1, $1::int + 1) n`, c.tenants)
+			db.Exec(t, pgtest.Worker, `select deed.start_run('p', '1', i::text, p_tenant => `+id+`) from generate_series(1, $1::int + 1) n, generate_series(1, 3) i`, c.tenants)
+			worker := db.Pool(pgtest.Worker)
+			served, after := map[string]bool{}, ""
+			for range c.claims {
+				last, round := "", "" // as an engine goes on
+				for _, owner := range pgtest.One[[]string](t, worker, `select array_agg(tenant_id::text) from deed.claim_steps('{go:charge,deed}', 'w', $1, p_after => nullif($2::text, '')::uuid)`, c.room, after) {
+					served[owner], last = true, max(last, owner)
+					if owner <= after {
+						round = max(round, owner)
+					}
+				}
+				if after = last; round != "" {
+					after = round
+				}
+			}
+			want(t, "tenants that had a turn", len(served), c.tenants+1)
+		})
+	}
+}
+
+// Nor a step that is claimed alone, as its claims were lost: its turn comes however much others before it in the order have to do.
+func TestClaimSteps_ATurnForWhatIsClaimedAlone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owners := []string{"00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b", "00000000-0000-0000-0000-00000000000c"}
+	for _, owner := range owners {
+		db.Exec(t, pgtest.Admin, `select deed.add_tenant($1::text::uuid, right($1, 1))`, owner)
+		db.Exec(t, pgtest.Worker, `select deed.put_plan('{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep"}}}', p_tenant => $1::text::uuid)`, owner)
+		db.Exec(t, pgtest.Worker, `select deed.start_run('p', '1', n::text, p_tenant => $1::text::uuid) from generate_series(1, case $1 when $2 then 1 else 20 end) n`, owner, owners[1])
+	}
+	db.Exec(t, pgtest.Owner, `update deed.run_steps set lost_claims = 1, claim = 1, claimed_at = now(), claimed_by = 'gone', lease_until = now() - interval '1 second' where tenant_id = $1::text::uuid`, owners[1])
+	worker, after, claimed := db.Pool(pgtest.Worker), "", ""
+	for range 3 {
+		after = pgtest.One[string](t, worker, `select max(tenant_id::text) from deed.claim_steps('{deed}', 'w', 3, p_after => nullif($1::text, '')::uuid)`, after)
+		claimed += after[len(after)-1:]
+	}
+	want(t, "the last of each claim", claimed, "abc")
+}
+
 // A step whose lease is over while somebody has its row locked is not said to be its worker's; when the row is let go it is, as nobody has taken it.
 func TestExtendSteps_ARowThatIsLetGo(t *testing.T) {
 	t.Parallel()

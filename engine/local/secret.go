@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/errortext"
 	"github.com/deedhq/deed/run"
 	"github.com/deedhq/deed/run/plan"
 )
@@ -68,12 +70,12 @@ func (g guard) checked(output json.RawMessage, err error) (json.RawMessage, erro
 	}
 	leaks := g.inJSON(output)
 	if err != nil {
-		leaks = leaks || g.in(err.Error())
+		leaks = leaks || g.inStored(err.Error())
 		if f, ok := errors.AsType[*run.Failure](err); ok {
-			leaks = leaks || g.in(f.Code) || g.in(f.Category)
+			leaks = leaks || g.inStored(f.Code) || g.inStored(f.Category)
 		}
 		if reason, ok := run.Skipped(err); ok {
-			leaks = leaks || g.in(reason)
+			leaks = leaks || g.inStored(reason)
 		}
 	}
 	if leaks {
@@ -97,15 +99,25 @@ func (g guard) call(do func() (json.RawMessage, error)) (output json.RawMessage,
 	return g.checked(do())
 }
 
-// in reports whether text has a secret in it, or is one.
+// in reports whether text has a secret in it, or is one, also with NULs between, as of UTF-16: where it is stored they are taken out.
 func (g guard) in(text string) bool {
+	plain := strings.ReplaceAll(text, "\x00", "")
 	for _, v := range g.values {
-		whole := strings.TrimSpace(v) // as code makes it that has it from a file, say
-		if len(whole) >= wholeOnly && strings.Contains(text, whole) || whole != "" && strings.TrimSpace(text) == whole {
+		if has(text, v) || has(plain, strings.ReplaceAll(v, "\x00", "")) {
 			return true
 		}
 	}
 	return false
+}
+
+func has(text, secret string) bool {
+	whole := strings.TrimSpace(secret) // as code makes it that has it from a file, say
+	return len(whole) >= wholeOnly && strings.Contains(text, whole) || whole != "" && strings.TrimSpace(text) == whole
+}
+
+// inStored is as in, of a text that is stored as errortext makes it.
+func (g guard) inStored(text string) bool {
+	return g.in(text) || g.in(errortext.Stored(text, math.MaxInt, ""))
 }
 
 // inEscaped is as in, of what deed's or a URL's escapes may be in, as of a name by run.Named.

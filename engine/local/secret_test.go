@@ -397,3 +397,37 @@ func TestContract_R9_SecretsInAnswersThatAreNotKept(t *testing.T) {
 	}
 	canaryIn(t, db, "canary")
 }
+
+// What is stored of an error, or of why a step is skipped, has no NULs: a secret that has some between, as one in UTF-16 has, is found.
+func TestContract_R9_SecretsWithNULsBetween(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const token = "canary-of-nuls-7f3a"
+	wide := strings.Join(strings.Split(token, ""), "\x00") + "\x00"
+	said := map[string]error{
+		"split":   errors.New("it said " + token[:9] + "\x00" + token[9:]),
+		"wide":    fmt.Errorf("it said %s", wide),
+		"code":    &run.Failure{Code: wide, Err: errors.New("no")},
+		"skipped": run.Skip("it said " + wide),
+		"inner":   nil,
+	}
+	var handlers []local.Handler
+	steps := ""
+	for name, err := range said {
+		handlers = append(handlers, local.Step(name, func(ctx context.Context, _ nothing) (nothing, error) {
+			if err == nil {
+				return run.Step(ctx, "call", func(context.Context) (nothing, error) { return nil, said["wide"] })
+			}
+			return nil, err
+		}))
+		steps += name + `: {kind: go, handler: ` + name + `, secrets: {key: "secret://psp"}}, `
+	}
+	put(t, db, `{plan: p, version: "1", steps: {`+steps+`last: {kind: sleep, for: 1ms}}}`)
+	serve(t, db, local.Options{Secrets: vault{"secret://psp": token}, Handlers: handlers})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	for name := range said {
+		want(t, name, errorOf(t, db, id, name), "SECRET_LEAK")
+	}
+	canaryIn(t, db, "canary")
+}

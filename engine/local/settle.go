@@ -31,11 +31,12 @@ func (e *Engine) settle(ctx context.Context, ends []*ending) error {
 			continue
 		}
 		if err != nil && !passing(err) {
-			code := "PUBLISH_REFUSED"
+			code, notDone := "PUBLISH_REFUSED", true
 			if end.owed != nil {
-				code = "DELIVERY_REFUSED"
+				// An attempt before this one may have reserved one under its key, which may be put back.
+				code, notDone = "DELIVERY_REFUSED", end.it.first()
 			}
-			refused := end.it.failed(&run.Failure{Code: code, NotDone: true, Err: err}, end.started)
+			refused := end.it.failed(&run.Failure{Code: code, NotDone: notDone, Err: err}, end.started)
 			err = e.each(ctx, []*ending{refused}, err)
 		}
 		if err != nil {

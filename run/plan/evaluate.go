@@ -14,6 +14,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/deedhq/deed/internal/errortext"
 )
 
 // How many bytes an expression may make, and all of those that stand under a key of a step.
@@ -22,15 +24,16 @@ const (
 	maxField = 1 << 20
 )
 
-// variables are the data as CEL takes them.
+// variables are the data as CEL takes them. It has no numbers beyond a double's, which PostgreSQL stores: a repeat would not mend that, either.
+// Errors: [ConditionError].
 func (p *Plan) variables(d Data) (map[string]any, error) {
 	input, err := decode(d.Input, map[string]any{})
 	if err != nil {
-		return nil, fmt.Errorf("the run's input: %w", err)
+		return nil, &ConditionError{fmt.Errorf("the run's input: %w", err)}
 	}
 	params, err := decode(p.Params, map[string]any{})
 	if err != nil {
-		return nil, fmt.Errorf("the plan's params: %w", err)
+		return nil, &ConditionError{fmt.Errorf("the plan's params: %w", err)}
 	}
 	steps := map[string]any{}
 	for id, r := range d.Steps {
@@ -42,7 +45,7 @@ func (p *Plan) variables(d Data) (map[string]any, error) {
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("what step %s came to: %w", id, err)
+			return nil, &ConditionError{fmt.Errorf("what step %s came to: %w", id, err)}
 		}
 	}
 	secrets := d.Secrets
@@ -72,7 +75,11 @@ func plainNumbers(v any) (_ any, err error) {
 		if i, err := v.Int64(); err == nil {
 			return i, nil
 		}
-		return v.Float64()
+		f, err := v.Float64()
+		if err != nil {
+			return nil, fmt.Errorf("the number %s is out of range", errortext.Clip(string(v)))
+		}
+		return f, nil
 	case map[string]any:
 		for k, e := range v {
 			if v[k], err = plainNumbers(e); err != nil {

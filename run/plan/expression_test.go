@@ -98,6 +98,26 @@ func TestStep_ErrCondition(t *testing.T) {
 	}
 }
 
+// A number that PostgreSQL stores and CEL does not have is one, too.
+func TestStep_ErrConditionOfANumber(t *testing.T) {
+	t.Parallel()
+	p, s := asking(t, `when: "input.n > 1", with: {x: "${steps.a.output}"}`)
+	large := strings.Repeat("9", 401)
+	for name, d := range map[string]plan.Data{
+		"input":  {Input: json.RawMessage(`{"n": ` + large + `}`)},
+		"output": {Input: json.RawMessage(`{"n": 2}`), Steps: map[string]plan.Result{"a": {Status: "SUCCESS", Output: json.RawMessage(`[{"n": ` + large + `}]`)}}},
+		"error":  {Input: json.RawMessage(`{"n": 2}`), Steps: map[string]plan.Result{"a": {Status: "FAILED", Error: json.RawMessage(`{"n": ` + large + `}`)}}},
+	} {
+		_, held := s.Holds(p, d)
+		_, made := s.Resolve(p, "with", d)
+		for _, err := range []error{held, made} {
+			if _, ok := errors.AsType[*plan.ConditionError](err); !ok || len(err.Error()) > 200 {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	a := parse(t, withSteps("a: {kind: sleep, for: 1s}", "b: {kind: go, handler: h, retry: {attempts: 2}}"))

@@ -2,7 +2,8 @@
 -- the queues that it serves, and unclaimed or whose lease has run out. For workers.
 --
 -- A step of kind go is in the queue go:HANDLER; all others are in the queue deed. Tenants share
--- alike, on the way round from behind p_after; of a tenant the oldest first. Rows that another claimer holds
+-- alike, on the way round from behind p_after, in one order for all queues: whoever goes on behind the last that
+-- was claimed has passed nobody over. Of a tenant the oldest first. Rows that another claimer holds
 -- are skipped, and no run is locked, so callers never wait for each other. Of a tenant that is being
 -- removed nothing is taken.
 --
@@ -41,6 +42,7 @@ declare
   v_tenants uuid[] := '{}';
   v_more    text[];
   v_of      uuid[];
+  v_cut     bool; -- of a queue not all were looked at
   v_n       int;
   v_at      int;
   v_share   int;
@@ -74,11 +76,12 @@ begin
   ));
 
   -- One look into the index for each tenant that has something ready in a queue, and one for
-  -- each queue: first those behind p_after, then round to it.
+  -- each queue: first those behind p_after, then round to it. Behind the hundredth of a queue nobody's turn has come.
   for v_part in 1..case when p_after is null then 1 else 2 end loop
-    select coalesce(array_agg(a.queue order by a.n, a.toss), '{}'), coalesce(array_agg(a.tenant_id order by a.n, a.toss), '{}') into v_more, v_of
+    select coalesce(array_agg(a.queue order by a.tenant_id, a.toss), '{}'), coalesce(array_agg(a.tenant_id order by a.tenant_id, a.toss), '{}'), coalesce(bool_or(a.upto is not null), false)
+    into v_more, v_of, v_cut
     from (
-      select q.queue, t.tenant_id, t.n, random() as toss
+      select q.queue, t.tenant_id, random() as toss, min(t.tenant_id::text collate "C") filter (where t.n = 100) over () as upto
       from (select distinct u.queue from unnest(p_queues) u(queue)) q
       cross join lateral (
         with recursive around as (
@@ -105,12 +108,13 @@ begin
           from around r
           where r.tenant_id is not null and r.n < 100 and (v_part = 1 or r.tenant_id < p_after)
         )
-        select r.tenant_id, r.n from around r where r.tenant_id is not null and r.tenant_id <> all (v_removed) and (v_part = 1 or r.tenant_id <= p_after)
+        select r.tenant_id, r.n from around r where r.tenant_id is not null and (v_part = 1 or r.tenant_id <= p_after)
       ) t
-    ) a;
+    ) a
+    where a.tenant_id <> all (v_removed) and (a.upto is null or a.tenant_id <= a.upto::uuid);
     v_queues := v_queues || v_more;
     v_tenants := v_tenants || v_of;
-    exit when cardinality(v_tenants) >= p_limit;
+    exit when v_cut or cardinality(v_tenants) >= p_limit;
   end loop;
 
   -- Each its share, and then what others have left of theirs.
@@ -143,7 +147,8 @@ begin
   if 1 < any (v_lost) then
     v_rows := case
       when v_lost[1] > 1 then v_rows[1:1]
-      else array(select u.place from unnest(v_rows, v_lost) with ordinality u(place, lost, n) where u.lost < 2 order by u.n)
+      -- Nothing behind it, either: it is the first when its tenant's turn comes, for which nobody may have gone on behind that one.
+      else v_rows[1:(select min(u.n)::int - 1 from unnest(v_lost) with ordinality u(lost, n) where u.lost > 1)]
     end;
   end if;
 
