@@ -41,6 +41,9 @@ func TestCommitted_ALoginOfTheApplicationHears(t *testing.T) {
 	if code != exitPartly || !strings.Contains(p.out.String(), id) || !strings.Contains(p.errOut.String(), "has not ended within --wait 10ms") {
 		t.Errorf("deed run start --wait of %s: exit status %d, printed %q and %q", id, code, &p.out, &p.errOut)
 	}
+	if steps := deedOK(t, app, "run", "steps", id, "--tenant", a.String()); !strings.Contains(steps, "load") {
+		t.Errorf("deed run steps printed %q", steps)
+	}
 }
 
 // Who stops waiting for what is made, by Ctrl-C, hears what goes on, and how the command, given again, makes no second one.

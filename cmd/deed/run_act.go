@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,7 @@ import (
 )
 
 func newRunSteps(a *app) *cobra.Command {
+	var owner tenantFlag
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "steps ID", Short: "List the steps by which a run goes on", Args: cobra.ExactArgs(1),
@@ -19,8 +21,16 @@ failed and are HELD for a person (deed run retry, deed run cancel). One that is 
 engine serves: go:HANDLER of a handler that none has. What has ended, and what waits for other steps, deed run show has.`,
 		Example: "  deed run steps 01a1fe76-14ee-7f1b-b119-532699ab7d4c",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := owner.id()
+			if err != nil {
+				return err
+			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
-				list, err := run.Due(cmd.Context(), pool, args[0])
+				var list []run.DueStep
+				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
+					list, err = run.Due(cmd.Context(), tx, args[0])
+					return err
+				})
 				if err != nil {
 					return err
 				}
@@ -34,6 +44,7 @@ engine serves: go:HANDLER of a handler that none has. What has ended, and what w
 			})
 		},
 	}
+	owner.add(cmd, "whose run it is, a UUID")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

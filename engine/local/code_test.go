@@ -376,6 +376,7 @@ func TestCode_Misuse(t *testing.T) {
 		{"PANIC", func(ctx context.Context) error {
 			return run.Parallel(ctx, run.Branch{Name: "a", Do: func(context.Context) error { panic("a test") }})
 		}},
+		{"PANIC", func(context.Context) error { runtime.Goexit(); return nil }},
 	} {
 		do = test.do
 		id := start(t, db, fmt.Sprint(n), nil)

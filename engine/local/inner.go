@@ -86,14 +86,25 @@ func (i *inner) context(ctx context.Context) context.Context {
 	return runstep.WithCode(runstep.With(ctx, known), leaf{})
 }
 
+// errNotReturned is what an inner step has failed with that has panicked, or ended its goroutine. It may have been done, and however its step goes on or
+// ends, as code may recover from a panic and a branch end alone, the next attempt has to know of it.
+var errNotReturned = &run.Failure{Code: "PANIC", Err: errors.New("its code did not return: it panicked, or called runtime.Goexit")}
+
 // Step is [runstep.Code]'s.
 func (b *branch) Step(ctx context.Context, ask runstep.Ask, do func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	i, output, err := b.find(ask)
 	if i == nil {
 		return output, err
 	}
+	returned := false
+	defer func() {
+		if !returned {
+			_ = i.failed(ctx, errNotReturned)
+		}
+	}()
 	crash.Point("inner calling")
 	output, err = b.of.it.guard.call(func() (json.RawMessage, error) { return do(i.context(ctx)) })
+	returned = true
 	crash.Point("inner called")
 	if len(output) > maxOutput {
 		err = &run.Failure{Code: "OUTPUT_TOO_LARGE", Final: true, Err: fmt.Errorf("the output has %d bytes; at most %d are possible: keep it elsewhere, and return where", len(output), maxOutput)}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -75,29 +76,48 @@ func TestContract_R5_ANewKeyReachesInnerSteps(t *testing.T) {
 		"was not recorded, then refused":  {"panics refused ends", "same same", "0 0 0"},
 		"is refused at its first call":    {"before refused ends", "same same", "0 1"},
 		"is refused late":                 {"panics timed-out refused ends", "new new same", "0 1 2 3"},
+		"ended its goroutine":             {"goexits refused ends", "same same", "0 0 0"},
+		"ended its goroutine, anew":       {"goexits refused ends", "new same", "0 1 2"},
+		"ended that of a branch":          {"branch-goexits branch-refused branch-ends", "same same", "0 0 0"},
+		"panicked, and was recovered":     {"recovers refused ends", "same same", "0 0 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			put(t, db, `{plan: p, version: "1", on_failure: {hold: 24h}, steps: {main: {kind: go, handler: code}}}`)
 			does, got := strings.Fields(c.does), &keys{}
-			code(t, db, func(ctx context.Context) (string, error) {
+			code(t, db, func(ctx context.Context) (_ string, err error) {
 				now := does[run.Attempt(ctx)-1]
 				if now == "before" {
 					return "", errors.New("not even that far")
 				}
-				return run.Step(ctx, "charge", func(ctx context.Context) (string, error) {
-					got.note(ctx)
-					switch now {
-					case "panics":
-						panic("a test")
-					case "timed-out":
-						return "", errors.New("timed out")
-					case "refused":
-						return "", run.NotDone(errors.New("refused"))
-					}
-					return "done", nil
-				})
+				now, inBranch := strings.CutPrefix(now, "branch-")
+				charge := func(ctx context.Context) (string, error) {
+					return run.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+						got.note(ctx)
+						switch now {
+						case "panics", "recovers":
+							panic("a test")
+						case "goexits":
+							runtime.Goexit()
+						case "timed-out":
+							return "", errors.New("timed out")
+						case "refused":
+							return "", run.NotDone(errors.New("refused"))
+						}
+						return "done", nil
+					})
+				}
+				switch {
+				case now == "recovers":
+					defer func() { err = fmt.Errorf("recovered: %v", recover()) }()
+				case inBranch:
+					return "", run.Parallel(ctx, run.Branch{Name: "b", Do: func(ctx context.Context) error {
+						_, err := charge(ctx)
+						return err
+					}})
+				}
+				return charge(ctx)
 			})
 			id := start(t, db, "a", nil)
 			for n, says := range strings.Fields(c.says) {

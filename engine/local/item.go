@@ -105,7 +105,7 @@ func (it *item) failed(err error, started time.Time) *ending {
 	if _, ok := errors.AsType[*plan.ConditionError](err); ok {
 		f.Code, f.Final, f.NotDone = "CONDITION_ERROR", true, true
 	}
-	if _, ok := errors.AsType[*work.Panic](err); ok {
+	if _, ok := errors.AsType[*work.Panic](err); ok || errors.Is(err, work.ErrGoexit) {
 		f.Code = "PANIC"
 	}
 	if errors.Is(err, context.DeadlineExceeded) && f.Code == "STEP_FAILED" {

@@ -139,8 +139,8 @@ func (u *unit[T]) cancelIfAllLost() {
 	}
 }
 
-// errGoexit is the outcome of an attempt that ended its goroutine.
-var errGoexit = errors.New("the attempt called runtime.Goexit, as t.FailNow does")
+// ErrGoexit is the outcome of an attempt that ended its goroutine.
+var ErrGoexit = errors.New("the attempt called runtime.Goexit, as t.FailNow does")
 
 // runner attempts groups until the queue is closed. An attempt that ends the
 // goroutine has failed; another runner takes its place.
@@ -151,7 +151,7 @@ func (l *loop[T]) runner(ctx context.Context, runners *sync.WaitGroup) {
 			return
 		}
 		for _, u := range group {
-			u.outcome = Done[T]{Item: u.item, Err: errGoexit}
+			u.outcome = Done[T]{Item: u.item, Err: ErrGoexit}
 		}
 		runners.Go(func() { l.runner(ctx, runners) })
 		l.results <- group
