@@ -24,6 +24,6 @@ type statements struct {
 	Sequence, Cluster, Backfills, Removals, Version, Recovery, Settings, Clock, Connections, Autovacuum,
 	DeadRows, Wraparound, Horizon, PublishedSince, Publishers, Suppressions, LocksHeld, LockWaits, Calls, SinkPauses,
 	Unattended, Unread, OldDead, Pauses, IdleRelays, ForeignDeliveries, DeferredDeliveries, DeadDeliveries, BadRates, HeldMessages, FailedMessages, WaitingMessages, Unsealed,
-	StaleRuns, ProjectorLag, UnservedSteps, StuckSteps,
+	StaleRuns, ProjectorLag, UnservedSteps, StuckSteps, DamagedPlans,
 	PausedRuns, LoadingAudiences, WaitingJobs string
 }

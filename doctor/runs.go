@@ -80,3 +80,18 @@ func checkStuck(ctx context.Context, e *exam) error {
 		return nil
 	})
 }
+
+// checkDamaged finds runs that have failed as their plan is not what was stored.
+func checkDamaged(ctx context.Context, e *exam) error {
+	return e.query(ctx, query.DamagedPlans, nil, func(row pgx.Rows) error {
+		var run, step string
+		var seconds float64
+		if err := row.Scan(&run, &step, &seconds); err != nil {
+			return err
+		}
+		e.addf(Fail, "plan-integrity", run,
+			"find out who changed the plan's row, which the audit log and deed verify name, and bring it back; ask for the run again under another request id",
+			"PLAN_INTEGRITY_VALIDATION_FAILED: step %s has failed %s ago, as its plan is not what was stored", step, ago(seconds))
+		return nil
+	})
+}

@@ -90,3 +90,37 @@ func stuckSteps(t *testing.T, _ *scene) {
 		t.Errorf("when they are cancelled, deed.verify has %s", got)
 	}
 }
+
+// A run that has failed as its plan is not what was stored is found for a day; one that has failed otherwise is not.
+func damagedPlan(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	db.Exec(t, pgtest.App, `select deed.put_plan('{"plan": "p", "version": "1", "steps": {"a": {"kind": "sleep"}}}')`)
+	fail := func(id, code string) string {
+		run := pgtest.One[string](t, db.Pool(pgtest.App), `select run_id::text from deed.start_run('p', '1', $1)`, id)
+		db.Exec(t, pgtest.Worker, `
+			select deed.finish_steps(array[c.run_id], array[c.place], array[c.claim], array[c.step_id], array[c.attempt], '{failed}', array[jsonb_build_object('error', jsonb_build_object('code', $1::text, 'retryable', false))])
+			from deed.claim_steps('{deed}', 'w', 1) c`, code)
+		return run
+	}
+	fail("other", "STEP_FAILED")
+	find(t, examine(t, worker, impatient), "plan-integrity", doctor.OK, "")
+	damaged := fail("damaged", "PLAN_INTEGRITY_VALIDATION_FAILED")
+	found := examine(t, worker, impatient)
+	says(t, find(t, found, "plan-integrity", doctor.Fail, damaged), "PLAN_INTEGRITY_VALIDATION_FAILED", "step a")
+	n := 0
+	for _, f := range found {
+		if f.Name == "plan-integrity" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d runs are found, want 1", n)
+	}
+	db.Broken()
+	db.Exec(t, pgtest.Owner, `do $$ begin
+		perform set_config('deed.act', 'run redaction', true);
+		update deed.run_log set persisted_at = persisted_at - interval '2 days';
+	end $$`)
+	find(t, examine(t, worker, impatient), "plan-integrity", doctor.OK, "")
+}

@@ -52,6 +52,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"projector-lag":           runTroubles,
 	"steps-unserved":          unservedSteps,
 	"step-stuck":              stuckSteps,
+	"plan-integrity":          damagedPlan,
 	"run-paused-itself":       pausedRun,
 	"campaign-unexpanded":     waitingJobs,
 	"audience-unfinished":     unfinishedAudience,
