@@ -193,6 +193,45 @@ func TestClaimSteps_ATurnForWhatIsClaimedAlone(t *testing.T) {
 	want(t, "the last of each claim", claimed, "abc")
 }
 
+// Who asks again, as the answer was lost, is told that it was recorded, whatever it said; nobody else is, whose claim had been lost by then.
+func TestContract_O14_WhatIsRecordedIsNotLost(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", on_failure: {hold: 24h}, steps: {a: {kind: go, handler: a}}}`)
+	worker := db.Pool(pgtest.Worker)
+	for _, outcome := range []string{"completed", "failed", "skipped", "waiting", "released", "offered"} {
+		id := start(t, db, outcome, nil)
+		claim := func() int64 {
+			db.Exec(t, pgtest.Owner, `update deed.run_steps set lease_until = clock_timestamp() - interval '1 second' where claim is not null`)
+			db.Exec(t, pgtest.Owner, `update deed.run_steps set ready = true, process_after = now(), queue = case verdict when 'HOLD_OVER' then 'deed' else 'go:a' end where run_id = $1::text::uuid`, id)
+			return pgtest.One[int64](t, worker, `select claim from deed.claim_steps('{go:a,deed}', 'w', 1)`)
+		}
+		finish := func(claim int64, outcome, code string) string {
+			return pgtest.One[string](t, worker, `
+				select result from deed.finish_steps(array[$1::text::uuid], '{0}', array[$2::bigint], '{a}', '{1}', array[$3::text],
+				  array[case $3 when 'failed' then jsonb_build_object('error', jsonb_build_object('code', $4::text)) when 'offered' then '{"queue": "q", "input": 1, "key": "k"}' else '{}' end],
+				  p_again => array[case when $3 in ('waiting', 'released') then 3600 end::float8])`, id, claim, outcome, code)
+		}
+		frozen := claim()
+		second := claim()
+		want(t, outcome, finish(second, outcome, "X"), "recorded")
+		want(t, outcome+", again", finish(second, outcome, "X"), "repeated")
+		want(t, outcome+", of who was frozen", finish(frozen, outcome, "X"), "lost")
+		switch outcome {
+		case "waiting", "released", "offered":
+			third := claim()
+			want(t, outcome+", again, claimed by another", finish(second, outcome, "X"), "repeated")
+			want(t, "the other's end", finish(third, "completed", ""), "recorded")
+			want(t, outcome+", of who was frozen, after it", finish(frozen, outcome, "X"), "lost")
+		case "failed":
+			third := claim()
+			want(t, "of one that was frozen", finish(frozen, "failed", "HOLD_OVER"), "lost")
+			want(t, "the end of the hold", finish(third, "failed", "HOLD_OVER"), "recorded")
+			want(t, "the end of the hold, again", finish(third, "failed", "HOLD_OVER"), "repeated")
+		}
+	}
+}
+
 // A step whose lease is over while somebody has its row locked is not said to be its worker's; when the row is let go it is, as nobody has taken it.
 func TestExtendSteps_ARowThatIsLetGo(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@
 --              key and timeout, in seconds
 -- p_started_at is when a step began, by its worker. Returns a row for each: recorded; repeated, for an end that this claim
 -- has recorded before, so that who has not heard the answer may ask again (the event in the log carries the
--- claim); or lost, for which nothing is recorded: the claim is another's, or the run has ended.
+-- claim, and so does the row of a step that stays, until another claim gives it back: given_back; of a hold that is over it is known that it was ended so); or lost, for which nothing is recorded: the claim is another's, or the run has ended.
 --
 -- A step that fails is tried again as its plan says, unless its error is not retryable, or its
 -- attempt must not be repeated and may have been done. Else it has failed for good, or where the plan has a hold,
@@ -334,7 +334,7 @@ begin
   end if;
   if s_n <> '{}' then
     update deed.run_steps s
-    set claim = null, claimed_at = null, claimed_by = null, lease_until = null,
+    set claim = null, claimed_at = null, claimed_by = null, lease_until = null, given_back = s.claim,
       ready = s_due[k] is null, process_after = coalesce(s_due[k], s.process_after),
       parked = case s_what[k] when 'wait' then true when 'release' then s.parked else false end,
       begun_at = case s_what[k] when 'wait' then coalesce(s.begun_at, p_started_at[s_n[k]], v_now) when 'release' then case when s.parked then s.begun_at end end,
@@ -375,7 +375,11 @@ begin
       when exists (
         select from deed.run_log l
         where l.run_id = p_runs[n] and l.run_id between v_ids[1] and v_ids[cardinality(v_ids)] and l.step_id = p_steps[n] and l.logical_attempt = p_attempts[n] and l.event_type in ('StepCompleted', 'StepFailed', 'StepSkipped')
-          and l.event_data ->> 'claim' = p_claims[n]::text
+          and (l.event_data ->> 'claim' = p_claims[n]::text or l.event_type = 'StepFailed' and p_data[n] -> 'error' ->> 'code' = 'HOLD_OVER'
+            and get_bit(v_done[array_position(v_ids, p_runs[n])], p_places[n]) = 1)
+      ) or exists (
+        select from deed.run_steps s
+        where s.run_id = p_runs[n] and s.place = p_places[n] and s.given_back = p_claims[n] and s.step_id = p_steps[n] and s.attempt = p_attempts[n]
       ) then 'repeated'
       else 'lost' end
   from generate_series(1, v_count) n;
