@@ -149,7 +149,7 @@ func newContentShow(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show SHA256", Short: "Show a file that is kept, and who needs it", Args: cobra.ExactArgs(1),
-		Long:    "Show a file that is kept and which deliveries need it, and write its bytes with --save; - is standard output, unless that is a terminal.",
+		Long:    "Show a file that is kept and which deliveries need it, and write its bytes with\n--save; - is standard output, unless that is a terminal.",
 		Example: "  deed content show SHA256 --save terms.pdf",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := owner.id()
