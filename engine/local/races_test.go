@@ -174,6 +174,34 @@ func TestClaimSteps_TenantsInTurnOfTwoQueues(t *testing.T) {
 	}
 }
 
+// Nor does what others have in their hands keep anybody from a turn, in its queue or in another.
+func TestClaimSteps_WhatIsInHandKeepsNobody(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const id = `('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid`
+	db.Exec(t, pgtest.Admin, `select deed.add_tenant(`+id+`, 't' || n) from generate_series(1, 252) n`)
+	db.Exec(t, pgtest.Worker, `select deed.put_plan(convert_to(format('{"plan": "p", "version": "1", "steps": {"a": {%s}}}', case when n < 252 then '"kind": "go", "handler": "report"' else '"kind": "sleep"' end), 'UTF8'), p_tenant => `+id+`)
+		from generate_series(1, 252) n`)
+	start := func(from, upto int) {
+		db.Exec(t, pgtest.Worker, `select deed.start_run('p', '1', gen_random_uuid()::text, p_tenant => `+id+`) from generate_series($1::int, $2) n`, from, upto)
+	}
+	start(1, 250)
+	worker := db.Pool(pgtest.Worker)
+	claim := func(after any) string {
+		return pgtest.One[string](t, worker, `select coalesce(string_agg(right(tenant_id::text, 3), ' ' order by tenant_id), '') from deed.claim_steps('{go:report,deed}', 'w', 1, p_after => $1::text::uuid)`, after)
+	}
+	want(t, "all in hand", pgtest.One[int](t, worker, `select count(*) from deed.claim_steps('{go:report}', 'w', 1000) c`) > 0, true)
+	for pgtest.One[int](t, worker, `select count(*) from deed.claim_steps('{go:report}', 'w', 1000)`) > 0 {
+	}
+	want(t, "nothing", claim(nil), "")
+	start(252, 252)
+	want(t, "of the other queue", claim(nil), "252")
+	start(251, 251)
+	want(t, "of the same one, behind them", claim(nil), "251")
+	start(1, 1)
+	want(t, "round", claim("00000000-0000-0000-0000-000000000002"), "001")
+}
+
 // Nor a step that is claimed alone, as its claims were lost: its turn comes however much others before it in the order have to do.
 func TestClaimSteps_ATurnForWhatIsClaimedAlone(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,7 @@
 -- queued again with one attempt more, or dead after five (C5). One that is expanded holds no
 -- lease. claim is the fencing token of those that are returned. A run that somebody keeps locked, as a
 -- pause does whose transaction is open, is not waited for: its jobs are left out, and the next ones looked at. Where
--- those of 20 runs are, they are put off by a second. Raises DDARG.
+-- twenty looks have found such runs alone, their jobs are put off by a second. Raises DDARG.
 create or replace function deed.claim_queued_jobs(
   p_worker text,
   p_limit  int,

@@ -42,7 +42,9 @@ declare
   v_tenants uuid[] := '{}';
   v_more    text[];
   v_of      uuid[];
-  v_cut     bool; -- of a queue not all were looked at
+  v_part    int := 1; -- behind p_after, and then round to it
+  v_from    uuid := p_after; -- behind whom a look begins
+  v_upto    uuid; -- up to whom it has seen all; null: to the end
   v_n       int;
   v_at      int;
   v_share   int;
@@ -76,70 +78,84 @@ begin
   ));
 
   -- One look into the index for each tenant that has something ready in a queue, and one for
-  -- each queue: first those behind p_after, then round to it. Behind the hundredth of a queue nobody's turn has come.
-  for v_part in 1..case when p_after is null then 1 else 2 end loop
-    select coalesce(array_agg(a.queue order by a.tenant_id, a.toss), '{}'), coalesce(array_agg(a.tenant_id order by a.tenant_id, a.toss), '{}'), coalesce(bool_or(a.upto is not null), false)
-    into v_more, v_of, v_cut
+  -- each queue: first those behind p_after, then round to it. Behind the hundredth of a queue nobody's turn has come, in
+  -- any queue, unless all that these have is in somebody's hands.
+  for v_look in 1..20 loop
+    select coalesce(array_agg(a.queue order by a.tenant_id, a.toss) filter (where a.is_due), '{}'),
+      coalesce(array_agg(a.tenant_id order by a.tenant_id, a.toss) filter (where a.is_due), '{}'), min(a.upto)::uuid
+    into v_more, v_of, v_upto
     from (
-      select q.queue, t.tenant_id, random() as toss, min(t.tenant_id::text collate "C") filter (where t.n = 100) over () as upto
-      from (select distinct u.queue from unnest(p_queues) u(queue)) q
-      cross join lateral (
-        with recursive around as (
-          select f.tenant_id, 1 as n
-          from (
-            (
-              select s.tenant_id from deed.run_steps s
-              where v_part = 1 and p_after is not null and s.ready and s.engine = p_engine and s.queue = q.queue and s.tenant_id > p_after
-              order by s.tenant_id limit 1
-            )
+      select w.queue, w.tenant_id, w.toss, w.upto, w.tenant_id <> all (v_removed) and (w.upto is null or w.tenant_id <= w.upto::uuid) as is_due
+      from (
+        select q.queue, t.tenant_id, random() as toss, min(t.tenant_id::text collate "C") filter (where t.n = 100) over () as upto
+        from (select distinct u.queue from unnest(p_queues) u(queue)) q
+        cross join lateral (
+          with recursive around as (
+            select f.tenant_id, 1 as n
+            from (
+              (
+                select s.tenant_id from deed.run_steps s
+                where v_from is not null and s.ready and s.engine = p_engine and s.queue = q.queue and s.tenant_id > v_from
+                order by s.tenant_id limit 1
+              )
+              union all
+              (
+                select s.tenant_id from deed.run_steps s
+                where v_from is null and s.ready and s.engine = p_engine and s.queue = q.queue
+                order by s.tenant_id limit 1
+              )
+            ) f
             union all
-            (
+            select (
               select s.tenant_id from deed.run_steps s
-              where (v_part = 2 or p_after is null) and s.ready and s.engine = p_engine and s.queue = q.queue
+              where s.ready and s.engine = p_engine and s.queue = q.queue and s.tenant_id > r.tenant_id
               order by s.tenant_id limit 1
-            )
-          ) f
-          union all
-          select (
-            select s.tenant_id from deed.run_steps s
-            where s.ready and s.engine = p_engine and s.queue = q.queue and s.tenant_id > r.tenant_id
-            order by s.tenant_id limit 1
-          ), r.n + 1
-          from around r
-          where r.tenant_id is not null and r.n < 100 and (v_part = 1 or r.tenant_id < p_after)
-        )
-        select r.tenant_id, r.n from around r where r.tenant_id is not null and (v_part = 1 or r.tenant_id <= p_after)
-      ) t
-    ) a
-    where a.tenant_id <> all (v_removed) and (a.upto is null or a.tenant_id <= a.upto::uuid);
+            ), r.n + 1
+            from around r
+            where r.tenant_id is not null and r.n < 100 and (v_part = 1 or r.tenant_id < p_after)
+          )
+          select r.tenant_id, r.n from around r where r.tenant_id is not null and (v_part = 1 or r.tenant_id <= p_after)
+        ) t
+      ) w
+    ) a;
     v_queues := v_queues || v_more;
     v_tenants := v_tenants || v_of;
-    exit when v_cut or cardinality(v_tenants) >= p_limit;
-  end loop;
-
-  -- Each its share, and then what others have left of theirs.
-  v_n := cardinality(v_tenants);
-  for k in 1..2 * v_n loop
-    exit when v_left < 1;
-    v_at := 1 + (k - 1) % v_n;
-    continue when v_dry[v_at];
-    v_share := case when k <= v_n then ceil(v_left::float8 / (v_n - k + 1))::int else v_left end;
-    select array_agg(q.ctid), array_agg(q.lost) into v_got, v_took
-    from (
-      select s.ctid, case when s.claim is null then 0 else s.lost_claims + 1 end as lost
-      from deed.run_steps s
-      where s.ready and s.engine = p_engine and s.queue = v_queues[v_at] and s.tenant_id = v_tenants[v_at]
-        and (s.lease_until is null or s.lease_until <= v_now) and s.ctid <> all (v_rows)
-      order by s.process_after
-      limit v_share
-      for update skip locked
-    ) q;
-    v_dry[v_at] := coalesce(cardinality(v_got), 0) < v_share;
-    if v_got is not null then
-      v_rows := v_rows || v_got;
-      v_lost := v_lost || v_took;
-      v_left := v_left - cardinality(v_got);
+    if v_upto is null and v_part = 1 and p_after is not null and cardinality(v_tenants) < p_limit then
+      v_part := 2;
+      v_from := null;
+      continue;
     end if;
+
+    -- Each its share, and then what others have left of theirs.
+    v_n := cardinality(v_tenants);
+    for k in 1..2 * v_n loop
+      exit when v_left < 1;
+      v_at := 1 + (k - 1) % v_n;
+      continue when v_dry[v_at];
+      v_share := case when k <= v_n then ceil(v_left::float8 / (v_n - k + 1))::int else v_left end;
+      select array_agg(q.ctid), array_agg(q.lost) into v_got, v_took
+      from (
+        select s.ctid, case when s.claim is null then 0 else s.lost_claims + 1 end as lost
+        from deed.run_steps s
+        where s.ready and s.engine = p_engine and s.queue = v_queues[v_at] and s.tenant_id = v_tenants[v_at]
+          and (s.lease_until is null or s.lease_until <= v_now) and s.ctid <> all (v_rows)
+        order by s.process_after
+        limit v_share
+        for update skip locked
+      ) q;
+      v_dry[v_at] := coalesce(cardinality(v_got), 0) < v_share;
+      if v_got is not null then
+        v_rows := v_rows || v_got;
+        v_lost := v_lost || v_took;
+        v_left := v_left - cardinality(v_got);
+      end if;
+    end loop;
+    exit when v_rows <> '{}' or (v_upto is null and (v_part = 2 or p_after is null));
+    v_part := case when v_upto is null then 2 else v_part end;
+    v_from := v_upto;
+    v_queues := '{}';
+    v_tenants := '{}';
+    v_dry := '{}';
   end loop;
   if v_rows = '{}' then
     return;

@@ -24,16 +24,16 @@ begin
     first_due := p_for;
     return;
   end if;
-  select count(distinct m.zone) into v_zones from deed.audience_members m where m.audience_id = p_audience;
+  select jsonb_object_agg(z.zone, z.n), count(*) filter (where z.zone <> '') into zones, v_zones
+  from (
+    select coalesce(m.zone, '') as zone, count(*) as n from deed.audience_members m where m.audience_id = p_audience group by 1
+  ) z;
   if v_zones > 1000 then
     zones := to_jsonb(v_zones);
     return;
   end if;
-  select jsonb_object_agg(z.zone, z.n), min(t.due), max(t.due)
-  into zones, first_due, last_due
-  from (
-    select coalesce(m.zone, '') as zone, count(*) as n from deed.audience_members m where m.audience_id = p_audience group by 1
-  ) z
-  cross join lateral deed.time_in(p_options, p_made, p_for, z.zone, p_made) t;
+  select min(t.due), max(t.due) into first_due, last_due
+  from jsonb_object_keys(zones) z
+  cross join lateral deed.time_in(p_options, p_made, p_for, z, p_made) t;
 end
 $$;
