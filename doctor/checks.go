@@ -77,7 +77,7 @@ var checks = []check{
 	},
 	{[]string{"steps-unserved"}, []string{"every step of a run that has been due for long is some worker's"}, true, checkSteps},
 	{[]string{"step-stuck"}, []string{"no end of a step was appended in the way of its engine"}, true, checkStuck},
-	{[]string{"plan-integrity"}, []string{"no run has failed within a day as its plan is not what was stored"}, true, checkDamaged},
+	{[]string{"plan-integrity"}, []string{"no plan was refused within a day as not what was stored"}, true, checkDamaged},
 	{[]string{"run-paused-itself"}, []string{"no run of a campaign has paused itself"}, true, checkPausedRuns},
 	{[]string{"campaign-unexpanded"}, []string{"every job of a campaign that has been due for long was expanded"}, true, checkJobs},
 	{[]string{"audience-unfinished"}, []string{"no audience of a campaign has been loading for more than a day"}, true, checkAudiences},

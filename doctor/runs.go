@@ -81,17 +81,23 @@ func checkStuck(ctx context.Context, e *exam) error {
 	})
 }
 
-// checkDamaged finds runs that have failed as their plan is not what was stored.
+// checkDamaged finds plans that are not what was stored, and runs that have failed for it.
 func checkDamaged(ctx context.Context, e *exam) error {
 	return e.query(ctx, query.DamagedPlans, nil, func(row pgx.Rows) error {
-		var run, step string
+		var what string
+		var step *string // nil: what is a plan, and not a run
 		var seconds float64
-		if err := row.Scan(&run, &step, &seconds); err != nil {
+		if err := row.Scan(&what, &step, &seconds); err != nil {
 			return err
 		}
-		e.addf(Fail, "plan-integrity", run,
+		if step == nil {
+			e.addf(Fail, "plan-integrity", what, "find out who changed the plan's row, which the audit log and deed verify name, and bring it back",
+				"PLAN_INTEGRITY_VALIDATION_FAILED: it is not what was stored, and was refused %s ago", ago(seconds))
+			return nil
+		}
+		e.addf(Fail, "plan-integrity", what,
 			"find out who changed the plan's row, which the audit log and deed verify name, and bring it back; ask for the run again under another request id",
-			"PLAN_INTEGRITY_VALIDATION_FAILED: step %s has failed %s ago, as its plan is not what was stored", step, ago(seconds))
+			"PLAN_INTEGRITY_VALIDATION_FAILED: step %s has failed %s ago, as its plan is not what was stored", *step, ago(seconds))
 		return nil
 	})
 }

@@ -32,15 +32,26 @@ order by s.run_id, s.step_id
 limit 20;
 
 -- name: damaged_plans
--- Runs that have failed within a day as their plan is not what was stored, of the newest ten thousand failures.
-select f.run_id::text, f.step_id, extract(epoch from pg_catalog.clock_timestamp() - f.persisted_at)::float8
-from (
-  select l.run_id, l.step_id, l.persisted_at, l.event_data
-  from deed.run_log l
-  where l.event_type = 'StepFailed' and l.persisted_at > pg_catalog.clock_timestamp() - interval '1 day'
-  order by l.persisted_at desc
-  limit 10000
-) f
-where f.event_data -> 'error' ->> 'code' = 'PLAN_INTEGRITY_VALIDATION_FAILED'
-order by f.persisted_at desc
-limit 20;
+-- Plans that were refused within a day as they are not what was stored, and the runs that have failed for it, of the newest ten thousand failures of steps.
+(
+  select 'plan ' || a.subject_id as what, null::text as step, extract(epoch from pg_catalog.clock_timestamp() - max(a.at))::float8 as seconds
+  from deed.audit_log a
+  where a.subject_type = 'plan' and a.reason = 'PLAN_INTEGRITY_VALIDATION_FAILED' and a.at > pg_catalog.clock_timestamp() - interval '1 day'
+  group by a.subject_id
+  order by max(a.at) desc
+  limit 20
+)
+union all
+(
+  select f.run_id::text, f.step_id, extract(epoch from pg_catalog.clock_timestamp() - f.persisted_at)::float8
+  from (
+    select l.run_id, l.step_id, l.persisted_at, l.event_data
+    from deed.run_log l
+    where l.event_type = 'StepFailed' and l.persisted_at > pg_catalog.clock_timestamp() - interval '1 day'
+    order by l.persisted_at desc
+    limit 10000
+  ) f
+  where f.event_data -> 'error' ->> 'code' = 'PLAN_INTEGRITY_VALIDATION_FAILED'
+  order by f.persisted_at desc
+  limit 20
+);

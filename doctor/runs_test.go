@@ -123,4 +123,7 @@ func damagedPlan(t *testing.T, _ *scene) {
 		update deed.run_log set persisted_at = persisted_at - interval '2 days';
 	end $$`)
 	find(t, examine(t, worker, impatient), "plan-integrity", doctor.OK, "")
+	// However many failures there were since: it is asked who has refused it.
+	db.Exec(t, pgtest.Worker, `select from deed.load_plan('p', '1', p_sha256 => '\x00', p_tenant => '00000000-0000-0000-0000-000000000000')`)
+	says(t, find(t, examine(t, worker, impatient), "plan-integrity", doctor.Fail, "plan p@1"), "PLAN_INTEGRITY_VALIDATION_FAILED", "refused")
 }
