@@ -93,8 +93,8 @@ type hand struct {
 	items  map[*item]int64 // guarded by mu: the bytes of each
 	owners map[string]int  // guarded by mu: items, by tenant
 	made   map[string]int  // guarded by mu: those of them that are larger than they were claimed, by tenant
-	grown  int             // guarded by mu: their sum
-	growth int64           // guarded by mu: by how many bytes one is larger, lately; 0: none was
+	unmade int             // guarded by mu: those of campaigns of which nothing is made yet
+	growth int64           // guarded by mu: by how many bytes one of a campaign's is larger then, lately; 0: not known
 	turns  turns           // guarded by mu
 }
 
@@ -109,13 +109,20 @@ func newHand(inHand *weights, lanes *lanes, usual, spare int) *hand {
 func (h *hand) take(c *claiming) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	unmade := h.unmade
 	for _, it := range c.items {
+		if it.run != "" {
+			h.unmade++
+		}
 		n := int64(len(it.payload) + len(it.request))
 		h.items[it] = n
 		h.owners[it.tenant]++
 		h.inHand.add(it.tenant, n)
 		h.lanes.claimed(it.lane)
 		h.turns.quick = 0
+	}
+	if len(c.items) > 0 && h.unmade == unmade {
+		h.growth -= h.growth / 8 // there is no campaign, or it is over
 	}
 	h.turns.took(c.walk)
 }
@@ -131,21 +138,23 @@ func (h *hand) weigh(it *item, bytes int) {
 		if !it.weighed {
 			it.weighed = true
 			h.made[it.tenant]++
-			h.grown++
-			h.growth += (2*int64(bytes) - h.growth) / 8
+			if it.run != "" {
+				h.unmade--
+				h.growth += (2*int64(bytes) - h.growth) / 8
+			}
 		}
 	}
 }
 
-// most is how many deliveries more a claim may take: of rows of a few bytes no more than can be
-// made, since what goes back has been paid for.
+// most is how many deliveries more a claim may take: of a campaign's rows of a few bytes no more than
+// can be made, since what goes back has been paid for.
 func (h *hand) most(n int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.growth == 0 {
 		return n
 	}
-	room := int(h.inHand.free()/(2*h.growth)) - (len(h.items) - h.grown)
+	room := int(h.inHand.free()/(2*h.growth)) - h.unmade
 	if len(h.items) == 0 {
 		room = max(room, 1)
 	}
@@ -170,8 +179,10 @@ func (h *hand) drop(items ...*item) {
 			if h.owners[it.tenant]--; h.owners[it.tenant] == 0 {
 				delete(h.owners, it.tenant)
 			}
+			if it.run != "" && !it.weighed {
+				h.unmade--
+			}
 			if it.weighed {
-				h.grown--
 				if h.made[it.tenant]--; h.made[it.tenant] == 0 {
 					delete(h.made, it.tenant)
 				}

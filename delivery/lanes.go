@@ -24,7 +24,7 @@ type lanes struct {
 	most      int  // calls of a lane; 0: no bound
 	remembers bool // of lanes without anything in hand
 
-	several int // slow calls from which on lanes are to have answered lately
+	several int // calls that hang, from which on lanes are to have answered lately
 
 	mu    sync.Mutex
 	lane  map[string]*lane // guarded by mu

@@ -140,7 +140,7 @@ func TestHand_ClaimsWhatCanBeMade(t *testing.T) {
 	}
 	c := &claiming{}
 	for range 40 {
-		c.items = append(c.items, &item{row: row{tenant: "a", payload: []byte("x")}})
+		c.items = append(c.items, &item{row: row{tenant: "a", run: "r", payload: []byte("x")}})
 	}
 	h.take(c)
 	for n, it := range c.items {
@@ -164,5 +164,15 @@ func TestHand_ClaimsWhatCanBeMade(t *testing.T) {
 	h.growth = 1 << 40
 	if n := h.most(500); n != 1 {
 		t.Errorf("%d of what is larger than all that may be in hand, want 1", n)
+	}
+	// What is no campaign's says nothing of it, and a campaign that is over holds up nobody.
+	for range 400 {
+		plain := &claiming{items: []*item{{row: row{tenant: "a"}}}}
+		h.take(plain)
+		h.weigh(plain.items[0], 7<<20)
+		h.drop(plain.items...)
+	}
+	if n := h.most(500); n != 500 || h.unmade != 0 || len(h.made) != 0 {
+		t.Errorf("%d may be claimed when there is no campaign; %d unmade, made %v", n, h.unmade, h.made)
 	}
 }
