@@ -147,7 +147,8 @@ func (h *hand) weigh(it *item, bytes int) {
 }
 
 // most is how many deliveries more a claim may take: of a campaign's rows of a few bytes no more than
-// can be made, since what goes back has been paid for.
+// can be made, since what goes back has been paid for. One always may, unless another waits to be made:
+// it may be anybody's, and small, however much some have in hand.
 func (h *hand) most(n int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +156,7 @@ func (h *hand) most(n int) int {
 		return n
 	}
 	room := int(h.inHand.free()/(2*h.growth)) - h.unmade
-	if len(h.items) == 0 {
+	if h.unmade == 0 {
 		room = max(room, 1)
 	}
 	return max(0, min(n, room))

@@ -157,6 +157,11 @@ func TestHand_ClaimsWhatCanBeMade(t *testing.T) {
 	if n := h.most(500); n < 4 || n > 20 {
 		t.Errorf("%d more may be claimed beside %d of 2 MiB", n, len(c.items))
 	}
+	h.inHand.add("b", 31<<20)
+	if n := h.most(500); n != 1 {
+		t.Errorf("%d may be claimed beside what others have in hand, want 1, which may be anybody's", n)
+	}
+	h.inHand.add("b", -31<<20)
 	h.drop(c.items...)
 	if n := h.most(500); n < 8 || n > 40 {
 		t.Errorf("%d may be claimed when nothing is in hand", n)
